@@ -136,7 +136,9 @@ export function lookRoutes(app: FastifyInstance, sluice: Sluice, snapshots: Snap
       );
       const by = ORDERS[sort];
       const page = found.toSorted((a, b) => by(b) - by(a)).slice(offset, offset + limit);
-      const told = { atMs, total: found.length, buckets: page };
+      const isOld = Date.now() - atMs > FRESH_MS;
+      const rows = isOld ? await Promise.all(page.map((row) => anew(sluice, row))) : page;
+      const told = { atMs, total: found.length, buckets: rows };
       return request.query.recent === true ? { ...told, recent: await recent(page) } : told;
     },
   );
@@ -219,6 +221,18 @@ export function lookRoutes(app: FastifyInstance, sluice: Sluice, snapshots: Snap
       return next === undefined ? { changes } : { changes, next };
     },
   );
+}
+
+/** The order of many buckets may be older than what is said of those that are shown. */
+const FRESH_MS = 3_000;
+
+async function anew(sluice: Sluice, status: BucketStatus): Promise<BucketStatus> {
+  try {
+    return (await (await sluice.find(status.name))?.status()) ?? status;
+  } catch {
+    // Its server does not answer: what was last known is shown, and the totals say which server that is.
+    return status;
+  }
 }
 
 const RECENT_MS = 600_000;

@@ -15,13 +15,19 @@ export interface Snapshots {
 
 const PAGE = 1_000;
 const LEAST_AGE_MS = 1_000;
-/** A look that takes long is kept long, so that however many ask, Redis is busy with looks for a small part of the time. */
-const AGE_BY_DURATION = 20;
+/** A look is kept ten times as long as it took, so that however many ask, a tenth of the time goes into looks at most. */
+const AGE_BY_DURATION = 10;
+/** Nobody waits for a look that takes longer, once there has been one. */
+const QUICK_MS = 500;
 
 export function createSnapshots(sluice: Sluice): Snapshots {
-  let last: { readonly looking: Promise<Snapshot>; goodUntilMs: number } | undefined;
+  let looking: Promise<Snapshot> | undefined;
+  let last:
+    | { readonly snapshot: Snapshot; readonly tookMs: number; goodUntilMs: number }
+    | undefined;
 
   async function look(): Promise<Snapshot> {
+    const beganMs = performance.now();
     const first = await sluice.overview({ limit: PAGE });
     const buckets = [...first.buckets];
     const unreachable = [...first.unreachable];
@@ -31,28 +37,32 @@ export function createSnapshots(sluice: Sluice): Snapshots {
       unreachable.push(...page.unreachable);
       after = page.next;
     }
-    return { ...first, buckets, unreachable, atMs: Date.now() };
+    const snapshot = { ...first, buckets, unreachable, atMs: Date.now() };
+    const tookMs = performance.now() - beganMs;
+    const ageMs = Math.max(LEAST_AGE_MS, tookMs * AGE_BY_DURATION);
+    last = { snapshot, tookMs, goodUntilMs: performance.now() + ageMs };
+    return snapshot;
   }
 
-  function begin(): Promise<Snapshot> {
-    const beganMs = performance.now();
-    const looking = look();
-    const taken = { looking, goodUntilMs: Infinity };
-    last = taken;
-    const onEnd = (): void => {
-      const tookMs = performance.now() - beganMs;
-      taken.goodUntilMs = performance.now() + Math.max(LEAST_AGE_MS, tookMs * AGE_BY_DURATION);
-    };
-    // What failed is asked for again at once.
-    looking.then(onEnd, () => (taken.goodUntilMs = -Infinity));
+  /** One look at a time. */
+  function lookOnce(): Promise<Snapshot> {
+    looking ??= look().finally(() => (looking = undefined));
     return looking;
   }
 
   return {
-    read() {
-      const isGood = last !== undefined && performance.now() < last.goodUntilMs;
-      return isGood ? last!.looking : begin();
+    async read() {
+      if (last === undefined) return lookOnce();
+      const { snapshot, tookMs, goodUntilMs } = last;
+      if (performance.now() < goodUntilMs) return snapshot;
+      const next = lookOnce();
+      if (tookMs < QUICK_MS) return next;
+      // Whoever asks next hears of its failure, if it fails again.
+      next.catch(() => (last = undefined));
+      return snapshot;
     },
-    forget: () => void (last = undefined),
+    forget() {
+      if (last !== undefined) last.goodUntilMs = -Infinity;
+    },
   };
 }

@@ -1,16 +1,20 @@
 import { createLru } from "../../throttle/lru.ts";
 import type { Bucket } from "../../throttle/bucket.ts";
+import type { Queue } from "../../queue/queue.ts";
 import { HttpProblem } from "../problem.ts";
 
-/** What the routes need of a sluice: the buckets that any process knows. */
+/** What the routes need of a sluice: the buckets and queues that any process knows. */
 export interface Finder {
   find(name: string): Promise<Bucket | undefined>;
+  findQueue(name: string): Promise<Queue<unknown> | undefined>;
 }
 
-/** Buckets by name, as this server knows them. */
+/** Buckets and queues by name, as this server knows them. */
 export interface Found {
   /** @throws {@link HttpProblem} 404 when no process has declared it. */
   bucket(name: string): Promise<Bucket> | Bucket;
+  /** @throws {@link HttpProblem} 404 when no process has declared it. */
+  queue(name: string): Promise<Queue<unknown>>;
 }
 
 /** How long it is taken for granted who a name is: draws learn of another policy by themselves. */
@@ -40,6 +44,11 @@ export function createFound(sluice: Finder): Found {
       const found = known.get(name);
       return found !== undefined && performance.now() < found.askAgainMs ? found.bucket : ask(name);
     },
+    async queue(name) {
+      const queue = await sluice.findQueue(name);
+      if (queue === undefined) throw new HttpProblem(404, unknownQueue(name));
+      return queue;
+    },
   };
 }
 
@@ -47,5 +56,12 @@ function unknownBucket(name: string): string {
   return (
     `There is no bucket ${JSON.stringify(name)}; name it in the rules file, ` +
     `or start a process that declares it: sluice.bucket(${JSON.stringify(name)}, { rate: "50/s" }).`
+  );
+}
+
+function unknownQueue(name: string): string {
+  return (
+    `There is no queue ${JSON.stringify(name)}; name it in the rules file, ` +
+    `or start a process that declares it: sluice.queue(${JSON.stringify(name)}, { bucket }).`
   );
 }

@@ -81,7 +81,7 @@ export function assertBucket(request: FastifyRequest, name: string): void {
 }
 
 /** @throws {@link HttpProblem} when the queue is not in the scope of the token. */
-export function assertQueue(request: FastifyRequest, name: string): void {
+function assertQueue(request: FastifyRequest, name: string): void {
   if (accessOf(request).mayQueue(name)) return;
   throw new HttpProblem(403, `The token is not for queue ${JSON.stringify(name)}.`);
 }

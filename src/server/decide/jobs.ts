@@ -21,7 +21,7 @@ import {
 } from "./schemas.ts";
 
 /** A job as a request has it. */
-export type GivenJob = { readonly data: unknown } & {
+type GivenJob = { readonly data: unknown } & {
   readonly [Option in keyof EnqueueOptions]?: EnqueueOptions[Option] | string;
 };
 

@@ -56,6 +56,7 @@ describe("what examples store", () => {
     ["examples/express-middleware.ts", "Ask http", "SIGINT"],
     ["examples/fastify-plugin.ts", "Ask http", "SIGTERM"],
     ["examples/bull-board.ts", "See http", "SIGINT"],
+    ["examples/openai-proxy.ts", "OPENAI_BASE_URL=http", "SIGTERM"],
   ] as const)("is removed when it is stopped: %s, after %j, by %s", async (file, line, signal) => {
     const { url, operator } = await servers.start();
     const example = scripts.start(file, {

@@ -1,0 +1,64 @@
+import { execFile } from "node:child_process";
+import { readFile } from "node:fs/promises";
+import { promisify } from "node:util";
+import { expect, it } from "vitest";
+import { concurrency, tokenBucket } from "sluice";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
+import { services } from "../../support/server/service.ts";
+
+const run = promisify(execFile);
+const sluices = realSluices();
+const servers = services();
+
+const ADDRESS = "http://127.0.0.1:3010";
+const INTERPRETERS: Readonly<Record<string, readonly [string, string]>> = {
+  sh: ["bash", "-c"],
+  python: ["python3", "-c"],
+};
+
+it("docs/service.md says what its commands and its Python print", async () => {
+  const page = await readFile("docs/service.md", "utf8");
+  const blocks = [...page.matchAll(/^```(sh|python)\n([^]*?)^```$/gm)].filter(([, , code]) =>
+    code!.includes(ADDRESS),
+  );
+  const sluice = sluices.open();
+  sluice.bucket("api", { perKey: { rate: "1/min" } });
+  sluice.bucket("gpt", {
+    limits: [tokenBucket({ capacity: 10_000, refill: "1000/min", unit: "tokens" })],
+  });
+  sluice.queue("mail", { bucket: sluice.bucket("mail", { rate: "100/s" }) });
+  const { url } = await servers.start(sluice);
+
+  for (const [, language, code] of blocks) {
+    const [program, option] = INTERPRETERS[language!]!;
+    const { stdout, stderr } = await run(program, [option, code!.replaceAll(ADDRESS, url)]);
+    expect(stderr).toBe("");
+    for (const [, promised] of code!.matchAll(/# → (.+)$/gm)) {
+      expect(stdout.replaceAll("\r", "")).toContain(promised);
+    }
+  }
+
+  expect(blocks).toHaveLength(3);
+});
+
+it("the examples in other languages make their calls in slots", async () => {
+  const sluice = sluices.open();
+  sluice.bucket("api", { perKey: { rate: "3/h", burst: 3 } });
+  const jobs = sluice.bucket("jobs", { limits: [concurrency(1)] });
+  const { url } = await servers.start(sluice);
+  const env = { ...process.env, SLUICE_URL: url };
+  const python = (): Promise<string> =>
+    run("python3", ["examples/other-languages/draw.py", "api"], { env }).then(
+      ({ stdout }) => stdout,
+      ({ stderr }: { stderr: string }) => stderr,
+    );
+
+  const [first, second] = [await python(), await python()];
+  const shell = await run("examples/other-languages/draw.sh", ["jobs", "echo", "done"], { env });
+
+  expect(first).toBe("call 0\ncall 1\ncall 2\n");
+  expect(second).toContain("try again in");
+  expect(shell).toEqual({ stdout: "done\n", stderr: "" });
+  await waitUntil(async () => (await jobs.tryDraw()).allowed, "the slot is released");
+});

@@ -15,6 +15,7 @@ const PARTS = [
   "imports",
   "webhooks",
   "webhook-deaths",
+  "service",
 ] as const;
 export type Part = (typeof PARTS)[number];
 

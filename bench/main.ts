@@ -17,6 +17,7 @@ import { measureMemory } from "./parts/memory.ts";
 import { measureOutOfReach } from "./parts/out-of-reach.ts";
 import type { Bench } from "./fleet/run-load.ts";
 import { countMissed, formatTable, type Table } from "./table.ts";
+import { measureService } from "./service/measure-service.ts";
 import { measureWebhookDeaths } from "./webhooks/deaths.ts";
 import { measureWebhooks } from "./webhooks/measure-webhooks.ts";
 import { measureTries } from "./parts/tries.ts";
@@ -38,6 +39,7 @@ const MEASURES: Readonly<Record<Part, (bench: Bench, flags: Flags) => Promise<Ta
   imports: measureImports,
   webhooks: measureWebhooks,
   "webhook-deaths": measureWebhookDeaths,
+  service: measureService,
 };
 
 async function describeRun(redis: Redis, { isQuick }: Flags): Promise<string> {

@@ -60,6 +60,7 @@ export interface DrawParts {
   readonly callers: Callers;
 }
 
+const JSON_TYPE = "application/json; charset=utf-8";
 const HOLD_MS = 60_000;
 /** Two callers that each hold what the other waits for would wait for good. */
 const ALL_WAIT_MS = 30_000;
@@ -104,7 +105,8 @@ export function drawRoutes(app: FastifyInstance, { found, slots, callers }: Draw
     const known = found.bucket(request.params.bucket);
     const bucket = known instanceof Promise ? await known : known;
     const decision = await bucket.tryDraw(tried(asked));
-    void reply.headers(rateLimitHeaders(decision));
+    // The one of the server replaces each value on its way, which takes several times as long.
+    void reply.headers(rateLimitHeaders(decision)).type(JSON_TYPE).serializer(asJson);
     const { allowed, remaining, resetAfterMs, limits, slot } = decision;
     if (allowed) {
       const onHangUp = (act: () => void): void => whenHungUp(reply, act);
@@ -243,4 +245,8 @@ function giveBack(slot: Slot, { cost = 1 }: Asked, { log }: Pick<Caller, "log">)
   slot.settle(Object.fromEntries(units.map((unit) => [unit, 0]))).catch((error: unknown) => {
     log.warn({ bucket: slot.bucket, reason: reasonOf(error) }, "Could not give a slot back.");
   });
+}
+
+function asJson(value: unknown): string {
+  return JSON.stringify(value);
 }

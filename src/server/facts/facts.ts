@@ -1,6 +1,7 @@
 import type { FastifyInstance } from "fastify";
 import type { Sluice } from "../../sluice.ts";
 import { lookRoutes } from "./looks.ts";
+import { queueRoutes } from "./queues.ts";
 import { createSnapshots } from "./snapshot.ts";
 import { steeringRoutes } from "./steering.ts";
 
@@ -9,4 +10,5 @@ export function factRoutes(app: FastifyInstance, { sluice }: { readonly sluice: 
   const snapshots = createSnapshots(sluice);
   lookRoutes(app, sluice, snapshots);
   steeringRoutes(app, sluice, snapshots);
+  queueRoutes(app, sluice);
 }

@@ -1,55 +1,14 @@
-import axe from "axe-core";
-import type { Browser, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { ACT, ask, openServers, VIEW } from "../../support/server/open-server.ts";
-import { openBrowser } from "../../support/server/browser.ts";
+import { openBoards, seriousOf } from "../../support/server/boards.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 
 const HOSTILE = `<img src=x onerror="window.hurt=1"> & <script>window.hurt=1</script>`;
 
 const sluices = realSluices();
 const servers = openServers();
-let browser: Browser;
-let pages: Page[] = [];
-
-beforeAll(async () => {
-  browser = await openBrowser();
-}, 700_000);
-afterEach(async () => {
-  await Promise.all(pages.map((page) => page.close()));
-  pages = [];
-});
-afterAll(() => browser?.close());
-
-interface Opened {
-  readonly page: Page;
-  /** All that the page asked for. */
-  readonly requests: string[];
-  readonly errors: string[];
-}
-
-async function open(
-  url: string,
-  {
-    theme = "light",
-    width = 1280,
-  }: { readonly theme?: "light" | "dark"; readonly width?: number } = {},
-): Promise<Opened> {
-  const viewport = { width, height: 900 };
-  const page = await browser.newPage({ viewport, colorScheme: theme, serviceWorkers: "block" });
-  pages.push(page);
-  page.setDefaultTimeout(60_000);
-  const requests: string[] = [];
-  const errors: string[] = [];
-  page.on("request", (request) => requests.push(request.url()));
-  page.on("pageerror", (error) => errors.push(String(error)));
-  page.on("console", (message) => {
-    if (message.type() === "error") errors.push(message.text());
-  });
-  await page.goto(url);
-  return { page, requests, errors };
-}
+const boards = openBoards();
 
 /** A service that calls through a bucket, and a server beside it. */
 async function openBoard(names: readonly string[] = ["stripe"]) {
@@ -63,26 +22,10 @@ async function openBoard(names: readonly string[] = ["stripe"]) {
   return { url, service, bucket: buckets[0]! };
 }
 
-interface Violation {
-  readonly id: string;
-  readonly impact: string;
-  readonly nodes: readonly { readonly html: string }[];
-}
-
-/** What axe-core finds that keeps people from using the page. */
-async function seriousOf(page: Page): Promise<string[]> {
-  // The page lets no script be added to it; what a debugger evaluates is not of the page.
-  await page.evaluate(axe.source);
-  const found = (await page.evaluate("axe.run()")) as { readonly violations: readonly Violation[] };
-  return found.violations
-    .filter(({ impact }) => impact === "serious" || impact === "critical")
-    .map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`);
-}
-
 describe("the board", () => {
   it("shows numbers that move by themselves, and asks no other host", async () => {
     const { url, bucket } = await openBoard();
-    const { page, requests, errors } = await open(url);
+    const { page, requests, errors } = await boards.open(url);
     const row = page.locator("tr", { hasText: "stripe" });
     await row.waitFor();
 
@@ -103,7 +46,7 @@ describe("the board", () => {
 
   it("changes a rate after it said what that does, in all processes, and takes it back", async () => {
     const { url, bucket } = await openBoard();
-    const { page, errors } = await open(`${url}/#/bucket/stripe`);
+    const { page, errors } = await boards.open(`${url}/#/bucket/stripe`);
 
     await page.getByRole("button", { name: "Change rate" }).click();
     await page.getByRole("textbox", { name: /^Rate/ }).fill("20/s");
@@ -124,7 +67,7 @@ describe("the board", () => {
 
   it("does not overwrite what somebody else changed while the dialog was open", async () => {
     const { url, bucket } = await openBoard();
-    const { page } = await open(`${url}/#/bucket/stripe`);
+    const { page } = await boards.open(`${url}/#/bucket/stripe`);
     await page.getByRole("button", { name: "Change rate" }).click();
     await page.getByRole("textbox", { name: /^Rate/ }).fill("20/s");
 
@@ -138,7 +81,7 @@ describe("the board", () => {
   it("shows hostile names and reasons as the text that they are", async () => {
     const { url, bucket } = await openBoard([HOSTILE]);
     await bucket.pause({ by: HOSTILE, reason: HOSTILE });
-    const { page, errors } = await open(url);
+    const { page, errors } = await boards.open(url);
 
     await page.locator("table").getByRole("link", { name: HOSTILE }).click();
     await page.getByRole("heading", { name: HOSTILE }).waitFor();
@@ -152,7 +95,7 @@ describe("the board", () => {
   it("asks for a token where one is needed, and lets a viewer change nothing", async () => {
     const { service } = await openBoard();
     const { url } = await servers.open(service);
-    const { page } = await open(`${url}/#/bucket/stripe`);
+    const { page } = await boards.open(`${url}/#/bucket/stripe`);
 
     await page.getByLabel("Token").fill("a-wrong-token");
     await page.getByRole("button", { name: "Sign in" }).click();
@@ -172,7 +115,7 @@ describe("the board", () => {
 
   it("asks for nothing while its tab is hidden", async () => {
     const { url } = await openBoard();
-    const { page, requests } = await open(url);
+    const { page, requests } = await boards.open(url);
     await page.locator("table").waitFor();
     const hide = (hidden: boolean): Promise<unknown> =>
       page.evaluate(`Object.defineProperty(document, "hidden", { value: ${hidden}, configurable: true });
@@ -193,7 +136,7 @@ describe("the board", () => {
 
   it("weighs less than 150 kB in all", async () => {
     const { url } = await openBoard();
-    const { page, requests } = await open(`${url}/#/bucket/stripe`);
+    const { page, requests } = await boards.open(`${url}/#/bucket/stripe`);
     await page.locator("#chart canvas").waitFor();
     const files = new Set(requests.filter((asked) => !asked.includes("/api/")));
 
@@ -212,7 +155,7 @@ describe("the board", () => {
   ] as const)("can be read and used by everybody: %s, %i px wide", async (theme, width) => {
     const { url, bucket } = await openBoard(["stripe", "a-bucket-with-a-very-long-name".repeat(3)]);
     await bucket.configure({ rate: "50/s" }, { by: "ann", reason: "a trial", forMs: 3_600_000 });
-    const { page } = await open(url, { theme, width });
+    const { page } = await boards.open(url, { theme, width });
 
     for (const [hash, shown] of [
       ["#/", "table.cards"],

@@ -4,6 +4,7 @@ import type { Bucket } from "sluice";
 import type { SluiceServer } from "sluice/server";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { ACT, ask, openServers, VIEW, type Asking } from "../../support/server/open-server.ts";
+import { askAsDescribed, routesOf } from "../../support/server/described.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 
 const sluices = realSluices();
@@ -23,37 +24,11 @@ beforeEach(async () => {
   ({ server, url } = await servers.open(sluices.open()));
 });
 
-/** Asks as the description of the API says, and checks that the answer is as it says. */
-async function call(route: string, given: Asking & { readonly path?: string } = {}) {
-  const [method = "", template = ""] = route.split(" ");
-  const path = given.path ?? template.replace("{bucket}", "stripe");
-  const answer = await ask(url + path, { method, token: ACT, ...given });
+/** Asks as the description of the API says, with the token of ann, and checks the answer against it. */
+function call(route: string, given: Asking & { readonly path?: string } = {}) {
   asked.add(route);
-  const description = server.app.swagger() as unknown as Description;
-  const { responses } = description.paths[template]![method.toLowerCase()]!;
-  const schema =
-    responses[answer.status]?.content?.[String(answer.headers["content-type"]).split(";")[0]!]
-      ?.schema;
-  expect(schema, `${route} answers ${answer.status}, which its description has not`).toBeDefined();
-  const parts = { schema, method, url: template, httpPart: "body" };
-  const validate = server.app.validatorCompiler!(parts as never) as unknown as Validate;
-  expect(validate(answer.json) ? [] : validate.errors).toEqual([]);
-  return answer;
-}
-
-interface Description {
-  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
-}
-
-interface Operation {
-  readonly responses: Readonly<
-    Record<string, { readonly content?: Readonly<Record<string, { readonly schema: object }>> }>
-  >;
-}
-
-interface Validate {
-  (value: unknown): boolean;
-  readonly errors?: unknown;
+  const path = given.path ?? route.split(" ")[1]!.replace("{bucket}", "stripe");
+  return askAsDescribed({ server, url }, route, { token: ACT, ...given, path });
 }
 
 describe("/api/v1", () => {
@@ -184,9 +159,7 @@ describe("/api/v1", () => {
 
     expect(errors ?? []).toEqual([]);
     expect(valid).toBe(true);
-    const routes = Object.entries((json as Description).paths).flatMap(([path, methods]) =>
-      Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
-    );
+    const routes = routesOf(server);
     const ofFacts = routes.filter((route) => /\/api\/v1\/(overview|buckets|changes)/.test(route));
     expect(ofFacts.filter((route) => !asked.has(route))).toEqual([]);
     expect(ofFacts.length).toBeGreaterThan(8);

@@ -5,10 +5,13 @@ import { bucketsView } from "./buckets.js";
 import { h, morph, morphChildren } from "./dom.js";
 import { logView } from "./log.js";
 import { processesView } from "./processes.js";
+import { queueView } from "./queue.js";
+import { queuesView } from "./queues.js";
 
 const EVERY_MS = 2_000;
 const TABS = [
   ["#/", "Buckets", /^#\/(bucket\/|$)/],
+  ["#/queues", "Queues", /^#\/queues?(\/|$)/],
   ["#/processes", "Processes", /^#\/processes$/],
   ["#/changes", "Changes", /^#\/changes$/],
 ];
@@ -32,8 +35,12 @@ const parts = {
 };
 
 function viewOf(hash) {
-  const [, name] = /^#\/bucket\/(.+)$/.exec(hash) ?? [];
-  if (name !== undefined) return bucketView({ ...parts, name: decodeURIComponent(name) });
+  const [, kind, encoded] = /^#\/(bucket|queue)\/(.+)$/.exec(hash) ?? [];
+  if (kind !== undefined) {
+    const named = { ...parts, name: decodeURIComponent(encoded) };
+    return kind === "bucket" ? bucketView(named) : queueView(named);
+  }
+  if (hash === "#/queues") return queuesView(parts);
   if (hash === "#/processes") return processesView(parts);
   return hash === "#/changes" ? logView(parts) : bucketsView(parts);
 }

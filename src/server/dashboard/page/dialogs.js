@@ -13,7 +13,7 @@ const TIMES = [
 ];
 
 /** Opens a dialog; `make` gets what was given, and a problem of it is shown in place. */
-function open({ title, fields, preview, confirm, make, danger = false }) {
+export function open({ title, fields, preview, confirm, make, danger = false }) {
   const problem = h("p.problem", { role: "alert" });
   const effect = h("p.preview", { "aria-live": "polite" });
   const button = h(danger ? "button.danger" : "button.primary", { type: "submit" }, confirm);
@@ -70,7 +70,7 @@ const field = (label, input, hint) =>
     input,
     hint === undefined ? undefined : h("small.muted", {}, hint),
   );
-const forField = () =>
+export const forField = () =>
   field(
     "For how long",
     h(

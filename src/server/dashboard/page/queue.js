@@ -1,0 +1,237 @@
+/** One queue: what waits and why, dead letters, schedules; with pauses and replays. */
+import { ask } from "./api.js";
+import { h } from "./dom.js";
+import { pauseQueue, replay, resumeQueue } from "./queue-dialogs.js";
+import { ago, count, duration, plural, rate, time } from "./format.js";
+import { badge, isOn, table, tile } from "./parts.js";
+
+const SHOWN = 25;
+
+export function queueView({ name, redraw, stay, mayAct }) {
+  const path = `/api/v1/queues/${encodeURIComponent(name)}`;
+  /** The data of dead letters that somebody asked for. */
+  const seen = stay(`queue ${name}`, { data: new Map() });
+
+  return {
+    title: name,
+    async load(signal) {
+      const [queue, { failed }] = await Promise.all([
+        ask(path, { signal }),
+        ask(`${path}/failed?limit=${SHOWN}`, { signal }),
+      ]);
+      return { ...queue, failed };
+    },
+    draw({ bucket, status, pauses, schedules, failed }) {
+      const own = pauses.find(({ key }) => key === undefined);
+      return [
+        h(
+          "nav.crumb",
+          { "aria-label": "Where" },
+          h("a", { href: "#/queues" }, "Queues"),
+          h("span", { "aria-hidden": "true" }, " / "),
+        ),
+        h(
+          "div.head",
+          {},
+          h(
+            "div",
+            {},
+            h("h1", {}, name),
+            h(
+              "p.muted",
+              {},
+              "leaves through ",
+              h("a", { href: `#/bucket/${encodeURIComponent(bucket)}` }, bucket),
+              own === undefined ? undefined : badge("danger", "paused"),
+            ),
+          ),
+          actions(status, own),
+        ),
+        reasons(status, pauses),
+        tiles(status),
+        h(
+          "section.panel",
+          { "aria-label": "Dead letters" },
+          h(
+            "div.tools",
+            {},
+            h("h2", {}, "Dead letters"),
+            mayAct() && status.jobs.failed > 0
+              ? h(
+                  "button",
+                  {
+                    type: "button",
+                    onclick: () => replay({ path, redraw, many: status.jobs.failed }),
+                  },
+                  "Replay all",
+                )
+              : undefined,
+          ),
+          deadLetters(failed),
+          status.jobs.failed > failed.length
+            ? h(
+                "p.muted",
+                {},
+                `The newest ${count(failed.length)} of ${count(status.jobs.failed)}.`,
+              )
+            : undefined,
+        ),
+        h(
+          "section.panel",
+          { "aria-label": "Schedules" },
+          h("h2", {}, "Schedules"),
+          table(
+            "Schedules",
+            ["Name", "Every", "Next", "Last", "#Missed"],
+            schedules.map(schedule),
+            "No job recurs.",
+            "cards",
+          ),
+        ),
+      ];
+    },
+  };
+
+  function actions(status, own) {
+    if (!mayAct()) return h("p.muted", {}, "Your token may only look.");
+    const parts = { path, status, redraw };
+    return h(
+      "div.actions",
+      {},
+      own === undefined
+        ? h("button", { type: "button", onclick: () => pauseQueue(parts) }, "Pause")
+        : h("button", { type: "button", onclick: () => resumeQueue(parts) }, "Resume"),
+    );
+  }
+
+  function deadLetters(failed) {
+    const rows = failed.map((job) => [
+      h(
+        "time",
+        { datetime: new Date(job.failedAtMs).toISOString(), title: time(job.failedAtMs) },
+        ago(job.failedAtMs),
+      ),
+      h("code", {}, job.id),
+      keyOf(job),
+      [h("span", {}, job.reason), dataOf(job)],
+      count(job.attempts),
+      mayAct()
+        ? h(
+            "button",
+            {
+              type: "button",
+              "aria-label": `Replay ${job.id}`,
+              onclick: () => replay({ path, redraw, id: job.id }),
+            },
+            "Replay",
+          )
+        : "",
+    ]);
+    const heads = ["Failed", "Job", "Key", "Why", "#Attempts", ""];
+    return table("Dead letters", heads, rows, "No job has failed for the last time.", "cards");
+  }
+
+  /** Data may be private: it is asked for only if somebody wants to see it. */
+  function dataOf({ id }) {
+    const found = seen.data.get(id);
+    if (found !== undefined) return h("pre", { tabindex: 0 }, found);
+    const show = async () => {
+      const { job } = await ask(`${path}/jobs/${encodeURIComponent(id)}?data=true`);
+      seen.data.set(id, JSON.stringify(job.data, undefined, 2) ?? "no data");
+      redraw();
+    };
+    return h(
+      "button.plain",
+      { type: "button", "aria-label": `Show data of ${id}`, onclick: show },
+      "Show data",
+    );
+  }
+}
+
+const keyOf = ({ key }) =>
+  key === undefined
+    ? h("span.muted.nothing", {}, "–")
+    : typeof key === "string"
+      ? key
+      : key.join(" / ");
+
+function schedule({ dedupeId, every, cron, timeZone, nextAtMs, last, missed }) {
+  const how = cron === undefined ? duration(every) : `${cron} (${timeZone})`;
+  const ended =
+    last === undefined
+      ? "never"
+      : `${ago(last.startedAtMs)}${last.outcome === undefined ? "" : `, ${last.outcome}`}`;
+  const left = nextAtMs - Date.now();
+  return [
+    dedupeId,
+    h("code", {}, how),
+    left > 0 ? `in ${duration(left)}` : "due",
+    ended,
+    count(missed),
+  ];
+}
+
+function reasons({ oldest, unexplainedMs, workers, jobs }, pauses) {
+  const keys = pauses.filter(({ key }) => key !== undefined);
+  const own = pauses.find(({ key }) => key === undefined);
+  const why = oldest?.why;
+  const limit = why?.limit === undefined ? "" : ` (${why.limit})`;
+  return [
+    own !== undefined &&
+      h(
+        "p.alert",
+        {},
+        isOn(own.forMs) && own.forMs !== "forever"
+          ? `Paused for ${duration(own.forMs)}.`
+          : "Paused until it is resumed.",
+      ),
+    keys.length > 0 && h("p.alert", {}, `${plural(keys.length, "key is", "keys are")} paused.`),
+    workers === 0 && jobs.waiting > 0 && h("p.alert", {}, "No worker is alive."),
+    unexplainedMs > 0 &&
+      h(
+        "p.alert",
+        {},
+        `No limit explains ${duration(unexplainedMs)} of the wait: workers are dead, too few or stand still.`,
+      ),
+    why !== undefined &&
+      h(
+        "p.alert.info",
+        {},
+        `The oldest job that is due, ${oldest.id}, waits for: ${why.waitsFor}${limit}.`,
+      ),
+  ];
+}
+
+function tiles(status) {
+  const { jobs, oldest, unexplainedMs, goneInMs, reason, workers, workersWanted } = status;
+  const { donePerSecond, failedPerSecond, failureRate } = status;
+  const isAlarm = unexplainedMs > 0;
+  return h(
+    "div.tiles",
+    {},
+    tile("Waiting", count(jobs.waiting), {
+      note: `${count(jobs.delayed)} for later, ${count(jobs.active)} run`,
+    }),
+    tile("Oldest due", oldest === undefined ? "–" : duration(oldest.waitingMs), {
+      note: oldest === undefined ? "nothing waits" : "",
+    }),
+    tile("Unexplained delay", isAlarm ? duration(unexplainedMs) : "0", {
+      tone: isAlarm ? "warn" : undefined,
+      note: isAlarm ? "no limit is the reason" : "nothing waits without a reason",
+    }),
+    tile(
+      "Gone in",
+      jobs.waiting === 0 ? "–" : goneInMs === undefined ? "unknown" : duration(goneInMs),
+      {
+        note: jobs.waiting === 0 ? "nothing waits" : (reason ?? "if nothing changes"),
+      },
+    ),
+    tile("Workers", count(workers), { note: `${count(workersWanted)} wanted for the backlog` }),
+    tile("Done a second", rate(donePerSecond), {
+      note:
+        failedPerSecond === 0
+          ? "none fails"
+          : `${rate(failedPerSecond)} fail, ${Math.round(failureRate * 100)} %`,
+    }),
+  );
+}

@@ -1,0 +1,94 @@
+import { describe, expect, it } from "vitest";
+import { waitUntil } from "../../support/async/wait-until.ts";
+import { openBoards, seriousOf } from "../../support/server/boards.ts";
+import { openServers } from "../../support/server/open-server.ts";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+
+const HOSTILE = `<img src=x onerror="window.hurt=1"><script>window.hurt=1</script>`;
+
+const sluices = realSluices();
+const servers = openServers();
+const boards = openBoards();
+
+/** A queue with a dead letter, and a server beside it. */
+async function openQueueBoard() {
+  const service = sluices.open({ logger: { warn() {}, error() {} } });
+  const bucket = service.bucket("stripe", { rate: "1000/s" });
+  const queue = service.queue<{ readonly card: string }>("charges", { bucket });
+  const { id } = await queue.enqueue({ card: HOSTILE }, { attempts: 1, key: HOSTILE });
+  const worker = service.worker(queue, async () => {
+    throw new Error(`declined ${HOSTILE}`);
+  });
+  await waitUntil(async () => (await queue.counts()).failed === 1, "it has failed");
+  await worker.close();
+  const isKnown = async (): Promise<boolean> => (await service.overview()).queues.length === 1;
+  await waitUntil(isKnown, "it is told of");
+  const { url } = await servers.open(sluices.open(), { insecureLocal: true });
+  return { url, queue, id };
+}
+
+describe("the board of queues", () => {
+  it("hides the data of jobs until it is asked for, and shows hostile data as text", async () => {
+    const { url, id } = await openQueueBoard();
+    const { page, errors } = await boards.open(`${url}/#/queues`);
+
+    await page.getByRole("link", { name: "charges" }).click();
+    await page.getByText(`declined ${HOSTILE}`).waitFor();
+    expect(await page.locator("pre").count()).toBe(0);
+    await page.getByRole("button", { name: `Show data of ${id}` }).click();
+
+    const shown = await page.locator("pre").textContent();
+    expect(JSON.parse(shown!)).toEqual({ card: HOSTILE });
+    expect(await page.evaluate("window.hurt")).toBeUndefined();
+    expect(await page.locator("main img, main script").count()).toBe(0);
+    expect(errors).toEqual([]);
+  });
+
+  it("puts a dead letter back after it said what that may do", async () => {
+    const { url, queue, id } = await openQueueBoard();
+    const { page } = await boards.open(`${url}/#/queue/charges`);
+
+    await page.getByRole("button", { name: `Replay ${id}` }).click();
+    await page.getByText("What they did before, they may do twice.").waitFor();
+    expect((await queue.counts()).failed).toBe(1);
+    await page.getByRole("dialog").getByRole("button", { name: "Replay" }).click();
+
+    await page.getByText("1 job went back into the queue.").waitFor();
+    expect(await queue.counts()).toMatchObject({ failed: 0, waiting: 1 });
+    await page.getByText("No worker is alive.").waitFor();
+  });
+
+  it("pauses a queue, and lets that be undone", async () => {
+    const { url, queue } = await openQueueBoard();
+    const { page } = await boards.open(`${url}/#/queue/charges`);
+
+    await page.getByRole("button", { name: "Pause" }).click();
+    await page.getByRole("button", { name: "Pause the queue" }).click();
+    await page.getByText("charges is paused.").waitFor();
+    expect(await queue.paused()).toHaveLength(1);
+    await page.locator("#toast").getByRole("button", { name: "Undo" }).click();
+
+    await page.getByText("The change was taken back.").waitFor();
+    expect(await queue.paused()).toEqual([]);
+  });
+
+  it.each([
+    ["light", 1280],
+    ["dark", 400],
+  ] as const)("can be read and used by everybody: %s, %i px wide", async (theme, width) => {
+    const { url, queue } = await openQueueBoard();
+    await queue.enqueue({ card: "1" }, { cron: "0 3 * * *", timeZone: "UTC", dedupeId: "nightly" });
+    const { page } = await boards.open(url, { theme, width });
+
+    for (const [hash, shown] of [
+      ["#/queues", "table.cards"],
+      ["#/queue/charges", "text=nightly"],
+    ] as const) {
+      await page.goto(`${url}/${hash}`);
+      await page.locator(shown).first().waitFor();
+      expect({ hash, serious: await seriousOf(page) }).toEqual({ hash, serious: [] });
+      const overflow = await page.evaluate("document.documentElement.scrollWidth - innerWidth");
+      expect({ hash, overflow }).toEqual({ hash, overflow: 0 });
+    }
+  });
+});

@@ -1,0 +1,153 @@
+import { beforeEach, describe, expect, it } from "vitest";
+import type { Queue, Sluice } from "sluice";
+import type { SluiceServer } from "sluice/server";
+import { waitUntil } from "../../support/async/wait-until.ts";
+import { askAsDescribed, routesOf } from "../../support/server/described.ts";
+import { ACT, ask, openServers, VIEW, type Asking } from "../../support/server/open-server.ts";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+
+const sluices = realSluices();
+const servers = openServers();
+const SECRET = "4111 1111 1111 1111";
+
+let service: Sluice;
+let queue: Queue<{ readonly card: string; readonly fails?: boolean }>;
+let server: SluiceServer;
+let url: string;
+const asked = new Set<string>();
+
+beforeEach(async () => {
+  service = sluices.open({ logger: { warn() {}, error() {} } });
+  const bucket = service.bucket("stripe", { rate: "1000/s" });
+  queue = service.queue("charges", { bucket });
+  await queue.enqueue({ card: SECRET }, { key: "acme", delayMs: 3_600_000, name: "charge" });
+  await queue.enqueue({ card: SECRET }, { every: 3_600_000, dedupeId: "hourly" });
+  const isKnown = async (): Promise<boolean> => (await service.overview()).queues.length === 1;
+  await waitUntil(isKnown, "it is told of");
+  // It has not the code of the queue.
+  ({ server, url } = await servers.open(sluices.open()));
+});
+
+function call(route: string, given: Asking & { readonly path?: string } = {}) {
+  asked.add(route);
+  const path = given.path ?? route.split(" ")[1]!.replace("{queue}", "charges");
+  return askAsDescribed({ server, url }, route, { token: ACT, ...given, path });
+}
+
+/** A job that fails for the last time. */
+async function deadLetter(): Promise<string> {
+  const job = await queue.enqueue({ card: SECRET, fails: true }, { attempts: 1, key: "acme" });
+  const worker = service.worker(queue, async ({ data }) => {
+    if (data.fails === true) throw new Error("card declined");
+  });
+  await waitUntil(async () => (await queue.counts()).failed === 1, "it has failed");
+  await worker.close();
+  return job.id;
+}
+
+describe("/api/v1/queues", () => {
+  it("answers how queues of other processes are, and who works on them", async () => {
+    const worker = service.worker(queue, async () => {}, { concurrency: 3 });
+    const isKnown = async (): Promise<boolean> => (await service.overview()).workers.length === 1;
+    await waitUntil(isKnown, "the worker is told of");
+
+    const page = await call("GET /api/v1/queues", { token: VIEW });
+    const one = await call("GET /api/v1/queues/{queue}", { token: VIEW });
+    const workers = await call("GET /api/v1/workers", { token: VIEW });
+
+    expect(page.json.queues).toMatchObject([
+      { name: "charges", bucket: "stripe", workers: 1, places: 3, status: { unexplainedMs: 0 } },
+    ]);
+    expect(page.json.next).toBeUndefined();
+    expect(one.json).toMatchObject({
+      bucket: "stripe",
+      status: { name: "charges", jobs: { failed: 0 } },
+      pauses: [],
+      schedules: [{ dedupeId: "hourly", every: 3_600_000 }],
+    });
+    expect(workers.json.workers).toMatchObject([{ queue: "charges", concurrency: 3 }]);
+    await worker.close();
+  });
+
+  it("lists jobs without their data, unless it is asked for", async () => {
+    const jobs = "/api/v1/queues/charges/jobs";
+    const page = await call("GET /api/v1/queues/{queue}/jobs", {
+      path: `${jobs}?state=delayed&key=acme`,
+    });
+    const [{ id }] = page.json.jobs as [{ id: string }];
+    const one = await call("GET /api/v1/queues/{queue}/jobs/{id}", { path: `${jobs}/${id}` });
+    const whole = await call("GET /api/v1/queues/{queue}/jobs/{id}", {
+      path: `${jobs}/${id}?data=true`,
+    });
+    const missing = await call("GET /api/v1/queues/{queue}/jobs/{id}", { path: `${jobs}/99` });
+
+    expect(page.json.jobs).toMatchObject([{ name: "charge", key: "acme", attemptsMade: 0 }]);
+    expect(one.json).toMatchObject({ state: "delayed", why: { waitsFor: "delay" } });
+    expect(page.text + one.text).not.toContain(SECRET);
+    expect(whole.json.job.data).toEqual({ card: SECRET });
+    expect(missing.status).toBe(404);
+  });
+
+  it("shows dead letters, and puts one or all back", async () => {
+    const id = await deadLetter();
+
+    const failed = await call("GET /api/v1/queues/{queue}/failed", { token: VIEW });
+    const whole = await ask(`${url}/api/v1/queues/charges/failed?data=true`, { token: VIEW });
+    const refused = await call("POST /api/v1/queues/{queue}/replay", { token: VIEW, body: { id } });
+    const one = await call("POST /api/v1/queues/{queue}/replay", { body: { id } });
+    const again = await call("POST /api/v1/queues/{queue}/replay", { body: {} });
+
+    expect(failed.json.failed).toMatchObject([{ id, key: "acme", reason: "card declined" }]);
+    expect(failed.text).not.toContain(SECRET);
+    expect(whole.text).toContain(SECRET);
+    expect(refused.status).toBe(403);
+    expect(one.json.replayed).toBe(1);
+    expect(again.json.replayed).toBe(0);
+    expect((await queue.counts()).failed).toBe(0);
+  });
+
+  it("pauses a queue or one key, and says times without an end as such", async () => {
+    const all = await call("POST /api/v1/queues/{queue}/pause", { body: {} });
+    const key = await call("POST /api/v1/queues/{queue}/pause", {
+      body: { key: "acme", forMs: 60_000 },
+    });
+
+    expect(all.json.pauses).toEqual([{ forMs: "forever" }]);
+    expect(key.json.pauses).toMatchObject([{ forMs: "forever" }, { key: "acme" }]);
+    expect(await queue.paused()).toHaveLength(2);
+    const resumed = await call("POST /api/v1/queues/{queue}/resume");
+    expect(resumed.json.pauses).toMatchObject([{ key: "acme" }]);
+  });
+
+  it.each([
+    ["pause", { forMs: 0 }, "forMs"],
+    ["pause", { for: "1h" }, "for"],
+    ["replay", { reason: "" }, "reason"],
+    ["replay", { limit: 0 }, "limit"],
+  ])("refuses %s with %j, naming the option", async (action, body, option) => {
+    const refused = await call(`POST /api/v1/queues/{queue}/${action}`, { body });
+
+    expect(refused).toMatchObject({ status: 400, json: { code: "ERR_INVALID_OPTION", option } });
+    expect(await queue.paused()).toEqual([]);
+  });
+
+  it("knows no queue that there is not, and none beyond the scope of a token", async () => {
+    const tokens = [{ token: VIEW, role: "view", queues: ["mails"] }] as const;
+    const { url: scoped } = await servers.open(sluices.open(), { tokens });
+
+    const missing = await call("GET /api/v1/queues/{queue}", { path: "/api/v1/queues/charge" });
+    const others = await ask(`${scoped}/api/v1/queues`, { token: VIEW });
+    const other = await ask(`${scoped}/api/v1/queues/charges/jobs`, { token: VIEW });
+
+    expect(missing).toMatchObject({ status: 404, json: { detail: 'There is no queue "charge".' } });
+    expect(others.json.queues).toEqual([]);
+    expect(other.status).toBe(403);
+  });
+
+  it("has each of its routes asked by these tests", () => {
+    const ofQueues = routesOf(server).filter((route) => /api\/v1\/(queues|workers)/.test(route));
+
+    expect(ofQueues.filter((route) => !asked.has(route))).toEqual([]);
+    expect(ofQueues.length).toBeGreaterThan(8);
+  });
+});

@@ -1,6 +1,7 @@
 import type { FastifyInstance } from "fastify";
 import type { Sluice } from "../../sluice.ts";
 import { lookRoutes } from "./looks.ts";
+import { previewRoutes } from "./previews.ts";
 import { queueRoutes } from "./queues.ts";
 import { createSnapshots } from "./snapshot.ts";
 import { steeringRoutes } from "./steering.ts";
@@ -11,4 +12,5 @@ export function factRoutes(app: FastifyInstance, { sluice }: { readonly sluice: 
   lookRoutes(app, sluice, snapshots);
   steeringRoutes(app, sluice, snapshots);
   queueRoutes(app, sluice);
+  previewRoutes(app, sluice);
 }

@@ -1,3 +1,4 @@
+import type { Queue } from "../../queue/queue.ts";
 import type { Sluice } from "../../sluice.ts";
 import type { Bucket } from "../../throttle/bucket.ts";
 import { HttpProblem } from "../problem.ts";
@@ -7,4 +8,11 @@ export async function bucketNamed(sluice: Sluice, name: string): Promise<Bucket>
   const found = await sluice.find(name);
   if (found !== undefined) return found;
   throw new HttpProblem(404, `There is no bucket ${JSON.stringify(name)}.`);
+}
+
+/** @throws {@link HttpProblem} when no process has told of the queue. */
+export async function queueNamed(sluice: Sluice, name: string): Promise<Queue<unknown>> {
+  const found = await sluice.findQueue(name);
+  if (found !== undefined) return found;
+  throw new HttpProblem(404, `There is no queue ${JSON.stringify(name)}.`);
 }

@@ -6,6 +6,7 @@ import type { Queue } from "../../queue/queue.ts";
 import type { Sluice } from "../../sluice.ts";
 import { accessOf } from "../access.ts";
 import { HttpProblem } from "../problem.ts";
+import { queueNamed } from "./named.ts";
 import {
   DEAD_LETTER,
   JOB,
@@ -33,13 +34,6 @@ const KEY = { description: "The key of the jobs: its name, or the names of a pat
 
 interface OfQueue {
   readonly Params: { readonly queue: string };
-}
-
-/** @throws {@link HttpProblem} when no process has told of the queue. */
-async function queueNamed(sluice: Sluice, name: string): Promise<Queue<unknown>> {
-  const found = await sluice.findQueue(name);
-  if (found !== undefined) return found;
-  throw new HttpProblem(404, `There is no queue ${JSON.stringify(name)}.`);
 }
 
 export function queueRoutes(app: FastifyInstance, sluice: Sluice): void {

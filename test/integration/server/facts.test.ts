@@ -87,6 +87,19 @@ describe("/api/v1", () => {
     expect(resumed.json.status.pausedForMs).toBe(0);
   });
 
+  it("says what a change would do, to whoever may look, and changes nothing", async () => {
+    const route = "POST /api/v1/buckets/{bucket}/preview";
+
+    const slower = await call(route, { token: VIEW, body: { policy: { rate: "20/s" } } });
+    const paused = await call(route, { token: VIEW, body: { pausedForMs: "forever" } });
+    const nothing = await call(route, { token: VIEW, body: {} });
+
+    expect(slower.json).toMatchObject({ now: { capPerSecond: 100 }, after: { capPerSecond: 20 } });
+    expect(paused.json.after.pausedForMs).toBe("forever");
+    expect(nothing).toMatchObject({ status: 400, json: { code: "ERR_INVALID_OPTION" } });
+    expect(await stripe.status()).toMatchObject({ source: "code", pausedForMs: 0 });
+  });
+
   it("refuses a change after another that was not seen", async () => {
     const { generation } = await stripe.status();
     await stripe.configure({ rate: "50/s" });

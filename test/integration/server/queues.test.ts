@@ -119,6 +119,18 @@ describe("/api/v1/queues", () => {
     expect(resumed.json.pauses).toMatchObject([{ key: "acme" }]);
   });
 
+  it("says what another rate or a pause would do to the backlog, and changes nothing", async () => {
+    await queue.enqueueMany(Array.from({ length: 100 }, () => ({ card: SECRET })));
+    const route = "POST /api/v1/queues/{queue}/preview";
+
+    const slower = await call(route, { token: VIEW, body: { policy: { rate: "1/s" } } });
+    const wrong = await call(route, { token: VIEW, body: { policy: { rate: "fast" } } });
+
+    expect(slower.json).toMatchObject({ now: {}, after: {} });
+    expect(wrong).toMatchObject({ status: 400, json: { option: "rate", value: "fast" } });
+    expect((await queue.bucket.status()).source).toBe("code");
+  });
+
   it.each([
     ["pause", { forMs: 0 }, "forMs"],
     ["pause", { for: "1h" }, "for"],

@@ -13,6 +13,7 @@ const PARTS = [
   "backlog",
   "groups",
   "imports",
+  "metrics",
   "webhooks",
   "webhook-deaths",
   "service",

@@ -14,6 +14,7 @@ import { measureKeys } from "./parts/keys.ts";
 import { measureLevels } from "./parts/levels.ts";
 import { measureLimits } from "./parts/limits.ts";
 import { measureMemory } from "./parts/memory.ts";
+import { measureMetrics } from "./parts/metrics.ts";
 import { measureOutOfReach } from "./parts/out-of-reach.ts";
 import type { Bench } from "./fleet/run-load.ts";
 import { countMissed, formatTable, type Table } from "./table.ts";
@@ -37,6 +38,7 @@ const MEASURES: Readonly<Record<Part, (bench: Bench, flags: Flags) => Promise<Ta
   backlog: measureBacklog,
   groups: measureGroups,
   imports: measureImports,
+  metrics: measureMetrics,
   webhooks: measureWebhooks,
   "webhook-deaths": measureWebhookDeaths,
   service: measureService,

@@ -23,6 +23,8 @@ const ENTRIES = {
   llm: "src/llm/index.ts",
   server: "src/server/index.ts",
   webhooks: "src/webhooks.ts",
+  metrics: "src/metrics.ts",
+  opentelemetry: "src/opentelemetry.ts",
   cli: "src/cli/main.ts",
   "sandbox-child": "src/queue/worker/handlers/sandbox-child.ts",
 };
@@ -33,6 +35,8 @@ const TYPES = [
   "llm/index.d.ts",
   "server/index.d.ts",
   "webhooks.d.ts",
+  "metrics.d.ts",
+  "opentelemetry.d.ts",
 ];
 /** It reads scripts from files. A module that holds their texts takes its place: a bundle has no folder beside it. */
 const LUA_SOURCE = "src/redis/scripts/lua-source.ts";
@@ -88,7 +92,8 @@ async function bundle(): Promise<Metafile> {
     format: "esm",
     platform: "node",
     target: `node${/[\d.]+/.exec(packageJson.engines.node)?.[0]}`,
-    external: DEPENDENCIES,
+    // An entry of its own uses it: whoever imports that has it.
+    external: [...DEPENDENCIES, "@opentelemetry/api"],
     sourcemap: true,
     metafile: true,
     logLevel: "warning",

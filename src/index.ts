@@ -2,7 +2,7 @@ export { createSluice, type Sluice } from "./sluice.ts";
 
 export type { QueueOptions, SluiceOptions } from "./sluice/options.ts";
 
-export { throttled } from "./sluice.ts";
+export { throttled } from "./throttled.ts";
 
 export type { Emitter, ListenOptions, SluiceEvents, StoreEvent } from "./core/events.ts";
 

@@ -1,12 +1,12 @@
 import { readFileSync } from "node:fs";
-import * as z from "zod";
 import { refuseExtra, type Arities } from "./core/input/arguments.ts";
 import { createBuckets } from "./sluice/buckets.ts";
 import { ClosedError, InvalidOptionError, RedisRequiredError } from "./core/errors.ts";
 import { createEmitter, type Emitter, type SluiceEvents, type StoreEvent } from "./core/events.ts";
 import type { RateInput } from "./core/limits/rate.ts";
 import { guarded } from "./core/logger.ts";
-import { NAME, readName, readOptions } from "./core/input/options.ts";
+import { createObserving } from "./core/observer.ts";
+import { readName } from "./core/input/options.ts";
 import {
   createInsight,
   type ChangesOptions,
@@ -14,6 +14,7 @@ import {
   type OverviewOptions,
 } from "./insight/overview.ts";
 import { createReporter } from "./insight/reporter.ts";
+import type { Metrics, MetricsOptions } from "./metrics/process-metrics.ts";
 import { createMemoryInsight } from "./memory/memory-insight.ts";
 import { createMemoryStore } from "./memory/memory-store.ts";
 import type { ConnectQueue } from "./queue/bullmq/connection.ts";
@@ -29,6 +30,7 @@ import {
   type QueueOptions,
   type SluiceOptions,
 } from "./sluice/options.ts";
+import { observed } from "./sluice/observed-store.ts";
 import { keepParts } from "./sluice/parts.ts";
 import { createQueues } from "./sluice/queues.ts";
 import { createWorkers } from "./sluice/workers.ts";
@@ -36,15 +38,7 @@ import type { Bucket, OwnedBucket } from "./throttle/bucket.ts";
 import type { BucketChange } from "./throttle/bucket/changes.ts";
 import type { BucketBrief } from "./throttle/bucket/status.ts";
 import { createStatuses } from "./insight/statuses.ts";
-import { BUCKET_OPTION_NAMES, type BucketOptions } from "./throttle/bucket/bucket-options.ts";
-import {
-  THROTTLED_OPTION_NAMES,
-  type AnyFunction,
-  type CallOptions,
-  type ResultOf,
-  type ThrottledOptions,
-} from "./throttle/call-options.ts";
-import type { NotGeneric, Throttle, Throttled } from "./throttle/wrap/throttled-types.ts";
+import type { BucketOptions } from "./throttle/bucket/bucket-options.ts";
 
 /** Buckets, queues and workers that share one Redis. End it with `close()`, or hold it by `await using`. */
 export interface Sluice extends Emitter<SluiceEvents> {
@@ -136,6 +130,14 @@ export interface Sluice extends Emitter<SluiceEvents> {
    */
   changes(options?: ChangesOptions): Promise<readonly BucketChange[]>;
   /**
+   * Counts what the calls of this process come to, from now on, as metrics of Prometheus: `docs/metrics.md` lists them.
+   * Loads prom-client. Called again, it gives the same.
+   *
+   * @throws {@link InvalidOptionError} when what was given is no register, or has other metrics of these names.
+   * @throws {@link ClosedError} when the sluice is closed.
+   */
+  metrics(options?: MetricsOptions): Promise<Metrics>;
+  /**
    * Closes workers, then queues and buckets; callers that still wait get `ClosedError`. A handler that calls it must not
    * await it: it waits for that handler, until the worker's deadline.
    */
@@ -152,6 +154,7 @@ const ARITIES: Arities<Sluice> = {
   worker: { atOnce: 3 },
   overview: 1,
   changes: 1,
+  metrics: 1,
   on: { atOnce: 3 },
   off: { atOnce: 2 },
   close: 0,
@@ -172,8 +175,9 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   const breaker = read.breaker ?? {};
   const common = { prefix, timeoutMs, breaker, logger, onChange: onStoreChange };
   const backend = redis === undefined ? undefined : createBackend({ redis, ...common });
-  const store = backend?.store ?? createMemoryStore();
-  const insight = backend?.insight ?? createMemoryInsight();
+  const observing = createObserving();
+  const store = observed(backend?.store ?? createMemoryStore(), observing);
+  const insight = observed(backend?.insight ?? createMemoryInsight(), observing);
   if (redis === undefined && read.redis === undefined) {
     logger.warn({}, "No Redis was named; this sluice paces the calls of this process only.");
   }
@@ -183,6 +187,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     insight,
     logger,
     onActivity: () => reporter.onActivity(),
+    observing,
     isRemote: backend !== undefined,
     isCluster: backend?.isCluster === true,
   });
@@ -206,6 +211,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     prefix,
     timeoutMs,
     logger,
+    observing,
     connectFor: connectQueueFor,
     onOpened: () => reporter.onActivity(),
   });
@@ -244,6 +250,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     await buckets.close();
     await reporter.close();
     await store.close();
+    for (const end of observing.whenClosed) end();
   }
 
   const sluice: Sluice = {
@@ -279,7 +286,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       const bucket = bucketOf(queue);
       const { weightsOf, schema, keepDone, keepFailed } = queue as OwnedQueue<Data, Result, never>;
       const parts = { queue, bucket, handler, options: workerOptions, connect: connectQueue };
-      const common = { prefix, logger, weightsOf, schema, keepDone, keepFailed };
+      const common = { prefix, logger, observing, weightsOf, schema, keepDone, keepFailed };
       const worker = workers.add(queue.name, (own) =>
         createWorker({ ...parts, ...common, ...own }),
       );
@@ -294,6 +301,11 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       assertOpen();
       return facts.changes(given);
     },
+    async metrics(given) {
+      assertOpen();
+      const { openMetrics } = await import("./metrics/process-metrics.ts");
+      return openMetrics(observing, given);
+    },
     async close() {
       await (closing ??= close());
     },
@@ -305,6 +317,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     prefix,
     timeoutMs,
     logger,
+    observing,
     connect(where, queue) {
       assertOpen();
       if (backend === undefined) throw new RedisRequiredError(where);
@@ -327,70 +340,4 @@ function readVersion(): string {
   } catch {
     return "unknown";
   }
-}
-
-/** The options of the bucket; `concurrency` and `feedback` are those of the wrapped function. */
-const OF_BUCKET: ReadonlySet<string> = new Set(
-  BUCKET_OPTION_NAMES.filter((name) => name !== "concurrency" && name !== "feedback"),
-);
-
-/** Checks names only: the values are read where buckets and throttled functions are made. */
-const THROTTLED_OPTIONS = z.strictObject({
-  ...Object.fromEntries(
-    [...OF_BUCKET, ...THROTTLED_OPTION_NAMES].map((name) => [name, z.unknown().optional()]),
-  ),
-  bucket: NAME,
-});
-
-let defaultSluice: Sluice | undefined;
-
-type BucketOfThrottled<Rate extends RateInput, KeyRate extends RateInput> = Omit<
-  BucketOptions<Rate, KeyRate>,
-  "feedback" | "concurrency"
-> & { readonly bucket: string };
-
-/**
- * Wraps a function: each call waits for a slot of the named bucket. The bucket is of a default sluice, one
- * for the whole process, which finds Redis by `$REDIS_URL`.
- *
- * @throws {@link InvalidOptionError} when an option can never work.
- * @throws {@link RedisRequiredError} in production, when `$REDIS_URL` is not set.
- */
-export function throttled<
-  F extends AnyFunction,
-  const Rate extends RateInput = RateInput,
-  const KeyRate extends RateInput = RateInput,
->(
-  this: NotGeneric<F>,
-  fn: F,
-  options: BucketOfThrottled<Rate, KeyRate> & ThrottledOptions<F>,
-): Throttled<F>;
-/** A generic function whose result is no promise stays generic. TypeScript can then not type its `with`; use `run`. */
-export function throttled<
-  Args extends unknown[],
-  Result,
-  const Rate extends RateInput = RateInput,
-  const KeyRate extends RateInput = RateInput,
->(
-  fn: (...args: Args) => Result,
-  options: BucketOfThrottled<Rate, KeyRate> & CallOptions<Args, ResultOf<Result>>,
-): (...args: Args) => Promise<Awaited<Result>>;
-/** For code that is itself generic in the function, which has to name it: `throttled<F>(fn, …)`. */
-export function throttled<
-  F extends AnyFunction,
-  const Rate extends RateInput = RateInput,
-  const KeyRate extends RateInput = RateInput,
->(fn: F, options: BucketOfThrottled<Rate, KeyRate> & ThrottledOptions<F>): Throttled<F>;
-export function throttled(
-  fn: AnyFunction,
-  options: BucketOfThrottled<RateInput, RateInput> & ThrottledOptions<AnyFunction>,
-): unknown {
-  const { bucket, ...rest } = readOptions("throttled()", THROTTLED_OPTIONS, options);
-  const isOfBucket = ([name]: [string, unknown]): boolean => OF_BUCKET.has(name);
-  const entries = Object.entries(rest);
-  const policy = Object.fromEntries(entries.filter(isOfBucket));
-  const calls = Object.fromEntries(entries.filter((entry) => !isOfBucket(entry)));
-  defaultSluice ??= createSluice();
-  const wrapping: Throttle = defaultSluice.bucket(bucket, policy).throttled;
-  return wrapping(fn, calls as ThrottledOptions<AnyFunction>);
 }

@@ -23,7 +23,7 @@ export function createWebhooks(sluice: Sluice, options: WebhooksOptions = {}): W
   }
   const read = readWebhooksOptions(where, options);
   const { name, keepMs } = read;
-  const { prefix, timeoutMs, logger, onClose } = parts;
+  const { prefix, timeoutMs, logger, observing, onClose } = parts;
   const connection = parts.connect(where, name);
   try {
     return assembleWebhooks({
@@ -33,6 +33,7 @@ export function createWebhooks(sluice: Sluice, options: WebhooksOptions = {}): W
       store: createRedisWebhooks(connection.client, { prefix, queue: name }),
       timeoutMs,
       logger,
+      observing,
       openQueue: (perKey) =>
         sluice.queue<WebhookJob, undefined>(name, {
           bucket: sluice.bucket(name, { ...read.shared, perKey, breaker: false }),

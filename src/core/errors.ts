@@ -283,6 +283,11 @@ export class ClosedError extends SluiceError {
   }
 }
 
+/** Whether a call failed with it because it was not let through, and not because its bucket was closed. */
+export function isRefusal(error: unknown): error is SluiceError {
+  return error instanceof SluiceError && !(error instanceof ClosedError);
+}
+
 /** An error that Redis replied. */
 export interface RedisRefusal {
   /** The text of the reply: `"NOPERM this user has no permissions to run the 'evalsha' command"`. */

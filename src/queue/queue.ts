@@ -1,6 +1,7 @@
 import { refuseExtra, type Arities } from "../core/input/arguments.ts";
 import type { Logger } from "../core/logger.ts";
 import type { QueueDeclared } from "../core/stores/insight/store.ts";
+import type { Observing } from "../core/observer.ts";
 import type { KeptJobs } from "../core/stores/queue/store.ts";
 import type { RateInput } from "../core/limits/rate.ts";
 import type { Bucket, OwnedBucket } from "../throttle/bucket.ts";
@@ -168,6 +169,7 @@ export interface QueueSettings<Data> {
   readonly maxBacklog?: number | MaxBacklog | undefined;
   /** What the code of other processes says of it, if they declare it and not this one. */
   readonly elsewhere?: QueueDeclared | undefined;
+  readonly observing?: Observing | undefined;
 }
 
 export function createQueue<Data, Result = unknown, Input = Data>(
@@ -220,6 +222,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     maxJobBytes,
     defaults: settings.defaults,
     maxBacklog: settings.maxBacklog,
+    observing: settings.observing,
     jobs,
     wakes,
   });

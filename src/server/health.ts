@@ -4,7 +4,7 @@ import { reasonOf } from "../core/describe.ts";
 import type { Sluice } from "../sluice.ts";
 
 /** Paths that are asked every few seconds: no log tells of them. */
-export const QUIET_PATHS: ReadonlySet<string> = new Set(["/healthz", "/readyz"]);
+export const QUIET_PATHS: ReadonlySet<string> = new Set(["/healthz", "/readyz", "/metrics"]);
 
 const OPEN = { needs: "nothing" } as const;
 const REASONS = {

@@ -18,6 +18,7 @@ import { installAccess } from "./access.ts";
 import { dashboardRoutes } from "./dashboard/dashboard.ts";
 import { factRoutes } from "./facts/facts.ts";
 import { healthRoutes, QUIET_PATHS } from "./health.ts";
+import { metricsRoute } from "./metrics.ts";
 import {
   isLoopback,
   readServerOptions,
@@ -74,6 +75,7 @@ export async function createServer(
   factRoutes(app, { sluice });
   dashboardRoutes(app);
   healthRoutes(app, { sluice, isClosing: () => closing !== undefined });
+  metricsRoute(app, { sluice });
   const found = createFound(sluice);
   decideRoutes(app, found);
   forwardRoutes(app, { forwards: read.forwards, found, hasTokens: read.tokens.length > 0 });

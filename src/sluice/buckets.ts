@@ -4,6 +4,7 @@ import { refuseExtra, type Arities } from "../core/input/arguments.ts";
 import { describeValue } from "../core/describe.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import { sampled, type Logger } from "../core/logger.ts";
+import type { Observing } from "../core/observer.ts";
 import {
   compilePolicy,
   formatPolicy,
@@ -52,6 +53,7 @@ export interface BucketsParts {
   readonly logger: Logger;
   /** Called when something happens in a bucket that has not been told yet. */
   readonly onActivity?: (() => void) | undefined;
+  readonly observing?: Observing | undefined;
   /** Whether the store lies in Redis, and whether that is a cluster. */
   readonly isRemote: boolean;
   readonly isCluster: boolean;
@@ -76,7 +78,7 @@ const ARITIES: Omit<Arities<Bucket>, "fetch"> = {
 };
 
 export function createBuckets(parts: BucketsParts): Buckets {
-  const { store, insight, logger, onActivity, isRemote, isCluster } = parts;
+  const { store, insight, logger, onActivity, observing, isRemote, isCluster } = parts;
   const replica = randomUUID();
   const buckets = new Map<string, OwnedBucket>();
   /** The same, or their parts, by their names in the store. */
@@ -127,6 +129,7 @@ export function createBuckets(parts: BucketsParts): Buckets {
       store,
       insight,
       onActivity,
+      observing,
       replica,
       // The parts of a bucket share one sampled logger: they all fail at the same time.
       logger: sampled(logger, () => performance.now()),

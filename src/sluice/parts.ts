@@ -1,4 +1,5 @@
 import type { Logger } from "../core/logger.ts";
+import type { Observing } from "../core/observer.ts";
 import type { Backend } from "../redis/backend.ts";
 
 /** What other entries of this package need of a sluice. */
@@ -6,6 +7,7 @@ export interface SluiceParts {
   readonly prefix: string;
   readonly timeoutMs: number;
   readonly logger: Logger;
+  readonly observing: Observing;
   /** @throws {@link RedisRequiredError} when the sluice has no Redis. */
   readonly connect: (where: string, queue: string) => ReturnType<Backend["connectQueue"]>;
   /** Calls back when the sluice closes, before its workers do. */

@@ -1,6 +1,7 @@
 import { InvalidOptionError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
 import type { InsightStore, QueueFacts } from "../core/stores/insight/store.ts";
+import type { Observing } from "../core/observer.ts";
 import type { ConnectQueue } from "../queue/bullmq/connection.ts";
 import { declaredOf } from "../queue/elsewhere.ts";
 import { withKeptDefaults, type MaxBacklog } from "../queue/options.ts";
@@ -50,6 +51,7 @@ export interface QueuesParts {
   readonly prefix: string;
   readonly timeoutMs: number;
   readonly logger: Logger;
+  readonly observing?: Observing | undefined;
   /** Called when a queue has been opened, which has not been told yet. */
   readonly onOpened: () => void;
   /** @throws {@link RedisRequiredError} when the sluice has no Redis. */

@@ -7,6 +7,7 @@
  * `settle` in `slot/settle.ts`; `feedback` in `feedback/feedback.ts`.
  */
 import * as z from "zod";
+import type { WaitTrace } from "../core/observer.ts";
 import type { Answer, ReadFeedback } from "../core/answer.ts";
 import { isThenable } from "../core/describe.ts";
 import { InvalidOptionError } from "../core/errors.ts";
@@ -71,6 +72,8 @@ export type OnSlot = (slot: SlotEvent) => unknown;
 /** What a draw takes besides, for whoever wraps it. */
 export interface ObservedDrawCall extends DrawCall {
   readonly onSlot?: OnSlot | undefined;
+  /** Hears how its wait ends. */
+  readonly trace?: WaitTrace | undefined;
 }
 
 /** How the calls of a wrapped function draw: key and cost may be functions of the arguments. */

@@ -1,6 +1,7 @@
 import { reasonOf } from "../core/describe.ts";
 import { CostTooLargeError, InvalidOptionError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
+import type { CountSlots } from "../core/observer.ts";
 import { formatPolicy, readPolicyText, type Policy } from "../core/policy/policy.ts";
 import type { KnownTerms, Store } from "../core/store.ts";
 import type { TryCall } from "./call-options.ts";
@@ -82,6 +83,8 @@ export interface BucketContext {
   readonly asker: string;
   readonly known: KnownPolicy;
   readonly logger: Logger;
+  /** Counts what becomes of slots, for whoever observes the bucket. */
+  readonly count: CountSlots;
 }
 
 /**

@@ -3,6 +3,7 @@ import { reasonOf } from "../core/describe.ts";
 import type { Key } from "../core/key-path.ts";
 import { createEmitter, type Emitter } from "../core/events.ts";
 import { sampled, type Logger } from "../core/logger.ts";
+import type { Observing } from "../core/observer.ts";
 import type { EndpointName, WebhookStore } from "../core/stores/webhooks/store.ts";
 import type { Handler } from "../queue/worker/context.ts";
 import type { WorkerOptions } from "../queue/worker/worker-options.ts";
@@ -58,6 +59,7 @@ export interface WebhooksParts {
   readonly store: WebhookStore;
   readonly timeoutMs: number;
   readonly logger: Logger;
+  readonly observing: Observing;
   /** Opens the queue on a bucket with the limits of all, of each tenant and of each endpoint. */
   readonly openQueue: (perKey: OwnLimits["perKey"]) => DeliveryQueue;
   readonly startWorker: (
@@ -98,7 +100,8 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
     options,
   );
   const queue = parts.openQueue(limits.perKey);
-  const deliverer = createDeliverer({ ...options, connectMs: CONNECT_MS });
+  const { observing } = parts;
+  const deliverer = createDeliverer({ ...options, connectMs: CONNECT_MS, observing });
   const emitter = createEmitter<WebhookEvents>(`the webhook sender "${name}"`, EVENT_NAMES, logger);
   const fanOut = createFanOut({ ...options, store, ask, queue });
   const sending = createSending({ fanOut, tenantOf, logger });

@@ -92,6 +92,7 @@ const CALLS: Readonly<
     findQueue: { args: ["new"] },
     overview: { args: [], options: {} },
     changes: { args: [], options: {} },
+    metrics: { args: [], options: {} },
     queue: { args: ["new"], options: {} },
     worker: { args: [undefined, listener], options: {} },
     on: { args: ["store", listener], options: {} },

@@ -39,6 +39,8 @@ interface OwnOptions {
   readonly share?: number;
   /** If its key is ordered, what a dead letter does to it; as `lua/lib/lanes/order.lua` reads it. */
   readonly ordered?: LaneOrder;
+  /** What its producer was part of: a traceparent, of 55 characters. */
+  readonly trace?: string;
 }
 
 export type StoredOptions = JobsOptions & { sluice?: OwnOptions };
@@ -131,11 +133,18 @@ export function fillDefaults({ opts }: Pick<Stored<unknown>, "opts">): void {
   opts.stackTraceLimit ??= KEPT_STACKS;
 }
 
+const producers = new WeakMap<object, string>();
+
+/** What the producer of a job that was read was part of, if something followed it. */
+export function producerOf(job: Job<unknown>): string | undefined {
+  return producers.get(job);
+}
+
 export function readJob<Data>(stored: Stored<Data>): Job<Data> {
   const { id, data, timestamp, priority: number, opts, attemptsMade } = stored;
   const text = storedKeyOf(stored);
-  const { name, cost, timeoutMs } = opts.sluice ?? {};
-  return {
+  const { name, cost, timeoutMs, trace } = opts.sluice ?? {};
+  const job: Job<Data> = {
     id: id!,
     name,
     data,
@@ -153,6 +162,8 @@ export function readJob<Data>(stored: Stored<Data>): Job<Data> {
     startByMs: attemptsMade === 0 ? startByMsOf(opts, timestamp) : undefined,
     result: stored.returnvalue ?? undefined,
   };
+  if (trace !== undefined) producers.set(job, trace);
+  return job;
 }
 
 /** How long after it was stored a job is due. */

@@ -169,3 +169,10 @@ export async function findDeduped<Data>(
   if (next === undefined) return undefined;
   return (await queue.getJob(`repeat:${dedupeId}:${next}`)) as Stored<Data> | undefined;
 }
+
+/** When the oldest of the failed jobs failed, which are in the order of that; undefined if there is none. */
+export async function oldestFailedAtMs(queue: StoredQueue): Promise<number | undefined> {
+  const client = await queue.getBackend().client;
+  const [, atMs] = await client.zrange(queue.toKey("failed"), 0, 0, { WITHSCORES: true });
+  return atMs === undefined ? undefined : Number(atMs);
+}

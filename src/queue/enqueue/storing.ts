@@ -8,6 +8,7 @@ import {
 } from "../../core/errors.ts";
 import { keyOfText } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
+import type { Observing } from "../../core/observer.ts";
 import type { RunDeclaration } from "../../core/stores/queue/runs.ts";
 import type { AddedJob } from "../../core/stores/queue/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
@@ -42,6 +43,7 @@ export interface StoringParts {
   /** The weights of a key's lane and of the heads of its path. */
   readonly weightsOf: WeightsOf;
   readonly maxBacklog?: number | MaxBacklog | undefined;
+  readonly observing?: Observing | undefined;
   readonly jobs: JobSource;
   /** Looks whether a job is taken that was stored. */
   readonly wakes: Pick<WakeWatch, "watch">;
@@ -80,11 +82,17 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
     const storing = isSchedule
       ? storeRecurring(queue, first).then((job) => [job])
       : storeOnce(queue, entries);
+    const sent = (error?: unknown): void => {
+      const ms = performance.now() - startedAtMs;
+      parts.observing?.observer?.jobs?.sent(name, entries.length, { ms, error });
+    };
     try {
       const jobs = await confirmed(access.inTimeSince(startedAtMs, storing));
+      sent();
       watchOne(jobs);
       return jobs.map(({ job, isNew }) => queuedJob(job, source, isNew));
     } catch (error) {
+      sent(error);
       throw asMemoryFull(error, entries.length);
     }
   }
@@ -121,9 +129,11 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
     entries: readonly Entry<Data>[],
   ): Promise<StoredNow<Data>[]> {
     const { clock } = access;
+    const trace = parts.observing?.observer?.traces?.producer();
     await clock.ready();
     const bulk = entries.map(({ json, value, options }) => {
-      const { opts, storedAtMs } = storedOptions(options, clock, shareOf(options));
+      const { opts: own, storedAtMs } = storedOptions(options, clock, shareOf(options));
+      const opts = trace === undefined ? own : { ...own, sluice: { ...own.sluice, trace } };
       const isParked = options.key !== undefined && opts.delay === undefined;
       return {
         name: storedName(options.key),

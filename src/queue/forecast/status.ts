@@ -4,7 +4,7 @@ import type { EndedSince } from "../../core/stores/queue/steering.ts";
 import type { LaneStore } from "../../core/stores/queue/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { storedKeyOf, type Stored } from "../bullmq/stored-job.ts";
-import type { StoredAccess } from "../bullmq/stored-queue.ts";
+import { oldestFailedAtMs, type StoredAccess } from "../bullmq/stored-queue.ts";
 import type { QueueCounts } from "../job.ts";
 import type { JobExplanation } from "./explain.ts";
 import type { Forecast, NoPromise } from "./forecast.ts";
@@ -16,6 +16,8 @@ export interface QueueStatus {
   readonly jobs: QueueCounts;
   /** The job that has waited longest of those that are due; undefined if none waits. Of more than 500 keys 500 are looked at. */
   readonly oldest: OldestDue | undefined;
+  /** How long ago the oldest dead letter failed for the last time, in ms; undefined if there is none. */
+  readonly oldestDeadMs: number | undefined;
   /**
    * How much of its wait no limit, cooldown, pause or turn explains, in ms: `0` while there is a reason. It grows while no
    * worker is alive, or workers are too few or stand still; what is less than 15 s counts as 0.
@@ -106,11 +108,12 @@ export function createStatus({
   }
 
   return async () => {
-    const [jobs, expected, ended, oldest, { capPerSecond }] = await Promise.all([
+    const [jobs, expected, ended, oldest, deadAtMs, { capPerSecond }] = await Promise.all([
       counts(),
       forecast(),
       access.ask(() => lanes.ended(queue)),
       readOldest(),
+      access.ask(oldestFailedAtMs),
       bucket.status(),
     ]);
     const { workers, places, goneInMs, reason } = expected;
@@ -119,6 +122,7 @@ export function createStatus({
       name: queue,
       jobs,
       oldest,
+      oldestDeadMs: deadAtMs && Math.max(0, access.clock.latestMs() - deadAtMs),
       unexplainedMs: await unexplainedOf(oldest, capPerSecond),
       goneInMs,
       reason,

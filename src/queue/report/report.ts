@@ -2,6 +2,7 @@
 import type { Worker as StoredWorker } from "bullmq";
 import type { OwnedEmitter } from "../../core/events.ts";
 import type { Logger } from "../../core/logger.ts";
+import type { Observing } from "../../core/observer.ts";
 import { readJob, type Stored } from "../bullmq/stored-job.ts";
 import { originalOf } from "../failure.ts";
 import { createFailureLog } from "./failure-log.ts";
@@ -24,6 +25,7 @@ export interface WorkerReport<Data, Result> {
 export function createReport<Data, Result>(
   queue: string,
   logger: Logger,
+  observing?: Observing,
 ): WorkerReport<Data, Result> {
   const emitter = createWorkerEmitter<Data, Result>(queue, logger);
   const log = createFailureLog(queue, logger);
@@ -49,6 +51,10 @@ export function createReport<Data, Result>(
     }
   }
 
+  function processed(ms: number | undefined, error?: Error): void {
+    if (ms !== undefined) observing?.observer?.jobs?.processed(queue, ms, error && thrownOf(error));
+  }
+
   return {
     emitter,
     tally,
@@ -64,11 +70,11 @@ export function createReport<Data, Result>(
     follow(stored) {
       stored.on("failed", (job, error) => {
         if (job === undefined) return;
-        tally.ended(job, "failed");
+        processed(tally.ended(job, "failed"), error);
         fail(job as Stored<Data>, error);
       });
       stored.on("completed", (job, result) => {
-        tally.ended(job, "done");
+        processed(tally.ended(job, "done"));
         if (!emitter.hasListener("done")) return;
         const { attemptsMade: attempt, opts } = job;
         const facts = { attempt, attempts: opts.attempts ?? attempt };
@@ -79,6 +85,7 @@ export function createReport<Data, Result>(
     },
     started(stored) {
       tally.started(stored);
+      observing?.observer?.jobs?.consumed(queue);
       if (!emitter.hasListener("active")) return;
       const { attemptsMade, opts } = stored;
       const attempt = attemptsMade + 1;

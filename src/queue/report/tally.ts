@@ -3,7 +3,8 @@ import type { Ended } from "../../core/stores/queue/steering.ts";
 
 export interface Tally {
   started(job: object): void;
-  ended(job: object, outcome: "done" | "failed"): void;
+  /** Returns how long its handler ran, in ms; undefined if it never started. */
+  ended(job: object, outcome: "done" | "failed"): number | undefined;
   /** Those since the last call. */
   take(): Ended;
   /** Counts them again: they could not be told. */
@@ -27,9 +28,11 @@ export function createTally(): Tally {
     ended(job, outcome) {
       const nowMs = performance.now();
       // One that never started took no time.
-      const busyMs = Math.round(nowMs - (startedAtMs.get(job) ?? nowMs));
+      const startedMs = startedAtMs.get(job);
+      const busyMs = Math.round(nowMs - (startedMs ?? nowMs));
       const isDone = outcome === "done";
       add({ done: Number(isDone), failed: Number(!isDone), busyMs });
+      return startedMs === undefined ? undefined : nowMs - startedMs;
     },
     take() {
       const taken = counted;

@@ -9,7 +9,7 @@ import type { DrawnSlot } from "../../throttle/slot/slot.ts";
 import { pauseFor, type WaitRegistry } from "../../throttle/waiting/wait.ts";
 import type { NoRoomYet, WaitOptions } from "../../throttle/waiting/waiting-call.ts";
 import { isFinalError } from "../bullmq/errors.ts";
-import { readJob, type Stored } from "../bullmq/stored-job.ts";
+import { producerOf, readJob, type Stored } from "../bullmq/stored-job.ts";
 import { keyTextOf, type Job } from "../job.ts";
 import type { WorkerContext } from "./context.ts";
 import { deadlyFailure, expiredFailure, impossibleFailure } from "./outcome.ts";
@@ -86,9 +86,10 @@ export function createJobSlots(
     const maxWaitMs = startByMs === undefined ? undefined : startByMs - clock.latestMs();
     if (maxWaitMs !== undefined && maxWaitMs < 1) return undefined;
     // Jobs without a key take turns with the lanes as if they were one lane.
-    if (key === undefined) return { cost, priority, maxWaitMs, lane: NO_KEY };
+    const producer = producerOf(job);
+    if (key === undefined) return { cost, priority, maxWaitMs, lane: NO_KEY, producer };
     const laneWeights = weightsOf(key);
-    return { key, cost, priority, maxWaitMs, lane: key, laneWeights, patienceMs };
+    return { key, cost, priority, maxWaitMs, lane: key, laneWeights, patienceMs, producer };
   }
 
   return {

@@ -21,6 +21,7 @@ import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { headsOfText } from "../../core/key-path.ts";
 import { sampled, type Logger } from "../../core/logger.ts";
+import type { Observing } from "../../core/observer.ts";
 import type { Arrival, KeptFailed, KeptJobs } from "../../core/stores/queue/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { Pass } from "../../throttle/outage/breaker.ts";
@@ -94,6 +95,7 @@ export interface WorkerSettings<Data, Result> {
   readonly connect: ConnectQueue;
   readonly prefix: string;
   readonly logger: Logger;
+  readonly observing?: Observing | undefined;
   /** The weights of a key's lane and of the heads of its path. */
   readonly weightsOf: WeightsOf;
   /** Which done jobs are kept. */
@@ -130,7 +132,7 @@ export function createWorker<Data, Result>(
   const opened = openHandler(singleHandler(settings.handler, batch), { processes: atOnce, logger });
   const connection = connect("worker");
   const running = createRunning();
-  const report = createReport<Data, Result>(queue.name, settings.logger);
+  const report = createReport<Data, Result>(queue.name, settings.logger, settings.observing);
   let status: Pick<WorkerStatus, "state" | "sinceMs"> = { state: "running", sinceMs: Date.now() };
   const { lanes } = connection;
   const downstream = createDownstream({ queue: queue.name, bucket, lanes, running, connection });

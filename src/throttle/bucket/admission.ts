@@ -1,4 +1,4 @@
-import { ClosedError, LineFullError, WaitTooLongError } from "../../core/errors.ts";
+import { ClosedError, isRefusal, LineFullError, WaitTooLongError } from "../../core/errors.ts";
 import { isLeased } from "../../core/limits/registry.ts";
 import { LONGEST_MS, RANKS, type Priority } from "../../core/input/options.ts";
 import { HORIZON_MS } from "../../core/policy/limit-makers.ts";
@@ -12,6 +12,7 @@ import type { TryDraws } from "../try/try-draw.ts";
 import type { Group, Groups, Known } from "../waiting/group.ts";
 import type { Pacer } from "../waiting/pacer.ts";
 import { Wait, type WaitRegistry } from "../waiting/wait.ts";
+import type { Tally } from "./tally.ts";
 import {
   createArrivals,
   NoRoomYet,
@@ -66,10 +67,9 @@ export interface AdmissionParts {
   readonly refreshPolicy: RefreshPolicy;
   /** @throws {@link InvalidOptionError} when a cost names a unit that nothing counts. */
   readonly assertUnits: (where: string, options: TryCall) => void;
+  readonly tally: Pick<Tally, "touch" | "count" | "traces">;
   /** Called with the slot of each call. */
   readonly onSlot: CallContext["onSlot"];
-  /** Called when a call waits. */
-  readonly onWait: () => void;
   /** Called when the first call comes. */
   readonly listen: (() => void) | undefined;
 }
@@ -96,6 +96,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
     takeNumber: () => (calls += 1),
     queuedAtMs: createArrivals(),
     leave: (call) => pacer.leave(call),
+    count: parts.tally.count,
     onSlot: parts.onSlot,
   };
 
@@ -121,7 +122,24 @@ export function createAdmission(parts: AdmissionParts): Admission {
       return call(options, waits);
     } catch (error) {
       const sinceMs = performance.now();
-      return afterLookup(error, () => call(options, waits, sinceMs), options, waits);
+      const looking = (): Promise<T> =>
+        afterLookup(error, () => call(options, waits, sinceMs), options, waits);
+      return counted(error, looking);
+    }
+  }
+
+  /** Counts a call that is refused before it waits; those that wait do so themselves. */
+  function counted<T>(refusal: unknown, answer: () => Promise<T>): Promise<T> {
+    const count = (error: unknown): void => {
+      if (error === refusal && isRefusal(error)) parts.tally.count("refused", 1);
+    };
+    try {
+      const answering = answer();
+      answering.catch(count);
+      return answering;
+    } catch (error) {
+      count(error);
+      throw error;
     }
   }
 
@@ -143,6 +161,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
         onExpire: () => {
           const facts = { bucket: name, key, maxWaitMs: maxWaitMs! };
           const estimates = { retryAfterMs: UNKNOWN_MS, limitedBy: UNANSWERED };
+          parts.tally.count("refused", 1);
           reject(new WaitTooLongError({ ...facts, ...estimates }));
         },
       };
@@ -163,6 +182,12 @@ export function createAdmission(parts: AdmissionParts): Admission {
     });
   }
 
+  /** The same call, if its wait is followed. */
+  function followed<Options extends WaitOptions>(options: Options): Options {
+    const traces = parts.tally.traces();
+    return traces === undefined ? options : { ...options, trace: traces.begin(options.producer) };
+  }
+
   /** As a line fills, the rest of it is kept for more urgent calls. */
   function shed({ priority = "normal", key }: DrawCall, group: Group): void {
     const waiting = parts.waiting();
@@ -179,7 +204,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
     if (options.beyond === undefined) shed(options, group);
     return new Promise((resolve, reject) => {
       pacer.wait(new WaitingCall(context, group, options, { resolve, reject }, sinceMs));
-      parts.onWait();
+      parts.tally.touch();
     });
   }
 
@@ -220,7 +245,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
         waits,
       };
       pacer.wait(new WaitingCall(context, group, options, settling, sinceMs));
-      parts.onWait();
+      parts.tally.touch();
     });
   }
 
@@ -230,9 +255,9 @@ export function createAdmission(parts: AdmissionParts): Admission {
   }
 
   return {
-    draw: (options) => enter(wait, options),
+    draw: (options) => enter(wait, followed(options)),
     drawBeyond: (options) => enter(wait, options),
-    drawForJob: (options, waits) => enter(waitForJob, options, waits),
+    drawForJob: (options, waits) => enter(waitForJob, followed(options), waits),
     tryDraw: (options) => enter(tryNow, options),
     check(where, options) {
       const check = (): void => {

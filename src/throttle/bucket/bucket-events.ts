@@ -1,6 +1,6 @@
 /** What a bucket tells of its calls, in this process. Nothing is put together while nobody listens. */
 import { isThenable, reasonOf } from "../../core/describe.ts";
-import { ClosedError, SluiceError } from "../../core/errors.ts";
+import { isRefusal, type SluiceError } from "../../core/errors.ts";
 import { createEmitter, type Emitter } from "../../core/events.ts";
 import { namedOf, type Key, type NamedKeys } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
@@ -125,7 +125,7 @@ export function createBucketTeller(name: string, given: Logger): BucketTeller {
   }
 
   function tellRefused({ key, priority = "normal" }: ObservedDrawCall, error: unknown): void {
-    if (!(error instanceof SluiceError) || error instanceof ClosedError) return;
+    if (!isRefusal(error)) return;
     const { retryAfterMs, limitedBy } = error as Partial<RefusedEvent>;
     emitter.emit("refused", { ...namedOf(key), priority, error, retryAfterMs, limitedBy });
   }
@@ -134,10 +134,11 @@ export function createBucketTeller(name: string, given: Logger): BucketTeller {
     on: (event, listener, options) => emitter.on(event, listener, options),
     off: (event, listener) => emitter.off(event, listener),
     slotCame(options, slot, group) {
-      const { onSlot } = options;
+      const { onSlot, trace } = options;
       const isHeard = emitter.hasListener("slot");
-      if (onSlot === undefined && !isHeard) return;
+      if (onSlot === undefined && !isHeard && trace === undefined) return;
       const event = slotEventOf(options, slot, group);
+      trace?.ended({ bucket: name, ...event });
       if (isHeard) emitter.emit("slot", event);
       if (onSlot !== undefined) tellOwn(onSlot, event);
     },

@@ -64,7 +64,7 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
     coolDown: (key, coolMs) => partFor(key).coolDown(key, coolMs),
     onAway: (...news) => partFor(undefined).noteAway(...news),
   });
-  const tally = createTally(settings.onActivity);
+  const tally = createTally(settings);
   const common = {
     waiting: () => bucket.waiting,
     refusals: createRefusals(),

@@ -2,6 +2,7 @@ import { setMaxListeners } from "node:events";
 import { ClosedError } from "../../core/errors.ts";
 import { textOfNamed } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
+import type { Observing } from "../../core/observer.ts";
 import { ownScopeOf } from "../../core/policy/per-key.ts";
 import type { Policy, PolicyOptions } from "../../core/policy/policy.ts";
 import type { News, Store } from "../../core/store.ts";
@@ -69,6 +70,7 @@ export interface BucketSettings {
   readonly insight: InsightStore;
   /** Called with the first call or caller after each look at {@link OwnedBucket.told}. */
   readonly onActivity?: (() => void) | undefined;
+  readonly observing?: Observing | undefined;
   readonly maxWaiting?: number | undefined;
   readonly feedback?: FeedbackOptions | undefined;
   readonly calls?: CallDefaults | undefined;
@@ -97,13 +99,13 @@ interface CommonToParts {
 
 /** Puts a bucket together: its draws, tries, live changes and feedback, over one store. */
 export function createBucket(settings: BucketSettings): OwnedBucket {
-  const { name, policy, replica, logger, maxWaiting = Infinity } = settings;
+  const { name, policy, replica, logger, insight, maxWaiting = Infinity } = settings;
   const { onStoreDown = "refuse", onStateLost = "empty" } = settings;
   const { waiting, refusals, teller, tally, tellsOfAll } = settings.common ?? {
     waiting: () => pacer.waiting,
     refusals: createRefusals(),
     teller: createBucketTeller(name, logger),
-    tally: createTally(settings.onActivity),
+    tally: createTally(settings),
     tellsOfAll: true,
   };
   const waitsForStore = onStoreDown === "wait";
@@ -117,7 +119,8 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     onStoreDown,
     wake: onStandInNews,
   });
-  const context: BucketContext = { store, bucket: name, asker: replica, known, logger };
+  const { count } = tally;
+  const context: BucketContext = { store, bucket: name, asker: replica, known, logger, count };
   const retries = createStoreRetries(name);
   const leases = createLeaseKeeper(context);
   const settling = createSettling(context, {
@@ -156,15 +159,14 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     pacer,
     tries,
     known,
+    tally,
     onSlot(options, slot, group) {
       // What a call needs beyond its job's slot is no call of its own.
-      if (options.beyond === undefined) tally.add(1);
+      if (options.beyond === undefined) tally.waited(slot.waitedMs, options.priority);
       teller.slotCame(options, slot, group);
     },
-    onWait: tally.touch,
     listen: settings.listen,
   });
-  const { insight } = settings;
   const liveControl = createLiveControl({ ...context, insight, waiting, onChange: askAgain });
   const feedback = createFeedbackReader(
     {

@@ -1,19 +1,34 @@
+import { observerOf, type CountSlots, type Observing, type Traces } from "../../core/observer.ts";
+import type { Priority } from "../../core/input/options.ts";
 import type { ToldHere } from "../bucket.ts";
 import { nameBinding } from "../try/decision.ts";
 import type { Waits } from "../waiting/dispatch.ts";
 
-/** Counts what a bucket does in this process, for whoever reports it. */
+/** Counts what a bucket does in this process, for whoever reports or observes it. */
 export interface Tally {
-  /** Calls have started. */
+  /** Calls that did not wait have started. */
   readonly add: (calls: number) => void;
+  /** A call that waited starts. */
+  readonly waited: (waitedMs: number, priority?: Priority) => void;
+  /** Other slots, and refusals: these are only observed. */
+  readonly count: CountSlots;
+  /** Who follows calls while they wait. */
+  readonly traces: () => Traces | undefined;
   /** A caller waits. */
   readonly touch: () => void;
   /** The calls that started since it was last taken; what happens next is activity again. */
   take(): number;
 }
 
-/** `onActivity` is called with the first call or caller after each `take`. */
-export function createTally(onActivity: () => void = () => {}): Tally {
+interface TallyParts {
+  readonly name: string;
+  /** Called with the first call or caller after each `take`. */
+  readonly onActivity?: (() => void) | undefined;
+  readonly observing?: Observing | undefined;
+}
+
+export function createTally({ name, onActivity = () => {}, observing }: TallyParts): Tally {
+  const observer = observerOf(observing, name);
   let started = 0;
   let isTold = false;
 
@@ -27,7 +42,15 @@ export function createTally(onActivity: () => void = () => {}): Tally {
     add(calls) {
       started += calls;
       if (!isTold) touch();
+      observer()?.count("granted", calls);
     },
+    waited(waitedMs, priority = "normal") {
+      started += 1;
+      if (!isTold) touch();
+      observer()?.waited(waitedMs, priority);
+    },
+    traces: () => observing?.observer?.traces,
+    count: (outcome, slots) => observer()?.count(outcome, slots),
     touch,
     take() {
       const taken = started;

@@ -4,7 +4,7 @@
  */
 import { ruleOf } from "../../core/limits/registry.ts";
 import { RANKS } from "../../core/input/options.ts";
-import { StoreUnavailableError } from "../../core/errors.ts";
+import { isRefusal, StoreUnavailableError } from "../../core/errors.ts";
 import {
   NO_PLACE,
   type Drawn,
@@ -45,6 +45,7 @@ export interface TryDrawsOptions extends BucketContext {
 
 export function createTryDraws(parts: TryDrawsOptions): TryDraws {
   const { store, bucket, asker, known, leases, refusals, startsFull, untilRetry } = parts;
+  const countSlots = parts.count;
   let gathered = new Map<string, Batch>();
   /** How many keys those have in all. */
   let keys = 0;
@@ -59,7 +60,10 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     const group = parts.groupOf(options);
     const { name } = group;
     const refusal = refusals.find(group);
-    if (refusal !== undefined) return Promise.resolve(refusal);
+    if (refusal !== undefined) {
+      countSlots("refused", 1);
+      return Promise.resolve(refusal);
+    }
     return new Promise((resolve, reject) => {
       const own = new Asker(options.key, resolve, reject);
       const batch = gathered.get(name);
@@ -94,7 +98,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     try {
       await drawUntilAnswered(batches);
     } catch (error) {
-      for (const batch of batches) batch.reject(error);
+      for (const batch of batches) reject(batch, error);
     } finally {
       asking -= 1;
       if (gathered.size > 0) sendSoon();
@@ -157,7 +161,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
 
   /** Answers all of a batch, keeps its leases, and remembers its refusal. */
   function answer(batch: Batch, { granted, reply, lease, isOutdated }: BatchReply): void {
-    if (granted.refusal !== undefined) return batch.reject(granted.refusal);
+    if (granted.refusal !== undefined) return reject(batch, granted.refusal);
     const { group, size } = batch;
     const { nowUs, sentAtMs, generation } = reply;
     const outcome = { group, granted, nowUs };
@@ -170,6 +174,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
       refusals.keep(group, refusal, (granted.notBeforeUs - nowUs) / 1_000);
     }
     if (count > 0) parts.onAllowed(Math.min(count, size));
+    if (refusal !== undefined) countSlots("refused", size - count);
     const sinceMs = performance.now();
     const start = { generation, nowMs: sinceMs };
     batch.forEach(({ key, resolve }, index) => {
@@ -185,6 +190,11 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     });
   }
 
+  function reject(batch: Batch, error: unknown): void {
+    if (isRefusal(error)) countSlots("refused", batch.size);
+    batch.reject(error);
+  }
+
   /** The batches, in the groups of the policy that is known now. Those that it could never let pass fail. */
   function grouped(batches: readonly Batch[]): readonly Batch[] {
     const { text } = known.policy;
@@ -194,7 +204,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
         batch.group = parts.groupOf(batch.options);
         return true;
       } catch (error) {
-        batch.reject(error);
+        reject(batch, error);
         return false;
       }
     });

@@ -22,9 +22,10 @@ export function giveBack(
   context: BucketContext,
   { generation, group, slots, place, scopes }: Unneeded,
 ): Promise<void> {
-  const { store, bucket, asker, known } = context;
+  const { store, bucket, asker, known, count } = context;
   const { name, callTerms } = group;
   const slotsUs = slots.map(({ slotUs }) => slotUs).slice(0, MOST_RETURNED);
+  if (slotsUs.length > 0) count("returned", slotsUs.length);
   const wish = { name, scopes, costs: callTerms.costs };
   const { terms } = known;
   const request = { bucket, asker, terms, generation, place, wish, slotsUs };
@@ -42,7 +43,8 @@ export async function refundUnused(
   { scopes, callTerms }: Group,
   slots: readonly HeldSlot[],
 ): Promise<void> {
-  const { store, bucket, known } = context;
+  const { store, bucket, known, count } = context;
+  if (slots.length > 0) count("late", slots.length);
   const { limits, shared, costs, text } = callTerms;
   /** As if the call had left and taken nothing. */
   const isSettled = limits.map((limit, index) => isOfUnits(limit) && costs[index]! > 0);

@@ -1,5 +1,6 @@
-import { WaitTooLongError } from "../../core/errors.ts";
+import { isRefusal, WaitTooLongError } from "../../core/errors.ts";
 import { RANKS, type Priority } from "../../core/input/options.ts";
+import type { CountSlots } from "../../core/observer.ts";
 import type { ObservedDrawCall, TryCall } from "../call-options.ts";
 import { DrawnSlot, type DrawnFor, type Slot, type Start } from "../slot/slot.ts";
 import type { Caller, Group } from "./group.ts";
@@ -16,6 +17,8 @@ export interface WaitOptions extends ObservedDrawCall {
   readonly laneWeights?: readonly number[] | undefined;
   /** What was drawn for the call before, as its job started: it waits for what it needs beyond that. */
   readonly beyond?: TryCall | undefined;
+  /** Of the call of a job, what its producer was part of. */
+  readonly producer?: string | undefined;
 }
 
 /** Why a call has left: its key's time is too far off for its patience. */
@@ -46,6 +49,7 @@ export interface CallContext {
   /** The place in line of a call that comes at this time, of `performance.now()`: see `createArrivals`. */
   readonly queuedAtMs: (rank: number, nowMs: number) => number;
   leave(call: WaitingCall): void;
+  readonly count: CountSlots;
   /** Called with the slot of each call, before the call goes. */
   readonly onSlot?: ((options: WaitOptions, slot: Slot, group: Group) => void) | undefined;
   /**
@@ -138,12 +142,12 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
 
   fail(reason: unknown): void {
     this.#wait?.end();
-    this.#settling.reject(reason);
+    this.#reject(reason);
   }
 
   onLeave(reason: unknown): void {
     this.#context.leave(this);
-    this.#settling.reject(reason);
+    this.#reject(reason);
   }
 
   onExpire(): void {
@@ -152,6 +156,15 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
 
   refuse(): void {
     this.fail(this.#waitTooLong(false));
+  }
+
+  #reject(reason: unknown): void {
+    if (isRefusal(reason)) {
+      this.#context.count("refused", 1);
+      const waitedMs = performance.now() - this.sinceMs;
+      this.options.trace?.refused(this.#context.name, waitedMs, reason);
+    }
+    this.#settling.reject(reason);
   }
 
   #waitTooLong(isInLine: boolean): WaitTooLongError {

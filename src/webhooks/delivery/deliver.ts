@@ -1,6 +1,7 @@
 /** Sends one request to an endpoint, and reads of its answer no more than it has to. */
 import type { IncomingHttpHeaders } from "node:http";
 import { Agent, Pool, ProxyAgent, type buildConnector, type Dispatcher } from "undici";
+import type { Observing } from "../../core/observer.ts";
 import { readWaitMs } from "../../throttle/feedback/retry-after.ts";
 import { createJudge } from "../guard/addresses.ts";
 import {
@@ -19,6 +20,7 @@ export interface DeliverySettings {
   readonly proxy?: string | undefined;
   readonly ca?: string | readonly string[] | undefined;
   readonly connectMs: number;
+  readonly observing?: Observing | undefined;
 }
 
 interface Delivery {
@@ -83,7 +85,11 @@ export function createDeliverer(settings: DeliverySettings): Deliverer {
   }
 
   return {
-    deliver: (delivery, signal) => deliver(dispatcherFor(delivery.certificate), delivery, signal),
+    async deliver(delivery, signal) {
+      const delivered = await deliver(dispatcherFor(delivery.certificate), delivery, signal);
+      settings.observing?.observer?.attempted(delivered.outcome, delivered.durationMs);
+      return delivered;
+    },
     async close() {
       await Promise.all([shared, ...certified.values()].map((each) => each.destroy()));
     },

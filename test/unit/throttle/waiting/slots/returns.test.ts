@@ -11,13 +11,14 @@ import type { SlotContext } from "../../../../../src/throttle/slot/slot.ts";
 const limits = [leakyBucket("100/s"), fixedWindow(50, "1h")];
 const policy = compilePolicy("test", { limits });
 const logger = { warn() {}, error() {} };
+const count = (): void => {};
 
 /** What is settled when two slots of a policy of this text came too late. */
 async function settledFor(text: string): Promise<readonly unknown[]> {
   const store = createMemoryStore();
   const settle = vi.spyOn(store, "settle");
   const known = createKnownPolicy("test", policy, logger);
-  const context = { store, bucket: "test", asker: "a", known, logger };
+  const context = { store, bucket: "test", asker: "a", known, logger, count };
   const conditions = callTermsOf({
     shared: limits,
     scopeLimits: [],

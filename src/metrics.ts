@@ -1,0 +1,51 @@
+import { InvalidOptionError } from "./core/errors.ts";
+import {
+  openFleetMetrics,
+  type FleetMetrics,
+  type FleetMetricsOptions,
+} from "./metrics/fleet-metrics.ts";
+import type { Sluice } from "./sluice.ts";
+import { partsOf } from "./sluice/parts.ts";
+
+/**
+ * The metrics of all processes that share the Redis of a sluice: what waits, for what, and who set it. Export them from one
+ * process, such as the server: a sum over several would count the same several times. Each process has its own by
+ * `sluice.metrics()`, which may share the register.
+ *
+ * @throws {@link InvalidOptionError} when an option can never work, or the register has other metrics of these names.
+ */
+export function fleetMetrics(sluice: Sluice, options: FleetMetricsOptions = {}): FleetMetrics {
+  const parts = partsOf(sluice);
+  if (parts === undefined) {
+    const remedy = "give what createSluice() returned";
+    throw new InvalidOptionError({
+      where: "fleetMetrics()",
+      option: "sluice",
+      value: sluice,
+      remedy,
+    });
+  }
+  const { logger, onClose } = parts;
+  const metrics = openFleetMetrics(
+    {
+      overview: (page) => sluice.overview(page),
+      queueStatus: async (name) => (await sluice.findQueue(name))?.status(),
+      logger,
+      sluice,
+    },
+    options,
+  );
+  onClose(async () => metrics.close());
+  return metrics;
+}
+
+export type { FleetMetrics, FleetMetricsOptions } from "./metrics/fleet-metrics.ts";
+export {
+  FLEET_METRICS,
+  PROCESS_METRICS,
+  type FleetMetric,
+  type MetricFacts,
+  type ProcessMetric,
+} from "./metrics/names.ts";
+export type { Metrics, MetricsOptions } from "./metrics/process-metrics.ts";
+export type { MetricsRegister } from "./metrics/register.ts";

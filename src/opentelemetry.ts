@@ -1,0 +1,34 @@
+import { metrics, trace } from "@opentelemetry/api";
+import { InvalidOptionError } from "./core/errors.ts";
+import { hearToo } from "./core/observer.ts";
+import { createTraces } from "./opentelemetry/follow.ts";
+import { createMeasuring } from "./opentelemetry/measure.ts";
+import type { Sluice } from "./sluice.ts";
+import { partsOf } from "./sluice/parts.ts";
+
+const instrumented = new WeakSet<object>();
+
+/**
+ * Tells OpenTelemetry what a sluice does in this process, from now on: a span `sluice.wait` for each wait that a limit
+ * caused, with that limit and its bucket, linked to the producer of a job; the metrics of the process; and those that
+ * messaging systems have, of its queues. It uses the providers that the application has set; called again, it changes nothing.
+ *
+ * @throws {@link InvalidOptionError} when it is given what is no sluice.
+ */
+export function instrument(sluice: Sluice): void {
+  const parts = partsOf(sluice);
+  if (parts === undefined) {
+    const remedy = "give what createSluice() returned";
+    throw new InvalidOptionError({
+      where: "instrument()",
+      option: "sluice",
+      value: sluice,
+      remedy,
+    });
+  }
+  if (instrumented.has(sluice)) return;
+  instrumented.add(sluice);
+  const measuring = createMeasuring(metrics.getMeter("sluice"));
+  const traces = createTraces(trace.getTracer("sluice"));
+  hearToo(parts.observing, { ...measuring, traces });
+}

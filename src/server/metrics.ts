@@ -1,0 +1,41 @@
+/** `/metrics`: of this process, and of the whole fleet. Only a server exports the latter. */
+import type { FastifyInstance } from "fastify";
+import { fleetMetrics } from "../metrics.ts";
+import type { Metrics } from "../metrics/process-metrics.ts";
+import type { Sluice } from "../sluice.ts";
+import { accessOf } from "./access.ts";
+import { HttpProblem } from "./problem.ts";
+
+/** What every token is for that is for all. A name cannot have this. */
+const ANY = "{any}";
+
+export function metricsRoute(app: FastifyInstance, { sluice }: { readonly sluice: Sluice }): void {
+  let opening: Promise<Metrics> | undefined;
+
+  async function open(): Promise<Metrics> {
+    const metrics = await sluice.metrics();
+    // It is read while somebody scrapes, and ends with the sluice: another server of this process may share it.
+    fleetMetrics(sluice, { register: metrics.register });
+    return metrics;
+  }
+
+  app.get(
+    "/metrics",
+    {
+      config: { needs: "view" },
+      schema: {
+        summary: "Metrics for Prometheus",
+        tags: ["health"],
+        response: { 200: { description: "All metrics, as text.", type: "string" } },
+      },
+    },
+    async (request, reply) => {
+      const { mayBucket, mayQueue } = accessOf(request);
+      if (!mayBucket(ANY) || !mayQueue(ANY)) {
+        throw new HttpProblem(403, "Metrics are of all buckets and queues; the token is not.");
+      }
+      const metrics = await (opening ??= open());
+      return reply.type(metrics.contentType).send(await metrics.text());
+    },
+  );
+}

@@ -1,0 +1,137 @@
+import { Registry } from "prom-client";
+import { expect, it } from "vitest";
+import { createSluice, leakyBucket } from "sluice";
+import { FLEET_METRICS, fleetMetrics } from "sluice/metrics";
+import { linesOf, valueOf } from "../../support/metrics/exposition.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+
+const sluices = realSluices();
+
+it("one process exports what is of all of them, whoever has their code", async () => {
+  const [a, b, operator] = [sluices.open(), sluices.open(), sluices.open()];
+  const api = a.bucket("api", { rate: "100/s" });
+  await api.draw();
+  await b.bucket("mail", { limits: [leakyBucket("50/s")] }).draw();
+  await api.configure({ rate: "20/s" }, { by: "ann" });
+  await api.pause();
+  const waiting = [api.draw({ priority: "low" }), api.draw(), api.draw()];
+  const fleet = fleetMetrics(operator, { everyMs: 1_000 });
+
+  await waitUntil(async () => {
+    const waits = valueOf(await fleet.text(), "sluice_bucket_waiting", {
+      bucket: "api",
+      priority: "normal",
+    });
+    return waits === 2;
+  }, "it is told who waits");
+  const text = await fleet.text();
+
+  const limit = "sluice_bucket_limit_per_second";
+  expect(valueOf(text, limit, { bucket: "api", limit: "20/s", source: "override" })).toBe(20);
+  expect(valueOf(text, limit, { bucket: "mail", limit: "50/s", source: "code" })).toBe(50);
+  expect(linesOf(text, limit)).toHaveLength(2);
+  expect(valueOf(text, "sluice_bucket_waiting", { bucket: "api", priority: "low" })).toBe(1);
+  expect(valueOf(text, "sluice_bucket_waiting", { bucket: "mail", priority: "low" })).toBe(0);
+  expect(valueOf(text, "sluice_bucket_binding", { bucket: "api", limit: "a pause" })).toBe(1);
+  expect(valueOf(text, "sluice_bucket_used_ratio", { bucket: "mail" })).toBeGreaterThanOrEqual(0);
+  expect(valueOf(text, "sluice_bucket_cooldown_seconds", { bucket: "api" })).toBe(0);
+  const { generation } = await api.peek();
+  const info = { bucket: "api", generation: String(generation), source: "override" };
+  expect(valueOf(text, "sluice_config_info", info)).toBe(1);
+  await api.resume();
+  await Promise.all(waiting);
+});
+
+it("tells of a cooldown, and for how long", async () => {
+  const sluice = sluices.open();
+  const bucket = sluice.bucket("api", { rate: "100/s" });
+  await bucket.run(() => ({ status: 429, headers: { "retry-after": "600" } }));
+  const fleet = fleetMetrics(sluice, { everyMs: 1_000 });
+
+  await waitUntil(async () => {
+    const text = await fleet.text();
+    return valueOf(text, "sluice_bucket_cooldown_seconds", { bucket: "api" }) > 500;
+  }, "the cooldown is exported");
+
+  const text = await fleet.text();
+  expect(valueOf(text, "sluice_bucket_cooldown_seconds", { bucket: "api" })).toBeLessThan(601);
+});
+
+it("shares a register with the metrics of its process, and leaves it when it is closed", async () => {
+  const sluice = sluices.open();
+  const own = await sluice.metrics();
+  const fleet = fleetMetrics(sluice, { register: own.register });
+  await sluice.bucket("api", { rate: "100/s" }).draw();
+  await waitUntil(
+    async () => (await own.text()).includes('sluice_bucket_waiting{bucket="api"'),
+    "the fleet is exported",
+  );
+
+  expect(fleetMetrics(sluice, { register: own.register })).toBe(fleet);
+  fleet.close();
+
+  const text = await own.text();
+  for (const name of Object.keys(FLEET_METRICS)) expect(text).not.toContain(name);
+  expect(text).toContain("sluice_bucket_slots_total");
+  expect(fleetMetrics(sluice, { register: own.register })).not.toBe(fleet);
+});
+
+it("refuses a register with the fleet of another sluice, and what is no sluice", () => {
+  const [a, b] = [sluices.open(), sluices.open()];
+  const register = new Registry();
+  fleetMetrics(a, { register });
+
+  const refused = [
+    () => fleetMetrics(b, { register }),
+    () => fleetMetrics({} as never),
+    () => fleetMetrics(a, { register: {} as never }),
+    () => fleetMetrics(a, { everyMs: 5 }),
+    () => fleetMetrics(a, { every: 5 } as never),
+  ];
+
+  for (const call of refused) {
+    expect(call).toThrow(expect.objectContaining({ code: "ERR_INVALID_OPTION" }));
+  }
+});
+
+it("exports nothing of the fleet while Redis is away, and the log says why", async () => {
+  const warnings: string[] = [];
+  const logger = { warn: (_facts: object, text: string) => void warnings.push(text), error() {} };
+  await using sluice = createSluice({
+    redis: "redis://127.0.0.1:1",
+    storeTimeoutMs: 100,
+    logger,
+  });
+  const own = await sluice.metrics();
+  fleetMetrics(sluice, { register: own.register });
+
+  const text = await own.text();
+
+  expect(linesOf(text, "sluice_bucket_waiting")).toEqual([]);
+  const asked = { command: "bucket_names" };
+  const later = await own.text();
+  expect(valueOf(later, "sluice_store_duration_seconds_count", asked)).toBeGreaterThan(0);
+  expect(warnings.join("\n")).toContain("The metrics of the fleet could not be read: ");
+});
+
+it("has a bounded number of names: those in which most wait", async () => {
+  await using sluice = createSluice({ redis: "memory" });
+  const open = (name: string) => sluice.bucket(name, { rate: "1000/s" });
+  await Promise.all(Array.from({ length: 1_005 }, (_, at) => open(`a${at}`).draw()));
+  await open("z").pause();
+  const waiting = [open("z").draw().catch(String)];
+  const fleet = fleetMetrics(sluice, { everyMs: 1_000 });
+
+  await waitUntil(async () => {
+    const text = await fleet.text();
+    return valueOf(text, "sluice_bucket_waiting", { bucket: "z", priority: "normal" }) === 1;
+  }, "the one that waits is there");
+
+  const text = await fleet.text();
+  expect(linesOf(text, "sluice_bucket_limit_per_second")).toHaveLength(1_000);
+  expect(linesOf(text, "sluice_bucket_waiting")).toHaveLength(4_004);
+  expect(valueOf(text, "sluice_bucket_waiting", { bucket: "other", priority: "normal" })).toBe(0);
+  await sluice.close();
+  await Promise.all(waiting);
+});

@@ -11,7 +11,7 @@ const WIDTH = 80;
 
 const INTRODUCTION = `# Command line
 
-\`npx sluice\` looks at and steers the buckets of all processes that share a Redis. It needs nothing but the Redis: \`--redis redis://host:6379\`, or \`$REDIS_URL\`; and \`--prefix\` if the services give \`createSluice\` one. What it shows and changes is said in [operations.md](operations.md).
+\`npx sluice\` looks at and steers the buckets and queues of all processes that share a Redis. It needs nothing but the Redis: \`--redis redis://host:6379\`, or \`$REDIS_URL\`; and \`--prefix\` if the services give \`createSluice\` one. What it shows and changes is said in [operations.md](operations.md).
 
 Tables are for people. With \`--json\`, each command prints one line of JSON instead; times without an end are \`"forever"\` there. Errors go to standard error. \`SLUICE_BY\` says who makes changes, else it is the user.
 
@@ -20,7 +20,7 @@ Tables are for people. With \`--json\`, each command prints one line of JSON ins
 | 0         | done                                           |
 | 1         | failed                                         |
 | 2         | wrong usage                                    |
-| 3         | no such bucket                                 |
+| 3         | no such bucket, queue or job                   |
 | 4         | Redis does not answer                          |
 | 5         | somebody else changed the bucket meanwhile     |
 `;

@@ -3,6 +3,8 @@ import type { Command } from "commander";
 import Table from "cli-table3";
 import { InvalidOptionError } from "../core/errors.ts";
 import { createSluice, type Sluice } from "../sluice.ts";
+import type { QueuedJob } from "../queue/enqueue/job-handle.ts";
+import type { Queue } from "../queue/queue.ts";
 import type { Bucket } from "../throttle/bucket.ts";
 
 /** Where a command writes. */
@@ -10,6 +12,8 @@ export interface Io {
   readonly out: (text: string) => void;
   readonly err: (text: string) => void;
   readonly isTty: boolean;
+  /** Whether errors and progress go to a terminal. */
+  readonly errIsTty?: boolean | undefined;
   readonly env: Readonly<Record<string, string | undefined>>;
   /** How many columns help has. Defaults to those of the terminal. */
   readonly width?: number | undefined;
@@ -72,6 +76,34 @@ export async function findBucket(sluice: Sluice, name: string): Promise<Bucket> 
   const known = buckets.map((bucket) => bucket.name).join(", ");
   const others = known === "" ? "no process has told of any" : `there are ${known}`;
   throw new NotFoundError(`There is no bucket "${name}": ${others}.`);
+}
+
+/** @throws {@link NotFoundError} when no process has told of the queue. */
+export async function findQueue(sluice: Sluice, name: string): Promise<Queue<unknown>> {
+  const found = await sluice.findQueue(name);
+  if (found !== undefined) return found;
+  const { queues } = await sluice.overview({ limit: 20, brief: true });
+  const known = queues.map((queue) => queue.name).join(", ");
+  const others = known === "" ? "no process has told of any" : `there are ${known}`;
+  throw new NotFoundError(`There is no queue "${name}": ${others}.`);
+}
+
+/** @throws {@link NotFoundError} when there is no such job, or no such queue. */
+export async function findJob(
+  sluice: Sluice,
+  queue: string,
+  id: string,
+): Promise<QueuedJob<unknown>> {
+  const job = await (await findQueue(sluice, queue)).job(id);
+  if (job === undefined) throw new NotFoundError(`There is no job "${id}" in queue "${queue}".`);
+  return job;
+}
+
+export function untilInterrupted(): Promise<void> {
+  return new Promise((resolve) => {
+    process.once("SIGINT", () => resolve());
+    process.once("SIGTERM", () => resolve());
+  });
 }
 
 /** Prints a result: as JSON if that was asked for, else as people read it. */

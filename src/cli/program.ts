@@ -7,9 +7,14 @@ import {
   StoreUnavailableError,
 } from "../core/errors.ts";
 import { addLooks } from "./commands/look.ts";
+import { addCompletion } from "./commands/completion.ts";
+import { addDeadLetters } from "./commands/dead-letters.ts";
 import { addDoctor } from "./commands/doctor.ts";
+import { addEnqueue } from "./commands/enqueue.ts";
+import { addQueues } from "./commands/queues.ts";
 import { addServe } from "./commands/serve.ts";
 import { addSteering } from "./commands/steer.ts";
+import { addWorker } from "./commands/work.ts";
 import { NotFoundError, onOneLine, type Io } from "./io.ts";
 
 /** What a command ends with; documented in docs/cli.md. */
@@ -23,7 +28,7 @@ const EXIT = {
 } as const;
 
 const EXIT_CODES = `
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no such bucket, 4 Redis does not answer, 5 changed by somebody else meanwhile.`;
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no such bucket, queue or job, 4 Redis does not answer, 5 changed by somebody else meanwhile.`;
 
 /** Runs one command; resolves to its exit code. */
 export async function run(args: readonly string[], io: Io = OF_PROCESS): Promise<number> {
@@ -43,6 +48,7 @@ const OF_PROCESS: Io = {
   out: (text) => void process.stdout.write(text),
   err: (text) => void process.stderr.write(text),
   isTty: process.stdout.isTTY === true,
+  errIsTty: process.stderr.isTTY === true,
   env: process.env,
 };
 
@@ -55,7 +61,7 @@ function exitCodeOf(error: unknown): number {
 
 export function createProgram(io: Io): Command {
   const program = new Command("sluice")
-    .description("Looks at and steers the buckets of all processes that share a Redis.")
+    .description("Looks at and steers the buckets and queues of all processes that share a Redis.")
     .option("--redis <url>", "where Redis is; else $REDIS_URL says it")
     .option("--prefix <prefix>", "what every key in Redis starts with", "sluice")
     .option("--json", "print JSON, one document for each command")
@@ -70,8 +76,13 @@ export function createProgram(io: Io): Command {
     });
   addLooks(program, io);
   addSteering(program, io);
+  addQueues(program, io);
+  addDeadLetters(program, io);
+  addEnqueue(program, io);
+  addWorker(program, io);
   addDoctor(program, io);
   addServe(program, io);
+  addCompletion(program, io);
   for (const command of program.commands) command.exitOverride().copyInheritedSettings(program);
   return program;
 }

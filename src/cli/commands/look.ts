@@ -5,8 +5,18 @@ import type { Overview } from "../../insight/overview.ts";
 import type { Sluice } from "../../sluice.ts";
 import type { BucketChange } from "../../throttle/bucket/changes.ts";
 import type { BucketStatus, SetBy } from "../../throttle/bucket/status.ts";
-import { InvalidOptionError } from "../../core/errors.ts";
-import { duration, findBucket, onOneLine, print, table, withSluice, type Io } from "../io.ts";
+import { countOf } from "../given.ts";
+import { whyText } from "./queues.ts";
+import {
+  duration,
+  findBucket,
+  findJob,
+  onOneLine,
+  print,
+  table,
+  withSluice,
+  type Io,
+} from "../io.ts";
 
 export function addLooks(program: Command, io: Io): void {
   program
@@ -28,11 +38,18 @@ export function addLooks(program: Command, io: Io): void {
       });
     });
   program
-    .command("why <bucket>")
-    .description("why calls of a bucket wait, since when, and who set that")
-    .addHelpText("after", "\nExample: sluice why stripe")
-    .action(async (name: string, _options: object, command: Command) => {
+    .command("why <name> [job]")
+    .description(
+      "why calls of a bucket wait, since when, and who set that; or why a job of a queue does",
+    )
+    .addHelpText("after", "\nExample: sluice why stripe\nExample: sluice why charges order-17")
+    .action(async (name: string, job: string | undefined, _options: object, command: Command) => {
       await withSluice(command, io, async (sluice) => {
+        if (job !== undefined) {
+          const why = (await (await findJob(sluice, name, job)).explain()) ?? null;
+          print(command, io, { queue: name, job, why }, () => `${whyText(why ?? undefined)}`);
+          return;
+        }
         const status = await (await findBucket(sluice, name)).status();
         print(command, io, { bucket: name, reasons: reasonsOf(status) }, ({ reasons }) =>
           reasons.join("\n"),
@@ -80,13 +97,6 @@ export function addLooks(program: Command, io: Io): void {
         }
       });
     });
-}
-
-function countOf(option: string, text: string): number {
-  const count = Number(text);
-  if (Number.isInteger(count) && count >= 1) return count;
-  const remedy = "give a whole number from 1";
-  throw new InvalidOptionError({ where: "sluice", option, value: text, remedy });
 }
 
 const MOST_AT_ONCE = 1_000;

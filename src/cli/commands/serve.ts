@@ -1,11 +1,10 @@
 /** `serve`: the HTTP server, until it is interrupted. */
 import { readFile } from "node:fs/promises";
-import process from "node:process";
 import type { Command } from "commander";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { reasonOf } from "../../core/describe.ts";
 import type { ServerOptions, TokenOptions } from "../../server/options.ts";
-import { withSluice, type Io } from "../io.ts";
+import { untilInterrupted, withSluice, type Io } from "../io.ts";
 
 interface ServeOptions {
   readonly port: string;
@@ -132,11 +131,4 @@ async function textOf(option: string, path: string): Promise<string> {
 
 function wrong(option: string, value: unknown, remedy: string): InvalidOptionError {
   return new InvalidOptionError({ where: "sluice serve", option, value, remedy });
-}
-
-function untilInterrupted(): Promise<void> {
-  return new Promise((resolve) => {
-    process.once("SIGINT", () => resolve());
-    process.once("SIGTERM", () => resolve());
-  });
 }

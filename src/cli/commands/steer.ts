@@ -1,7 +1,10 @@
 /** `set`, `pause`, `resume` and `undo`: commands that change a bucket for all processes. */
 import type { Command } from "commander";
 import { InvalidOptionError } from "../../core/errors.ts";
+import { KEY_OPTION, keyOf } from "../given.ts";
 import type { Bucket } from "../../throttle/bucket.ts";
+import type { Sluice } from "../../sluice.ts";
+import { showPreview } from "../preview.ts";
 import type { BucketStatus } from "../../throttle/bucket/status.ts";
 import {
   duration,
@@ -32,25 +35,25 @@ export function addSteering(program: Command, io: Io): void {
     .option("--dry-run", "says what would change, and changes nothing")
     .addHelpText("after", '\nExample: sluice set stripe --rate 20/s --for 1h --reason "429s"')
     .action(async (name: string, options: SetOptions, command: Command) => {
-      await change(command, io, name, async (bucket) => set(bucket, options, io));
+      await change(command, io, name, (target) => set(target, options, command, io));
     });
   byHand(program.command("pause <bucket>"))
     .description("starts no calls, of all or of one key")
     .option("--for <time>", "for how long, such as 15m; without it, until it is resumed")
-    .option("--key <names...>", "one key, or the names of a path")
+    .option(...KEY_OPTION)
     .addHelpText("after", "\nExample: sluice pause hooks --key acme endpoint-7 --for 15m")
     .action(async (name: string, options: ByHandOptions, command: Command) => {
-      await change(command, io, name, async (bucket) => {
+      await change(command, io, name, async ({ bucket }) => {
         const forMs = options.for === undefined ? undefined : parseDuration("--for", options.for);
         await bucket.pause({ ...given(options, io), ...keyOf(options), ...(forMs && { forMs }) });
       });
     });
   byHand(program.command("resume <bucket>"))
     .description("ends a pause, of all or of one key")
-    .option("--key <names...>", "one key, or the names of a path")
+    .option(...KEY_OPTION)
     .addHelpText("after", "\nExample: sluice resume hooks")
     .action(async (name: string, options: ByHandOptions, command: Command) => {
-      await change(command, io, name, async (bucket) => {
+      await change(command, io, name, async ({ bucket }) => {
         await bucket.resume({ ...given(options, io), ...keyOf(options) });
       });
     });
@@ -59,7 +62,7 @@ export function addSteering(program: Command, io: Io): void {
     .option("--id <id>", "refuses to take back any other change than this one")
     .addHelpText("after", "\nExample: sluice undo stripe")
     .action(async (name: string, options: ByHandOptions & { id?: string }, command: Command) => {
-      await change(command, io, name, async (bucket) => {
+      await change(command, io, name, async ({ bucket }) => {
         const { id } = options;
         const undone = await bucket.undo({ ...given(options, io), ...(id && { id }) });
         if (undone === undefined) io.err("Nothing is left to undo.\n");
@@ -81,21 +84,32 @@ interface SetOptions extends ByHandOptions {
   readonly dryRun?: boolean;
 }
 
+/** The bucket that is changed, and the sluice that it is of. */
+interface Target {
+  readonly sluice: Sluice;
+  readonly bucket: Bucket;
+}
+
 /** Makes a change, and prints the bucket as it is then. */
 async function change(
   command: Command,
   io: Io,
   name: string,
-  make: (bucket: Bucket) => Promise<void | "only looked">,
+  make: (target: Target) => Promise<void | "only looked">,
 ): Promise<void> {
   await withSluice(command, io, async (sluice) => {
     const bucket = await findBucket(sluice, name);
-    if ((await make(bucket)) === "only looked") return;
+    if ((await make({ sluice, bucket })) === "only looked") return;
     print(command, io, await bucket.status(), describe);
   });
 }
 
-async function set(bucket: Bucket, options: SetOptions, io: Io): Promise<void | "only looked"> {
+async function set(
+  { sluice, bucket }: Target,
+  options: SetOptions,
+  command: Command,
+  io: Io,
+): Promise<void | "only looked"> {
   const { rate, concurrency, code, dryRun } = options;
   const isPolicy = rate !== undefined || concurrency !== undefined;
   if (isPolicy === (code === true)) {
@@ -111,9 +125,7 @@ async function set(bucket: Bucket, options: SetOptions, io: Io): Promise<void | 
     ...(concurrency === undefined ? {} : { concurrency: Number(concurrency) }),
   };
   if (dryRun === true) {
-    const status = await bucket.status();
-    const wanted = code === true ? "the policy of the code" : JSON.stringify(policy);
-    io.out(onOneLine(`${bucket.name}: ${status.policy} would become ${wanted}.`) + "\n");
+    await showPreview(command, io, { sluice, bucket, policy: code === true ? "code" : policy });
     return "only looked";
   }
   await bucket.configure(code === true ? "code" : policy, by);
@@ -125,11 +137,6 @@ function given({ reason, by, generation }: ByHandOptions, io: Io) {
     ...(reason === undefined ? {} : { reason }),
     ...(generation === undefined ? {} : { generation: Number(generation) }),
   };
-}
-
-function keyOf({ key }: ByHandOptions): { readonly key?: string | readonly string[] } {
-  if (key === undefined) return {};
-  return { key: key.length === 1 ? key[0]! : key };
 }
 
 function describe({ name, policy, source, pausedForMs, generation }: BucketStatus): string {

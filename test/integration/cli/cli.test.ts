@@ -89,7 +89,7 @@ describe("sluice", () => {
     const { code, out } = await sluice("set", "stripe", "--rate", "20/s", "--dry-run");
 
     expect(code).toBe(0);
-    expect(out).toContain('stripe: 100/s; per key 5/s would become {"rate":"20/s"}.');
+    expect(out).toContain("stripe: 100/s; per key 5/s would become 20/s; per key 5/s.");
     expect(await bucket.peek()).toMatchObject({ policyFrom: "code" });
   });
 

@@ -93,7 +93,7 @@ describe("a preview of a bucket", () => {
     const endless = await bucket.preview({ pausedForMs: Infinity });
 
     expect(now).toMatchObject({ policy: "10/s", capPerSecond: 10, waiting: 20 });
-    expect(now.goneInMs).toBeGreaterThan(3_590_000);
+    expect(now.goneInMs).toBeGreaterThan(3_000_000);
     const expected = { policy: "2/s", capPerSecond: 2, pausedForMs: 0, goneInMs: 9_500 };
     expect(after).toEqual({ ...expected, waiting: 20 });
     expect(JSON.parse(JSON.stringify(endless.after))).toMatchObject({ goneInMs: "forever" });

@@ -1,0 +1,49 @@
+/** `worker`: runs a module that starts workers, until it is interrupted. */
+import { resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import type { Command } from "commander";
+import { InvalidOptionError } from "../../core/errors.ts";
+import type { Sluice } from "../../sluice.ts";
+import { untilInterrupted, withSluice, type Io } from "../io.ts";
+
+type Start = (sluice: Sluice) => unknown;
+
+export function addWorker(program: Command, io: Io): void {
+  program
+    .command("worker <module>")
+    .description("runs the workers that a module starts, until it is interrupted")
+    .addHelpText(
+      "after",
+      `
+Its default export is a function that gets a sluice, and declares buckets, queues and workers on it. On SIGINT or
+SIGTERM the workers end their jobs, as sluice.close() has them do.
+
+Example: sluice worker ./charge-worker.js`,
+    )
+    .action(async (path: string, _options: object, command: Command) => {
+      const start = await startOf(path);
+      await withSluice(command, io, async (sluice) => {
+        const interrupted = untilInterrupted();
+        await start(sluice);
+        io.err("Working; it ends at SIGINT or SIGTERM.\n");
+        await interrupted;
+      });
+    });
+}
+
+async function startOf(path: string): Promise<Start> {
+  const wrong = (remedy: string, cause?: unknown): InvalidOptionError =>
+    new InvalidOptionError({
+      where: "sluice worker",
+      option: "module",
+      value: path,
+      remedy,
+      cause,
+    });
+  const url = pathToFileURL(resolve(path)).href;
+  const loaded = (await import(url).catch((cause: unknown) => {
+    throw wrong("it could not be loaded: name a file of JavaScript that can", cause);
+  })) as { readonly default?: unknown };
+  if (typeof loaded.default === "function") return loaded.default as Start;
+  throw wrong("its default export has to be a function, which gets a sluice");
+}

@@ -1,0 +1,77 @@
+/** What a change of a bucket would do to its callers, and to the jobs of the queues that leave through it. */
+import type { Command } from "commander";
+import type { PolicyOptions } from "../core/policy/policy.ts";
+import type { Forecast, QueuePreview } from "../queue/forecast/forecast.ts";
+import type { Sluice } from "../sluice.ts";
+import type { Bucket } from "../throttle/bucket.ts";
+import type { BucketOutlook, BucketPreview } from "../throttle/bucket/preview.ts";
+import { duration, onOneLine, print, type Io } from "./io.ts";
+
+interface Preview extends BucketPreview {
+  readonly bucket: string;
+  readonly queues: readonly ({ readonly queue: string } & QueuePreview)[];
+}
+
+/** Queues that are looked at: each costs a forecast. */
+const MOST_QUEUES = 20;
+
+export async function showPreview(
+  command: Command,
+  io: Io,
+  of: { sluice: Sluice; bucket: Bucket; policy: PolicyOptions | "code" },
+): Promise<void> {
+  const { sluice, bucket, policy } = of;
+  if (policy === "code") {
+    const { policy: now } = await bucket.peek();
+    const result = { bucket: bucket.name, now, after: "the policy of the code" };
+    print(command, io, result, () =>
+      onOneLine(`${bucket.name}: ${now} would become that of the code.`),
+    );
+    return;
+  }
+  const names = await queuesOf(sluice, bucket.name);
+  const [ofBucket, ...queues] = await Promise.all([
+    bucket.preview(policy),
+    ...names.map(async (queue) => {
+      const preview = await (await sluice.findQueue(queue))?.preview(policy);
+      return preview === undefined ? [] : [{ queue, ...preview }];
+    }),
+  ]);
+  print(command, io, { bucket: bucket.name, ...ofBucket, queues: queues.flat() }, describe);
+}
+
+async function queuesOf(sluice: Sluice, bucket: string): Promise<string[]> {
+  const { queues } = await sluice.overview({ limit: 1_000, brief: true });
+  return queues
+    .flatMap((queue) => (queue.bucket === bucket ? [queue.name] : []))
+    .slice(0, MOST_QUEUES);
+}
+
+function describe({ bucket, now, after, queues }: Preview): string {
+  const lines = [
+    `${bucket}: ${now.policy} would become ${after.policy}.`,
+    ...(now.waiting === 0 ? [] : [`${now.waiting} callers wait: ${goneText(now, after)}.`]),
+    ...queues.map(
+      (each) =>
+        `Queue ${each.queue}: ${each.now.waiting} jobs wait: ${goneText(each.now, each.after)}${missedText(each)}.`,
+    ),
+    "Nothing was changed.",
+  ];
+  return lines.map(onOneLine).join("\n");
+}
+
+type Gone = Pick<BucketOutlook, "goneInMs"> | Pick<Forecast, "goneInMs" | "reason">;
+
+function goneText(now: Gone, after: Gone): string {
+  return `gone in ${goneIn(now)}, then in ${goneIn(after)}`;
+}
+
+function goneIn(gone: Gone): string {
+  if (gone.goneInMs !== undefined) return duration(gone.goneInMs);
+  return `no known time (${("reason" in gone ? gone.reason : undefined) ?? "unknown"})`;
+}
+
+function missedText({ now, after }: QueuePreview): string {
+  if (now.missed.length + after.missed.length === 0) return "";
+  return `; ${now.missed.length} miss their deadline, then ${after.missed.length}`;
+}

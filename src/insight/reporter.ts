@@ -70,6 +70,8 @@ export function createReporter(parts: ReporterParts): Reporter {
   let lastAtMs = -Infinity;
   let hasReported = false;
   let isClosed = false;
+  /** Whether the last report could not be told. */
+  let hasFailed = false;
   /** One report is under way at a time. */
   let reporting = Promise.resolve();
 
@@ -139,6 +141,7 @@ export function createReporter(parts: ReporterParts): Reporter {
   async function send(told: ReplicaReport): Promise<void> {
     try {
       const { over, isNew } = await insight.report(told);
+      hasFailed = false;
       // A store that lost all is told all again.
       if (isNew && hasReported) {
         tellAgain(known.keys());
@@ -147,6 +150,7 @@ export function createReporter(parts: ReporterParts): Reporter {
       hasReported = true;
       await expire(over);
     } catch (error) {
+      hasFailed = true;
       // Calls that were to be counted are not: they would be counted for another time.
       tellAgain(told.buckets.map(({ bucket }) => bucket));
       ofQueues.tellAgain();
@@ -183,6 +187,8 @@ export function createReporter(parts: ReporterParts): Reporter {
 
   /** When to look again if nothing happens until then. */
   function nextInMs(): number {
+    // All of it is to be told again, and what Redis refused it refuses a second later, too.
+    if (hasFailed) return AT_REST_MS;
     const isBusy = [...known.values()].some(({ recent }) =>
       recent.some(({ started }) => started > 0),
     );

@@ -18,11 +18,11 @@ Tables are for people. With \`--json\`, each command prints one line of JSON ins
 | exit code | meaning                                        |
 | --------- | ---------------------------------------------- |
 | 0         | done                                           |
-| 1         | failed                                         |
+| 1         | failed; a rules file has problems              |
 | 2         | wrong usage                                    |
 | 3         | no such bucket, queue or job                   |
 | 4         | Redis does not answer                          |
-| 5         | somebody else changed the bucket meanwhile     |
+| 5         | somebody else changed it, or has newer rules   |
 `;
 
 /** What help says, in a terminal of 80 columns. */

@@ -211,7 +211,7 @@ export type {
   PauseOptions,
   ResumeOptions,
   UndoOptions,
-} from "./throttle/bucket/live-options.ts";
+} from "./throttle/bucket/changes.ts";
 export type { BucketChange, SteeredFacts } from "./throttle/bucket/changes.ts";
 export type { BucketOutlook, BucketPreview, PreviewOptions } from "./throttle/bucket/preview.ts";
 export type {

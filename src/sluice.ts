@@ -32,6 +32,7 @@ import {
 } from "./sluice/options.ts";
 import { observed } from "./sluice/observed-store.ts";
 import { keepParts } from "./sluice/parts.ts";
+import { useRules } from "./sluice/rules.ts";
 import { createQueues } from "./sluice/queues.ts";
 import { createWorkers } from "./sluice/workers.ts";
 import type { Bucket, OwnedBucket } from "./throttle/bucket.ts";
@@ -53,6 +54,12 @@ export interface Sluice extends Emitter<SluiceEvents> {
     name: string,
     options: BucketOptions<Rate, KeyRate>,
   ): Bucket;
+  /**
+   * The bucket of this name with the limits that rules give it, of `createSluice({ rules })` here or elsewhere, or that the
+   * code of other processes declares. Where this process has no rules, its first call looks them up, and rejects with
+   * `InvalidOptionError` if nobody says them.
+   */
+  bucket(name: string): Bucket;
   /**
    * The bucket of this name with the policy that the code of other processes declares; undefined if no process has used it
    * in the last 30 days. For operators, and for whoever draws from buckets of others: it declares nothing that they do not.
@@ -182,14 +189,18 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     logger.warn({}, "No Redis was named; this sluice paces the calls of this process only.");
   }
 
+  const isCluster = backend?.isCluster === true;
+  const forRules = { store, insight, logger, isCluster, buckets: () => buckets };
+  const rules = useRules(read.rules, forRules);
   const buckets = createBuckets({
     store,
     insight,
     logger,
+    rules,
     onActivity: () => reporter.onActivity(),
     observing,
     isRemote: backend !== undefined,
-    isCluster: backend?.isCluster === true,
+    isCluster,
   });
   const { replica } = buckets;
   const { all, find } = buckets;
@@ -226,7 +237,10 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
 
   /** Calls that wait for Redis are asked for again as soon as it answers. */
   function onStoreChange(event: StoreEvent): void {
-    if (event.state === "up") buckets.askAgain();
+    if (event.state === "up") {
+      buckets.askAgain();
+      rules?.check();
+    }
     emitter.emit("store", event);
   }
 
@@ -247,6 +261,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     await Promise.all(closers.map((closeFirst) => closeFirst()));
     await workers.close();
     await queues.close();
+    await rules?.close();
     await buckets.close();
     await reporter.close();
     await store.close();
@@ -256,11 +271,12 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   const sluice: Sluice = {
     on: (event, listener, listening) => emitter.on(event, listener, listening),
     off: (event, listener) => emitter.off(event, listener),
-    bucket(name, given) {
+    bucket(name: string, ...given: readonly unknown[]) {
       assertOpen();
       const where = `bucket(${JSON.stringify(readName("bucket()", "name", name))})`;
+      if (given.length === 0) return buckets.openByName(where, name);
       // Which rates are written out is only for the compiler.
-      return buckets.open(where, name, given as unknown as BucketOptions);
+      return buckets.open(where, name, given[0] as BucketOptions);
     },
     async find(name) {
       assertOpen();
@@ -318,6 +334,8 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     timeoutMs,
     logger,
     observing,
+    insight,
+    rules,
     connect(where, queue) {
       assertOpen();
       if (backend === undefined) throw new RedisRequiredError(where);

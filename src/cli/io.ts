@@ -5,6 +5,7 @@ import { InvalidOptionError } from "../core/errors.ts";
 import { createSluice, type Sluice } from "../sluice.ts";
 import type { QueuedJob } from "../queue/enqueue/job-handle.ts";
 import type { Queue } from "../queue/queue.ts";
+import type { SluiceOptions } from "../sluice/options.ts";
 import type { Bucket } from "../throttle/bucket.ts";
 
 /** Where a command writes. */
@@ -22,6 +23,16 @@ export interface Io {
 /** There is nothing of the name that a command was given. */
 export class NotFoundError extends Error {
   override readonly name = "NotFoundError";
+}
+
+/** A file that cannot be used; what is wrong with it was told. */
+export class BrokenFileError extends Error {
+  override readonly name = "BrokenFileError";
+}
+
+/** Newer rules are in force than those that were to be put in force. */
+export class NewerRulesError extends Error {
+  override readonly name = "NewerRulesError";
 }
 
 interface GlobalOptions {
@@ -49,6 +60,7 @@ export async function withSluice<T>(
   command: Command,
   io: Io,
   use: (sluice: Sluice) => Promise<T>,
+  more: Pick<SluiceOptions, "rules"> = {},
 ): Promise<T> {
   const { redis, prefix } = globalsOf(command, io);
   if (redis === undefined) {
@@ -59,6 +71,7 @@ export async function withSluice<T>(
     redis,
     prefix,
     storeTimeoutMs: TIMEOUT_MS,
+    ...more,
     logger: { warn: log, error: log },
   });
   try {

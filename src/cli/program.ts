@@ -13,9 +13,10 @@ import { addDoctor } from "./commands/doctor.ts";
 import { addEnqueue } from "./commands/enqueue.ts";
 import { addQueues } from "./commands/queues.ts";
 import { addServe } from "./commands/serve.ts";
+import { addRules } from "./commands/rules.ts";
 import { addSteering } from "./commands/steer.ts";
 import { addWorker } from "./commands/work.ts";
-import { NotFoundError, onOneLine, type Io } from "./io.ts";
+import { BrokenFileError, NewerRulesError, NotFoundError, onOneLine, type Io } from "./io.ts";
 
 /** What a command ends with; documented in docs/cli.md. */
 const EXIT = {
@@ -28,7 +29,7 @@ const EXIT = {
 } as const;
 
 const EXIT_CODES = `
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no such bucket, queue or job, 4 Redis does not answer, 5 changed by somebody else meanwhile.`;
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no such bucket, queue or job, 4 Redis does not answer, 5 changed by somebody else meanwhile, or newer rules are in force.`;
 
 /** Runs one command; resolves to its exit code. */
 export async function run(args: readonly string[], io: Io = OF_PROCESS): Promise<number> {
@@ -56,7 +57,9 @@ function exitCodeOf(error: unknown): number {
   if (error instanceof InvalidOptionError || error instanceof RedisRequiredError) return EXIT.usage;
   if (error instanceof NotFoundError) return EXIT.notFound;
   if (error instanceof StoreUnavailableError) return EXIT.unreachable;
-  return error instanceof ChangedError ? EXIT.changed : EXIT.failed;
+  if (error instanceof BrokenFileError) return EXIT.failed;
+  const isOther = error instanceof ChangedError || error instanceof NewerRulesError;
+  return isOther ? EXIT.changed : EXIT.failed;
 }
 
 export function createProgram(io: Io): Command {
@@ -81,6 +84,7 @@ export function createProgram(io: Io): Command {
   addEnqueue(program, io);
   addWorker(program, io);
   addDoctor(program, io);
+  addRules(program, io);
   addServe(program, io);
   addCompletion(program, io);
   for (const command of program.commands) command.exitOverride().copyInheritedSettings(program);

@@ -102,7 +102,7 @@ export function createReporter(parts: ReporterParts): Reporter {
     known.set(name, told);
     told.state = text;
     told.toldAtMs = nowMs;
-    const declared = told.isDeclared ? undefined : bucket.policy.text;
+    const declared = told.isDeclared ? undefined : declaredBy(bucket);
     told.isDeclared = true;
     return { bucket: name, state, started, declared };
   }
@@ -131,7 +131,7 @@ export function createReporter(parts: ReporterParts): Reporter {
       const { started } = bucket.told();
       const told = known.get(name);
       if (told === undefined && started === 0 && !named.has(name)) return [];
-      const declared = told?.isDeclared === true ? undefined : bucket.policy.text;
+      const declared = told?.isDeclared === true ? undefined : declaredBy(bucket);
       return [{ bucket: name, state, started, declared }];
     });
     const isTold = buckets.length + news.queues.length > 0 || news.workers !== undefined;
@@ -223,6 +223,11 @@ export function createReporter(parts: ReporterParts): Reporter {
       clearTimeout(ended);
     },
   };
+}
+
+/** What the code of this process says of a bucket; undefined if only rules do, or nobody. */
+function declaredBy({ isDeclared, policy }: OwnedBucket): string | undefined {
+  return isDeclared ? policy.text : undefined;
 }
 
 /** What is compared to see whether something has changed; how long somebody waits grows by itself. */

@@ -45,8 +45,14 @@ export function createStatuses(parts: StatusesParts): Statuses {
   const { store, insight, of, find, isSpread } = parts;
   const policies = createLru<Policy>(POLICIES_KEPT);
 
+  /** What the code of this process declares. */
+  function codeOf(name: string): Policy | undefined {
+    const own = of(name);
+    return own?.isDeclared === true ? own.policy : undefined;
+  }
+
   function policyOf(name: string, text: string): Policy {
-    const own = of(name)?.policy;
+    const own = codeOf(name);
     if (own !== undefined) {
       return own.text === text ? own : readPolicyText(`bucket("${name}")`, text, own);
     }
@@ -59,7 +65,7 @@ export function createStatuses(parts: StatusesParts): Statuses {
 
   /** The policy that is in force as far as a look tells; undefined if there is no such bucket, or it has several parts. */
   function policyBy(name: string, { facts, declared, glance }: Look): Policy | undefined {
-    const ofCode = of(name)?.policy.text ?? declared;
+    const ofCode = codeOf(name)?.text ?? declared ?? facts.rules?.text;
     if (ofCode === undefined) return undefined;
     const policy = policyOf(
       name,

@@ -9,16 +9,19 @@ import {
   compilePolicy,
   formatPolicy,
   readPolicyElsewhere,
+  UNKNOWN_POLICY,
   type Policy,
   type PolicyOptions,
 } from "../core/policy/policy.ts";
 import type { InsightStore } from "../core/stores/insight/store.ts";
 import type { Store } from "../core/store.ts";
 import { createMemoryStore } from "../memory/memory-store.ts";
+import type { RulesInUse } from "../rules/apply.ts";
 import type { Bucket, OwnedBucket } from "../throttle/bucket.ts";
 import { readBucketOptions, type BucketOptions } from "../throttle/bucket/bucket-options.ts";
 import { createClusterBucket } from "../throttle/bucket/cluster-bucket.ts";
 import { createBucket, type BucketSettings } from "../throttle/bucket/create-bucket.ts";
+import { unknownPolicy } from "../throttle/known-policy.ts";
 import { createLearned } from "../throttle/wrap/learned.ts";
 
 /** The buckets of one sluice. */
@@ -29,7 +32,15 @@ export interface Buckets {
    * @throws {@link InvalidOptionError} when the options can never work, or the bucket was opened with others.
    */
   open(where: string, name: string, options: BucketOptions): OwnedBucket;
+  /**
+   * The bucket of this name with the limits that rules give it, or other processes; the same object each time.
+   *
+   * @throws {@link InvalidOptionError} when nobody else could say its limits.
+   */
+  openByName(where: string, name: string): OwnedBucket;
   of(name: string): OwnedBucket | undefined;
+  /** The policy that the code of this process declares. */
+  codeOf(name: string): Policy | undefined;
   /**
    * The bucket of this name with the policy that other processes declare, unless this one does; undefined if none has used
    * it in the last 30 days.
@@ -54,10 +65,14 @@ export interface BucketsParts {
   /** Called when something happens in a bucket that has not been told yet. */
   readonly onActivity?: (() => void) | undefined;
   readonly observing?: Observing | undefined;
+  readonly rules?: RulesOfBuckets | undefined;
   /** Whether the store lies in Redis, and whether that is a cluster. */
   readonly isRemote: boolean;
   readonly isCluster: boolean;
 }
+
+/** The rules of a file, as far as buckets need them. */
+type RulesOfBuckets = Pick<RulesInUse, "policyOf" | "noteDeclared">;
 
 /** How many arguments the public methods take; those of a wrapped function and of `fetch` are its own. */
 const ARITIES: Omit<Arities<Bucket>, "fetch"> = {
@@ -100,13 +115,9 @@ export function createBuckets(parts: BucketsParts): Buckets {
     });
   }
 
-  /** Keys by name are counted in one step, whatever they are. */
-  function isSpread({ limits, perKey }: Policy): boolean {
-    return isCluster && limits.length === 0 && perKey?.names === undefined;
-  }
-
+  /** In a cluster, keys that share no limit are spread over all nodes. */
   function create(settings: BucketSettings, onOpen: OnOpen): OwnedBucket {
-    if (isSpread(settings.policy)) {
+    if (isCluster && isSpread(settings.policy)) {
       return refuseExtra(createClusterBucket({ ...settings, onOpen }), ARITIES);
     }
     const bucket = createBucket(settings);
@@ -161,7 +172,33 @@ export function createBuckets(parts: BucketsParts): Buckets {
     return bucket;
   }
 
+  /** What rules, or else the code of other processes, make of a bucket. */
+  async function findPolicy(name: string): Promise<string | undefined> {
+    const { rules } = await insight.bucket(name);
+    const text = rules?.text ?? (await insight.declared(name));
+    if (text === undefined || !isCluster) return text;
+    const where = `bucket("${name}")`;
+    if (!isSpread(readPolicyElsewhere(where, text))) return text;
+    const remedy = "its keys are spread over the cluster: give the same options here as elsewhere";
+    throw new InvalidOptionError({ where, option: "perKey", value: undefined, remedy });
+  }
+
   return {
+    codeOf(name) {
+      const bucket = buckets.get(name);
+      return bucket?.isDeclared === true ? bucket.policy : undefined;
+    },
+    openByName(where, name) {
+      const found = buckets.get(name);
+      if (found !== undefined) return found;
+      const ruled = parts.rules?.policyOf(where, name, undefined);
+      if (ruled === undefined && !isRemote) throw unknownPolicy(name);
+      const common = { ...commonParts(), listen, findPolicy };
+      const bucket = create({ name, policy: ruled ?? UNKNOWN_POLICY, ...common }, register);
+      buckets.set(name, bucket);
+      declarations.set(name, {});
+      return bucket;
+    },
     open(where, name, given) {
       const { policy: unread, ...behaviour } = readBucketOptions(where, given);
       const policy = compilePolicy(where, unread);
@@ -170,6 +207,11 @@ export function createBuckets(parts: BucketsParts): Buckets {
       const perKey = policy.perKey?.isLocal === true ? given.perKey : undefined;
       const declaration: Declaration = { ...others, ...feedback, ...own, perKey };
       const found = buckets.get(name);
+      if (found?.isDeclared === false) {
+        const remedy =
+          "this sluice made the bucket without options before; give them at the first call";
+        throw new InvalidOptionError({ where, option: "options", value: given, remedy });
+      }
       if (found !== undefined) {
         assertSame(where, "bucket", { first: declarations.get(name)!, later: declaration });
         assertSamePolicy(where, given, { first: found.policy, later: policy });
@@ -178,23 +220,25 @@ export function createBuckets(parts: BucketsParts): Buckets {
       const common = { ...commonParts(), listen };
       const learned = createLearned(store, name, common.logger);
       const calls = own && { ...own, learned };
-      const bucket = create({ name, policy, ...common, ...behaviour, calls }, register);
+      const startsWith = parts.rules?.policyOf(where, name, policy);
+      const bucket = create({ name, policy, startsWith, ...common, ...behaviour, calls }, register);
       buckets.set(name, bucket);
       declarations.set(name, declaration);
+      parts.rules?.noteDeclared(name);
       return bucket;
     },
     of: (name) => buckets.get(name),
     async find(name) {
       const own = buckets.get(name);
       if (own !== undefined) return own;
-      const declared = await insight.declared(name);
+      const declared = (await insight.declared(name)) ?? (await insight.bucket(name)).rules?.text;
       if (declared === undefined) return undefined;
       const found = used.get(name);
       if (found?.policy.text === declared) return found;
       return createFound(name, readPolicyElsewhere(`bucket("${name}")`, declared));
     },
     all,
-    isSpread,
+    isSpread: (policy) => isCluster && isSpread(policy),
     replica,
     askAgain() {
       for (const bucket of all()) bucket.askAgain();
@@ -205,6 +249,11 @@ export function createBuckets(parts: BucketsParts): Buckets {
       await Promise.all(open.map(async ({ calls }) => calls?.learned.settled()));
     },
   };
+}
+
+/** Whether a cluster spreads the keys. Keys by name are counted in one step, whatever they are. */
+export function isSpread({ limits, perKey }: Policy): boolean {
+  return limits.length === 0 && perKey !== undefined && perKey.names === undefined;
 }
 
 /** The options that a bucket or a queue was declared with, by name. */

@@ -44,6 +44,13 @@ export interface SluiceOptions {
   /** After how many failures a Redis server is no longer asked, and how often it is probed then. */
   readonly breaker?: BreakerOptions | undefined;
   /**
+   * The path of a file, YAML or JSON, that says the limits of buckets: see `docs/rules.md`. It is read at once, and again
+   * within a second whenever it has changed; what it says goes before what the code says, in all processes that share the
+   * Redis, and after what was set by hand. A file that cannot be used is an error here, and later changes nothing.
+   * Defaults to none.
+   */
+  readonly rules?: string | undefined;
+  /**
    * Gets the warnings and errors that reach no caller; a pino logger fits. If it throws, they go to `console`. Defaults to
    * `console`.
    */
@@ -53,6 +60,7 @@ export interface SluiceOptions {
 const SERVER = z
   .string({ error: 'give URLs such as "redis://127.0.0.1:6379"' })
   .refine(isRedisUrl, { error: 'give URLs such as "redis://127.0.0.1:6379"' });
+const A_PATH = 'give the path of a file, such as "sluice.yaml"';
 const SLUICE_OPTIONS = z.strictObject({
   redis: z
     .custom<RedisInput>(isRedisInput, {
@@ -74,6 +82,7 @@ const SLUICE_OPTIONS = z.strictObject({
       probeMs: wholeNumber(1, 86_400_000, "milliseconds").optional(),
     })
     .optional(),
+  rules: z.string({ error: A_PATH }).min(1, { error: A_PATH }).optional(),
   logger: z.custom<Logger>(isLogger, { error: "give an object with warn and error" }).optional(),
 });
 

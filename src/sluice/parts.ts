@@ -1,5 +1,7 @@
 import type { Logger } from "../core/logger.ts";
 import type { Observing } from "../core/observer.ts";
+import type { InsightStore } from "../core/stores/insight/store.ts";
+import type { RulesInUse } from "../rules/apply.ts";
 import type { Backend } from "../redis/backend.ts";
 
 /** What other entries of this package need of a sluice. */
@@ -8,6 +10,9 @@ export interface SluiceParts {
   readonly timeoutMs: number;
   readonly logger: Logger;
   readonly observing: Observing;
+  readonly insight: InsightStore;
+  /** Those of `createSluice({ rules })`. */
+  readonly rules: RulesInUse | undefined;
   /** @throws {@link RedisRequiredError} when the sluice has no Redis. */
   readonly connect: (where: string, queue: string) => ReturnType<Backend["connectQueue"]>;
   /** Calls back when the sluice closes, before its workers do. */

@@ -8,14 +8,14 @@ import type { Away, News } from "../core/store.ts";
 import type { BucketEvents } from "./bucket/bucket-events.ts";
 import type { BucketTold, Override } from "../core/stores/insight/store.ts";
 import type { BucketState, InForce } from "./bucket/bucket-state.ts";
-import type { BucketChange } from "./bucket/changes.ts";
 import type {
+  BucketChange,
   ConfigureOptions,
   KeyOptions,
   PauseOptions,
   ResumeOptions,
   UndoOptions,
-} from "./bucket/live-options.ts";
+} from "./bucket/changes.ts";
 import type { BucketPreview, PreviewOptions } from "./bucket/preview.ts";
 import type { BucketStatus, History, HistoryOptions } from "./bucket/status.ts";
 import type {
@@ -145,6 +145,8 @@ export interface ReportedCall {
 /** A bucket as the rest of this sluice uses it. */
 export interface OwnedBucket extends Bucket {
   readonly policy: Policy;
+  /** Whether the code of this process says that policy, rather than rules or nobody. */
+  readonly isDeclared: boolean;
   readonly logger: Logger;
   /** What each call costs that does not say so itself; undefined if the bucket does not know either. */
   readonly calls: CallDefaults | undefined;

@@ -2,7 +2,13 @@ import { reasonOf } from "../core/describe.ts";
 import { CostTooLargeError, InvalidOptionError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
 import type { CountSlots } from "../core/observer.ts";
-import { formatPolicy, readPolicyText, type Policy } from "../core/policy/policy.ts";
+import {
+  formatPolicy,
+  readPolicyElsewhere,
+  readPolicyText,
+  UNKNOWN_POLICY,
+  type Policy,
+} from "../core/policy/policy.ts";
 import type { KnownTerms, Store } from "../core/store.ts";
 import type { TryCall } from "./call-options.ts";
 
@@ -32,14 +38,27 @@ export interface KnownPolicy {
   learn(news: PolicyNews): void;
 }
 
-export function createKnownPolicy(bucket: string, declared: Policy, logger: Logger): KnownPolicy {
-  let policy = declared;
-  let terms = termsOf(declared, 0);
+/** The policy that the code declares, and the one that is to be drawn with until another is heard of: that of the rules. */
+export interface FirstPolicy {
+  readonly policy: Policy;
+  readonly startsWith?: Policy | undefined;
+}
+
+export function createKnownPolicy(
+  bucket: string,
+  { policy: declared, startsWith = declared }: FirstPolicy,
+  logger: Logger,
+): KnownPolicy {
+  let policy = startsWith;
+  let terms = termsOf(policy, 0);
   let hasWarned = false;
 
   function read(text: string): Policy {
     const known = [policy, declared].find((each) => each.text === text);
-    return known ?? readPolicyText(`bucket("${bucket}")`, text, declared);
+    if (known !== undefined) return known;
+    const where = `bucket("${bucket}")`;
+    const isUnknown = declared === UNKNOWN_POLICY;
+    return isUnknown ? readPolicyElsewhere(where, text) : readPolicyText(where, text, declared);
   }
 
   function learn({ text, version, isOverride }: PolicyNews): void {
@@ -89,15 +108,24 @@ export interface BucketContext {
 
 /**
  * Looks up the policy in force, and resolves to whether it is another than the known one. A process learns policies by
- * its draws, but a call that the known policy refuses never comes to a draw. Never rejects.
+ * its draws, but a call that the known policy refuses never comes to a draw. Rejects only where no policy is known yet.
  */
 export type RefreshPolicy = () => Promise<boolean>;
 
 export function createPolicyRefresh(
   { store, bucket, known, logger }: BucketContext,
   learn: (news: PolicyNews) => void,
+  find: FindPolicy = async () => undefined,
 ): RefreshPolicy {
   let refreshing: Promise<boolean> | undefined;
+
+  async function learnFirst(): Promise<true> {
+    const text = await find(bucket).finally(() => (refreshing = undefined));
+    if (text === undefined) throw unknownPolicy(bucket);
+    // Whatever is in force is newer.
+    learn({ text, version: 1, isOverride: true });
+    return true;
+  }
 
   async function refresh(): Promise<boolean> {
     try {
@@ -119,7 +147,20 @@ export function createPolicyRefresh(
     }
   }
 
-  return () => (refreshing ??= refresh());
+  return () => {
+    refreshing ??= known.policy === UNKNOWN_POLICY ? learnFirst() : refresh();
+    return refreshing;
+  };
+}
+
+/** The text of the policy that rules, or the code of other processes, give a bucket; undefined if none does. */
+export type FindPolicy = (bucket: string) => Promise<string | undefined>;
+
+export function unknownPolicy(bucket: string): InvalidOptionError {
+  const where = `bucket("${bucket}")`;
+  const remedy =
+    "no rules and no code of another process say its limits; give a rate here, or name it in the rules";
+  return new InvalidOptionError({ where, option: "rate", value: undefined, remedy });
 }
 
 /** Whether a call was refused because of the policy: another policy may allow it. */

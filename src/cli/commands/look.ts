@@ -125,7 +125,7 @@ function describeAll({ buckets, unreachable, replicas }: AllBuckets): string {
     String(status.waiting.total),
     status.waiting.total === 0 ? "-" : duration(status.waiting.oldestMs),
     status.limitedBy ?? "-",
-    status.source === "override" ? `override by ${status.setBy?.by ?? "?"}` : "code",
+    sourceText(status),
   ]);
   const heads = ["bucket", "cap/s", "actual/s", "waiting", "oldest", "limited by", "set by"];
   const lacks = unreachable.map(
@@ -181,8 +181,14 @@ function byPriority({ waiting }: BucketStatus): string {
     .join(", ");
 }
 
-function setByText({ source, setBy }: BucketStatus): string {
-  if (source === "code") return "code";
+function sourceText({ source, rulesVersion, setBy }: BucketStatus): string {
+  if (source === "override") return `override by ${setBy?.by ?? "?"}`;
+  return source === "rules" ? `rules, version ${rulesVersion ?? "unknown"}` : "code";
+}
+
+function setByText(status: BucketStatus): string {
+  const { source, setBy } = status;
+  if (source !== "override") return sourceText(status);
   return setBy === undefined ? "override, it is not known whose" : `override ${byText(setBy)}`;
 }
 

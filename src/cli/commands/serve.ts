@@ -16,6 +16,7 @@ interface ServeOptions {
   readonly tlsKey?: string;
   readonly tlsCert?: string;
   readonly forward?: readonly string[];
+  readonly rules?: string;
 }
 
 export function addServe(program: Command, io: Io): void {
@@ -34,22 +35,28 @@ export function addServe(program: Command, io: Io): void {
       "--forward <name=url...>",
       "proxies that hold each request until a slot of the bucket of that name",
     )
+    .option("--rules <file>", "a rules file, which is put in force and watched")
     .addHelpText("after", "\nExample: sluice serve --insecure-local")
     .action(async (options: ServeOptions, command: Command) => {
       const read = await readOptions(options, io);
-      await withSluice(command, io, async (sluice) => {
-        // It loads fastify, which no other command needs.
-        const { createServer } = await import("../../server/server.ts");
-        const server = await createServer(sluice, read);
-        const interrupted = untilInterrupted();
-        try {
-          const { url } = await server.listen();
-          io.out(`${url}\n`);
-          await interrupted;
-        } finally {
-          await server.close();
-        }
-      });
+      await withSluice(
+        command,
+        io,
+        async (sluice) => {
+          // It loads fastify, which no other command needs.
+          const { createServer } = await import("../../server/server.ts");
+          const server = await createServer(sluice, read);
+          const interrupted = untilInterrupted();
+          try {
+            const { url } = await server.listen();
+            io.out(`${url}\n`);
+            await interrupted;
+          } finally {
+            await server.close();
+          }
+        },
+        options.rules === undefined ? {} : { rules: options.rules },
+      );
     });
 }
 

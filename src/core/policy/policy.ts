@@ -45,6 +45,16 @@ export function formatPolicy({ limits, perKey }: Policy): string {
 }
 
 const DEFAULT_SHARES = { critical: 1, high: 0.9, normal: 0.8, low: 0.7 };
+/**
+ * Stands for a policy that is not known yet. It lets nothing pass: each call is refused, and the policy in force is looked
+ * up for it.
+ */
+export const UNKNOWN_POLICY: Policy = Object.freeze({
+  limits: [],
+  perKey: undefined,
+  shares: PRIORITIES.map((each) => DEFAULT_SHARES[each] * 1_000),
+  text: "unknown",
+});
 const SHARE_ERROR = { error: "give a part of the horizon, from 0.01 to 1" };
 const SHARE = z.number(SHARE_ERROR).min(0.01, SHARE_ERROR).max(1, SHARE_ERROR).optional();
 const SHARES = z.strictObject({ critical: SHARE, high: SHARE, normal: SHARE, low: SHARE });

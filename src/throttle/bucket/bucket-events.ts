@@ -1,6 +1,6 @@
 /** What a bucket tells of its calls, in this process. Nothing is put together while nobody listens. */
 import { isThenable, reasonOf } from "../../core/describe.ts";
-import { isRefusal, type SluiceError } from "../../core/errors.ts";
+import { ClosedError, isRefusal, type SluiceError } from "../../core/errors.ts";
 import { createEmitter, type Emitter } from "../../core/events.ts";
 import { namedOf, type Key, type NamedKeys } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
@@ -207,4 +207,31 @@ function limitOf({ bindsAt, callTerms }: Group): string {
   const binding = nameBinding(bindsAt, callTerms);
   if (binding !== undefined) return binding;
   return callTerms.limits.map((_, index) => nameBinding(index + 1, callTerms)).join(" + ");
+}
+
+/** Those who wait in a bucket outside its line, and fail when it is closed. */
+interface CloseListeners {
+  readonly isClosed: boolean;
+  /** Calls back when the bucket is closed, at once if it is; returns a function that removes the listener. */
+  add(fail: (reason: ClosedError) => void): () => void;
+  close(): void;
+}
+
+export function createCloseListeners(bucket: string): CloseListeners {
+  const listeners = new Set<(reason: ClosedError) => void>();
+  let closed: ClosedError | undefined;
+  return {
+    get isClosed() {
+      return closed !== undefined;
+    },
+    add(fail) {
+      if (closed !== undefined) fail(closed);
+      listeners.add(fail);
+      return () => listeners.delete(fail);
+    },
+    close() {
+      closed ??= new ClosedError(`Bucket "${bucket}"`);
+      for (const fail of listeners) fail(closed);
+    },
+  };
 }

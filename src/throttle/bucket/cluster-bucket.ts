@@ -37,10 +37,10 @@ import type { TryDecision } from "../try/decision.ts";
 import { createRefusals } from "../try/refusal-cache.ts";
 import { createFetch } from "../wrap/fetch.ts";
 import { runOnce, throttle } from "../wrap/throttled.ts";
-import { createBucketTeller } from "./bucket-events.ts";
+import { createBucketTeller, createCloseListeners } from "./bucket-events.ts";
 import { createTally } from "./tally.ts";
-import type { KeyOptions } from "./live-options.ts";
-import { createBucket, createCloseListeners, type BucketSettings } from "./create-bucket.ts";
+import type { KeyOptions } from "./changes.ts";
+import { createBucket, type BucketSettings } from "./create-bucket.ts";
 
 export interface ClusterBucketSettings extends BucketSettings {
   /** Called when a part is first used: from then on, the store's news of this name are for it. */
@@ -52,7 +52,7 @@ const PART_WITHOUT_KEY = 0;
 const SHARED: readonly (keyof LimitsOptions)[] = ["rate", "burst", "concurrency", "limits"];
 
 export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucket {
-  const { name, policy, onOpen } = settings;
+  const { name, policy, onOpen, findPolicy } = settings;
   const stores = createPartStores(settings.store, name);
   const opened = new Map<number, OwnedBucket>();
   const teller = createBucketTeller(name, settings.logger);
@@ -168,6 +168,7 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
   const bucket: OwnedBucket = {
     name,
     policy,
+    isDeclared: findPolicy === undefined,
     logger: settings.logger,
     calls: settings.calls,
     get waiting() {
@@ -315,8 +316,7 @@ export function createPartStores(store: Store, bucket: string): PartStore[] {
   async function dated(request: DrawRequest): Promise<DrawRequest> {
     const { bucket: storeName, terms } = request;
     if (terms.version > 0 || sinceUs === 0) return request;
-    const look = { bucket: storeName, terms, scopes: [] };
-    const { source } = await store.peek(look);
+    const { source } = await store.peek({ bucket: storeName, terms, scopes: [] });
     return source !== "code" ? request : { ...request, terms: { ...terms, version: sinceUs } };
   }
 

@@ -1,10 +1,9 @@
 import { setMaxListeners } from "node:events";
-import { ClosedError } from "../../core/errors.ts";
 import { textOfNamed } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { Observing } from "../../core/observer.ts";
 import { ownScopeOf } from "../../core/policy/per-key.ts";
-import type { Policy, PolicyOptions } from "../../core/policy/policy.ts";
+import type { PolicyOptions } from "../../core/policy/policy.ts";
 import type { News, Store } from "../../core/store.ts";
 import type { InsightStore } from "../../core/stores/insight/store.ts";
 import type { OwnedBucket, ReportedCall } from "../bucket.ts";
@@ -27,6 +26,8 @@ import {
   createKnownPolicy,
   createPolicyRefresh,
   type BucketContext,
+  type FindPolicy,
+  type FirstPolicy,
 } from "../known-policy.ts";
 import {
   applyOnStoreDown,
@@ -51,7 +52,7 @@ import type { CallDefaults } from "../wrap/call-defaults.ts";
 import { createFetch } from "../wrap/fetch.ts";
 import { runOnce, throttle } from "../wrap/throttled.ts";
 import { createAdmission } from "./admission.ts";
-import { createBucketTeller, type BucketTeller } from "./bucket-events.ts";
+import { createBucketTeller, createCloseListeners, type BucketTeller } from "./bucket-events.ts";
 import { createLiveControl } from "./live-control.ts";
 import { createRides } from "./ride.ts";
 import { readPreview, suppose } from "./preview.ts";
@@ -61,9 +62,10 @@ import { createTally, toldOf, type Tally } from "./tally.ts";
 const NO_OPTIONS: DrawCall = Object.freeze({});
 
 /** What a bucket is made of. */
-export interface BucketSettings {
+export interface BucketSettings extends FirstPolicy {
   readonly name: string;
-  readonly policy: Policy;
+  /** Set where no code here says the policy: looks it up, unless rules say it. */
+  readonly findPolicy?: FindPolicy | undefined;
   readonly store: Store;
   readonly replica: string;
   readonly logger: Logger;
@@ -111,7 +113,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
   const waitsForStore = onStoreDown === "wait";
   const startsFull = onStateLost === "full";
 
-  const known = createKnownPolicy(name, policy, logger);
+  const known = createKnownPolicy(name, settings, logger);
   const store = applyOnStoreDown({
     ...settings,
     bucket: name,
@@ -149,9 +151,10 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
   });
   const assertUnits = (where: string, options: TryCall): void =>
     assertCostUnits(name, known, where, options);
+  const refreshPolicy = createPolicyRefresh(context, pacer.learn, settings.findPolicy);
   const admission = createAdmission({
     name,
-    refreshPolicy: createPolicyRefresh(context, pacer.learn),
+    refreshPolicy,
     assertUnits,
     maxWaiting,
     waiting,
@@ -167,7 +170,8 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     },
     listen: settings.listen,
   });
-  const liveControl = createLiveControl({ ...context, insight, waiting, onChange: askAgain });
+  const steering = { insight, waiting, refreshPolicy, onChange: askAgain };
+  const liveControl = createLiveControl({ ...context, ...steering });
   const feedback = createFeedbackReader(
     {
       ...context,
@@ -267,6 +271,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
   const bucket: OwnedBucket = {
     name,
     policy,
+    isDeclared: settings.findPolicy === undefined,
     logger,
     calls: settings.calls,
     get waiting() {
@@ -370,31 +375,4 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     },
   };
   return bucket;
-}
-
-/** Those who wait in a bucket outside its line, and fail when it is closed. */
-interface CloseListeners {
-  readonly isClosed: boolean;
-  /** Calls back when the bucket is closed, at once if it is; returns a function that removes the listener. */
-  add(fail: (reason: ClosedError) => void): () => void;
-  close(): void;
-}
-
-export function createCloseListeners(bucket: string): CloseListeners {
-  const listeners = new Set<(reason: ClosedError) => void>();
-  let closed: ClosedError | undefined;
-  return {
-    get isClosed() {
-      return closed !== undefined;
-    },
-    add(fail) {
-      if (closed !== undefined) fail(closed);
-      listeners.add(fail);
-      return () => listeners.delete(fail);
-    },
-    close() {
-      closed ??= new ClosedError(`Bucket "${bucket}"`);
-      for (const fail of listeners) fail(closed);
-    },
-  };
 }

@@ -19,6 +19,7 @@ import { scopesOf } from "../../core/policy/per-key.ts";
 import {
   compileOver,
   formatPolicy,
+  UNKNOWN_POLICY,
   type Policy,
   type PolicyOptions,
 } from "../../core/policy/policy.ts";
@@ -31,7 +32,7 @@ import {
   type SteeredState,
 } from "../../core/stores/insight/store.ts";
 import type { Change as StoreChange, LimitedKey, Peeked, PolicySource } from "../../core/store.ts";
-import { termsOf, type BucketContext } from "../known-policy.ts";
+import { termsOf, type BucketContext, type RefreshPolicy } from "../known-policy.ts";
 import { steeredScopeOf } from "../../core/policy/steered-scope.ts";
 import {
   describeState,
@@ -41,15 +42,16 @@ import {
   type BucketState,
   type InForce,
 } from "./bucket-state.ts";
-import { describeChange, type BucketChange } from "./changes.ts";
-import type {
-  ByHand,
-  ConfigureOptions,
-  KeyOptions,
-  PauseOptions,
-  ResumeOptions,
-  UndoOptions,
-} from "./live-options.ts";
+import {
+  describeChange,
+  type BucketChange,
+  type ByHand,
+  type ConfigureOptions,
+  type KeyOptions,
+  type PauseOptions,
+  type ResumeOptions,
+  type UndoOptions,
+} from "./changes.ts";
 import { endOf, findLastChange, type LastChange } from "./last-change.ts";
 
 const LONGEST_TEXT = 500;
@@ -72,6 +74,7 @@ const UNDO = z.strictObject({ ...BY_HAND, id: TEXT.optional() });
 export interface LiveControlParts extends BucketContext {
   readonly insight: InsightStore;
   readonly waiting: () => number;
+  readonly refreshPolicy: RefreshPolicy;
   /** Called after each change of one key, or of all: calls that wait here follow it at once. */
   readonly onChange: (key: string | undefined) => void;
 }
@@ -117,7 +120,7 @@ interface Seen {
 const MOST_TRIES = 5;
 
 export function createLiveControl(parts: LiveControlParts): LiveControl {
-  const { store, insight, bucket, known, logger, waiting, onChange } = parts;
+  const { store, insight, bucket, known, logger, waiting, refreshPolicy, onChange } = parts;
   let isClosed = false;
 
   /** The store would still answer after a close. */
@@ -171,8 +174,10 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     return id;
   }
 
-  async function look(policy: Policy, key: string | undefined): Promise<Peeked> {
+  async function look(given: Policy, key: string | undefined): Promise<Peeked> {
     assertOpen();
+    if (given === UNKNOWN_POLICY) await refreshPolicy();
+    const policy = given === UNKNOWN_POLICY ? known.policy : given;
     const terms = termsOf(policy, known.terms.version);
     return store.peek({ bucket, terms, scopes: scopesOf(policy, key, `bucket("${bucket}")`) });
   }

@@ -2,10 +2,11 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { RULES } from "../../../src/core/limits/registry.ts";
 
-/** Where a kind may be named: its own arithmetic, and the functions that make limits. */
+/** Where a kind may be named: its own arithmetic, and what makes limits, in code and of data. */
 const OF_KINDS = [
   "src/core/limits/",
   "src/core/policy/limit-makers.ts",
+  "src/core/policy/limit-data.ts",
   "lua/lib/limits/",
   "lua/lib/fast/",
 ];

@@ -17,7 +17,7 @@ const count = (): void => {};
 async function settledFor(text: string): Promise<readonly unknown[]> {
   const store = createMemoryStore();
   const settle = vi.spyOn(store, "settle");
-  const known = createKnownPolicy("test", policy, logger);
+  const known = createKnownPolicy("test", { policy }, logger);
   const context = { store, bucket: "test", asker: "a", known, logger, count };
   const conditions = callTermsOf({
     shared: limits,

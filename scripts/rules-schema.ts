@@ -1,0 +1,20 @@
+/** Writes `sluice.schema.json`, by which editors check a rules file. A test holds it equal. `tsx scripts/rules-schema.ts` */
+import { writeFileSync } from "node:fs";
+import { resolve } from "node:path";
+import process from "node:process";
+import { fileURLToPath } from "node:url";
+import * as z from "zod";
+import { rulesSchema } from "../src/rules/schema.ts";
+
+const FILE = resolve(import.meta.dirname, "../sluice.schema.json");
+
+export function rulesJsonSchema(): string {
+  const schema = z.toJSONSchema(rulesSchema(), {
+    io: "input",
+    unrepresentable: "any",
+    reused: "ref",
+  });
+  return `${JSON.stringify({ title: "Sluice rules", ...schema }, null, 2)}\n`;
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) writeFileSync(FILE, rulesJsonSchema());

@@ -1,0 +1,146 @@
+/** `rules`: checks a rules file, shows what it would change, and puts it in force. */
+import { readFile } from "node:fs/promises";
+import { Argument, type Command } from "commander";
+import { InvalidOptionError } from "../../core/errors.ts";
+import { reasonOf } from "../../core/describe.ts";
+import { formatPolicy } from "../../core/policy/policy.ts";
+import { policyUnder } from "../../rules/compile.ts";
+import { describeProblem } from "../../rules/problem.ts";
+import { checkRules, type Rules } from "../../rules/read.ts";
+import type { Sluice } from "../../sluice.ts";
+import { partsOf } from "../../sluice/parts.ts";
+import type { OwnedBucket } from "../../throttle/bucket.ts";
+import {
+  BrokenFileError,
+  NewerRulesError,
+  onOneLine,
+  print,
+  table,
+  withSluice,
+  type Io,
+} from "../io.ts";
+
+type What = "check" | "diff" | "apply";
+
+/** What a file would change of one bucket. */
+interface Difference {
+  readonly bucket: string;
+  /** The policy in force, and where it comes from; undefined: no process has told of the bucket. */
+  readonly before: string | undefined;
+  readonly source: string | undefined;
+  /** The policy by the file; undefined: the file says nothing of it, and that of the code holds again. */
+  readonly after: string | undefined;
+}
+
+const AT_ONCE = 100;
+
+function countOf({ buckets }: Pick<Rules, "buckets">): string {
+  return buckets.size === 1 ? "1 bucket" : `${buckets.size} buckets`;
+}
+
+export function addRules(program: Command, io: Io): void {
+  program
+    .command("rules")
+    .addArgument(new Argument("<what>", "what to do").choices(["check", "diff", "apply"]))
+    .argument("<file>", "the file, YAML or JSON")
+    .description("checks a rules file, shows what it would change, or puts it in force")
+    .addHelpText(
+      "after",
+      "\ncheck needs no Redis. apply ends with 5 if newer rules are in force.\n\nExample: sluice rules check sluice.yaml",
+    )
+    .action(async (what: What, file: string, _options: object, command: Command) => {
+      if (what === "apply") return apply(command, io, file);
+      const rules = await check(command, io, file);
+      const report = { file, version: rules.version, buckets: rules.buckets.size };
+      if (what === "check") {
+        const version = rules.version === undefined ? "" : `, version ${rules.version}`;
+        return print(command, io, report, () =>
+          onOneLine(`${file}: good, ${countOf(rules)}${version}`),
+        );
+      }
+      return withSluice(command, io, async (sluice) => {
+        print(command, io, await differences(sluice, rules), describe);
+      });
+    });
+}
+
+/** @throws {@link BrokenFileError} when the file cannot be used, after each problem was told. */
+async function check(command: Command, io: Io, file: string): Promise<Rules> {
+  const { rules, problems } = checkRules(file, await readText(file));
+  if (rules !== undefined) return rules;
+  const lines = problems.map((problem) => describeProblem(file, problem));
+  if (command.optsWithGlobals<{ json?: boolean }>().json === true) {
+    print(command, io, { file, problems }, () => "");
+  } else io.err(`${lines.map(onOneLine).join("\n")}\n`);
+  const count = problems.length === 1 ? "one problem" : `${problems.length} problems`;
+  throw new BrokenFileError(`${file} has ${count}.`);
+}
+
+async function readText(file: string): Promise<string> {
+  try {
+    return await readFile(file, "utf8");
+  } catch (error) {
+    const remedy = `the file cannot be read (${reasonOf(error)})`;
+    throw new InvalidOptionError({ where: "sluice rules", option: "file", value: file, remedy });
+  }
+}
+
+async function apply(command: Command, io: Io, file: string): Promise<void> {
+  await check(command, io, file);
+  await withSluice(
+    command,
+    io,
+    async (sluice) => {
+      const { rules, insight } = partsOf(sluice)!;
+      const verdict = await rules!.settle();
+      const inForce = await insight.rules();
+      if (verdict === "older" && inForce !== undefined) {
+        const { version, file: other, by } = inForce;
+        throw new NewerRulesError(
+          `${file} was not put in force: version ${version} (${other}) of ${by} is newer. Give the file a greater version.`,
+        );
+      }
+      const report = { ...inForce, buckets: rules!.rules.buckets.size };
+      print(command, io, report, ({ version }) =>
+        onOneLine(`${file}: version ${version} is in force for ${countOf(rules!.rules)}`),
+      );
+    },
+    { rules: file },
+  );
+}
+
+/** Of the buckets that the file names, and those that rules name now, what is going to be another policy. */
+async function differences(sluice: Sluice, rules: Rules): Promise<readonly Difference[]> {
+  const { insight } = partsOf(sluice)!;
+  const names = [...new Set([...rules.buckets.keys(), ...(await insight.ruledBuckets())])];
+  const found: Difference[] = [];
+  for (let at = 0; at < names.length; at += AT_ONCE) {
+    const looks = names
+      .slice(at, at + AT_ONCE)
+      .map(async (name) => differenceOf(sluice, rules, name));
+    found.push(...(await Promise.all(looks)));
+  }
+  return found.filter(({ before, after, source }) => before !== after || source === "override");
+}
+
+async function differenceOf(sluice: Sluice, rules: Rules, name: string): Promise<Difference> {
+  const bucket = (await sluice.find(name)) as OwnedBucket | undefined;
+  const [declared] = await partsOf(sluice)!.insight.declaredOf([name]);
+  const code = declared === undefined ? undefined : bucket?.policy;
+  const options = rules.buckets.get(name);
+  const where = `bucket("${name}")`;
+  const policy = options === undefined ? code : policyUnder(where, options, code);
+  const status = await bucket?.status();
+  const after = policy === undefined ? undefined : formatPolicy(policy);
+  return { bucket: name, before: status?.policy, source: status?.source, after };
+}
+
+function describe(found: readonly Difference[]): string {
+  if (found.length === 0) return "Nothing would change.";
+  const rows = found.map(({ bucket, before, source, after }) => [
+    bucket,
+    before === undefined ? "-" : `${before} (${source})`,
+    source === "override" ? `${after ?? "-"}, once the override ends` : (after ?? "-"),
+  ]);
+  return table(["bucket", "in force", "becomes"], rows);
+}

@@ -1,0 +1,304 @@
+/**
+ * Puts the rules of a file in force for all processes, and keeps them there: after a Redis that lost all, after a process
+ * that died half-way, and where code comes later that the rules are to be put over.
+ */
+import { setTimeout as delay } from "node:timers/promises";
+import { reasonOf } from "../core/describe.ts";
+import { StoreUnavailableError } from "../core/errors.ts";
+import type { Logger } from "../core/logger.ts";
+import { readPolicyElsewhere, type Policy } from "../core/policy/policy.ts";
+import type { PolicySource } from "../core/store.ts";
+import type { RulesAnswer, RulesInForce } from "../core/stores/insight/rules.ts";
+import type { InsightStore } from "../core/stores/insight/store.ts";
+import { policyUnder } from "./compile.ts";
+import type { DatedRules } from "./watch.ts";
+
+/** How often a process looks whether its rules are still in force … */
+const CHECK_MS = 1_000;
+/** … and whether another one is done that is putting them in force, or Redis answers again. */
+const SOON_MS = 300;
+/** How often it looks whether other processes declare other policies, over which rules are to be put. */
+const DECLARED_EVERY_MS = 30_000;
+/** Buckets are told of together. */
+const FIRST_MS = 20;
+/** Buckets that are changed at a time: between two lots, rules of others may come. */
+const AT_ONCE = 100;
+const READ_AT_ONCE = 1_000;
+
+export interface RulesParts {
+  readonly insight: InsightStore;
+  readonly logger: Logger;
+  /** This process, as the store knows it, and as people do. */
+  readonly replica: () => string;
+  readonly by: string;
+  /** The policy that the code of this process declares. */
+  readonly codeOf: (bucket: string) => Policy | undefined;
+  /** Changes a bucket for all processes; what was set by hand stays. */
+  readonly steer: (bucket: string, policy: Policy, source: PolicySource) => Promise<void>;
+  /** @throws {@link InvalidOptionError} when the bucket's keys would be looked for elsewhere than the code does. */
+  readonly assertPlace: (where: string, policy: Policy, code: Policy) => void;
+}
+
+export interface RulesInUse {
+  readonly rules: DatedRules;
+  /** What rules make of a bucket; undefined if they say nothing of it. */
+  policyOf(where: string, bucket: string, code: Policy | undefined): Policy | undefined;
+  replace(rules: DatedRules): void;
+  /** The code of this process has declared a bucket. */
+  noteDeclared(bucket: string): void;
+  /** Puts them in force and resolves when they are, or newer ones; rejects with what goes wrong. */
+  settle(): Promise<"done" | "older">;
+  /** Redis may have lost all. */
+  check(): void;
+  close(): Promise<void>;
+}
+
+export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
+  const { insight, logger, replica, by, codeOf, steer, assertPlace } = parts;
+  let rules = first;
+  /** What they come to, by the code that was known then. */
+  let policies: ReadonlyMap<string, Policy> | undefined;
+  let policiesAtMs = -Infinity;
+  /** What all buckets have, since these rules were done. */
+  let done: { readonly digest: string; readonly policies: ReadonlyMap<string, Policy> } | undefined;
+  /** Buckets whose policies may be others than those in force. */
+  const pending = new Set<string>();
+  let ownDigest: string | undefined;
+  let toldOf: string | undefined;
+  let verdict: RulesAnswer["verdict"] | undefined;
+  let hasFailed = false;
+  let timer: NodeJS.Timeout | undefined;
+  let timerAtMs = Infinity;
+  let isClosed = false;
+  let working = Promise.resolve();
+
+  function policyOf(where: string, bucket: string, code: Policy | undefined): Policy | undefined {
+    const options = rules.buckets.get(bucket);
+    if (options === undefined) return undefined;
+    const policy = policyUnder(`${where} by the rules of ${rules.file}`, options, code);
+    if (code !== undefined) assertPlace(where, policy, code);
+    return policy;
+  }
+
+  /** Reads what all processes declare, and what the rules make of that; what has changed is pending then. */
+  async function compile(of: DatedRules): Promise<ReadonlyMap<string, Policy>> {
+    const names = [...of.buckets.keys()];
+    const compiled = new Map<string, Policy>();
+    for (let at = 0; at < names.length; at += READ_AT_ONCE) {
+      const some = names.slice(at, at + READ_AT_ONCE);
+      const declared = await insight.declaredOf(some);
+      for (const [index, name] of some.entries()) {
+        const text = declared[index];
+        const where = `bucket("${name}")`;
+        const code =
+          codeOf(name) ?? (text === undefined ? undefined : readPolicyElsewhere(where, text));
+        compiled.set(name, policyOf(where, name, code)!);
+      }
+    }
+    for (const [name, { text }] of compiled) {
+      if (policies !== undefined && policies.get(name)?.text !== text) pending.add(name);
+    }
+    return compiled;
+  }
+
+  /** Whether no other rules have come. */
+  async function note(of: DatedRules, changes: readonly (readonly [string, string | undefined])[]) {
+    return insight.noteRules({ digest: of.digest, version: versionOf(of), policies: changes });
+  }
+
+  /** `known`: what buckets have already. */
+  async function applyAll(
+    of: DatedRules,
+    compiled: ReadonlyMap<string, Policy>,
+    known?: ReadonlyMap<string, Policy>,
+  ): Promise<void> {
+    const entries = [...compiled];
+    const before = await insight.ruledBuckets();
+    for (let at = 0; at < entries.length; at += AT_ONCE) {
+      const some = entries.slice(at, at + AT_ONCE);
+      if (
+        !(await note(
+          of,
+          some.map(([name, { text }]) => [name, text] as const),
+        ))
+      )
+        return;
+      const changed = some.filter(([name, { text }]) => known?.get(name)?.text !== text);
+      await Promise.all(changed.map(([name, policy]) => steer(name, policy, "rules")));
+    }
+    const over = before.filter((name) => !compiled.has(name));
+    for (let at = 0; at < over.length; at += AT_ONCE) {
+      if (!(await endFor(of, over.slice(at, at + AT_ONCE)))) return;
+    }
+    await insight.rulesApplied(of);
+  }
+
+  /** Rules no longer say anything of these: the code's policy holds; without one, the last holds until some code comes. */
+  async function endFor(of: DatedRules, names: readonly string[]): Promise<boolean> {
+    const declared = await insight.declaredOf(names);
+    const reading = names.map(async (name, at) => {
+      const text = declared[at] ?? (await insight.bucket(name)).rules?.text;
+      return codeOf(name) ?? (text && readPolicyElsewhere(`bucket("${name}")`, text));
+    });
+    const policies = await Promise.all(reading);
+    const changes = names.map((name) => [name, undefined] as const);
+    if (!(await note(of, changes))) return false;
+    const steering = names.map(async (name, at) => {
+      const policy = policies[at];
+      if (policy) await steer(name, policy, "code");
+    });
+    await Promise.all(steering);
+    return true;
+  }
+
+  /** Buckets whose code came later than the rules, here or elsewhere. */
+  async function applyPending(
+    of: DatedRules,
+    compiled: ReadonlyMap<string, Policy>,
+  ): Promise<void> {
+    for (const name of pending) {
+      const code = codeOf(name);
+      const policy = code ? policyOf(`bucket("${name}")`, name, code) : compiled.get(name);
+      pending.delete(name);
+      if (policy === undefined) continue;
+      const { rules: noted } = await insight.bucket(name);
+      if (noted?.text === policy.text) continue;
+      if (!(await note(of, [[name, policy.text]]))) return;
+      await steer(name, policy, "rules");
+    }
+  }
+
+  async function work(): Promise<number> {
+    const of = rules;
+    if (policies === undefined || performance.now() > policiesAtMs + DECLARED_EVERY_MS) {
+      policies = await compile(of);
+      policiesAtMs = performance.now();
+    }
+    const { file, digest, changedAtMs } = of;
+    const answer = await insight.offerRules({
+      version: versionOf(of),
+      changedAtMs,
+      digest,
+      file,
+      by,
+      replica: replica(),
+    });
+    tellOf(of, answer);
+    verdict = answer.verdict;
+    if (answer.verdict === "older") return CHECK_MS;
+    ownDigest = digest;
+    if (answer.verdict === "wait") return SOON_MS;
+    if (answer.verdict === "apply") {
+      pending.clear();
+      const { before } = answer;
+      const isNext =
+        before !== undefined && before.digest !== digest && before.digest === done?.digest;
+      await applyAll(of, policies, isNext ? done?.policies : undefined);
+    } else {
+      await applyPending(of, policies);
+      done = { digest, policies };
+    }
+    return of === rules ? CHECK_MS : FIRST_MS;
+  }
+
+  function tellOf(of: DatedRules, { verdict, before }: RulesAnswer): void {
+    if (before === undefined || before.digest === of.digest) {
+      if (verdict !== "older") toldOf = undefined;
+      return;
+    }
+    const facts = {
+      file: of.file,
+      version: versionOf(of),
+      other: before.file,
+      otherVersion: before.version,
+    };
+    if (verdict === "older") {
+      if (toldOf === before.digest) return;
+      toldOf = before.digest;
+      const remedy = "give this file a greater version, or all processes the same file";
+      logger.warn(
+        facts,
+        `${nameOf(of)} is not in force: ${nameOf(before, "v")} of ${before.by} is newer; ${remedy}.`,
+      );
+    } else if (before.digest !== ownDigest) {
+      logger.warn(
+        facts,
+        `${nameOf(of)} is in force now, in place of ${nameOf(before, "v")} of ${before.by}.`,
+      );
+    }
+  }
+
+  async function tryToWork(): Promise<number> {
+    try {
+      const inMs = await work();
+      hasFailed = false;
+      return inMs;
+    } catch (error) {
+      // Who draws hears of a Redis that does not answer; a file that does not fit the code is heard of here, once.
+      if (!hasFailed && !isClosed && !(error instanceof StoreUnavailableError)) {
+        hasFailed = true;
+        const reason = reasonOf(error);
+        logger.error({ file: rules.file, reason }, `The rules were not put in force: ${reason}`);
+      }
+      return error instanceof StoreUnavailableError ? SOON_MS : CHECK_MS;
+    }
+  }
+
+  function wait(ms: number): void {
+    if (isClosed || timerAtMs <= performance.now() + ms) return;
+    clearTimeout(timer);
+    timerAtMs = performance.now() + ms;
+    timer = setTimeout(() => {
+      timerAtMs = Infinity;
+      working = working.then(tryToWork).then(wait);
+    }, ms);
+    // Rules keep no process alive.
+    timer.unref();
+  }
+
+  wait(0);
+  return {
+    get rules() {
+      return rules;
+    },
+    policyOf,
+    replace(newer) {
+      rules = newer;
+      policies = undefined;
+      hasFailed = false;
+      wait(0);
+    },
+    noteDeclared(bucket) {
+      if (!rules.buckets.has(bucket)) return;
+      pending.add(bucket);
+      wait(FIRST_MS);
+    },
+    async settle() {
+      for (;;) {
+        const run = working.then(work);
+        working = run.then(
+          () => undefined,
+          () => undefined,
+        );
+        await run;
+        if (verdict === "done" || verdict === "older") return verdict;
+        await delay(verdict === "wait" ? SOON_MS : 0);
+      }
+    },
+    check: () => wait(0),
+    async close() {
+      isClosed = true;
+      clearTimeout(timer);
+      await working;
+    },
+  };
+}
+
+function versionOf({ version, changedAtMs }: DatedRules): number {
+  return version ?? changedAtMs;
+}
+
+function nameOf(rules: DatedRules | RulesInForce, initial = "V"): string {
+  const version = "buckets" in rules ? versionOf(rules) : rules.version;
+  return `${initial}ersion ${version} of the rules (${rules.file})`;
+}

@@ -1,0 +1,1 @@
+export function loadYaml(): typeof import("yaml");

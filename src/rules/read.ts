@@ -1,0 +1,226 @@
+/** Reads the text of a rules file: what it says of each bucket, or all that is wrong with it, by line and column. */
+import { createHash } from "node:crypto";
+import type * as z from "zod";
+import type { Document, LineCounter, Node, Pair } from "yaml";
+import { closest } from "../core/input/options.ts";
+import type { PolicyOptions } from "../core/policy/policy.ts";
+import { loadYaml } from "./load-yaml.cjs";
+import { isTable, optionsOf, problemIn } from "./compile.ts";
+import { errorOf, type Path, type PlacedProblem, type Problem } from "./problem.ts";
+import { rulesSchema, TOP_NAMES } from "./schema.ts";
+
+/** What a file says, checked. */
+export interface Rules {
+  readonly file: string;
+  /** What the file says; undefined: its time of change counts. */
+  readonly version: number | undefined;
+  /** Identifies what the file says, whatever its comments and spaces. */
+  readonly digest: string;
+  readonly buckets: ReadonlyMap<string, PolicyOptions>;
+}
+
+/** A file of ten thousand buckets has a few hundred kilobytes. */
+const MOST_BYTES = 16_000_000;
+
+/**
+ * @throws {@link InvalidOptionError} when the text is no YAML, or says anything that can never work: it names file, line,
+ * column, path, value and remedy.
+ */
+export function readRules(file: string, text: string): Rules {
+  const { rules, problems } = checkRules(file, text);
+  if (rules === undefined) throw errorOf(file, problems);
+  return rules;
+}
+
+/** The rules, unless there are problems. */
+export function checkRules(
+  file: string,
+  text: string,
+): { readonly rules: Rules | undefined; readonly problems: readonly PlacedProblem[] } {
+  const start = { line: 1, column: 1, path: [], value: undefined };
+  if (text.length > MOST_BYTES) {
+    const remedy = `the file has more than ${MOST_BYTES} characters; leave some out`;
+    return { rules: undefined, problems: [{ ...start, remedy }] };
+  }
+  const { data, placeOf, problems: unread } = parse(text);
+  if (unread.length > 0) return { rules: undefined, problems: unread };
+  const problems = problemsOf(data).map(({ isOfName, ...problem }) => ({
+    ...problem,
+    ...placeOf(problem.path, isOfName === true),
+  }));
+  if (problems.length > 0) {
+    const inOrder = problems.toSorted((a, b) => a.line - b.line || a.column - b.column);
+    return { rules: undefined, problems: inOrder };
+  }
+  const { version, defaults = {}, buckets } = rulesSchema().parse(data);
+  const entries = Object.entries(buckets).map(
+    ([name, entry]) => [name, optionsOf({ ...defaults, ...entry })] as const,
+  );
+  const digest = createHash("sha256").update(JSON.stringify(data)).digest("hex").slice(0, 32);
+  return { rules: { file, version, digest, buckets: new Map(entries) }, problems: [] };
+}
+
+interface Parsed {
+  readonly data: unknown;
+  /** Where what is at a path stands, or what is nearest to it. */
+  readonly placeOf: (
+    path: Path,
+    isOfName: boolean,
+  ) => { readonly line: number; readonly column: number };
+  readonly problems: readonly PlacedProblem[];
+}
+
+/** JSON is YAML, too. */
+function parse(text: string): Parsed {
+  const { parseDocument, LineCounter: Lines, isMap, isSeq, isScalar, visit } = loadYaml();
+  const lines: LineCounter = new Lines();
+  const document: Document = parseDocument(text, {
+    lineCounter: lines,
+    prettyErrors: false,
+    merge: true,
+    stringKeys: true,
+    // The check of the library compares each name with all others.
+    uniqueKeys: false,
+  });
+  const at = (offset: number) => {
+    const { line, col } = lines.linePos(offset);
+    return { line, column: col };
+  };
+  const nameOf = (key: unknown): string => String(isScalar(key) ? key.value : key);
+  const problemAt = (offset: number, remedy: string): PlacedProblem => ({
+    path: [],
+    value: undefined,
+    remedy: withoutStop(remedy),
+    ...at(offset),
+  });
+  const placeOf: Parsed["placeOf"] = (path, isOfName) => {
+    let node = document.contents as Node | null | undefined;
+    let place = node?.range?.[0] ?? 0;
+    for (const [depth, part] of path.entries()) {
+      let key: unknown;
+      if (isMap(node)) {
+        const pair = node.items.find((item: Pair) => nameOf(item.key) === String(part));
+        if (pair === undefined) break;
+        ({ key } = pair);
+        node = pair.value as Node | null;
+      } else if (isSeq(node)) node = node.items[Number(part)] as Node | undefined;
+      else break;
+      const keyAt = (key as Node | undefined)?.range?.[0];
+      const isLast = depth === path.length - 1;
+      place = (isLast && isOfName ? keyAt : undefined) ?? node?.range?.[0] ?? keyAt ?? place;
+    }
+    return at(place);
+  };
+  const problems = [...document.errors, ...document.warnings].map(({ pos, message }) =>
+    problemAt(pos[0], message),
+  );
+  visit(document, {
+    Map(_at, { items }) {
+      const names = new Set<string>();
+      for (const { key } of items) {
+        const name = nameOf(key);
+        if (names.has(name)) {
+          problems.push(problemAt((key as Node).range?.[0] ?? 0, `${name} is there twice`));
+        }
+        names.add(name);
+      }
+    },
+  });
+  if (problems.length > 0) return { data: undefined, placeOf, problems };
+  try {
+    return { data: document.toJS() as unknown, placeOf, problems };
+  } catch (error) {
+    // Aliases of aliases that would become millions of values.
+    return { data: undefined, placeOf, problems: [problemAt(0, (error as Error).message)] };
+  }
+}
+
+function withoutStop(text: string): string {
+  return text.replace(/\.$/, "");
+}
+
+/** All that is wrong in the data of a file. */
+function problemsOf(data: unknown): Problem[] {
+  if (!isTable(data)) {
+    const remedy = "give buckets, such as buckets: { api: { rate: 50/s } }";
+    return [{ path: [], value: data ?? undefined, remedy }];
+  }
+  const read = rulesSchema().safeParse(data);
+  const issues = read.success
+    ? []
+    : read.error.issues.flatMap((issue) => problemsOfIssue(data, issue));
+  // What is wrong in the defaults is wrong in each bucket.
+  const inDefaults = issues.filter(({ path }) => path[0] === "defaults");
+  if (inDefaults.length > 0) return inDefaults;
+  const byEntry = entryProblems(data);
+  // Of an entry, the words of bucket() say more.
+  const said = new Set(byEntry.map(({ path }) => path[1]));
+  return [...byEntry, ...issues.filter(({ path }) => path[0] !== "buckets" || !said.has(path[1]!))];
+}
+
+function entryProblems({ defaults, buckets }: Record<string, unknown>): Problem[] {
+  if (!isTable(buckets)) return [];
+  const base = isTable(defaults) ? defaults : {};
+  return Object.entries(buckets).flatMap(([name, entry]): Problem[] => {
+    const path = ["buckets", name];
+    if (name === "__proto__") {
+      return [{ path, value: name, remedy: "give the bucket another name", isOfName: true }];
+    }
+    if (entry !== null && !isTable(entry)) {
+      return [{ path, value: entry, remedy: "give limits, such as { rate: 50/s }" }];
+    }
+    const problem = problemIn(path, { ...base, ...entry });
+    return problem === undefined ? [] : [problem];
+  });
+}
+
+function problemsOfIssue(data: unknown, issue: z.core.$ZodIssue): Problem[] {
+  const path = issue.path.map((part) => (typeof part === "number" ? part : String(part)));
+  if (issue.code === "unrecognized_keys") {
+    return issue.keys.map((name) => {
+      const near = path.length === 0 ? closest(name, TOP_NAMES) : undefined;
+      const hint =
+        near === undefined ? `the names are ${TOP_NAMES.join(", ")}` : `did you mean ${near}?`;
+      const remedy =
+        path.length === 0 ? `there is no such name; ${hint}` : "there is no such option";
+      return {
+        path: [...path, name],
+        value: valueAt(data, [...path, name]),
+        remedy,
+        isOfName: true,
+      };
+    });
+  }
+  if (issue.code === "invalid_union" && issue.errors.length > 0) {
+    const [deepest] = issue.errors.toSorted((a, b) => depthOf(b) - depthOf(a));
+    const isDeep = depthOf(deepest!) > 0;
+    if (isDeep) {
+      return deepest!.flatMap((each) =>
+        problemsOfIssue(data, { ...each, path: [...issue.path, ...each.path] }),
+      );
+    }
+  }
+  if (issue.code === "invalid_key") {
+    const remedy = issue.issues[0]?.message ?? issue.message;
+    return [{ path, value: path.at(-1), remedy, isOfName: true }];
+  }
+  return [{ path, value: valueAt(data, path), remedy: remedyOf(issue, path) }];
+}
+
+function depthOf(issues: readonly z.core.$ZodIssue[]): number {
+  return Math.min(...issues.map(({ path }) => path.length));
+}
+
+/** The words of zod are for programmers. */
+function remedyOf(issue: z.core.$ZodIssue, path: Path): string {
+  if (path.length === 1 && path[0] === "buckets") {
+    return "give the limits of buckets by name, such as { api: { rate: 50/s } }";
+  }
+  return issue.message.replace(/^Invalid input: expected/, "give").replace(/, received .*$/, "");
+}
+
+function valueAt(data: unknown, path: Path): unknown {
+  let value = data;
+  for (const part of path) value = (value as Record<string, unknown> | null | undefined)?.[part];
+  return value;
+}

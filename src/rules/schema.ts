@@ -1,0 +1,60 @@
+/**
+ * What a rules file may say. The checks here, the file `sluice.schema.json` that editors read, and `docs/rules.md` have
+ * one source: this schema. What only makes sense together (a burst that fits a window) is checked by `compile.ts`.
+ */
+import * as z from "zod";
+import { NAME, wholeNumber } from "../core/input/options.ts";
+import { limitSchemas } from "../core/policy/limit-data.ts";
+
+/** Made where it is first needed: a process without a rules file does not pay for it. */
+function makeSchema() {
+  const { rate, units, limit } = limitSchemas();
+  const limits = z.strictObject({
+    rate: rate.optional(),
+    burst: units.optional().describe("Calls that may leave at once after an idle time."),
+    concurrency: wholeNumber(1, 1_000_000, "calls")
+      .optional()
+      .describe("Calls that may run at once, over all replicas."),
+    limits: z.array(limit).optional().describe("More limits; a call needs room in all of them."),
+  });
+  const ofLevel = z.union([limits, z.null()]);
+  const share = z.number().min(0.01).max(1).optional();
+  const policy = limits.extend({
+    perKey: z
+      .union([limits, z.array(ofLevel), z.record(z.string(), limits)])
+      .optional()
+      .describe("Limits of each key: the same for all, by level (the widest first), or by name."),
+    shares: z
+      .strictObject({ critical: share, high: share, normal: share, low: share })
+      .optional()
+      .describe("How much of the horizon each priority may fill."),
+  });
+  const bucket = policy.nullable();
+  return z.strictObject({
+    $schema: z.string().optional().describe("Where the schema is, for editors."),
+    version: wholeNumber(1, Number.MAX_SAFE_INTEGER, "versions")
+      .optional()
+      .describe(
+        "Of two files, the one of the greater version counts. Defaults to its time of change.",
+      ),
+    defaults: policy.optional().describe("What the buckets below leave out."),
+    buckets: z
+      .record(NAME, bucket)
+      .describe("The limits of buckets, by name. They go before those of the code."),
+  });
+}
+
+export interface RulesData {
+  readonly version?: number | undefined;
+  readonly defaults?: object | undefined;
+  readonly buckets: Readonly<Record<string, object | null>>;
+}
+
+let schema: z.ZodType<RulesData> | undefined;
+
+export function rulesSchema(): z.ZodType<RulesData> {
+  return (schema ??= makeSchema());
+}
+
+/** Names that stand at the top of a file, and in a bucket. */
+export const TOP_NAMES: readonly string[] = ["version", "defaults", "buckets"];

@@ -1,0 +1,92 @@
+import { writeFileSync } from "node:fs";
+import { describe, expect, inject, it } from "vitest";
+import { scriptProcesses } from "../../support/children/script-process.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
+import { rulesFiles } from "../../support/rules/rules-files.ts";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+
+const sluices = realSluices();
+const files = rulesFiles();
+const processes = scriptProcesses();
+
+async function sluice(...args: string[]) {
+  const process = start(...args);
+  const code = await process.ended;
+  return { code, out: process.stdout, err: process.stderr };
+}
+
+function start(...args: string[]) {
+  return processes.start("src/cli/main.ts", {
+    args: ["--prefix", sluices.prefix(), ...args],
+    env: { REDIS_URL: inject("redisUrl") },
+    isBuilt: true,
+  });
+}
+
+describe("sluice rules", () => {
+  it("checks a file without a Redis, and tells of each problem by line and column", async () => {
+    const good = files.write("good.yaml", "version: 3\nbuckets: { api: { rate: 50/s } }");
+    const bad = files.write("bad.yaml", "buckets:\n  api: { rat: 50/s }\n  b: { rate: 5 }");
+
+    const found = await sluice("--redis", "redis://127.0.0.1:1", "rules", "check", good);
+    const refused = await sluice("rules", "check", bad);
+
+    expect(found).toEqual({ code: 0, out: `${good}: good, 1 bucket, version 3\n`, err: "" });
+    expect(refused.code).toBe(1);
+    expect(refused.err.split("\n").slice(0, 3)).toEqual([
+      `${bad}:2:10: buckets.api.rat is "50/s"; there is no such option; did you mean rate?`,
+      expect.stringMatching(/:3:14: buckets\.b\.rate is 5; write whole calls per time/),
+      `sluice: ${bad} has 2 problems.`,
+    ]);
+    const { out } = await sluice("--json", "rules", "check", bad);
+    expect(JSON.parse(out)).toMatchObject({ problems: [{ line: 2, column: 10 }, { line: 3 }] });
+    expect((await sluice("rules", "check", "/nowhere.yaml")).code).toBe(2);
+    expect((await sluice("rules", "chek", good)).code).toBe(2);
+  });
+
+  it("shows what a file would change, puts it in force, and not over a newer one", async () => {
+    const file = files.write("sluice.yaml", "version: 3\nbuckets: { api: { rate: 50/s } }");
+    const service = sluices.open();
+    const bucket = service.bucket("api", { rate: "10/s" });
+    await bucket.draw();
+    await waitUntil(async () => (await service.overview()).buckets.length === 1, "it is told of");
+
+    expect((await sluice("rules", "diff", file)).out).toMatch(/^api +10\/s \(code\) +50\/s$/m);
+    const applied = await sluice("rules", "apply", file);
+    expect(applied).toEqual({
+      code: 0,
+      out: `${file}: version 3 is in force for 1 bucket\n`,
+      err: "",
+    });
+    expect(await bucket.status()).toMatchObject({
+      policy: "50/s",
+      source: "rules",
+      rulesVersion: 3,
+    });
+    expect((await sluice("buckets")).out).toMatch(/^api +50 .* rules, version 3$/m);
+    expect((await sluice("rules", "diff", file)).out).toBe("Nothing would change.\n");
+
+    const older = files.write("older.yaml", "version: 2\nbuckets: { api: { rate: 20/s } }");
+    const refused = await sluice("rules", "apply", older);
+    expect(refused.code).toBe(5);
+    expect(refused.err).toContain("was not put in force: version 3 (");
+    expect((await bucket.peek()).policy).toBe("50/s");
+    expect((await sluice("--redis", "redis://127.0.0.1:1", "rules", "apply", file)).code).toBe(4);
+  });
+
+  it("watches the file of a server", async () => {
+    const file = files.write("sluice.yaml", "version: 3\nbuckets: { api: { rate: 50/s } }");
+    const service = sluices.open();
+    const bucket = service.bucket("api", { rate: "10/s" });
+    await bucket.draw();
+
+    const server = start("serve", "--port", "0", "--insecure-local", "--rules", file);
+    await waitUntil(async () => (await bucket.peek()).policy === "50/s", "the first rules");
+    writeFileSync(file, "version: 4\nbuckets: { api: { rate: 60/s } }");
+    await waitUntil(async () => (await bucket.peek()).policy === "60/s", "the second rules");
+
+    server.signal("SIGTERM");
+    await server.ended;
+    expect(await bucket.status()).toMatchObject({ source: "rules", rulesVersion: 4 });
+  });
+});

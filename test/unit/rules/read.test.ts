@@ -1,0 +1,182 @@
+import { describe, expect, it } from "vitest";
+import { formatPolicy } from "../../../src/core/policy/policy.ts";
+import { policyUnder } from "../../../src/rules/compile.ts";
+import { describeProblem } from "../../../src/rules/problem.ts";
+import { checkRules } from "../../../src/rules/read.ts";
+
+function problemsIn(text: string): string[] {
+  return checkRules("s.yaml", text).problems.map((problem) => describeProblem("s.yaml", problem));
+}
+
+function policiesIn(text: string): Record<string, string> {
+  const { buckets } = checkRules("s.yaml", text).rules!;
+  const policies = [...buckets].map(([name, options]) => [
+    name,
+    formatPolicy(policyUnder("test", options, undefined)),
+  ]);
+  return Object.fromEntries(policies) as Record<string, string>;
+}
+
+describe("a rules file", () => {
+  it("says all that a bucket can be given as data", () => {
+    const text = `
+version: 3
+defaults: { shares: { low: 0.5 } }
+buckets:
+  api: { rate: 50/s, burst: 5, concurrency: 25 }
+  object: { rate: { calls: 3, per: 2s } }
+  openai:
+    limits:
+      - 500/min
+      - { kind: leaky-bucket, rate: 90000/min, unit: tokens, burst: 4000 }
+      - { kind: token-bucket, refill: 5/s, capacity: 10 }
+      - { kind: sliding-log, max: 9000, per: 1h }
+      - { kind: sliding-window, max: 5000, per: 1min }
+      - { kind: fixed-window, max: 500, per: 1d, align: { at: "00:00", timeZone: UTC } }
+      - { kind: concurrency, max: 9, leaseMs: 5000 }
+  levels: { rate: 500/s, perKey: [{ rate: 20/s }, null, { concurrency: 2 }] }
+  names: { perKey: { account: { rate: 5/s }, ip: { limits: [7/s] } } }
+`;
+
+    expect(policiesIn(text)).toEqual({
+      api: "50/s with a burst of 5 + 25 at once",
+      object: "90/min",
+      openai:
+        "500/min + 1500/s with a burst of 4000 tokens + up to 10, refilled at 5/s + 9000 in any 1h + 5000 in any 1min + 500 each 1d + 9 at once",
+      levels: "500/s; per key 20/s (level 0), 2 at once (level 2)",
+      names: "per key 5/s (account), 7/s (ip)",
+    });
+  });
+
+  it("may be JSON, and leave out what the defaults say", () => {
+    const text =
+      '{ "defaults": { "rate": "5/s" }, "buckets": { "a": {}, "b": { "burst": 2 }, "c": null } }';
+
+    expect(policiesIn(text)).toEqual({ a: "5/s", b: "5/s with a burst of 2", c: "5/s" });
+  });
+
+  it.each([
+    [
+      "a number for a rate",
+      "buckets: { a: { rate: 50 } }",
+      /^s\.yaml:1:23: buckets\.a\.rate is 50; write whole calls/,
+    ],
+    [
+      "a name of none",
+      "buckets:\n  a: { rat: 5/s }",
+      's.yaml:2:8: buckets.a.rat is "5/s"; there is no such option; did you mean rate?',
+    ],
+    [
+      "no buckets",
+      "version: 1",
+      "s.yaml:1:1: buckets; give the limits of buckets by name, such as { api: { rate: 50/s } }.",
+    ],
+    [
+      "a name nearby",
+      "bucket: {}\nbuckets: {}",
+      "s.yaml:1:1: bucket is {}; there is no such name; did you mean buckets?",
+    ],
+    [
+      "nothing",
+      "",
+      "s.yaml:1:1: the file; give buckets, such as buckets: { api: { rate: 50/s } }.",
+    ],
+    ["a list", "- a", /^s\.yaml:1:1: the file is \["a"\]; give buckets/],
+    ["half a file", "buckets: { a: { rate: 5/s", /^s\.yaml:1:26: the file; /],
+    [
+      "a name twice",
+      "buckets:\n  a: { rate: 1/s }\n  a: { rate: 2/s }",
+      "s.yaml:3:3: the file; a is there twice.",
+    ],
+    [
+      "a version that is none",
+      "version: 1.5\nbuckets: {}",
+      /^s\.yaml:1:10: version is 1\.5; give a whole number/,
+    ],
+    [
+      "a bucket that is none",
+      "buckets: { a: 7 }",
+      "s.yaml:1:15: buckets.a is 7; give limits, such as { rate: 50/s }.",
+    ],
+    [
+      "an empty bucket",
+      "buckets:\n  a:\n",
+      /^s\.yaml:2:5: buckets\.a\.rate; a bucket needs a limit/,
+    ],
+    [
+      "a bad name of a bucket",
+      'buckets: { "a:b": { rate: 1/s } }',
+      /^s\.yaml:1:12: buckets\.a:b is "a:b"; leave out/,
+    ],
+    [
+      "a prototype",
+      "buckets: { __proto__: { rate: 1/s } }",
+      /^s\.yaml:1:12: buckets\.__proto__ .* another name/,
+    ],
+    [
+      "a kind of none",
+      "buckets: { a: { limits: [{ kind: nope }] } }",
+      /^s\.yaml:1:34: buckets\.a\.limits\[0\]\.kind is "nope"; give leaky-bucket/,
+    ],
+    [
+      "a limit without its window",
+      "buckets: { a: { limits: [{ kind: sliding-log, max: 5 }] } }",
+      /^s\.yaml:1:26: buckets\.a\.limits\[0\]\.per; write a time/,
+    ],
+    [
+      "a share above 1",
+      "buckets: { a: { rate: 1/s, shares: { low: 2 } } }",
+      /^s\.yaml:1:43: buckets\.a\.shares\.low is 2; give a part/,
+    ],
+    [
+      "a bad level",
+      "buckets: { a: { perKey: [{ rate: 1/s }, { burst: 5 }] } }",
+      /^s\.yaml:1:41: buckets\.a\.perKey\[1\]\.rate; write/,
+    ],
+    [
+      "a bad name of keys",
+      "buckets: { a: { perKey: { ip: { rate: x } } } }",
+      /^s\.yaml:1:39: buckets\.a\.perKey\.ip\.rate is "x"/,
+    ],
+    [
+      "bad defaults, once",
+      "defaults: { x: 1 }\nbuckets: { a: {}, b: {} }",
+      "s.yaml:1:13: defaults.x is 1; there is no such option.",
+    ],
+    ["code", "buckets: { a: !!js/function x }", /^s\.yaml:1:15: the file; Unresolved tag/],
+    [
+      "a bomb of aliases",
+      `a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: [*c,*c,*c,*c,*c,*c,*c]\nbuckets: {}`,
+      /Excessive alias count/,
+    ],
+    ["a name that is a list", "buckets: { ? [1] : { rate: 1/s } }", /keys must be strings/],
+  ])("is refused with %s, and it is said where", (_what, text, message) => {
+    const problems = problemsIn(text);
+
+    expect(problems[0]).toMatch(message);
+    expect(problems.every((problem) => /^s\.yaml:\d+:\d+: /.test(problem))).toBe(true);
+  });
+
+  it("tells of all problems, in the order of their lines", () => {
+    const problems = problemsIn(
+      "version: x\nbuckets:\n  a: { rate: 1 }\n  b: { burst: 1 }\n  c: { rate: 5/s }\n",
+    );
+
+    expect(problems.map((problem) => problem.split(": ", 2).join(": "))).toEqual([
+      's.yaml:1:10: version is "x"; give a whole number of versions from 1 to 9007199254740991.',
+      's.yaml:3:14: buckets.a.rate is 1; write whole calls per time, from 1 to 1,000,000,000, such as "100/s", "60/minute", "5000/h", "1/2s" or { calls',
+      's.yaml:4:6: buckets.b.rate; write whole calls per time, from 1 to 1,000,000,000, such as "100/s", "60/minute", "5000/h", "1/2s" or { calls',
+    ]);
+  });
+
+  it("is the same whatever its comments and spaces", () => {
+    const digests = [
+      "buckets: { a: { rate: 1/s } }",
+      "# why\nbuckets:\n  a:\n    rate: 1/s",
+      "buckets: { a: { rate: 2/s } }",
+    ].map((text) => checkRules("s.yaml", text).rules!.digest);
+
+    expect(digests[0]).toBe(digests[1]);
+    expect(digests[0]).not.toBe(digests[2]);
+  });
+});

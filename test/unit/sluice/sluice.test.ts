@@ -11,6 +11,7 @@ import {
   type Sluice,
   type SluiceOptions,
 } from "sluice";
+import { fakeTimers } from "../../support/async/fake-timers.ts";
 import { rejectionOf } from "../../support/async/rejection.ts";
 
 let opened: Sluice[] = [];
@@ -237,11 +238,17 @@ describe("a sluice", () => {
 });
 
 describe("the top-level throttled", () => {
+  // Its sluice is never closed, and test files share a process: on the real clock, its reports would go on in other tests.
+  const advance = fakeTimers();
+
   it("paces on a sluice of the process's own", async () => {
     const warned = vi.spyOn(console, "warn").mockImplementation(() => {});
     const double = throttled(async (n: number) => n * 2, { bucket: "twice", rate: "1000/s" });
 
-    await expect(Promise.all([double(1), double(2)])).resolves.toEqual([2, 4]);
+    const doubled = Promise.all([double(1), double(2)]);
+    await advance(100);
+
+    await expect(doubled).resolves.toEqual([2, 4]);
 
     expect(warned).toHaveBeenCalledTimes(1);
   });
@@ -291,8 +298,12 @@ describe("the top-level throttled", () => {
     // Of the bucket they would make it another one, which is refused.
     const second = throttled(call, { bucket: "shared", rate: "1000/s", burst: 10 });
 
-    await Promise.all([first(), first(), first()]);
-    await second();
+    const calls = Promise.all([first(), first(), first()]);
+    await advance(100);
+    await calls;
+    const last = second();
+    await advance(100);
+    await last;
 
     expect(most).toBe(1);
     expect(heard).toEqual(["done", "done", "done"]);

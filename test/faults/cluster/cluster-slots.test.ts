@@ -26,6 +26,9 @@ const request = {
   ids: ["1", "}{2"],
   shelf: { lane: "{a}:b%" },
   wish: { scopes: [scope] },
+  // In a cluster, other buckets may lie on other nodes.
+  buckets: ["bucket", "}{"],
+  areHere: false,
   state: "done",
   ordered: ["{a}:b%", "}{"],
   attempts: ["{a}:b%", "}{"].map((name) => ({ tenant: name, endpoint: name, message: name })),

@@ -198,7 +198,7 @@ describe("an ordered endpoint", () => {
     await sendAll(hooks, ids(10));
 
     hooks.worker();
-    await waitUntil(() => receiver.arrivals.length === 3, "the first batch has arrived");
+    await waitUntil(() => receiver.arrivals.length >= 3, "the first batch has arrived");
     await untilIdle(hooks);
 
     expect(new Set(receiver.arrivals.slice(0, 3).map(({ body }) => body)).size).toBe(1);

@@ -136,7 +136,8 @@ describe("a queue that is paused while worker processes hold jobs", () => {
     await pausing;
     await waitUntil(async () => (await asked.counts()).active === 0, "all went back");
 
-    expect(begun).toHaveLength(before);
+    // 60 slots came due; the job of one that came just before may have been on its way to its handler.
+    expect(begun.length).toBeLessThanOrEqual(before + 1);
   });
 
   it("lets handlers that run end", async () => {

@@ -41,10 +41,18 @@ async function installNode(wanted: string): Promise<string> {
   return join(home, "node_modules", name, "bin/node");
 }
 
+/** Long searches through the arithmetic of draws, which is the same on every version of Node. */
+const ARITHMETIC = ["test/conformance/mixes/**", "test/conformance/draw/histories.test.ts"];
+
 async function runTests(): Promise<void> {
   const vitest = join(ROOT, "node_modules/vitest/vitest.mjs");
   const projects = ["--project", "unit", "--project", "conformance"];
-  await run("node", [vitest, "run", ...projects, "test/unit", "test/conformance"], ROOT);
+  const without = ARITHMETIC.flatMap((files) => ["--exclude", files]);
+  await run(
+    "node",
+    [vitest, "run", ...projects, ...without, "test/unit", "test/conformance"],
+    ROOT,
+  );
 }
 
 /** Installs the package as a service does, and uses it from both kinds of modules. */

@@ -104,6 +104,7 @@ function print(line: string): void {
 }
 
 const PER_WORKER = 50;
+const WARM_UP_S = 2;
 const COUNT_EVERY_MS = 50;
 const SECOND_MS = 1_000;
 
@@ -117,7 +118,8 @@ async function warmUp(
   { rate, signal }: { rate: number; signal: AbortSignal },
 ): Promise<void> {
   const { tenant } = WARM_UP;
-  const events = githubEvents().slice(0, Math.min(rate, PER_WORKER * workers.all.length));
+  const most = Math.min(rate * WARM_UP_S, PER_WORKER * workers.all.length);
+  const events = githubEvents().slice(0, most);
   await Promise.all(
     events.map(({ name: type, payload: data }) => hooks.send({ tenant, type, data })),
   );

@@ -24,6 +24,8 @@ interface Case {
 
 const SIZES = { least: 4, most: 4_000 };
 
+/** A process that stands still for so long on a busy machine sends what came due meanwhile late, beside what is on time. */
+const STANDSTILL_S = 0.1;
 const cases: readonly Case[] = [
   {
     provider: "openai",
@@ -44,7 +46,10 @@ const cases: readonly Case[] = [
   {
     provider: "azure",
     limits: { requests: "3000/min", tokens: "160000/8s" },
-    quotas: () => ({ calls: [sliding(50, 1), sliding(500, 10)], tokens: [windowed(160_000, 8)] }),
+    quotas: () => ({
+      calls: [sliding(50, 1 - STANDSTILL_S), sliding(500, 10 - STANDSTILL_S)],
+      tokens: [windowed(160_000, 8)],
+    }),
     sizes: { least: 3, most: 3_000 },
   },
   {

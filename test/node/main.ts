@@ -11,6 +11,8 @@ const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const CONSUMER = fileURLToPath(new URL("./consumer", import.meta.url));
 const NPM_INSTALL = ["install", "--no-package-lock", "--prefer-offline", "--loglevel", "error"];
 
+/** Long searches through the arithmetic of draws, which is the same on every version of Node. */
+const ARITHMETIC = ["test/conformance/mixes/**", "test/conformance/draw/histories.test.ts"];
 /** The newest version with long-term support. */
 const LTS = "24";
 
@@ -40,9 +42,6 @@ async function installNode(wanted: string): Promise<string> {
   await run("npm", [...NPM_INSTALL, `${name}@${wanted}`], home, process.env);
   return join(home, "node_modules", name, "bin/node");
 }
-
-/** Long searches through the arithmetic of draws, which is the same on every version of Node. */
-const ARITHMETIC = ["test/conformance/mixes/**", "test/conformance/draw/histories.test.ts"];
 
 async function runTests(): Promise<void> {
   const vitest = join(ROOT, "node_modules/vitest/vitest.mjs");

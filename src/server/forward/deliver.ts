@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
-import { pipeline } from "node:stream/promises";
+import type { Readable } from "node:stream";
 import type { UpstreamAnswer } from "./exchange.ts";
 
 /**
@@ -17,13 +17,30 @@ export async function deliver(
   raw.writeHead(answer.status, answer.headers);
   try {
     if (response.body === null) raw.end();
-    else if (response === answer.response && !answer.isBegun())
-      await pipeline(answer.body, raw, { signal });
+    else if (response === answer.response && !answer.isBegun()) await flow(answer.body, raw);
     else await copy(response.body, raw, signal);
   } catch {
     // Half an answer must not look like a whole one.
     raw.destroy();
   }
+}
+
+/** As `pipeline` of Node, which makes and aborts a controller of its own for each answer. */
+function flow(body: Readable, raw: ServerResponse): Promise<void> {
+  return new Promise((resolve) => {
+    function end(): void {
+      body.destroy();
+      resolve();
+    }
+    // Half an answer must not look like a whole one.
+    body.on("error", () => raw.destroy());
+    body.once("close", () => {
+      if (!body.readableEnded) raw.destroy();
+    });
+    if (raw.closed) return end();
+    raw.once("close", end);
+    body.pipe(raw);
+  });
 }
 
 async function copy(

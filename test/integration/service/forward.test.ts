@@ -1,5 +1,5 @@
 import { gzipSync } from "node:zlib";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { concurrency } from "sluice";
 import type { ForwardedRequest } from "sluice/server";
 import { fakeApis } from "../../support/servers/fake-api.ts";
@@ -187,6 +187,21 @@ describe("a forward", () => {
 
     await waitUntil(() => bucket.waiting === 0, "its place is free");
     expect(api.calls).toHaveLength(1);
+  });
+
+  it("aborts nothing for a request that is answered", async () => {
+    const api = await apis.start(() => ({ body: "ok" }));
+    const sluice = sluices.open();
+    sluice.bucket("up", { rate: "1000/s" });
+    const service = await servers.start(sluice, { forward: { up: { to: api.url } } });
+    const abort = vi.spyOn(AbortController.prototype, "abort");
+    onTestFinished(() => abort.mockRestore());
+
+    const answers = [await service.get("/up/a"), await service.post("/up/b", { some: "body" })];
+
+    expect(answers.map(({ text }) => text)).toEqual(["ok", "ok"]);
+    // Each would cost an exception with its stack.
+    expect(abort).not.toHaveBeenCalled();
   });
 
   it("ends the call at the upstream when the client hangs up in the middle of an answer", async () => {

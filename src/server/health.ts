@@ -82,7 +82,7 @@ interface Reason {
 async function whyNot(sluice: Sluice, isClosing: boolean): Promise<readonly Reason[]> {
   if (isClosing) return [{ what: "server", reason: "It is closing." }];
   try {
-    const { unreachable } = await sluice.overview({ limit: 1 });
+    const { unreachable } = await sluice.overview({ limit: 1, brief: true });
     return unreachable.map(({ reason }) => ({ what: "redis", reason }));
   } catch (error) {
     return [{ what: "redis", reason: reasonOf(error) }];

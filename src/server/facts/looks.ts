@@ -1,10 +1,20 @@
 /** `GET /api/v1/…`: what an operator asks. */
 import type { FastifyInstance } from "fastify";
 import type { Sluice } from "../../sluice.ts";
-import type { BucketStatus, History } from "../../throttle/bucket/status.ts";
+import type { BucketBrief, History } from "../../throttle/bucket/status.ts";
 import { accessOf, assertBucket } from "../access.ts";
 import { bucketNamed } from "./named.ts";
-import { answer, CHANGE, list, object, PROBLEM, REPLICA, STATUS, UNREACHABLE } from "./schemas.ts";
+import {
+  answer,
+  BRIEF,
+  CHANGE,
+  list,
+  object,
+  PROBLEM,
+  REPLICA,
+  STATUS,
+  UNREACHABLE,
+} from "./schemas.ts";
 import type { Snapshots } from "./snapshot.ts";
 
 const VIEW = { needs: "view" } as const;
@@ -40,13 +50,13 @@ interface BucketsQuery {
 /** What the table is ordered by; the busiest first, of equals by name. */
 const ORDERS = {
   name: () => 0,
-  waiting: ({ waiting }: BucketStatus) => waiting.total,
-  oldest: ({ waiting }: BucketStatus) => waiting.oldestMs,
-  actual: ({ actualPerSecond }: BucketStatus) => actualPerSecond,
-  share: (status: BucketStatus) => shareOf(status),
+  waiting: ({ waiting }: BucketBrief) => waiting.total,
+  oldest: ({ waiting }: BucketBrief) => waiting.oldestMs,
+  actual: ({ actualPerSecond }: BucketBrief) => actualPerSecond,
+  share: (status: BucketBrief) => shareOf(status),
 } as const;
 
-function shareOf({ actualPerSecond, capPerSecond }: BucketStatus): number {
+function shareOf({ actualPerSecond, capPerSecond }: BucketBrief): number {
   return capPerSecond === undefined ? 0 : actualPerSecond / capPerSecond;
 }
 
@@ -67,7 +77,7 @@ export function lookRoutes(app: FastifyInstance, sluice: Sluice, snapshots: Snap
       const { mayBucket } = accessOf(request);
       const { buckets: all, replicas, unreachable, atMs } = await snapshots.read();
       const buckets = all.filter(({ name }) => mayBucket(name));
-      const how = (count: (status: BucketStatus) => number): number =>
+      const how = (count: (status: BucketBrief) => number): number =>
         buckets.reduce((sum, status) => sum + count(status), 0);
       // What is used of the caps: of a bucket without one, nothing is known.
       const capped = buckets.filter(({ capPerSecond }) => capPerSecond !== undefined);
@@ -116,7 +126,7 @@ export function lookRoutes(app: FastifyInstance, sluice: Sluice, snapshots: Snap
               {
                 atMs: NUMBER,
                 total: COUNT,
-                buckets: list(STATUS),
+                buckets: list(BRIEF),
                 recent: { type: "object", additionalProperties: list(NUMBER) },
               },
               ["recent"],
@@ -226,9 +236,12 @@ export function lookRoutes(app: FastifyInstance, sluice: Sluice, snapshots: Snap
 /** The order of many buckets may be older than what is said of those that are shown. */
 const FRESH_MS = 3_000;
 
-async function anew(sluice: Sluice, status: BucketStatus): Promise<BucketStatus> {
+async function anew(sluice: Sluice, status: BucketBrief): Promise<BucketBrief> {
   try {
-    return (await (await sluice.find(status.name))?.status()) ?? status;
+    const found = await (await sluice.find(status.name))?.status();
+    if (found === undefined) return status;
+    const { limits: _limits, ...brief } = found;
+    return brief;
   } catch {
     // Its server does not answer: what was last known is shown, and the totals say which server that is.
     return status;
@@ -260,7 +273,7 @@ function createRecent(sluice: Sluice) {
     return rates;
   }
 
-  return async (page: readonly BucketStatus[]): Promise<Record<string, number[]>> => {
+  return async (page: readonly BucketBrief[]): Promise<Record<string, number[]>> => {
     const all = page.map(async ({ name }) => [name, await ask(name)] as const);
     return Object.fromEntries(await Promise.all(all));
   };

@@ -76,7 +76,11 @@ function listRoutes(app: FastifyInstance, sluice: Sluice): void {
     },
     async (request) => {
       const { after, limit = 20 } = request.query;
-      const overview = await sluice.overview({ limit, ...(after && { afterQueue: after }) });
+      const overview = await sluice.overview({
+        limit,
+        brief: true,
+        afterQueue: after || undefined,
+      });
       const access = accessOf(request);
       const mine = overview.queues.filter(({ name }) => access.mayQueue(name));
       const queues = await Promise.all(mine.map((queue) => withStatus(sluice, queue)));
@@ -97,7 +101,7 @@ function listRoutes(app: FastifyInstance, sluice: Sluice): void {
     },
     async (request) => {
       const access = accessOf(request);
-      const { workers } = await sluice.overview({ limit: 1 });
+      const { workers } = await sluice.overview({ limit: 1, brief: true });
       return { workers: workers.filter(({ queue }) => access.mayQueue(queue)) };
     },
   );

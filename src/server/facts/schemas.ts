@@ -53,43 +53,43 @@ export const REPLICA: object = object({
   seenAtMs: number("When it last told something."),
 });
 
-export const STATUS: object = object(
-  {
-    name: text("The bucket."),
-    policy: text("The policy in force."),
-    policyFrom: text('"code", or where it was put over that.'),
-    generation: count(
-      "Grows with each change; send it with a change that is based on what you saw.",
-    ),
-    capPerSecond: number("What the rates that all calls share allow."),
-    actualPerSecond: number("Calls of all processes in the last ten seconds, by second."),
-    source: text('Where the policy comes from: "code", "override" or "rules".'),
-    setBy: SET_BY,
-    pausedBy: SET_BY,
-    limitedBy: text("What holds most of those back that wait."),
-    waiting: object({
-      total: count("Callers that wait, of all processes."),
-      byPriority: { type: "object", additionalProperties: { type: "integer" } },
-      oldestMs: number("How long the oldest has waited."),
+const STATUS_FIELDS = {
+  name: text("The bucket."),
+  policy: text("The policy in force."),
+  policyFrom: text('"code", or where it was put over that.'),
+  generation: count("Grows with each change; send it with a change that is based on what you saw."),
+  capPerSecond: number("What the rates that all calls share allow."),
+  actualPerSecond: number("Calls of all processes in the last ten seconds, by second."),
+  source: text('Where the policy comes from: "code", "override" or "rules".'),
+  rulesVersion: number("The version of the rules file, if it says anything of the bucket."),
+  setBy: SET_BY,
+  pausedBy: SET_BY,
+  limitedBy: text("What holds most of those back that wait."),
+  waiting: object({
+    total: count("Callers that wait, of all processes."),
+    byPriority: { type: "object", additionalProperties: { type: "integer" } },
+    oldestMs: number("How long the oldest has waited."),
+  }),
+  coolingForMs: endless("Ms until a cooldown ends."),
+  pausedForMs: endless("Ms until a pause ends."),
+  awayForMs: endless("While the downstream is away: ms until the next try."),
+  rateFactor: number("The part of the rate in force after a refusal."),
+  replicas: count("How many processes drew in this second or the last."),
+  waitingHere: count("Callers that wait in the process of the server."),
+  toldBy: list(
+    object({
+      replica: text("The process."),
+      toldAgoMs: number("How long ago it told this."),
+      waiting: count("Callers that wait there."),
+      perSecond: number("Calls that it started, by second."),
     }),
-    coolingForMs: endless("Ms until a cooldown ends."),
-    pausedForMs: endless("Ms until a pause ends."),
-    awayForMs: endless("While the downstream is away: ms until the next try."),
-    rateFactor: number("The part of the rate in force after a refusal."),
-    replicas: count("How many processes drew in this second or the last."),
-    waitingHere: count("Callers that wait in the process of the server."),
-    limits: list(LIMIT),
-    toldBy: list(
-      object({
-        replica: text("The process."),
-        toldAgoMs: number("How long ago it told this."),
-        waiting: count("Callers that wait there."),
-        perSecond: number("Calls that it started, by second."),
-      }),
-    ),
-  },
-  ["capPerSecond", "setBy", "pausedBy", "limitedBy"],
-);
+  ),
+};
+const NOT_ALWAYS = ["capPerSecond", "rulesVersion", "setBy", "pausedBy", "limitedBy"];
+
+/** A bucket without the state of each limit. */
+export const BRIEF: object = object(STATUS_FIELDS, NOT_ALWAYS);
+export const STATUS: object = object({ ...STATUS_FIELDS, limits: list(LIMIT) }, NOT_ALWAYS);
 
 const STEERED = object({
   policy: text("The policy in force."),

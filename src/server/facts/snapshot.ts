@@ -1,8 +1,9 @@
 /** All buckets at once, for totals and for pages in any order. One look serves all who ask. */
 import type { Overview } from "../../insight/overview.ts";
 import type { Sluice } from "../../sluice.ts";
+import type { BucketBrief } from "../../throttle/bucket/status.ts";
 
-interface Snapshot extends Omit<Overview, "next"> {
+interface Snapshot extends Omit<Overview<BucketBrief>, "next"> {
   /** When it was taken, in ms since 1970, by the clock of this process. */
   readonly atMs: number;
 }
@@ -28,11 +29,11 @@ export function createSnapshots(sluice: Sluice): Snapshots {
 
   async function look(): Promise<Snapshot> {
     const beganMs = performance.now();
-    const first = await sluice.overview({ limit: PAGE });
+    const first = await sluice.overview({ limit: PAGE, brief: true });
     const buckets = [...first.buckets];
     const unreachable = [...first.unreachable];
     for (let after = first.next; after !== undefined;) {
-      const page = await sluice.overview({ limit: PAGE, after });
+      const page = await sluice.overview({ limit: PAGE, after, brief: true });
       buckets.push(...page.buckets);
       unreachable.push(...page.unreachable);
       after = page.next;

@@ -47,6 +47,9 @@ describe("/api/v1", () => {
     expect(totals.json.replicas).toHaveLength(1);
     expect(page.json).toMatchObject({ total: 1, buckets: [{ name: "stripe", source: "code" }] });
     expect(page.json.recent.stripe).toHaveLength(60);
+    // Each would cost Redis a request for each bucket, every second.
+    expect(page.json.buckets[0]).not.toHaveProperty("limits");
+    expect(one.json.limits).toMatchObject([{ name: "100/s" }]);
     expect(one.json).toMatchObject({ name: "stripe", policy: "100/s; per key 5/s" });
     expect(history.json).toMatchObject({ stepMs: 10_000, points: [{ started: 1 }] });
   });

@@ -33,7 +33,11 @@ export async function drawChart(place, { status, history, changes, marks, sinceM
   }
   place.textContent = "";
   place.marks = marks;
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  // As a property it names the colours of both themes; as a colour it is that of the theme shown.
+  const colour = (name) => {
+    place.style.color = `var(${name})`;
+    return getComputedStyle(place).color;
+  };
   const axis = {
     stroke: () => colour("--muted"),
     grid: { stroke: () => colour("--line"), width: 1 },

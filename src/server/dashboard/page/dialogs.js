@@ -12,7 +12,10 @@ const TIMES = [
   ["1 day", "86400000"],
 ];
 
-/** Opens a dialog; `make` gets what was given, and a problem of it is shown in place. */
+/**
+ * Opens a dialog. `preview` says what `make` would do with what is given so far; `make` gets what was given, and a problem
+ * of it is shown in place.
+ */
 export function open({ title, fields, preview, confirm, make, danger = false }) {
   const problem = h("p.problem", { role: "alert" });
   const effect = h("p.preview", { "aria-live": "polite" });
@@ -33,7 +36,18 @@ export function open({ title, fields, preview, confirm, make, danger = false }) 
   );
   const dialog = h("dialog", { "aria-labelledby": "dialog-title" }, form);
   const given = () => Object.fromEntries(new FormData(form));
-  const update = () => (effect.textContent = preview(given()));
+  let asking = new AbortController();
+  async function update() {
+    asking.abort();
+    asking = new AbortController();
+    const { signal } = asking;
+    try {
+      const said = await preview(given(), { isValid: form.checkValidity(), signal });
+      if (!signal.aborted) effect.textContent = said;
+    } catch (error) {
+      if (!signal.aborted) effect.textContent = textOf(error);
+    }
+  }
   form.oninput = update;
   form.onsubmit = async (event) => {
     event.preventDefault();
@@ -43,23 +57,26 @@ export function open({ title, fields, preview, confirm, make, danger = false }) 
       await make(given());
       dialog.close();
     } catch (error) {
-      problem.textContent =
-        error.code === "ERR_CHANGED"
-          ? "Somebody else changed the bucket meanwhile. Close this, look again, and repeat it if it still fits."
-          : error.remedy
-            ? `${error.option}: ${error.remedy}`
-            : error.message;
+      problem.textContent = textOf(error);
     }
     button.disabled = false;
   };
   const opener = document.activeElement;
   dialog.addEventListener("close", () => {
+    asking.abort();
     dialog.remove();
     if (opener?.isConnected) opener.focus();
   });
   document.body.append(dialog);
-  update();
+  void update();
   dialog.showModal();
+}
+
+function textOf({ code, option, remedy, message }) {
+  if (code === "ERR_CHANGED") {
+    return "Somebody else changed the bucket meanwhile. Close this, look again, and repeat it if it still fits.";
+  }
+  return remedy ? `${option}: ${remedy}` : message;
 }
 
 const field = (label, input, hint) =>
@@ -127,7 +144,8 @@ export function changeRate(parts) {
       forField(),
       reasonField(),
     ],
-    preview: (given) => previewOf(status, given),
+    preview: ({ rate: text }, { isValid, signal }) =>
+      isValid ? rateEffect(parts, { rate: text }, signal) : `In force: ${status.policy}.`,
     confirm: "Put it in force",
     make: (given) =>
       send(
@@ -139,26 +157,32 @@ export function changeRate(parts) {
   });
 }
 
-const PERIODS = { ms: 0.001, s: 1, min: 60, h: 3_600, d: 86_400 };
+/** What the server says that a change would do. */
+const previewOf = ({ path }, body, signal) =>
+  ask(`${path}/preview`, { method: "POST", body, signal });
 
-/** What a rate would do, from what is known here: what waits now, and what is called now. */
-function previewOf({ policy, capPerSecond, actualPerSecond, waiting }, { rate: text = "" }) {
-  const [, many, periods, unit] = /^(\d+(?:\.\d+)?)\/(\d*)(ms|s|min|h|d)$/.exec(text.trim()) ?? [];
-  if (many === undefined || Number(many) === 0) return `In force: ${policy}.`;
-  const next = Number(many) / (Number(periods || 1) * PERIODS[unit]);
+async function rateEffect(parts, policy, signal) {
+  const { now, after } = await previewOf(parts, { policy }, signal);
   const change =
-    capPerSecond === undefined
-      ? `A cap of ${rate(next)} calls a second, where there is none.`
-      : `From ${rate(capPerSecond)} to ${rate(next)} calls a second.`;
-  const drain =
-    waiting.total === 0
-      ? "Nothing waits now."
-      : `The ${count(waiting.total)} that wait leave within ${duration((waiting.total / next) * 1_000)}${capPerSecond === undefined ? "" : ` instead of ${duration((waiting.total / capPerSecond) * 1_000)}`}, if no more come.`;
+    now.capPerSecond === undefined
+      ? `A cap of ${rate(after.capPerSecond)} calls a second, where there is none.`
+      : `From ${rate(now.capPerSecond)} to ${rate(after.capPerSecond)} calls a second.`;
+  const { actualPerSecond: actual } = parts.status;
   const tight =
-    actualPerSecond > next
-      ? ` ${rate(actualPerSecond)} a second are called now: calls will wait.`
-      : "";
-  return `${change} ${drain}${tight}`;
+    actual > after.capPerSecond ? ` ${rate(actual)} a second are called now: calls will wait.` : "";
+  return `${change} ${drain({ now, after })}${tight}`;
+}
+
+function drain({ now, after }) {
+  if (now.waiting === 0) return "Nothing waits now.";
+  const those = `The ${count(now.waiting)} that wait`;
+  if (after.goneInMs === "forever") return `${those} do not start before it is resumed.`;
+  // Without a rate that all calls share, nobody knows.
+  if (after.capPerSecond === undefined) return `${those} start as their limits allow.`;
+  const isOther = now.capPerSecond !== undefined && now.goneInMs !== after.goneInMs;
+  const before = now.goneInMs === "forever" ? "never" : duration(now.goneInMs);
+  const instead = isOther ? ` instead of ${before}` : "";
+  return `${those} have started within ${duration(after.goneInMs)}${instead}, if no more come.`;
 }
 
 export function pause(parts) {
@@ -167,8 +191,13 @@ export function pause(parts) {
     title: `Pause ${status.name}`,
     danger: true,
     fields: [forField(), reasonField()],
-    preview: ({ forMs }) =>
-      `No call starts in any process ${forMs ? `for ${duration(Number(forMs))}` : "until it is resumed"}. ${rate(status.actualPerSecond)} a second are called now; they will wait.`,
+    async preview({ forMs }, { signal }) {
+      const pausedForMs = forMs ? Number(forMs) : "forever";
+      const end = forMs ? `for ${duration(pausedForMs)}` : "until it is resumed";
+      const now = `${rate(status.actualPerSecond)} a second are called now; they will wait.`;
+      const effect = drain(await previewOf(parts, { pausedForMs }, signal));
+      return `No call starts in any process ${end}. ${now} ${effect}`;
+    },
     confirm: "Pause all calls",
     make: (given) => send(parts, "pause", options(given, status), `${status.name} is paused.`),
   });
@@ -179,8 +208,12 @@ export function resume(parts) {
   open({
     title: `Resume ${status.name}`,
     fields: [reasonField()],
-    preview: () =>
-      `Calls start again, at up to ${status.capPerSecond === undefined ? "what its limits allow" : `${rate(status.capPerSecond)} a second`}; ${count(status.waiting.total)} wait.`,
+    async preview(_given, { signal }) {
+      const { capPerSecond: cap } = status;
+      const most = cap === undefined ? "what its limits allow" : `${rate(cap)} a second`;
+      const effect = drain(await previewOf(parts, { pausedForMs: 0 }, signal));
+      return `Calls start again, at up to ${most}. ${effect}`;
+    },
     confirm: "Resume",
     make: (given) => send(parts, "resume", options(given, status), `${status.name} runs again.`),
   });

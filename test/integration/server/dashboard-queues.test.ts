@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { waitUntil } from "../../support/async/wait-until.ts";
-import { openBoards, seriousOf } from "../../support/server/boards.ts";
+import { flawsOf, openBoards } from "../../support/server/boards.ts";
 import { openServers } from "../../support/server/open-server.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 
@@ -80,15 +80,11 @@ describe("the board of queues", () => {
     await queue.enqueue({ card: "1" }, { cron: "0 3 * * *", timeZone: "UTC", dedupeId: "nightly" });
     const { page } = await boards.open(url, { theme, width });
 
-    for (const [hash, shown] of [
+    const flaws = await flawsOf(page, url, [
       ["#/queues", "table.cards"],
       ["#/queue/charges", "text=nightly"],
-    ] as const) {
-      await page.goto(`${url}/${hash}`);
-      await page.locator(shown).first().waitFor();
-      expect({ hash, serious: await seriousOf(page) }).toEqual({ hash, serious: [] });
-      const overflow = await page.evaluate("document.documentElement.scrollWidth - innerWidth");
-      expect({ hash, overflow }).toEqual({ hash, overflow: 0 });
-    }
+    ]);
+
+    expect(flaws).toEqual([]);
   });
 });

@@ -71,3 +71,20 @@ export async function seriousOf(page: Page): Promise<string[]> {
     .filter(({ impact }) => impact === "serious" || impact === "critical")
     .map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`);
 }
+
+/** What keeps people from using the views of a board: serious findings, and content that is wider than the window. */
+export async function flawsOf(
+  page: Page,
+  url: string,
+  views: readonly (readonly [hash: string, shown: string])[],
+): Promise<string[]> {
+  const flaws: string[] = [];
+  for (const [hash, shown] of views) {
+    await page.goto(`${url}/${hash}`);
+    await page.locator(shown).first().waitFor();
+    flaws.push(...(await seriousOf(page)).map((each) => `${hash}: ${each}`));
+    const overflow = await page.evaluate("document.documentElement.scrollWidth - innerWidth");
+    if (overflow !== 0) flaws.push(`${hash}: ${String(overflow)} px too wide`);
+  }
+  return flaws;
+}

@@ -4,7 +4,7 @@ export type { QueueOptions, SluiceOptions } from "./sluice/options.ts";
 
 export { throttled } from "./throttled.ts";
 
-export type { Emitter, ListenOptions, SluiceEvents, StoreEvent } from "./core/events.ts";
+export type { Emitter, ListenOptions, SluiceEvents, StoreEvent } from "./core/events/events.ts";
 
 export {
   ChangedError,
@@ -211,9 +211,13 @@ export type {
   PauseOptions,
   ResumeOptions,
   UndoOptions,
-} from "./throttle/bucket/changes.ts";
-export type { BucketChange, SteeredFacts } from "./throttle/bucket/changes.ts";
-export type { BucketOutlook, BucketPreview, PreviewOptions } from "./throttle/bucket/preview.ts";
+} from "./throttle/bucket/facts/changes.ts";
+export type { BucketChange, SteeredFacts } from "./throttle/bucket/facts/changes.ts";
+export type {
+  BucketOutlook,
+  BucketPreview,
+  PreviewOptions,
+} from "./throttle/bucket/facts/preview.ts";
 export type {
   BucketBrief,
   BucketStatus,
@@ -222,7 +226,7 @@ export type {
   ReplicaOfBucket,
   SetBy,
   Waiting,
-} from "./throttle/bucket/status.ts";
+} from "./throttle/bucket/facts/status.ts";
 export type { Point } from "./core/stores/insight/store.ts";
 export type {
   ChangesOptions,

@@ -1,8 +1,8 @@
 import { metrics, trace } from "@opentelemetry/api";
 import { InvalidOptionError } from "./core/errors.ts";
-import { hearToo } from "./core/observer.ts";
-import { createTraces } from "./opentelemetry/follow.ts";
-import { createMeasuring } from "./opentelemetry/measure.ts";
+import { hearToo } from "./core/events/observer.ts";
+import { createTraces } from "./metrics/opentelemetry/follow.ts";
+import { createMeasuring } from "./metrics/opentelemetry/measure.ts";
 import type { Sluice } from "./sluice.ts";
 import { partsOf } from "./sluice/parts.ts";
 

@@ -2,10 +2,15 @@ import { readFileSync } from "node:fs";
 import { refuseExtra, type Arities } from "./core/input/arguments.ts";
 import { createBuckets } from "./sluice/buckets.ts";
 import { ClosedError, InvalidOptionError, RedisRequiredError } from "./core/errors.ts";
-import { createEmitter, type Emitter, type SluiceEvents, type StoreEvent } from "./core/events.ts";
+import {
+  createEmitter,
+  type Emitter,
+  type SluiceEvents,
+  type StoreEvent,
+} from "./core/events/events.ts";
 import type { RateInput } from "./core/limits/rate.ts";
 import { guarded } from "./core/logger.ts";
-import { createObserving } from "./core/observer.ts";
+import { createObserving } from "./core/events/observer.ts";
 import { readName } from "./core/input/options.ts";
 import {
   createInsight,
@@ -36,8 +41,8 @@ import { useRules } from "./sluice/rules.ts";
 import { createQueues } from "./sluice/queues.ts";
 import { createWorkers } from "./sluice/workers.ts";
 import type { Bucket, OwnedBucket } from "./throttle/bucket.ts";
-import type { BucketChange } from "./throttle/bucket/changes.ts";
-import type { BucketBrief } from "./throttle/bucket/status.ts";
+import type { BucketChange } from "./throttle/bucket/facts/changes.ts";
+import type { BucketBrief } from "./throttle/bucket/facts/status.ts";
 import { createStatuses } from "./insight/statuses.ts";
 import type { BucketOptions } from "./throttle/bucket/bucket-options.ts";
 

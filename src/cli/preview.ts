@@ -4,7 +4,7 @@ import type { PolicyOptions } from "../core/policy/policy.ts";
 import type { Forecast, QueuePreview } from "../queue/forecast/forecast.ts";
 import type { Sluice } from "../sluice.ts";
 import type { Bucket } from "../throttle/bucket.ts";
-import type { BucketOutlook, BucketPreview } from "../throttle/bucket/preview.ts";
+import type { BucketOutlook, BucketPreview } from "../throttle/bucket/facts/preview.ts";
 import { duration, onOneLine, print, type Io } from "./io.ts";
 
 interface Preview extends BucketPreview {

@@ -3,8 +3,8 @@ import * as z from "zod";
 import { reasonOf } from "../core/describe.ts";
 import { NAME, readOptions, wholeNumber } from "../core/input/options.ts";
 import type { InsightStore, QueueFacts, WorkerFacts } from "../core/stores/insight/store.ts";
-import { describeChange, type BucketChange } from "../throttle/bucket/changes.ts";
-import type { BucketBrief, BucketStatus } from "../throttle/bucket/status.ts";
+import { describeChange, type BucketChange } from "../throttle/bucket/facts/changes.ts";
+import type { BucketBrief, BucketStatus } from "../throttle/bucket/facts/status.ts";
 import type { Statuses } from "./statuses.ts";
 
 export interface OverviewOptions {

@@ -12,7 +12,11 @@ import type { OwnedBucket } from "../throttle/bucket.ts";
 import { termsOf } from "../throttle/known-policy.ts";
 import { createLru } from "../throttle/lru.ts";
 import { describeBriefly, describeState } from "../throttle/bucket/bucket-state.ts";
-import { describeStatus, type BucketBrief, type BucketStatus } from "../throttle/bucket/status.ts";
+import {
+  describeStatus,
+  type BucketBrief,
+  type BucketStatus,
+} from "../throttle/bucket/facts/status.ts";
 
 /** How a bucket is, or why that is not known; neither if there is none of the name. */
 type StatusFound<Status> =

@@ -4,7 +4,7 @@ import {
   type BucketObserver,
   type Observer,
   type SlotOutcome,
-} from "../core/observer.ts";
+} from "../core/events/observer.ts";
 import { RANKS, type Priority } from "../core/input/options.ts";
 import { MOST_NAMES, OTHER } from "./names.ts";
 

@@ -8,7 +8,7 @@ import type { Logger } from "../core/logger.ts";
 import type { ListedQueue, Overview, Unreachable } from "../insight/overview.ts";
 import type { QueueStatus } from "../queue/forecast/status.ts";
 import { JOB_STATES } from "../queue/job.ts";
-import type { BucketBrief } from "../throttle/bucket/status.ts";
+import type { BucketBrief } from "../throttle/bucket/facts/status.ts";
 import { exportSamples, type Sample } from "./exported.ts";
 import { FLEET_METRICS, MOST_NAMES, OTHER, type FleetMetric } from "./names.ts";
 import { metricsOf, REGISTER, type Metrics, type MetricsOptions } from "./process-metrics.ts";

@@ -2,7 +2,7 @@
 import { Registry } from "prom-client";
 import * as z from "zod";
 import { PRIORITIES, readOptions } from "../core/input/options.ts";
-import { hearToo, SLOT_OUTCOMES, type Observing } from "../core/observer.ts";
+import { hearToo, SLOT_OUTCOMES, type Observing } from "../core/events/observer.ts";
 import { Counts, type Spread } from "./counts.ts";
 import { exportSamples, exportSpreads, type Sample, type SpreadSample } from "./exported.ts";
 import { PROCESS_METRICS, type ProcessMetric } from "./names.ts";

@@ -1,7 +1,7 @@
 /** All that Redis keeps for a sluice: on one server, on a cluster, or on several independent servers. */
 
 import type { Cluster, Redis } from "ioredis";
-import type { StoreEvent } from "../core/events.ts";
+import type { StoreEvent } from "../core/events/events.ts";
 import type { Logger } from "../core/logger.ts";
 import type { QueueConnection } from "../core/stores/queue/store.ts";
 import type { InsightStore } from "../core/stores/insight/store.ts";

@@ -1,7 +1,7 @@
 /** The `Store` of buckets in Redis: each call is one script, sent by `requests.ts`; messages come by `pubsub.ts`. */
 import type { Cluster, Redis } from "ioredis";
 import { WrongResetsError, type CostTooLargeError } from "../core/errors.ts";
-import type { StoreEvent } from "../core/events.ts";
+import type { StoreEvent } from "../core/events/events.ts";
 import { hasDays, addResets, type WithResets } from "../core/limits/calendar-windows.ts";
 import { costTooLarge } from "../core/limits/registry.ts";
 import type { Logger } from "../core/logger.ts";

@@ -3,7 +3,7 @@ import type { FastifyInstance } from "fastify";
 import { fleetMetrics } from "../metrics.ts";
 import type { Metrics } from "../metrics/process-metrics.ts";
 import type { Sluice } from "../sluice.ts";
-import { accessOf } from "./access.ts";
+import { accessOf } from "./access/access.ts";
 import { HttpProblem } from "./problem.ts";
 
 /** What every token is for that is for all. A name cannot have this. */

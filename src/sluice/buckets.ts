@@ -4,7 +4,7 @@ import { refuseExtra, type Arities } from "../core/input/arguments.ts";
 import { describeValue } from "../core/describe.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import { sampled, type Logger } from "../core/logger.ts";
-import type { Observing } from "../core/observer.ts";
+import type { Observing } from "../core/events/observer.ts";
 import {
   compilePolicy,
   formatPolicy,

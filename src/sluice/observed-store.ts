@@ -1,5 +1,5 @@
 import { isThenable } from "../core/describe.ts";
-import type { Observing } from "../core/observer.ts";
+import type { Observing } from "../core/events/observer.ts";
 
 /**
  * The one place through which all requests to a store pass, whatever store that is: here they are timed while somebody

@@ -1,5 +1,5 @@
 import type { Logger } from "../core/logger.ts";
-import type { Observing } from "../core/observer.ts";
+import type { Observing } from "../core/events/observer.ts";
 import type { InsightStore } from "../core/stores/insight/store.ts";
 import type { RulesInUse } from "../rules/apply.ts";
 import type { Backend } from "../redis/backend.ts";

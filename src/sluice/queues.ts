@@ -1,9 +1,9 @@
 import { InvalidOptionError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
 import type { InsightStore, QueueFacts } from "../core/stores/insight/store.ts";
-import type { Observing } from "../core/observer.ts";
+import type { Observing } from "../core/events/observer.ts";
 import type { ConnectQueue } from "../queue/bullmq/connection.ts";
-import { declaredOf } from "../queue/elsewhere.ts";
+import { declaredOf } from "../queue/enqueue/elsewhere.ts";
 import { withKeptDefaults, type MaxBacklog } from "../queue/options.ts";
 import { createQueue, type OwnedQueue, type Queue } from "../queue/queue.ts";
 import type { Bucket } from "../throttle/bucket.ts";

@@ -1,7 +1,7 @@
 import type { ReadFeedback } from "../core/answer.ts";
 import type { ClosedError, WaitTooLongError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
-import type { Emitter } from "../core/events.ts";
+import type { Emitter } from "../core/events/events.ts";
 import type { RateInput } from "../core/limits/rate.ts";
 import type { Policy, PolicyOptions } from "../core/policy/policy.ts";
 import type { Away, News } from "../core/store.ts";
@@ -15,9 +15,9 @@ import type {
   PauseOptions,
   ResumeOptions,
   UndoOptions,
-} from "./bucket/changes.ts";
-import type { BucketPreview, PreviewOptions } from "./bucket/preview.ts";
-import type { BucketStatus, History, HistoryOptions } from "./bucket/status.ts";
+} from "./bucket/facts/changes.ts";
+import type { BucketPreview, PreviewOptions } from "./bucket/facts/preview.ts";
+import type { BucketStatus, History, HistoryOptions } from "./bucket/facts/status.ts";
 import type {
   DrawCall,
   DrawOptions,

@@ -7,7 +7,7 @@
  * `settle` in `slot/settle.ts`; `feedback` in `feedback/feedback.ts`.
  */
 import * as z from "zod";
-import type { WaitTrace } from "../core/observer.ts";
+import type { WaitTrace } from "../core/events/observer.ts";
 import type { Answer, ReadFeedback } from "../core/answer.ts";
 import { isThenable } from "../core/describe.ts";
 import { InvalidOptionError } from "../core/errors.ts";

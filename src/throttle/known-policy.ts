@@ -1,7 +1,7 @@
 import { reasonOf } from "../core/describe.ts";
 import { CostTooLargeError, InvalidOptionError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
-import type { CountSlots } from "../core/observer.ts";
+import type { CountSlots } from "../core/events/observer.ts";
 import {
   formatPolicy,
   readPolicyElsewhere,

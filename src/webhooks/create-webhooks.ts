@@ -1,9 +1,9 @@
 import { refuseExtra, type Arities } from "../core/input/arguments.ts";
 import { reasonOf } from "../core/describe.ts";
 import type { Key } from "../core/key-path.ts";
-import { createEmitter, type Emitter } from "../core/events.ts";
+import { createEmitter, type Emitter } from "../core/events/events.ts";
 import { sampled, type Logger } from "../core/logger.ts";
-import type { Observing } from "../core/observer.ts";
+import type { Observing } from "../core/events/observer.ts";
 import type { EndpointName, WebhookStore } from "../core/stores/webhooks/store.ts";
 import type { Handler } from "../queue/worker/context.ts";
 import type { WorkerOptions } from "../queue/worker/worker-options.ts";

@@ -3,8 +3,8 @@ import { setTimeout as pause } from "node:timers/promises";
 import type { Command } from "commander";
 import type { Overview } from "../../insight/overview.ts";
 import type { Sluice } from "../../sluice.ts";
-import type { BucketChange } from "../../throttle/bucket/changes.ts";
-import type { BucketStatus, SetBy } from "../../throttle/bucket/status.ts";
+import type { BucketChange } from "../../throttle/bucket/facts/changes.ts";
+import type { BucketStatus, SetBy } from "../../throttle/bucket/facts/status.ts";
 import { countOf } from "../given.ts";
 import { whyText } from "./queues.ts";
 import {

@@ -5,7 +5,7 @@ import { KEY_OPTION, keyOf } from "../given.ts";
 import type { Bucket } from "../../throttle/bucket.ts";
 import type { Sluice } from "../../sluice.ts";
 import { showPreview } from "../preview.ts";
-import type { BucketStatus } from "../../throttle/bucket/status.ts";
+import type { BucketStatus } from "../../throttle/bucket/facts/status.ts";
 import {
   duration,
   findBucket,

@@ -8,7 +8,7 @@ import {
 } from "../../core/errors.ts";
 import { keyOfText } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
-import type { Observing } from "../../core/observer.ts";
+import type { Observing } from "../../core/events/observer.ts";
 import type { RunDeclaration } from "../../core/stores/queue/runs.ts";
 import type { AddedJob } from "../../core/stores/queue/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";

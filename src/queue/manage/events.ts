@@ -1,7 +1,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { reasonOf } from "../../core/describe.ts";
 import { ClosedError } from "../../core/errors.ts";
-import { createEmitter, type Emitter } from "../../core/events.ts";
+import { createEmitter, type Emitter } from "../../core/events/events.ts";
 import type { Logger } from "../../core/logger.ts";
 import { parseErrorFacts, type FailureFacts } from "../failure.ts";
 import { readFailures } from "../bullmq/stored-job.ts";

@@ -1,8 +1,8 @@
 /** What a worker tells of itself: events for who listens, lines for the log, and how it stands. */
 import type { Worker as StoredWorker } from "bullmq";
-import type { OwnedEmitter } from "../../core/events.ts";
+import type { OwnedEmitter } from "../../core/events/events.ts";
 import type { Logger } from "../../core/logger.ts";
-import type { Observing } from "../../core/observer.ts";
+import type { Observing } from "../../core/events/observer.ts";
 import { readJob, type Stored } from "../bullmq/stored-job.ts";
 import { originalOf } from "../failure.ts";
 import { createFailureLog } from "./failure-log.ts";

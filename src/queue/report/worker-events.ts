@@ -1,4 +1,4 @@
-import { createEmitter, type Emitter, type OwnedEmitter } from "../../core/events.ts";
+import { createEmitter, type Emitter, type OwnedEmitter } from "../../core/events/events.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { Job } from "../job.ts";
 

@@ -21,7 +21,7 @@ import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { headsOfText } from "../../core/key-path.ts";
 import { sampled, type Logger } from "../../core/logger.ts";
-import type { Observing } from "../../core/observer.ts";
+import type { Observing } from "../../core/events/observer.ts";
 import type { Arrival, KeptFailed, KeptJobs } from "../../core/stores/queue/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { Pass } from "../../throttle/outage/breaker.ts";

@@ -7,7 +7,7 @@ import slotOf from "cluster-key-slot";
 import type { Cluster, Redis } from "ioredis";
 import { wordsOf } from "../../core/describe.ts";
 import { isReply } from "../../core/errors.ts";
-import type { StoreEvent } from "../../core/events.ts";
+import type { StoreEvent } from "../../core/events/events.ts";
 import type { Logger } from "../../core/logger.ts";
 import { isCluster } from "../connection.ts";
 import { lastErrorOf } from "../ioredis/readiness.ts";

@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { extname } from "node:path";
+import { extname, sep } from "node:path";
 import type { FastifyInstance } from "fastify";
 
 /** In the package they lie beside the bundle; in the sources, beside this file. */
@@ -31,7 +31,10 @@ export function dashboardRoutes(app: FastifyInstance): void {
 }
 
 function readPage(): ReadonlyMap<string, Buffer> {
-  const names = readdirSync(FOLDER).filter((name) => extname(name) in TYPES);
+  const all = readdirSync(FOLDER, { recursive: true, encoding: "utf8" });
+  const names = all
+    .filter((name) => extname(name) in TYPES)
+    .map((name) => name.split(sep).join("/"));
   const files = new Map(names.map((name) => [name, readFileSync(new URL(name, FOLDER))]));
   const require = createRequire(import.meta.url);
   for (const [name, file] of Object.entries(OF_UPLOT)) {

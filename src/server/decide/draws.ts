@@ -7,7 +7,7 @@ import type { Bucket } from "../../throttle/bucket.ts";
 import type { Cost } from "../../throttle/costs.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
 import { rateLimitHeaders } from "../../throttle/try/rate-limit-headers.ts";
-import { assertBucket } from "../access.ts";
+import { assertBucket } from "../access/access.ts";
 import { problemOf, sendProblem, type Problem } from "../problem.ts";
 import { whenHungUp, type Caller, type Callers } from "./caller.ts";
 import type { Found } from "./found.ts";

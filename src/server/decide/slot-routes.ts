@@ -1,6 +1,6 @@
 import type { FastifyInstance } from "fastify";
 import type { SettledCost } from "../../throttle/call-options.ts";
-import { assertBucket } from "../access.ts";
+import { assertBucket } from "../access/access.ts";
 import { PROBLEM, RELEASE, RENEW, SETTLE, SLOT_PARAMS } from "./schemas.ts";
 import type { HeldSlots } from "./slots.ts";
 

@@ -1,8 +1,8 @@
 /** `GET /api/v1/…`: what an operator asks. */
 import type { FastifyInstance } from "fastify";
 import type { Sluice } from "../../sluice.ts";
-import type { BucketBrief, History } from "../../throttle/bucket/status.ts";
-import { accessOf, assertBucket } from "../access.ts";
+import type { BucketBrief, History } from "../../throttle/bucket/facts/status.ts";
+import { accessOf, assertBucket } from "../access/access.ts";
 import { bucketNamed } from "./named.ts";
 import {
   answer,

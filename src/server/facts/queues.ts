@@ -4,7 +4,7 @@ import { reasonOf } from "../../core/describe.ts";
 import { JOB_STATES, type Job, type JobState } from "../../queue/job.ts";
 import type { Queue } from "../../queue/queue.ts";
 import type { Sluice } from "../../sluice.ts";
-import { accessOf } from "../access.ts";
+import { accessOf } from "../access/access.ts";
 import { HttpProblem } from "../problem.ts";
 import { queueNamed } from "./named.ts";
 import {

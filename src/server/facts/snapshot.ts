@@ -1,7 +1,7 @@
 /** All buckets at once, for totals and for pages in any order. One look serves all who ask. */
 import type { Overview } from "../../insight/overview.ts";
 import type { Sluice } from "../../sluice.ts";
-import type { BucketBrief } from "../../throttle/bucket/status.ts";
+import type { BucketBrief } from "../../throttle/bucket/facts/status.ts";
 
 interface Snapshot extends Omit<Overview<BucketBrief>, "next"> {
   /** When it was taken, in ms since 1970, by the clock of this process. */

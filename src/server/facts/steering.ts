@@ -2,7 +2,7 @@
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { Sluice } from "../../sluice.ts";
 import type { Bucket } from "../../throttle/bucket.ts";
-import { accessOf } from "../access.ts";
+import { accessOf } from "../access/access.ts";
 import { bucketNamed } from "./named.ts";
 import { answer, CHANGE, object, PROBLEM, STATUS } from "./schemas.ts";
 import type { Snapshots } from "./snapshot.ts";

@@ -5,7 +5,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Agent } from "undici";
 import { ClosedError } from "../../core/errors.ts";
 import type { Bucket, OwnedBucket } from "../../throttle/bucket.ts";
-import { assertBucket } from "../access.ts";
+import { assertBucket } from "../access/access.ts";
 import type { Found } from "../decide/found.ts";
 import { hungUp } from "../decide/caller.ts";
 import { HttpProblem } from "../problem.ts";

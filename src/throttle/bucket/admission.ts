@@ -12,7 +12,7 @@ import type { TryDraws } from "../try/try-draw.ts";
 import type { Group, Groups, Known } from "../waiting/group.ts";
 import type { Pacer } from "../waiting/pacer.ts";
 import { Wait, type WaitRegistry } from "../waiting/wait.ts";
-import type { Tally } from "./tally.ts";
+import type { Tally } from "./facts/tally.ts";
 import {
   createArrivals,
   NoRoomYet,

@@ -1,7 +1,7 @@
 /** What a bucket tells of its calls, in this process. Nothing is put together while nobody listens. */
 import { isThenable, reasonOf } from "../../core/describe.ts";
 import { ClosedError, isRefusal, type SluiceError } from "../../core/errors.ts";
-import { createEmitter, type Emitter } from "../../core/events.ts";
+import { createEmitter, type Emitter } from "../../core/events/events.ts";
 import { namedOf, type Key, type NamedKeys } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { Priority } from "../../core/input/options.ts";

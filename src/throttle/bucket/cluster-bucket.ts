@@ -38,8 +38,8 @@ import { createRefusals } from "../try/refusal-cache.ts";
 import { createFetch } from "../wrap/fetch.ts";
 import { runOnce, throttle } from "../wrap/throttled.ts";
 import { createBucketTeller, createCloseListeners } from "./bucket-events.ts";
-import { createTally } from "./tally.ts";
-import type { KeyOptions } from "./changes.ts";
+import { createTally } from "./facts/tally.ts";
+import type { KeyOptions } from "./facts/changes.ts";
 import { createBucket, type BucketSettings } from "./create-bucket.ts";
 
 export interface ClusterBucketSettings extends BucketSettings {

@@ -1,7 +1,7 @@
 import { setMaxListeners } from "node:events";
 import { textOfNamed } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
-import type { Observing } from "../../core/observer.ts";
+import type { Observing } from "../../core/events/observer.ts";
 import { ownScopeOf } from "../../core/policy/per-key.ts";
 import type { PolicyOptions } from "../../core/policy/policy.ts";
 import type { News, Store } from "../../core/store.ts";
@@ -55,9 +55,9 @@ import { createAdmission } from "./admission.ts";
 import { createBucketTeller, createCloseListeners, type BucketTeller } from "./bucket-events.ts";
 import { createLiveControl } from "./live-control.ts";
 import { createRides } from "./ride.ts";
-import { readPreview, suppose } from "./preview.ts";
-import { readHistory, readStatus } from "./status.ts";
-import { createTally, toldOf, type Tally } from "./tally.ts";
+import { readPreview, suppose } from "./facts/preview.ts";
+import { readHistory, readStatus } from "./facts/status.ts";
+import { createTally, toldOf, type Tally } from "./facts/tally.ts";
 
 const NO_OPTIONS: DrawCall = Object.freeze({});
 

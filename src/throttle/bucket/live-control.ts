@@ -51,8 +51,8 @@ import {
   type PauseOptions,
   type ResumeOptions,
   type UndoOptions,
-} from "./changes.ts";
-import { endOf, findLastChange, type LastChange } from "./last-change.ts";
+} from "./facts/changes.ts";
+import { endOf, findLastChange, type LastChange } from "./facts/last-change.ts";
 
 const LONGEST_TEXT = 500;
 const TEXT = z

@@ -1,6 +1,6 @@
 import { isRefusal, WaitTooLongError } from "../../core/errors.ts";
 import { RANKS, type Priority } from "../../core/input/options.ts";
-import type { CountSlots } from "../../core/observer.ts";
+import type { CountSlots } from "../../core/events/observer.ts";
 import type { ObservedDrawCall, TryCall } from "../call-options.ts";
 import { DrawnSlot, type DrawnFor, type Slot, type Start } from "../slot/slot.ts";
 import type { Caller, Group } from "./group.ts";

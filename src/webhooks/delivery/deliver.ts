@@ -1,7 +1,7 @@
 /** Sends one request to an endpoint, and reads of its answer no more than it has to. */
 import type { IncomingHttpHeaders } from "node:http";
 import { Agent, Pool, ProxyAgent, type buildConnector, type Dispatcher } from "undici";
-import type { Observing } from "../../core/observer.ts";
+import type { Observing } from "../../core/events/observer.ts";
 import { readWaitMs } from "../../throttle/feedback/retry-after.ts";
 import { createJudge } from "../guard/addresses.ts";
 import {

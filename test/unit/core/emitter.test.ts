@@ -1,7 +1,7 @@
 import { getEventListeners } from "node:events";
 import process from "node:process";
 import { describe, expect, it } from "vitest";
-import { createEmitter } from "../../../src/core/events.ts";
+import { createEmitter } from "../../../src/core/events/events.ts";
 import { InvalidOptionError } from "../../../src/core/errors.ts";
 
 interface Events {

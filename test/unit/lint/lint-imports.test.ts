@@ -64,7 +64,7 @@ it("the linter refuses imports against the arrows between folders", async () => 
     "src/insight/overview.ts -> ../metrics/counts.ts",
     "src/sluice.ts -> prom-client",
     "src/metrics/counts.ts -> ../redis/backend.ts",
-    "src/throttle/bucket/tally.ts -> ../../metrics/counts.ts",
+    "src/throttle/bucket/facts/tally.ts -> ../../metrics/counts.ts",
     "src/llm/presets.ts -> ../redis/backend.ts",
     "src/throttle/bucket/create-bucket.ts -> ../../llm/presets.ts",
     "src/server/server.ts -> ../redis/backend.ts",

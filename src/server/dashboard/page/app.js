@@ -1,12 +1,12 @@
 /** The board: which view is shown, and when it asks the server again. */
-import { ask } from "./api.js";
-import { bucketView } from "./bucket.js";
-import { bucketsView } from "./buckets.js";
-import { h, morph, morphChildren } from "./dom.js";
-import { logView } from "./log.js";
-import { processesView } from "./processes.js";
-import { queueView } from "./queue.js";
-import { queuesView } from "./queues.js";
+import { ask } from "./parts/api.js";
+import { bucketView } from "./views/bucket.js";
+import { bucketsView } from "./views/buckets.js";
+import { h, morph, morphChildren } from "./parts/dom.js";
+import { logView } from "./views/log.js";
+import { processesView } from "./views/processes.js";
+import { queueView } from "./views/queue.js";
+import { queuesView } from "./views/queues.js";
 
 const EVERY_MS = 2_000;
 const TABS = [

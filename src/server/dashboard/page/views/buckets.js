@@ -1,8 +1,8 @@
 /** All buckets: totals, and a table that the server sorts and pages. */
-import { ask } from "./api.js";
-import { h } from "./dom.js";
-import { count, duration, plural, rate } from "./format.js";
-import { badges, bar, setBy, spark, tile } from "./parts.js";
+import { ask } from "../parts/api.js";
+import { h } from "../parts/dom.js";
+import { count, duration, plural, rate } from "../parts/format.js";
+import { badges, bar, setBy, spark, tile } from "../parts/parts.js";
 
 const PAGE = 25;
 const COLUMNS = [

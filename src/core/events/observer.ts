@@ -1,4 +1,4 @@
-import type { Priority } from "./input/options.ts";
+import type { Priority } from "../input/options.ts";
 
 /**
  * What became of slots: a call left on it (`granted`); its moment passed before its call could leave, which was then

@@ -1,10 +1,10 @@
 /** One bucket: its rate beside its cap, what waits, its limits, and what was changed; with what changes it. */
-import { ask, bucketPath } from "./api.js";
-import { drawChart, marksOf } from "./chart.js";
-import { changeRate, pause, resume, undo } from "./dialogs.js";
-import { h } from "./dom.js";
-import { ago, capOf, count, duration, rate, time } from "./format.js";
-import { badges, bar, effect, isOn, setBy, table, tile } from "./parts.js";
+import { ask, bucketPath } from "../parts/api.js";
+import { drawChart, marksOf } from "../parts/chart.js";
+import { changeRate, pause, resume, undo } from "../parts/dialogs.js";
+import { h } from "../parts/dom.js";
+import { ago, capOf, count, duration, rate, time } from "../parts/format.js";
+import { badges, bar, effect, isOn, setBy, table, tile } from "../parts/parts.js";
 
 const SPANS = [
   ["10 min", 600_000],

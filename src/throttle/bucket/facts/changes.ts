@@ -1,8 +1,8 @@
 /** Changes of a bucket by hand: what they take, and how the log shows them. */
-import type { KeyGiven } from "../../core/input/key-options.ts";
-import { namedOf, type Key, type NamedKeys } from "../../core/key-path.ts";
-import type { PolicySource } from "../../core/store.ts";
-import type { Change, ChangeAction, SteeredState } from "../../core/stores/insight/store.ts";
+import type { KeyGiven } from "../../../core/input/key-options.ts";
+import { namedOf, type Key, type NamedKeys } from "../../../core/key-path.ts";
+import type { PolicySource } from "../../../core/store.ts";
+import type { Change, ChangeAction, SteeredState } from "../../../core/stores/insight/store.ts";
 
 /** Names one key, or the head of a path; without it, the whole bucket is meant. */
 export type KeyOptions = KeyGiven;

@@ -1,11 +1,11 @@
 /** `status` and `history`: what operators see of a bucket, of all replicas together. */
 import * as z from "zod";
-import { sayEndless } from "../../core/describe.ts";
-import { InvalidOptionError } from "../../core/errors.ts";
-import { readOptions, PRIORITIES, type Priority } from "../../core/input/options.ts";
-import { ruleOf } from "../../core/limits/registry.ts";
-import type { PolicySource } from "../../core/store.ts";
-import type { Policy } from "../../core/policy/policy.ts";
+import { sayEndless } from "../../../core/describe.ts";
+import { InvalidOptionError } from "../../../core/errors.ts";
+import { readOptions, PRIORITIES, type Priority } from "../../../core/input/options.ts";
+import { ruleOf } from "../../../core/limits/registry.ts";
+import type { PolicySource } from "../../../core/store.ts";
+import type { Policy } from "../../../core/policy/policy.ts";
 import {
   HISTORY_KEPT_MS,
   HISTORY_STEP_MS,
@@ -15,8 +15,8 @@ import {
   type BucketTold,
   type InsightStore,
   type Point,
-} from "../../core/stores/insight/store.ts";
-import type { BriefState, BucketState, InForce } from "./bucket-state.ts";
+} from "../../../core/stores/insight/store.ts";
+import type { BriefState, BucketState, InForce } from "../bucket-state.ts";
 
 /** Who put something in force, and until when. */
 export interface SetBy {

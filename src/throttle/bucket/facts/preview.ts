@@ -1,14 +1,14 @@
 /** `preview()`: what a change of a bucket would do to what waits. Nothing is changed for it. */
 import * as z from "zod";
-import { sayEndless } from "../../core/describe.ts";
-import { InvalidOptionError } from "../../core/errors.ts";
-import { LONGEST_MS, readOptions } from "../../core/input/options.ts";
-import { formatLimit } from "../../core/limits/registry.ts";
-import type { Limit } from "../../core/limits/rule.ts";
-import type { RateInput } from "../../core/limits/rate.ts";
-import { compileOver, formatPolicy, type PolicyOptions } from "../../core/policy/policy.ts";
-import type { InsightStore } from "../../core/stores/insight/store.ts";
-import type { BucketState, InForce, LimitState } from "./bucket-state.ts";
+import { sayEndless } from "../../../core/describe.ts";
+import { InvalidOptionError } from "../../../core/errors.ts";
+import { LONGEST_MS, readOptions } from "../../../core/input/options.ts";
+import { formatLimit } from "../../../core/limits/registry.ts";
+import type { Limit } from "../../../core/limits/rule.ts";
+import type { RateInput } from "../../../core/limits/rate.ts";
+import { compileOver, formatPolicy, type PolicyOptions } from "../../../core/policy/policy.ts";
+import type { InsightStore } from "../../../core/stores/insight/store.ts";
+import type { BucketState, InForce, LimitState } from "../bucket-state.ts";
 import { capOf, countWaiting } from "./status.ts";
 
 /** A change as `configure` and `pause` would make it. */

@@ -1,5 +1,5 @@
 /** The change by hand that `undo` takes back, and for how long what was there before it was to hold. */
-import type { Change, InsightStore } from "../../core/stores/insight/store.ts";
+import type { Change, InsightStore } from "../../../core/stores/insight/store.ts";
 
 export interface LastChange {
   readonly last: Change;

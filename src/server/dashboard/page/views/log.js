@@ -1,7 +1,7 @@
 /** What was changed by hand, of all buckets. */
-import { ask } from "./api.js";
+import { ask } from "../parts/api.js";
 import { changesTable } from "./bucket.js";
-import { h } from "./dom.js";
+import { h } from "../parts/dom.js";
 
 export function logView({ redraw, stay }) {
   const asked = stay("log", { before: [] });

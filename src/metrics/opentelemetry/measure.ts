@@ -1,6 +1,6 @@
 /** The metrics of a process as OpenTelemetry has them: those of Prometheus, and of jobs those that messaging systems have. */
 import type { Attributes, Meter } from "@opentelemetry/api";
-import type { BucketObserver, JobsObserver, Observer } from "../core/observer.ts";
+import type { BucketObserver, JobsObserver, Observer } from "../../core/events/observer.ts";
 import { DURATION_BOUNDS, MESSAGING } from "./conventions.ts";
 
 const SYSTEM = "sluice";

@@ -8,7 +8,7 @@ import {
   type Link,
   type Tracer,
 } from "@opentelemetry/api";
-import type { Traces } from "../core/observer.ts";
+import type { Traces } from "../../core/events/observer.ts";
 
 /** A traceparent, as W3C Trace Context writes it. */
 const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;

@@ -4,10 +4,10 @@
  */
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { InvalidOptionError } from "../core/errors.ts";
+import { InvalidOptionError } from "../../core/errors.ts";
 import { assertSameOrigin, assertLoopbackName } from "./origin.ts";
-import type { ReadServerOptions, TokenOptions } from "./options.ts";
-import { HttpProblem } from "./problem.ts";
+import type { ReadServerOptions, TokenOptions } from "../options.ts";
+import { HttpProblem } from "../problem.ts";
 
 /** What a route needs. `"nothing"` is open to everybody. */
 type Needs = "view" | "act" | "draw" | "enqueue" | "nothing";

@@ -1,8 +1,8 @@
 import * as z from "zod";
-import { isThenable, reasonOf } from "./describe.ts";
-import { InvalidOptionError } from "./errors.ts";
-import type { Logger } from "./logger.ts";
-import { readOptions } from "./input/options.ts";
+import { isThenable, reasonOf } from "../describe.ts";
+import { InvalidOptionError } from "../errors.ts";
+import type { Logger } from "../logger.ts";
+import { readOptions } from "../input/options.ts";
 
 /** How a listener listens. */
 export interface ListenOptions {

@@ -1,9 +1,9 @@
 /** One queue: what waits and why, dead letters, schedules; with pauses and replays. */
-import { ask } from "./api.js";
-import { h } from "./dom.js";
-import { pauseQueue, replay, resumeQueue } from "./queue-dialogs.js";
-import { ago, count, duration, plural, rate, time } from "./format.js";
-import { badge, isOn, table, tile } from "./parts.js";
+import { ask } from "../parts/api.js";
+import { h } from "../parts/dom.js";
+import { pauseQueue, replay, resumeQueue } from "../parts/queue-dialogs.js";
+import { ago, count, duration, plural, rate, time } from "../parts/format.js";
+import { badge, isOn, table, tile } from "../parts/parts.js";
 
 const SHOWN = 25;
 

@@ -1,8 +1,8 @@
 /** The processes that use buckets. */
-import { ask } from "./api.js";
-import { h } from "./dom.js";
-import { ago, plural } from "./format.js";
-import { table } from "./parts.js";
+import { ask } from "../parts/api.js";
+import { h } from "../parts/dom.js";
+import { ago, plural } from "../parts/format.js";
+import { table } from "../parts/parts.js";
 
 export function processesView() {
   return {

@@ -1,8 +1,8 @@
 /** All queues: what waits, for how long, and whether a limit is the reason. */
-import { ask } from "./api.js";
-import { h } from "./dom.js";
-import { count, duration, rate } from "./format.js";
-import { badge, table } from "./parts.js";
+import { ask } from "../parts/api.js";
+import { h } from "../parts/dom.js";
+import { count, duration, rate } from "../parts/format.js";
+import { badge, table } from "../parts/parts.js";
 
 const HEADS = [
   "Queue",

@@ -1,7 +1,7 @@
 /** From which pages a browser may ask. */
 import type { FastifyRequest } from "fastify";
-import { isLoopback } from "./options.ts";
-import { HttpProblem } from "./problem.ts";
+import { isLoopback } from "../options.ts";
+import { HttpProblem } from "../problem.ts";
 
 const SAFE: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
 

@@ -1,8 +1,13 @@
-import { observerOf, type CountSlots, type Observing, type Traces } from "../../core/observer.ts";
-import type { Priority } from "../../core/input/options.ts";
-import type { ToldHere } from "../bucket.ts";
-import { nameBinding } from "../try/decision.ts";
-import type { Waits } from "../waiting/dispatch.ts";
+import {
+  observerOf,
+  type CountSlots,
+  type Observing,
+  type Traces,
+} from "../../../core/events/observer.ts";
+import type { Priority } from "../../../core/input/options.ts";
+import type { ToldHere } from "../../bucket.ts";
+import { nameBinding } from "../../try/decision.ts";
+import type { Waits } from "../../waiting/dispatch.ts";
 
 /** Counts what a bucket does in this process, for whoever reports or observes it. */
 export interface Tally {

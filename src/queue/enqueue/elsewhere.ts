@@ -2,12 +2,12 @@
  * What a process tells of the queues that it declares, for those that have not their code; and how a queue is opened by
  * that. Functions and schemas stay in their process: what hangs on them is refused elsewhere, and not guessed.
  */
-import { InvalidOptionError } from "../core/errors.ts";
-import type { QueueDeclared } from "../core/stores/insight/store.ts";
-import type { OwnedBucket } from "../throttle/bucket.ts";
-import type { EnqueuingParts } from "./enqueue/enqueue.ts";
-import type { Ordered } from "./lanes/order.ts";
-import type { JobDefaults, MaxBacklog } from "./options.ts";
+import { InvalidOptionError } from "../../core/errors.ts";
+import type { QueueDeclared } from "../../core/stores/insight/store.ts";
+import type { OwnedBucket } from "../../throttle/bucket.ts";
+import type { EnqueuingParts } from "./enqueue.ts";
+import type { Ordered } from "../lanes/order.ts";
+import type { JobDefaults, MaxBacklog } from "../options.ts";
 
 export interface Declared {
   readonly bucket: Pick<OwnedBucket, "calls">;

@@ -229,11 +229,13 @@ describe("sluice worker", () => {
     const path = join(await folder(), "work.mjs");
     await writeFile(
       path,
-      `export default (sluice) => {
+      `import { once } from "node:events";
+      export default (sluice) => {
         const bucket = sluice.bucket("stripe", { rate: "10/s" });
         sluice.worker(sluice.queue("charges", { bucket }), async ({ data }) => {
           console.log("began", data);
-          await new Promise((resolve) => setTimeout(resolve, 200));
+          await once(process, "SIGTERM");
+          await new Promise(setImmediate);
           return data * 2;
         });
       };`,

@@ -1,3 +1,6 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { Redis } from "ioredis";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
 import type { Arrival, FakeDownstream } from "sluice/testing";
@@ -35,6 +38,33 @@ async function putOrdered(
   return put(hooks, { ...REF, url, ordered: true, ...more });
 }
 
+/** A receiver that answers each call when Redis has answered it twice, and counts the calls that it has at once. */
+async function startMeeting() {
+  const redis = new Redis(inject("redisUrl"));
+  onTestFinished(() => redis.disconnect());
+  const ids: string[] = [];
+  let [running, most] = [0, 0];
+  const server = createServer((request, response) => {
+    most = Math.max(most, ++running);
+    ids.push(String(request.headers["webhook-id"]));
+    request.resume();
+    void redis
+      .ping()
+      .then(() => redis.ping())
+      .then(() => {
+        running -= 1;
+        response.end();
+      });
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  onTestFinished(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  const { port } = server.address() as AddressInfo;
+  return { url: `http://127.0.0.1:${port}`, ids, most: () => most };
+}
+
 /** Of the messages in their order, those that came again. */
 function withoutRepeats(all: readonly string[]): string[] {
   return all.filter((id, at) => id !== all[at - 1]);
@@ -43,24 +73,15 @@ function withoutRepeats(all: readonly string[]): string[] {
 describe("an ordered endpoint", () => {
   it("gets messages in the order in which they were sent, one at a time, of several processes", async () => {
     const hooks = openHooks(sluices);
-    let running = 0;
-    let most = 0;
-    const receiver = await startReceiver({
-      latencyMs: 2,
-      answer: () => {
-        most = Math.max(most, ++running);
-        setTimeout(() => running--, 2);
-        return undefined;
-      },
-    });
+    const receiver = await startMeeting();
     await putOrdered(hooks, receiver.url);
     for (let count = 0; count < 3; count++) openHooks(sluices).worker();
 
     await sendAll(hooks, ids(60));
 
-    await waitUntil(() => receiver.arrivals.length >= 60, "all have arrived");
-    expect(idsOf(receiver)).toEqual(ids(60));
-    expect(most).toBe(1);
+    await waitUntil(() => receiver.ids.length >= 60, "all have arrived");
+    expect(receiver.ids).toEqual(ids(60));
+    expect(receiver.most()).toBe(1);
     const isEmpty = async (): Promise<boolean> => (await hooks.endpoints.get(REF))?.waiting === 0;
     await waitUntil(isEmpty, "nothing waits in its line");
   });

@@ -3,8 +3,14 @@ import { createSluice, StoreUnavailableError, type Sluice } from "sluice";
 import { Redis } from "ioredis";
 import { createShards } from "../../../src/redis/shards.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
+import { openSluice } from "../../support/redis/for-one-test.ts";
 import { startRedis } from "../../support/redis/local-redis.ts";
+import { ownRedisServers } from "../../support/redis/own-redis.ts";
 import type { LocalRedis } from "../../support/redis/private-redis.ts";
+import { heardLog, rulesFiles } from "../../support/rules/rules-files.ts";
+
+const redises = ownRedisServers();
+const files = rulesFiles();
 
 let servers: LocalRedis[] = [];
 let sluice: Sluice | undefined;
@@ -81,5 +87,33 @@ describe("one of three independent servers is down", () => {
       const isDown = serverOf(names[index]!) === urls[0];
       expect(outcome.status).toBe(isDown ? "rejected" : "fulfilled");
     }
+  });
+});
+
+describe("on three independent servers, the rules of a file", () => {
+  it("hold for the buckets of all, and for those of one that was down when the file changed", async () => {
+    const servers = await Promise.all([1, 2, 3].map(() => redises.start(["--appendonly", "yes"])));
+    const urls = servers.map(({ url }) => url);
+    const names = Array.from({ length: 12 }, (_, at) => `b${at}`);
+    const rulesOf = (version: number, rate: string): string =>
+      `version: ${version}\nbuckets:\n${names.map((name) => `  ${name}: { rate: ${rate} }`).join("\n")}`;
+    const file = files.write("sluice.yaml", rulesOf(1, "50/s"));
+    const { logger, lines } = heardLog();
+    openSluice({ shards: urls, storeTimeoutMs: 30_000, rules: file, logger });
+    const other = openSluice({ shards: urls, storeTimeoutMs: 30_000 });
+    const buckets = names.map((name) => other.bucket(name, { rate: "100/s" }));
+    const areInForce = async (rate: string): Promise<boolean> => {
+      const looks = await Promise.all(buckets.map((bucket) => bucket.peek()));
+      return looks.every(({ policy, policyFrom }) => policy === rate && policyFrom === "rules");
+    };
+    await waitUntil(() => areInForce("50/s"), "the first rules");
+    expect(await buckets[0]!.status()).toMatchObject({ source: "rules", rulesVersion: 1 });
+
+    const isBack = servers[0]!.crash();
+    files.write("sluice.yaml", rulesOf(2, "60/s"));
+    await isBack;
+
+    await waitUntil(() => areInForce("60/s"), "the second rules");
+    expect(lines.filter((line) => line.includes("rules"))).toEqual([]);
   });
 });

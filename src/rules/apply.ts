@@ -151,21 +151,36 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
     return true;
   }
 
+  /** What rules make of a bucket by the code of now: it may have come after they were compiled. */
+  function policyNow(name: string, compiled: ReadonlyMap<string, Policy>): Policy | undefined {
+    const code = codeOf(name);
+    return code ? policyOf(`bucket("${name}")`, name, code) : compiled.get(name);
+  }
+
   /** Buckets whose code came later than the rules, here or elsewhere. */
   async function applyPending(
     of: DatedRules,
     compiled: ReadonlyMap<string, Policy>,
   ): Promise<void> {
     for (const name of pending) {
-      const code = codeOf(name);
-      const policy = code ? policyOf(`bucket("${name}")`, name, code) : compiled.get(name);
       pending.delete(name);
-      if (policy === undefined) continue;
-      const { rules: noted } = await insight.bucket(name);
-      if (noted?.text === policy.text) continue;
-      if (!(await note(of, [[name, policy.text]]))) return;
-      await steer(name, policy, "rules");
+      try {
+        if (!(await applyOne(of, name, policyNow(name, compiled)))) return;
+      } catch (error) {
+        pending.add(name);
+        throw error;
+      }
     }
+  }
+
+  /** Whether no other rules have come. */
+  async function applyOne(of: DatedRules, name: string, policy?: Policy): Promise<boolean> {
+    if (policy === undefined) return true;
+    const { rules: noted } = await insight.bucket(name);
+    if (noted?.text === policy.text) return true;
+    if (!(await note(of, [[name, policy.text]]))) return false;
+    await steer(name, policy, "rules");
+    return true;
   }
 
   async function work(): Promise<number> {
@@ -189,7 +204,10 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
     ownDigest = digest;
     if (answer.verdict === "wait") return SOON_MS;
     if (answer.verdict === "apply") {
-      pending.clear();
+      for (const name of pending) {
+        // What was declared while the rules were compiled stays.
+        if (policyNow(name, policies)?.text === policies.get(name)?.text) pending.delete(name);
+      }
       const { before } = answer;
       const isNext =
         before !== undefined && before.digest !== digest && before.digest === done?.digest;

@@ -1,0 +1,84 @@
+import { afterEach, expect, it } from "vitest";
+import { StoreUnavailableError } from "../../../src/core/errors.ts";
+import { compilePolicy, formatPolicy, type Policy } from "../../../src/core/policy/policy.ts";
+import { createMemoryInsight } from "../../../src/memory/memory-insight.ts";
+import { putInForce, type RulesInUse, type RulesParts } from "../../../src/rules/apply.ts";
+import { readRules } from "../../../src/rules/read.ts";
+import { rejectionOf } from "../../support/async/rejection.ts";
+
+const FILE = "version: 1\nbuckets: { api: { rate: 50/s }, b: { rate: 5/s } }";
+
+let rules: RulesInUse | undefined;
+afterEach(() => rules?.close());
+
+function use(parts: Pick<RulesParts, "insight" | "codeOf">): {
+  readonly rules: RulesInUse;
+  readonly steered: string[];
+} {
+  const steered: string[] = [];
+  const logger = { warn: () => {}, error: () => {} };
+  const made = putInForce(
+    { ...readRules("s.yaml", FILE), changedAtMs: 1 },
+    {
+      ...parts,
+      logger,
+      replica: () => "a",
+      by: "web:1",
+      steer: async (bucket, policy) => void steered.push(`${bucket}: ${formatPolicy(policy)}`),
+      assertPlace: () => {},
+    },
+  );
+  rules = made;
+  return { rules: made, steered };
+}
+
+it("leave the code in force that comes while they are read", async () => {
+  const insight = createMemoryInsight();
+  const code = new Map<string, Policy>();
+  const made = use({
+    codeOf: (name) => code.get(name),
+    insight: {
+      ...insight,
+      async offerRules(offer) {
+        if (!code.has("api")) {
+          code.set("api", compilePolicy("test", { rate: "9/s", perKey: { rate: "2/s" } }));
+          made.rules.noteDeclared("api");
+        }
+        return insight.offerRules(offer);
+      },
+    },
+  });
+
+  await made.rules.settle();
+
+  expect(made.steered.at(-1)).toBe("api: 50/s; per key 2/s");
+});
+
+it("are put over code that comes later, also if the store was away at that moment", async () => {
+  const insight = createMemoryInsight();
+  const code = new Map<string, Policy>();
+  let isAway = false;
+  const { rules, steered } = use({
+    codeOf: (name) => code.get(name),
+    insight: {
+      ...insight,
+      async bucket(name) {
+        if (isAway) throw new StoreUnavailableError("draw", new Error("away"));
+        return insight.bucket(name);
+      },
+    },
+  });
+  await rules.settle();
+  expect(steered.splice(0)).toEqual(["api: 50/s", "b: 5/s"]);
+
+  for (const name of ["api", "b"]) {
+    code.set(name, compilePolicy("test", { rate: "9/s", perKey: { rate: "2/s" } }));
+    rules.noteDeclared(name);
+  }
+  isAway = true;
+  expect(await rejectionOf(rules.settle())).toBeInstanceOf(StoreUnavailableError);
+  isAway = false;
+  await rules.settle();
+
+  expect(steered.toSorted()).toEqual(["api: 50/s; per key 2/s", "b: 5/s; per key 2/s"]);
+});

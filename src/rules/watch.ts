@@ -17,11 +17,18 @@ export interface DatedRules extends Rules {
  */
 const EVERY_MS = 250;
 
+/** Rules, and what their file was before it was read. */
+export interface ReadFile {
+  readonly rules: DatedRules;
+  readonly stamp: string;
+}
+
 /** @throws {@link InvalidOptionError} when the file is not there, or says anything that can never work. */
-export function readRulesFile(file: string): DatedRules {
+export function readRulesFile(file: string): ReadFile {
   try {
-    const changedAtMs = changedAt(statSync(file, { bigint: true }));
-    return { ...readRules(file, readFileSync(file, "utf8")), changedAtMs };
+    const found = statSync(file, { bigint: true });
+    const rules = readRules(file, readFileSync(file, "utf8"));
+    return { rules: { ...rules, changedAtMs: changedAt(found) }, stamp: stampOf(found) };
   } catch (error) {
     if (error instanceof InvalidOptionError) throw error;
     const remedy = `the file cannot be read (${reasonOf(error)})`;
@@ -34,23 +41,15 @@ export interface Watch {
   close(): void;
 }
 
-/** Calls back with what the file says when that can be used; the log hears of all else, once for each change. */
+/** Calls back with what the file says now when that can be used; the log hears of all else, once for each change. */
 export function watchRulesFile(
-  file: string,
-  {
-    logger,
-    onChange,
-    sinceMs = 0,
-  }: {
-    readonly logger: Logger;
-    readonly onChange: (rules: DatedRules) => void;
-    /** When the file that was read before was changed. */
-    readonly sinceMs?: number;
-  },
+  first: ReadFile,
+  { logger, onChange }: { readonly logger: Logger; readonly onChange: (rules: DatedRules) => void },
 ): Watch {
-  let changedAtMs = sinceMs;
-  let read = stampOf(statSync(file, { bigint: true, throwIfNoEntry: false }));
-  let seen = read;
+  const { file } = first.rules;
+  let { changedAtMs } = first.rules;
+  let read: string | undefined = first.stamp;
+  let seen: string | undefined = read;
   let timer = wait();
   let isClosed = false;
 
@@ -64,7 +63,7 @@ export function watchRulesFile(
 
   async function look(): Promise<void> {
     const found = await stat(file, { bigint: true }).catch(() => undefined);
-    const stamp = stampOf(found);
+    const stamp = found && stampOf(found);
     // Who writes it may not be done: it is read when it has been the same for two looks.
     const isSettled = stamp === seen;
     seen = stamp;
@@ -107,8 +106,8 @@ export function watchRulesFile(
 }
 
 /** Another file, another time or another length. */
-function stampOf(found: BigIntStats | undefined): string | undefined {
-  return found && `${found.dev}:${found.ino}:${found.mtimeNs}:${found.ctimeNs}:${found.size}`;
+function stampOf({ dev, ino, mtimeNs, ctimeNs, size }: BigIntStats): string {
+  return `${dev}:${ino}:${mtimeNs}:${ctimeNs}:${size}`;
 }
 
 function changedAt({ mtimeMs }: BigIntStats): number {

@@ -27,7 +27,7 @@ export function useRules(
 ): RulesInUse | undefined {
   if (file === undefined) return undefined;
   const first = readRulesFile(file);
-  const rules = putInForce(first, {
+  const rules = putInForce(first.rules, {
     ...parts,
     replica: () => buckets().replica,
     codeOf: (bucket) => buckets().codeOf(bucket),
@@ -51,9 +51,8 @@ export function useRules(
       });
     },
   });
-  const watch = watchRulesFile(file, {
+  const watch = watchRulesFile(first, {
     logger: parts.logger,
-    sinceMs: first.changedAtMs,
     onChange: (newer) => rules.replace(newer),
   });
   return {

@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import type * as z from "zod";
 import type { Document, LineCounter, Node, Pair } from "yaml";
+import { withoutStop } from "../core/describe.ts";
 import { closest } from "../core/input/options.ts";
 import type { PolicyOptions } from "../core/policy/policy.ts";
 import { loadYaml } from "./load-yaml.cjs";
@@ -133,10 +134,6 @@ function parse(text: string): Parsed {
     // Aliases of aliases that would become millions of values.
     return { data: undefined, placeOf, problems: [problemAt(0, (error as Error).message)] };
   }
-}
-
-function withoutStop(text: string): string {
-  return text.replace(/\.$/, "");
 }
 
 /** All that is wrong in the data of a file. */

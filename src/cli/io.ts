@@ -2,6 +2,7 @@ import process from "node:process";
 import type { Command } from "commander";
 import Table from "cli-table3";
 import { InvalidOptionError } from "../core/errors.ts";
+import type { Key } from "../core/key-path.ts";
 import { createSluice, type Sluice } from "../sluice.ts";
 import type { QueuedJob } from "../queue/enqueue/job-handle.ts";
 import type { Queue } from "../queue/queue.ts";
@@ -85,10 +86,8 @@ export async function withSluice<T>(
 export async function findBucket(sluice: Sluice, name: string): Promise<Bucket> {
   const found = await sluice.find(name);
   if (found !== undefined) return found;
-  const { buckets } = await sluice.overview({ limit: 20 });
-  const known = buckets.map((bucket) => bucket.name).join(", ");
-  const others = known === "" ? "no process has told of any" : `there are ${known}`;
-  throw new NotFoundError(`There is no bucket "${name}": ${others}.`);
+  const { buckets } = await sluice.overview({ limit: 20, brief: true });
+  throw notAmong("bucket", name, buckets);
 }
 
 /** @throws {@link NotFoundError} when no process has told of the queue. */
@@ -96,9 +95,17 @@ export async function findQueue(sluice: Sluice, name: string): Promise<Queue<unk
   const found = await sluice.findQueue(name);
   if (found !== undefined) return found;
   const { queues } = await sluice.overview({ limit: 20, brief: true });
-  const known = queues.map((queue) => queue.name).join(", ");
-  const others = known === "" ? "no process has told of any" : `there are ${known}`;
-  throw new NotFoundError(`There is no queue "${name}": ${others}.`);
+  throw notAmong("queue", name, queues);
+}
+
+function notAmong(
+  what: "bucket" | "queue",
+  name: string,
+  others: readonly { readonly name: string }[],
+): NotFoundError {
+  const known = others.map((other) => other.name).join(", ");
+  const hint = known === "" ? "no process has told of any" : `there are ${known}`;
+  return new NotFoundError(`There is no ${what} "${name}": ${hint}.`);
 }
 
 /** @throws {@link NotFoundError} when there is no such job, or no such queue. */
@@ -126,10 +133,8 @@ export function print<Result>(
   result: Result,
   describe: (result: Result) => string,
 ): void {
-  const text =
-    globalsOf(command, io).json === true
-      ? escaped(JSON.stringify(result, sayBig))
-      : describe(result);
+  const isJson = globalsOf(command, io).json === true;
+  const text = isJson ? escaped(JSON.stringify(result, sayBig)) : describe(result);
   io.out(`${text}\n`);
 }
 
@@ -186,6 +191,16 @@ export function duration(ms: number): string {
   ] as const;
   const [unit, length] = units.find(([, unitMs]) => ms >= unitMs)!;
   return `${Number((ms / length).toFixed(1))} ${unit}`;
+}
+
+/** A rate with two places at most. */
+export function perSecond(rate: number | undefined): string {
+  return rate === undefined ? "-" : String(Number(rate.toFixed(2)));
+}
+
+/** The key of a job. */
+export function keyText(key: Key | undefined): string {
+  return key === undefined ? "-" : typeof key === "string" ? key : JSON.stringify(key);
 }
 
 const LENGTHS: Readonly<Record<string, number>> = {

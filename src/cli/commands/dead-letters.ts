@@ -3,7 +3,7 @@ import type { Command } from "commander";
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { FailedFilter, FailedJob } from "../../queue/manage/dead-letters.ts";
 import { countOf, KEY_OPTION, keyOf, type KeyGiven } from "../given.ts";
-import { findQueue, parseDuration, print, table, withSluice, type Io } from "../io.ts";
+import { findQueue, keyText, parseDuration, print, table, withSluice, type Io } from "../io.ts";
 
 interface FilterGiven extends KeyGiven {
   readonly name?: string;
@@ -126,7 +126,7 @@ function describe(failed: readonly Shown[]): string {
   const rows = failed.map((job) => [
     job.id,
     new Date(job.failedAtMs).toISOString(),
-    job.key === undefined ? "-" : typeof job.key === "string" ? job.key : JSON.stringify(job.key),
+    keyText(job.key),
     String(job.attempts),
     job.reason,
     ...(hasData ? [JSON.stringify(job.data)] : []),

@@ -12,6 +12,7 @@ import {
   findBucket,
   findJob,
   onOneLine,
+  perSecond,
   print,
   table,
   withSluice,
@@ -46,8 +47,8 @@ export function addLooks(program: Command, io: Io): void {
     .action(async (name: string, job: string | undefined, _options: object, command: Command) => {
       await withSluice(command, io, async (sluice) => {
         if (job !== undefined) {
-          const why = (await (await findJob(sluice, name, job)).explain()) ?? null;
-          print(command, io, { queue: name, job, why }, () => `${whyText(why ?? undefined)}`);
+          const why = await (await findJob(sluice, name, job)).explain();
+          print(command, io, { queue: name, job, why: why ?? null }, () => whyText(why));
           return;
         }
         const status = await (await findBucket(sluice, name)).status();
@@ -136,10 +137,6 @@ function describeAll({ buckets, unreachable, replicas }: AllBuckets): string {
     `${replicas.length} ${replicas.length === 1 ? "replica" : "replicas"}`,
     ...lacks.map(onOneLine),
   ].join("\n");
-}
-
-function perSecond(rate: number | undefined): string {
-  return rate === undefined ? "-" : String(Number(rate.toFixed(2)));
 }
 
 function describeBucket(status: BucketStatus): string {

@@ -7,8 +7,18 @@ import type { QueuedJob } from "../../queue/enqueue/job-handle.ts";
 import type { JobState } from "../../queue/job.ts";
 import type { Sluice } from "../../sluice.ts";
 import { countOf, KEY_OPTION, keyOf, type KeyGiven } from "../given.ts";
-import { duration, findQueue, findJob, onOneLine, print, table, withSluice } from "../io.ts";
-import type { Io } from "../io.ts";
+import {
+  duration,
+  findJob,
+  findQueue,
+  keyText,
+  onOneLine,
+  perSecond,
+  print,
+  table,
+  withSluice,
+  type Io,
+} from "../io.ts";
 
 export function addQueues(program: Command, io: Io): void {
   program
@@ -120,10 +130,6 @@ function describeQueue(status: QueueStatus): string {
   return facts.map(([name, value]) => onOneLine(`${`${name}:`.padEnd(13)}${value}`)).join("\n");
 }
 
-function perSecond(rate: number): string {
-  return String(Number(rate.toFixed(2)));
-}
-
 export function whyText(why: JobExplanation | undefined): string {
   if (why === undefined) return "it runs, or has ended";
   const { waitsFor, limit, untilMs } = why;
@@ -152,7 +158,7 @@ function describeJobs(page: { jobs: readonly JobFacts[]; cursor: string | undefi
   const rows = jobs.map((job) => [
     job.id,
     job.state ?? "gone",
-    keyText(job),
+    keyText(job.key),
     job.priority,
     `${job.attemptsMade} of ${job.attempts}`,
     timeText(job.dueAtMs),
@@ -162,10 +168,6 @@ function describeJobs(page: { jobs: readonly JobFacts[]; cursor: string | undefi
   const more = cursor === undefined ? [] : [onOneLine(`More: --cursor '${cursor}'`)];
   const none = cursor === undefined ? "No job matches." : "None on this page.";
   return [jobs.length === 0 ? none : table(heads, rows), ...more].join("\n");
-}
-
-function keyText({ key }: Pick<JobFacts, "key">): string {
-  return key === undefined ? "-" : typeof key === "string" ? key : JSON.stringify(key);
 }
 
 type JobLooked = JobFacts & {
@@ -178,7 +180,7 @@ function describeJob(job: JobLooked): string {
   const facts = [
     ["job", job.id],
     ["state", job.state ?? "gone"],
-    ["key", keyText(job)],
+    ["key", keyText(job.key)],
     ["priority", job.priority],
     ["attempts", `${job.attemptsMade} of ${job.attempts}`],
     ["enqueued", timeText(job.enqueuedAtMs)],

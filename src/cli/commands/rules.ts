@@ -12,6 +12,7 @@ import { partsOf } from "../../sluice/parts.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import {
   BrokenFileError,
+  globalsOf,
   NewerRulesError,
   onOneLine,
   print,
@@ -68,10 +69,8 @@ export function addRules(program: Command, io: Io): void {
 async function check(command: Command, io: Io, file: string): Promise<Rules> {
   const { rules, problems } = checkRules(file, await readText(file));
   if (rules !== undefined) return rules;
-  const lines = problems.map((problem) => describeProblem(file, problem));
-  if (command.optsWithGlobals<{ json?: boolean }>().json === true) {
-    print(command, io, { file, problems }, () => "");
-  } else io.err(`${lines.map(onOneLine).join("\n")}\n`);
+  if (globalsOf(command, io).json === true) print(command, io, { file, problems }, () => "");
+  else for (const problem of problems) io.err(`${onOneLine(describeProblem(file, problem))}\n`);
   const count = problems.length === 1 ? "one problem" : `${problems.length} problems`;
   throw new BrokenFileError(`${file} has ${count}.`);
 }

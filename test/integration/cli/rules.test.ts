@@ -40,6 +40,8 @@ describe("sluice rules", () => {
     ]);
     const { out } = await sluice("--json", "rules", "check", bad);
     expect(JSON.parse(out)).toMatchObject({ problems: [{ line: 2, column: 10 }, { line: 3 }] });
+    const hostile = files.write("hostile.yaml", 'buckets: { "a\u202Eb": 5, c: "\u009B2J" }');
+    expect((await sluice("rules", "check", hostile)).err).not.toMatch(/[^\P{C}\n]/u);
     expect((await sluice("rules", "check", "/nowhere.yaml")).code).toBe(2);
     expect((await sluice("rules", "chek", good)).code).toBe(2);
   });

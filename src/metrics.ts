@@ -1,4 +1,3 @@
-import { InvalidOptionError } from "./core/errors.ts";
 import {
   openFleetMetrics,
   type FleetMetrics,
@@ -15,16 +14,7 @@ import { partsOf } from "./sluice/parts.ts";
  * @throws {@link InvalidOptionError} when an option can never work, or the register has other metrics of these names.
  */
 export function fleetMetrics(sluice: Sluice, options: FleetMetricsOptions = {}): FleetMetrics {
-  const parts = partsOf(sluice);
-  if (parts === undefined) {
-    const remedy = "give what createSluice() returned";
-    throw new InvalidOptionError({
-      where: "fleetMetrics()",
-      option: "sluice",
-      value: sluice,
-      remedy,
-    });
-  }
+  const parts = partsOf("fleetMetrics()", sluice);
   const { logger, onClose } = parts;
   const metrics = openFleetMetrics(
     {

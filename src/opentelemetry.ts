@@ -1,5 +1,4 @@
 import { metrics, trace } from "@opentelemetry/api";
-import { InvalidOptionError } from "./core/errors.ts";
 import { hearToo } from "./core/events/observer.ts";
 import { createTraces } from "./metrics/opentelemetry/follow.ts";
 import { createMeasuring } from "./metrics/opentelemetry/measure.ts";
@@ -16,16 +15,7 @@ const instrumented = new WeakSet<object>();
  * @throws {@link InvalidOptionError} when it is given what is no sluice.
  */
 export function instrument(sluice: Sluice): void {
-  const parts = partsOf(sluice);
-  if (parts === undefined) {
-    const remedy = "give what createSluice() returned";
-    throw new InvalidOptionError({
-      where: "instrument()",
-      option: "sluice",
-      value: sluice,
-      remedy,
-    });
-  }
+  const parts = partsOf("instrument()", sluice);
   if (instrumented.has(sluice)) return;
   instrumented.add(sluice);
   const measuring = createMeasuring(metrics.getMeter("sluice"));

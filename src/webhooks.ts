@@ -1,4 +1,3 @@
-import { InvalidOptionError } from "./core/errors.ts";
 import { createRedisWebhooks } from "./redis/webhooks/store.ts";
 import type { Sluice } from "./sluice.ts";
 import { partsOf } from "./sluice/parts.ts";
@@ -16,11 +15,7 @@ import type { WebhookJob } from "./webhooks/sending/jobs.ts";
  */
 export function createWebhooks(sluice: Sluice, options: WebhooksOptions = {}): Webhooks {
   const where = "createWebhooks()";
-  const parts = partsOf(sluice);
-  if (parts === undefined) {
-    const remedy = "give what createSluice() returned";
-    throw new InvalidOptionError({ where, option: "sluice", value: sluice, remedy });
-  }
+  const parts = partsOf(where, sluice);
   const read = readWebhooksOptions(where, options);
   const { name, keepMs } = read;
   const { prefix, timeoutMs, logger, observing, onClose } = parts;

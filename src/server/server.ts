@@ -8,8 +8,8 @@ import Fastify, {
   type FastifyRequest,
   type FastifyServerOptions,
 } from "fastify";
-import { InvalidOptionError } from "../core/errors.ts";
 import type { Sluice } from "../sluice.ts";
+import { partsOf } from "../sluice/parts.ts";
 import { decideRoutes } from "./decide/decide.ts";
 import { createFound } from "./decide/found.ts";
 import { forwardRoutes } from "./forward/forward.ts";
@@ -55,10 +55,7 @@ export async function createServer(
   options: ServerOptions = {},
 ): Promise<SluiceServer> {
   const where = "createServer()";
-  if (typeof (sluice as Partial<Sluice> | undefined)?.overview !== "function") {
-    const remedy = "give what createSluice() returned";
-    throw new InvalidOptionError({ where, option: "sluice", value: sluice, remedy });
-  }
+  partsOf(where, sluice);
   const read = readServerOptions(where, options);
   const app = createApp(read);
   let closing: Promise<void> | undefined;

@@ -1,3 +1,4 @@
+import { InvalidOptionError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
 import type { Observing } from "../core/events/observer.ts";
 import type { InsightStore } from "../core/stores/insight/store.ts";
@@ -25,7 +26,11 @@ export function keepParts(sluice: object, parts: SluiceParts): void {
   partsOfSluices.set(sluice, parts);
 }
 
-/** The parts of a sluice that is open; undefined for what is none. */
-export function partsOf(sluice: unknown): SluiceParts | undefined {
-  return typeof sluice === "object" && sluice !== null ? partsOfSluices.get(sluice) : undefined;
+/** @throws {@link InvalidOptionError} when it is no sluice. */
+export function partsOf(where: string, sluice: unknown): SluiceParts {
+  const isObject = typeof sluice === "object" && sluice !== null;
+  const parts = isObject ? partsOfSluices.get(sluice) : undefined;
+  if (parts !== undefined) return parts;
+  const remedy = "give what createSluice() returned";
+  throw new InvalidOptionError({ where, option: "sluice", value: sluice, remedy });
 }

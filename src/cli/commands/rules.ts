@@ -90,7 +90,7 @@ async function apply(command: Command, io: Io, file: string): Promise<void> {
     command,
     io,
     async (sluice) => {
-      const { rules, insight } = partsOf(sluice)!;
+      const { rules, insight } = partsOf("sluice rules", sluice);
       const verdict = await rules!.settle();
       const inForce = await insight.rules();
       if (verdict === "older" && inForce !== undefined) {
@@ -110,7 +110,7 @@ async function apply(command: Command, io: Io, file: string): Promise<void> {
 
 /** Of the buckets that the file names, and those that rules name now, what is going to be another policy. */
 async function differences(sluice: Sluice, rules: Rules): Promise<readonly Difference[]> {
-  const { insight } = partsOf(sluice)!;
+  const { insight } = partsOf("sluice rules", sluice);
   const names = [...new Set([...rules.buckets.keys(), ...(await insight.ruledBuckets())])];
   const found: Difference[] = [];
   for (let at = 0; at < names.length; at += AT_ONCE) {
@@ -124,7 +124,7 @@ async function differences(sluice: Sluice, rules: Rules): Promise<readonly Diffe
 
 async function differenceOf(sluice: Sluice, rules: Rules, name: string): Promise<Difference> {
   const bucket = (await sluice.find(name)) as OwnedBucket | undefined;
-  const [declared] = await partsOf(sluice)!.insight.declaredOf([name]);
+  const [declared] = await partsOf("sluice rules", sluice).insight.declaredOf([name]);
   const code = declared === undefined ? undefined : bucket?.policy;
   const options = rules.buckets.get(name);
   const where = `bucket("${name}")`;

@@ -10,11 +10,11 @@ import { MOST_NAMES, OTHER } from "./names.ts";
 
 const { normal: NORMAL } = RANKS;
 /** Up to how many ms the calls of each part waited; the last part has no bound. */
-const WAIT_BOUNDS_MS: readonly number[] = [
+export const WAIT_BOUNDS_MS: readonly number[] = [
   10, 50, 100, 500, 1_000, 5_000, 15_000, 60_000, 300_000, 3_600_000,
 ];
 /** The bounds that OpenTelemetry gives to durations of messaging; from one below, since Redis answers sooner. */
-const DURATION_BOUNDS_MS: readonly number[] = [
+export const DURATION_BOUNDS_MS: readonly number[] = [
   1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000,
 ];
 
@@ -121,11 +121,16 @@ function spreadOf(all: Map<string, Spread>, name: string): Spread {
   return named(all, name, () => new Spread(DURATION_BOUNDS_MS));
 }
 
-function named<Kept>(all: Map<string, Kept>, name: string, create: () => Kept): Kept {
+/** What is kept of a name; of one that comes after a thousand, what is kept of all others. */
+export function named<Kept>(
+  all: Map<string, Kept>,
+  name: string,
+  create: (name: string) => Kept,
+): Kept {
   const known = all.get(name);
   if (known !== undefined) return known;
   if (all.size >= MOST_NAMES && name !== OTHER) return named(all, OTHER, create);
-  const made = create();
+  const made = create(name);
   all.set(name, made);
   return made;
 }

@@ -1,14 +1,11 @@
 /** The metrics of a process as OpenTelemetry has them: those of Prometheus, and of jobs those that messaging systems have. */
 import type { Attributes, Meter } from "@opentelemetry/api";
 import type { BucketObserver, JobsObserver, Observer } from "../../core/events/observer.ts";
+import { DURATION_BOUNDS_MS, named, WAIT_BOUNDS_MS } from "../counts.ts";
+import { PROCESS_METRICS, type ProcessMetric } from "../names.ts";
 import { DURATION_BOUNDS, MESSAGING } from "./conventions.ts";
 
 const SYSTEM = "sluice";
-/** Waits are longer than requests. */
-const WAIT_BOUNDS: readonly number[] = [0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 3_600];
-/** How many buckets have attributes of their own. */
-const MOST_BUCKETS = 1_000;
-const OTHER = "other";
 
 export function createMeasuring(meter: Meter): Observer & { readonly jobs: JobsObserver } {
   const histogram = (name: string, description: string, bounds = DURATION_BOUNDS) =>
@@ -17,20 +14,18 @@ export function createMeasuring(meter: Meter): Observer & { readonly jobs: JobsO
       unit: "s",
       advice: { explicitBucketBoundaries: [...bounds] },
     });
-  const waits = histogram(
-    "sluice.bucket.wait",
-    "How long calls and jobs waited for their slots.",
-    WAIT_BOUNDS,
-  );
+  /** As Prometheus has it: values fall into the same parts. */
+  const asInPrometheus = (name: string, metric: ProcessMetric, boundsMs = DURATION_BOUNDS_MS) => {
+    const bounds = boundsMs.map((ms) => ms / 1_000);
+    return histogram(name, PROCESS_METRICS[metric].help, bounds);
+  };
+  const waits = asInPrometheus("sluice.bucket.wait", "sluice_bucket_wait_seconds", WAIT_BOUNDS_MS);
   const slots = meter.createCounter("sluice.bucket.slots", {
-    description: "What became of slots, and calls that were refused.",
+    description: PROCESS_METRICS.sluice_bucket_slots_total.help,
     unit: "{slot}",
   });
-  const asks = histogram("sluice.store.duration", "How long requests to the store took.");
-  const attempts = histogram(
-    "sluice.webhook.attempt",
-    "How long attempts at endpoints of webhooks took.",
-  );
+  const asks = asInPrometheus("sluice.store.duration", "sluice_store_duration_seconds");
+  const attempts = asInPrometheus("sluice.webhook.attempt", "sluice_webhook_attempt_seconds");
   const operations = histogram(MESSAGING.operationDuration, "How long it took to store jobs.");
   const processing = histogram(MESSAGING.processDuration, "How long handlers took.");
   const sent = meter.createCounter(MESSAGING.sentMessages, {
@@ -57,12 +52,7 @@ export function createMeasuring(meter: Meter): Observer & { readonly jobs: JobsO
   }
 
   return {
-    bucket(name) {
-      const own = buckets.has(name) || buckets.size < MOST_BUCKETS ? name : OTHER;
-      const known = buckets.get(own) ?? createBucket(own);
-      buckets.set(own, known);
-      return known;
-    },
+    bucket: (name) => named(buckets, name, createBucket),
     asked: (command, ms) => asks.record(ms / 1_000, { "sluice.command": command }),
     attempted: (outcome, ms) => attempts.record(ms / 1_000, { "sluice.outcome": outcome }),
     jobs: {

@@ -4,7 +4,7 @@ import * as z from "zod";
 import { reasonOf } from "../core/describe.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import { PRIORITIES, readOptions, wholeNumber } from "../core/input/options.ts";
-import type { Logger } from "../core/logger.ts";
+import { sampled, type Logger } from "../core/logger.ts";
 import type { ListedQueue, Overview, Unreachable } from "../insight/overview.ts";
 import type { QueueStatus } from "../queue/forecast/status.ts";
 import { JOB_STATES } from "../queue/job.ts";
@@ -132,12 +132,14 @@ export function openFleetMetrics(parts: FleetParts, given: FleetMetricsOptions =
     const remedy = "it has the fleet of another sluice; give each a register of its own";
     throw new InvalidOptionError({ where, option: "register", value: "a register", remedy });
   }
+  // What cannot be read now cannot be read five seconds later either, as a rule.
+  const logger = sampled(parts.logger, () => performance.now());
   const readings = createReadings({
     everyMs,
-    read: () => readFacts(parts),
+    read: () => readFacts({ ...parts, logger }),
     onError(error) {
       const reason = reasonOf(error);
-      parts.logger.warn({ reason }, `The metrics of the fleet could not be read: ${reason}`);
+      logger.warn({ reason }, `The metrics of the fleet could not be read: ${reason}`);
     },
   });
   const exported = exportAll(readings);
@@ -183,8 +185,12 @@ async function readFacts(parts: FleetParts): Promise<Facts> {
   }
   const [first] = unreachable;
   if (first !== undefined) {
-    const what = `The metrics of the fleet lack what could not be read, such as ${first.bucket ?? ""}`;
-    parts.logger.warn({ unreachable: unreachable.length }, `${what} (${first.reason}).`);
+    const { bucket, reason } = first;
+    const such = bucket === undefined ? reason : `bucket "${bucket}": ${reason}`;
+    parts.logger.warn(
+      { unreachable: unreachable.length, reason },
+      `The metrics of the fleet lack what could not be read, such as ${such}`,
+    );
   }
   statuses.sort((a, b) => (a.name < b.name ? -1 : 1));
   return {

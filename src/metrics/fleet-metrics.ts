@@ -5,7 +5,7 @@ import { reasonOf } from "../core/describe.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import { PRIORITIES, readOptions, wholeNumber } from "../core/input/options.ts";
 import { sampled, type Logger } from "../core/logger.ts";
-import type { ListedQueue, Overview, Unreachable } from "../insight/overview.ts";
+import type { Overview } from "../insight/overview.ts";
 import type { QueueStatus } from "../queue/forecast/status.ts";
 import { JOB_STATES } from "../queue/job.ts";
 import type { BucketBrief } from "../throttle/bucket/facts/status.ts";
@@ -30,13 +30,12 @@ const OPTIONS = z.strictObject({
   everyMs: wholeNumber(1_000, 3_600_000, "milliseconds").optional(),
 });
 const EVERY_MS = 5_000;
-const A_PAGE = 1_000;
 /** How many queues are looked at together. */
 const AT_ONCE = 20;
 
 interface Page {
-  readonly after: string | undefined;
-  readonly afterQueue: string | undefined;
+  readonly after?: string | undefined;
+  readonly afterQueue?: string | undefined;
   readonly limit: number;
   readonly brief: true;
 }
@@ -171,7 +170,7 @@ async function readFacts(parts: FleetParts): Promise<Facts> {
   const { buckets, queues, unreachable } = await readAll(parts);
   if (buckets.length > MOST_NAMES) buckets.sort((a, b) => b.waiting.total - a.waiting.total);
   const statuses: QueueStatus[] = [];
-  const names = queues.slice(0, MOST_NAMES).map(({ name }) => name);
+  const names = queues.map(({ name }) => name);
   while (names.length > 0) {
     const some = names.splice(0, AT_ONCE).map(async (name) => {
       try {
@@ -200,21 +199,18 @@ async function readFacts(parts: FleetParts): Promise<Facts> {
   };
 }
 
-/** All pages of buckets and of queues. */
+/** All buckets, page by page, and the queues of the first page: more are not exported. */
 async function readAll({ overview }: FleetParts) {
-  const buckets: BucketBrief[] = [];
-  const queues: ListedQueue[] = [];
-  const unreachable: Unreachable[] = [];
-  let after: string | undefined;
-  let afterQueue: string | undefined;
-  for (let isMore = true; isMore;) {
-    const page = await overview({ after, afterQueue, limit: A_PAGE, brief: true });
+  const { queues, ...first } = await overview({ limit: MOST_NAMES, brief: true });
+  const buckets = [...first.buckets];
+  const unreachable = [...first.unreachable];
+  const afterQueue = queues.at(-1)?.name;
+  let after = first.next;
+  while (after !== undefined) {
+    const page = await overview({ after, afterQueue, limit: MOST_NAMES, brief: true });
     buckets.push(...page.buckets);
-    queues.push(...page.queues);
     unreachable.push(...page.unreachable);
-    isMore = page.next !== undefined || page.nextQueue !== undefined;
-    after = page.next ?? page.buckets.at(-1)?.name ?? after;
-    afterQueue = page.nextQueue ?? page.queues.at(-1)?.name ?? afterQueue;
+    after = page.next;
   }
   return { buckets, queues, unreachable };
 }

@@ -1,4 +1,4 @@
-import { createNoopMeter, type Attributes, type Tracer } from "@opentelemetry/api";
+import { createNoopMeter, type Attributes, type Meter, type Tracer } from "@opentelemetry/api";
 import { describe, expect, it } from "vitest";
 import { createTraces } from "../../../src/metrics/opentelemetry/follow.ts";
 import { createMeasuring } from "../../../src/metrics/opentelemetry/measure.ts";
@@ -7,9 +7,10 @@ import { createMeasuring } from "../../../src/metrics/opentelemetry/measure.ts";
 function listeningMeter() {
   const counted: (Attributes | undefined)[] = [];
   const bounds = new Map<string, readonly number[] | undefined>();
-  const meter = createNoopMeter();
-  meter.createCounter = () => ({ add: (_value, attributes) => void counted.push(attributes) });
+  // All callers are given the same one.
   const silent = createNoopMeter();
+  const meter = Object.create(silent) as Meter;
+  meter.createCounter = () => ({ add: (_value, attributes) => void counted.push(attributes) });
   meter.createHistogram = (name, options) => {
     bounds.set(name, options?.advice?.explicitBucketBoundaries);
     return silent.createHistogram(name, options);

@@ -170,7 +170,8 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     },
     listen: settings.listen,
   });
-  const steering = { insight, waiting, refreshPolicy, onChange: askAgain };
+  const isDeclared = settings.findPolicy === undefined;
+  const steering = { insight, waiting, refreshPolicy, isDeclared, onChange: askAgain };
   const liveControl = createLiveControl({ ...context, ...steering });
   const feedback = createFeedbackReader(
     {
@@ -271,7 +272,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
   const bucket: OwnedBucket = {
     name,
     policy,
-    isDeclared: settings.findPolicy === undefined,
+    isDeclared,
     logger,
     calls: settings.calls,
     get waiting() {

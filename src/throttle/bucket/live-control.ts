@@ -32,7 +32,7 @@ import {
   type SteeredState,
 } from "../../core/stores/insight/store.ts";
 import type { Change as StoreChange, LimitedKey, Peeked, PolicySource } from "../../core/store.ts";
-import { termsOf, type BucketContext, type RefreshPolicy } from "../known-policy.ts";
+import { termsOf, unknownPolicy, type BucketContext, type RefreshPolicy } from "../known-policy.ts";
 import { steeredScopeOf } from "../../core/policy/steered-scope.ts";
 import {
   describeState,
@@ -75,6 +75,8 @@ export interface LiveControlParts extends BucketContext {
   readonly insight: InsightStore;
   readonly waiting: () => number;
   readonly refreshPolicy: RefreshPolicy;
+  /** Whether the code of this process says the policy. */
+  readonly isDeclared: boolean;
   /** Called after each change of one key, or of all: calls that wait here follow it at once. */
   readonly onChange: (key: string | undefined) => void;
 }
@@ -120,7 +122,8 @@ interface Seen {
 const MOST_TRIES = 5;
 
 export function createLiveControl(parts: LiveControlParts): LiveControl {
-  const { store, insight, bucket, known, logger, waiting, refreshPolicy, onChange } = parts;
+  const { store, insight, bucket, known, logger, waiting, refreshPolicy, isDeclared, onChange } =
+    parts;
   let isClosed = false;
 
   /** The store would still answer after a close. */
@@ -176,8 +179,11 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
 
   async function look(given: Policy, key: string | undefined): Promise<Peeked> {
     assertOpen();
-    if (given === UNKNOWN_POLICY) await refreshPolicy();
-    const policy = given === UNKNOWN_POLICY ? known.policy : given;
+    let policy = given;
+    if (given === UNKNOWN_POLICY) {
+      await refreshPolicy();
+      ({ policy } = known);
+    }
     const terms = termsOf(policy, known.terms.version);
     return store.peek({ bucket, terms, scopes: scopesOf(policy, key, `bucket("${bucket}")`) });
   }
@@ -209,14 +215,13 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
   }
 
   async function putInForce(
-    action: "configure" | "expire",
+    { action, before, undoes }: Pick<Steering, "action" | "before" | "undoes">,
     { policy, source }: SetPolicy,
     { forMs, ...byHand }: ConfigureOptions,
-    before: SteeredState,
   ): Promise<string> {
     const change: StoreChange = { do: "configure", source, doesYield: false };
     const after = stateOf(policy, source, before.pausedForMs);
-    return steer({ action, policy, change, before, after }, byHand, forMs);
+    return steer({ action, policy, change, before, after, undoes }, byHand, forMs);
   }
 
   async function takeBack(
@@ -228,12 +233,10 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     const undoing = { action: "undo" as const, before, undoes: last.id };
     if (last.subject === "policy") {
       const isOverride = last.before.source === "override" && policyForMs > 0;
-      const { policy, source }: SetPolicy = isOverride
+      const set: SetPolicy = isOverride
         ? { policy: known.read(last.before.text), source: "override" }
         : await beneath();
-      const after = stateOf(policy, source, before.pausedForMs);
-      const change = { do: "configure", source, doesYield: false } as const;
-      return steer({ ...undoing, policy, after, change }, byHand, endOf(policyForMs));
+      return putInForce(undoing, set, { ...byHand, forMs: endOf(policyForMs) });
     }
     const scope = key === undefined ? undefined : steeredScopeOf("undo()", inForce, key);
     const after = { ...before, pausedForMs };
@@ -262,8 +265,14 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
   /** What holds where nothing was set by hand: the rules' policy, or without one that of the code. */
   async function beneath(): Promise<SetPolicy> {
     const { rules } = await insight.bucket(bucket);
-    if (rules === undefined) return { policy: known.declared, source: "code" };
-    return { policy: known.read(rules.text), source: "rules" };
+    if (rules !== undefined) return { policy: known.read(rules.text), source: "rules" };
+    return { policy: isDeclared ? known.declared : await declaredElsewhere(), source: "code" };
+  }
+
+  async function declaredElsewhere(): Promise<Policy> {
+    const text = await insight.declared(bucket);
+    if (text === undefined) throw unknownPolicy(bucket);
+    return known.read(text);
   }
 
   /** Leaves the policy that this process knows as it is, also where another is in force: its draws learn that. */
@@ -301,7 +310,7 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
       const given = await beneath();
       const byHand = { by: override.by, reason: "its time is over", generation };
       try {
-        const undoneBy = await putInForce("expire", given, byHand, state);
+        const undoneBy = await putInForce({ action: "expire", before: state }, given, byHand);
         await noteFate(override.id, insight.amendChange(override, { undoneBy }));
       } catch (error) {
         if (isOtherGeneration(error)) return false;
@@ -326,7 +335,7 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
       const set: SetPolicy = isCode
         ? await beneath()
         : { policy: compileOver(where, given, under), source: "override" };
-      await putInForce("configure", set, read, state);
+      await putInForce({ action: "configure", before: state }, set, read);
     },
     async pause(options = {}) {
       refuseUndefined("pause()", options);

@@ -24,7 +24,7 @@ const STRICT = {
 /** What CommonJS within ES modules needs, as esbuild's users write it. */
 const BANNER =
   'import { createRequire } from "node:module"; const require = createRequire(import.meta.url);';
-const PACED = ["one, two, three", "95.24/s 2"];
+const PACED = ["one, two, three", "95.24/s 2", "50/s"];
 
 let consumer: Consumer;
 

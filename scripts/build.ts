@@ -92,8 +92,8 @@ async function bundle(): Promise<Metafile> {
     format: "esm",
     platform: "node",
     target: `node${/[\d.]+/.exec(packageJson.engines.node)?.[0]}`,
-    // An entry of its own uses it: whoever imports that has it.
-    external: [...DEPENDENCIES, "@opentelemetry/api"],
+    // Whoever uses what needs them has them.
+    external: [...DEPENDENCIES, "@opentelemetry/api", "@grpc/grpc-js"],
     sourcemap: true,
     metafile: true,
     logLevel: "warning",

@@ -1,5 +1,6 @@
 /** `sluice/server`: facts, steering and the dashboard over HTTP. */
 export { createServer, type SluiceServer } from "./server.ts";
 export type { ServerOptions, TlsOptions, TokenOptions } from "./options.ts";
+export type { DescriptorDraw, GrpcOptions, RateLimitDescriptor } from "./decide/envoy/options.ts";
 export type { ForwardKey, ForwardOptions, ForwardedRequest, Upstream } from "./forward/options.ts";
 export type { Problem } from "./problem.ts";

@@ -3,6 +3,7 @@ import type { FastifyBaseLogger } from "fastify";
 import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
 import { NAME, readOptions, wholeNumber } from "../core/input/options.ts";
+import { GRPC, type GrpcOptions, type ReadGrpcOptions } from "./decide/envoy/options.ts";
 import { readForwards, type ForwardOptions, type ReadForward } from "./forward/options.ts";
 
 /** Whoever has the token may do what its role says, with the buckets and queues of its scope. */
@@ -50,6 +51,11 @@ export interface ServerOptions {
    * below `/openai/`. Defaults to none.
    */
   readonly forward?: Readonly<Record<string, ForwardOptions>> | undefined;
+  /**
+   * Answers Envoy's `ShouldRateLimit` over gRPC, on a port of its own, at the same host and with the same tokens and TLS.
+   * It needs the package `@grpc/grpc-js`. Defaults to no gRPC.
+   */
+  readonly grpc?: GrpcOptions | undefined;
 }
 
 /** What a server was given, with all defaults. */
@@ -60,6 +66,7 @@ export interface ReadServerOptions extends ServerOptions {
   readonly insecureLocal: boolean;
   readonly bodyLimit: number;
   readonly forwards: readonly ReadForward[];
+  readonly grpc?: ReadGrpcOptions | undefined;
 }
 
 const NAMES = z.array(NAME, { error: 'give a list of names, or ["*"]' });
@@ -97,6 +104,7 @@ const SERVER_OPTIONS = z.strictObject({
       error: 'give them by name, such as { openai: { to: "https://api.openai.com" } }',
     })
     .optional(),
+  grpc: GRPC.optional(),
 });
 
 function isLogger(value: unknown): boolean {
@@ -105,7 +113,8 @@ function isLogger(value: unknown): boolean {
 
 /** @throws {@link InvalidOptionError} when an option can never work, or nobody would be asked for a token. */
 export function readServerOptions(where: string, given: unknown): ReadServerOptions {
-  const read = readOptions(where, SERVER_OPTIONS, given) as ServerOptions;
+  const read = readOptions(where, SERVER_OPTIONS, given) as ServerOptions &
+    Pick<ReadServerOptions, "grpc">;
   const { port = 3_010, host = "127.0.0.1", tokens = [], insecureLocal = false } = read;
   const { bodyLimit = 1_048_576 } = read;
   assertGuarded(where, { ...read, host, tokens, insecureLocal });
@@ -116,9 +125,9 @@ export function readServerOptions(where: string, given: unknown): ReadServerOpti
 
 function assertGuarded(
   where: string,
-  given: Pick<ReadServerOptions, "host" | "tokens" | "insecureLocal" | "socket">,
+  given: Pick<ReadServerOptions, "host" | "tokens" | "insecureLocal" | "socket" | "grpc">,
 ): void {
-  const { host, socket, tokens, insecureLocal } = given;
+  const { host, socket, tokens, insecureLocal, grpc } = given;
   if (!insecureLocal && tokens.length === 0) {
     const remedy =
       'give tokens, such as [{ token, role: "act" }], or insecureLocal: true to serve this machine alone without one';
@@ -129,7 +138,7 @@ function assertGuarded(
     const remedy = "leave it out, since there are tokens; or leave out the tokens";
     throw new InvalidOptionError({ where, option: "insecureLocal", value: true, remedy });
   }
-  if (socket !== undefined || isLoopback(host)) return;
+  if (isLoopback(host) || (socket !== undefined && grpc === undefined)) return;
   const remedy = `it is for loopback only, and the host is ${JSON.stringify(host)}: give tokens, or the host 127.0.0.1`;
   throw new InvalidOptionError({ where, option: "insecureLocal", value: true, remedy });
 }

@@ -11,10 +11,11 @@ import Fastify, {
 import type { Sluice } from "../sluice.ts";
 import { partsOf } from "../sluice/parts.ts";
 import { decideRoutes } from "./decide/decide.ts";
-import { createFound } from "./decide/found.ts";
+import { createGrpcServer, type GrpcServer } from "./decide/envoy/grpc-server.ts";
+import { createFound, type Found } from "./decide/found.ts";
 import { forwardRoutes } from "./forward/forward.ts";
 import { sessionRoutes } from "./access/session.ts";
-import { installAccess } from "./access/access.ts";
+import { installAccess, type Gate } from "./access/access.ts";
 import { dashboardRoutes } from "./dashboard/dashboard.ts";
 import { factRoutes } from "./facts/facts.ts";
 import { healthRoutes, QUIET_PATHS } from "./health.ts";
@@ -39,6 +40,8 @@ export interface SluiceServer {
   listen(): Promise<{
     /** `"http://127.0.0.1:3010"`; of a socket, `"unix:/run/sluice.sock"`. */
     readonly url: string;
+    /** Where gRPC is: `"127.0.0.1:8081"`; undefined without it. */
+    readonly grpc: string | undefined;
   }>;
   /** Takes no more requests and waits up to ten seconds for those under way. The sluice stays open. */
   close(): Promise<void>;
@@ -76,10 +79,15 @@ export async function createServer(
   const found = createFound(sluice);
   decideRoutes(app, found);
   forwardRoutes(app, { forwards: read.forwards, found, hasTokens: read.tokens.length > 0 });
+  const grpc = await grpcServer({ where, app, gate, found, read });
+
   async function close(): Promise<void> {
-    const deadline = setTimeout(() => app.server.closeAllConnections(), CLOSE_MS);
+    const deadline = setTimeout(() => {
+      app.server.closeAllConnections();
+      grpc?.closeNow();
+    }, CLOSE_MS);
     try {
-      await app.close();
+      await Promise.all([app.close(), grpc?.close()]);
     } finally {
       clearTimeout(deadline);
     }
@@ -88,15 +96,39 @@ export async function createServer(
   return {
     app,
     async listen() {
-      const { socket, host, port } = read;
-      if (socket === undefined) return { url: urlOf(await app.listen({ host, port }), read) };
-      await removeDeadSocket(socket);
-      await app.listen({ path: socket });
-      return { url: `unix:${socket}` };
+      const url = await listenOverHttp(app, read);
+      return { url, grpc: await grpc?.listen() };
     },
     close: () => (closing ??= close()),
     [Symbol.asyncDispose]: () => (closing ??= close()),
   };
+}
+
+async function listenOverHttp(app: FastifyInstance, read: ReadServerOptions): Promise<string> {
+  const { socket, host, port } = read;
+  if (socket === undefined) return urlOf(await app.listen({ host, port }), read);
+  await removeDeadSocket(socket);
+  await app.listen({ path: socket });
+  return `unix:${socket}`;
+}
+
+interface GrpcParts {
+  readonly where: string;
+  readonly app: FastifyInstance;
+  readonly gate: Gate;
+  readonly found: Found;
+  readonly read: ReadServerOptions;
+}
+
+async function grpcServer(parts: GrpcParts): Promise<GrpcServer | undefined> {
+  const { where, app, gate, found, read } = parts;
+  const { grpc: options, host, bodyLimit } = read;
+  if (options === undefined) return undefined;
+  const tls = read.tls && {
+    key: Buffer.from(bytesOf(read.tls.key)),
+    cert: Buffer.from(bytesOf(read.tls.cert)),
+  };
+  return createGrpcServer({ where, gate, found, log: app.log, options, host, bodyLimit, tls });
 }
 
 const DESCRIPTION = {

@@ -16,6 +16,7 @@ interface ServeOptions {
   readonly tlsKey?: string;
   readonly tlsCert?: string;
   readonly forward?: readonly string[];
+  readonly grpc?: string;
   readonly rules?: string;
 }
 
@@ -35,6 +36,10 @@ export function addServe(program: Command, io: Io): void {
       "--forward <name=url...>",
       "proxies that hold each request until a slot of the bucket of that name",
     )
+    .option(
+      "--grpc <port>",
+      "answers Envoy's ShouldRateLimit over gRPC on this port, where @grpc/grpc-js is installed",
+    )
     .option("--rules <file>", "a rules file, which is put in force and watched")
     .addHelpText("after", "\nExample: sluice serve --insecure-local")
     .action(async (options: ServeOptions, command: Command) => {
@@ -48,8 +53,8 @@ export function addServe(program: Command, io: Io): void {
           const server = await createServer(sluice, read);
           const interrupted = untilInterrupted();
           try {
-            const { url } = await server.listen();
-            io.out(`${url}\n`);
+            const { url, grpc } = await server.listen();
+            io.out(grpc === undefined ? `${url}\n` : `${url}\ngrpc ${grpc}\n`);
             await interrupted;
           } finally {
             await server.close();
@@ -75,11 +80,12 @@ async function readOptions(options: ServeOptions, io: Io): Promise<ServerOptions
     );
   }
   return {
-    port: portOf(port),
+    port: portOf("--port", port),
     host,
     ...(socket === undefined ? {} : { socket }),
     tokens,
     insecureLocal: insecureLocal === true,
+    ...(options.grpc === undefined ? {} : { grpc: { port: portOf("--grpc", options.grpc) } }),
     ...(options.forward === undefined ? {} : { forward: forwardsOf(options.forward) }),
     ...(tlsKey === undefined
       ? {}
@@ -101,9 +107,9 @@ function forwardsOf(texts: readonly string[]): NonNullable<ServerOptions["forwar
   return Object.fromEntries(pairs);
 }
 
-function portOf(text: string): number {
+function portOf(option: string, text: string): number {
   if (/^\d{1,5}$/.test(text) && Number(text) < 65_536) return Number(text);
-  throw wrong("--port", text, "give a whole number from 0 to 65535");
+  throw wrong(option, text, "give a whole number from 0 to 65535");
 }
 
 async function tokensOf(options: ServeOptions, io: Io): Promise<readonly TokenOptions[]> {

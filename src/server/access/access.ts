@@ -76,7 +76,12 @@ export function accessOf(request: FastifyRequest): Access {
 
 /** @throws {@link HttpProblem} when the bucket is not in the scope of the token. */
 export function assertBucket(request: FastifyRequest, name: string): void {
-  if (accessOf(request).mayBucket(name)) return;
+  assertMayBucket(accessOf(request), name);
+}
+
+/** @throws {@link HttpProblem} when the bucket is not in the scope of the token. */
+export function assertMayBucket({ mayBucket }: Access, name: string): void {
+  if (mayBucket(name)) return;
   throw new HttpProblem(403, `The token is not for bucket ${JSON.stringify(name)}.`);
 }
 
@@ -90,7 +95,19 @@ function assertQueue(request: FastifyRequest, name: string): void {
 const COOKIE = "sluice_session";
 const SESSION_MS = 12 * 3_600_000;
 
+/** Where a request has its token, unless a cookie stands for it. */
+interface TokenHeaders {
+  readonly authorization?: string | undefined;
+  readonly "x-sluice-token"?: string | string[] | undefined;
+}
+
 export interface Gate {
+  /**
+   * What the sender of a request may do that has no route.
+   *
+   * @throws {@link HttpProblem} when the token in its headers is missing, or is not for this.
+   */
+  assertMay(headers: TokenHeaders, needs: Needs): Access;
   /** Sets the cookie; whoever has it may do what the token may. */
   signIn(reply: FastifyReply, token: string): Access;
   signOut(reply: FastifyReply): void;
@@ -129,13 +146,8 @@ export function installAccess(
   /** What the request shows, and whether a browser would add it to requests of other pages, too. */
   function judge({ headers }: FastifyRequest): { access: Access | undefined; isAmbient: boolean } {
     if (everything !== undefined) return { access: everything, isAmbient: true };
-    const { authorization, "x-sluice-token": apart } = headers;
-    // Where `Authorization` is for the upstream of a forward.
-    if (apart !== undefined) return { access: byToken(String(apart))?.access, isAmbient: false };
-    if (authorization !== undefined) {
-      const [, given] = /^bearer ([\x21-\x7e]+)$/i.exec(authorization) ?? [];
-      return { access: given === undefined ? undefined : byToken(given)?.access, isAmbient: false };
-    }
+    const given = tokenIn(headers);
+    if (given !== undefined) return { access: byToken(given)?.access, isAmbient: false };
     const cookie = cookieOf(headers.cookie ?? "");
     return {
       access: cookie === undefined ? undefined : bySession(cookie)?.access,
@@ -152,18 +164,7 @@ export function installAccess(
     if (access !== undefined) accesses.set(request, access);
     if (isAmbient) assertSameOrigin(request);
     if (needs === "nothing") return;
-    if (access === undefined) {
-      throw new HttpProblem(
-        401,
-        "Send a token of this server as Authorization: Bearer …, or as x-sluice-token.",
-      );
-    }
-    if (!access.mayUse(needs)) {
-      throw new HttpProblem(
-        403,
-        `This needs a token that may ${needs}; the role of this one is "${access.role}".`,
-      );
-    }
+    assertMay(access, needs);
     const params = request.params as Readonly<Record<string, string>>;
     if (bucket !== undefined) assertBucket(request, params[bucket]!);
     if (queue !== undefined) assertQueue(request, params[queue]!);
@@ -177,6 +178,11 @@ export function installAccess(
   }
 
   return {
+    assertMay(headers, needs) {
+      const given = tokenIn(headers);
+      const access = everything ?? (given === undefined ? undefined : byToken(given)?.access);
+      return assertMay(access, needs);
+    },
     signIn(reply, given) {
       const found = byToken(given);
       const access = found?.access ?? everything;
@@ -190,6 +196,28 @@ export function installAccess(
     signOut: (reply) => setCookie(reply, "", 0),
     isSignedIn: ({ headers }) => everything === undefined && headers.authorization === undefined,
   };
+}
+
+/** An empty text is no token of any server. */
+function tokenIn({ authorization, "x-sluice-token": apart }: TokenHeaders): string | undefined {
+  // Where `Authorization` is for the upstream of a forward.
+  if (apart !== undefined) return String(apart);
+  if (authorization === undefined) return undefined;
+  return /^bearer ([\x21-\x7e]+)$/i.exec(authorization)?.[1] ?? "";
+}
+
+function assertMay(access: Access | undefined, needs: Needs): Access {
+  if (access === undefined) {
+    throw new HttpProblem(
+      401,
+      "Send a token of this server as Authorization: Bearer …, or as x-sluice-token.",
+    );
+  }
+  if (access.mayUse(needs)) return access;
+  throw new HttpProblem(
+    403,
+    `This needs a token that may ${needs}; the role of this one is "${access.role}".`,
+  );
 }
 
 function signed(token: string, until: string): string {

@@ -239,7 +239,11 @@ function tried({ key, keys, cost }: Asked): { key?: Key; keys?: NamedKeys; cost?
 }
 
 /** The call will not be made: others get its slot, and its place among those that run. */
-function giveBack(slot: Slot, { cost = 1 }: Asked, { log }: Pick<Caller, "log">): void {
+export function giveBack(
+  slot: Slot,
+  { cost = 1 }: { readonly cost?: Cost | undefined },
+  { log }: Pick<Caller, "log">,
+): void {
   slot.release();
   const units = typeof cost === "number" ? ["calls"] : Object.keys(cost);
   slot.settle(Object.fromEntries(units.map((unit) => [unit, 0]))).catch((error: unknown) => {

@@ -1,7 +1,15 @@
 /**
  * The details of a gRPC error, which come in its trailers as `google.rpc.Status` in the encoding of Protocol Buffers:
- * https://protobuf.dev/programming-guides/encoding/ and google/rpc/error_details.proto.
+ * google/rpc/error_details.proto.
  */
+import {
+  allBytesOf,
+  bytesOf,
+  countOf,
+  readFields,
+  textOf,
+  type Fields,
+} from "../../core/input/protobuf.ts";
 import { readProperty } from "./properties.ts";
 
 /** Its code for a quota that is used up. */
@@ -22,16 +30,12 @@ const TRAILER = "grpc-status-details-bin";
 const MOST_BYTES = 65_536;
 const MOST_FIELDS = 1_000;
 
-type Field = number | Uint8Array;
-
 /** The details that a gRPC client keeps in an error's metadata, as their JSON would be; empty if there are none. Never throws. */
 export function readGrpcDetails(error: object): readonly object[] {
   try {
     const bytes = trailerOf(readProperty(error, "metadata"));
     if (bytes === undefined || bytes.length > MOST_BYTES) return [];
-    return fieldsOf(bytes)
-      .filter(([number, value]) => number === 3 && typeof value !== "number")
-      .map(([, value]) => detailOf(value as Uint8Array));
+    return allBytesOf(fieldsOf(bytes), 3).map(detailOf);
   } catch {
     // Cut short, or no Protocol Buffers at all.
     return [];
@@ -62,9 +66,7 @@ function detailOf(bytes: Uint8Array): object {
     };
   }
   if (type.endsWith("google.rpc.QuotaFailure")) {
-    const violations = parts.flatMap(([number, given]) =>
-      number === 1 && typeof given !== "number" ? [violationOf(fieldsOf(given))] : [],
-    );
+    const violations = allBytesOf(parts, 1).map((given) => violationOf(fieldsOf(given)));
     return { "@type": type, violations };
   }
   if (type.endsWith("google.rpc.ErrorInfo")) {
@@ -73,7 +75,7 @@ function detailOf(bytes: Uint8Array): object {
   return {};
 }
 
-function violationOf(fields: readonly (readonly [number, Field])[]): object {
+function violationOf(fields: Fields): object {
   return {
     description: textOf(fields, 2),
     quotaMetric: textOf(fields, 4),
@@ -81,47 +83,6 @@ function violationOf(fields: readonly (readonly [number, Field])[]): object {
   };
 }
 
-/** The fields of a message: numbers and bytes. */
-function fieldsOf(bytes: Uint8Array): (readonly [number, Field])[] {
-  const fields: (readonly [number, Field])[] = [];
-  let at = 0;
-  function varint(): number {
-    let value = 0;
-    for (let scale = 1; at < bytes.length; scale *= 128) {
-      const byte = bytes[at]!;
-      at += 1;
-      value += (byte & 127) * scale;
-      if (byte < 128) return value;
-    }
-    throw new RangeError("The message ends too early");
-  }
-  while (at < bytes.length && fields.length < MOST_FIELDS) {
-    const tag = varint();
-    const [number, wire] = [Math.floor(tag / 8), tag & 7];
-    if (wire === 0) fields.push([number, varint()]);
-    else if (wire === 2) {
-      const length = varint();
-      fields.push([number, bytes.subarray(at, at + length)]);
-      at += length;
-    } else if (wire === 1 || wire === 5) at += wire === 1 ? 8 : 4;
-    else throw new RangeError("No such type of field");
-  }
-  return fields;
-}
-
-function bytesOf(
-  fields: readonly (readonly [number, Field])[],
-  number: number,
-): Uint8Array | undefined {
-  const value = fields.find(([given]) => given === number)?.[1];
-  return typeof value === "number" ? undefined : value;
-}
-
-function textOf(fields: readonly (readonly [number, Field])[], number: number): string {
-  return Buffer.from(bytesOf(fields, number) ?? []).toString();
-}
-
-function countOf(fields: readonly (readonly [number, Field])[], number: number): number {
-  const value = fields.find(([given]) => given === number)?.[1];
-  return typeof value === "number" ? value : 0;
+function fieldsOf(bytes: Uint8Array): Fields {
+  return readFields(bytes, MOST_FIELDS);
 }

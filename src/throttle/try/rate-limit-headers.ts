@@ -82,7 +82,10 @@ function nameLimits(limits: readonly LimitDecision[]): readonly NamedLimit[] {
  * 100/s as 1/s: such a limit is given as what it lets pass in whole seconds, and
  * what is left of that. While a limit refuses, nothing more is left.
  */
-function overWholeSeconds(limit: LimitDecision, { allowed }: Decision): LimitDecision {
+export function overWholeSeconds(
+  limit: LimitDecision,
+  { allowed }: Pick<Decision, "allowed">,
+): LimitDecision {
   const { capacity, windowMs, remaining, resetAfterMs, retryAfterMs } = limit;
   if (windowMs === undefined || !(windowMs > 0 && windowMs < 1_000)) return limit;
   const { quota, seconds } = wholeQuota(capacity / windowMs);

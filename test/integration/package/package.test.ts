@@ -92,6 +92,7 @@ describe("the tarball", () => {
     expect(packages).toContain("ioredis");
     expect(result.filter(({ url }) => url.endsWith("/dist/llm.js"))).toEqual([]);
     for (const other of [
+      "@grpc/grpc-js",
       "@opentelemetry/api",
       "bullmq",
       "commander",
@@ -117,6 +118,20 @@ describe("a service that installs the package", () => {
     const { stdout } = await run(join(installed, bin.sluice), ["--help"]);
 
     expect(stdout).toContain("Usage: sluice [options] [command]");
+  });
+
+  it("hears which package gRPC needs, where it is not installed", async () => {
+    const code = `
+      import { createSluice } from "sluice";
+      import { createServer } from "sluice/server";
+      await createServer(createSluice(), { insecureLocal: true, grpc: {} }).catch(
+        ({ code, option, message }) => console.log(code, option, message),
+      );`;
+    const args = ["--input-type=module", "--eval", code];
+
+    const { stdout } = await run(process.execPath, args, { cwd: consumer.folder });
+
+    expect(stdout).toMatch(/^ERR_INVALID_OPTION grpc .*npm install @grpc\/grpc-js\.$/m);
   });
 
   it.each([

@@ -20,6 +20,8 @@ interface Asking {
 
 export interface Service {
   readonly url: string;
+  /** Where gRPC is; empty without it. */
+  readonly grpc: string;
   readonly server: SluiceServer;
   ask(path: string, body?: unknown, headers?: Record<string, string>): Asking;
   post(path: string, body?: unknown, headers?: Record<string, string>): Promise<Answered>;
@@ -39,11 +41,12 @@ export function services(): {
       const own = options.tokens === undefined ? { insecureLocal: true } : {};
       const server = await createServer(sluice, { port: 0, logger: false, ...own, ...options });
       started.push(server);
-      const { url } = await server.listen();
+      const { url, grpc = "" } = await server.listen();
       const ask: Service["ask"] = (path, body, headers) =>
         askHttp(`${url}${path}`, "POST", body, headers);
       return {
         url,
+        grpc,
         server,
         ask,
         post: (path, body, headers) => ask(path, body, headers).answer,

@@ -1,0 +1,144 @@
+/** The server for gRPC, on a port of its own. It loads `@grpc/grpc-js`, which is installed by whoever wants it. */
+import type {
+  Metadata,
+  sendUnaryData,
+  Server,
+  ServerUnaryCall,
+  ServiceDefinition,
+} from "@grpc/grpc-js";
+import { InvalidOptionError } from "../../../core/errors.ts";
+import type { Gate } from "../../access/access.ts";
+import { problemOf } from "../../problem.ts";
+import { CODE, readRequest, writeResponse } from "./messages.ts";
+import type { ReadGrpcOptions } from "./options.ts";
+import { createRateLimits, type RateLimitParts, type RateLimits } from "./rate-limits.ts";
+
+type Grpc = typeof import("@grpc/grpc-js");
+
+export interface GrpcServer {
+  /** Resolves to where it listens: `"127.0.0.1:8081"`. */
+  listen(): Promise<string>;
+  /** Resolves when the calls under way are answered. */
+  close(): Promise<void>;
+  /** Ends all that goes on. */
+  closeNow(): void;
+}
+
+export interface GrpcServerOptions extends RateLimitParts {
+  readonly where: string;
+  readonly gate: Gate;
+  readonly host: string;
+  readonly bodyLimit: number;
+  readonly tls: { readonly key: Buffer; readonly cert: Buffer } | undefined;
+}
+
+const PATH = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+
+/** @throws {@link InvalidOptionError} when `@grpc/grpc-js` is not installed. */
+export async function createGrpcServer(parts: GrpcServerOptions): Promise<GrpcServer> {
+  const { where, options, host, bodyLimit, tls } = parts;
+  const grpc = await load(where, options);
+  const server = new grpc.Server({ "grpc.max_receive_message_length": bodyLimit });
+  addService(server, grpc, parts);
+
+  async function listen(): Promise<string> {
+    const credentials =
+      tls === undefined
+        ? grpc.ServerCredentials.createInsecure()
+        : grpc.ServerCredentials.createSsl(null, [{ private_key: tls.key, cert_chain: tls.cert }]);
+    const name = host.includes(":") ? `[${host}]` : host;
+    const port = await new Promise<number>((resolve, reject) => {
+      server.bindAsync(`${name}:${options.port}`, credentials, (error, bound) =>
+        error === null ? resolve(bound) : reject(error),
+      );
+    });
+    return `${name}:${port}`;
+  }
+
+  return {
+    listen,
+    close: () => new Promise((resolve) => server.tryShutdown(() => resolve())),
+    closeNow: () => server.forceShutdown(),
+  };
+}
+
+async function load(where: string, { port }: ReadGrpcOptions): Promise<Grpc> {
+  try {
+    return await import("@grpc/grpc-js");
+  } catch (cause) {
+    const remedy = "install the package that it needs: npm install @grpc/grpc-js";
+    throw new InvalidOptionError({ where, option: "grpc", value: { port }, remedy, cause });
+  }
+}
+
+function addService(server: Server, grpc: Grpc, parts: GrpcServerOptions): void {
+  const asIs = (bytes: Uint8Array): Buffer => Buffer.from(bytes);
+  const method = {
+    path: PATH,
+    requestStream: false,
+    responseStream: false,
+    requestSerialize: asIs,
+    requestDeserialize: asIs,
+    responseSerialize: asIs,
+    responseDeserialize: asIs,
+  };
+  const limits = createRateLimits(parts);
+  const service: ServiceDefinition = { shouldRateLimit: method };
+  async function shouldRateLimit(
+    call: ServerUnaryCall<Buffer, Uint8Array>,
+    done: sendUnaryData<Uint8Array>,
+  ): Promise<void> {
+    const answered = await answer(call, limits, parts).catch((error: unknown) => ({
+      error: errorOf(error, grpc, parts),
+    }));
+    if ("error" in answered) done(answered.error);
+    else done(null, answered);
+  }
+  server.addService(service, { shouldRateLimit });
+}
+
+async function answer(
+  { metadata, request }: ServerUnaryCall<Buffer, Uint8Array>,
+  limits: RateLimits,
+  { gate, log }: GrpcServerOptions,
+): Promise<Uint8Array> {
+  const sinceMs = performance.now();
+  const access = gate.assertMay(tokensOf(metadata), "draw");
+  const asked = readRequest(request);
+  const response = await limits.decide(asked, access);
+  const ms = Math.round(performance.now() - sinceMs);
+  const allowed = response.code === CODE.ok;
+  log.info({ method: "ShouldRateLimit", domain: asked.domain, allowed, ms }, "request");
+  return writeResponse(response);
+}
+
+function tokensOf(metadata: Metadata): Parameters<Gate["assertMay"]>[0] {
+  const [authorization] = metadata.get("authorization");
+  const [apart] = metadata.get("x-sluice-token");
+  return {
+    authorization: authorization?.toString(),
+    "x-sluice-token": apart?.toString(),
+  };
+}
+
+/** What HTTP would answer, in the words of gRPC. Envoy lets a request pass that fails, unless `failure_mode_deny` is set. */
+function errorOf(
+  error: unknown,
+  { status }: Grpc,
+  { log }: GrpcServerOptions,
+): { readonly code: number; readonly details: string } {
+  if (error instanceof RangeError) {
+    return { code: status.INVALID_ARGUMENT, details: "The request is no RateLimitRequest." };
+  }
+  const problem = problemOf(error);
+  if (problem.code === "ERR_INTERNAL") log.error({ err: error }, "A request failed.");
+  else log.warn({ code: problem.code, reason: problem.detail }, "A request was not answered.");
+  const codes: Readonly<Record<number, number>> = {
+    400: status.INVALID_ARGUMENT,
+    401: status.UNAUTHENTICATED,
+    403: status.PERMISSION_DENIED,
+    409: status.FAILED_PRECONDITION,
+    503: status.UNAVAILABLE,
+  };
+  return { code: codes[problem.status] ?? status.INTERNAL, details: problem.detail };
+}

@@ -1,0 +1,129 @@
+/**
+ * The messages of `envoy.service.ratelimit.v3`, by the numbers of their fields:
+ * https://www.envoyproxy.io/docs/envoy/latest/api-v3/service/ratelimit/v3/rls.proto
+ */
+import {
+  allBytesOf,
+  bytesOf,
+  countOf,
+  readFields,
+  textOf,
+  writeFields,
+} from "../../../core/input/protobuf.ts";
+
+/** What one descriptor is about, such as `remote_address` and `10.0.0.1`. */
+export interface Entry {
+  readonly key: string;
+  readonly value: string;
+}
+
+export interface Descriptor {
+  readonly entries: readonly Entry[];
+  /** How many calls it counts for; undefined where it goes by the request. */
+  readonly hits: number | undefined;
+  /** It gives calls back, rather than to take them. */
+  readonly isRefund: boolean;
+}
+
+export interface RateLimitRequest {
+  readonly domain: string;
+  readonly descriptors: readonly Descriptor[];
+  /** How many calls the request counts for. */
+  readonly hits: number;
+}
+
+/** `RateLimitResponse.Code`. */
+export const CODE = { ok: 1, overLimit: 2 } as const;
+
+export interface CurrentLimit {
+  readonly name: string;
+  readonly requestsPerUnit: number;
+  /** `RateLimitResponse.RateLimit.Unit`: 1 is a second, then a minute, an hour, a day. */
+  readonly unit: number;
+}
+
+export interface DescriptorStatus {
+  readonly code: number;
+  readonly limit?: CurrentLimit | undefined;
+  readonly remaining?: number;
+  /** Undefined if it has no end. */
+  readonly untilResetMs?: number | undefined;
+}
+
+export interface RateLimitResponse {
+  readonly code: number;
+  readonly statuses: readonly DescriptorStatus[];
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+/** @throws a RangeError when it is no message. */
+export function readRequest(bytes: Uint8Array): RateLimitRequest {
+  const fields = readFields(bytes);
+  return {
+    domain: textOf(fields, 1),
+    descriptors: allBytesOf(fields, 2).map(readDescriptor),
+    // No field and 0 are the same on the wire; Envoy's own service takes both for 1.
+    hits: Math.max(1, countOf(fields, 3)),
+  };
+}
+
+function readDescriptor(bytes: Uint8Array): Descriptor {
+  const fields = readFields(bytes);
+  // A google.protobuf.UInt64Value, so that 0 differs from nothing.
+  const hits = bytesOf(fields, 3);
+  return {
+    entries: allBytesOf(fields, 1).map(readEntry),
+    hits: hits === undefined ? undefined : countOf(readFields(hits), 1),
+    isRefund: countOf(fields, 4) !== 0,
+  };
+}
+
+function readEntry(bytes: Uint8Array): Entry {
+  const fields = readFields(bytes);
+  return { key: textOf(fields, 1), value: textOf(fields, 2) };
+}
+
+export function writeResponse({ code, statuses, headers }: RateLimitResponse): Uint8Array {
+  return writeFields([
+    [1, code],
+    ...statuses.map((status) => [2, writeStatus(status)] as const),
+    ...Object.entries(headers).map((header) => [3, writeHeader(header)] as const),
+  ]);
+}
+
+function writeStatus({ code, limit, remaining, untilResetMs }: DescriptorStatus): Uint8Array {
+  return writeFields([
+    [1, code],
+    [2, limit && writeLimit(limit)],
+    [3, remaining === undefined ? undefined : uint32(remaining)],
+    [4, untilResetMs === undefined ? undefined : writeDuration(untilResetMs)],
+  ]);
+}
+
+function writeLimit({ name, requestsPerUnit, unit }: CurrentLimit): Uint8Array {
+  return writeFields([
+    [1, uint32(requestsPerUnit)],
+    [2, unit],
+    [3, name],
+  ]);
+}
+
+/** Whole milliseconds, rounded up: who comes back then finds room. */
+function writeDuration(ms: number): Uint8Array {
+  const whole = Math.max(0, Math.ceil(ms));
+  return writeFields([
+    [1, Math.floor(whole / 1_000)],
+    [2, (whole % 1_000) * 1_000_000],
+  ]);
+}
+
+function writeHeader([name, value]: readonly [string, string]): Uint8Array {
+  return writeFields([
+    [1, name],
+    [2, value],
+  ]);
+}
+
+function uint32(value: number): number {
+  return Math.min(0xffff_ffff, Math.max(0, Math.floor(value)));
+}

@@ -1,0 +1,200 @@
+/** Decides what Envoy asks: each descriptor is a try, and all of them pass or none. */
+import { createHash } from "node:crypto";
+import type { FastifyBaseLogger } from "fastify";
+import { CostTooLargeError, InvalidOptionError } from "../../../core/errors.ts";
+import { KEY } from "../../../core/input/options.ts";
+import type { Key, NamedKeys } from "../../../core/key-path.ts";
+import type { OwnedBucket } from "../../../throttle/bucket.ts";
+import type { Cost } from "../../../throttle/costs.ts";
+import { createLru } from "../../../throttle/lru.ts";
+import type { LimitDecision, TryDecision } from "../../../throttle/try/decision.ts";
+import { overWholeSeconds, rateLimitHeaders } from "../../../throttle/try/rate-limit-headers.ts";
+import { assertMayBucket, type Access } from "../../access/access.ts";
+import { HttpProblem } from "../../problem.ts";
+import { giveBack } from "../draws.ts";
+import type { Found } from "../found.ts";
+import {
+  CODE,
+  type CurrentLimit,
+  type Descriptor,
+  type DescriptorStatus,
+  type Entry,
+  type RateLimitRequest,
+  type RateLimitResponse,
+} from "./messages.ts";
+import type { DescriptorDraw, RateLimitDescriptor, ReadGrpcOptions } from "./options.ts";
+
+export interface RateLimitParts {
+  readonly found: Found;
+  readonly log: FastifyBaseLogger;
+  readonly options: ReadGrpcOptions;
+}
+
+/** What became of one descriptor. */
+interface Tried {
+  readonly allowed: boolean;
+  /** Undefined where nothing limits it, or it costs more than a limit ever gives. */
+  readonly decision?: TryDecision;
+  readonly cost?: Cost;
+  /** Takes nothing, even if all pass. */
+  readonly isProbe?: boolean;
+}
+
+export interface RateLimits {
+  /** @throws {@link InvalidOptionError} and others when the request can never be answered; nothing was taken then. */
+  decide(request: RateLimitRequest, access: Access): Promise<RateLimitResponse>;
+}
+
+/** Clients may choose the names. */
+const MOST_WARNED = 1_000;
+
+export function createRateLimits({ found, log, options }: RateLimitParts): RateLimits {
+  const warned = createLru<number>(MOST_WARNED);
+  const drawOf = options.draw ?? (({ domain }): DescriptorDraw => ({ bucket: domain }));
+
+  async function tryOne(asked: RateLimitDescriptor, access: Access): Promise<Tried> {
+    const draw = drawOf(asked);
+    if (draw === undefined) return { allowed: true };
+    const isProbe = asked.hits === 0;
+    const { bucket: name, key, keys, cost = Math.max(1, asked.hits) } = draw;
+    assertMayBucket(access, name);
+    const bucket = await bucketOf(name, found);
+    if (bucket === undefined) {
+      if (!warned.has(name)) log.warn({ bucket: name }, UNKNOWN_BUCKET);
+      warned.set(name, 1);
+      return { allowed: options.unknown === "allow" };
+    }
+    const own = options.draw === undefined ? keyOf(bucket, asked.entries) : keyGiven({ key, keys });
+    try {
+      const decision = await bucket.tryDraw({ ...own, cost });
+      if (!decision.allowed || !decision.slot.hasLease) {
+        return { allowed: decision.allowed, decision, cost, isProbe };
+      }
+      giveBack(decision.slot, { cost }, { log });
+    } catch (error) {
+      // It would never pass.
+      if (error instanceof CostTooLargeError) return { allowed: false };
+      throw error;
+    }
+    throw new HttpProblem(409, hasLeases(name));
+  }
+
+  return {
+    async decide({ domain, descriptors, hits }, access) {
+      if (domain === "") throw wrong("domain", domain, "name a bucket");
+      if (descriptors.length === 0) throw wrong("descriptors", [], "give at least one");
+      const asked = descriptors.map((each) => readDescriptor(each, domain, hits));
+      const settled = await Promise.allSettled(asked.map((each) => tryOne(each, access)));
+      const tried = settled.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
+      const mayPass = tried.length === settled.length && tried.every(({ allowed }) => allowed);
+      for (const { decision, cost, isProbe } of tried) {
+        if (decision?.allowed !== true || (mayPass && isProbe !== true)) continue;
+        giveBack(decision.slot, { cost }, { log });
+      }
+      for (const each of settled) if (each.status === "rejected") throw each.reason;
+      return {
+        code: mayPass ? CODE.ok : CODE.overLimit,
+        statuses: tried.map(statusOf),
+        headers: headersOf(tried),
+      };
+    },
+  };
+}
+
+const UNKNOWN_BUCKET = "Envoy asks for a bucket that no process has declared.";
+
+function hasLeases(bucket: string): string {
+  return (
+    `Bucket ${JSON.stringify(bucket)} limits how many calls run at once, and Envoy does not say when one ends; ` +
+    "leave out concurrency, or draw over HTTP."
+  );
+}
+
+function readDescriptor(
+  { entries, hits: own, isRefund }: Descriptor,
+  domain: string,
+  hits: number,
+): RateLimitDescriptor {
+  if (entries.length === 0) throw wrong("descriptors.entries", [], "give at least one");
+  if (!isRefund) return { domain, entries, hits: own ?? hits };
+  throw wrong("is_negative_hits", true, "leave it out; calls cannot be given back");
+}
+
+async function bucketOf(name: string, found: Found): Promise<OwnedBucket | undefined> {
+  try {
+    return (await found.bucket(name)) as OwnedBucket;
+  } catch (error) {
+    if (error instanceof HttpProblem && error.status === 404) return undefined;
+    throw error;
+  }
+}
+
+interface TryKey {
+  readonly key?: Key;
+  readonly keys?: NamedKeys;
+}
+
+function keyOf({ policy }: OwnedBucket, entries: readonly Entry[]): TryKey {
+  const isNamed = policy.perKey?.names !== undefined;
+  if (!isNamed) return { key: entries.map(({ value }) => nameOf(value)) };
+  return { keys: Object.fromEntries(entries.map(({ key, value }) => [key, nameOf(value)])) };
+}
+
+/** Clients choose some of these values: one that can be no key must not slip through, as Envoy lets pass what fails. */
+function nameOf(value: string): string {
+  if (KEY.safeParse(value).success) return value;
+  return `sha256-${createHash("sha256").update(value).digest("base64url")}`;
+}
+
+function keyGiven({ key, keys }: Pick<DescriptorDraw, "key" | "keys">): TryKey {
+  return { ...(key === undefined ? {} : { key }), ...(keys === undefined ? {} : { keys }) };
+}
+
+function wrong(option: string, value: unknown, remedy: string): InvalidOptionError {
+  return new InvalidOptionError({ where: "the request", option, value, remedy });
+}
+
+function statusOf({ allowed, decision }: Tried): DescriptorStatus {
+  const code = allowed ? CODE.ok : CODE.overLimit;
+  const limit = decision && bindingOf(decision);
+  if (limit === undefined) return { code };
+  const { remaining } = limit;
+  const untilMs = allowed ? limit.resetAfterMs : decision!.retryAfterMs;
+  const untilResetMs = Number.isFinite(untilMs) ? untilMs : undefined;
+  return { code, limit: currentLimit(limit), remaining, untilResetMs };
+}
+
+/** The limit that refused, or has the least left. */
+function bindingOf(decision: TryDecision): LimitDecision | undefined {
+  const { limits, limitedBy } = decision;
+  const refusing = limits.filter(
+    ({ name, retryAfterMs }) => name === limitedBy && retryAfterMs > 0,
+  );
+  const among = refusing.length > 0 ? refusing : limits;
+  const binding = among.toSorted((a, b) => a.remaining - b.remaining)[0];
+  return binding && overWholeSeconds(binding, decision);
+}
+
+const UNITS_MS = [1_000, 60_000, 3_600_000, 86_400_000];
+
+/** What is left is counted within a window, so the window is what is told if Envoy has a word for it. */
+function currentLimit({ name, capacity, windowMs }: LimitDecision): CurrentLimit | undefined {
+  if (windowMs === undefined || !(windowMs > 0)) return undefined;
+  const own = UNITS_MS.indexOf(windowMs);
+  if (own !== -1) return { name, requestsPerUnit: capacity, unit: own + 1 };
+  const counts = UNITS_MS.map((ms) => Math.round((capacity / windowMs) * ms * 1e6) / 1e6);
+  const whole = counts.findIndex((count) => count >= 1 && Number.isInteger(count));
+  const at = whole === -1 ? counts.length - 1 : whole;
+  return { name, requestsPerUnit: counts[at]!, unit: at + 1 };
+}
+
+/** Those of the descriptor that refuses for longest, or has the least left. */
+function headersOf(tried: readonly Tried[]): Record<string, string> {
+  const decisions = tried.flatMap(({ decision }) => (decision === undefined ? [] : [decision]));
+  const [binding] = decisions.toSorted(
+    (a, b) => b.retryAfterMs - a.retryAfterMs || a.remaining - b.remaining,
+  );
+  if (binding === undefined) return {};
+  const headers = Object.entries(rateLimitHeaders(binding));
+  return Object.fromEntries(headers.map(([name, value]) => [name.toLowerCase(), value]));
+}

@@ -1,0 +1,383 @@
+import { readFile } from "node:fs/promises";
+import { credentials } from "@grpc/grpc-js";
+import { describe, expect, inject, it, onTestFinished } from "vitest";
+import { concurrency, createSluice, fixedWindow, type Sluice } from "sluice";
+import { createServer, type GrpcOptions } from "sluice/server";
+import { rejectionOf } from "../../support/async/rejection.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
+import { scriptProcesses } from "../../support/children/script-process.ts";
+import { descriptor, envoyClients, type EnvoyClient } from "../../support/server/envoy/client.ts";
+import { services } from "../../support/server/service.ts";
+import { makeCertificate } from "../../support/servers/certificate.ts";
+import { closedUrl } from "../../support/servers/closed-url.ts";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+
+const sluices = realSluices();
+const servers = services();
+const clients = envoyClients();
+const processes = scriptProcesses();
+
+const ANN = descriptor(["user", "ann"]);
+const BOB = descriptor(["user", "bob"]);
+const CALL = "token-that-may-call";
+
+async function start(sluice: Sluice, grpc: GrpcOptions = {}): Promise<EnvoyClient> {
+  const service = await servers.start(sluice, { grpc: { port: 0, ...grpc } });
+  return clients.open(service.grpc);
+}
+
+describe("ShouldRateLimit", () => {
+  it("lets pass what its bucket has room for, and then refuses with the limit and the headers of HTTP", async () => {
+    const sluice = sluices.open();
+    sluice.bucket("edge", { perKey: { limits: [fixedWindow(2, "1min")] } });
+    const envoy = await start(sluice);
+    const request = { domain: "edge", descriptors: [ANN] };
+
+    const answers = [await envoy.ask(request), await envoy.ask(request), await envoy.ask(request)];
+
+    expect(answers.map(({ overall_code }) => overall_code)).toEqual(["OK", "OK", "OVER_LIMIT"]);
+    expect(answers.map(({ statuses }) => statuses[0]!.limit_remaining)).toEqual([1, 0, 0]);
+    const [first, , last] = answers;
+    expect(first!.statuses).toMatchObject([
+      { code: "OK", current_limit: { name: "2 each 1min", requests_per_unit: 2, unit: "MINUTE" } },
+    ]);
+    expect(first!.headers["ratelimit-policy"]).toBe('"2 each 1min";q=2;w=60');
+    expect(first!.headers).not.toHaveProperty("retry-after");
+    const untilReset = last!.statuses[0]!.duration_until_reset!;
+    expect(last!.statuses[0]!.code).toBe("OVER_LIMIT");
+    expect(untilReset.seconds + untilReset.nanos / 1e9).toBeGreaterThan(0);
+    expect(Number(last!.headers["retry-after"])).toBe(
+      Math.max(1, Math.ceil(untilReset.seconds + untilReset.nanos / 1e9)),
+    );
+    expect(last!.headers["ratelimit"]).toMatch(/^"2 each 1min";r=0;t=\d+$/);
+    expect((await envoy.ask({ ...request, descriptors: [BOB] })).overall_code).toBe("OK");
+  });
+
+  it("tells a pace in the unit in which it is a whole number", async () => {
+    const sluice = sluices.open();
+    sluice.bucket("fast", { rate: "100/s" });
+    sluice.bucket("slow", { rate: "90/min" });
+    const envoy = await start(sluice);
+
+    const limits = await Promise.all(
+      ["fast", "slow"].map(async (domain) => {
+        const { statuses } = await envoy.ask({ domain, descriptors: [ANN] });
+        return statuses[0]!.current_limit;
+      }),
+    );
+
+    expect(limits).toEqual([
+      { name: "100/s", requests_per_unit: 100, unit: "SECOND" },
+      { name: "90/min", requests_per_unit: 90, unit: "MINUTE" },
+    ]);
+  });
+
+  it("takes the values of the entries as a path, the widest first", async () => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("edge", {
+      perKey: [{ rate: "3/h", burst: 3 }, { rate: "1/h" }],
+    });
+    const envoy = await start(sluice);
+    const at = (path: string) => ({
+      domain: "edge",
+      descriptors: [descriptor(["tenant", "acme"], ["path", path])],
+    });
+
+    const codes = [];
+    for (const path of ["/a", "/a", "/b", "/c", "/d"]) {
+      codes.push((await envoy.ask(at(path))).overall_code);
+    }
+
+    expect(codes).toEqual(["OK", "OVER_LIMIT", "OK", "OK", "OVER_LIMIT"]);
+    expect((await bucket.tryDraw({ key: ["acme", "/e"] })).allowed).toBe(false);
+    expect((await bucket.tryDraw({ key: ["other", "/a"] })).allowed).toBe(true);
+  });
+
+  it("takes each entry as the key of its name, where perKey has names, also of a bucket that others declare", async () => {
+    const declaring = sluices.open();
+    const perKey = { remote_address: { rate: "1/h" }, path: { rate: "1/h" } };
+    await declaring.bucket("edge", { perKey }).draw({ keys: { path: "/taken" } });
+    const sluice = sluices.open();
+    await waitUntil(async () => (await sluice.find("edge")) !== undefined, "it is told of");
+    const envoy = await start(sluice);
+    const of = (address: string, path: string) => ({
+      domain: "edge",
+      descriptors: [descriptor(["remote_address", address], ["path", path])],
+    });
+
+    const taken = await envoy.ask(of("10.0.0.1", "/taken"));
+    const free = await envoy.ask(of("10.0.0.1", "/free"));
+    const again = await envoy.ask(of("10.0.0.1", "/other"));
+
+    expect(taken.statuses[0]!.current_limit!.name).toBe("1/h (path)");
+    expect([taken, free, again].map(({ overall_code }) => overall_code)).toEqual([
+      "OVER_LIMIT",
+      "OK",
+      "OVER_LIMIT",
+    ]);
+  });
+
+  it("takes of all descriptors or of none, and says which refuse", async () => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("edge", { perKey: { rate: "1/h" } });
+    await bucket.tryDraw({ key: "bob" });
+    const envoy = await start(sluice);
+
+    const refused = await envoy.ask({ domain: "edge", descriptors: [ANN, BOB] });
+
+    expect(refused.overall_code).toBe("OVER_LIMIT");
+    expect(refused.statuses.map(({ code }) => code)).toEqual(["OK", "OVER_LIMIT"]);
+    expect(Number(refused.headers["retry-after"])).toBeGreaterThan(3_000);
+    await waitUntil(
+      async () => (await bucket.tryDraw({ key: "ann" })).allowed,
+      "what ann would have taken is given back",
+    );
+  });
+
+  it("counts the hits of the request, those of a descriptor before them, and none of what only asks", async () => {
+    const sluice = sluices.open();
+    sluice.bucket("edge", { perKey: { limits: [fixedWindow(10, "1h")] } });
+    const envoy = await start(sluice);
+    const left = async (hits_addend?: number, own?: number): Promise<number | string> => {
+      const hits = own === undefined ? {} : { hits_addend: { value: own } };
+      const descriptors = [{ ...ANN, ...hits }];
+      const answer = await envoy.ask({
+        domain: "edge",
+        descriptors,
+        ...(hits_addend === undefined ? {} : { hits_addend }),
+      });
+      return answer.overall_code === "OK" ? answer.statuses[0]!.limit_remaining : "OVER_LIMIT";
+    };
+
+    expect(await left()).toBe(9);
+    expect(await left(0)).toBe(8);
+    expect(await left(3)).toBe(5);
+    expect(await left(4, 2)).toBe(3);
+    expect(await left(1, 0)).toBe(2);
+    await waitUntil(async () => (await left(1, 0)) === 2, "what only asked is given back");
+    expect(await left(4)).toBe("OVER_LIMIT");
+    expect(await left(11)).toBe("OVER_LIMIT");
+    expect(await left(3)).toBe(0);
+  });
+
+  it("lets pass a domain that no bucket has, or refuses it if that is asked for", async () => {
+    const sluice = sluices.open();
+    const request = { domain: "nobodys", descriptors: [ANN] };
+
+    const allowing = await (await start(sluice)).ask(request);
+    const refusing = await (await start(sluice, { unknown: "refuse" })).ask(request);
+
+    expect(allowing).toMatchObject({ overall_code: "OK", statuses: [{ code: "OK" }] });
+    expect(refusing).toMatchObject({
+      overall_code: "OVER_LIMIT",
+      statuses: [{ code: "OVER_LIMIT", current_limit: null }],
+    });
+  });
+
+  it("draws what a function says of a descriptor", async () => {
+    const sluice = sluices.open();
+    const gpt = sluice.bucket("gpt", { limits: [fixedWindow(100, "1h", { unit: "tokens" })] });
+    const envoy = await start(sluice, {
+      draw: ({ domain, entries, hits }) =>
+        entries[0]!.key === "model" ? { bucket: `${domain}t`, cost: { tokens: hits } } : undefined,
+    });
+    const model = descriptor(["model", "small"]);
+
+    const answer = await envoy.ask({ domain: "gp", descriptors: [model, ANN], hits_addend: 60 });
+    const refused = await envoy.ask({ domain: "gp", descriptors: [model], hits_addend: 60 });
+
+    expect(answer.statuses.map(({ code }) => code)).toEqual(["OK", "OK"]);
+    expect(refused.overall_code).toBe("OVER_LIMIT");
+    expect((await gpt.tryDraw({ cost: { tokens: 40 } })).allowed).toBe(true);
+  });
+
+  it("limits by a value that can be no key, as a client may choose it", async () => {
+    const sluice = sluices.open();
+    sluice.bucket("edge", { perKey: { rate: "1/h" } });
+    const envoy = await start(sluice);
+    const codes = [];
+
+    for (const value of ["/".repeat(5_000), "", "a\u0000b"]) {
+      const request = { domain: "edge", descriptors: [descriptor(["path", value])] };
+      codes.push((await envoy.ask(request)).overall_code, (await envoy.ask(request)).overall_code);
+    }
+
+    expect(codes).toEqual(["OK", "OVER_LIMIT", "OK", "OVER_LIMIT", "OK", "OVER_LIMIT"]);
+  });
+
+  it.each([
+    ["no domain", { descriptors: [ANN] }, /domain/],
+    ["no descriptor", { domain: "edge" }, /descriptors/],
+    ["a descriptor without entries", { domain: "edge", descriptors: [{}] }, /entries/],
+    [
+      "calls that are given back",
+      { domain: "edge", descriptors: [{ ...ANN, is_negative_hits: true }] },
+      /is_negative_hits/,
+    ],
+    [
+      "more entries than a key has names",
+      { domain: "edge", descriptors: [ANN, descriptor(...Array(4).fill(["a", "b"] as const))] },
+      /one to 3 names/,
+    ],
+  ])("answers INVALID_ARGUMENT to %s, and takes nothing", async (_what, request, reason) => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("edge", { perKey: { rate: "1/h" } });
+    const envoy = await start(sluice);
+
+    const refused = await rejectionOf(envoy.ask(request));
+
+    expect(refused).toMatchObject({ code: 3, details: expect.stringMatching(reason) as string });
+    await waitUntil(
+      async () => (await bucket.tryDraw({ key: "ann" })).allowed,
+      "nothing is taken, or it is given back",
+    );
+  });
+
+  it("answers FAILED_PRECONDITION for a bucket that limits calls at once, and holds none of them", async () => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("edge", { limits: [concurrency(1)] });
+    const envoy = await start(sluice);
+
+    const refused = await rejectionOf(envoy.ask({ domain: "edge", descriptors: [ANN] }));
+
+    expect(refused).toMatchObject({ code: 9 });
+    await waitUntil(async () => (await bucket.tryDraw()).allowed, "its lease is free");
+  });
+
+  it("answers UNAVAILABLE while Redis is away, or what onStoreDown says", async () => {
+    const redis = (await closedUrl()).replace("http", "redis");
+    const sluice = createSluice({
+      redis,
+      storeTimeoutMs: 200,
+      logger: { warn: () => {}, error: () => {} },
+    });
+    onTestFinished(() => sluice.close());
+    sluice.bucket("strict", { rate: "1/h" });
+    sluice.bucket("open", { rate: "1/h", onStoreDown: "open" });
+    const envoy = await start(sluice);
+
+    const strict = await rejectionOf(envoy.ask({ domain: "strict", descriptors: [ANN] }));
+    const open = await envoy.ask({ domain: "open", descriptors: [ANN] });
+
+    expect(strict).toMatchObject({ code: 14, details: expect.stringContaining("Redis") as string });
+    expect(open.overall_code).toBe("OK");
+  });
+});
+
+describe("the server for gRPC", () => {
+  it("asks for a token that may draw from the bucket", async () => {
+    const sluice = sluices.open();
+    for (const name of ["mine", "theirs"]) sluice.bucket(name, { rate: "1/h", burst: 5 });
+    const tokens = [
+      { token: CALL, role: "call", buckets: ["mine"] },
+      { token: "token-that-may-look", role: "view" },
+    ] as const;
+    const { grpc } = await servers.start(sluice, { tokens, grpc: { port: 0 } });
+    const envoy = clients.open(grpc);
+    const ask = (domain: string, metadata = {}) =>
+      envoy.ask({ domain, descriptors: [ANN] }, metadata).then(
+        ({ overall_code }) => overall_code,
+        ({ code }: { readonly code: number }) => code,
+      );
+
+    expect(await ask("mine")).toBe(16);
+    expect(await ask("mine", { authorization: "Bearer some-other-token" })).toBe(16);
+    expect(await ask("mine", { authorization: "Bearer token-that-may-look" })).toBe(7);
+    expect(await ask("theirs", { authorization: `Bearer ${CALL}` })).toBe(7);
+    expect(await ask("mine", { authorization: `Bearer ${CALL}` })).toBe("OK");
+    expect(await ask("mine", { "x-sluice-token": CALL })).toBe("OK");
+  });
+
+  it("serves over the TLS of the server", async () => {
+    const certificate = await makeCertificate();
+    onTestFinished(() => certificate.remove());
+    const cert = certificate.pem;
+    const key = await readFile(certificate.keyFile, "utf8");
+    const sluice = sluices.open();
+    sluice.bucket("edge", { rate: "1/h" });
+    const { grpc } = await servers.start(sluice, { tls: { key, cert }, grpc: { port: 0 } });
+    const envoy = clients.open(grpc, credentials.createSsl(Buffer.from(cert)));
+
+    expect((await envoy.ask({ domain: "edge", descriptors: [ANN] })).overall_code).toBe("OK");
+  });
+
+  it("refuses a message beyond the limit of bodies", async () => {
+    const sluice = sluices.open();
+    sluice.bucket("edge", { rate: "1/h" });
+    const { grpc } = await servers.start(sluice, { bodyLimit: 1_024, grpc: { port: 0 } });
+    const large = descriptor(["path", "/".repeat(2_000)]);
+
+    const refused = await rejectionOf(
+      clients.open(grpc).ask({ domain: "edge", descriptors: [large] }),
+    );
+
+    expect(refused).toMatchObject({ code: 8 });
+  });
+
+  it("answers who has asked when it closes, and then nobody", async () => {
+    const sluice = sluices.open();
+    sluice.bucket("edge", { rate: "1/h", burst: 5 });
+    const closes: Promise<void>[] = [];
+    const service = await servers.start(sluice, {
+      grpc: {
+        port: 0,
+        draw({ domain }) {
+          closes.push(service.server.close());
+          return { bucket: domain };
+        },
+      },
+    });
+    const envoy = clients.open(service.grpc);
+    const request = { domain: "edge", descriptors: [ANN] };
+
+    const answer = await envoy.ask(request);
+    await Promise.all(closes);
+
+    expect(answer.overall_code).toBe("OK");
+    expect(await rejectionOf(envoy.ask(request))).toMatchObject({ code: 14 });
+  });
+
+  it.each([
+    [{ grpc: { port: 70_000 } }, "grpc.port"],
+    [{ grpc: { unknown: "maybe" } }, "grpc.unknown"],
+    [{ grpc: { draw: 5 } }, "grpc.draw"],
+    [{ grpc: { prot: 1 } }, "grpc.prot"],
+    [{ grpc: {}, socket: "/run/x.sock", host: "0.0.0.0", insecureLocal: true }, "insecureLocal"],
+  ])("refuses %j by the name of the option", async (options, option) => {
+    const refused = await rejectionOf(
+      createServer(sluices.open(), { insecureLocal: true, ...(options as object) }),
+    );
+
+    expect(refused).toMatchObject({ code: "ERR_INVALID_OPTION", option });
+  });
+
+  it("says of a port that is taken that it is", async () => {
+    const sluice = sluices.open();
+    const { grpc } = await servers.start(sluice, { grpc: { port: 0 } });
+    const port = Number(grpc.split(":").at(-1));
+
+    await expect(servers.start(sluice, { grpc: { port } })).rejects.toThrow("EADDRINUSE");
+  });
+});
+
+it("sluice serve --grpc says where it listens, answers, and ends on SIGTERM", async () => {
+  await sluices.open().bucket("edge", { rate: "1/h", burst: 2 }).draw();
+  const server = processes.start("src/cli/main.ts", {
+    args: ["--prefix", sluices.prefix(), "serve", "--port=0", "--grpc=0", "--insecure-local"],
+    env: { REDIS_URL: inject("redisUrl") },
+    isBuilt: true,
+  });
+  await waitUntil(() => /^grpc \S+$/m.test(server.stdout), "it says where gRPC is");
+  const envoy = clients.open(/^grpc (\S+)$/m.exec(server.stdout)![1]!);
+
+  const codes = [];
+  for (let call = 0; call < 2; call++) {
+    const { overall_code } = await envoy.ask({ domain: "edge", descriptors: [ANN] });
+    codes.push(overall_code);
+  }
+  server.signal("SIGTERM");
+
+  expect(codes).toEqual(["OK", "OVER_LIMIT"]);
+  expect(await server.ended).toBe(0);
+  expect(server.stderr).toBe("");
+});

@@ -346,6 +346,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       if (backend === undefined) throw new RedisRequiredError(where);
       return backend.connectQueue(queue, "producer");
     },
+    noteSender: (queue) => queues.noteSender(queue),
     onClose: (closeFirst) => void closers.push(closeFirst),
   });
   return refuseExtra(sluice, ARITIES);

@@ -1,7 +1,14 @@
+import { readName } from "./core/input/options.ts";
 import { createRedisWebhooks } from "./redis/webhooks/store.ts";
 import type { Sluice } from "./sluice.ts";
 import { partsOf } from "./sluice/parts.ts";
-import { assembleWebhooks, type Webhooks } from "./webhooks/create-webhooks.ts";
+import { createAsk } from "./webhooks/asking.ts";
+import {
+  assembleFound,
+  assembleWebhooks,
+  type FoundWebhooks,
+  type Webhooks,
+} from "./webhooks/create-webhooks.ts";
 import { readWebhooksOptions, type WebhooksOptions } from "./webhooks/options.ts";
 import type { WebhookJob } from "./webhooks/sending/jobs.ts";
 
@@ -19,6 +26,7 @@ export function createWebhooks(sluice: Sluice, options: WebhooksOptions = {}): W
   const read = readWebhooksOptions(where, options);
   const { name, keepMs } = read;
   const { prefix, timeoutMs, logger, observing, onClose } = parts;
+  parts.noteSender(name);
   const connection = parts.connect(where, name);
   try {
     return assembleWebhooks({
@@ -44,9 +52,71 @@ export function createWebhooks(sluice: Sluice, options: WebhooksOptions = {}): W
   }
 }
 
+/**
+ * The sender of this name as other processes declare it, to look at and to steer: its endpoints, how they are, and its log.
+ * It needs neither their options nor their keys. Undefined if no process has had such a sender open in the last 30 days.
+ *
+ * @throws {@link InvalidOptionError} when the name can never work.
+ * @throws {@link StoreUnavailableError} when Redis gave no answer in time.
+ * @throws {@link ClosedError} when the sluice is closed.
+ */
+export async function findWebhooks(
+  sluice: Sluice,
+  name: string = "webhooks",
+): Promise<FoundWebhooks | undefined> {
+  const where = "findWebhooks()";
+  const { prefix, timeoutMs, insight, connect, onClose } = partsOf(where, sluice);
+  const queue = await sluice.findQueue<WebhookJob, undefined>(readName(where, "name", name));
+  const isSender = (await insight.queue(name))?.declared.isSender === true;
+  if (queue === undefined || !isSender) return undefined;
+  const byName = lookers.get(sluice) ?? new Map<string, Looker>();
+  lookers.set(sluice, byName);
+  let looker = byName.get(name);
+  if (looker === undefined) {
+    let isClosed = false;
+    const connection = connect(where, name);
+    onClose(async () => {
+      isClosed = true;
+      connection.close();
+    });
+    const what = `The webhook sender "${name}"`;
+    looker = {
+      store: createRedisWebhooks(connection.client, { prefix, queue: name }),
+      ask: createAsk(connection, { timeoutMs, isClosed: () => isClosed, what }),
+    };
+    byName.set(name, looker);
+  }
+  return assembleFound({ ...looker, queue });
+}
+
+/**
+ * The names of the senders that processes have told of in the last 30 days, in order.
+ *
+ * @throws {@link StoreUnavailableError} when Redis gave no answer in time.
+ */
+export async function listWebhooks(sluice: Sluice): Promise<readonly string[]> {
+  const { insight } = partsOf("listWebhooks()", sluice);
+  const names: string[] = [];
+  for (let after = ""; ;) {
+    const { queues } = await insight.queues({ after, limit: QUEUES_AT_ONCE });
+    names.push(...queues.filter(({ declared }) => declared.isSender).map(({ name }) => name));
+    if (queues.length < QUEUES_AT_ONCE) return names;
+    after = queues.at(-1)!.name;
+  }
+}
+
+const QUEUES_AT_ONCE = 1_000;
+
+type Looker = Omit<Parameters<typeof assembleFound>[0], "queue">;
+
+/** What senders of others are read with: one connection for each, however often they are looked for. */
+const lookers = new WeakMap<Sluice, Map<string, Looker>>();
+
 export type { WebhooksOptions, SecretsOf } from "./webhooks/options.ts";
 
-export type { Webhooks, WebhookWorkerOptions } from "./webhooks/create-webhooks.ts";
+export type { FoundWebhooks, Webhooks, WebhookWorkerOptions } from "./webhooks/create-webhooks.ts";
+
+export type { EndpointStatus, EndpointStatuses } from "./webhooks/log/status.ts";
 
 export type { WebhookWorker } from "./webhooks/delivery/webhook-worker.ts";
 

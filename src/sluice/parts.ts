@@ -16,6 +16,8 @@ export interface SluiceParts {
   readonly rules: RulesInUse | undefined;
   /** @throws {@link RedisRequiredError} when the sluice has no Redis. */
   readonly connect: (where: string, queue: string) => ReturnType<Backend["connectQueue"]>;
+  /** Says, before it is opened, that the queue of this name is that of a sender of webhooks. */
+  readonly noteSender: (queue: string) => void;
   /** Calls back when the sluice closes, before its workers do. */
   readonly onClose: (close: () => Promise<void>) => void;
 }

@@ -38,6 +38,8 @@ export interface Queues {
   find<Data, Result>(name: string): Promise<Queue<Data, Result> | undefined>;
   /** The same object, if it is a queue of this sluice. */
   owned(queue: unknown): AnyQueue | undefined;
+  /** Says, before it is opened, that the queue of this name is that of a sender of webhooks. */
+  noteSender(name: string): void;
   /** What other processes are told of them. */
   told(): QueueFacts[];
   /** Whether the queue was opened with connections of its own. */
@@ -61,6 +63,7 @@ export interface QueuesParts {
 export function createQueues(parts: QueuesParts): Queues {
   const { buckets, insight, connectFor, onOpened, ...common } = parts;
   const queues = new Map<string, Opened>();
+  const senders = new Set<string>();
   /** Those of other processes that were looked for, by what was known of them. */
   const found = new Map<string, Promise<AnyQueue | undefined>>();
   /** The options that each queue was declared with first. */
@@ -99,7 +102,8 @@ export function createQueues(parts: QueuesParts): Queues {
       const connect = connectFor(where, name, others.ownConnections);
       const made = { ...common, name, bucket: owned, connect, ...behaviour };
       const queue = createQueue<Data, Result, Input>(made);
-      const declared = declaredOf({ ...behaviour, bucket: owned });
+      const isSender = senders.has(name) ? { isSender: true } : {};
+      const declared = { ...declaredOf({ ...behaviour, bucket: owned }), ...isSender };
       queues.set(name, { queue, facts: { name, bucket: bucket.name, declared } });
       const { maxJobBytes, keepDone: kept } = queue;
       declarations.set(name, { ...behaviour, maxJobBytes, keepDone: kept });
@@ -127,6 +131,7 @@ export function createQueues(parts: QueuesParts): Queues {
       const opened = queues.get((queue as AnyQueue | undefined)?.name ?? "")?.queue;
       return opened === queue ? opened : undefined;
     },
+    noteSender: (name) => void senders.add(name),
     told: () => [...queues.values()].map(({ facts }) => facts),
     hasOwnConnections: (name) => declarations.get(name)?.["ownConnections"] === true,
     async close() {

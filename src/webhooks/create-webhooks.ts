@@ -1,6 +1,6 @@
 import { refuseExtra, type Arities } from "../core/input/arguments.ts";
 import { reasonOf } from "../core/describe.ts";
-import type { Key } from "../core/key-path.ts";
+import { textOfKey, type Key } from "../core/key-path.ts";
 import { createEmitter, type Emitter } from "../core/events/events.ts";
 import { sampled, type Logger } from "../core/logger.ts";
 import type { Observing } from "../core/events/observer.ts";
@@ -8,7 +8,7 @@ import type { EndpointName, WebhookStore } from "../core/stores/webhooks/store.t
 import type { Handler } from "../queue/worker/context.ts";
 import type { WorkerOptions } from "../queue/worker/worker-options.ts";
 import type { Worker } from "../queue/worker/worker.ts";
-import { createAsk, type AskedConnection } from "./asking.ts";
+import { createAsk, type Ask, type AskedConnection } from "./asking.ts";
 import { createAttempts } from "./delivery/attempt.ts";
 import { createEnding } from "./delivery/ending.ts";
 import { createLineAttempts } from "./delivery/line.ts";
@@ -19,9 +19,11 @@ import { warmUp } from "./delivery/warm-up.ts";
 import { createWebhookWorker, type WebhookWorker } from "./delivery/webhook-worker.ts";
 import { createEndpoints, type Endpoints } from "./endpoints/endpoints.ts";
 import { createTenants, type Tenants } from "./endpoints/tenants.ts";
+import { readRecord } from "./endpoints/record.ts";
 import { createSealing } from "./endpoints/sealing.ts";
 import { EVENT_NAMES, type WebhookEvents } from "./events.ts";
 import { createLog, type WebhookLog } from "./log/log.ts";
+import { createEndpointStatuses, type EndpointStatuses } from "./log/status.ts";
 import { createTenantOf, keyOf } from "./names.ts";
 import type { ReadWebhooksOptions } from "./options.ts";
 import { createBroadcasting, type Broadcasting } from "./sending/broadcast.ts";
@@ -31,7 +33,8 @@ import { createSending, type Sending } from "./sending/send.ts";
 import { makesNoCalls } from "../throttle/slot/job-slot.ts";
 
 /** Sends webhooks to the endpoints of tenants. Its events are those that this process's workers met. */
-export interface Webhooks extends Sending, Broadcasting, WebhookLog, Emitter<WebhookEvents> {
+export interface Webhooks
+  extends Sending, Broadcasting, WebhookLog, EndpointStatuses, Emitter<WebhookEvents> {
   readonly endpoints: Endpoints;
   readonly tenants: Tenants;
   /** The queue that its attempts wait in, to look at and to steer; its jobs are the sender's own. */
@@ -71,7 +74,7 @@ export interface WebhooksParts {
   readonly onClose: (close: () => Promise<void>) => void;
 }
 
-const ARITIES: Omit<Arities<Webhooks>, "replay" | "recover" | "expunge"> = {
+const ARITIES: Omit<Arities<Webhooks>, "replay" | "recover" | "expunge" | "status"> = {
   send: 1,
   test: 1,
   broadcast: 1,
@@ -124,9 +127,13 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
 
   /** What waits for the old limits of a tenant or an endpoint looks at the new ones. */
   async function wake(key: Key): Promise<void> {
+    if ((await limitedFor(key)) === 0) await queue.bucket.resume({ key });
+  }
+
+  /** For how long a key is paused; undefined without limits of its own. */
+  async function limitedFor(key: Key): Promise<number | undefined> {
     const { pausedForMs, limits: found } = await queue.bucket.peek({ key });
-    const isLimited = found.some(({ scope }) => scope === "key");
-    if (isLimited && pausedForMs === 0) await queue.bucket.resume({ key });
+    return found.some(({ scope }) => scope === "key") ? pausedForMs : undefined;
   }
 
   /** Goes on with an endpoint at once; also where a tool has removed the job of its line. */
@@ -134,6 +141,15 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
     await queue.bucket.resume({ key: keyOf(name) });
     const step = await ask(() => store.lineStep(name));
     if (step !== undefined) await storeStep(queue, { ...name, step, most });
+  }
+
+  /** A process without this code has enabled an endpoint. */
+  async function resumeFor(key: Key): Promise<void> {
+    const [tenant, endpoint] = key as readonly [string, string];
+    const name = { tenant, endpoint };
+    const { record } = await ask(() => store.endpoint(name));
+    const isLimited = (await limitedFor(key)) !== undefined;
+    if (record !== undefined && isLimited) await resume(name, readRecord(record).batch ?? 1);
   }
 
   const ending = createEnding({ store, queue, options, logger, tell });
@@ -157,6 +173,7 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
     ...sending,
     ...createBroadcasting({ ...options, store, ask, fanOut, tenantOf, logger }),
     ...createLog({ store, ask, queue, tenantOf }),
+    ...createEndpointStatuses({ store, ask, tenantOf }),
     endpoints: createEndpoints({
       ...options,
       store,
@@ -170,7 +187,13 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
     worker(given = {}) {
       const worker = createWebhookWorker(given, {
         async ready() {
-          await Promise.all([limits.follow(logger, wake), warmUp()]);
+          await Promise.all([
+            limits.follow(logger, {
+              onChange: wake,
+              onWake: resumeFor,
+            }),
+            warmUp(),
+          ]);
         },
         start: (read) => parts.startWorker(queue, handler, read),
         onClosed: () => workers.delete(worker),
@@ -182,6 +205,54 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
     off: (event, listener) => emitter.off(event, listener),
   };
   return refuseExtra(webhooks, ARITIES);
+}
+
+/**
+ * A sender as processes see it that have not its options: they look and steer, and send nothing. What they enable, its
+ * workers go on with within a second.
+ */
+export interface FoundWebhooks extends Pick<WebhookLog, "messages" | "attempts">, EndpointStatuses {
+  /** The tenant of a sender with one tenant only is called `"only"` here. */
+  readonly endpoints: Pick<Endpoints, "get" | "list" | "disable" | "enable" | "remove">;
+  readonly tenants: Pick<Tenants, "get" | "list">;
+  /** The queue that its attempts wait in. */
+  readonly queue: DeliveryQueue;
+}
+
+export function assembleFound(
+  parts: Pick<WebhooksParts, "store"> & { readonly ask: Ask; readonly queue: DeliveryQueue },
+): FoundWebhooks {
+  const tenantOf = createTenantOf(false);
+  const endpoints = createEndpoints({
+    ...parts,
+    tenantOf,
+    isSingle: false,
+    http: true,
+    ceiling: {},
+    sealing: undefined,
+    secretsOf: undefined,
+    // Only the sender's code knows the limits of its keys, so its workers do it.
+    resume: (name) => parts.ask(() => parts.store.wake(textOfKey(keyOf(name)))),
+  });
+  const tenants = createTenants({ ...parts, isSingle: false });
+  const log = createLog({ ...parts, tenantOf });
+  return {
+    endpoints: {
+      get: (ref) => endpoints.get(ref),
+      list: (options) => endpoints.list(options),
+      disable: (ref) => endpoints.disable(ref),
+      enable: (ref) => endpoints.enable(ref),
+      remove: (ref) => endpoints.remove(ref),
+    },
+    tenants: {
+      get: (tenant) => tenants.get(tenant),
+      list: (options) => tenants.list(options),
+    },
+    messages: log.messages,
+    attempts: log.attempts,
+    ...createEndpointStatuses({ ...parts, tenantOf }),
+    queue: parts.queue,
+  };
 }
 
 /** For the look-up, the connection and TLS. */

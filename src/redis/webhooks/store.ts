@@ -1,5 +1,6 @@
 import type { Cluster, Redis } from "ioredis";
 import type {
+  EndpointName,
   LoggedMessage,
   StoredEndpoints,
   TimedId,
@@ -14,11 +15,14 @@ import {
   attemptsBegin,
   attemptsEnd,
   endpointsEnable,
+  endpointsLook,
   endpointsPut,
   endpointsRemove,
+  endpointsWake,
   limitsSet,
   messagesStore,
   readDisabled,
+  WOKEN,
   wordsOf,
   type BeginRequest,
 } from "../scripts/webhooks/webhooks.ts";
@@ -42,6 +46,13 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
       ? await redis.zrangebyscore(key, sinceMs, untilMs, "WITHSCORES", "LIMIT", skip, limit)
       : await redis.zrevrangebyscore(key, untilMs, sinceMs, "WITHSCORES", "LIMIT", skip, limit);
     return found.flatMap((id, at) => (at % 2 === 0 ? [[id, Number(found[at + 1])] as const] : []));
+  }
+
+  /** An attempt at an endpoint, by what its log says: the message and the number of the attempt. */
+  async function entryOf({ tenant }: EndpointName, text: string) {
+    const [message, number] = text.split(" ") as [string, string];
+    const entry = await redis.hget(keys.message("attempts", { tenant, message }), number);
+    return { message, entry: entry ?? undefined };
   }
 
   /** Of names in their order, those after one. */
@@ -77,6 +88,15 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
         ...(disabled === null ? undefined : { disabled: readDisabled(disabled) }),
       };
     },
+    async look(endpoint, key, most) {
+      const { last, ...seen } = await runScript(redis, endpointsLook, {
+        ...name,
+        ...endpoint,
+        key,
+        most,
+      });
+      return { ...seen, attempts: await Promise.all(last.map((text) => entryOf(endpoint, text))) };
+    },
     ids: (tenant, after, limit) => pageOf(keys.tenant("ids", tenant), after, limit),
     tenants: (after, limit) => pageOf(keys.all("tenants"), after, limit),
     countEndpoints: (tenant) => redis.hlen(keys.tenant("endpoints", tenant)),
@@ -84,6 +104,7 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
       return (await redis.hget(keys.all("limits"), key)) ?? undefined;
     },
     setLimits: (key, limits) => runScript(redis, limitsSet, { ...name, key, limits }),
+    wake: (key) => runScript(redis, endpointsWake, { ...name, key }),
     put: (request) => runScript(redis, endpointsPut, { ...name, ...request }),
     remove: (endpoint, key) => runScript(redis, endpointsRemove, { ...name, ...endpoint, key }),
     setDisabled: (endpoint, why) =>
@@ -126,12 +147,7 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
     async attemptsAt(endpoint, span) {
       const found = await timedOf(keys.endpoint("log", endpoint), span);
       return Promise.all(
-        found.map(async ([text, atMs]) => {
-          const [message, number] = text.split(" ") as [string, string];
-          const of = { tenant: endpoint.tenant, message };
-          const entry = await redis.hget(keys.message("attempts", of), number);
-          return { message, atMs, entry: entry ?? undefined };
-        }),
+        found.map(async ([text, atMs]) => ({ ...(await entryOf(endpoint, text)), atMs })),
       );
     },
     async expungeMessage(message, endpoints) {
@@ -158,6 +174,7 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
     async limitsSince(version) {
       const now = Number((await redis.get(keys.all("limits:version"))) ?? 0);
       const limits = new Map<string, string | undefined>();
+      const woken: string[] = [];
       for (let at = now < version ? 0 : version; at < now;) {
         const changed = await redis.zrangebyscore(
           keys.all("limits:changed"),
@@ -169,12 +186,16 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
           LIMITS_AT_ONCE,
         );
         if (changed.length === 0) break;
-        const ofKeys = changed.filter((_each, index) => index % 2 === 0);
-        const values = await redis.hmget(keys.all("limits"), ...ofKeys);
+        const all = changed.filter((_each, index) => index % 2 === 0);
+        const ofKeys = all.filter((key) => !key.startsWith(WOKEN));
+        woken.push(
+          ...all.filter((key) => key.startsWith(WOKEN)).map((key) => key.slice(WOKEN.length)),
+        );
+        const values = ofKeys.length === 0 ? [] : await redis.hmget(keys.all("limits"), ...ofKeys);
         for (const [index, key] of ofKeys.entries()) limits.set(key, values[index] ?? undefined);
         at = Number(changed.at(-1));
       }
-      return { version: now, limits };
+      return { version: now, limits, woken };
     },
   };
 }

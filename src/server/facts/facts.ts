@@ -1,5 +1,6 @@
 import type { FastifyInstance } from "fastify";
 import type { Sluice } from "../../sluice.ts";
+import { endpointRoutes } from "./endpoints.ts";
 import { lookRoutes } from "./looks.ts";
 import { previewRoutes } from "./previews.ts";
 import { queueRoutes } from "./queues.ts";
@@ -12,5 +13,6 @@ export function factRoutes(app: FastifyInstance, { sluice }: { readonly sluice: 
   lookRoutes(app, sluice, snapshots);
   steeringRoutes(app, sluice, snapshots);
   queueRoutes(app, sluice);
+  endpointRoutes(app, sluice);
   previewRoutes(app, sluice);
 }

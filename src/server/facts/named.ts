@@ -1,6 +1,7 @@
 import type { Queue } from "../../queue/queue.ts";
 import type { Sluice } from "../../sluice.ts";
 import type { Bucket } from "../../throttle/bucket.ts";
+import { findWebhooks, type FoundWebhooks } from "../../webhooks.ts";
 import { HttpProblem } from "../problem.ts";
 
 /** @throws {@link HttpProblem} when no process has told of the bucket. */
@@ -15,4 +16,11 @@ export async function queueNamed(sluice: Sluice, name: string): Promise<Queue<un
   const found = await sluice.findQueue(name);
   if (found !== undefined) return found;
   throw new HttpProblem(404, `There is no queue ${JSON.stringify(name)}.`);
+}
+
+/** @throws {@link HttpProblem} when no process has told of a sender of this name. */
+export async function senderNamed(sluice: Sluice, name: string): Promise<FoundWebhooks> {
+  const found = await findWebhooks(sluice, name);
+  if (found !== undefined) return found;
+  throw new HttpProblem(404, `There is no sender of webhooks ${JSON.stringify(name)}.`);
 }

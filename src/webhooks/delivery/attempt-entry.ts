@@ -22,3 +22,8 @@ export interface Attempt {
   /** Who asked for it, of a replay. */
   readonly by?: string | undefined;
 }
+
+/** An attempt as it is stored beside its message. */
+export function readAttempt(message: string, text: string): Attempt {
+  return { message, ...(JSON.parse(text) as Omit<Attempt, "message">) };
+}

@@ -9,9 +9,16 @@ import { withinCeiling, type Ceiling } from "../endpoints/endpoint-options.ts";
 export interface OwnLimits {
   /** The limits by level: of tenants, and of their endpoints. */
   readonly perKey: readonly ((path: readonly string[]) => LimitsOptions)[];
-  /** Resolves once the limits are known; they are kept up to date until `stop()`, and `onChange` hears of each change. */
-  follow(logger: Logger, onChange: (key: Key) => Promise<unknown>): Promise<void>;
+  /** Resolves once the limits are known; they are kept up to date until `stop()`, and listeners hear of each change. */
+  follow(logger: Logger, listeners: LimitsListeners): Promise<void>;
   stop(): void;
+}
+
+interface LimitsListeners {
+  /** The limits of a key are others. */
+  readonly onChange: (key: Key) => Promise<unknown>;
+  /** What a key was made to wait for is to end: a process without the sender's code asked for it. */
+  readonly onWake: (key: Key) => Promise<unknown>;
 }
 
 /**
@@ -51,7 +58,7 @@ export function createOwnLimits(
     return levelsOfText(text) === 1 ? read : withinCeiling(read, others.ceiling);
   }
 
-  async function look(onChange: (key: Key) => Promise<unknown>): Promise<void> {
+  async function look({ onChange, onWake }: LimitsListeners): Promise<void> {
     const isFirst = version < 0;
     const changed = await store.limitsSince(Math.max(0, version));
     if (changed.version < version) own.clear();
@@ -61,6 +68,7 @@ export function createOwnLimits(
       else own.delete(text);
     }
     if (!isFirst) for (const text of changed.limits.keys()) await onChange(keyOfText(text));
+    if (!isFirst) for (const text of changed.woken) await onWake(keyOfText(text));
     version = changed.version;
   }
 
@@ -69,13 +77,13 @@ export function createOwnLimits(
       const given = own.get(textOfKey(path));
       return given === undefined ? limits : { ...limits, ...given };
     }),
-    follow(logger, onChange) {
+    follow(logger, listeners) {
       return (following ??= new Promise((resolve) => {
         const again = (): void => {
           if (!isStopped) timer = setTimeout(lookOnce, LOOK_EVERY_MS);
         };
         const lookOnce = (): void => {
-          look(onChange).then(
+          look(listeners).then(
             () => {
               resolve();
               again();

@@ -17,7 +17,7 @@ import {
   type DeliveryQueue,
 } from "../sending/jobs.ts";
 import { dataOf } from "../sending/message.ts";
-import type { Attempt } from "../delivery/attempt-entry.ts";
+import { readAttempt, type Attempt } from "../delivery/attempt-entry.ts";
 import {
   cursorAfter,
   readExpunge,
@@ -350,10 +350,6 @@ const ARITIES: Arities<Pick<WebhookLog, "replay" | "recover" | "expunge">> = {
   recover: 1,
   expunge: 1,
 };
-
-function readAttempt(message: string, text: string): Attempt {
-  return { message, ...(JSON.parse(text) as Omit<Attempt, "message">) };
-}
 
 function asMessage(id: string, { atMs, type, body, endpoints, states }: LoggedMessage): Message {
   const at = [...new Set([...endpoints, ...states.keys()])];

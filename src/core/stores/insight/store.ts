@@ -99,6 +99,8 @@ export interface QueueDeclared {
   readonly ordered?: { readonly stuck: "skip" | "hold"; readonly keys: "all" | "some" } | undefined;
   /** Whether the bucket says what jobs cost. */
   readonly hasCosts: boolean;
+  /** Whether it is the queue of a sender of webhooks. */
+  readonly isSender?: boolean | undefined;
   readonly defaults?: object | undefined;
   readonly maxBacklog?: number | object | undefined;
   readonly maxJobBytes?: number | undefined;

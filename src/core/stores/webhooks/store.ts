@@ -168,6 +168,22 @@ export interface EndedAttempt extends EndpointName, MessageName {
   readonly changedAtMs: number;
 }
 
+/** How an endpoint is. */
+export interface EndpointSeen {
+  /** For how many ms nothing is sent to it. */
+  readonly leftAloneForMs: number;
+  /** In ms since 1970; 0 if it does not fail. */
+  readonly failingSinceMs: number;
+  /** How many attempts in a row have failed. */
+  readonly failures: number;
+  /** How many attempts ended in the last minute. */
+  readonly inLastMinute: number;
+  /** How many messages are due and wait for it. */
+  readonly waiting: number;
+  /** Its last attempts, the newest first, with their messages; some may be gone. */
+  readonly attempts: readonly { readonly message: string; readonly entry: string | undefined }[];
+}
+
 /** What holds for all attempts of a sender. */
 export interface EndRules {
   readonly keepMs: number;
@@ -204,6 +220,8 @@ export interface WebhookStore {
   version(tenant: string): Promise<string>;
   endpoints(tenant: string): Promise<StoredEndpoints>;
   endpoint(name: EndpointName): Promise<{ record?: string; disabled?: Disabled }>;
+  /** How an endpoint is, whose jobs have this key, with so many of its last attempts. */
+  look(name: EndpointName, key: string, most: number): Promise<EndpointSeen>;
   /** Ids in their order, after one of them. */
   ids(tenant: string, after: string, limit: number): Promise<readonly string[]>;
   /** Tenants that have endpoints, in their order, after one of them. */
@@ -211,6 +229,8 @@ export interface WebhookStore {
   countEndpoints(tenant: string): Promise<number>;
   /** The limits that a tenant or an endpoint has of its own, as JSON, by the text of its key. */
   limits(key: string): Promise<string | undefined>;
+  /** Has the sender's workers end what a key was made to wait for. */
+  wake(key: string): Promise<void>;
   setLimits(key: string, limits: string | undefined): Promise<void>;
   put(request: PutRequest): Promise<"stored" | "changed" | "too-many">;
   remove(name: EndpointName, key: string): Promise<boolean>;
@@ -269,5 +289,7 @@ export interface WebhookStore {
   limitsSince(version: number): Promise<{
     readonly version: number;
     readonly limits: ReadonlyMap<string, string | undefined>;
+    /** Keys that were woken since. */
+    readonly woken: readonly string[];
   }>;
 }

@@ -5,12 +5,13 @@ import type {
   EndedAttempt,
   EndRules,
   EndpointName,
+  EndpointSeen,
   MessageName,
   MessageStored,
   NewMessage,
   PutRequest,
 } from "../../../core/stores/webhooks/store.ts";
-import type { QueueName } from "../keys.ts";
+import { baseOf, type QueueName } from "../keys.ts";
 import { defineScript, type Script } from "../script.ts";
 import { lineKeys, webhookKeys } from "./keys.ts";
 
@@ -62,6 +63,19 @@ export const limitsSet: Script<QueueName & { key: string; limits: string | undef
     decode: () => undefined,
   });
 
+/** Before a key among those of changed limits: it is to be woken. No tenant's name begins so. */
+export const WOKEN = "!";
+
+export const endpointsWake: Script<QueueName & { readonly key: string }, void> = defineScript({
+  name: "webhooks/endpoints-wake",
+  keys(input) {
+    const keys = webhookKeys(input);
+    return [keys.all("limits:changed"), keys.all("limits:version")];
+  },
+  args: ({ key }) => [WOKEN + key],
+  decode: () => undefined,
+});
+
 export const endpointsEnable: Script<
   QueueName & EndpointName & { why: string | undefined },
   boolean | undefined
@@ -79,6 +93,33 @@ export const endpointsEnable: Script<
   },
   args: ({ tenant, endpoint, why = "" }) => [tenant, endpoint, why],
   decode: (reply) => (reply === -1 ? undefined : reply === 1),
+});
+
+export const endpointsLook: Script<
+  QueueName & EndpointName & { readonly key: string; readonly most: number },
+  Omit<EndpointSeen, "attempts"> & { readonly last: readonly string[] }
+> = defineScript({
+  name: "webhooks/endpoints-look",
+  keys(input) {
+    const keys = webhookKeys(input);
+    return [
+      keys.endpoint("health", input),
+      keys.endpoint("log", input),
+      keys.endpoint("line", input),
+    ];
+  },
+  args: ({ key, most, ...name }) => [baseOf(name), key, most],
+  decode(reply) {
+    const [leftAloneForMs, failingSinceMs, failures, inLastMinute, waiting, ...last] = reply as [
+      number,
+      number,
+      number,
+      number,
+      number,
+      ...string[],
+    ];
+    return { leftAloneForMs, failingSinceMs, failures, inLastMinute, waiting, last };
+  },
 });
 
 export const messagesStore: Script<QueueName & NewMessage, MessageStored> = defineScript({

@@ -8,7 +8,7 @@ import type { Bucket, OwnedBucket } from "../throttle/bucket.ts";
 import type { PreviewOptions } from "../throttle/bucket/facts/preview.ts";
 import { storedQueueName, type ConnectQueue } from "./bullmq/connection.ts";
 import { readJob, type Stored } from "./bullmq/stored-job.ts";
-import { createStoredAccess, findDeduped } from "./bullmq/stored-queue.ts";
+import { createStoredAccess, findDeduped, keepAccess } from "./bullmq/stored-queue.ts";
 import { MAX_JOB_BYTES, takeData, type Schema } from "./enqueue/data.ts";
 import { createElsewhere } from "./enqueue/elsewhere.ts";
 import { createEnqueuing, type Enqueuing } from "./enqueue/enqueue.ts";
@@ -281,5 +281,6 @@ export function createQueue<Data, Result = unknown, Input = Data>(
       await access.close();
     },
   };
+  keepAccess(owned, access);
   return refuseExtra(owned, ARITIES);
 }

@@ -15,6 +15,8 @@ export interface Problem {
   readonly value?: unknown;
   readonly remedy?: string;
   readonly retryAfterMs?: number;
+  /** The `detail` again, where pages of others read it. */
+  readonly error?: string;
 }
 
 /** An answer that is no fault of the server: no such thing, not allowed. */

@@ -11,6 +11,7 @@ import Fastify, {
 import type { Sluice } from "../sluice.ts";
 import { partsOf } from "../sluice/parts.ts";
 import { decideRoutes } from "./decide/decide.ts";
+import { bullBoardRoutes } from "./bull-board/bull-board.ts";
 import { createGrpcServer, type GrpcServer } from "./decide/envoy/grpc-server.ts";
 import { createFound, type Found } from "./decide/found.ts";
 import { forwardRoutes } from "./forward/forward.ts";
@@ -58,7 +59,7 @@ export async function createServer(
   options: ServerOptions = {},
 ): Promise<SluiceServer> {
   const where = "createServer()";
-  partsOf(where, sluice);
+  const { insight } = partsOf(where, sluice);
   const read = readServerOptions(where, options);
   const app = createApp(read);
   let closing: Promise<void> | undefined;
@@ -74,6 +75,7 @@ export async function createServer(
   sessionRoutes(app, gate);
   factRoutes(app, { sluice });
   dashboardRoutes(app);
+  bullBoardRoutes(app, { sluice, insight });
   healthRoutes(app, { sluice, isClosing: () => closing !== undefined });
   metricsRoute(app, { sluice });
   const found = createFound(sluice);

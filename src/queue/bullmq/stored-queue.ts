@@ -154,6 +154,18 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
   };
 }
 
+const accesses = new WeakMap<object, StoredAccess>();
+
+/** Lets `openStored` find BullMQ's queue behind ours. */
+export function keepAccess(queue: object, access: StoredAccess): void {
+  accesses.set(queue, access);
+}
+
+/** BullMQ's queue behind ours, for tools that show it: on our connection, and closed with ours. Rejects as `open` does. */
+export async function openStored(queue: object): Promise<StoredQueue> {
+  return accesses.get(queue)!.open();
+}
+
 /** The job that has a dedupeId, of which this is the id if there is one; or else the next run of the schedule of this name. */
 export async function findDeduped<Data>(
   queue: StoredQueue,

@@ -92,6 +92,7 @@ describe("the tarball", () => {
     expect(packages).toContain("ioredis");
     expect(result.filter(({ url }) => url.endsWith("/dist/llm.js"))).toEqual([]);
     for (const other of [
+      "@bull-board/api",
       "@grpc/grpc-js",
       "@opentelemetry/api",
       "bullmq",

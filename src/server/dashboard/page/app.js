@@ -109,6 +109,7 @@ function drawBar() {
             TABS.map(([href, label, shows]) =>
               h("a", { href, "aria-current": shows.test(hash) ? "page" : false }, label),
             ),
+            h("a", { href: "/jobs" }, "Jobs"),
           ),
       h("span.grow", {}),
       h(`span.state.${state}`, { role: "status" }, states[state]),

@@ -1,0 +1,207 @@
+/** bull-board at `/jobs`: the jobs of all queues. Each request is judged by what its sender may do, as all others are. */
+import { readFileSync, readdirSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { dirname, extname, join } from "node:path";
+import { createBullBoard } from "@bull-board/api";
+import type {
+  AppControllerRoute,
+  AppViewRoute,
+  BullBoardQueues,
+  IServerAdapter,
+  UIConfig,
+} from "@bull-board/api/typings/app";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { InsightStore } from "../../core/stores/insight/store.ts";
+import { openStored } from "../../queue/bullmq/stored-queue.ts";
+import type { Sluice } from "../../sluice.ts";
+import { accessOf } from "../access/access.ts";
+import { HttpProblem, problemOf, sendProblem } from "../problem.ts";
+import { SteeredQueue } from "./steered-queue.ts";
+
+const PATH = "/jobs";
+/** How many queues are shown, the first by name: the page asks each of them every few seconds. */
+const MOST_QUEUES = 100;
+const SHOWN: UIConfig = {
+  boardTitle: "Sluice jobs",
+  miscLinks: [{ text: "Sluice", url: "/" }],
+  // Its manual lies on another host.
+  hideDocsLink: true,
+  showWorkers: false,
+};
+/** Its page styles its parts as it goes, and has a base; all else is as for the other pages. */
+const POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self' 'unsafe-inline'",
+  "img-src 'self' data:",
+  "font-src 'self'",
+  "connect-src 'self'",
+  "worker-src 'self'",
+  "base-uri 'self'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join("; ");
+const TYPES: Readonly<Record<string, string>> = {
+  ".js": "text/javascript; charset=utf-8",
+  ".css": "text/css; charset=utf-8",
+  ".json": "application/json",
+  ".svg": "image/svg+xml",
+  ".png": "image/png",
+  ".ico": "image/x-icon",
+};
+
+export interface BullBoardParts {
+  readonly sluice: Sluice;
+  readonly insight: Pick<InsightStore, "queues">;
+}
+
+export function bullBoardRoutes(app: FastifyInstance, parts: BullBoardParts): void {
+  const folder = dirname(createRequire(import.meta.url).resolve("@bull-board/ui/package.json"));
+  const { entry, api } = partsOfBoard(folder);
+  pageRoutes(app, { folder: join(folder, "dist"), entry });
+  for (const route of api) apiRoute(app, route, parts);
+}
+
+/** What bull-board gives to the adapter of a server. */
+function partsOfBoard(uiBasePath: string): { entry: AppViewRoute; api: AppControllerRoute[] } {
+  let entry: AppViewRoute | undefined;
+  let api: AppControllerRoute[] = [];
+  const serverAdapter: IServerAdapter = {
+    setEntryRoute(route) {
+      entry = route;
+      return serverAdapter;
+    },
+    setApiRoutes(routes) {
+      api = routes;
+      return serverAdapter;
+    },
+    setQueues: () => serverAdapter,
+    setViewsPath: () => serverAdapter,
+    setStaticPath: () => serverAdapter,
+    setErrorHandler: () => serverAdapter,
+    setUIConfig: () => serverAdapter,
+  };
+  createBullBoard({ queues: [], serverAdapter, options: { uiBasePath } });
+  return { entry: entry!, api };
+}
+
+interface PageParts {
+  readonly folder: string;
+  readonly entry: AppViewRoute;
+}
+
+function pageRoutes(app: FastifyInstance, { folder, entry }: PageParts): void {
+  const html = pageOf(folder, entry);
+  const files = readdirSync(join(folder, "static"), { recursive: true, encoding: "utf8" });
+  const known = new Set(files.map((name) => name.replaceAll("\\", "/")));
+  for (const path of ["", entry.route].flat()) {
+    app.get(
+      PATH + path,
+      { config: { needs: "view" }, schema: { hide: true }, errorHandler: sendToSignIn },
+      (_request, reply) => {
+        void reply.header("content-security-policy", POLICY);
+        return reply.type("text/html; charset=utf-8").send(html);
+      },
+    );
+  }
+  app.get<{ Params: { "*": string } }>(
+    `${PATH}/static/*`,
+    { config: { needs: "nothing" }, schema: { hide: true } },
+    async ({ params: { "*": name } }, reply) => {
+      const type = TYPES[extname(name)];
+      if (!known.has(name) || type === undefined)
+        throw new HttpProblem(404, "There is no such file.");
+      void reply.header("cache-control", "max-age=86400");
+      return reply.type(type).send(await readFile(join(folder, "static", name)));
+    },
+  );
+}
+
+/** The page, filled in. It asks for fonts of another host: it has to do without. */
+function pageOf(folder: string, entry: AppViewRoute): string {
+  const favIcon = { default: "static/images/logo.svg", alternative: "static/favicon-32x32.png" };
+  const { name, params } = entry.handler({
+    basePath: `${PATH}/`,
+    uiConfig: { ...SHOWN, favIcon },
+  });
+  return readFileSync(join(folder, name), "utf8")
+    .replaceAll(/<link\b[^>]*\bhref="https?:[^>]*>/g, "")
+    .replaceAll(/<%[-=]\s*(\w+)\s*%>/g, (_tag, param: string) => params[param] ?? "");
+}
+
+/** The page has no form for a token; the board has. */
+function sendToSignIn(error: Error, _request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  const problem = problemOf(error);
+  return problem.status === 401 ? reply.redirect("/") : sendProblem(reply, problem);
+}
+
+type Asked = Record<string, string | undefined>;
+
+function apiRoute(app: FastifyInstance, route: AppControllerRoute, parts: BullBoardParts): void {
+  const method = [route.method].flat().map((each) => each.toUpperCase());
+  const needs = method.includes("GET") ? "view" : "act";
+  for (const path of [route.route].flat()) {
+    const queue = path.includes("/:queueName") ? { queue: "queueName" } : {};
+    app.route<{ Params: Asked; Querystring: Asked; Body: Record<string, unknown> }>({
+      method,
+      url: PATH + path,
+      config: { needs, ...queue },
+      schema: { hide: true },
+      errorHandler: sendAsTheyRead,
+      async handler(request, reply) {
+        const { params, query, body } = request;
+        const answer = await route.handler({
+          queues: await queuesOf(request, { params, query }, parts),
+          uiConfig: SHOWN,
+          params,
+          query,
+          body: body ?? {},
+          headers: {},
+        });
+        if (needs === "act") {
+          const { name: by } = accessOf(request);
+          request.log.info({ ...params, action: path, by }, "steered by hand");
+        }
+        return reply.code(answer.status ?? 200).send(answer.body);
+      },
+    });
+  }
+}
+
+/** Its page shows what is in `error`. */
+function sendAsTheyRead(error: Error, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  const problem = problemOf(error);
+  if (problem.code === "ERR_INTERNAL") request.log.error({ err: error }, "A request failed.");
+  return sendProblem(reply, { ...problem, error: problem.detail });
+}
+
+/** The queues that a request is about, as its sender may use them: those of its token, some of which were opened just now. */
+async function queuesOf(
+  request: FastifyRequest,
+  { params, query }: { readonly params: Asked; readonly query: Asked },
+  { sluice, insight }: BullBoardParts,
+): Promise<BullBoardQueues> {
+  const { mayUse, mayQueue } = accessOf(request);
+  const mayAct = mayUse("act");
+  const { queueName } = params;
+
+  async function steered(name: string): Promise<SteeredQueue | undefined> {
+    const queue = await sluice.findQueue(name);
+    return queue && new SteeredQueue({ queue, stored: await openStored(queue), mayAct });
+  }
+
+  if (queueName !== undefined) {
+    const queue = await steered(queueName);
+    return new Map(queue && [[queueName, queue]]);
+  }
+  const { queues } = await insight.queues({ after: "", limit: MOST_QUEUES });
+  const asked = [query["activeQueue"], query["queueName"]].flatMap((name) => name || []);
+  const names = new Set([...queues.map(({ name }) => name), ...asked].filter(mayQueue));
+  const opened = await Promise.allSettled([...names].map(steered));
+  const found = opened.flatMap((each) => (each.status === "fulfilled" && each.value) || []);
+  const [failed] = opened.filter((each) => each.status === "rejected");
+  // One whose server does not answer does not hide the others.
+  if (found.length === 0 && failed !== undefined) throw failed.reason;
+  return new Map(found.map((queue) => [queue.getName(), queue]));
+}

@@ -1,0 +1,159 @@
+/**
+ * A queue as bull-board knows one. What it shows is read from BullMQ; what it changes goes through the queue's own methods,
+ * so that lanes, ordered keys, schedules and waits for results learn of it.
+ */
+import { BullMQAdapter } from "@bull-board/api/bullMQAdapter";
+import { PRIORITIES, type Priority } from "../../core/input/options.ts";
+import type { QueuedJob } from "../../queue/enqueue/job-handle.ts";
+import type { Queue } from "../../queue/queue.ts";
+import { HttpProblem } from "../problem.ts";
+
+type StoredQueue = ConstructorParameters<typeof BullMQAdapter>[0];
+type StoredJob = Awaited<ReturnType<BullMQAdapter["addJob"]>>;
+type Given = Parameters<BullMQAdapter["addJob"]>[2];
+type Cleaned = Parameters<BullMQAdapter["clean"]>[0];
+
+export interface SteeredQueueSettings {
+  readonly queue: Queue<unknown>;
+  readonly stored: StoredQueue;
+  /** Whether who asks may change jobs, and see what they hold. */
+  readonly mayAct: boolean;
+}
+
+/** What stands for the data of jobs where it is not shown. */
+const HIDDEN = "Hidden: it takes a token that may act.";
+
+/** bull-board takes instances of its own class alone. */
+export class SteeredQueue extends BullMQAdapter {
+  override readonly allowCompletedRetries = false;
+  readonly #queue: Queue<unknown>;
+  readonly #mayAct: boolean;
+
+  constructor({ queue, stored, mayAct }: SteeredQueueSettings) {
+    super(stored, { readOnlyMode: !mayAct });
+    this.#queue = queue;
+    this.#mayAct = mayAct;
+    if (mayAct) return;
+    for (const field of ["data", "returnValue", "progress"] as const) {
+      this.setFormatter(field, () => HIDDEN);
+    }
+  }
+
+  override getName(): string {
+    return this.#queue.name;
+  }
+
+  /** Workers share connections, so that the list of connections does not tell of them. */
+  override getWorkers(): Promise<null> {
+    return Promise.resolve(null);
+  }
+
+  /** There are no flows. */
+  override getFlowProducer(): Promise<null> {
+    return Promise.resolve(null);
+  }
+
+  override async isPaused(): Promise<boolean> {
+    return (await this.#queue.paused()).some(({ key }) => key === undefined);
+  }
+
+  override async getJob(id: string): Promise<StoredJob | undefined> {
+    const job = await super.getJob(id);
+    return job && this.#steered(job);
+  }
+
+  override async getJobs(...page: Parameters<BullMQAdapter["getJobs"]>): Promise<StoredJob[]> {
+    return (await super.getJobs(...page)).map((job) => this.#steered(job));
+  }
+
+  override getJobLogs(id: string): Promise<string[]> {
+    return this.#mayAct ? super.getJobLogs(id) : Promise.resolve([HIDDEN]);
+  }
+
+  override async getJobSchedulers(): ReturnType<BullMQAdapter["getJobSchedulers"]> {
+    const schedulers = await super.getJobSchedulers();
+    if (this.#mayAct) return schedulers;
+    return schedulers.map(({ template: _hidden, ...facts }) => facts);
+  }
+
+  override pause(): Promise<void> {
+    return this.#queue.pause();
+  }
+
+  override resume(): Promise<void> {
+    return this.#queue.resume();
+  }
+
+  override async empty(): Promise<void> {
+    await this.#queue.drain();
+  }
+
+  override async clean(status: Cleaned, graceMs: number): Promise<void> {
+    if (status === "failed") await this.#queue.purge({});
+    else await super.clean(status, graceMs);
+  }
+
+  override async promoteAll(): Promise<void> {
+    await this.#queue.rescheduleJobs({ state: "delayed" }, { delayMs: 0 });
+  }
+
+  override async addJob(
+    name: string,
+    data: unknown,
+    { delay, ...rest }: Given = {},
+  ): Promise<StoredJob> {
+    const named = name === "" ? {} : { name };
+    const due = delay === undefined ? {} : { delayMs: delay };
+    const { id } = await this.#queue.enqueue(data, { ...named, ...due, ...rest });
+    return (await super.getJob(id))!;
+  }
+
+  override removeJobScheduler(id: string): Promise<boolean> {
+    return this.#queue.unschedule(id);
+  }
+
+  override get supportsJobSchedulerUpdate(): boolean {
+    return false;
+  }
+
+  override get supportsJobSchedulerRun(): boolean {
+    return false;
+  }
+
+  /** The rate is the bucket's: a limit of BullMQ's would not count. */
+  override get supportsGlobalRateLimit(): boolean {
+    return false;
+  }
+
+  /** A job of BullMQ's whose changes are made by our queue. */
+  #steered(job: StoredJob): StoredJob {
+    const id = job.id!;
+    const queue = this.#queue;
+    const change = async (how: (ours: QueuedJob<unknown>) => Promise<boolean>): Promise<void> => {
+      const ours = await queue.job(id);
+      if (ours === undefined || !(await how(ours))) await refuse(MOVED_ON);
+    };
+    const changes: Partial<StoredJob> = {
+      async retry(state = "failed") {
+        if (state === "completed")
+          await refuse("A job that is done is not run again; enqueue it anew");
+        if ((await queue.replay(id)) === 0) await refuse(MOVED_ON);
+      },
+      remove: () => change((ours) => ours.remove()),
+      promote: () => change((ours) => ours.runNow()),
+      updateData: (data) => change((ours) => ours.update(data)),
+      changeDelay: (delayMs) => change((ours) => ours.reschedule({ delayMs: Math.round(delayMs) })),
+      async changePriority({ priority = 0 }) {
+        const named = PRIORITIES[priority - 1] ?? (priority as unknown as Priority);
+        if (!(await queue.reprioritise(id, named))) await refuse(MOVED_ON);
+      },
+    };
+    return Object.assign(job, changes);
+  }
+}
+
+const MOVED_ON = "It runs now, has ended, is gone, or is the next run of a schedule";
+
+async function refuse(why: string): Promise<never> {
+  throw new HttpProblem(409, `${why}.`);
+}

@@ -35,6 +35,16 @@ export interface Policy {
   readonly shares: readonly number[];
   /** The policy as JSON: it identifies the policy, and other replicas read it. */
   readonly text: string;
+  /**
+   * Of a policy that only other processes declare: the same without the limits of keys that only their code knows. To look
+   * at, and never to draw by.
+   */
+  readonly asKnown?: Policy | undefined;
+}
+
+/** A policy as far as this process knows it: to look at, and never to draw by. */
+export function asFarAsKnown(policy: Policy): Policy {
+  return policy.asKnown ?? policy;
 }
 
 /** The policy as errors and warnings name it: `"100/s with a burst of 5"`, `"500/min + 25 at once; per key 5/s"`. */
@@ -260,10 +270,13 @@ export function readPolicyElsewhere(where: string, text: string): Policy {
       "only the code of other processes knows the limits of its keys, since they are functions or tiers; draw there";
     throw new InvalidOptionError({ where, option: "perKey", value: "a function", remedy });
   };
-  const optionOf = (part: PartText): LimitsOptions | (() => never) =>
-    part === true ? unknown : { limits: [...part] };
-  const keyPolicy = keyPolicyOf(where, optionsOfText(perKey, optionOf) as PerKey, limits);
-  return Object.freeze({ limits, perKey: keyPolicy, shares, text });
+  const read = (ofUnknown: () => LimitsOptions): Policy => {
+    const optionOf = (part: PartText): LimitsOptions | (() => LimitsOptions) =>
+      part === true ? ofUnknown : { limits: [...part] };
+    const options = optionsOfText(perKey, optionOf) as PerKey;
+    return { limits, perKey: keyPolicyOf(where, options, limits), shares, text };
+  };
+  return Object.freeze({ ...read(unknown), asKnown: read(() => ({})) });
 }
 
 interface PolicyText {

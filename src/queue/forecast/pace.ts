@@ -1,6 +1,7 @@
 import { stepOf } from "../../core/draw/scope.ts";
 import { ruleOf } from "../../core/limits/registry.ts";
 import { keyLimitsOf, ownScopeOf } from "../../core/policy/per-key.ts";
+import { asFarAsKnown } from "../../core/policy/policy.ts";
 import type { InForce } from "../../throttle/bucket/bucket-state.ts";
 import type { TryCall } from "../../throttle/call-options.ts";
 import { costsOf } from "../../throttle/costs.ts";
@@ -47,7 +48,7 @@ const RAMP_STEPS = 8;
  * one that is asked about.
  */
 export function paceOf(bucket: string, about: TryCall, inForce: Outset): Pace {
-  const { policy } = inForce;
+  const policy = asFarAsKnown(inForce.policy);
   const { limits: shared } = policy;
   const isCounted = stepOf(shared, costsOf(bucket, shared, undefined)) > 0;
   const cost = isCounted ? undefined : about.cost;

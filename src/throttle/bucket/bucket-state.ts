@@ -2,7 +2,7 @@
 import { sayEndless } from "../../core/describe.ts";
 import { formatLimit } from "../../core/limits/registry.ts";
 import { scopesOf, whoseLimits } from "../../core/policy/per-key.ts";
-import { formatPolicy, type Policy } from "../../core/policy/policy.ts";
+import { asFarAsKnown, formatPolicy, type Policy } from "../../core/policy/policy.ts";
 import { limitsOfCall, type Peeked } from "../../core/store.ts";
 
 /** The policy in force for all replicas, and the state of the bucket under it. */
@@ -79,8 +79,9 @@ export function describeState(
 ): BucketState {
   const { nowUs, statuses, coolUntilUs, pausedUntilUs } = peeked;
   const closedUntilUs = Math.max(coolUntilUs, pausedUntilUs);
-  const scopes = scopesOf(policy, key);
-  const whose = whoseLimits(policy, scopes);
+  const known = asFarAsKnown(policy);
+  const scopes = scopesOf(known, key);
+  const whose = whoseLimits(known, scopes);
   const limits = limitsOfCall(policy.limits, scopes).map((limit, index): LimitState => {
     const { scope, level, suffix } = whose[index]!;
     const { remaining = limit.capacity, nextUs = nowUs } = statuses[index] ?? {};

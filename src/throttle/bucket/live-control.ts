@@ -22,6 +22,7 @@ import {
   UNKNOWN_POLICY,
   type Policy,
   type PolicyOptions,
+  asFarAsKnown,
 } from "../../core/policy/policy.ts";
 import {
   overrideOf,
@@ -185,7 +186,8 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
       ({ policy } = known);
     }
     const terms = termsOf(policy, known.terms.version);
-    return store.peek({ bucket, terms, scopes: scopesOf(policy, key, `bucket("${bucket}")`) });
+    const scopes = scopesOf(asFarAsKnown(policy), key, `bucket("${bucket}")`);
+    return store.peek({ bucket, terms, scopes });
   }
 
   /** What can be set by hand, as it is; of a key, its own pause. */

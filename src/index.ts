@@ -111,7 +111,7 @@ export type {
 export type { FinishedOptions } from "./queue/manage/finished.ts";
 
 export type { JobExplanation, WaitsFor } from "./queue/forecast/explain.ts";
-export type { OldestDue, QueueStatus } from "./queue/forecast/status.ts";
+export type { LaneStatus, OldestDue, QueueStatus } from "./queue/forecast/status.ts";
 export type { Forecast, JobEta, NoPromise, QueuePreview } from "./queue/forecast/forecast.ts";
 
 export type { Ordered } from "./queue/lanes/order.ts";

@@ -270,7 +270,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
       access,
       explain,
       counts: () => control.counts(),
-      forecast: () => forecasts.forecast(),
+      glance: forecasts.glance,
     }),
     on: (event, listener, listening) => events.on(event, listener, listening),
     off: (event, listener) => events.off(event, listener),

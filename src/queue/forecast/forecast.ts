@@ -81,6 +81,8 @@ export interface Forecasts {
   /** For a job with this key and cost; undefined if it is not there, or has ended. */
   readonly eta: (id: string, about: TryCall) => Promise<JobEta | undefined>;
   readonly forecast: (options?: OfKey) => Promise<Forecast>;
+  /** The same for all keys, with what it was computed from. */
+  readonly glance: () => Promise<{ readonly expected: Forecast; readonly seen: LanesSeen }>;
   /** As it is, and as if the bucket had been changed. */
   readonly preview: (change: unknown) => Promise<QueuePreview>;
 }
@@ -224,6 +226,10 @@ export function createForecasts(parts: {
       if (reason !== undefined) return { position, startsInMs: undefined, reason };
       return { position, startsInMs };
     },
+    async glance() {
+      const backlog = await view({ key: undefined });
+      return { expected: await forecastFrom(backlog, undefined), seen: backlog.seen };
+    },
     forecast: async (given = {}) => forecastOf(readOfKey("forecast()", given).key),
     async preview(change) {
       const [now, after] = await Promise.all([
@@ -235,7 +241,10 @@ export function createForecasts(parts: {
   };
 
   async function forecastOf(key: string | undefined, change?: unknown): Promise<Forecast> {
-    const backlog = await view({ key }, { change });
+    return forecastFrom(await view({ key }, { change }), key);
+  }
+
+  async function forecastFrom(backlog: View, key: string | undefined): Promise<Forecast> {
     const { seen, drained, fromMs, lanes: all, laneOf, live, heldForMs } = backlog;
     const loads = seen.lanes.filter((lane) => key === undefined || isWithin(lane.key, key));
     const isWhole =

@@ -1,13 +1,14 @@
 /** `queue.status()`: what an operator asks of a queue first. */
+import { sayEndless } from "../../core/describe.ts";
 import { keyOfText, type Key } from "../../core/key-path.ts";
 import type { EndedSince } from "../../core/stores/queue/steering.ts";
-import type { LaneStore } from "../../core/stores/queue/store.ts";
+import type { LanesSeen, LaneStore } from "../../core/stores/queue/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { storedKeyOf, type Stored } from "../bullmq/stored-job.ts";
 import { oldestFailedAtMs, type StoredAccess } from "../bullmq/stored-queue.ts";
 import type { QueueCounts } from "../job.ts";
 import type { JobExplanation } from "./explain.ts";
-import type { Forecast, NoPromise } from "./forecast.ts";
+import type { Forecast, Forecasts, NoPromise } from "./forecast.ts";
 
 /** How a queue is, over all processes. */
 export interface QueueStatus {
@@ -26,6 +27,10 @@ export interface QueueStatus {
   /** Ms until the backlog is gone, as `forecast()` says; undefined while nothing is promised, for this `reason`. */
   readonly goneInMs: number | undefined;
   readonly reason: NoPromise | undefined;
+  /** The keys of which most jobs wait, up to 20, those with the most first; of more than 1,000 keys those whose turn comes soon are looked at. */
+  readonly lanes: readonly LaneStatus[];
+  /** How many keys have jobs that wait. */
+  readonly lanesInAll: number;
   /** How many workers are alive, and how many jobs they can have at once. */
   readonly workers: number;
   readonly places: number;
@@ -41,6 +46,17 @@ export interface QueueStatus {
   readonly failureRate: number;
   /** How long their handlers took on average; undefined if none ended. */
   readonly handlerMs: number | undefined;
+}
+
+/** The jobs of one key that wait. */
+export interface LaneStatus {
+  readonly key: Key;
+  /** How many are due and wait, those that workers have fetched and not started included. */
+  readonly jobs: number;
+  /** Its share of the turns beside others: `1`. */
+  readonly weight: number;
+  /** Ms for which it stands aside, since its key has no room or is paused: `0` if it is in line. In JSON `"forever"` without an end. */
+  readonly asideMs: number;
 }
 
 /** The oldest of the jobs that are due. */
@@ -66,7 +82,7 @@ export function createStatus({
   lanes,
   access,
   counts,
-  forecast,
+  glance,
   explain,
 }: {
   readonly queue: string;
@@ -74,7 +90,7 @@ export function createStatus({
   readonly lanes: Pick<LaneStore, "oldest" | "ended">;
   readonly access: StoredAccess;
   readonly counts: () => Promise<QueueCounts>;
-  readonly forecast: () => Promise<Forecast>;
+  readonly glance: Forecasts["glance"];
   readonly explain: (id: string) => Promise<JobExplanation | undefined>;
 }): () => Promise<QueueStatus> {
   async function readOldest(): Promise<OldestDue | undefined> {
@@ -108,14 +124,16 @@ export function createStatus({
   }
 
   return async () => {
-    const [jobs, expected, ended, oldest, deadAtMs, { capPerSecond }] = await Promise.all([
-      counts(),
-      forecast(),
-      access.ask(() => lanes.ended(queue)),
-      readOldest(),
-      access.ask(oldestFailedAtMs),
-      bucket.status(),
-    ]);
+    const [jobs, { expected, seen }, ended, oldest, deadAtMs, { capPerSecond }] = await Promise.all(
+      [
+        counts(),
+        glance(),
+        access.ask(() => lanes.ended(queue)),
+        readOldest(),
+        access.ask(oldestFailedAtMs),
+        bucket.status(),
+      ],
+    );
     const { workers, places, goneInMs, reason } = expected;
     const rates = ratesOf(ended);
     return {
@@ -126,11 +144,32 @@ export function createStatus({
       unexplainedMs: await unexplainedOf(oldest, capPerSecond),
       goneInMs,
       reason,
+      ...longestLanes(seen),
       workers,
       places,
       workersWanted: workersWanted(expected, capPerSecond, rates.handlerMs),
       ...rates,
     };
+  };
+}
+
+const LANES_SHOWN = 20;
+/** A lane that is aside for longer than a century is so for good. */
+const ENDLESS_MS = 3_155_760_000_000;
+
+function longestLanes({ lanes, others }: LanesSeen): Pick<QueueStatus, "lanes" | "lanesInAll"> {
+  const waiting = lanes.filter(({ jobs }) => jobs > 0);
+  const longest = waiting.toSorted((one, other) => other.jobs - one.jobs).slice(0, LANES_SHOWN);
+  return {
+    lanesInAll: waiting.length + others.lanes,
+    lanes: longest.map(({ key, jobs, weight, asideMs }) =>
+      sayEndless({
+        key: keyOfText(key),
+        jobs,
+        weight,
+        asideMs: asideMs > ENDLESS_MS ? Infinity : asideMs,
+      }),
+    ),
   };
 }
 

@@ -23,6 +23,11 @@ export const QUEUE_STATUS: object = object(
     },
     goneInMs: { ...ENDLESS, description: "Until the backlog is gone, if nothing changes." },
     reason: { ...TEXT, description: "Why goneInMs is not known." },
+    lanes: {
+      ...list(object({ key: KEY, jobs: COUNT, weight: NUMBER, asideMs: ENDLESS })),
+      description: "The keys of which most jobs wait, up to 20.",
+    },
+    lanesInAll: { ...COUNT, description: "How many keys have jobs that wait." },
     workers: COUNT,
     places: COUNT,
     workersWanted: COUNT,

@@ -48,6 +48,8 @@ describe("the status of a queue", () => {
       reason: undefined,
       workers: 0,
       places: 0,
+      lanes: [],
+      lanesInAll: 0,
       workersWanted: 0,
       donePerSecond: 0,
       failedPerSecond: 0,

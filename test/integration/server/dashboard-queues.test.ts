@@ -72,6 +72,28 @@ describe("the board of queues", () => {
     expect(await queue.paused()).toEqual([]);
   });
 
+  it("shows the keys of which most jobs wait, with their weights", async () => {
+    const service = sluices.open();
+    const bucket = service.bucket("api", { rate: "1/h" });
+    const weights = { acme: 4 };
+    const queue = service.queue<number>("mails", { bucket, weights });
+    await queue.enqueueMany([1, 2, 3], { key: "acme" });
+    await queue.enqueue(1, { key: HOSTILE });
+    const isKnown = async (): Promise<boolean> => (await service.overview()).queues.length === 1;
+    await waitUntil(isKnown, "it is told of");
+    const { url } = await servers.open(sluices.open(), { insecureLocal: true });
+    const { page, errors } = await boards.open(`${url}/#/queue/mails`);
+    const rows = page.locator("section", { hasText: "Keys by waiting" }).locator("tbody tr");
+
+    await rows.first().waitFor();
+
+    const cells = (at: number): Promise<string[]> => rows.nth(at).locator("td").allTextContents();
+    expect(await cells(0)).toEqual(["acme", "", "3", "4", "–"]);
+    expect(await cells(1)).toEqual([HOSTILE, "", "1", "1", "–"]);
+    expect(await page.evaluate("window.hurt")).toBeUndefined();
+    expect(errors).toEqual([]);
+  });
+
   it.each([
     ["light", 1280],
     ["dark", 400],

@@ -207,7 +207,7 @@ describe("the board", () => {
       ["#/", "table.cards"],
       ["#/bucket/stripe", "#chart canvas"],
       ["#/changes", "table.cards"],
-      ["#/processes", "table.plain"],
+      ["#/workers", "table.cards"],
     ]);
 
     expect(flaws).toEqual([]);

@@ -1,3 +1,5 @@
+import { join } from "node:path";
+import process from "node:process";
 import axe from "axe-core";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll } from "vitest";
@@ -72,6 +74,17 @@ export async function seriousOf(page: Page): Promise<string[]> {
     .map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`);
 }
 
+/** Where pictures of the views go, to be looked at; nowhere unless `$BOARD_PICTURES` names a folder. */
+async function takePicture(page: Page, hash: string): Promise<void> {
+  const { BOARD_PICTURES: folder } = process.env;
+  if (folder === undefined) return;
+  const { theme, width } = (await page.evaluate(
+    `({ theme: matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light", width: innerWidth })`,
+  )) as { theme: string; width: number };
+  const name = `${hash.replaceAll(/\W+/g, "-")}-${theme}-${width}.png`;
+  await page.screenshot({ path: join(folder, name), fullPage: true });
+}
+
 /** What keeps people from using the views of a board: serious findings, and content that is wider than the window. */
 export async function flawsOf(
   page: Page,
@@ -82,6 +95,7 @@ export async function flawsOf(
   for (const [hash, shown] of views) {
     await page.goto(`${url}/${hash}`);
     await page.locator(shown).first().waitFor();
+    await takePicture(page, hash);
     flaws.push(...(await seriousOf(page)).map((each) => `${hash}: ${each}`));
     const overflow = await page.evaluate("document.documentElement.scrollWidth - innerWidth");
     if (overflow !== 0) flaws.push(`${hash}: ${String(overflow)} px too wide`);

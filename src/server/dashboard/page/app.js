@@ -2,17 +2,20 @@
 import { ask } from "./parts/api.js";
 import { bucketView } from "./views/bucket.js";
 import { bucketsView } from "./views/buckets.js";
+import { endpointView } from "./views/endpoint.js";
+import { endpointsView } from "./views/endpoints.js";
 import { h, morph, morphChildren } from "./parts/dom.js";
 import { logView } from "./views/log.js";
-import { processesView } from "./views/processes.js";
 import { queueView } from "./views/queue.js";
 import { queuesView } from "./views/queues.js";
+import { workersView } from "./views/workers.js";
 
 const EVERY_MS = 2_000;
 const TABS = [
   ["#/", "Buckets", /^#\/(bucket\/|$)/],
   ["#/queues", "Queues", /^#\/queues?(\/|$)/],
-  ["#/processes", "Processes", /^#\/processes$/],
+  ["#/workers", "Workers", /^#\/workers$/],
+  ["#/endpoints", "Endpoints", /^#\/endpoints?(\/|$)/],
   ["#/changes", "Changes", /^#\/changes$/],
 ];
 
@@ -34,15 +37,20 @@ const parts = {
   mayAct: () => session?.role === "act",
 };
 
+const PAGES = {
+  "#/queues": queuesView,
+  "#/workers": workersView,
+  "#/endpoints": endpointsView,
+  "#/changes": logView,
+};
+
 function viewOf(hash) {
-  const [, kind, encoded] = /^#\/(bucket|queue)\/(.+)$/.exec(hash) ?? [];
-  if (kind !== undefined) {
-    const named = { ...parts, name: decodeURIComponent(encoded) };
-    return kind === "bucket" ? bucketView(named) : queueView(named);
-  }
-  if (hash === "#/queues") return queuesView(parts);
-  if (hash === "#/processes") return processesView(parts);
-  return hash === "#/changes" ? logView(parts) : bucketsView(parts);
+  const [, kind, encoded] = /^#\/(bucket|queue|endpoint)\/(.+)$/.exec(hash) ?? [];
+  if (kind === undefined) return (PAGES[hash] ?? bucketsView)(parts);
+  if (kind === "bucket") return bucketView({ ...parts, name: decodeURIComponent(encoded) });
+  if (kind === "queue") return queueView({ ...parts, name: decodeURIComponent(encoded) });
+  const [sender, tenant = "", id = ""] = encoded.split("/").map(decodeURIComponent);
+  return endpointView({ ...parts, sender, tenant, id });
 }
 
 async function refresh() {

@@ -79,7 +79,7 @@ function textOf({ code, option, remedy, message }) {
   return remedy ? `${option}: ${remedy}` : message;
 }
 
-const field = (label, input, hint) =>
+export const field = (label, input, hint) =>
   h(
     "label.field",
     {},

@@ -142,3 +142,28 @@ export function effect(change) {
     `${keyText(change)}${end}`,
   );
 }
+
+export const nothing = () => h("span.muted.nothing", {}, "–");
+
+/** Where a page is: below what. */
+export function crumb(href, label) {
+  return h(
+    "nav.crumb",
+    { "aria-label": "Where" },
+    h("a", { href }, label),
+    h("span", { "aria-hidden": "true" }, " / "),
+  );
+}
+
+/** Back and forth over pages of which each names the next; `go` gets the cursors of the pages up to the one to show. */
+export function pager(pages, next, go, [back, on] = ["Previous", "Next"]) {
+  if (pages.length === 0 && next === undefined) return undefined;
+  const button = (label, disabled, to) =>
+    h("button", { type: "button", disabled, onclick: () => go(to) }, label);
+  return h(
+    "nav.pager",
+    { "aria-label": "Pages" },
+    button(back, pages.length === 0, pages.slice(0, -1)),
+    button(on, next === undefined, [...pages, next]),
+  );
+}

@@ -4,7 +4,7 @@ import { drawChart, marksOf } from "../parts/chart.js";
 import { changeRate, pause, resume, undo } from "../parts/dialogs.js";
 import { h } from "../parts/dom.js";
 import { ago, capOf, count, duration, rate, time } from "../parts/format.js";
-import { badges, bar, effect, isOn, setBy, table, tile } from "../parts/parts.js";
+import { badges, bar, crumb, effect, isOn, setBy, table, tile } from "../parts/parts.js";
 
 const SPANS = [
   ["10 min", 600_000],
@@ -32,12 +32,7 @@ export function bucketView({ name, redraw, stay, mayAct }) {
     },
     draw({ status, changes }) {
       return [
-        h(
-          "nav.crumb",
-          { "aria-label": "Where" },
-          h("a", { href: "#/" }, "Buckets"),
-          h("span", { "aria-hidden": "true" }, " / "),
-        ),
+        crumb("#/", "Buckets"),
         h(
           "div.head",
           {},

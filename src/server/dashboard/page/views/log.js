@@ -2,6 +2,7 @@
 import { ask } from "../parts/api.js";
 import { changesTable } from "./bucket.js";
 import { h } from "../parts/dom.js";
+import { pager } from "../parts/parts.js";
 
 export function logView({ redraw, stay }) {
   const asked = stay("log", { before: [] });
@@ -27,28 +28,7 @@ export function logView({ redraw, stay }) {
           { "aria-label": "Changes" },
           changesTable(changes, "Nothing was changed by hand.", true),
         ),
-        h(
-          "nav.pager",
-          { "aria-label": "Pages" },
-          h(
-            "button",
-            {
-              type: "button",
-              disabled: asked.before.length === 0,
-              onclick: () => go(asked.before.slice(0, -1)),
-            },
-            "Newer",
-          ),
-          h(
-            "button",
-            {
-              type: "button",
-              disabled: next === undefined,
-              onclick: () => go([...asked.before, next]),
-            },
-            "Older",
-          ),
-        ),
+        pager(asked.before, next, go, ["Newer", "Older"]),
       ];
     },
   };

@@ -3,7 +3,7 @@ import { ask } from "../parts/api.js";
 import { h } from "../parts/dom.js";
 import { pauseQueue, replay, resumeQueue } from "../parts/queue-dialogs.js";
 import { ago, count, duration, plural, rate, time } from "../parts/format.js";
-import { badge, isOn, table, tile } from "../parts/parts.js";
+import { badge, bar, crumb, isOn, nothing, table, tile } from "../parts/parts.js";
 
 const SHOWN = 25;
 
@@ -24,12 +24,7 @@ export function queueView({ name, redraw, stay, mayAct }) {
     draw({ bucket, status, pauses, schedules, failed }) {
       const own = pauses.find(({ key }) => key === undefined);
       return [
-        h(
-          "nav.crumb",
-          { "aria-label": "Where" },
-          h("a", { href: "#/queues" }, "Queues"),
-          h("span", { "aria-hidden": "true" }, " / "),
-        ),
+        crumb("#/queues", "Queues"),
         h(
           "div.head",
           {},
@@ -49,6 +44,7 @@ export function queueView({ name, redraw, stay, mayAct }) {
         ),
         reasons(status, pauses),
         tiles(status),
+        lanesPanel(status),
         h(
           "section.panel",
           { "aria-label": "Dead letters" },
@@ -149,11 +145,35 @@ export function queueView({ name, redraw, stay, mayAct }) {
 }
 
 const keyOf = ({ key }) =>
-  key === undefined
-    ? h("span.muted.nothing", {}, "–")
-    : typeof key === "string"
-      ? key
-      : key.join(" / ");
+  key === undefined ? nothing() : typeof key === "string" ? key : key.join(" / ");
+
+/** The keys of which most jobs wait: who is behind the backlog, and who stands aside. */
+export function lanesPanel({ lanes, lanesInAll }, title = "Keys by waiting") {
+  const most = Math.max(1, ...lanes.map(({ jobs }) => jobs));
+  const rows = lanes.map(({ key, jobs, weight, asideMs }) => [
+    keyOf({ key }),
+    h("div.rate", {}, bar(jobs / most / 1.06)),
+    count(jobs),
+    weight === 1 ? h("span.muted.nothing", {}, "1") : String(weight),
+    isOn(asideMs)
+      ? badge("warn", asideMs === "forever" ? "paused" : `aside, ${duration(asideMs)}`)
+      : nothing(),
+  ]);
+  const heads = ["Key", "Part", "#Waiting", "#Weight", "Held back"];
+  return h(
+    "section.panel",
+    { "aria-label": title },
+    h(
+      "div.tools",
+      {},
+      h("h2", {}, title),
+      lanesInAll > lanes.length
+        ? h("span.muted", {}, `${count(lanes.length)} of ${plural(lanesInAll, "key")}`)
+        : undefined,
+    ),
+    table(title, heads, rows, "No job with a key waits.", "cards"),
+  );
+}
 
 function schedule({ dedupeId, every, cron, timeZone, nextAtMs, last, missed }) {
   const how = cron === undefined ? duration(every) : `${cron} (${timeZone})`;

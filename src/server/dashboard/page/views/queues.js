@@ -2,7 +2,7 @@
 import { ask } from "../parts/api.js";
 import { h } from "../parts/dom.js";
 import { count, duration, rate } from "../parts/format.js";
-import { badge, table } from "../parts/parts.js";
+import { badge, nothing, pager, table } from "../parts/parts.js";
 
 const HEADS = [
   "Queue",
@@ -35,30 +35,7 @@ export function queuesView({ redraw, stay }) {
           { "aria-label": "Queues" },
           table("Queues", HEADS, queues.map(row), "No process has a queue.", "cards"),
         ),
-        asked.after.length === 0 && next === undefined
-          ? undefined
-          : h(
-              "nav.pager",
-              { "aria-label": "Pages" },
-              h(
-                "button",
-                {
-                  type: "button",
-                  disabled: asked.after.length === 0,
-                  onclick: () => go(asked.after.slice(0, -1)),
-                },
-                "Previous",
-              ),
-              h(
-                "button",
-                {
-                  type: "button",
-                  disabled: next === undefined,
-                  onclick: () => go([...asked.after, next]),
-                },
-                "Next",
-              ),
-            ),
+        pager(asked.after, next, go),
       ];
     },
   };
@@ -83,8 +60,6 @@ function row({ name, status, unreachable }) {
     jobs.failed === 0 ? nothing() : badge("warn", count(jobs.failed)),
   ];
 }
-
-const nothing = () => h("span.muted.nothing", {}, "–");
 
 /** The figure that is an alarm: it is 0 while a limit is the reason. */
 export function unexplained({ unexplainedMs }) {

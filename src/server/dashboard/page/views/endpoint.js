@@ -1,0 +1,174 @@
+/** One endpoint: how it is, and its last attempts; it can be disabled, and enabled. */
+import { ask } from "../parts/api.js";
+import { field, open } from "../parts/dialogs.js";
+import { h } from "../parts/dom.js";
+import { ago, count, duration, time } from "../parts/format.js";
+import { badge, crumb, nothing, table, tile } from "../parts/parts.js";
+import { toast } from "../parts/toast.js";
+import { health, limitsOf } from "./endpoints.js";
+
+export function endpointView({ sender, tenant, id, redraw, stay, mayAct }) {
+  const path = `/api/v1/endpoints/${[sender, tenant, id].map(encodeURIComponent).join("/")}`;
+  const shown = stay(`endpoint ${path}`, { answers: false });
+
+  return {
+    title: `${tenant} / ${id}`,
+    load: (signal) => ask(`${path}?data=${shown.answers}`, { signal }),
+    draw({ endpoint, attempts }) {
+      return [
+        crumb("#/endpoints", "Endpoints"),
+        h(
+          "div.head",
+          {},
+          h(
+            "div",
+            {},
+            h("h1", {}, `${tenant} / ${id}`),
+            h("p.muted", {}, h("code", {}, endpoint.url), health(endpoint)),
+            endpoint.description === undefined ? undefined : h("p", {}, endpoint.description),
+          ),
+          actions(endpoint),
+        ),
+        tiles(endpoint),
+        h(
+          "section.panel",
+          { "aria-label": "Attempts" },
+          h("div.tools", {}, h("h2", {}, "Last attempts"), answers()),
+          table(
+            "Attempts",
+            ["When", "Message", "#Attempt", "Came to", "#Took", "Why"],
+            attempts.map(attempt),
+            "Nothing was sent to it yet.",
+            "cards",
+          ),
+        ),
+      ];
+    },
+  };
+
+  /** What an endpoint answers may be private: it is asked for only if somebody wants to see it. */
+  function answers() {
+    const toggle = () => {
+      shown.answers = !shown.answers;
+      redraw();
+    };
+    const pressed = String(shown.answers);
+    return h(
+      "button",
+      { type: "button", "aria-pressed": pressed, onclick: toggle },
+      shown.answers ? "Hide answers" : "Show answers",
+    );
+  }
+
+  function actions({ disabled, status }) {
+    if (!mayAct()) return h("p.muted", {}, "Your token may only look.");
+    const isHeld = disabled !== undefined || status.leftAloneForMs > 0;
+    return h(
+      "div.actions",
+      {},
+      isHeld
+        ? h("button.primary", { type: "button", onclick: () => enable(status) }, "Send again")
+        : undefined,
+      disabled === undefined
+        ? h("button", { type: "button", onclick: () => disable(status) }, "Disable")
+        : undefined,
+    );
+  }
+
+  async function send(action, body, said, back) {
+    await ask(`${path}/${action}`, { method: "POST", body });
+    redraw();
+    const run = async () => {
+      await ask(`${path}/${back}`, { method: "POST", body: {} });
+      redraw();
+    };
+    toast(said, back === undefined ? undefined : { label: "Undo", run });
+  }
+
+  function disable({ waiting }) {
+    open({
+      title: `Disable ${tenant} / ${id}`,
+      danger: true,
+      fields: [
+        field(
+          "Why",
+          h("input", { name: "why", maxlength: 200, autocomplete: "off" }),
+          "Others see it beside the endpoint.",
+        ),
+      ],
+      preview: () =>
+        `Nothing more is sent to it. ${waiting === 0 ? "Nothing waits for it now." : `The ${count(waiting)} that wait fail, and can be recovered by the sender.`}`,
+      confirm: "Disable it",
+      make: ({ why }) =>
+        send("disable", why ? { why } : {}, `${tenant} / ${id} is disabled.`, "enable"),
+    });
+  }
+
+  function enable({ waiting }) {
+    open({
+      title: `Send to ${tenant} / ${id} again`,
+      fields: [],
+      preview: () =>
+        `It is sent to at once, as if it had never failed. ${waiting === 0 ? "Nothing waits for it now." : `${count(waiting)} wait for it.`}`,
+      confirm: "Send again",
+      make: () => send("enable", {}, `${tenant} / ${id} is sent to again.`),
+    });
+  }
+}
+
+function tiles(endpoint) {
+  const { status } = endpoint;
+  const { failures, failingSinceMs, leftAloneForMs, waiting, attemptsInLastMinute } = status;
+  return h(
+    "div.tiles",
+    {},
+    tile("Waiting", count(waiting), {
+      note: waiting === 0 ? "nothing is due" : "messages that are due",
+    }),
+    tile("In the last minute", count(attemptsInLastMinute), { note: "attempts ended" }),
+    tile("Failed in a row", count(failures), {
+      tone: failures > 0 ? "warn" : undefined,
+      note: failingSinceMs === undefined ? "the last one was well" : `since ${ago(failingSinceMs)}`,
+    }),
+    tile("Left alone for", leftAloneForMs > 0 ? duration(leftAloneForMs) : "–", {
+      tone: leftAloneForMs > 0 ? "warn" : undefined,
+      note: leftAloneForMs > 0 ? "then one message tries" : "it is sent to",
+    }),
+    tile("Its limits", limitsOf(endpoint), {
+      note: endpoint.ordered === true ? "one after another" : "",
+    }),
+  );
+}
+
+function attempt({
+  atMs,
+  message,
+  attempt: number,
+  outcome,
+  status,
+  durationMs,
+  error,
+  answer,
+  by,
+}) {
+  const isWell = outcome === "success";
+  const said = status === undefined ? outcome : `${outcome} ${status}`;
+  return [
+    h("time", { datetime: new Date(atMs).toISOString(), title: time(atMs) }, ago(atMs)),
+    [
+      h("code", {}, message),
+      by === undefined ? undefined : h("div.muted.small", {}, `replayed by ${by}`),
+    ],
+    count(number),
+    badge(isWell ? "good" : "warn", said),
+    duration(durationMs),
+    error === undefined && !answer
+      ? nothing()
+      : h(
+          "div",
+          {},
+          error === undefined ? undefined : h("span", {}, error),
+          answer ? h("pre", { tabindex: 0 }, answer) : undefined,
+        ),
+  ];
+}

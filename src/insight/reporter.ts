@@ -82,7 +82,7 @@ export function createReporter(parts: ReporterParts): Reporter {
     isOfQueue: boolean,
   ): BucketReport | undefined {
     const { name } = bucket;
-    const { started, ...here } = bucket.told();
+    const { started, refused, ...here } = bucket.told();
     const isNew = !known.has(name);
     const told = known.get(name) ?? {
       recent: [],
@@ -95,7 +95,7 @@ export function createReporter(parts: ReporterParts): Reporter {
     const startedIn10s = told.recent.reduce((total, each) => total + each.started, 0);
     const state: BucketTold = { ...here, startedIn10s };
     const text = textOf(here, startedIn10s);
-    const isAtRest = text === told.state && started === 0;
+    const isAtRest = text === told.state && started + refused === 0;
     const isDue = sum(here.waiting) > 0 && nowMs - told.toldAtMs >= AT_REST_MS - SLACK_MS;
     const isIdle = started === 0 && sum(here.waiting) === 0;
     if (!isOfQueue && (isNew ? isIdle : isAtRest && !isDue)) return undefined;
@@ -104,7 +104,7 @@ export function createReporter(parts: ReporterParts): Reporter {
     told.toldAtMs = nowMs;
     const declared = told.isDeclared ? undefined : declaredBy(bucket);
     told.isDeclared = true;
-    return { bucket: name, state, started, declared };
+    return { bucket: name, state, started, refused, declared };
   }
 
   async function report(): Promise<void> {
@@ -128,11 +128,11 @@ export function createReporter(parts: ReporterParts): Reporter {
     const named = new Set(news.queues.map(({ bucket }) => bucket));
     const buckets = [...parts.buckets()].flatMap((bucket): BucketReport[] => {
       const { name } = bucket;
-      const { started } = bucket.told();
+      const { started, refused } = bucket.told();
       const told = known.get(name);
       if (told === undefined && started === 0 && !named.has(name)) return [];
       const declared = told?.isDeclared === true ? undefined : declaredBy(bucket);
-      return [{ bucket: name, state, started, declared }];
+      return [{ bucket: name, state, started, refused, declared }];
     });
     const isTold = buckets.length + news.queues.length > 0 || news.workers !== undefined;
     if (isTold) await send({ replica, about, isLast: true, buckets, ...news });
@@ -231,7 +231,10 @@ function declaredBy({ isDeclared, policy }: OwnedBucket): string | undefined {
 }
 
 /** What is compared to see whether something has changed; how long somebody waits grows by itself. */
-function textOf({ waiting, limitedBy }: Omit<ToldHere, "started">, startedIn10s: number): string {
+function textOf(
+  { waiting, limitedBy }: Pick<ToldHere, "waiting" | "limitedBy">,
+  startedIn10s: number,
+): string {
   return JSON.stringify([waiting, limitedBy, startedIn10s]);
 }
 

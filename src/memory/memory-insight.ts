@@ -5,6 +5,7 @@ import {
   UNCONFIRMED_MS,
   type BucketTold,
   type Change,
+  type Point,
   type InsightStore,
   type Override,
   type QueueFacts,
@@ -16,7 +17,7 @@ import { createMemoryRules } from "./memory-rules.ts";
 
 interface KnownBucket {
   readonly told: Map<string, BucketTold & { readonly replica: string; readonly atMs: number }>;
-  readonly history: Map<number, number>;
+  readonly history: Map<number, Omit<Point, "atMs">>;
   declared: string | undefined;
   /** By the ids of their changes, the oldest first. */
   readonly overrides: Map<string, Override>;
@@ -47,10 +48,15 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
     return made;
   }
 
-  function count({ history }: KnownBucket, started: number, now: number): void {
-    if (started === 0) return;
+  function count(
+    { history }: KnownBucket,
+    { started, refused }: Omit<Point, "atMs">,
+    now: number,
+  ): void {
+    if (started + refused === 0) return;
     const step = Math.floor(now / HISTORY_STEP_MS);
-    history.set(step, (history.get(step) ?? 0) + started);
+    const before = history.get(step) ?? { started: 0, refused: 0 };
+    history.set(step, { started: before.started + started, refused: before.refused + refused });
     for (const old of history.keys()) {
       if (old * HISTORY_STEP_MS >= now - HISTORY_KEPT_MS) break;
       history.delete(old);
@@ -67,12 +73,12 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
       const isNew = !isLast && !replicas.has(replica);
       if (isLast) replicas.delete(replica);
       else replicas.set(replica, { ...about, replica, seenAtMs: now });
-      for (const { bucket, state, started, declared } of reports) {
+      for (const { bucket, state, started, refused, declared } of reports) {
         const found = known(bucket);
         if (isLast) found.told.delete(replica);
         else found.told.set(replica, { ...state, replica, atMs: now });
         found.declared = declared ?? found.declared;
-        count(found, started, now);
+        count(found, { started, refused }, now);
       }
       for (const queue of opened) queues.set(queue.name, queue);
       if (workers !== undefined) workersOf.set(replica, workers);
@@ -116,9 +122,9 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
       return [...replicas.values()];
     },
     async history(bucket, { fromMs, untilMs }) {
-      const points = [...(buckets.get(bucket)?.history ?? [])].map(([step, started]) => ({
+      const points = [...(buckets.get(bucket)?.history ?? [])].map(([step, counts]) => ({
         atMs: step * HISTORY_STEP_MS,
-        started,
+        ...counts,
       }));
       return points.filter(({ atMs }) => atMs + HISTORY_STEP_MS > fromMs && atMs <= untilMs);
     },

@@ -130,6 +130,8 @@ export interface Bucket extends Emitter<BucketEvents> {
 export interface ToldHere extends Omit<BucketTold, "startedIn10s"> {
   /** Calls that started since it told it last. */
   readonly started: number;
+  /** Refusals of the downstream since then, after which a cooldown or a cut of the rate followed. */
+  readonly refused: number;
 }
 
 /** The call whose outcome is reported. */

@@ -52,11 +52,11 @@ describe.each([
   ["Redis", openRedisInsight],
   ["memory", () => createMemoryInsight()],
 ])("what is known of a fleet, in %s,", (_name, open) => {
-  const reportOf = (replica: string, isLast = false, started = 3) => ({
+  const reportOf = (replica: string, isLast = false, started = 3, refused = 2) => ({
     replica,
     about: ABOUT,
     isLast,
-    buckets: NAMES.map((bucket) => ({ bucket, state: STATE, started, declared: "p|q" })),
+    buckets: NAMES.map((bucket) => ({ bucket, state: STATE, started, refused, declared: "p|q" })),
     queues: [],
     workers: undefined,
   });
@@ -97,6 +97,7 @@ describe.each([
     const minute = { fromMs: nowMs - 60_000, untilMs: nowMs + 60_000 };
     const points = await insight.history("\u001B[2J", minute);
     expect(points.reduce((total, { started }) => total + started, 0)).toBe(13);
+    expect(points.reduce((total, { refused }) => total + refused, 0)).toBe(8);
     const later = { fromMs: nowMs + 60_000, untilMs: nowMs + 120_000 };
     expect(await insight.history("api", later)).toEqual([]);
   });

@@ -117,12 +117,7 @@ export function createRedisInsight(
         const found = await Promise.all(
           hours.map((hour) => redis.hgetall(`${base}:history:${bucket}:${hour}`)),
         );
-        const points = found.flatMap((counts, at) =>
-          Object.entries(counts).map(([step, started]): Point => {
-            const atMs = hours[at]! * HOUR_MS + Number(step) * HISTORY_STEP_MS;
-            return { atMs, started: Number(started) };
-          }),
-        );
+        const points = found.flatMap((counts, at) => pointsOf(counts, hours[at]! * HOUR_MS));
         return points
           .filter(({ atMs }) => atMs + HISTORY_STEP_MS > fromMs && atMs <= untilMs)
           .toSorted((a, b) => a.atMs - b.atMs);
@@ -165,3 +160,13 @@ function notNoted(error: unknown): never {
 }
 
 type Entry = [id: string, fields: string[]];
+
+/** The steps of an hour. Refusals of a step have an "r" before its number. */
+function pointsOf(counts: Readonly<Record<string, string>>, hourMs: number): Point[] {
+  const steps = new Set(Object.keys(counts).map((field) => field.replace("r", "")));
+  return [...steps].map((step) => ({
+    atMs: hourMs + Number(step) * HISTORY_STEP_MS,
+    started: Number(counts[step] ?? 0),
+    refused: Number(counts[`r${step}`] ?? 0),
+  }));
+}

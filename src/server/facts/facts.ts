@@ -1,6 +1,7 @@
 import type { FastifyInstance } from "fastify";
 import type { Sluice } from "../../sluice.ts";
 import { endpointRoutes } from "./endpoints.ts";
+import { keyRoutes } from "./keys.ts";
 import { lookRoutes } from "./looks.ts";
 import { previewRoutes } from "./previews.ts";
 import { queueRoutes } from "./queues.ts";
@@ -13,6 +14,7 @@ export function factRoutes(app: FastifyInstance, { sluice }: { readonly sluice: 
   lookRoutes(app, sluice, snapshots);
   steeringRoutes(app, sluice, snapshots);
   queueRoutes(app, sluice);
+  keyRoutes(app, sluice, snapshots);
   endpointRoutes(app, sluice);
   previewRoutes(app, sluice);
 }

@@ -172,7 +172,8 @@ export function lookRoutes(app: FastifyInstance, sluice: Sluice, snapshots: Snap
     {
       config: OF_BUCKET,
       schema: {
-        summary: "Calls that a bucket started, in steps of ten seconds, of up to 24 hours",
+        summary:
+          "Calls that a bucket started, and refusals, in steps of ten seconds, of up to 24 hours",
         tags: ["facts"],
         params: NAMED,
         querystring: {
@@ -185,7 +186,7 @@ export function lookRoutes(app: FastifyInstance, sluice: Sluice, snapshots: Snap
             "The steps in which calls started, the oldest first.",
             object({
               stepMs: NUMBER,
-              points: list(object({ atMs: NUMBER, started: NUMBER })),
+              points: list(object({ atMs: NUMBER, started: NUMBER, refused: NUMBER })),
             }),
           ),
           404: PROBLEM,

@@ -12,6 +12,11 @@ const WHY = object({ waitsFor: TEXT, limit: TEXT, sinceMs: NUMBER, untilMs: ENDL
   "untilMs",
 ]);
 
+export const LANES: object = {
+  ...list(object({ key: KEY, jobs: COUNT, weight: NUMBER, asideMs: ENDLESS })),
+  description: "The keys of which most jobs wait, up to 20.",
+};
+
 export const QUEUE_STATUS: object = object(
   {
     name: TEXT,
@@ -23,10 +28,7 @@ export const QUEUE_STATUS: object = object(
     },
     goneInMs: { ...ENDLESS, description: "Until the backlog is gone, if nothing changes." },
     reason: { ...TEXT, description: "Why goneInMs is not known." },
-    lanes: {
-      ...list(object({ key: KEY, jobs: COUNT, weight: NUMBER, asideMs: ENDLESS })),
-      description: "The keys of which most jobs wait, up to 20.",
-    },
+    lanes: LANES,
     lanesInAll: { ...COUNT, description: "How many keys have jobs that wait." },
     workers: COUNT,
     places: COUNT,

@@ -3,6 +3,7 @@ import type { FastifyInstance, FastifyRequest } from "fastify";
 import { reasonOf } from "../../core/describe.ts";
 import { JOB_STATES, type Job, type JobState } from "../../queue/job.ts";
 import type { Queue } from "../../queue/queue.ts";
+
 import type { Sluice } from "../../sluice.ts";
 import { accessOf } from "../access/access.ts";
 import { HttpProblem } from "../problem.ts";

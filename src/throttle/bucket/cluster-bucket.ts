@@ -19,7 +19,7 @@ import type {
   SteerRequest,
   Store,
 } from "../../core/store.ts";
-import type { OwnedBucket } from "../bucket.ts";
+import type { OwnedBucket, ToldHere } from "../bucket.ts";
 import {
   readDrawOptions,
   readTryOptions,
@@ -259,13 +259,13 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
     history: (options) => partFor(undefined).history(options),
     told() {
       const told = [...opened.values()].map((part) => part.told());
-      const byRank = PRIORITIES.map((_, rank) =>
-        told.reduce((total, { waiting }) => total + waiting[rank]!, 0),
-      );
+      const sum = (count: (part: ToldHere) => number): number =>
+        told.reduce((total, part) => total + count(part), 0);
       const most = told.toSorted((a, b) => Math.max(...b.waiting) - Math.max(...a.waiting))[0];
       return {
-        started: told.reduce((total, { started }) => total + started, 0),
-        waiting: byRank,
+        started: sum(({ started }) => started),
+        refused: sum(({ refused }) => refused),
+        waiting: PRIORITIES.map((_, rank) => sum(({ waiting }) => waiting[rank]!)),
         oldestMs: Math.max(0, ...told.map(({ oldestMs }) => oldestMs)),
         limitedBy: most?.limitedBy,
       };

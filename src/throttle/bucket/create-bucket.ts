@@ -178,6 +178,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
       ...context,
       onChange(key, change) {
         askAgain(key);
+        if (change.do === "cool" || change.do === "cut") tally.cooled();
         teller.answered(key, change);
       },
     },

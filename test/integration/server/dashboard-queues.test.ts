@@ -90,6 +90,9 @@ describe("the board of queues", () => {
     const cells = (at: number): Promise<string[]> => rows.nth(at).locator("td").allTextContents();
     expect(await cells(0)).toEqual(["acme", "", "3", "4", "–"]);
     expect(await cells(1)).toEqual([HOSTILE, "", "1", "1", "–"]);
+    await page.goto(`${url}/#/bucket/api`);
+    await page.getByRole("heading", { name: "Keys by waiting jobs" }).waitFor();
+    await page.locator("td", { hasText: HOSTILE }).waitFor();
     expect(await page.evaluate("window.hurt")).toBeUndefined();
     expect(errors).toEqual([]);
   });

@@ -132,6 +132,26 @@ describe("the board", () => {
     expect(kept).not.toContain("token");
   });
 
+  it("counts and marks beside the curve what was refused, changed and started", async () => {
+    const { url, bucket } = await openBoard();
+    await bucket.configure({ rate: "50/s" }, { by: "ann" });
+    const refuse = async (): Promise<never> => {
+      throw Object.assign(new Error("too many"), { status: 429, headers: { "retry-after": "1" } });
+    };
+    await bucket.run(refuse).catch(() => undefined);
+    const isTold = async (): Promise<boolean> =>
+      (await bucket.history()).points.some(({ refused }) => refused === 1);
+    await waitUntil(isTold, "the refusal is told of");
+    const { page, errors } = await boards.open(`${url}/#/bucket/stripe`);
+
+    const legend = page.locator(".legend");
+
+    await legend.getByText("refused by the downstream: 1").waitFor();
+    await legend.getByText("changed by hand: 1").waitFor();
+    await legend.getByText("processes started: 1").waitFor();
+    expect(errors).toEqual([]);
+  });
+
   it("asks for nothing while its tab is hidden", async () => {
     const { url } = await openBoard();
     const { page, requests } = await boards.open(url);

@@ -42,6 +42,7 @@ describe("/api/v1", () => {
     const page = await call("GET /api/v1/buckets", { path: "/api/v1/buckets?recent=true&limit=1" });
     const one = await call("GET /api/v1/buckets/{bucket}");
     const history = await call("GET /api/v1/buckets/{bucket}/history");
+    const keys = await call("GET /api/v1/buckets/{bucket}/keys", { token: VIEW });
 
     expect(totals.json).toMatchObject({ buckets: 1, capPerSecond: 100, cooling: 0, waiting: 0 });
     expect(totals.json.replicas).toHaveLength(1);
@@ -51,7 +52,8 @@ describe("/api/v1", () => {
     expect(page.json.buckets[0]).not.toHaveProperty("limits");
     expect(one.json.limits).toMatchObject([{ name: "100/s" }]);
     expect(one.json).toMatchObject({ name: "stripe", policy: "100/s; per key 5/s" });
-    expect(history.json).toMatchObject({ stepMs: 10_000, points: [{ started: 1 }] });
+    expect(keys.json).toEqual({ lanes: [], lanesInAll: 0 });
+    expect(history.json).toMatchObject({ stepMs: 10_000, points: [{ started: 1, refused: 0 }] });
   });
 
   it("changes a rate for all processes, says who did, and takes it back", async () => {

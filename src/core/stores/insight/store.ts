@@ -152,6 +152,8 @@ export interface BucketReport {
   readonly state: BucketTold;
   /** Calls that started since its last report. */
   readonly started: number;
+  /** Refusals of the downstream since then. */
+  readonly refused: number;
   /** The text of the policy that its code declares; undefined if it has told that before. */
   readonly declared: string | undefined;
 }
@@ -235,10 +237,11 @@ export function overrideInForce({ overrides }: BucketFacts): Override | undefine
     .toSorted((a, b) => b.generation! - a.generation!)[0];
 }
 
-/** Calls that started in one step of time. */
+/** Calls that started in one step of time, and those that the downstream refused, after which a cooldown or a cut of the rate followed. */
 export interface Point {
   readonly atMs: number;
   readonly started: number;
+  readonly refused: number;
 }
 
 /** What can be set by hand. A pause without an end has `pausedForMs` Infinity. */

@@ -38,10 +38,11 @@ export const replicaReport: Script<ReplicaReport & OfPrefix, Reported> = defineS
     HISTORY_KEPT_MS,
     INDEX_KEPT_MS,
     isLast ? 1 : 0,
-    ...buckets.flatMap(({ bucket, state, started, declared = "" }) => [
+    ...buckets.flatMap(({ bucket, state, started, refused, declared = "" }) => [
       bucket,
       JSON.stringify(state),
       started,
+      refused,
       declared,
     ]),
   ],

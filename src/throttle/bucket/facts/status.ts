@@ -81,7 +81,7 @@ export interface HistoryOptions {
   readonly untilMs?: number | undefined;
 }
 
-/** How many calls a bucket started, in steps of ten seconds; steps without any are left out. */
+/** How many calls a bucket started, and how many the downstream refused, in steps of ten seconds; steps without any are left out. */
 export interface History {
   /** `10000`. */
   readonly stepMs: number;

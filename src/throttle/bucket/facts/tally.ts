@@ -19,10 +19,12 @@ export interface Tally {
   readonly count: CountSlots;
   /** Who follows calls while they wait. */
   readonly traces: () => Traces | undefined;
+  /** The downstream refused a call, and a cooldown or a cut of the rate follows. */
+  readonly cooled: () => void;
   /** A caller waits. */
   readonly touch: () => void;
-  /** The calls that started since it was last taken; what happens next is activity again. */
-  take(): number;
+  /** The calls that started, and the refusals, since it was last taken; what happens next is activity again. */
+  take(): Pick<ToldHere, "started" | "refused">;
 }
 
 interface TallyParts {
@@ -35,6 +37,7 @@ interface TallyParts {
 export function createTally({ name, onActivity = () => {}, observing }: TallyParts): Tally {
   const observer = observerOf(observing, name);
   let started = 0;
+  let refused = 0;
   let isTold = false;
 
   function touch(): void {
@@ -56,10 +59,15 @@ export function createTally({ name, onActivity = () => {}, observing }: TallyPar
     },
     traces: () => observing?.observer?.traces,
     count: (outcome, slots) => observer()?.count(outcome, slots),
+    cooled() {
+      refused += 1;
+      touch();
+    },
     touch,
     take() {
-      const taken = started;
+      const taken = { started, refused };
       started = 0;
+      refused = 0;
       isTold = false;
       return taken;
     },
@@ -67,8 +75,11 @@ export function createTally({ name, onActivity = () => {}, observing }: TallyPar
 }
 
 /** What this process tells of a bucket. */
-export function toldOf(started: number, { byRank, sinceMs, most }: Waits): ToldHere {
+export function toldOf(
+  counted: Pick<ToldHere, "started" | "refused">,
+  { byRank, sinceMs, most }: Waits,
+): ToldHere {
   const oldestMs = sinceMs === Infinity ? 0 : Math.max(0, Math.round(performance.now() - sinceMs));
   const limitedBy = most && nameBinding(most.bindsAt, most.callTerms);
-  return { started, waiting: byRank, oldestMs, limitedBy };
+  return { ...counted, waiting: byRank, oldestMs, limitedBy };
 }

@@ -22,17 +22,37 @@ export function marksOf(changes, sinceMs) {
   return changes.filter(({ atMs, failed }) => atMs >= sinceMs && failed === undefined);
 }
 
-export async function drawChart(place, { status, history, changes, marks, sinceMs, capOf }) {
+/** Processes that started within this time of one another count as one deploy. */
+const ONE_DEPLOY_MS = 120_000;
+
+/** When processes of a bucket started, the oldest first, as far as they still run. */
+export function deploysOf(replicas, sinceMs) {
+  const deploys = [];
+  const started = replicas
+    .filter(({ startedAtMs }) => startedAtMs >= sinceMs)
+    .toSorted((one, other) => one.startedAtMs - other.startedAtMs);
+  for (const { startedAtMs: atMs } of started) {
+    const last = deploys.at(-1);
+    if (last !== undefined && atMs - last.untilMs < ONE_DEPLOY_MS) {
+      last.untilMs = atMs;
+      last.many += 1;
+    } else deploys.push({ atMs, untilMs: atMs, many: 1 });
+  }
+  return deploys;
+}
+
+export async function drawChart(place, parts) {
+  const { status, history, changes, sinceMs, capOf } = parts;
   const uPlot = await load();
   if (place === null || !place.isConnected) return;
   const data = dataOf({ status, history, changes, sinceMs, capOf });
   if (place.chart !== undefined && place.chart.root.isConnected) {
-    place.marks = marks;
+    place.marked = parts;
     place.chart.setData(data);
     return;
   }
   place.textContent = "";
-  place.marks = marks;
+  place.marked = parts;
   // As a property it names the colours of both themes; as a colour it is that of the theme shown.
   const colour = (name) => {
     place.style.color = `var(${name})`;
@@ -50,11 +70,16 @@ export async function drawChart(place, { status, history, changes, marks, sinceM
     padding: [12, 8, 0, 0],
     cursor: { y: false, points: { size: 6 } },
     legend: { show: false },
-    scales: { y: { range: (_chart, _least, most) => [0, Math.max(1, most) * 1.15] } },
+    scales: {
+      x: { range: () => [place.marked.sinceMs / 1_000, Date.now() / 1_000] },
+      y: { range: (_chart, _least, most) => [0, Math.max(1, most) * 1.15] },
+    },
     axes: [
       {
         ...axis,
         size: 32,
+        // The labels are of minutes.
+        incrs: [1, 2, 5, 10, 15, 30, 60, 120, 180, 240].map((minutes) => minutes * 60),
         values: (_chart, at) => at.map((seconds) => time(seconds * 1_000).slice(-8, -3)),
       },
       { ...axis, size: 48 },
@@ -77,7 +102,7 @@ export async function drawChart(place, { status, history, changes, marks, sinceM
         points: { show: false },
       },
     ],
-    hooks: { draw: [(chart) => drawMarks(chart, place.marks, colour("--mark"))] },
+    hooks: { draw: [(chart) => drawMarks(chart, place.marked, colour)] },
   };
   place.chart = new uPlot(options, data, place);
   place.setAttribute("role", "img");
@@ -116,22 +141,43 @@ function capSteps(status, changes, capOf) {
   return [...steps, { fromMs: 0, cap: before }];
 }
 
-function drawMarks({ ctx, bbox, valToPos }, marks, colour) {
-  ctx.save();
-  ctx.strokeStyle = colour;
-  ctx.fillStyle = colour;
-  ctx.lineWidth = devicePixelRatio;
-  ctx.setLineDash([]);
-  for (const { atMs } of marks) {
-    const x = Math.round(valToPos(atMs / 1_000, "x", true));
-    if (x < bbox.left || x > bbox.left + bbox.width) continue;
+/** Changes as lines with a dot, deploys as broken lines with a square, and refusals as bars at the foot. */
+function drawMarks({ ctx, bbox, valToPos }, { marks, deploys, history }, colour) {
+  const { left, top, width, height } = bbox;
+  const dot = 3 * devicePixelRatio;
+  const xOf = (atMs) => Math.round(valToPos(atMs / 1_000, "x", true));
+  const isIn = (x) => x >= left && x <= left + width;
+
+  function line(x, dash) {
+    ctx.setLineDash(dash.map((length) => length * devicePixelRatio));
     ctx.beginPath();
-    ctx.moveTo(x, bbox.top);
-    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.moveTo(x, top);
+    ctx.lineTo(x, top + height);
     ctx.stroke();
+  }
+
+  function use(name) {
+    ctx.fillStyle = ctx.strokeStyle = colour(name);
+  }
+
+  ctx.save();
+  ctx.lineWidth = devicePixelRatio;
+  use("--deploy");
+  for (const x of deploys.map(({ atMs }) => xOf(atMs)).filter(isIn)) {
+    line(x, [3, 3]);
+    ctx.fillRect(x - dot, top - dot, 2 * dot, 2 * dot);
+  }
+  use("--mark");
+  for (const x of marks.map(({ atMs }) => xOf(atMs)).filter(isIn)) {
+    line(x, []);
     ctx.beginPath();
-    ctx.arc(x, bbox.top, 3 * devicePixelRatio, 0, 7);
+    ctx.arc(x, top, dot, 0, 7);
     ctx.fill();
+  }
+  use("--danger");
+  for (const { atMs, refused } of history.points) {
+    const x = xOf(atMs);
+    if (refused > 0 && isIn(x)) ctx.fillRect(x - dot / 2, top + height - 4 * dot, dot, 4 * dot);
   }
   ctx.restore();
 }

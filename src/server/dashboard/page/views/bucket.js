@@ -1,9 +1,10 @@
 /** One bucket: its rate beside its cap, what waits, its limits, and what was changed; with what changes it. */
 import { ask, bucketPath } from "../parts/api.js";
-import { drawChart, marksOf } from "../parts/chart.js";
+import { deploysOf, drawChart, marksOf } from "../parts/chart.js";
 import { changeRate, pause, resume, undo } from "../parts/dialogs.js";
 import { h } from "../parts/dom.js";
 import { ago, capOf, count, duration, rate, time } from "../parts/format.js";
+import { lanesPanel } from "./queue.js";
 import { badges, bar, crumb, effect, isOn, setBy, table, tile } from "../parts/parts.js";
 
 const SPANS = [
@@ -23,14 +24,19 @@ export function bucketView({ name, redraw, stay, mayAct }) {
     async load(signal) {
       const sinceMs = Date.now() - shown.spanMs;
       const query = new URLSearchParams({ bucket: name, limit: 50 });
-      const [status, history, { changes }] = await Promise.all([
+      const [status, { replicas }, keys, history, { changes }] = await Promise.all([
         ask(path, { signal }),
+        ask("/api/v1/overview", { signal }),
+        ask(`${path}/keys`, { signal }),
         ask(`${path}/history?sinceMs=${sinceMs}`, { signal }),
         ask(`/api/v1/changes?${query}`, { signal }),
       ]);
-      return { status, history, changes, sinceMs };
+      const byName = new Map(replicas.map((replica) => [replica.replica, replica]));
+      const told = status.toldBy.map((each) => ({ ...each, ...byName.get(each.replica) }));
+      const deploys = deploysOf(told, sinceMs);
+      return { status, told, keys, history, changes, deploys, sinceMs };
     },
-    draw({ status, changes }) {
+    draw({ status, told, keys, history, changes, deploys, sinceMs }) {
       return [
         crumb("#/", "Buckets"),
         h(
@@ -63,10 +69,13 @@ export function bucketView({ name, redraw, stay, mayAct }) {
             {},
             key("line", "started, of all processes"),
             key("cap", "cap"),
-            key("mark", "changed by hand"),
+            key("mark", `changed by hand: ${marksOf(changes, sinceMs).length}`),
+            key("deploy", `processes started: ${sum(deploys.map(({ many }) => many))}`),
+            key("refused", `refused by the downstream: ${count(refusals(history))}`),
           ),
         ),
         h("div.columns", {}, waits(status), limits(status)),
+        keys.lanes.length > 0 ? lanesPanel(keys, "Keys by waiting jobs") : undefined,
         h(
           "section.panel",
           { "aria-label": "Processes" },
@@ -74,11 +83,13 @@ export function bucketView({ name, redraw, stay, mayAct }) {
           table(
             "Processes",
             ["Process", "#Calls a second", "#Waiting", "#Told"],
-            status.toldBy.map((told) => [
-              h("code", {}, told.replica.slice(0, 8)),
-              rate(told.perSecond),
-              count(told.waiting),
-              `${duration(told.toldAgoMs)} ago`,
+            told.map(({ host, pid, replica, perSecond, waiting, toldAgoMs }) => [
+              host === undefined
+                ? h("code", {}, replica.slice(0, 8))
+                : h("span", {}, host, h("span.muted", {}, ` · ${pid}`)),
+              rate(perSecond),
+              count(waiting),
+              `${duration(toldAgoMs)} ago`,
             ]),
             "No process has told of this bucket in the last 90 seconds.",
           ),
@@ -91,13 +102,14 @@ export function bucketView({ name, redraw, stay, mayAct }) {
         ),
       ];
     },
-    after({ status, history, changes, sinceMs }) {
+    after({ status, history, changes, deploys, sinceMs }) {
       const marks = marksOf(changes, sinceMs);
       return drawChart(document.getElementById("chart"), {
         status,
         history,
         changes,
         marks,
+        deploys,
         sinceMs,
         capOf,
       });
@@ -156,6 +168,8 @@ export function bucketView({ name, redraw, stay, mayAct }) {
   }
 }
 
+const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
+const refusals = ({ points }) => sum(points.map(({ refused }) => refused));
 const key = (kind, text) => h("span", {}, h(`i.${kind}`, { "aria-hidden": "true" }), text);
 
 function reasons({ pausedForMs, pausedBy, coolingForMs, awayForMs, waiting, limitedBy }) {

@@ -5,7 +5,7 @@ import { h } from "../parts/dom.js";
 import { ago, count, duration, time } from "../parts/format.js";
 import { badge, crumb, nothing, table, tile } from "../parts/parts.js";
 import { toast } from "../parts/toast.js";
-import { health, limitsOf } from "./endpoints.js";
+import { health, limitsText } from "./endpoints.js";
 
 export function endpointView({ sender, tenant, id, redraw, stay, mayAct }) {
   const path = `/api/v1/endpoints/${[sender, tenant, id].map(encodeURIComponent).join("/")}`;
@@ -128,13 +128,16 @@ function tiles(endpoint) {
     tile("In the last minute", count(attemptsInLastMinute), { note: "attempts ended" }),
     tile("Failed in a row", count(failures), {
       tone: failures > 0 ? "warn" : undefined,
-      note: failingSinceMs === undefined ? "the last one was well" : `since ${ago(failingSinceMs)}`,
+      note:
+        failingSinceMs === undefined
+          ? "the last one was well"
+          : `for ${ago(failingSinceMs).replace(" ago", "")}`,
     }),
     tile("Left alone for", leftAloneForMs > 0 ? duration(leftAloneForMs) : "–", {
       tone: leftAloneForMs > 0 ? "warn" : undefined,
       note: leftAloneForMs > 0 ? "then one message tries" : "it is sent to",
     }),
-    tile("Its limits", limitsOf(endpoint), {
+    tile("Its limits", limitsText(endpoint) ?? "the sender’s", {
       note: endpoint.ordered === true ? "one after another" : "",
     }),
   );

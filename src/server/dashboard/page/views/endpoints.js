@@ -122,7 +122,7 @@ export function health({ status, disabled }) {
   const details = {
     disabled: () => `${disabled.why}, ${ago(disabled.atMs)}`,
     "left alone": () => `for ${duration(leftAloneForMs)}`,
-    failing: () => `${count(failures)} in a row, since ${ago(failingSinceMs)}`,
+    failing: () => `${count(failures)} in a row, for ${ago(failingSinceMs).replace(" ago", "")}`,
   };
   return h(
     "span",
@@ -132,12 +132,18 @@ export function health({ status, disabled }) {
   );
 }
 
-export function limitsOf({ rate, concurrency }) {
+/** The limits that it has of its own. */
+export function limitsText({ rate, concurrency }) {
   const said = [
-    rate === undefined ? undefined : typeof rate === "string" ? rate : JSON.stringify(rate),
+    rate === undefined || typeof rate === "string" ? rate : JSON.stringify(rate),
     concurrency === undefined ? undefined : `${count(concurrency)} at once`,
   ].filter(Boolean);
-  return said.length === 0 ? h("span.muted", {}, "the sender’s") : h("code", {}, said.join(", "));
+  return said.length === 0 ? undefined : said.join(", ");
+}
+
+function limitsOf(endpoint) {
+  const text = limitsText(endpoint);
+  return text === undefined ? h("span.muted", {}, "the sender’s") : h("code", {}, text);
 }
 
 /** What an attempt came to, and when. */

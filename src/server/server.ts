@@ -66,7 +66,7 @@ export async function createServer(
 
   installProblems(app);
   installHeaders(app, read);
-  installLog(app);
+  if (read.logger !== false) installLog(app);
   const gate = installAccess(app, read);
   await app.register(swagger, { openapi: DESCRIPTION });
   app.get("/api/openapi.json", { config: { needs: "view" }, schema: { hide: true } }, () =>
@@ -173,7 +173,10 @@ function createApp({ tls, logger, bodyLimit }: ReadServerOptions): FastifyInstan
   // The schemas of answers are for the description; what they do not name is kept.
   app.setSerializerCompiler(() => (value) => JSON.stringify(value, sayInJson));
   app.setReplySerializer((value) => JSON.stringify(value, sayInJson));
-  app.addHook("preValidation", async (request) => readQuery(request));
+  app.addHook("preValidation", (request, _reply, done) => {
+    readQuery(request);
+    done();
+  });
   return app;
 }
 
@@ -183,9 +186,10 @@ function bytesOf(pem: string | Uint8Array): string | Buffer {
 
 /** A query has texts alone; numbers and booleans are read where the schema of the route has them. */
 function readQuery({ query, routeOptions }: FastifyRequest): void {
-  const asked = query as Record<string, unknown>;
   const schema = routeOptions.schema?.querystring as QuerySchema | undefined;
-  for (const [name, { type }] of Object.entries(schema?.properties ?? {})) {
+  if (schema?.properties === undefined) return;
+  const asked = query as Record<string, unknown>;
+  for (const [name, { type }] of Object.entries(schema.properties)) {
     const value = asked[name];
     if (type === "integer" && typeof value === "string" && /^\d{1,16}$/.test(value)) {
       asked[name] = Number(value);
@@ -226,19 +230,22 @@ function installHeaders(app: FastifyInstance, { tls }: ReadServerOptions): void 
     "cache-control": "no-store",
     ...(tls === undefined ? {} : { "strict-transport-security": "max-age=31536000" }),
   };
-  app.addHook("onRequest", async (_request, reply) => {
+  app.addHook("onRequest", (_request, reply, done) => {
     void reply.headers(headers);
+    done();
   });
 }
 
 /** One line for each request. No header is in it, and of the URL only the path: neither tokens nor what was asked for. */
 function installLog(app: FastifyInstance): void {
-  app.addHook("onResponse", async (request, reply) => {
-    const [path = ""] = request.url.split("?");
-    if (QUIET_PATHS.has(path)) return;
-    const { method, ip } = request;
-    const { statusCode: status, elapsedTime } = reply;
-    request.log.info({ method, path, status, ms: Math.round(elapsedTime), ip }, "request");
+  app.addHook("onResponse", (request, reply, done) => {
+    const [path = ""] = request.url.split("?", 1);
+    if (!QUIET_PATHS.has(path)) {
+      const { method, ip } = request;
+      const { statusCode: status, elapsedTime } = reply;
+      request.log.info({ method, path, status, ms: Math.round(elapsedTime), ip }, "request");
+    }
+    done();
   });
 }
 

@@ -65,11 +65,14 @@ function accessOfToken({
   };
 }
 
-const accesses = new WeakMap<FastifyRequest, Access>();
+/** Where a request keeps its access: a map of all that are under way would cost more than the rest of the hook. */
+const ACCESS = Symbol("access");
+
+type Judged = FastifyRequest & { [ACCESS]?: Access | undefined };
 
 /** What the sender of this request may do, once the hook has let it pass. */
 export function accessOf(request: FastifyRequest): Access {
-  const found = accesses.get(request);
+  const found = (request as Judged)[ACCESS];
   if (found === undefined) throw new HttpProblem(401, "The request has no token.");
   return found;
 }
@@ -122,6 +125,7 @@ export function installAccess(
 ): Gate {
   const kept = tokens.map((each) => ({ ...each, access: accessOfToken(each) }));
   const everything = insecureLocal ? accessOfToken({ role: "act" }) : undefined;
+  const isNamed = insecureLocal && socket === undefined;
   const isOverTls = tls !== undefined;
   const key = randomBytes(32);
   const digest = (text: string): Buffer => createHmac("sha256", key).update(text).digest();
@@ -155,19 +159,31 @@ export function installAccess(
     };
   }
 
-  app.addHook("onRequest", async (request) => {
+  /** @throws {@link HttpProblem} when the sender may not do what the request asks for. */
+  function assertLetIn(request: FastifyRequest): void {
     // A page of another site whose name was pointed at this machine has that name in its requests.
-    if (insecureLocal && socket === undefined) assertLoopbackName(request);
+    if (isNamed) assertLoopbackName(request);
     if (request.is404) return;
     const { needs = "act", bucket, queue } = request.routeOptions.config;
     const { access, isAmbient } = judge(request);
-    if (access !== undefined) accesses.set(request, access);
+    (request as Judged)[ACCESS] = access;
     if (isAmbient) assertSameOrigin(request);
     if (needs === "nothing") return;
     assertMay(access, needs);
     const params = request.params as Readonly<Record<string, string>>;
     if (bucket !== undefined) assertBucket(request, params[bucket]!);
     if (queue !== undefined) assertQueue(request, params[queue]!);
+  }
+
+  app.decorateRequest(ACCESS, undefined);
+  // Not async, here and in the other hooks that all requests pass: each promise costs a turn.
+  app.addHook("onRequest", (request, _reply, done) => {
+    try {
+      assertLetIn(request);
+    } catch (error) {
+      return done(error as Error);
+    }
+    done();
   });
   refuseRoutesWithoutNeeds(app);
 

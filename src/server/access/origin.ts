@@ -26,11 +26,19 @@ function isOwn(origin: string | undefined, host: string | undefined): boolean {
   return URL.canParse(origin) && new URL(origin).host === host?.toLowerCase();
 }
 
+/** The last host that was found good: nearly all requests name the same. */
+let lastGood: string | undefined;
+
 /** @throws {@link HttpProblem} when the request was sent to another name than one of this machine. */
 export function assertLoopbackName({ headers }: FastifyRequest): void {
-  const url = `http://${headers.host ?? ""}`;
+  const { host = "" } = headers;
+  if (host === lastGood) return;
+  const url = `http://${host}`;
   const name = URL.canParse(url) ? new URL(url).hostname.replaceAll(/[[\]]/g, "") : "";
-  if (isLoopback(name)) return;
+  if (isLoopback(name)) {
+    lastGood = host;
+    return;
+  }
   throw new HttpProblem(
     403,
     "This server is for this machine alone; ask it as 127.0.0.1 or localhost.",

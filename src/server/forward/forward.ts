@@ -2,21 +2,20 @@
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { Agent } from "undici";
-import { ClosedError } from "../../core/errors.ts";
 import type { Bucket, OwnedBucket } from "../../throttle/bucket.ts";
 import { assertBucket } from "../access/access.ts";
 import type { Found } from "../decide/found.ts";
-import { hungUp } from "../decide/caller.ts";
 import { HttpProblem } from "../problem.ts";
 import { pathBelow } from "./address.ts";
-import { readBody, type Body } from "./body.ts";
-import { deliver } from "./deliver.ts";
-import type { Exchange, Pending } from "./exchange.ts";
+import { readBody, type Body } from "./upstream/body.ts";
+import { deliver } from "./upstream/deliver.ts";
+import type { Exchange } from "./upstream/exchange.ts";
 import { failureOf, isWorthAnother, sayNoRetry } from "./failure.ts";
-import { createFetches } from "./fetches.ts";
-import { requestHeaders } from "./headers.ts";
+import { createFetches } from "./upstream/fetches.ts";
+import { requestHeaders } from "./upstream/headers.ts";
 import type { ReadForward, ReadUpstream } from "./options.ts";
+import { createPendings } from "./upstream/pending.ts";
+import { createPools } from "./upstream/pools.ts";
 import { keyOf, wishOf } from "./wish.ts";
 
 export interface ForwardParts {
@@ -26,45 +25,31 @@ export interface ForwardParts {
   readonly hasTokens: boolean;
 }
 
-/** How long an upstream may take to answer, and to go on: a model may think for minutes. */
-const PATIENCE_MS = 600_000;
 /** Answers after which another upstream is asked, if there is one. */
 const REFUSALS: ReadonlySet<number> = new Set([429, 502, 503, 504, 529]);
 const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] as const;
 
 export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
   const { forwards, found, hasTokens } = parts;
-  const agent = new Agent({ headersTimeout: PATIENCE_MS, bodyTimeout: PATIENCE_MS });
-  const fetches = createFetches(agent);
-  const all = new Set<Pending>();
-  let isClosing = false;
-
-  function pendingOf({ raw }: FastifyReply): Pending {
-    const pending = { ending: new AbortController(), isWaiting: true };
-    all.add(pending);
-    raw.once("close", () => {
-      all.delete(pending);
-      if (!raw.writableFinished) pending.ending.abort(hungUp());
-    });
-    if (isClosing) throw new ClosedError("This server");
-    return pending;
-  }
+  const pools = createPools(
+    forwards.flatMap(({ upstreams }) => upstreams.map(({ origin }) => origin)),
+  );
+  const fetches = createFetches();
+  const pendings = createPendings();
 
   async function forward(
     to: ReadForward,
     request: FastifyRequest,
     reply: FastifyReply,
   ): Promise<FastifyReply> {
-    const pending = pendingOf(reply);
+    const pending = pendings.of(reply.raw);
     const { raw } = request;
     if (raw.headers.upgrade !== undefined) {
       throw new HttpProblem(501, "Upgrades, such as WebSockets, are not forwarded.");
     }
     const wish = wishOf(raw);
     const { key, path } = keyOf(to.key, raw, pathBelow(raw.url!, to.at));
-    const body = await readBody(raw).catch((error: unknown) => {
-      throw pending.ending.signal.reason ?? error;
-    });
+    const body = await readBody(raw);
     for (const [index, upstream] of to.upstreams.entries()) {
       const isLast = index === to.upstreams.length - 1;
       const bucket = await bucketOf(upstream, request);
@@ -79,7 +64,7 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
         }
         pending.isWaiting = false;
         reply.hijack();
-        await deliver(reply.raw, exchange.answer!, response, pending.ending.signal);
+        deliver(reply.raw, exchange.answer!, response, pending.ending.signal);
         return reply;
       } catch (error) {
         // Closing, or nobody is there any more.
@@ -108,12 +93,13 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
   ): Exchange {
     const { upstream, bucket, raw, key, path, body, pending } = of;
     const { origin, base, headers: instead } = upstream;
+    const pool = pools.of(origin);
     const isRead = (bucket as OwnedBucket).calls?.settle !== undefined;
     const hasOwnToken = hasTokens && raw.headers["x-sluice-token"] === undefined;
     const headers = requestHeaders(raw.rawHeaders, { hasOwnToken, instead, isRead });
     const { "content-length": length } = raw.headers;
     if (body === raw && length !== undefined) headers.push("content-length", length);
-    const common = { key, body, pending, isRead, isSent: false, answer: undefined };
+    const common = { pool, key, body, pending, isRead, isSent: false, answer: undefined };
     return { method: raw.method ?? "GET", origin, path: base + path, headers, ...common };
   }
 
@@ -134,13 +120,10 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
   }
   app.server.on("connect", refuseTunnel);
   app.addHook("preClose", async () => {
-    isClosing = true;
     fetches.close();
-    for (const { ending, isWaiting } of all) {
-      if (isWaiting) ending.abort(new ClosedError("This server"));
-    }
+    pendings.close();
   });
-  app.addHook("onClose", async () => agent.close());
+  app.addHook("onClose", async () => pools.close());
 }
 
 /** A tunnel would lead anywhere, and nothing of what goes through it could be seen. */

@@ -140,10 +140,11 @@ function glanceAt(source: object): Heard | undefined {
     }
     const isSuccess = typeof status === "number" && status >= 200 && status < 300;
     if (!isSuccess || !Number.isInteger(status) || found["error"] !== undefined) return undefined;
-    // Gaxios adds its data to a response; that of node-fetch's class warns of its use.
+    // Gaxios adds its data to a response; that of node-fetch's class warns of its use, and a body of the class is a stream.
     const isClonable = typeof found["clone"] === "function";
-    const data = isClonable && !Object.hasOwn(found, "data") ? undefined : found["data"];
-    if (mayTellErrors(data) || mayTellErrors(found["body"])) return undefined;
+    const partOf = (name: string): unknown =>
+      isClonable && !Object.hasOwn(found, name) ? undefined : found[name];
+    if (mayTellErrors(partOf("data")) || mayTellErrors(partOf("body"))) return undefined;
     const { headers } = found;
     return typeof headers === "object" && headers !== null
       ? { answer: { ...NOTHING, status }, headers }

@@ -57,18 +57,24 @@ function unreadResponse(resultOrError: unknown): Response | undefined {
 /** Whether a body is to be read: that of a failure, and that of GraphQL, which refuses with a 200. */
 function isTelling(response: Response): boolean {
   try {
-    const { status, body, bodyUsed, headers, url } = response;
-    // A clone of node-fetch's would hold the original up until both are read.
-    if (typeof body?.getReader !== "function" || bodyUsed || body.locked) return false;
-    const type = headerOf(headers, "content-type") ?? "";
-    if (status >= 400) return /json|xml|text|^$/i.test(type);
-    const isGraphql = /graphql/i.test(type) || /\/graphql(?:\.json)?(?:[?#]|$)/.test(url);
-    // Refusals are short, and a long answer is not held up.
-    const isShort = !(Number(headerOf(headers, "content-length")) > MOST_BYTES);
-    return isGraphql && isShort && /json/i.test(type);
+    return mayTell(response) && isReadable(response);
   } catch {
     return false;
   }
+}
+
+function mayTell({ status, headers, url }: Response): boolean {
+  const type = headerOf(headers, "content-type") ?? "";
+  if (status >= 400) return /json|xml|text|^$/i.test(type);
+  const isGraphql = /graphql/i.test(type) || /\/graphql(?:\.json)?(?:[?#]|$)/.test(url);
+  // Refusals are short, and a long answer is not held up.
+  const isShort = !(Number(headerOf(headers, "content-length")) > MOST_BYTES);
+  return isGraphql && isShort && /json/i.test(type);
+}
+
+/** To look at a body may begin it. A clone of node-fetch's would hold the original up until both are read. */
+function isReadable({ body, bodyUsed }: Response): boolean {
+  return typeof body?.getReader === "function" && !bodyUsed && !body.locked;
 }
 
 /** The beginning of a body, read from a clone; undefined if it did not come in time. */

@@ -220,8 +220,9 @@ function drop({ response, end }: Tried): void {
 
 /** Whether a spread would lose these options: those of a Request are getters of its class. */
 function hasInheritedOptions(init: RequestInit | null | undefined): boolean {
+  if (!init || Object.getPrototypeOf(init) === Object.prototype) return false;
   const names = ["method", "headers", "body", "signal", "redirect"];
-  return names.some((name) => init && name in init && !Object.hasOwn(init, name));
+  return names.some((name) => name in init && !Object.hasOwn(init, name));
 }
 
 /**

@@ -29,33 +29,46 @@ export interface Tap {
   cut(reason: unknown): void;
 }
 
+/** A response whose body is handed over by whoever sent the request: a web stream in between would take longer than all else. */
+export interface FollowedResponse {
+  /** Lets a tap follow the body. Undefined once that was asked for as the body of any other response. */
+  readonly followBody: ((tap: Tap) => void) | undefined;
+}
+
+function followOf(response: Response): FollowedResponse["followBody"] {
+  return (response as Partial<FollowedResponse>).followBody;
+}
+
 /** The same response, whose call lasts until its body has streamed. `onEnd` may be called more than once. */
 export function streamResponse(
   response: Response,
   onEnd: () => void,
   taps: readonly Tap[] = [],
 ): Response {
+  const all: Tap = {
+    pass(bytes) {
+      for (const tap of taps) tap.pass(bytes);
+    },
+    end() {
+      onEnd();
+      for (const tap of taps) tap.end();
+    },
+    cut(reason) {
+      onEnd();
+      for (const tap of taps) tap.cut(reason);
+    },
+  };
+  const follow = followOf(response);
+  if (follow !== undefined) {
+    follow(all);
+    return response;
+  }
   const { body } = response;
   if (body === null || !isWhole(response)) {
     onEnd();
     return response;
   }
-  return withBody(
-    response,
-    streamOf(body, {
-      pass(bytes) {
-        for (const tap of taps) tap.pass(bytes);
-      },
-      end() {
-        onEnd();
-        for (const tap of taps) tap.end();
-      },
-      cut(reason) {
-        onEnd();
-        for (const tap of taps) tap.cut(reason);
-      },
-    }),
-  );
+  return withBody(response, streamOf(body, all));
 }
 
 /** Whether no byte of the body has been read; its caller would not see that on a body of our own. */
@@ -105,7 +118,8 @@ export function copyOf(response: Response): ResponseCopy {
     start: (controller: ReadableStreamDefaultController<Uint8Array>) => void (sink = controller),
     cancel: drop,
   };
-  const isCopied = response.body !== null && isWhole(response);
+  const isFollowed = followOf(response) !== undefined;
+  const isCopied = isFollowed || (response.body !== null && isWhole(response));
   return {
     response: isCopied ? withBody(response, new ReadableStream(source)) : response,
     get isCutShort() {

@@ -1,7 +1,7 @@
+import { connect } from "node:net";
 import { gzipSync } from "node:zlib";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { concurrency } from "sluice";
-import type { ForwardedRequest } from "sluice/server";
 import { fakeApis } from "../../support/servers/fake-api.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { services } from "../../support/server/service.ts";
@@ -189,6 +189,90 @@ describe("a forward", () => {
     expect(api.calls).toHaveLength(1);
   });
 
+  it("frees the place of a client that hangs up on a connection that it has used before", async () => {
+    const api = await apis.start(() => ({ body: "ok" }));
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("up", { rate: SLOW, burst: 2 });
+    const service = await servers.start(sluice, { forward: { up: { to: api.url } } });
+    const { hostname, port } = new URL(service.url);
+    const socket = connect(Number(port), hostname);
+    onTestFinished(() => void socket.destroy());
+    let got = "";
+    socket.on("data", (chunk) => (got += String(chunk)));
+    const ask = (path: string) =>
+      socket.write(`GET /up/${path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n`);
+    for (const count of [1, 2]) {
+      ask(`${count}`);
+      await waitUntil(() => got.split("ok").length === count + 1, "it is answered");
+    }
+
+    ask("3");
+    await waitUntil(() => bucket.waiting === 1, "it waits");
+    socket.destroy();
+
+    await waitUntil(() => bucket.waiting === 0, "its place is free");
+    expect(api.calls).toHaveLength(2);
+  });
+
+  it("gives a bucket's own feedback a Response that it can read, and the client the whole of it", async () => {
+    const body = JSON.stringify({ wait: "x".repeat(100_000) });
+    const api = await apis.start(({ path }) => ({
+      status: path === "/full" ? 409 : 200,
+      headers: { "content-type": "application/json" },
+      body,
+    }));
+    const sluice = sluices.open();
+    const seen: unknown[] = [];
+    const bucket = sluice.bucket("up", {
+      rate: "100/s",
+      async feedback(result) {
+        const response = result as Response;
+        const { wait } = (await response.clone().json()) as { readonly wait: string };
+        seen.push(response instanceof Response, response.status, wait.length);
+        return { coolMs: 60_000 };
+      },
+    });
+    const service = await servers.start(sluice, { forward: { up: { to: api.url, tries: 1 } } });
+
+    const answer = await service.get("/up/full");
+
+    expect([answer.status, answer.text]).toEqual([409, body]);
+    expect(seen).toEqual([true, 409, 100_000]);
+    expect((await bucket.peek()).coolingForMs).toBeGreaterThan(50_000);
+  });
+
+  it("keeps no more of an answer than its client takes", async () => {
+    let sent = 0;
+    const api = await apis.start(() => ({
+      stream(response) {
+        const more = (): void => {
+          let hasRoom = true;
+          for (; hasRoom && sent < 200_000_000; sent += 100_000) {
+            hasRoom = response.write("x".repeat(100_000));
+          }
+        };
+        response.on("drain", more);
+        more();
+      },
+    }));
+    const sluice = sluices.open();
+    sluice.bucket("up", { rate: "100/s" });
+    const service = await servers.start(sluice, { forward: { up: { to: api.url } } });
+    const leaving = new AbortController();
+    const response = await fetch(`${service.url}/up/long`, { signal: leaving.signal });
+    let [last, looks] = [-1, 0];
+
+    await waitUntil(() => {
+      looks = sent === last && sent > 0 ? looks + 1 : 0;
+      last = sent;
+      return looks > 50;
+    }, "the upstream is held up");
+
+    expect(sent).toBeLessThan(50_000_000);
+    expect(response.ok).toBe(true);
+    leaving.abort();
+  });
+
   it("aborts nothing for a request that is answered", async () => {
     const api = await apis.start(() => ({ body: "ok" }));
     const sluice = sluices.open();
@@ -303,48 +387,5 @@ describe("a forward", () => {
 
     expect((await first).text).toBe("half, whole");
     await closing;
-  });
-});
-
-describe("the keys of a forward", () => {
-  it.each([
-    ["a header", { header: "X-Tenant" }, "/up/v1/x", { "x-tenant": "acme" }],
-    ["the path", "path" as const, "/up/acme/v1/x", {}],
-    [
-      "a function",
-      ({ headers }: ForwardedRequest) => String(headers["x-org"]),
-      "/up/v1/x",
-      { "x-org": "acme" },
-    ],
-  ])("come from %s", async (_what, key, path, headers) => {
-    const api = await apis.start(() => ({ body: "ok" }));
-    const sluice = sluices.open();
-    const bucket = sluice.bucket("up", { perKey: { rate: SLOW } });
-    const service = await servers.start(sluice, { forward: { up: { to: api.url, key } } });
-
-    const first = await service.get(path, headers as Record<string, string>);
-
-    expect(first.status).toBe(200);
-    expect(api.calls[0]!.path).toBe("/v1/x");
-    expect((await bucket.tryDraw({ key: "acme" })).allowed).toBe(false);
-    expect((await bucket.tryDraw({ key: "other" })).allowed).toBe(true);
-  });
-
-  it("are needed, and credentials are hashed", async () => {
-    const api = await apis.start(() => ({ body: "ok" }));
-    const sluice = sluices.open();
-    const bucket = sluice.bucket("up", { perKey: { rate: SLOW } });
-    const service = await servers.start(sluice, {
-      forward: { up: { to: api.url, key: { header: "authorization" } } },
-    });
-
-    const without = await service.get("/up/x");
-    const secret = await service.get("/up/x", { authorization: "Bearer sk-secret" });
-
-    expect(without).toMatchObject({ status: 400, json: { option: "authorization" } });
-    expect(secret.status).toBe(200);
-    expect((await bucket.tryDraw({ key: "Bearer sk-secret" })).allowed).toBe(true);
-    expect(api.calls).toHaveLength(1);
-    expect(api.calls[0]!.headers["authorization"]).toBe("Bearer sk-secret");
   });
 });

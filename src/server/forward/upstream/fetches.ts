@@ -1,17 +1,20 @@
-import type { Agent } from "undici";
-import type { Key } from "../../core/key-path.ts";
-import type { Bucket } from "../../throttle/bucket.ts";
-import type { ThrottledFetch } from "../../throttle/call-options.ts";
-import { sendExchange, type Exchange, type ExchangeInit, type Pending } from "./exchange.ts";
-import type { Wish } from "./wish.ts";
+import type { Priority } from "../../../core/input/options.ts";
+import type { Key } from "../../../core/key-path.ts";
+import type { Bucket } from "../../../throttle/bucket.ts";
+import type { ThrottledFetch } from "../../../throttle/call-options.ts";
+import { sendExchange, type Exchange, type ExchangeInit } from "./exchange.ts";
+import type { UpstreamResponse } from "./response.ts";
+
+/** How a request waits, and how often it is sent. */
+interface How {
+  readonly maxWaitMs: number | undefined;
+  readonly priority: Priority | undefined;
+  readonly tries: number;
+}
 
 /** Sends requests on the slots of their buckets. */
 export interface Fetches {
-  send(
-    bucket: Bucket,
-    exchange: Exchange,
-    how: Wish & { readonly tries: number },
-  ): Promise<Response>;
+  send(bucket: Bucket, exchange: Exchange, how: How): Promise<Response>;
   /** From now on, nothing is tried again. */
   close(): void;
 }
@@ -19,23 +22,18 @@ export interface Fetches {
 /** Each wish makes a `fetch` of its own: of more, all are forgotten. */
 const MOST_KEPT = 1_000;
 
-export function createFetches(agent: Agent): Fetches {
+export function createFetches(): Fetches {
   const made = new WeakMap<Bucket, Map<string, ThrottledFetch>>();
-  const pendingOf = new WeakMap<Response, Pending>();
   let isClosing = false;
 
-  async function sendNow(_url: unknown, init?: RequestInit): Promise<Response> {
-    const { exchange } = init as ExchangeInit;
-    const response = await sendExchange(agent, init as ExchangeInit);
-    pendingOf.set(response, exchange.pending);
-    return response;
+  function sendNow(_url: unknown, init?: RequestInit): Promise<Response> {
+    return sendExchange(init as ExchangeInit);
   }
 
   /** It may wait for another slot now, and can be refused meanwhile. */
   function retry(response: Response): boolean | undefined {
     if (isClosing) return false;
-    const pending = pendingOf.get(response);
-    if (pending !== undefined) pending.isWaiting = true;
+    (response as unknown as UpstreamResponse).pending.isWaiting = true;
     return undefined;
   }
 
@@ -43,7 +41,7 @@ export function createFetches(agent: Agent): Fetches {
     return (init as ExchangeInit).exchange.key;
   }
 
-  function fetchOf(bucket: Bucket, wish: Wish & { readonly tries: number }): ThrottledFetch {
+  function fetchOf(bucket: Bucket, wish: How): ThrottledFetch {
     const { maxWaitMs, priority, tries } = wish;
     const kept = made.get(bucket) ?? new Map<string, ThrottledFetch>();
     made.set(bucket, kept);

@@ -1,0 +1,41 @@
+import type { IncomingMessage } from "node:http";
+import type { Readable } from "node:stream";
+import { hungUp } from "../../decide/caller.ts";
+
+/** A longer body is not kept: it goes to one upstream, once, and its cost is not read. */
+const MOST_KEPT_BYTES = 1_048_576;
+
+/** The body of a request: whole, if it is short, so that it can be sent again. */
+export type Body = Uint8Array<ArrayBuffer> | Readable | undefined;
+
+/** Reads a body that is short; a long one stays a stream. Rejects when the client hangs up meanwhile. */
+export function readBody(request: IncomingMessage): Promise<Body> | Body {
+  const { "content-length": length, "transfer-encoding": encoding } = request.headers;
+  if (encoding === undefined && (length === undefined || length === "0")) return undefined;
+  if (Number(length) > MOST_KEPT_BYTES) return request;
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let size = 0;
+    function keep(chunk: Buffer): void {
+      chunks.push(chunk);
+      size += chunk.length;
+      if (size <= MOST_KEPT_BYTES) return;
+      stop();
+      request.pause();
+      request.unshift(Buffer.concat(chunks));
+      resolve(request);
+    }
+    function end(): void {
+      stop();
+      resolve((chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)) as Buffer<ArrayBuffer>);
+    }
+    function close(): void {
+      stop();
+      reject(hungUp());
+    }
+    function stop(): void {
+      request.off("data", keep).off("end", end).off("close", close);
+    }
+    request.on("data", keep).on("end", end).on("close", close);
+  });
+}

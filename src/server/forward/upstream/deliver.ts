@@ -1,0 +1,41 @@
+import { once } from "node:events";
+import type { ServerResponse } from "node:http";
+import type { UpstreamResponse } from "./response.ts";
+
+/**
+ * Sends the answer of an upstream to the client as it comes. `response` is what the bucket handed over: the same one, or
+ * one by which it follows the body.
+ */
+export function deliver(
+  raw: ServerResponse,
+  answer: UpstreamResponse,
+  response: Response,
+  signal: AbortSignal,
+): void {
+  raw.sendDate = false;
+  raw.writeHead(answer.statusCode, answer.clientHeaders);
+  if ((response as unknown) === answer && answer.flowTo(raw)) return;
+  // Half an answer must not look like a whole one.
+  copy(response.body, raw, signal).catch(() => raw.destroy());
+}
+
+async function copy(
+  body: ReadableStream<Uint8Array> | null,
+  raw: ServerResponse,
+  signal: AbortSignal,
+): Promise<void> {
+  if (body === null) return void raw.end();
+  raw.flushHeaders();
+  const reader = body.getReader();
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      if (!raw.write(value)) await once(raw, "drain", { signal });
+    }
+    raw.end();
+  } catch (error) {
+    await reader.cancel(error).catch(() => {});
+    throw error;
+  }
+}

@@ -1,0 +1,105 @@
+/** Which headers pass, both ways. */
+
+/** Those of one connection (RFC 9110 §7.6.1), and what each side says of itself. */
+const HOP_BY_HOP: ReadonlySet<string> = new Set([
+  "connection",
+  "keep-alive",
+  "proxy-authenticate",
+  "proxy-authentication-info",
+  "proxy-authorization",
+  "proxy-connection",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade",
+]);
+const OF_THIS_SERVER = "x-sluice-";
+/** The cookie of the dashboard must not leave this server. */
+const OWN_COOKIE = /(?:^|;)\s*sluice_session=[^;]*/g;
+
+/** Pairs of names and values, one after another, as Node has them. */
+type RawHeaders = readonly string[];
+
+export interface RequestHeaderRules {
+  /** Whether `authorization` holds a token of this server. */
+  readonly hasOwnToken: boolean;
+  /** Take the place of the client's. */
+  readonly instead: readonly (readonly [string, string])[];
+  /** Whether the body of the answer is read on its way, and must come as it is. */
+  readonly isRead: boolean;
+}
+
+/** Host and length are those of the request to the upstream. */
+const OF_THE_CONNECTION: ReadonlySet<string> = new Set([
+  ...HOP_BY_HOP,
+  "host",
+  "content-length",
+  "expect",
+]);
+const OF_ITS_ENCODING: ReadonlySet<string> = new Set([
+  ...HOP_BY_HOP,
+  "content-encoding",
+  "content-length",
+]);
+
+/** What an upstream is sent. */
+export function requestHeaders(raw: RawHeaders, rules: RequestHeaderRules): string[] {
+  const { hasOwnToken, isRead, instead } = rules;
+  const passed = pass(
+    raw,
+    (name) =>
+      OF_THE_CONNECTION.has(name) ||
+      (hasOwnToken && name === "authorization") ||
+      (isRead && name === "accept-encoding") ||
+      instead.some(([other]) => other === name),
+  );
+  for (const [name, value] of instead) passed.push(name, value);
+  if (isRead) passed.push("accept-encoding", "identity");
+  return passed;
+}
+
+/** What a client is sent. */
+export function responseHeaders(raw: RawHeaders, isDecoded: boolean): string[] {
+  const dropped = isDecoded ? OF_ITS_ENCODING : HOP_BY_HOP;
+  return pass(raw, (name) => dropped.has(name));
+}
+
+function pass(raw: RawHeaders, isDropped: (name: string) => boolean): string[] {
+  const named = namedByConnection(raw);
+  const passed: string[] = [];
+  for (let at = 0; at < raw.length; at += 2) {
+    const name = raw[at]!.toLowerCase();
+    if (isDropped(name) || name.startsWith(OF_THIS_SERVER) || named.has(name)) continue;
+    const value = raw[at + 1]!;
+    passed.push(raw[at]!, name === "cookie" ? withoutOwnCookie(value) : value);
+  }
+  return passed;
+}
+
+const NONE: ReadonlySet<string> = new Set();
+
+function namedByConnection(raw: RawHeaders): ReadonlySet<string> {
+  let names: Set<string> | undefined;
+  for (let at = 0; at < raw.length; at += 2) {
+    if (raw[at]!.length !== 10 || raw[at]!.toLowerCase() !== "connection") continue;
+    const given = raw[at + 1]!;
+    // Most say no more than these, and name no header.
+    if (given === "keep-alive" || given === "close") continue;
+    names ??= new Set();
+    for (const name of given.split(",")) names.add(name.trim().toLowerCase());
+  }
+  return names ?? NONE;
+}
+
+function withoutOwnCookie(text: string): string {
+  return text.replaceAll(OWN_COOKIE, "").replace(/^;\s*/, "");
+}
+
+/** The value of a header in pairs; undefined if there is none. */
+export function headerIn(raw: RawHeaders, asked: string): string | undefined {
+  for (let at = 0; at < raw.length; at += 2) {
+    const name = raw[at]!;
+    if (name.length === asked.length && name.toLowerCase() === asked) return raw[at + 1];
+  }
+  return undefined;
+}

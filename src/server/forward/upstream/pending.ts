@@ -1,0 +1,63 @@
+import type { ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import { ClosedError } from "../../../core/errors.ts";
+import { hungUp } from "../../decide/caller.ts";
+
+/** A client that waits: for its slot, or for an answer. */
+export interface Pending {
+  /** Ends the wait, or the call. */
+  readonly ending: AbortController;
+  /** Whether it waits for a slot: then nothing is lost if it is refused. */
+  isWaiting: boolean;
+}
+
+/** All requests that are under way. */
+export interface Pendings {
+  /**
+   * One that begins.
+   *
+   * @throws {@link ClosedError} after `close()`.
+   */
+  of(raw: ServerResponse): Pending;
+  /** Refuses those that wait for a slot. */
+  close(): void;
+}
+
+/**
+ * Requests of one connection that come one after another share a controller, since nothing ends one of them but what ends
+ * the connection: to make one for each would take as long as to parse the request.
+ */
+export function createPendings(): Pendings {
+  const idle = new WeakMap<Socket, AbortController>();
+  const all = new Set<Pending>();
+  let isClosed = false;
+
+  /** Requests that are sent without waiting for the answers before get one each. */
+  function take(socket: Socket): AbortController {
+    const found = idle.get(socket);
+    if (found === undefined) return new AbortController();
+    idle.delete(socket);
+    return found;
+  }
+
+  return {
+    of(raw) {
+      if (isClosed) throw new ClosedError("This server");
+      const socket = raw.socket!;
+      const pending = { ending: take(socket), isWaiting: true };
+      all.add(pending);
+      raw.once("close", () => {
+        all.delete(pending);
+        if (!raw.writableFinished) pending.ending.abort(hungUp());
+        else if (!pending.ending.signal.aborted) idle.set(socket, pending.ending);
+      });
+      return pending;
+    },
+    close() {
+      isClosed = true;
+      for (const { ending, isWaiting } of all) {
+        if (isWaiting) ending.abort(new ClosedError("This server"));
+      }
+    },
+  };
+}

@@ -1,0 +1,216 @@
+/** The answer of an upstream, as a bucket reads it and as its client gets it. */
+import type { ServerResponse } from "node:http";
+import { pipeline, Readable } from "node:stream";
+import { createBrotliDecompress, createGunzip, createInflate } from "node:zlib";
+import type { FollowedResponse, Tap } from "../../../throttle/wrap/response-stream.ts";
+import { headerIn, responseHeaders } from "./headers.ts";
+import type { Incoming, Sink } from "./incoming.ts";
+import type { Pending } from "./pending.ts";
+
+const DECODERS = {
+  gzip: createGunzip,
+  "x-gzip": createGunzip,
+  deflate: createInflate,
+  br: createBrotliDecompress,
+} as const;
+
+export interface AnswerFacts {
+  readonly status: number;
+  /** As they came. */
+  readonly headers: string[];
+  readonly url: string;
+  /** Whether the bodies of good answers are read on their way. */
+  readonly isRead: boolean;
+  /** Who waits for it. */
+  readonly pending: Pending;
+}
+
+/**
+ * A Response that is one only as far as it is read: of most answers, a bucket reads status and headers alone, and to make
+ * a Response with a body takes longer than to send the request.
+ */
+export class UpstreamResponse implements FollowedResponse {
+  readonly status: number;
+  readonly ok: boolean;
+  readonly headers: Headers;
+  readonly url: string;
+  readonly statusText: string = "";
+  readonly redirected: boolean = false;
+  readonly type: Response["type"] = "default";
+  /** The status as it came. */
+  readonly statusCode: number;
+  /** Those that the client gets. */
+  readonly clientHeaders: string[];
+  readonly pending: Pending;
+  readonly #incoming: Incoming;
+  readonly #decode: (typeof DECODERS)["gzip" | "deflate" | "br"] | undefined;
+  #whole: Response | undefined;
+  #tap: Tap | undefined;
+
+  constructor({ status, headers, url, isRead, pending }: AnswerFacts, incoming: Incoming) {
+    this.statusCode = status;
+    // No Response has another.
+    this.status = status > 599 ? 502 : status;
+    this.ok = status >= 200 && status < 300;
+    this.url = url;
+    this.pending = pending;
+    const encoding = headerIn(headers, "content-encoding")?.trim().toLowerCase();
+    // What the bucket reads has to be plain: costs, and what a refusal says.
+    const isDecoded = encoding !== undefined && (isRead || status >= 400) && !this.#hasNoBody;
+    this.#decode = isDecoded ? DECODERS[encoding as keyof typeof DECODERS] : undefined;
+    this.clientHeaders = responseHeaders(headers, this.#decode !== undefined);
+    this.headers = new Headers(pairsOf(this.clientHeaders));
+    this.#incoming = incoming;
+  }
+
+  get #hasNoBody(): boolean {
+    return this.status === 204 || this.status === 205 || this.status === 304;
+  }
+
+  /** Whether the bytes can go to the client as they come. */
+  get #canFlow(): boolean {
+    return this.#whole === undefined && this.#decode === undefined;
+  }
+
+  get followBody(): ((tap: Tap) => void) | undefined {
+    return this.#canFlow && !this.#hasNoBody ? (tap) => (this.#tap = tap) : undefined;
+  }
+
+  /** Sends the body to the client as it comes; false if it has to be read from `body`. */
+  flowTo(raw: ServerResponse): boolean {
+    if (!this.#canFlow) return false;
+    const { isWhole, hasBytes } = this.#incoming;
+    // What follows may be long in coming.
+    if (!isWhole && !hasBytes) raw.flushHeaders();
+    this.#incoming.sendTo(new ToClient(raw, this.#incoming, this.#tap));
+    return true;
+  }
+
+  get body(): ReadableStream<Uint8Array> | null {
+    return this.#real.body;
+  }
+
+  get bodyUsed(): boolean {
+    return this.#whole?.bodyUsed ?? false;
+  }
+
+  arrayBuffer(): Promise<ArrayBuffer> {
+    return this.#real.arrayBuffer();
+  }
+
+  blob(): Promise<Blob> {
+    return this.#real.blob();
+  }
+
+  bytes(): Promise<Uint8Array> {
+    return this.arrayBuffer().then((bytes) => new Uint8Array(bytes));
+  }
+
+  clone(): Response {
+    return this.#real.clone();
+  }
+
+  formData(): Promise<FormData> {
+    return this.#real.formData();
+  }
+
+  json(): Promise<unknown> {
+    return this.#real.json();
+  }
+
+  text(): Promise<string> {
+    return this.#real.text();
+  }
+
+  get #real(): Response {
+    return (this.#whole ??= this.#open());
+  }
+
+  #open(): Response {
+    const { status, headers } = this;
+    if (this.#hasNoBody) return new Response(null, { status, headers });
+    const readable = readableOf(this.#incoming);
+    const body =
+      this.#decode === undefined ? readable : pipeline(readable, this.#decode(), () => {});
+    return new Response(lazyStream(body), { status, headers });
+  }
+}
+
+// For whoever asks whether it is an instance of one.
+Object.setPrototypeOf(UpstreamResponse.prototype, Response.prototype);
+
+function pairsOf(headers: readonly string[]): [string, string][] {
+  const pairs: [string, string][] = [];
+  for (let at = 0; at < headers.length; at += 2) pairs.push([headers[at]!, headers[at + 1]!]);
+  return pairs;
+}
+
+/** A class: there is one for each answer. */
+class ToClient implements Sink {
+  readonly #raw: ServerResponse;
+  readonly #incoming: Incoming;
+  readonly #tap: Tap | undefined;
+
+  constructor(raw: ServerResponse, incoming: Incoming, tap: Tap | undefined) {
+    this.#raw = raw;
+    this.#incoming = incoming;
+    this.#tap = tap;
+  }
+
+  write(chunk: Buffer): boolean {
+    const hasRoom = this.#raw.write(chunk);
+    if (!hasRoom) this.#raw.once("drain", () => this.#incoming.resume());
+    this.#tap?.pass(chunk);
+    return hasRoom;
+  }
+
+  end(): void {
+    this.#raw.end();
+    this.#tap?.end();
+  }
+
+  fail(reason: unknown): void {
+    // Half an answer must not look like a whole one.
+    this.#raw.destroy();
+    this.#tap?.cut(reason);
+  }
+}
+
+function readableOf(incoming: Incoming): Readable {
+  let isBegun = false;
+  return new Readable({
+    read() {
+      if (isBegun) return incoming.resume();
+      isBegun = true;
+      incoming.sendTo({
+        write: (chunk) => this.push(chunk),
+        end: () => void this.push(null),
+        fail: (reason) => void this.destroy(reason as Error),
+      });
+    },
+    destroy(error, done) {
+      incoming.abort(error);
+      done(error);
+    },
+  });
+}
+
+/** Of the body nothing is read until somebody reads of this. */
+function lazyStream(body: Readable): ReadableStream<Uint8Array> {
+  let reading: AsyncIterator<Uint8Array> | undefined;
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        reading ??= body[Symbol.asyncIterator]() as AsyncIterator<Uint8Array>;
+        const { done, value } = await reading.next();
+        if (done === true) controller.close();
+        else controller.enqueue(value);
+      },
+      cancel(reason) {
+        body.on("error", () => {});
+        body.destroy(reason instanceof Error ? reason : undefined);
+      },
+    },
+    { highWaterMark: 0 },
+  );
+}

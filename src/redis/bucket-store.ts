@@ -59,7 +59,7 @@ export function createRedisStore(options: RedisStoreOptions): RedisStore {
     script: Script<Given & { prefix: string }, Output>,
     input: Given,
   ): Promise<Output> {
-    return runScript(redis, script, { ...(await days.reckon(input)), prefix });
+    return runScript(redis, script, { prefix, ...(await days.reckon(input)) });
   }
 
   function send<Given extends Input, Output>(
@@ -76,15 +76,16 @@ export function createRedisStore(options: RedisStoreOptions): RedisStore {
     return requests.sendOnce(input.bucket, () => run(script, input));
   }
 
+  // Copied into what is there, here and below: a copy that grows would stay in memory for long.
   async function drawOnce(request: DrawRequest): ReturnType<Store["draw"]> {
     const input = await days.reckon(request);
     const sentAtMs = performance.now();
     try {
       const reply = await drawSlots((script, given) => runScript(redis, script, given), {
-        ...input,
         prefix,
+        ...input,
       });
-      return { ...reply, sentAtMs };
+      return { sentAtMs, ...reply };
     } catch (error) {
       const wrong = wrongResets(error);
       if (wrong === undefined) throw error;

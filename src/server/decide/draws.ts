@@ -96,7 +96,7 @@ export function drawRoutes(app: FastifyInstance, { found, slots, callers }: Draw
     const asked = request.body ?? {};
     const bucket = await found.bucket(request.params.bucket);
     const caller = callers.of(reply);
-    const slot = await bucket.draw({ ...drawn(asked), signal: caller.signal });
+    const slot = await bucket.draw({ signal: caller.signal, ...drawn(asked) });
     return { slot: tellOrGiveBack(slot, asked, caller) };
   }
 
@@ -134,7 +134,7 @@ export function drawRoutes(app: FastifyInstance, { found, slots, callers }: Draw
       draws.map(async (each) => {
         try {
           const bucket = await found.bucket(each.bucket);
-          const slot = await bucket.draw({ maxWaitMs, ...drawn(each), signal });
+          const slot = await bucket.draw({ maxWaitMs, signal, ...drawn(each) });
           return { slot: tellOrGiveBack(slot, each, caller) };
         } catch (error) {
           return { problem: problemOf(error) };
@@ -158,8 +158,8 @@ export function drawRoutes(app: FastifyInstance, { found, slots, callers }: Draw
       try {
         return await buckets[index]!.draw({
           maxWaitMs,
-          ...drawn(each),
           signal: failing.signal,
+          ...drawn(each),
         });
       } catch (error) {
         failing.abort(error);
@@ -227,7 +227,7 @@ export function drawRoutes(app: FastifyInstance, { found, slots, callers }: Draw
 function drawn({ key, keys, cost, priority, maxWaitMs }: Asked): Parameters<Bucket["draw"]>[0] {
   // One that is left out leaves the other's.
   const own = maxWaitMs === undefined ? {} : { maxWaitMs };
-  return { ...tried({ key, keys, cost } as Asked), priority, ...own };
+  return { priority, ...tried({ key, keys, cost } as Asked), ...own };
 }
 
 function tried({ key, keys, cost }: Asked): { key?: Key; keys?: NamedKeys; cost?: Cost } {

@@ -56,7 +56,8 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
       const exchange = exchangeOf({ upstream, bucket, raw, key, path, body, pending });
       const maxWaitMs = lesser(wish.maxWaitMs, upstream.maxWaitMs);
       try {
-        const how = { ...wish, maxWaitMs, tries: isLast ? to.tries : 1 };
+        const { priority } = wish;
+        const how = { priority, maxWaitMs, tries: isLast ? to.tries : 1 };
         const response = await fetches.send(bucket, exchange, how);
         if (!isLast && REFUSALS.has(response.status) && isKept(body)) {
           await response.body?.cancel();

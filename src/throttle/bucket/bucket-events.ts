@@ -199,7 +199,7 @@ function slotEventOf(
   group: Group | undefined,
 ): SlotEvent {
   const limitedBy = group === undefined || waitedMs < AT_ONCE_MS ? undefined : limitOf(group);
-  return { ...namedOf(key), priority, waitedMs, atMs, limitedBy };
+  return { priority, waitedMs, atMs, limitedBy, ...namedOf(key) };
 }
 
 /** What held these calls back last; all of their limits where the last answer let them pass. */

@@ -34,7 +34,7 @@ export function readAnswer(resultOrError: unknown): Answer | Promise<Answer> {
 export function hearAll(resultOrError: unknown): HeardWithBody | Promise<HeardWithBody> {
   if (typeof resultOrError !== "object" || resultOrError === null) return NOTHING;
   const response = unreadResponse(resultOrError);
-  if (response === undefined) return { ...hear(resultOrError, Date.now()), body: undefined };
+  if (response === undefined) return { body: undefined, ...hear(resultOrError, Date.now()) };
   return hearWithBody(resultOrError, response);
 }
 

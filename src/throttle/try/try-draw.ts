@@ -155,8 +155,9 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
 
   function requestOf(asked: readonly Batch[], lease: number, leased: number): DrawRequest {
     const wishes = asked.map(wishOf);
-    const common = { bucket, asker, terms: known.terms, place: NO_PLACE, drewUs };
-    return { ...common, wishes, horizonUs: 0, lease, leases: leased, startsFull, isTry: true };
+    const common = { horizonUs: 0, lease, leases: leased, startsFull, isTry: true };
+    // Copied into what is there: a copy that grows would stay among the old objects until all of those are collected.
+    return { bucket, asker, terms: known.terms, place: NO_PLACE, drewUs, wishes, ...common };
   }
 
   /** Answers all of a batch, keeps its leases, and remembers its refusal. */

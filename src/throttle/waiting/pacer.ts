@@ -190,7 +190,7 @@ export function createPacer(options: PacerOptions): Pacer {
     if (newText !== undefined) return learn({ text: newText, version, isOverride });
 
     known.confirm(version);
-    knownTimes.learn(reply, asked, { ...received, epoch });
+    knownTimes.learn(reply, asked, { epoch, ...received });
     dispatcher.check(groups, knownTimes.ofBucketMs);
     let nextLease = lease;
     const deferred = new Set<Group>();
@@ -203,7 +203,7 @@ export function createPacer(options: PacerOptions): Pacer {
       // What comes first of a group says when it is asked for again.
       const isDeferred = deferred.has(group);
       const { rank } = asked.wishes[index]!;
-      take(group, granted, { ...received, firstLease, sentAtMs: reply.sentAtMs, isDeferred, rank });
+      take(group, granted, { firstLease, sentAtMs: reply.sentAtMs, isDeferred, rank, ...received });
       if (granted.notBeforeUs > 0) deferred.add(group);
     }
     linePlaces.shared = reply.place;

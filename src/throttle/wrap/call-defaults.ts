@@ -117,15 +117,16 @@ async function fill<Given extends Options>(
 ): Promise<FilledOptions<Given>> {
   const call = sentCall(learned, options.key, args);
   const cost = options.cost ?? (await costAnswered(where, costOf, call));
-  if (options.settle !== undefined || settleBy === undefined) return { ...options, cost };
+  if (options.settle !== undefined || settleBy === undefined)
+    return Object.assign({}, options, { cost });
   const learn = (name: string, ratio: number): void => learned.learn(name, ratio);
-  const answered = { ...call, cost, learn };
+  const answered = { cost, learn, ...call };
   const settle = (result: unknown): KnownCost | Promise<KnownCost> => settleBy(result, answered);
-  return { ...options, cost, settle, settlesAhead: true };
+  return Object.assign({}, options, { cost, settle, settlesAhead: true });
 }
 
 function sentCall(learned: Learned, key: string | undefined, args: readonly unknown[]): SentCall {
-  return { args, ...namedOf(key), learned: () => learned.means() };
+  return { args, learned: () => learned.means(), ...namedOf(key) };
 }
 
 /** The cost of a job that names none; its data is what it sends. Rejects with what the bucket's function throws. */

@@ -67,7 +67,7 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
     const signal = signalOf(input, init);
     const either = joinSignals([signal, own.signal]);
     try {
-      return await tryUntilTaken({ input, init, signal }, { ...own, signal: either.signal });
+      return await tryUntilTaken({ input, init, signal }, signalled(own, either.signal));
     } finally {
       either.leave();
     }
@@ -80,7 +80,7 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
     try {
       let again: RequestInit | undefined;
       for (let tries = 1; ; tries++) {
-        const tried = await send({ ...sent, again }, slot, own);
+        const tried = await send({ again, ...sent }, slot, own);
         const { response } = tried;
         const outcome = await bucket.reportOutcome(response, slot, own.cost, own.feedback);
         again = tries < mostTries ? replay?.again() : undefined;
@@ -140,7 +140,7 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
       either.leave();
     };
     try {
-      const ended = { ...init, ...again, signal: either.signal ?? null };
+      const ended = signalled({ ...init, ...again }, either.signal ?? null);
       const response = await request(input, ended);
       return { slot, response, isHeld, end };
     } catch (error) {
@@ -195,6 +195,14 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
   const withOptions = (given: FetchOptions): ThrottledFetch =>
     createFetch(bucket, { ...options, ...readFetchOverrides("fetch.with()", given) });
   return Object.assign(throttledFetch, { with: withOptions });
+}
+
+/** A copy with another signal. Copies that grow are many times as slow, and stay in memory for long. */
+function signalled<Options extends object, Signal>(
+  options: Options,
+  signal: Signal,
+): Options & { readonly signal: Signal } {
+  return Object.assign({ signal }, options, { signal });
 }
 
 /** The cost that a response states; undefined if its caller did not read all of it. */

@@ -79,7 +79,8 @@ export function planScopesTry(input: SlotsDraw): ScopesTry | undefined {
     }
     shapeOf.push(number);
   }
-  return { ...input, plan: { lists: [...lists.values()], numberOf, shapes, shapeOf, isEachOnce } };
+  const plan = { lists: [...lists.values()], numberOf, shapes, shapeOf, isEachOnce };
+  return { plan, ...input };
 }
 
 function isShapeOf(

@@ -110,7 +110,7 @@ function readAll(
     const own = rest.slice(next, next + wish.costs.length);
     next += own.length;
     const statuses = own.map((status) => readStatus(status as number[]));
-    return { ...readGranted(reply, wish, limits), statuses };
+    return { statuses, ...readGranted(reply, wish, limits) };
   });
 }
 
@@ -138,11 +138,11 @@ function readGranted(
   });
   const slotsUs = more.slice(3 * scopes.length) as number[];
   const granted = { slotsUs, notBeforeUs: orInfinity(notBeforeUs), bindsAt, soonestUs, places };
-  if (count === 0) return { ...granted, run: undefined };
+  if (count === 0) return { run: undefined, ...granted };
   // Runs are spaced by the first limit.
   const limit = limits[0] ?? scopes[0]!.limits[0]!;
   const step = costs[0]! * limit.periodUs;
-  return { ...granted, run: { count, atUs, excess, step, drain: limit.count } };
+  return { run: { count, atUs, excess, step, drain: limit.count }, ...granted };
 }
 
 export function readStatus([remaining, resetUs, nextUs]: readonly number[]): LimitStatus {

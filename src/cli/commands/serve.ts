@@ -5,6 +5,7 @@ import { InvalidOptionError } from "../../core/errors.ts";
 import { reasonOf } from "../../core/describe.ts";
 import type { ServerOptions, TokenOptions } from "../../server/options.ts";
 import { untilInterrupted, withSluice, type Io } from "../io.ts";
+import { declareLlmBuckets } from "../llm-buckets.ts";
 
 interface ServeOptions {
   readonly port: string;
@@ -16,9 +17,14 @@ interface ServeOptions {
   readonly tlsKey?: string;
   readonly tlsCert?: string;
   readonly forward?: readonly string[];
+  readonly llm?: readonly string[];
   readonly grpc?: string;
   readonly rules?: string;
 }
+
+const EXAMPLES = `
+Example: sluice serve --insecure-local
+Example: sluice serve --insecure-local --forward gpt=https://api.openai.com --llm gpt=openai,requests=500/min,tokens=200000/min`;
 
 export function addServe(program: Command, io: Io): void {
   program
@@ -40,14 +46,20 @@ export function addServe(program: Command, io: Io): void {
       "--grpc <port>",
       "answers Envoy's ShouldRateLimit over gRPC on this port, where @grpc/grpc-js is installed",
     )
+    .option(
+      "--llm <bucket=api...>",
+      "what the bucket of a --forward is for, so that its requests cost their tokens: openai, azure, anthropic, gemini or bedrock, with the limits of the account",
+    )
     .option("--rules <file>", "a rules file, which is put in force and watched")
-    .addHelpText("after", "\nExample: sluice serve --insecure-local")
+    .addHelpText("after", EXAMPLES)
     .action(async (options: ServeOptions, command: Command) => {
       const read = await readOptions(options, io);
       await withSluice(
         command,
         io,
         async (sluice) => {
+          const forwards = Object.keys(read.forward ?? {});
+          if (options.llm !== undefined) await declareLlmBuckets(sluice, options.llm, forwards);
           // It loads fastify, which no other command needs.
           const { createServer } = await import("../../server/server.ts");
           const server = await createServer(sluice, read);

@@ -1,0 +1,72 @@
+/** `--llm`: which bucket is for which API of a model, and the limits of the account. */
+import { InvalidOptionError } from "../core/errors.ts";
+import type { LlmBucket } from "../llm/index.ts";
+import type { Sluice } from "../sluice.ts";
+
+/** One of them, as it was written: `"gpt=openai,requests=500/min,tokens=200000/min"`. */
+interface Written {
+  readonly text: string;
+  readonly bucket: string;
+  readonly provider: string;
+  readonly options: Readonly<Record<string, string | number | boolean>>;
+}
+
+const EXAMPLE = "openai=openai,requests=500/min,tokens=200000/min";
+
+/**
+ * Declares the buckets.
+ *
+ * @throws {@link InvalidOptionError} when a text is none, or no forward takes that bucket.
+ */
+export async function declareLlmBuckets(
+  sluice: Sluice,
+  texts: readonly string[],
+  forwards: readonly string[],
+): Promise<void> {
+  const { anthropic, azure, bedrock, gemini, openai } = await import("../llm/index.ts");
+  const presets: Readonly<Record<string, (options: never) => LlmBucket>> = {
+    openai,
+    azure,
+    anthropic,
+    gemini,
+    bedrock,
+  };
+  const declared = new Set<string>();
+  for (const { text, bucket, provider, options } of texts.map(read)) {
+    if (!forwards.includes(bucket)) {
+      const others = forwards.length === 0 ? "give one, too" : `there are ${forwards.join(", ")}`;
+      throw wrong(text, `name the bucket of a --forward; ${others}`);
+    }
+    if (declared.has(bucket)) throw wrong(text, `bucket ${bucket} has a --llm already`);
+    if (!Object.hasOwn(presets, provider)) {
+      throw wrong(text, `name an API: ${Object.keys(presets).join(", ")}`);
+    }
+    declared.add(bucket);
+    sluice.bucket(bucket, presets[provider]!(options as never));
+  }
+}
+
+function read(text: string): Written {
+  const [head = "", ...rest] = text.split(",");
+  const [bucket, provider] = pairIn(head, text);
+  const options = rest.map((part) => {
+    const [name, value] = pairIn(part, text);
+    return [name, valueOf(value)] as const;
+  });
+  return { text, bucket, provider, options: Object.fromEntries(options) };
+}
+
+function pairIn(part: string, text: string): readonly [string, string] {
+  const [, name, value] = /^([^=]+)=(.+)$/.exec(part) ?? [];
+  if (name !== undefined && value !== undefined) return [name, value];
+  throw wrong(text, `give a bucket, an API and its limits, such as ${EXAMPLE}`);
+}
+
+function valueOf(text: string): string | number | boolean {
+  if (text === "true" || text === "false") return text === "true";
+  return /^\d+(?:\.\d+)?$/.test(text) ? Number(text) : text;
+}
+
+function wrong(value: string, remedy: string): InvalidOptionError {
+  return new InvalidOptionError({ where: "sluice serve", option: "--llm", value, remedy });
+}

@@ -13,6 +13,7 @@ import type { Bench } from "../fleet/run-load.ts";
 import { rowOf } from "../promises.ts";
 import type { Table } from "../table.ts";
 import type { Answers } from "./service-process.ts";
+import { EVERY_MS, measureStreams, STREAMS } from "./streams.ts";
 
 const run = promisify(execFile);
 const PROCESS = fileURLToPath(new URL("./service-process.ts", import.meta.url));
@@ -68,6 +69,9 @@ export async function measureService({ redisUrl }: Bench, { effort }: Flags): Pr
       () => once(`${sluice}/open/`, 10, body),
       () => once(bare, 10, body),
     );
+    const seconds = effort.throughputSeconds;
+    const straight = await measureStreams(`${upstream.ready.plain}/stream`, seconds);
+    const through = await measureStreams(`${sluice}/open/stream`, seconds);
     const waiting = await measureWaiting(servers, sluice);
     return [
       {
@@ -96,6 +100,19 @@ export async function measureService({ redisUrl }: Bench, { effort }: Flags): Pr
           rowOf("added to the median, ms", proxy.mine.p50Ms - proxy.theirs.p50Ms, { digits: 2 }),
           rowOf("added to the 99th percentile, ms", proxy.mine.p99Ms - proxy.theirs.p99Ms, {
             digits: 2,
+          }),
+        ],
+      },
+      {
+        title: `${STREAMS} streams at once through a forward, each with an event every ${EVERY_MS} ms`,
+        rows: [
+          rowOf("events a second", through.events / seconds, { digits: 0 }),
+          rowOf("straight from the upstream, 99th percentile, ms", straight.p99Ms, { digits: 2 }),
+          rowOf("through the forward, median, ms", through.p50Ms, { digits: 2 }),
+          rowOf("through the forward, 99th percentile, ms", through.p99Ms, { digits: 2 }),
+          rowOf("held back at the 99th percentile, ms", through.p99Ms - straight.p99Ms, {
+            digits: 2,
+            bound: { atMost: 5 },
           }),
         ],
       },

@@ -1,11 +1,13 @@
 /** The servers that are compared, in one process: a plain route, a bare proxy, and those of Sluice. */
 import replyFrom from "@fastify/reply-from";
 import Fastify from "fastify";
-import { createServer as createHttp } from "node:http";
+import { createServer as createHttp, type ServerResponse } from "node:http";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { createSluice, tokenBucket } from "sluice";
 import { createServer } from "sluice/server";
+import { createMachineClock } from "../fleet/machine-clock.ts";
+import { EVERY_MS } from "./streams.ts";
 
 /** What it answers when it is asked, by name. */
 export interface Answers {
@@ -28,12 +30,19 @@ const [redis = "", role = ""] = process.argv.slice(2);
 if (role === "upstream") await serveUpstream();
 else await serve();
 
-/** An API that answers each request with a short JSON. */
+/** An API that answers each request with a short JSON, or below `/stream` with events that say when they were sent. */
 async function serveUpstream(): Promise<void> {
   const body = JSON.stringify({ id: "1", object: "answer", text: "x".repeat(200) });
   const headers = { "content-type": "application/json", "content-length": body.length };
+  const machineMs = createMachineClock();
+  function stream(response: ServerResponse): void {
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    const sending = setInterval(() => response.write(`data: ${machineMs()}\n\n`), EVERY_MS);
+    response.once("close", () => clearInterval(sending));
+  }
   const api = createHttp((request, response) => {
     request.resume();
+    if (request.url === "/stream") return stream(response);
     response.writeHead(200, headers).end(body);
   });
   await once(api.listen(0, "127.0.0.1"), "listening");

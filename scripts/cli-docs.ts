@@ -20,7 +20,7 @@ Tables are for people. With \`--json\`, each command prints one line of JSON ins
 | 0         | done                                           |
 | 1         | failed; a rules file has problems              |
 | 2         | wrong usage                                    |
-| 3         | no such bucket, queue or job                   |
+| 3         | no such bucket, queue, job or endpoint         |
 | 4         | Redis does not answer                          |
 | 5         | somebody else changed it, or has newer rules   |
 `;
@@ -35,10 +35,20 @@ async function helpOf(args: readonly string[]): Promise<string> {
 
 export async function cliDocs(): Promise<string> {
   const silent = { out: () => {}, err: () => {}, isTty: false, env: {} };
-  const names = createProgram(silent).commands.map((command: Command) => command.name());
-  const helps = await Promise.all([[], ...names.map((name) => [name])].map(helpOf));
-  const sections = names.map((name, index) => `## ${name}\n\n${fenced(helps[index + 1]!)}`);
-  return `${INTRODUCTION}\n${[fenced(helps[0]!), ...sections].join("\n\n")}\n`;
+  const paths = pathsOf(createProgram(silent));
+  const sections = paths.map(
+    async (path) => `## ${path.join(" ")}\n\n${fenced(await helpOf(path))}`,
+  );
+  const all = [fenced(await helpOf([])), ...(await Promise.all(sections))];
+  return `${INTRODUCTION}\n${all.join("\n\n")}\n`;
+}
+
+/** Commands, each followed by those below it. */
+function pathsOf({ commands }: Command, above: readonly string[] = []): (readonly string[])[] {
+  return commands.flatMap((command: Command) => {
+    const path = [...above, command.name()];
+    return [path, ...pathsOf(command, path)];
+  });
 }
 
 function fenced(text: string): string {

@@ -61,7 +61,7 @@ export async function withSluice<T>(
   command: Command,
   io: Io,
   use: (sluice: Sluice) => Promise<T>,
-  more: Pick<SluiceOptions, "rules"> = {},
+  more: Pick<SluiceOptions, "rules" | "prefix"> = {},
 ): Promise<T> {
   const { redis, prefix } = globalsOf(command, io);
   if (redis === undefined) {

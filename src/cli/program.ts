@@ -6,10 +6,13 @@ import {
   RedisRequiredError,
   StoreUnavailableError,
 } from "../core/errors.ts";
+import { EndpointMissingError, MessageMissingError } from "../core/stores/webhooks/errors.ts";
 import { addLooks } from "./commands/look.ts";
 import { addCompletion } from "./commands/completion.ts";
 import { addDeadLetters } from "./commands/dead-letters.ts";
+import { addDemo } from "./commands/demo.ts";
 import { addDoctor } from "./commands/doctor.ts";
+import { addEndpoints } from "./commands/endpoints.ts";
 import { addEnqueue } from "./commands/enqueue.ts";
 import { addQueues } from "./commands/queues.ts";
 import { addServe } from "./commands/serve.ts";
@@ -29,7 +32,7 @@ const EXIT = {
 } as const;
 
 const EXIT_CODES = `
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no such bucket, queue or job, 4 Redis does not answer, 5 changed by somebody else meanwhile, or newer rules are in force.`;
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no such bucket, queue, job or endpoint, 4 Redis does not answer, 5 changed by somebody else meanwhile, or newer rules are in force.`;
 
 /** Runs one command; resolves to its exit code. */
 export async function run(args: readonly string[], io: Io = OF_PROCESS): Promise<number> {
@@ -55,7 +58,11 @@ const OF_PROCESS: Io = {
 
 function exitCodeOf(error: unknown): number {
   if (error instanceof InvalidOptionError || error instanceof RedisRequiredError) return EXIT.usage;
-  if (error instanceof NotFoundError) return EXIT.notFound;
+  const isMissing =
+    error instanceof NotFoundError ||
+    error instanceof EndpointMissingError ||
+    error instanceof MessageMissingError;
+  if (isMissing) return EXIT.notFound;
   if (error instanceof StoreUnavailableError) return EXIT.unreachable;
   if (error instanceof BrokenFileError) return EXIT.failed;
   const isOther = error instanceof ChangedError || error instanceof NewerRulesError;
@@ -82,11 +89,18 @@ export function createProgram(io: Io): Command {
   addQueues(program, io);
   addDeadLetters(program, io);
   addEnqueue(program, io);
+  addEndpoints(program, io);
   addWorker(program, io);
   addDoctor(program, io);
   addRules(program, io);
   addServe(program, io);
+  addDemo(program, io);
   addCompletion(program, io);
-  for (const command of program.commands) command.exitOverride().copyInheritedSettings(program);
+  inherit(program);
   return program;
+}
+
+function inherit(parent: Command): void {
+  for (const command of parent.commands)
+    inherit(command.exitOverride().copyInheritedSettings(parent));
 }

@@ -17,13 +17,19 @@ export function addCompletion(program: Command, io: Io): void {
 const ZSH = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n";
 
 function optionsOf(command: Command): string[] {
-  return command.options.flatMap(({ long }) => long ?? []);
+  return command.options.flatMap(({ long, hidden }) => (hidden ? [] : (long ?? [])));
+}
+
+/** What may follow a command: its options, or the commands below it with theirs. */
+function wordsAfter(command: Command): string[] {
+  const below = command.commands.flatMap((each) => [each.name(), ...optionsOf(each)]);
+  return [...new Set([...optionsOf(command), ...below])];
 }
 
 function bash(program: Command): string {
   const names = program.commands.map((command) => command.name());
   const cases = program.commands.map(
-    (command) => `    ${command.name()}) words="${optionsOf(command).join(" ")}" ;;`,
+    (command) => `    ${command.name()}) words="${wordsAfter(command).join(" ")}" ;;`,
   );
   return `_sluice() {
   local current="\${COMP_WORDS[COMP_CWORD]}" words="" word
@@ -44,13 +50,21 @@ complete -o default -F _sluice sluice
 
 function fish(program: Command): string {
   const quoted = (text: string): string => `'${text.replaceAll(/[\\']/g, "\\$&")}'`;
-  const lines = program.commands.flatMap((command) => [
-    `complete -c sluice -n __fish_use_subcommand -a ${command.name()} -d ${quoted(command.description())}`,
-    ...command.options.map(
-      ({ long, description }) =>
-        `complete -c sluice -n '__fish_seen_subcommand_from ${command.name()}' -l ${long!.slice(2)} -d ${quoted(description)}`,
-    ),
-  ]);
+  const lines = program.commands.flatMap((command) => {
+    const after = `complete -c sluice -n '__fish_seen_subcommand_from ${command.name()}'`;
+    const options = [command, ...command.commands].flatMap((each) =>
+      each.options.filter(({ hidden }) => !hidden),
+    );
+    return [
+      `complete -c sluice -n __fish_use_subcommand -a ${command.name()} -d ${quoted(command.description())}`,
+      ...command.commands.map(
+        (each) => `${after} -a ${each.name()} -d ${quoted(each.description())}`,
+      ),
+      ...options.map(
+        ({ long, description }) => `${after} -l ${long!.slice(2)} -d ${quoted(description)}`,
+      ),
+    ];
+  });
   const globals = program.options.map(
     ({ long, description }) => `complete -c sluice -l ${long!.slice(2)} -d ${quoted(description)}`,
   );

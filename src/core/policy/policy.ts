@@ -279,6 +279,11 @@ export function readPolicyElsewhere(where: string, text: string): Policy {
   return Object.freeze({ ...read(unknown), asKnown: read(() => ({})) });
 }
 
+/** The limits for all keys together that the code of other processes declares; undefined if that is of another version. */
+export function limitsElsewhere(text: string): readonly Limit[] | undefined {
+  return parsePolicy(text)?.limits;
+}
+
 interface PolicyText {
   readonly limits: Limit[];
   readonly perKey: PerKeyText | null;

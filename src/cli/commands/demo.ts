@@ -1,0 +1,219 @@
+/** `demo`: several processes call one server through one bucket, and a table shows how the calls arrive. */
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import process from "node:process";
+import { setTimeout as pause } from "node:timers/promises";
+import { Option, type Command } from "commander";
+import { countOf } from "../given.ts";
+import { globalsOf, print, untilInterrupted, withSluice, type Io } from "../io.ts";
+
+interface DemoOptions {
+  readonly processes: string;
+  readonly rate: string;
+  readonly seconds: string;
+  /** Where this process calls: then it is one of those that the demo has started. */
+  readonly caller?: string;
+}
+
+const BUCKET = "demo";
+/** How many calls wait in each process at any time. */
+const CALLS_AT_ONCE = 20;
+const BY = "x-process";
+
+export function addDemo(program: Command, io: Io): void {
+  program
+    .command("demo")
+    .description("shows several processes that share one rate, on your Redis")
+    .option("--processes <count>", "how many processes call", "3")
+    .option("--rate <rate>", "the rate that they share", "50/s")
+    .option("--seconds <count>", "for how long", "10")
+    .addOption(new Option("--caller <url>").hideHelp())
+    .addHelpText(
+      "after",
+      `
+Each process calls as often as it may, a server that counts what arrives. What it keeps in Redis begins with the prefix and
+"-demo", and expires by itself.
+
+Example: sluice demo --processes 5 --rate 200/s --seconds 20`,
+    )
+    .action(async (options: DemoOptions, command: Command) => {
+      if (options.caller !== undefined) return callOn(options, command, io);
+      await runDemo(options, command, io);
+    });
+}
+
+/** Calls without end, each when its slot is there; ends with the process that has started it. */
+async function callOn({ rate, caller }: DemoOptions, command: Command, io: Io): Promise<void> {
+  process.once("disconnect", () => process.exit());
+  // Ctrl-C reaches all processes of a terminal; the demo itself ends this one.
+  process.on("SIGINT", () => undefined);
+  await withSluice(command, io, async (sluice) => {
+    const bucket = sluice.bucket(BUCKET, { rate: rate as "1/s" });
+    const headers = { [BY]: String(process.pid) };
+    const call = bucket.throttled(async () => {
+      await (await fetch(caller!, { headers })).text();
+    });
+    const one = async (): Promise<void> => {
+      for (;;) await call();
+    };
+    await Promise.all(Array.from({ length: CALLS_AT_ONCE }, one));
+  });
+}
+
+interface Arrival {
+  readonly atMs: number;
+  /** Which process has called, from 0. */
+  readonly from: number;
+}
+
+interface Result {
+  readonly rate: string;
+  readonly capPerSecond: number | undefined;
+  readonly arrived: number;
+  /** The most that arrived in any second, wherever it began. */
+  readonly worstSecond: number;
+  readonly seconds: readonly { readonly arrived: number; readonly byProcess: readonly number[] }[];
+}
+
+async function runDemo(options: DemoOptions, command: Command, io: Io): Promise<void> {
+  const { rate } = options;
+  const count = countOf("--processes", options.processes);
+  const seconds = countOf("--seconds", options.seconds);
+  const given = globalsOf(command, io);
+  const prefix = `${given.prefix}-demo`;
+  const interrupted = untilInterrupted();
+  await withSluice(
+    command,
+    io,
+    async (sluice) => {
+      // Before any process is started: the rate is one, and Redis answers.
+      const { capPerSecond } = await sluice.bucket(BUCKET, { rate: rate as "1/s" }).status();
+      await using arrivals = await countArrivals();
+      await using callers = startCallers(arrivals.url, {
+        count,
+        rate,
+        prefix,
+        redis: given.redis!,
+      });
+      const columns = ["second", "arrived", ...callers.names];
+      const row = (cells: readonly unknown[]): string =>
+        cells.map((cell, at) => String(cell).padStart(columns[at]!.length)).join("  ");
+      const tell = given.json === true ? () => {} : (text: string) => io.out(`${text}\n`);
+      tell(`${count} processes share ${rate}. Beside it: sluice top --prefix ${prefix}\n`);
+      tell(row(columns.map((name) => name.toUpperCase())));
+      const ended = Promise.race([interrupted.then(() => "ended" as const), callers.lost]);
+      for (let second = 1; second <= seconds; second += 1) {
+        if ((await Promise.race([ended, arrivals.untilSecond(second)])) === "ended") break;
+        const { arrived, byProcess } = inSecond(arrivals.all, second, count);
+        tell(row([second, arrived, ...byProcess]));
+      }
+      const result = resultOf(arrivals.all, { rate, capPerSecond, count });
+      if (result.arrived === 0) throw new Error("No call has arrived.");
+      print(command, io, result, describe);
+    },
+    { prefix },
+  );
+}
+
+/** The server that is called; it notes when, and by whom. */
+async function countArrivals() {
+  const all: Arrival[] = [];
+  const processes = new Map<string, number>();
+  const server = createServer((request, response) => {
+    const pid = String(request.headers[BY]);
+    if (!processes.has(pid)) processes.set(pid, processes.size);
+    all.push({ atMs: performance.now(), from: processes.get(pid)! });
+    response.end();
+  });
+  const begun = once(server, "request");
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    all,
+    /** Resolves at the end of a second, counted from the first call. */
+    async untilSecond(second: number): Promise<void> {
+      await begun;
+      await pause(Math.max(0, all[0]!.atMs + second * 1_000 - performance.now()));
+    },
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections();
+      await new Promise((resolve) => void server.close(resolve));
+    },
+  };
+}
+
+interface CallersGiven {
+  readonly count: number;
+  readonly rate: string;
+  readonly prefix: string;
+  readonly redis: string;
+}
+
+function startCallers(url: string, { count, rate, prefix, redis }: CallersGiven) {
+  const args = ["--prefix", prefix, "demo", "--rate", rate, "--caller", url];
+  // The URL may hold a password, which the list of processes would show.
+  const env = { ...process.env, REDIS_URL: redis };
+  const children = Array.from({ length: count }, () =>
+    fork(process.argv[1]!, args, { env, stdio: ["ignore", "ignore", "inherit", "ipc"] }),
+  );
+  let isEnding = false;
+  const exits = children.map((child) => once(child, "exit"));
+  const losses = exits.map(async (exit, at) => {
+    await exit;
+    if (!isEnding) throw new Error(`Process ${at + 1} of the demo has ended by itself.`);
+    return "ended" as const;
+  });
+  const lost = Promise.race(losses);
+  lost.catch(() => undefined);
+  return {
+    names: children.map((_child, at) => `process ${at + 1}`),
+    /** Rejects when one of them has ended by itself. */
+    lost,
+    async [Symbol.asyncDispose]() {
+      isEnding = true;
+      for (const child of children) if (child.connected) child.disconnect();
+      await Promise.all(exits);
+    },
+  };
+}
+
+function inSecond(
+  all: readonly Arrival[],
+  second: number,
+  processes: number,
+): Result["seconds"][number] {
+  const startMs = all[0]!.atMs + (second - 1) * 1_000;
+  const mine = all.filter(({ atMs }) => atMs >= startMs && atMs < startMs + 1_000);
+  const byProcess = Array.from(
+    { length: processes },
+    (_none, at) => mine.filter(({ from }) => from === at).length,
+  );
+  return { arrived: mine.length, byProcess };
+}
+
+function resultOf(
+  all: readonly Arrival[],
+  { rate, capPerSecond, count }: Pick<Result, "rate" | "capPerSecond"> & { readonly count: number },
+): Result {
+  const lastMs = all.length === 0 ? 0 : all.at(-1)!.atMs - all[0]!.atMs;
+  const seconds = Array.from({ length: Math.floor(lastMs / 1_000) }, (_none, at) =>
+    inSecond(all, at + 1, count),
+  );
+  let worstSecond = 0;
+  for (let first = 0, after = 0; after < all.length; after += 1) {
+    while (all[after]!.atMs - all[first]!.atMs >= 1_000) first += 1;
+    worstSecond = Math.max(worstSecond, after - first + 1);
+  }
+  return { rate, capPerSecond, arrived: all.length, worstSecond, seconds };
+}
+
+function describe({ rate, arrived, worstSecond, seconds }: Result): string {
+  const perProcess = seconds[0]?.byProcess.map((_none, at) =>
+    seconds.reduce((sum, { byProcess }) => sum + byProcess[at]!, 0),
+  );
+  const shares = perProcess === undefined ? "" : `, ${perProcess.join(", ")} of each process`;
+  return `\n${arrived} calls arrived${shares}. In no second came more than ${worstSecond}; the rate is ${rate}.`;
+}

@@ -1,0 +1,398 @@
+/** `endpoints …`: the endpoints of a sender of webhooks, and what was sent to them. */
+import type { Command } from "commander";
+import { InvalidOptionError } from "../../core/errors.ts";
+import { limitsElsewhere } from "../../core/policy/policy.ts";
+import type { Sluice } from "../../sluice.ts";
+import { partsOf } from "../../sluice/parts.ts";
+import { createWebhooks } from "../../webhooks.ts";
+import type { Webhooks } from "../../webhooks/create-webhooks.ts";
+import type { Attempt } from "../../webhooks/delivery/attempt-entry.ts";
+import type { Endpoint } from "../../webhooks/endpoints/record.ts";
+import type { LogPage } from "../../webhooks/log/log.ts";
+import { countOf } from "../given.ts";
+import {
+  findQueue,
+  NotFoundError,
+  onOneLine,
+  parseDuration,
+  print,
+  table,
+  whoRuns,
+  withSluice,
+  type Io,
+} from "../io.ts";
+
+interface Given {
+  readonly sender: string;
+  readonly tenant?: string;
+}
+
+interface PageGiven extends Given {
+  readonly limit: string;
+  readonly cursor?: string;
+}
+
+interface SinceGiven extends Given {
+  readonly since?: string;
+}
+
+/** Under which a sender keeps its endpoints that has one tenant only. */
+const ONLY_TENANT = "only";
+const KEYS = "SLUICE_WEBHOOK_KEYS";
+
+export function addEndpoints(program: Command, io: Io): void {
+  const endpoints = program
+    .command("endpoints")
+    .description("endpoints of webhooks: looks at them, steers them, and sends to them again")
+    .helpCommand(false)
+    .addHelpText(
+      "after",
+      `
+Secrets are not shown, but for one that was made just now. What makes one needs $${KEYS}, as the services have it.
+
+Example: sluice endpoints list --tenant acme`,
+    );
+
+  /** A command, what it gets of its sender, and an example of it. */
+  function add<Options extends Given>(
+    name: string,
+    { about, example }: { readonly about: string; readonly example: string },
+    act: (parts: {
+      readonly hooks: Webhooks;
+      readonly tenant: string;
+      readonly args: readonly string[];
+      readonly options: Options;
+      readonly show: <Result>(result: Result, describe: (result: Result) => string) => void;
+    }) => Promise<void>,
+  ): Command {
+    const hasTenant = name !== "tenants";
+    const command = endpoints
+      .command(name)
+      .description(about)
+      .option("--sender <name>", "the name of the sender", "webhooks");
+    if (hasTenant) command.option("--tenant <tenant>", "needed, unless the sender has only one");
+    return command
+      .addHelpText("after", `\nExample: sluice endpoints ${example}`)
+      .action(async (...given: unknown[]) => {
+        const options = command.opts<Options>();
+        await withSluice(command, io, async (sluice) => {
+          const hooks = await foundSender(sluice, options.sender, {
+            keys: io.env[KEYS] || undefined,
+            http: "http" in options,
+          });
+          const tenant = options.tenant ?? (hasTenant ? await onlyTenant(hooks) : ONLY_TENANT);
+          const args = given.filter((each) => typeof each === "string");
+          await act({
+            hooks,
+            tenant,
+            args,
+            options,
+            show: (result, describe) => print(command, io, result, describe),
+          });
+        });
+      });
+  }
+
+  paged(
+    add<PageGiven>(
+      "tenants",
+      { about: "the tenants that have endpoints", example: "tenants --limit 1000" },
+      async ({ hooks, options, show }) => {
+        show(await hooks.tenants.list(pageOf(options)), ({ tenants, cursor }) =>
+          table(["tenant"], [...tenants.map((each) => [each]), ...next(cursor)]),
+        );
+      },
+    ),
+  );
+  paged(
+    add<PageGiven>(
+      "list",
+      { about: "the endpoints of a tenant", example: "list --tenant acme" },
+      async ({ hooks, tenant, options, show }) => {
+        show(await hooks.endpoints.list({ tenant, ...pageOf(options) }), describeEndpoints);
+      },
+    ),
+  );
+  add(
+    "show <id>",
+    { about: "one endpoint: what it gets, and how it does", example: "show billing --tenant acme" },
+    async ({ hooks, tenant, args: [id], show }) => {
+      const endpoint = await hooks.endpoints.get({ tenant, id: id! });
+      if (endpoint === undefined) throw new NotFoundError(`There is no endpoint "${id}".`);
+      show(endpoint, describeEndpoint);
+    },
+  );
+  add<Given & { types?: string[]; rate?: string; concurrency?: string; description?: string }>(
+    "add <id> <url>",
+    {
+      about: "adds an endpoint, and prints the secret that was made for it",
+      example: 'add billing https://acme.example/hooks --types "invoice.*" --tenant acme',
+    },
+    async ({ hooks, tenant, args: [id, url], options, show }) => {
+      assertKeys(io);
+      const { types, rate, concurrency, description } = options;
+      if ((await hooks.endpoints.get({ tenant, id: id! })) !== undefined) {
+        throw wrong("id", id, "there is one of this id; code replaces it as a whole, by put()");
+      }
+      const added = await hooks.endpoints.put({
+        tenant,
+        id: id!,
+        url: url!,
+        ...(types && { types }),
+        ...(rate && { rate: rate as "1/s" }),
+        ...(concurrency && { concurrency: countOf("--concurrency", concurrency) }),
+        ...(description && { description }),
+      });
+      show(added, ({ secret }) => `${id} was added. Its secret, shown this once:\n${secret}`);
+    },
+  )
+    .option("--types <types...>", "which events it gets; else all")
+    .option("--rate <rate>", "how fast it is called, such as 5/s; else as the sender says")
+    .option("--concurrency <count>", "how many calls it gets at once; else as the sender says")
+    .option("--description <text>", "for who looks at it")
+    .option("--http", "lets its URL be http://, if the sender does, too");
+  add<Given & { reason?: string }>(
+    "disable <id>",
+    {
+      about: "sends nothing more to it; what waits for it fails, and can be recovered",
+      example: 'disable billing --reason "asked by phone" --tenant acme',
+    },
+    async ({ hooks, tenant, args: [id], options: { reason }, show }) => {
+      const why = reason ?? `by ${whoRuns(io)}`;
+      const changed = await hooks.endpoints.disable({ tenant, id: id!, why });
+      show({ changed }, () => (changed ? `${id} is disabled.` : `${id} was disabled before.`));
+    },
+  ).option("--reason <text>", "why, for who looks at it; else who did it");
+  add(
+    "enable <id>",
+    {
+      about: "sends to it again, as to one that never failed",
+      example: "enable billing --tenant acme",
+    },
+    async ({ hooks, tenant, args: [id], show }) => {
+      const changed = await hooks.endpoints.enable({ tenant, id: id! });
+      show({ changed }, () =>
+        changed
+          ? `${id} is enabled. What has failed meanwhile: recover.`
+          : `${id} was not disabled.`,
+      );
+    },
+  );
+  add<Given & { yes?: boolean }>(
+    "remove <id>",
+    {
+      about: "removes an endpoint, its secret and its log for good",
+      example: "remove billing --yes --tenant acme",
+    },
+    async ({ hooks, tenant, args: [id], options, show }) => {
+      if (options.yes !== true) {
+        throw wrong("--yes", undefined, "give --yes: its secret and its log cannot be had back");
+      }
+      const removed = await hooks.endpoints.remove({ tenant, id: id! });
+      if (!removed) throw new NotFoundError(`There is no endpoint "${id}".`);
+      show({ removed }, () => `${id} was removed.`);
+    },
+  ).option("--yes", "needed: what is removed cannot be had back");
+  add<Given & { grace: string }>(
+    "rotate-secret <id>",
+    {
+      about: "signs with a new secret from now on, and prints it",
+      example: "rotate-secret billing --grace 2d --tenant acme",
+    },
+    async ({ hooks, tenant, args: [id], options: { grace }, show }) => {
+      assertKeys(io);
+      const graceMs = grace === "0" ? 0 : parseDuration("--grace", grace);
+      const secret = await hooks.endpoints.rotateSecret({ tenant, id: id!, graceMs });
+      show({ secret }, () => `The new secret of ${id}, shown this once:\n${secret}`);
+    },
+  ).option("--grace <time>", "how long the old one signs beside it, up to 7d, or 0", "1d");
+  add(
+    "test <id>",
+    {
+      about: "sends an event of type webhook.test to it, which its log then has",
+      example: "test billing --tenant acme",
+    },
+    async ({ hooks, tenant, args: [id], show }) => {
+      const sent = await hooks.test({ tenant, id: id! });
+      show(sent, () => `Message ${sent.id} was stored to be sent to ${id}.`);
+    },
+  );
+  paged(
+    add<PageGiven & SinceGiven & { message?: string }>(
+      "log [id]",
+      {
+        about: "the attempts at an endpoint, or of a message, the newest first",
+        example: "log billing --since 2h --tenant acme",
+      },
+      async ({ hooks, tenant, args: [endpoint], options, show }) => {
+        const { message, since } = options;
+        if (endpoint === undefined && message === undefined) {
+          throw wrong("id", undefined, "name an endpoint, or give --message");
+        }
+        // All attempts of a message are on one page.
+        const page =
+          message === undefined ? { ...pageOf(options), ...sinceOf(since) } : { message };
+        const log = await hooks.attempts.list({ tenant, ...(endpoint && { endpoint }), ...page });
+        show(log, describeLog);
+      },
+    ),
+  )
+    .option("--message <id>", "the attempts of this message")
+    .option("--since <time>", "those of this time, such as 2h");
+  add<SinceGiven & { message?: string; endpoint?: string; types?: string[]; all?: boolean }>(
+    "replay",
+    {
+      about: "sends a message again, or those of a time",
+      example: "replay --endpoint billing --since 2h --tenant acme",
+    },
+    async ({ hooks, tenant, options, show }) => {
+      const { message, endpoint, types, since, all } = options;
+      const ways = [message, since, all].filter((way) => way !== undefined).length;
+      if (ways !== 1) throw wrong("--message", message, "give --message, --since or --all: one");
+      const replayed = await hooks.replay({
+        tenant,
+        by: whoRuns(io),
+        ...(message && { message }),
+        ...(endpoint && { endpoint }),
+        ...(types && { types }),
+        ...(all ? { since: 0 } : sinceOf(since)),
+      });
+      show({ replayed }, () => `${messages(replayed)} stored to be sent again.`);
+    },
+  )
+    .option("--message <id>", "this message")
+    .option("--endpoint <id>", "to this endpoint; else to those that it was sent to")
+    .option("--types <types...>", "messages of these types")
+    .option("--since <time>", "messages of this time, such as 2h")
+    .option("--all", "all messages that are kept");
+  add<SinceGiven>(
+    "recover <id>",
+    {
+      about: "sends again what has failed for good at an endpoint, the oldest first",
+      example: "recover billing --since 1d --tenant acme",
+    },
+    async ({ hooks, tenant, args: [endpoint], options: { since }, show }) => {
+      const by = whoRuns(io);
+      const given = { tenant, endpoint: endpoint!, by, ...sinceOf(since) };
+      const recovered = await hooks.recover(given);
+      show({ recovered }, () => `${messages(recovered)} stored to be sent again.`);
+    },
+  ).option("--since <time>", "what was sent in this time, such as 1d; else all that is kept");
+}
+
+/**
+ * A sender that other processes declare, with the limits for all that they declare: so it is the same as theirs, and waits
+ * in their queue. Without keys, secrets cannot be made or read.
+ */
+async function foundSender(
+  sluice: Sluice,
+  name: string,
+  { keys, http }: { readonly keys: string | undefined; readonly http: boolean },
+): Promise<Webhooks> {
+  await findQueue(sluice, name);
+  const text = await partsOf("sluice endpoints", sluice).insight.declared(name);
+  const limits = text === undefined ? undefined : limitsElsewhere(text);
+  if (limits === undefined) {
+    throw wrong("--sender", name, "its services run another version; use that version's command");
+  }
+  return createWebhooks(sluice, {
+    name,
+    http,
+    ...(limits.length > 0 && { limits }),
+    ...(keys === undefined ? { secretsOf: () => [] } : { keys }),
+  });
+}
+
+/** @throws {@link InvalidOptionError} when the sender has several, of which one has to be named. */
+async function onlyTenant(hooks: Webhooks): Promise<string> {
+  const { tenants } = await hooks.tenants.list({ limit: 20 });
+  if (tenants.length === 0 || tenants.includes(ONLY_TENANT)) return ONLY_TENANT;
+  throw wrong("--tenant", undefined, `name one, such as ${tenants.join(", ")}`);
+}
+
+/** @throws {@link InvalidOptionError} when a secret could not be sealed. */
+function assertKeys({ env }: Io): void {
+  if (env[KEYS]) return;
+  throw wrong(`$${KEYS}`, undefined, "set it as the services have it: secrets are sealed by it");
+}
+
+function paged(command: Command): Command {
+  return command
+    .option("--limit <count>", "how many at most", "20")
+    .option("--cursor <cursor>", "where the next page begins: the page before says it");
+}
+
+function pageOf({ limit, cursor }: PageGiven): {
+  readonly limit: number;
+  readonly cursor?: string;
+} {
+  return { limit: countOf("--limit", limit), ...(cursor && { cursor }) };
+}
+
+function sinceOf(since: string | undefined): { readonly since?: number } {
+  return since === undefined ? {} : { since: Date.now() - parseDuration("--since", since) };
+}
+
+function messages(count: number): string {
+  return count === 1 ? "1 message was" : `${count} messages were`;
+}
+
+function wrong(option: string, value: unknown, remedy: string): InvalidOptionError {
+  return new InvalidOptionError({ where: "sluice endpoints", option, value, remedy });
+}
+
+function next(cursor: string | undefined): string[][] {
+  return cursor === undefined ? [] : [[`more: --cursor ${cursor}`]];
+}
+
+function stateOf({ disabled }: Endpoint): string {
+  return disabled === undefined ? "enabled" : `disabled: ${disabled.why}`;
+}
+
+function describeEndpoints(page: {
+  readonly endpoints: readonly Endpoint[];
+  readonly cursor: string | undefined;
+}): string {
+  if (page.endpoints.length === 0) return "There is no endpoint.";
+  const rows = page.endpoints.map((each) => [
+    each.id,
+    // A path may be as good as a password.
+    new URL(each.url).origin,
+    each.types?.join(" ") ?? "all",
+    stateOf(each),
+  ]);
+  return table(["endpoint", "sends to", "types", "state"], [...rows, ...next(page.cursor)]);
+}
+
+function describeEndpoint(endpoint: Endpoint): string {
+  const { url, types, rate, concurrency, secrets, headers, ordered, waiting } = endpoint;
+  const facts = {
+    url,
+    state: stateOf(endpoint),
+    types: types?.join(" ") ?? "all",
+    rate: rate === undefined ? "the sender's" : JSON.stringify(rate),
+    concurrency: String(concurrency ?? "the sender's"),
+    ordered: ordered === true ? `yes, ${waiting ?? 0} wait` : "no",
+    secrets: `${secrets} in force`,
+    headers: headers.length === 0 ? "none of its own" : headers.join(", "),
+    changed: new Date(endpoint.changedAtMs).toISOString(),
+  };
+  const lines = Object.entries(facts).map(([name, fact]) => `${`${name}:`.padEnd(13)}${fact}`);
+  return lines.map(onOneLine).join("\n");
+}
+
+function describeLog({ entries, cursor }: LogPage<Attempt>): string {
+  if (entries.length === 0) return "There is no attempt.";
+  const rows = entries.map((entry) => [
+    new Date(entry.atMs).toISOString(),
+    entry.message,
+    entry.endpoint,
+    `${entry.attempt}${entry.purpose === "send" ? "" : ` (${entry.purpose})`}`,
+    entry.outcome,
+    String(entry.status ?? "-"),
+    `${Math.round(entry.durationMs)} ms`,
+    entry.error ?? "",
+  ]);
+  const heads = ["ended", "message", "endpoint", "attempt", "outcome", "status", "took", "error"];
+  return table(heads, [...rows, ...next(cursor)]);
+}

@@ -1,0 +1,64 @@
+import { describe, expect, inject, it } from "vitest";
+import { scriptProcesses } from "../../support/children/script-process.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+
+const sluices = realSluices();
+const processes = scriptProcesses();
+
+function demo(...args: readonly string[]) {
+  return processes.start("src/cli/main.ts", {
+    args: ["--prefix", sluices.prefix(), "demo", ...args],
+    env: { REDIS_URL: inject("redisUrl") },
+    isBuilt: true,
+  });
+}
+
+interface Result {
+  readonly capPerSecond: number;
+  readonly arrived: number;
+  readonly worstSecond: number;
+  readonly seconds: readonly { readonly arrived: number; readonly byProcess: readonly number[] }[];
+}
+
+describe("sluice demo", () => {
+  it("has several processes share one rate, and says what arrived", async () => {
+    const shown = demo("--seconds", "3", "--rate", "40/s", "--json");
+
+    expect(await shown.ended).toBe(0);
+    expect(shown.stderr).toBe("");
+    const { capPerSecond, arrived, seconds } = JSON.parse(shown.stdout) as Result;
+    expect(capPerSecond).toBe(40);
+    const byProcess = seconds.at(-1)!.byProcess;
+    expect(byProcess).toHaveLength(3);
+    expect(byProcess.reduce((sum, each) => sum + each)).toBe(seconds.at(-1)!.arrived);
+    expect(seconds.flatMap((each) => each.byProcess).some((each) => each > 0)).toBe(true);
+    expect(arrived).toBeGreaterThan(40);
+  });
+
+  it("shows a table as it goes, and ends early and in order on Ctrl-C", async () => {
+    const shown = demo("--seconds", "600", "--processes", "2");
+
+    await waitUntil(() => /^ +1 +\d+ +\d+ +\d+$/m.test(shown.stdout), "a second is over");
+    shown.signal("SIGINT");
+
+    expect(await shown.ended).toBe(0);
+    expect(shown.stdout).toMatch(/^SECOND +ARRIVED +PROCESS 1 +PROCESS 2$/m);
+    expect(shown.stdout).toMatch(
+      /\d+ calls arrived.*In no second came more than \d+; the rate is 50\/s\.\n$/,
+    );
+    expect(shown.stderr).toBe("");
+  });
+
+  it("refuses a rate that is none, and says that Redis does not answer, before it starts any process", async () => {
+    const wrong = demo("--rate", "fast");
+    const away = processes.start("src/cli/main.ts", {
+      args: ["demo", "--redis", "redis://127.0.0.1:1"],
+      isBuilt: true,
+    });
+
+    expect([await wrong.ended, await away.ended]).toEqual([2, 4]);
+    expect(wrong.stderr).toContain("rate");
+    expect(away.stdout).toBe("");
+  });
+});

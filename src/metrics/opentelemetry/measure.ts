@@ -1,6 +1,7 @@
 /** The metrics of a process as OpenTelemetry has them: those of Prometheus, and of jobs those that messaging systems have. */
 import type { Attributes, Meter } from "@opentelemetry/api";
 import type { BucketObserver, JobsObserver, Observer } from "../../core/events/observer.ts";
+import type { Priority } from "../../core/input/options.ts";
 import { DURATION_BOUNDS_MS, named, WAIT_BOUNDS_MS } from "../counts.ts";
 import { PROCESS_METRICS, type ProcessMetric } from "../names.ts";
 import { DURATION_BOUNDS, MESSAGING } from "./conventions.ts";
@@ -39,14 +40,27 @@ export function createMeasuring(meter: Meter): Observer & { readonly jobs: JobsO
   const buckets = new Map<string, BucketObserver>();
 
   function createBucket(name: string): BucketObserver {
-    const granted = { "sluice.bucket": name, "sluice.outcome": "granted" };
+    const bucket = { "sluice.bucket": name };
+    const granted = { ...bucket, "sluice.outcome": "granted" };
+    const byPriority = new Map<Priority, Attributes>();
+    let started = 0;
+    const addStarted = (): void => {
+      slots.add(started, granted);
+      started = 0;
+    };
     return {
       waited(waitedMs, priority) {
-        waits.record(waitedMs / 1_000, { "sluice.bucket": name, "sluice.priority": priority });
-        slots.add(1, granted);
+        const attributes = named(byPriority, priority, () => ({
+          ...bucket,
+          "sluice.priority": priority,
+        }));
+        waits.record(waitedMs / 1_000, attributes);
+        // The calls of one turn are added together: each addition costs as much as a draw.
+        if (started === 0) queueMicrotask(addStarted);
+        started += 1;
       },
       count(outcome, count) {
-        slots.add(count, { "sluice.bucket": name, "sluice.outcome": outcome });
+        slots.add(count, { ...bucket, "sluice.outcome": outcome });
       },
     };
   }

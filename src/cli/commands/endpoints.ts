@@ -4,14 +4,13 @@ import { InvalidOptionError } from "../../core/errors.ts";
 import { limitsElsewhere } from "../../core/policy/policy.ts";
 import type { Sluice } from "../../sluice.ts";
 import { partsOf } from "../../sluice/parts.ts";
-import { createWebhooks } from "../../webhooks.ts";
+import { createWebhooks, findWebhooks, type FoundWebhooks } from "../../webhooks.ts";
 import type { Webhooks } from "../../webhooks/create-webhooks.ts";
 import type { Attempt } from "../../webhooks/delivery/attempt-entry.ts";
 import type { Endpoint } from "../../webhooks/endpoints/record.ts";
 import type { LogPage } from "../../webhooks/log/log.ts";
 import { countOf } from "../given.ts";
 import {
-  findQueue,
   NotFoundError,
   onOneLine,
   parseDuration,
@@ -36,7 +35,6 @@ interface SinceGiven extends Given {
   readonly since?: string;
 }
 
-/** Under which a sender keeps its endpoints that has one tenant only. */
 const ONLY_TENANT = "only";
 const KEYS = "SLUICE_WEBHOOK_KEYS";
 
@@ -58,7 +56,9 @@ Example: sluice endpoints list --tenant acme`,
     name: string,
     { about, example }: { readonly about: string; readonly example: string },
     act: (parts: {
-      readonly hooks: Webhooks;
+      readonly found: FoundWebhooks;
+      /** The same, to send by it and to make secrets. */
+      readonly hooks: () => Promise<Webhooks>;
       readonly tenant: string;
       readonly args: readonly string[];
       readonly options: Options;
@@ -76,16 +76,18 @@ Example: sluice endpoints list --tenant acme`,
       .action(async (...given: unknown[]) => {
         const options = command.opts<Options>();
         await withSluice(command, io, async (sluice) => {
-          const hooks = await foundSender(sluice, options.sender, {
-            keys: io.env[KEYS] || undefined,
-            http: "http" in options,
-          });
-          const tenant = options.tenant ?? (hasTenant ? await onlyTenant(hooks) : ONLY_TENANT);
-          const args = given.filter((each) => typeof each === "string");
+          const { sender } = options;
+          const found = await findWebhooks(sluice, sender);
+          if (found === undefined) {
+            throw new NotFoundError(`No process has told of a sender of webhooks "${sender}".`);
+          }
+          const tenant = options.tenant ?? (hasTenant ? await onlyTenant(found) : ONLY_TENANT);
           await act({
-            hooks,
+            found,
+            hooks: () =>
+              sameSender(sluice, sender, { keys: io.env[KEYS], http: "http" in options }),
             tenant,
-            args,
+            args: given.filter((each) => typeof each === "string"),
             options,
             show: (result, describe) => print(command, io, result, describe),
           });
@@ -97,8 +99,8 @@ Example: sluice endpoints list --tenant acme`,
     add<PageGiven>(
       "tenants",
       { about: "the tenants that have endpoints", example: "tenants --limit 1000" },
-      async ({ hooks, options, show }) => {
-        show(await hooks.tenants.list(pageOf(options)), ({ tenants, cursor }) =>
+      async ({ found, options, show }) => {
+        show(await found.tenants.list(pageOf(options)), ({ tenants, cursor }) =>
           table(["tenant"], [...tenants.map((each) => [each]), ...next(cursor)]),
         );
       },
@@ -108,40 +110,41 @@ Example: sluice endpoints list --tenant acme`,
     add<PageGiven>(
       "list",
       { about: "the endpoints of a tenant", example: "list --tenant acme" },
-      async ({ hooks, tenant, options, show }) => {
-        show(await hooks.endpoints.list({ tenant, ...pageOf(options) }), describeEndpoints);
+      async ({ found, tenant, options, show }) => {
+        show(await found.endpoints.list({ tenant, ...pageOf(options) }), describeEndpoints);
       },
     ),
   );
   add(
     "show <id>",
     { about: "one endpoint: what it gets, and how it does", example: "show billing --tenant acme" },
-    async ({ hooks, tenant, args: [id], show }) => {
-      const endpoint = await hooks.endpoints.get({ tenant, id: id! });
+    async ({ found, tenant, args: [id], show }) => {
+      const endpoint = await found.endpoints.get({ tenant, id: id! });
       if (endpoint === undefined) throw new NotFoundError(`There is no endpoint "${id}".`);
       show(endpoint, describeEndpoint);
     },
   );
-  add<Given & { types?: string[]; rate?: string; concurrency?: string; description?: string }>(
+  add<Given & { types?: string[]; rate?: string; concurrency?: string }>(
     "add <id> <url>",
     {
       about: "adds an endpoint, and prints the secret that was made for it",
       example: 'add billing https://acme.example/hooks --types "invoice.*" --tenant acme',
     },
-    async ({ hooks, tenant, args: [id, url], options, show }) => {
+    async ({ found, hooks, tenant, args: [id, url], options, show }) => {
       assertKeys(io);
-      const { types, rate, concurrency, description } = options;
-      if ((await hooks.endpoints.get({ tenant, id: id! })) !== undefined) {
+      const { types, rate, concurrency } = options;
+      if ((await found.endpoints.get({ tenant, id: id! })) !== undefined) {
         throw wrong("id", id, "there is one of this id; code replaces it as a whole, by put()");
       }
-      const added = await hooks.endpoints.put({
+      const added = await (
+        await hooks()
+      ).endpoints.put({
         tenant,
         id: id!,
         url: url!,
         ...(types && { types }),
         ...(rate && { rate: rate as "1/s" }),
         ...(concurrency && { concurrency: countOf("--concurrency", concurrency) }),
-        ...(description && { description }),
       });
       show(added, ({ secret }) => `${id} was added. Its secret, shown this once:\n${secret}`);
     },
@@ -149,7 +152,6 @@ Example: sluice endpoints list --tenant acme`,
     .option("--types <types...>", "which events it gets; else all")
     .option("--rate <rate>", "how fast it is called, such as 5/s; else as the sender says")
     .option("--concurrency <count>", "how many calls it gets at once; else as the sender says")
-    .option("--description <text>", "for who looks at it")
     .option("--http", "lets its URL be http://, if the sender does, too");
   add<Given & { reason?: string }>(
     "disable <id>",
@@ -157,9 +159,9 @@ Example: sluice endpoints list --tenant acme`,
       about: "sends nothing more to it; what waits for it fails, and can be recovered",
       example: 'disable billing --reason "asked by phone" --tenant acme',
     },
-    async ({ hooks, tenant, args: [id], options: { reason }, show }) => {
+    async ({ found, tenant, args: [id], options: { reason }, show }) => {
       const why = reason ?? `by ${whoRuns(io)}`;
-      const changed = await hooks.endpoints.disable({ tenant, id: id!, why });
+      const changed = await found.endpoints.disable({ tenant, id: id!, why });
       show({ changed }, () => (changed ? `${id} is disabled.` : `${id} was disabled before.`));
     },
   ).option("--reason <text>", "why, for who looks at it; else who did it");
@@ -169,8 +171,8 @@ Example: sluice endpoints list --tenant acme`,
       about: "sends to it again, as to one that never failed",
       example: "enable billing --tenant acme",
     },
-    async ({ hooks, tenant, args: [id], show }) => {
-      const changed = await hooks.endpoints.enable({ tenant, id: id! });
+    async ({ found, tenant, args: [id], show }) => {
+      const changed = await found.endpoints.enable({ tenant, id: id! });
       show({ changed }, () =>
         changed
           ? `${id} is enabled. What has failed meanwhile: recover.`
@@ -184,11 +186,11 @@ Example: sluice endpoints list --tenant acme`,
       about: "removes an endpoint, its secret and its log for good",
       example: "remove billing --yes --tenant acme",
     },
-    async ({ hooks, tenant, args: [id], options, show }) => {
+    async ({ found, tenant, args: [id], options, show }) => {
       if (options.yes !== true) {
         throw wrong("--yes", undefined, "give --yes: its secret and its log cannot be had back");
       }
-      const removed = await hooks.endpoints.remove({ tenant, id: id! });
+      const removed = await found.endpoints.remove({ tenant, id: id! });
       if (!removed) throw new NotFoundError(`There is no endpoint "${id}".`);
       show({ removed }, () => `${id} was removed.`);
     },
@@ -202,7 +204,7 @@ Example: sluice endpoints list --tenant acme`,
     async ({ hooks, tenant, args: [id], options: { grace }, show }) => {
       assertKeys(io);
       const graceMs = grace === "0" ? 0 : parseDuration("--grace", grace);
-      const secret = await hooks.endpoints.rotateSecret({ tenant, id: id!, graceMs });
+      const secret = await (await hooks()).endpoints.rotateSecret({ tenant, id: id!, graceMs });
       show({ secret }, () => `The new secret of ${id}, shown this once:\n${secret}`);
     },
   ).option("--grace <time>", "how long the old one signs beside it, up to 7d, or 0", "1d");
@@ -213,7 +215,7 @@ Example: sluice endpoints list --tenant acme`,
       example: "test billing --tenant acme",
     },
     async ({ hooks, tenant, args: [id], show }) => {
-      const sent = await hooks.test({ tenant, id: id! });
+      const sent = await (await hooks()).test({ tenant, id: id! });
       show(sent, () => `Message ${sent.id} was stored to be sent to ${id}.`);
     },
   );
@@ -224,7 +226,7 @@ Example: sluice endpoints list --tenant acme`,
         about: "the attempts at an endpoint, or of a message, the newest first",
         example: "log billing --since 2h --tenant acme",
       },
-      async ({ hooks, tenant, args: [endpoint], options, show }) => {
+      async ({ found, tenant, args: [endpoint], options, show }) => {
         const { message, since } = options;
         if (endpoint === undefined && message === undefined) {
           throw wrong("id", undefined, "name an endpoint, or give --message");
@@ -232,7 +234,7 @@ Example: sluice endpoints list --tenant acme`,
         // All attempts of a message are on one page.
         const page =
           message === undefined ? { ...pageOf(options), ...sinceOf(since) } : { message };
-        const log = await hooks.attempts.list({ tenant, ...(endpoint && { endpoint }), ...page });
+        const log = await found.attempts.list({ tenant, ...(endpoint && { endpoint }), ...page });
         show(log, describeLog);
       },
     ),
@@ -249,7 +251,9 @@ Example: sluice endpoints list --tenant acme`,
       const { message, endpoint, types, since, all } = options;
       const ways = [message, since, all].filter((way) => way !== undefined).length;
       if (ways !== 1) throw wrong("--message", message, "give --message, --since or --all: one");
-      const replayed = await hooks.replay({
+      const replayed = await (
+        await hooks()
+      ).replay({
         tenant,
         by: whoRuns(io),
         ...(message && { message }),
@@ -274,22 +278,21 @@ Example: sluice endpoints list --tenant acme`,
     async ({ hooks, tenant, args: [endpoint], options: { since }, show }) => {
       const by = whoRuns(io);
       const given = { tenant, endpoint: endpoint!, by, ...sinceOf(since) };
-      const recovered = await hooks.recover(given);
+      const recovered = await (await hooks()).recover(given);
       show({ recovered }, () => `${messages(recovered)} stored to be sent again.`);
     },
   ).option("--since <time>", "what was sent in this time, such as 1d; else all that is kept");
 }
 
 /**
- * A sender that other processes declare, with the limits for all that they declare: so it is the same as theirs, and waits
- * in their queue. Without keys, secrets cannot be made or read.
+ * The sender as its processes declare it, with the limits for all that they declare: so it is the same as theirs, and what
+ * it sends waits in their queue. Without keys, secrets cannot be made or read.
  */
-async function foundSender(
+async function sameSender(
   sluice: Sluice,
   name: string,
   { keys, http }: { readonly keys: string | undefined; readonly http: boolean },
 ): Promise<Webhooks> {
-  await findQueue(sluice, name);
   const text = await partsOf("sluice endpoints", sluice).insight.declared(name);
   const limits = text === undefined ? undefined : limitsElsewhere(text);
   if (limits === undefined) {
@@ -299,13 +302,13 @@ async function foundSender(
     name,
     http,
     ...(limits.length > 0 && { limits }),
-    ...(keys === undefined ? { secretsOf: () => [] } : { keys }),
+    ...(keys ? { keys } : { secretsOf: () => [] }),
   });
 }
 
 /** @throws {@link InvalidOptionError} when the sender has several, of which one has to be named. */
-async function onlyTenant(hooks: Webhooks): Promise<string> {
-  const { tenants } = await hooks.tenants.list({ limit: 20 });
+async function onlyTenant({ tenants: all }: FoundWebhooks): Promise<string> {
+  const { tenants } = await all.list({ limit: 20 });
   if (tenants.length === 0 || tenants.includes(ONLY_TENANT)) return ONLY_TENANT;
   throw wrong("--tenant", undefined, `name one, such as ${tenants.join(", ")}`);
 }
@@ -372,10 +375,9 @@ function describeEndpoint(endpoint: Endpoint): string {
     types: types?.join(" ") ?? "all",
     rate: rate === undefined ? "the sender's" : JSON.stringify(rate),
     concurrency: String(concurrency ?? "the sender's"),
-    ordered: ordered === true ? `yes, ${waiting ?? 0} wait` : "no",
+    ordered: ordered ? `yes, ${waiting} wait` : "no",
     secrets: `${secrets} in force`,
-    headers: headers.length === 0 ? "none of its own" : headers.join(", "),
-    changed: new Date(endpoint.changedAtMs).toISOString(),
+    headers: headers.join(", ") || "none of its own",
   };
   const lines = Object.entries(facts).map(([name, fact]) => `${`${name}:`.padEnd(13)}${fact}`);
   return lines.map(onOneLine).join("\n");

@@ -11,6 +11,7 @@ import {
   duration,
   findBucket,
   findJob,
+  globalsOf,
   onOneLine,
   perSecond,
   print,
@@ -86,13 +87,14 @@ export function addLooks(program: Command, io: Io): void {
     .addHelpText("after", "\nExample: sluice top --every 2000")
     .action(async ({ every, count }: { every: string; count?: string }, command: Command) => {
       const everyMs = countOf("--every", every);
+      const isTerminal = io.isTty && globalsOf(command, io).json !== true;
       const times = count === undefined ? Infinity : countOf("--count", count);
       await withSluice(command, io, async (sluice) => {
         for (let time = 0; time < times; time++) {
           if (time > 0) await pause(everyMs);
           const all = await allOf(sluice);
           // Clears the terminal, and begins at its top.
-          if (io.isTty) io.out("\u001B[2J\u001B[H");
+          if (isTerminal) io.out("\u001B[2J\u001B[H");
           const buckets = all.buckets.toSorted((a, b) => b.waiting.total - a.waiting.total);
           print(command, io, { ...all, buckets }, describeAll);
         }

@@ -1,3 +1,7 @@
+import { execFile } from "node:child_process";
+import { join } from "node:path";
+import process from "node:process";
+import { promisify } from "node:util";
 import { describe, expect, inject, it } from "vitest";
 import { scriptProcesses } from "../../support/children/script-process.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
@@ -8,13 +12,13 @@ const processes = scriptProcesses();
 
 /** Runs `sluice` as a process of its own, beside the sluices of the test. */
 async function sluice(...args: string[]) {
-  const process = processes.start("src/cli/main.ts", {
+  const started = processes.start("src/cli/main.ts", {
     args: ["--prefix", sluices.prefix(), ...args],
     env: { REDIS_URL: inject("redisUrl"), SLUICE_BY: "ann" },
     isBuilt: true,
   });
-  const code = await process.ended;
-  return { code, out: process.stdout, err: process.stderr };
+  const code = await started.ended;
+  return { code, out: started.stdout, err: started.stderr };
 }
 
 async function usedBucket(options = { rate: "100/s", perKey: { rate: "5/s" } } as const) {
@@ -153,17 +157,17 @@ describe("sluice", () => {
 
   it("ends quietly when nobody reads on", async () => {
     await usedBucket();
-    const process = processes.start("src/cli/main.ts", {
+    const top = processes.start("src/cli/main.ts", {
       args: ["--prefix", sluices.prefix(), "top", "--every", "1"],
       env: { REDIS_URL: inject("redisUrl") },
       isBuilt: true,
     });
-    await waitUntil(() => process.stdout.includes("stripe"), "it has written");
+    await waitUntil(() => top.stdout.includes("stripe"), "it has written");
 
-    process.readNoMore();
+    top.readNoMore();
 
-    expect(await process.ended).toBe(0);
-    expect(process.stderr).toBe("");
+    expect(await top.ended).toBe(0);
+    expect(top.stderr).toBe("");
   });
 
   it("looks again and again, as often as it is told", async () => {
@@ -172,6 +176,45 @@ describe("sluice", () => {
     const { out } = await sluice("top", "--every", "1", "--count", "3");
 
     expect(out.match(/^stripe /gm)).toHaveLength(3);
+  });
+
+  it("begins at the top of a terminal each time, but not in JSON", async () => {
+    await usedBucket();
+    const main = join(inject("builtRoot"), "src/cli/main.js");
+    // Python's own pseudo-terminal.
+    const inTerminal = "import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)";
+    const top = async (...more: string[]): Promise<string> => {
+      const looks = ["--prefix", sluices.prefix(), "top", "--every", "1", "--count", "2", ...more];
+      const args = ["-c", inTerminal, process.execPath, main, ...looks];
+      const env = { ...process.env, REDIS_URL: inject("redisUrl") };
+      return (await promisify(execFile)("python3", args, { env })).stdout;
+    };
+
+    const shown = await top();
+    const json = await top("--json");
+
+    expect(shown.split("\u001B[2J\u001B[H").map((look) => look.includes("stripe"))).toEqual([
+      false,
+      true,
+      true,
+    ]);
+    expect(json).not.toContain("\u001B");
+    expect(
+      json
+        .trim()
+        .split("\r\n")
+        .map((line) => JSON.parse(line).buckets[0].name),
+    ).toEqual(["stripe", "stripe"]);
+  });
+
+  it("shows the processes that use buckets", async () => {
+    await usedBucket();
+
+    const { code, out } = await sluice("replicas");
+
+    expect(code).toBe(0);
+    expect(out).toMatch(/^REPLICA +HOST +PID +VERSION +STARTED\n/);
+    expect(out).toMatch(new RegExp(`^\\S+ +\\S+ +${process.pid} +\\S+ +2\\S+Z$`, "m"));
   });
 
   it("looks at Redis as a doctor does", async () => {

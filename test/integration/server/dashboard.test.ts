@@ -152,6 +152,24 @@ describe("the board", () => {
     expect(errors).toEqual([]);
   });
 
+  it("keeps what it shows while the server does not answer, says of when that is, and goes on", async () => {
+    const { url } = await openBoard();
+    const { page } = await boards.open(url);
+    const row = page.locator("tr", { hasText: "stripe" });
+    await row.waitFor();
+    await page.route("**/api/**", (route) => route.abort());
+    await page.locator("#search").fill("str");
+
+    await page.getByText("The server does not answer. What is shown is of").waitFor();
+
+    expect(await row.count()).toBe(1);
+    expect(await page.locator("#search:focus").inputValue()).toBe("str");
+    expect(await seriousOf(page)).toEqual([]);
+    await page.unroute("**/api/**");
+    await page.locator("#lost:empty").waitFor({ state: "attached" });
+    await row.waitFor();
+  });
+
   it("asks for nothing while its tab is hidden", async () => {
     const { url } = await openBoard();
     const { page, requests } = await boards.open(url);

@@ -5,6 +5,7 @@ import { bucketsView } from "./views/buckets.js";
 import { endpointView } from "./views/endpoint.js";
 import { endpointsView } from "./views/endpoints.js";
 import { h, morph, morphChildren } from "./parts/dom.js";
+import { time } from "./parts/format.js";
 import { logView } from "./views/log.js";
 import { queueView } from "./views/queue.js";
 import { queuesView } from "./views/queues.js";
@@ -64,27 +65,39 @@ async function refresh() {
     const found = await shown.load(signal);
     if (signal.aborted || shown !== view) return;
     state = "live";
+    shown.atMs = Date.now();
+    say("");
     morphChildren(main, h("div", {}, shown.draw(found)));
     await shown.after?.(found);
   } catch (error) {
     if (error.name === "AbortError") return;
     if (error.status === 401) return signIn();
     state = "lost";
-    morphChildren(
-      main,
-      h(
-        "div",
-        {},
-        h("p.alert", { role: "alert" }, error.message),
-        error.status === 404 ? h("p", {}, h("a", { href: "#/" }, "All buckets")) : undefined,
-      ),
-    );
+    // What was shown before stays, with what somebody types there.
+    const isKept = shown.atMs !== undefined && (error.status === 0 || error.status >= 500);
+    say(isKept ? `${error.message} What is shown is of ${time(shown.atMs)}.` : "");
+    if (!isKept)
+      morphChildren(
+        main,
+        h(
+          "div",
+          {},
+          h("p.alert", { role: "alert" }, error.message),
+          error.status === 404 ? h("p", {}, h("a", { href: "#/" }, "All buckets")) : undefined,
+        ),
+      );
   }
   drawBar();
   if (!document.hidden) timer = setTimeout(refresh, EVERY_MS);
 }
 
+function say(text) {
+  const place = document.getElementById("lost");
+  if (place.textContent !== text) place.textContent = text;
+}
+
 function route() {
+  say("");
   view = viewOf(location.hash || "#/");
   document.title = `${view.title} · Sluice`;
   drawBar();

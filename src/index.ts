@@ -203,7 +203,7 @@ export { rateLimitHeaders } from "./throttle/try/rate-limit-headers.ts";
 
 export type { Slot } from "./throttle/slot/slot.ts";
 
-export type { BucketState, LimitState } from "./throttle/bucket/bucket-state.ts";
+export type { BucketState, LimitState, ShadowState } from "./throttle/bucket/bucket-state.ts";
 export type {
   ByHand,
   ConfigureOptions,

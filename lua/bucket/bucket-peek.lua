@@ -2,9 +2,9 @@
   bucket-peek: how a bucket is now, and what holds for calls of some keys; changes nothing. Twin of peek in src/core/draw/steer.ts.
 
   KEYS  as in slots-draw, with the keys that are asked about
-  ARGV  [1] the policy's text  [2] numbers: pinned_us, terms, keys
+  ARGV  [1] the policy's text  [2] numbers: pinned_us, terms, keys, and if there are shadows: those {limits}
   Reply { now_us, generation, version, text, source, alive, cool_until_us, paused_until_us, factor, whole_at_us,
-        gap_us, gap_until_us, status... }
+        gap_us, gap_until_us, { of each shadow: calls, waited, refused, longest_us }, status... }
         status: { remaining, reset_us, next_us } for one unit; -1 is an unknown time
 ]]
 -- @include lib/now
@@ -17,6 +17,7 @@
 -- @include lib/state/bucket
 -- @include lib/request/request
 -- @include lib/state/status
+-- @include lib/draw/shadows
 
 local text, next_number = ARGV[1], numbers_of(ARGV[2])
 if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end
@@ -48,9 +49,13 @@ for _, key in ipairs(keys) do
   factor, whole_us = math.min(factor, factor_at(scope, now)), math.max(whole_us, whole_at_us(scope))
   gap_us, gap_until_us = math.max(gap_us, scope.gap_us), math.max(gap_until_us, scope.gap_until_us)
 end
+local counts = {}
+for _, shadow in ipairs(read_shadows(next_number) or {}) do
+  for _, name in ipairs({ 'calls', 'waited', 'refused', 'longest_us' }) do counts[#counts + 1] = shadow[name] end
+end
 local is_recent = now - bucket.window_us < 2000000
 return {
   now, bucket.generation, bucket.version, bucket.text, bucket.source,
   is_recent and math.max(bucket.alive, bucket.alive_before) or 0,
-  cool_us, paused_us, factor, whole_us, gap_us, gap_until_us, unpack(statuses),
+  cool_us, paused_us, factor, whole_us, gap_us, gap_until_us, counts, unpack(statuses),
 }

@@ -2,9 +2,10 @@
   costs-settle: settles a call's true cost. What it cost beyond its estimate is booked now, into debt if need be; what it
   cost less is taken back from where it was booked. Twin of settle in src/core/draw/give-back.ts.
 
-  KEYS  as in slots-draw, with the keys of the call
+  KEYS  as in slots-draw, with the keys of the call, and the shadows if there is anything to settle under them
   ARGV  [1] the policy's text
-        [2] numbers: pinned_us slot_us is_unused, terms, keys, a difference for each limit
+        [2] numbers: pinned_us slot_us is_unused, terms, keys, a difference for each limit, and if there is anything to
+            settle under shadows: those {limits}, and a difference for each
   Reply 1 if the bucket holds the same policy, else 0
 ]]
 -- @include lib/now
@@ -16,6 +17,7 @@
 -- @include lib/state/load-and-save
 -- @include lib/state/bucket
 -- @include lib/request/request
+-- @include lib/draw/shadows
 
 local text, next_number = ARGV[1], numbers_of(ARGV[2])
 if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end
@@ -50,4 +52,7 @@ for _, key in ipairs(keys) do
     for _ = 1, #key.limits do next_number() end
   end
 end
+local shadows = read_shadows(next_number) or {}
+settle_shadows(shadows, slot_us, next_number, bucket.clock_us)
+if #shadows > 0 then save_shadows(shadows) end
 return 1

@@ -5,12 +5,14 @@
   KEYS  [1] state  string: see lib/state/pack; expires an hour after the bucket has drained
         [2] turns  zset: see lib/draw/turns; expires a minute after the last turn
         [3] holes  zset: "slot_us asker index name" -> us of a slot given back; expires after an hour
-        [4..] the parts of the limits; then, per key: its state, its turns, and the parts of its limits
+        [4..] the parts of the limits; then, per key: its state, its turns, and the parts of its limits;
+        and if there are shadows: what they count, see lib/draw/shadows, and the parts of their limits
   ARGV  [1] asker  [2] the policy's text  [3] name of the asker's turn, "" if none
         [4] numbers: pinned_us (0 in production) horizon_us drew_us how lease turn_us lease_order,
             (how: 1 for a try, and 2 more if a lost bucket starts full),
             then terms, see lib/request/request, keys {limits}, wishes {wanted rank is_bounded since_us next_since_us
-            last_since_us, keys of the call, the widest first {key turn_us lease_order}, costs}
+            last_since_us, keys of the call, the widest first {key turn_us lease_order}, costs},
+            and if there are shadows: those {limits}, and the costs of each wish under them
         [5..] per wish: its name, and the name of the asker's turn for each of its keys
   Reply { now_us, generation, version, alive, new_text, turn_us, turn_name, lease_order, source,
           closed_until_us, closed_by, wish..., status... }
@@ -37,6 +39,7 @@
 -- @include lib/draw/book
 -- @include lib/state/status
 -- @include lib/state/lost-state
+-- @include lib/draw/shadows
 -- @include lib/draw/serve
 -- @include lib/draw/draw
 
@@ -52,13 +55,15 @@ local terms = read_terms(next_number, text)
 local keys, wishes = nil, nil
 if terms then keys = read_keys(next_number, terms) end
 if keys then wishes = read_wishes(next_number, terms, keys, serving.is_try and 1 or 0) end
-if not wishes or serving.horizon_us < 0 then
+local shadows = wishes and read_shadows(next_number)
+if not shadows or not read_shadow_costs(next_number, wishes, shadows) or serving.horizon_us < 0 then
   return redis.error_reply('SLUICE_BAD_ARGUMENT a number is out of its bounds')
 end
 if wishes.too_large then
   return redis.error_reply(string.format('SLUICE_COST_TOO_LARGE %.0f %.0f', wishes.too_large, wishes.capacity))
 end
-if are_all_resets_off(terms, keys, serving.now_us) then
+serving.shadows = shadows
+if are_all_resets_off(terms, keys, shadows, serving.now_us) then
   return redis.error_reply(string.format('SLUICE_WRONG_RESETS %.0f', serving.now_us))
 end
 return draw(serving, terms, keys, wishes)

@@ -77,6 +77,8 @@ export interface Wish {
   readonly scopes: readonly KeyScope[];
   /** What one call costs, for each of the policy's limits and then for each limit of the scopes. */
   readonly costs: readonly number[];
+  /** What one call costs under each of the policy's shadows. */
+  readonly shadowCosts?: readonly number[] | undefined;
   /** 0: nothing is to be drawn; the reply tells when such a call could start. */
   readonly wanted: number;
   /** 0 is the most urgent. */
@@ -133,6 +135,8 @@ export interface KnownTerms {
   readonly text: string;
   /** The µs at which it was declared; 0 declares it now. */
   readonly version: number;
+  /** Limits that only count; undefined if there are none. */
+  readonly shadows?: readonly Limit[] | undefined;
 }
 
 /** What holds a call back where no limit does: a cooldown, a pause, or a rate that answers have slowed. */
@@ -246,6 +250,8 @@ export interface ScopesRequest {
 export interface SettleRequest extends ScopesRequest {
   /** One for each limit of the policy, and then one for each limit of the scopes; below 0 if the call cost less. */
   readonly deltas: readonly number[];
+  /** One for each shadow of the policy; undefined: none of them counted the call, or they keep what they have counted. */
+  readonly shadowDeltas?: readonly number[] | undefined;
   /** The slot that the estimate was booked at. */
   readonly slotUs: number;
   /** No call left on the slot: a limit that drains takes it back only if it is the last slot. */
@@ -344,6 +350,19 @@ export interface Peeked {
   readonly gapUs: number;
   readonly gapUntilUs: number;
   readonly statuses: readonly LimitStatus[];
+  /** One for each shadow of the request's policy. */
+  readonly shadows: readonly ShadowCounts[];
+}
+
+/** What a limit has counted that holds nothing back. */
+export interface ShadowCounts {
+  /** All calls that it would have counted. */
+  readonly calls: number;
+  /** Those that would have waited for it, and the longest wait. */
+  readonly waited: number;
+  readonly longestUs: number;
+  /** Those that could never have passed it, or would have waited for more than an hour. */
+  readonly refused: number;
 }
 
 /** A lease is free for the replica, under a shared limit or one of a key; or a bucket or key has changed. */

@@ -101,7 +101,7 @@ export function createStatuses(parts: StatusesParts): Statuses {
 
   async function brief(name: string, look: Look | undefined): Promise<BucketBrief | undefined> {
     const policy = look?.glance && policyBy(name, look);
-    if (policy === undefined) {
+    if (policy === undefined || policy.shadows.length > 0) {
       const status = await whole(name, look);
       return status && withoutLimits(status);
     }

@@ -8,6 +8,7 @@ import { sampled, type Logger } from "../core/logger.ts";
 import type { Overview } from "../insight/overview.ts";
 import type { QueueStatus } from "../queue/forecast/status.ts";
 import { JOB_STATES } from "../queue/job.ts";
+import type { ShadowState } from "../throttle/bucket/bucket-state.ts";
 import type { BucketBrief } from "../throttle/bucket/facts/status.ts";
 import { exportSamples, type Sample } from "./exported.ts";
 import { FLEET_METRICS, MOST_NAMES, OTHER, type FleetMetric } from "./names.ts";
@@ -79,6 +80,9 @@ const READ: Readonly<Record<FleetMetric, Read>> = {
   sluice_bucket_cooldown_seconds: ofBuckets(({ name, coolingForMs }) => [
     { labels: { bucket: name }, value: coolingForMs / 1_000 },
   ]),
+  sluice_bucket_shadow_calls_total: ofBuckets(({ name, shadows }) =>
+    shadows.flatMap(shadowOf(name)),
+  ),
   sluice_config_info: ofBuckets(({ name, generation, source }) => [
     { labels: { bucket: name, generation: String(generation), source }, value: 1 },
   ]),
@@ -95,6 +99,17 @@ const READ: Readonly<Record<FleetMetric, Read>> = {
 
 function ofBuckets(read: (status: BucketBrief) => Sample[]): Read {
   return ({ buckets }) => buckets.flatMap(read);
+}
+
+function shadowOf(bucket: string): (shadow: ShadowState) => Sample[] {
+  return ({ name: limit, calls, wouldHaveWaited, wouldHaveBeenRefused }) => {
+    const counts = { waited: wouldHaveWaited, refused: wouldHaveBeenRefused };
+    const passed = calls - wouldHaveWaited - wouldHaveBeenRefused;
+    return Object.entries({ passed, ...counts }).map(([outcome, value]) => ({
+      labels: { bucket, limit, outcome },
+      value,
+    }));
+  };
 }
 
 function ofQueues(read: (status: QueueStatus) => number | undefined): Read {

@@ -18,6 +18,7 @@ export type FleetMetric =
   | "sluice_bucket_binding"
   | "sluice_bucket_waiting"
   | "sluice_bucket_cooldown_seconds"
+  | "sluice_bucket_shadow_calls_total"
   | "sluice_config_info"
   | "sluice_queue_jobs"
   | "sluice_queue_oldest_due_seconds"
@@ -76,6 +77,11 @@ export const FLEET_METRICS: Readonly<Record<FleetMetric, MetricFacts>> = {
     type: "gauge",
     help: "For how long nothing starts yet, because the downstream refused.",
     labels: ["bucket"],
+  },
+  sluice_bucket_shadow_calls_total: {
+    type: "counter",
+    help: "What limits that hold nothing back would have done to calls: passed, waited or refused.",
+    labels: ["bucket", "limit", "outcome"],
   },
   sluice_config_info: {
     type: "gauge",

@@ -41,7 +41,7 @@ export interface RulesParts {
 
 export interface RulesInUse {
   readonly rules: DatedRules;
-  /** What rules make of a bucket; undefined if they say nothing of it. */
+  /** What rules make of a bucket; undefined if they say nothing of it, or only what needs the code of it. */
   policyOf(where: string, bucket: string, code: Policy | undefined): Policy | undefined;
   replace(rules: DatedRules): void;
   /** The code of this process has declared a bucket. */
@@ -76,7 +76,7 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
     const options = rules.buckets.get(bucket);
     if (options === undefined) return undefined;
     const policy = policyUnder(`${where} by the rules of ${rules.file}`, options, code);
-    if (code !== undefined) assertPlace(where, policy, code);
+    if (policy !== undefined && code !== undefined) assertPlace(where, policy, code);
     return policy;
   }
 
@@ -92,7 +92,8 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
         const where = `bucket("${name}")`;
         const code =
           codeOf(name) ?? (text === undefined ? undefined : readPolicyElsewhere(where, text));
-        compiled.set(name, policyOf(where, name, code)!);
+        const policy = policyOf(where, name, code);
+        if (policy !== undefined) compiled.set(name, policy);
       }
     }
     for (const [name, { text }] of compiled) {

@@ -2,6 +2,7 @@
 import { InvalidOptionError, remedyOf } from "../core/errors.ts";
 import { limitOf, type LimitData } from "../core/policy/limit-data.ts";
 import {
+  compileAlone,
   compileOver,
   compilePolicy,
   type Policy,
@@ -56,7 +57,8 @@ function makeLimit(given: unknown, path: string): unknown {
 }
 
 /**
- * What rules make of a bucket: what they leave out stays as the code declares it.
+ * What rules make of a bucket: what they leave out stays as the code declares it. Undefined where they only give shadows,
+ * and no code is known whose limits those could stand beside.
  *
  * @throws {@link InvalidOptionError} when both do not go together.
  */
@@ -64,14 +66,16 @@ export function policyUnder(
   where: string,
   options: PolicyOptions,
   code: Policy | undefined,
-): Policy {
-  return code === undefined ? compilePolicy(where, options) : compileOver(where, options, code);
+): Policy | undefined {
+  if (code !== undefined) return compileOver(where, options, code);
+  const { limits, shadows } = compileAlone(where, options);
+  return shadows.length > 0 && limits.length === 0 ? undefined : compilePolicy(where, options);
 }
 
 /** What is wrong with an entry, by what the code would say to the same options; undefined if nothing is. */
 export function problemIn(path: Path, given: object): Problem | undefined {
   try {
-    compilePolicy("", optionsOf(given));
+    compileAlone("", optionsOf(given));
     return undefined;
   } catch (error) {
     if (!(error instanceof InvalidOptionError)) throw error;

@@ -8,10 +8,11 @@ import { limitSchemas } from "../core/policy/limit-data.ts";
 
 /** Made where it is first needed: a process without a rules file does not pay for it. */
 function makeSchema() {
-  const { rate, units, limit } = limitSchemas();
+  const { rate, units, shadow, limit } = limitSchemas();
   const limits = z.strictObject({
     rate: rate.optional(),
     burst: units.optional().describe("Calls that may leave at once after an idle time."),
+    shadow,
     concurrency: wholeNumber(1, 1_000_000, "calls")
       .optional()
       .describe("Calls that may run at once, over all replicas."),

@@ -47,15 +47,42 @@ export function costsOf(
   limits: readonly Limit[],
   cost: Cost | undefined,
 ): number[] {
-  const byUnit: Readonly<Record<string, number>> =
-    typeof cost === "object" ? cost : { calls: cost ?? 1 };
+  const byUnit = amountsOf(cost);
   return limits.map((limit) => {
-    const { kind, unit, capacity } = limit;
-    if (!ruleOf(kind).isRate) return 1;
-    const amount = Object.hasOwn(byUnit, unit) ? byUnit[unit]! : unit === "calls" ? 1 : 0;
-    if (amount <= capacity) return amount;
+    if (!ruleOf(limit.kind).isRate) return 1;
+    const amount = amountUnder(limit, byUnit);
+    if (amount <= limit.capacity) return amount;
     throw costTooLarge(bucket, amount, limit);
   });
+}
+
+/** What a call needs beyond what was drawn for it before: no lease, whatever it costs. */
+export function costsBeyond(
+  before: readonly number[],
+  costs: readonly number[],
+  limits: readonly Limit[],
+): number[] {
+  return limits.map((limit, index) =>
+    isLeased(limit) ? 0 : Math.max(0, costs[index]! - before[index]!),
+  );
+}
+
+/** The same of limits that only count, beyond what was drawn for the call before; undefined if there are none. */
+export function shadowCostsOf(
+  shadows: readonly Limit[],
+  cost: Cost | undefined,
+  beyond?: { readonly cost?: Cost | undefined },
+): readonly number[] | undefined {
+  if (shadows.length === 0) return undefined;
+  const [byUnit, before] = [amountsOf(cost), amountsOf(beyond?.cost)];
+  return shadows.map((limit) => {
+    const amount = amountUnder(limit, byUnit);
+    return beyond === undefined ? amount : Math.max(0, amount - amountUnder(limit, before));
+  });
+}
+
+function amountUnder({ unit }: Limit, byUnit: Readonly<Record<string, number>>): number {
+  return Object.hasOwn(byUnit, unit) ? byUnit[unit]! : unit === "calls" ? 1 : 0;
 }
 
 /** A cost in which each unit that `over` leaves out is as in `under`. */
@@ -64,7 +91,7 @@ export function mergeCosts(under: Cost | undefined, over: Cost | undefined): Cos
   return { ...amountsOf(under), ...amountsOf(over) };
 }
 
-function amountsOf(cost: Cost): Readonly<Record<string, number>> {
+function amountsOf(cost: Cost = 1): Readonly<Record<string, number>> {
   return typeof cost === "object" ? cost : { calls: cost };
 }
 
@@ -121,6 +148,8 @@ export interface CallTerms {
   readonly limits: readonly Limit[];
   /** For each of the limits. */
   readonly costs: readonly number[];
+  /** For each shadow of the policy; undefined if it has none. */
+  readonly shadowCosts: readonly number[] | undefined;
   /** Whose each of the limits is. */
   readonly whose: readonly Whose[];
   /** The text of the policy that these limits are of. */
@@ -137,9 +166,17 @@ export interface CallTerms {
   readonly intervalMs: number | undefined;
 }
 
-type Given = Pick<CallTerms, "shared" | "scopeLimits" | "costs" | "whose" | "text">;
+/** What a call costs under each limit, and under each that only counts. */
+export type CallCosts = Pick<CallTerms, "costs"> & Partial<Pick<CallTerms, "shadowCosts">>;
 
-export function callTermsOf({ shared, scopeLimits, costs, whose, text }: Given): CallTerms {
+export function textOfCosts({ costs, shadowCosts }: CallCosts): string {
+  return (shadowCosts === undefined ? costs : [...costs, ...shadowCosts]).join(" ");
+}
+
+type Given = Pick<CallTerms, "shared" | "scopeLimits" | "whose" | "text"> & CallCosts;
+
+export function callTermsOf(given: Given): CallTerms {
+  const { shared, scopeLimits, costs, shadowCosts, whose, text } = given;
   const limits = [...shared, ...scopeLimits.flat()];
   // A key's own limit is a gate: it is the shared or the widest one that others' slots are spaced by.
   const spacing = shared.length > 0 ? shared : (scopeLimits[0] ?? []);
@@ -149,6 +186,7 @@ export function callTermsOf({ shared, scopeLimits, costs, whose, text }: Given):
     scopeLimits,
     limits,
     costs,
+    shadowCosts,
     whose,
     text,
     hasLeases: limits.some((limit, index) => isLeased(limit) && costs[index]! > 0),

@@ -90,8 +90,8 @@ export function createKnownPolicy(
   };
 }
 
-export function termsOf({ limits, shares, text }: Policy, version: number): KnownTerms {
-  return { limits, shares, text, version };
+export function termsOf({ limits, shadows, shares, text }: Policy, version: number): KnownTerms {
+  return { limits, shares, text, version, shadows: shadows.length === 0 ? undefined : shadows };
 }
 
 /** What all the objects of one bucket work with. */
@@ -193,7 +193,11 @@ export function assertCounted(
   const policies = [inForce, declared];
   for (const unit of Object.keys(byUnit)) {
     if (unit === "calls" || policies.some((policy) => counts(policy, unit, isKeyed))) continue;
-    const limits = policies.flatMap((policy) => [...policy.limits, ...(policy.perKey?.all ?? [])]);
+    const limits = policies.flatMap((policy) => [
+      ...policy.limits,
+      ...(policy.perKey?.all ?? []),
+      ...policy.shadows,
+    ]);
     const units = [...new Set(limits.map((limit) => limit.unit))].join(", ");
     const remedy = `no limit of bucket "${bucket}" counts it; the units are ${units}`;
     throw new InvalidOptionError({ where, option: `${path}${unit}`, value: byUnit[unit], remedy });
@@ -212,8 +216,8 @@ export function assertCostUnits(
 }
 
 /** Where a function gives the limits of keys, any unit may be in them. */
-function counts({ limits, perKey }: Policy, unit: string, isKeyed: boolean): boolean {
-  if (limits.some((limit) => limit.unit === unit)) return true;
+function counts({ limits, shadows, perKey }: Policy, unit: string, isKeyed: boolean): boolean {
+  if ([...limits, ...shadows].some((limit) => limit.unit === unit)) return true;
   if (perKey === undefined) return false;
   return perKey.all === undefined ? isKeyed : perKey.all.some((limit) => limit.unit === unit);
 }

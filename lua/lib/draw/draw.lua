@@ -84,6 +84,7 @@ local function draw(serving, terms, keys, wishes)
   -- A refused try changes nothing.
   if serving.is_try and not serving.has_granted and not bucket.has_changed then return reply_of(bucket, '', place, replies) end
   save_bucket(KEYS[1], bucket)
+  if #serving.shadows > 0 and serving.has_granted then save_shadows(serving.shadows) end
   for _, key in ipairs(keys) do
     -- A try saves only the keys that it drew from, and a draw those that it did not only look at.
     if key.scope and (key.is_drawn or key.is_used_up or not serving.is_try and key.scope.line) then save_key(key.state_key, key.scope, serving.now_us) end

@@ -152,6 +152,11 @@ local function serve(serving, wish)
   }
   local booked = is_runnable(booking) and book_run(booking) or is_at_once(booking) and book_at_once(booking)
     or book_list(booking)
+  -- What was recycled was counted when it was booked.
+  if #serving.shadows > 0 then
+    local limit = main.scope.limits[1]
+    count_calls(serving.shadows, booked, wish.shadow_costs, limit.count, main.costs[1] * limit.period_us, main.drawer)
+  end
   for _, slot_us in ipairs(booked.slots) do recycled[#recycled + 1] = slot_us end
   granted.slots, granted.run, granted.count = recycled, booked, #recycled + booked.count
   if granted.count > 0 then

@@ -13,9 +13,10 @@ local function copy_limits(limits)
 end
 
 -- The next limits among an asker's numbers; nil if one of them can never work.
--- A count of -n means the limits of key number n: most keys have the same as others of their level.
+-- A count of -n means the limits of key number n: most keys have the same as others of their level. Without a count there
+-- are none.
 local function read_limits(next_number, keys)
-  local limits, limit_count = {}, next_number()
+  local limits, limit_count = {}, next_number() or 0
   if limit_count < 0 then return keys and keys[-limit_count] and copy_limits(keys[-limit_count].limits) end
   for index = 1, limit_count do
     local limit = {

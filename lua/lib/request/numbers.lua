@@ -1,4 +1,5 @@
--- numbers_of(packed): a function that returns, one by one, the whole numbers that an argument packs as doubles.
+-- numbers_of(packed): a function that returns, one by one, the whole numbers that an argument packs as doubles, and then
+-- nil.
 -- All come in one argument, since Redis takes longer to parse twenty. nil if one is not whole.
 local function numbers_of(packed)
   local numbers = { struct.unpack('<' .. string.rep('d', #packed / 8), packed) }
@@ -7,6 +8,8 @@ local function numbers_of(packed)
     -- NaN equals nothing, and above 2^53 a double no longer holds every whole number.
     if number ~= math.floor(number) or number >= 2 ^ 53 or number <= -(2 ^ 53) then return nil end
   end
+  -- struct.unpack adds where it ended.
+  numbers[#packed / 8 + 1] = nil
   local at = 0
   return function()
     at = at + 1

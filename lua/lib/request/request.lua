@@ -63,8 +63,11 @@ local function are_resets_off(limits, now_us)
   return false
 end
 
-local function are_all_resets_off(terms, keys, now_us)
+local function are_all_resets_off(terms, keys, shadows, now_us)
   if are_resets_off(terms.limits, now_us) then return true end
+  for _, shadow in ipairs(shadows) do
+    if are_resets_off({ shadow.limit }, now_us) then return true end
+  end
   for _, key in ipairs(keys) do
     if are_resets_off(key.limits, now_us) then return true end
   end

@@ -9,7 +9,7 @@ local function read_wishes(next_number, terms, keys, least_wanted)
     local wish = {
       name = next_text(), keys = {}, places = {}, wanted = next_number(), rank = next_number(),
       is_bounded = next_number() == 1, since_us = next_number(), next_since_us = next_number(),
-      last_since_us = next_number(), costs = nil,
+      last_since_us = next_number(), costs = nil, shadow_costs = nil,
     }
     for at = 1, next_number() do
       wish.keys[at] = keys[next_number()]
@@ -26,4 +26,16 @@ local function read_wishes(next_number, terms, keys, least_wanted)
     wishes[index] = wish
   end
   return wishes
+end
+
+-- What a call of each wish costs under each shadow; false if one can never work.
+local function read_shadow_costs(next_number, wishes, shadows)
+  for _, wish in ipairs(wishes) do
+    wish.shadow_costs = {}
+    for index = 1, #shadows do
+      wish.shadow_costs[index] = next_number() or -1
+      if wish.shadow_costs[index] < 0 then return false end
+    end
+  end
+  return true
 end

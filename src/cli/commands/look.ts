@@ -167,10 +167,24 @@ function describeBucket(status: BucketStatus): string {
     ...reasonsOf(status),
     "",
     table(["limit", "used", "of", "next in"], rows),
+    ...describeShadows(status),
     ...(replicas.length === 0
       ? []
       : ["", table(["replica", "calls/s", "waiting", "told"], replicas)]),
   ].join("\n");
+}
+
+/** What limits would have done that only count. */
+function describeShadows({ shadows }: BucketStatus): string[] {
+  if (shadows.length === 0) return [];
+  const rows = shadows.map((shadow) => [
+    shadow.name,
+    String(shadow.calls),
+    String(shadow.wouldHaveWaited),
+    shadow.wouldHaveWaited === 0 ? "-" : duration(shadow.longestWaitMs),
+    String(shadow.wouldHaveBeenRefused),
+  ]);
+  return ["", table(["in shadow", "calls", "would wait", "longest", "would be refused"], rows)];
 }
 
 function byPriority({ waiting }: BucketStatus): string {

@@ -2,6 +2,7 @@ import { ruleOf } from "../limits/registry.ts";
 import { noDrawer, type Limit } from "../limits/rule.ts";
 import type { DrawRequest, KnownTerms, PolicySource } from "../store.ts";
 import { applyLimits, freshScope, remainingOf, type Scope } from "./scope.ts";
+import type { Shadow } from "./shadows.ts";
 import type { AliveWindow } from "./turns.ts";
 
 /**
@@ -31,6 +32,8 @@ export interface BucketState {
   keys: Map<string, Scope>;
   /** Slots given back, in the order of their times. */
   holes: readonly Hole[];
+  /** The limits that only count. */
+  shadows: readonly Shadow[];
 }
 
 /** A new bucket, with the policy that the asker knows. */
@@ -50,6 +53,7 @@ export function newBucket({ text, limits, version }: KnownTerms, serverUs: numbe
     shared,
     keys: new Map(),
     holes: [],
+    shadows: [],
   };
 }
 

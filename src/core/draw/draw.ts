@@ -24,6 +24,7 @@ import {
 import { closedBy, closedUntilUs, lineOf, settleLine, type Serving } from "./place.ts";
 import { applyLimits, hasLimits, addStatuses, type Scope } from "./scope.ts";
 import { serve, type Served } from "./serve.ts";
+import { shadowsOf } from "./shadows.ts";
 import { countAsker } from "./turns.ts";
 
 const NONE: Set<string> = new Set();
@@ -44,7 +45,8 @@ export function draw(
   const { terms, wishes, drewUs, isTry } = request;
   assertPossible(request);
   const ofKeys = wishes.flatMap(({ scopes }) => scopes);
-  if (areResetsOff(limitsOfCall(terms.limits, ofKeys), serverUs))
+  const { shadows = [] } = terms;
+  if (areResetsOff([...limitsOfCall(terms.limits, ofKeys), ...shadows], serverUs))
     throw new WrongResetsError(serverUs);
   const isLost = isStateLost(found, request, serverUs);
   const state = found ?? newBucket(terms, serverUs);
@@ -82,6 +84,7 @@ export function draw(
     lease: request.lease,
     hasGranted: false,
     lines: new Map(),
+    shadows: shadowsOf(state.shadows, shadows),
   };
   const before = isTry && !isLost ? keysUnderOtherLimits(state, ofKeys) : NO_KEYS;
   const served = wishes.map((wish) => {
@@ -102,6 +105,7 @@ export function draw(
     return { ...each, statuses, places: wish.scopes.map(({ key }) => places.get(key)!) };
   });
   if (isTry && serving.hasGranted && terms.limits.length > 0) state.triedUs = nowUs;
+  if (serving.hasGranted && shadows.length > 0) state.shadows = serving.shadows;
   const isUntouched = found !== undefined && version === versionBefore && !isLost;
   // A refused try changes nothing.
   if (isTry && !serving.hasGranted && isUntouched) Object.assign(state, { clockUs, skewUs });

@@ -2,6 +2,7 @@ import { ruleOf } from "../limits/registry.ts";
 import { noDrawer } from "../limits/rule.ts";
 import type { LimitedKey, Place, ReturnRequest, SettleRequest } from "../store.ts";
 import { addHoles, advance, holeName, type BucketState, type Hole } from "./bucket-state.ts";
+import { settleShadows, shadowsOf } from "./shadows.ts";
 import { applyLimits, areAllRates, commitAll, type Scope } from "./scope.ts";
 
 /**
@@ -96,10 +97,14 @@ function unbook(scope: Scope, slotUs: number, costs: readonly number[], nowUs: n
  * cost less is taken back from where it was booked. Twin of `lua/bucket/costs-settle.lua`.
  */
 export function settle(state: BucketState, request: SettleRequest, serverUs: number): void {
-  const { scopes, deltas } = request;
+  const { terms, scopes, deltas, shadowDeltas } = request;
   // Under another policy, the numbers belong to other limits.
-  if (state.text !== request.terms.text) return;
+  if (state.text !== terms.text) return;
   advance(state, serverUs);
+  if (shadowDeltas !== undefined) {
+    state.shadows = shadowsOf(state.shadows, terms.shadows ?? []);
+    settleShadows(state.shadows, { ...request, deltas: shadowDeltas }, state.clockUs);
+  }
   for (const { key, limits } of scopes) {
     const scope = state.keys.get(key);
     if (scope !== undefined) applyLimits(scope, limits, state.clockUs);

@@ -22,6 +22,7 @@ import {
   type Scope,
   type Turn,
 } from "./scope.ts";
+import type { Shadow } from "./shadows.ts";
 import {
   aheadOf,
   isInTime,
@@ -50,6 +51,8 @@ export interface Serving {
   /** The number of the next lease. */
   lease: number;
   hasGranted: boolean;
+  /** The limits that only count. */
+  readonly shadows: readonly Shadow[];
   readonly lines: Map<Scope, Line>;
 }
 

@@ -29,6 +29,7 @@ import {
   type Waiting,
 } from "./place.ts";
 import { earliestForAllUs, opensAtUs, type Scope } from "./scope.ts";
+import { countCalls } from "./shadows.ts";
 import { soonestOf, soonestUnserved } from "./soonest.ts";
 
 const NOTHING = { slotsUs: [], run: undefined, notBeforeUs: 0, statuses: [] };
@@ -159,6 +160,8 @@ function book(serving: Serving, wish: Wish, asked: Fittings & Horizon): Booked {
     : isAtOnce(booking)
       ? bookAtOnce(booking)
       : bookList(booking);
+  // What was recycled was counted when it was booked.
+  if (wish.shadowCosts) countCalls(serving.shadows, booked, wish.shadowCosts, state.clockUs);
   const slotsUs = [...recycledUs, ...booked.slotsUs];
   const count = countOf({ ...booked, slotsUs });
   if (count > 0) {

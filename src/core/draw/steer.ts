@@ -9,6 +9,7 @@ import {
   type BucketState,
 } from "./bucket-state.ts";
 import { applyLimits, factorAt, addStatuses, wholeAtUs, type Scope } from "./scope.ts";
+import { countsOf, shadowsOf } from "./shadows.ts";
 
 /** The rate right after a cooldown, per mille. */
 const RAMP_FROM = 250;
@@ -160,6 +161,7 @@ export function peek(
     gapUs: mostOf(({ gapUs }) => gapUs),
     gapUntilUs: mostOf(({ gapUntilUs }) => gapUntilUs),
     statuses,
+    shadows: shadowsOf(state.shadows, terms.shadows ?? []).map(countsOf),
   };
 }
 

@@ -29,7 +29,10 @@ interface Scoped {
 
 /** A request, as far as it may have limits of calendar days. */
 export interface WithResets extends Partial<Scoped> {
-  readonly terms: { readonly limits: readonly Limit[] };
+  readonly terms: {
+    readonly limits: readonly Limit[];
+    readonly shadows?: readonly Limit[] | undefined;
+  };
   readonly scope?: Scoped["scopes"][number] | undefined;
   readonly wish?: Scoped;
   readonly wishes?: readonly Scoped[];
@@ -40,6 +43,7 @@ export function hasDays({ terms, scope, scopes = [], wish, wishes = [] }: WithRe
   const areSomeDays = (each: Scoped): boolean => each.scopes.some(({ limits }) => areDays(limits));
   return (
     areDays(terms.limits) ||
+    (terms.shadows !== undefined && areDays(terms.shadows)) ||
     (scope !== undefined && areDays(scope.limits)) ||
     areSomeDays({ scopes }) ||
     (wish !== undefined && areSomeDays(wish)) ||
@@ -59,9 +63,10 @@ export function addResets<Request extends WithResets>(request: Request, nowUs: n
     scopes: each.scopes.map(reckon),
   });
   const { terms, scope, scopes, wish, wishes } = request;
+  const shadows = terms.shadows && withResets(terms.shadows, nowUs);
   return {
     ...request,
-    terms: reckon(terms),
+    terms: { ...reckon(terms), ...(shadows && { shadows }) },
     ...(scope && { scope: reckon(scope) }),
     ...(scopes && reckonAll({ scopes })),
     ...(wish && { wish: reckonAll(wish) }),

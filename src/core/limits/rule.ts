@@ -11,6 +11,8 @@ export interface Limit {
   readonly periodUs: number;
   /** The most that can ever pass at once: a call that costs more never can. */
   readonly capacity: number;
+  /** Whether it holds nothing back, and only counts which calls it would have. */
+  readonly shadow?: true | undefined;
   /** What users read in place of its numbers: `"contract of 100 per 1s"`. */
   readonly label?: string | undefined;
   /** Where a fixed window begins, if not at the epoch. */

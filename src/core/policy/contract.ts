@@ -69,7 +69,7 @@ export function contract<const Per extends string>(
   const calls = max - burst + 1;
   const rate = Object.freeze({ calls, per: formatTime(lateMs) });
   // Refuses here what no bucket could hold.
-  rateLimit(where, rate, burst);
+  rateLimit(where, { rate, burst });
   labelRate(rate, burst, describeTerms(max, windowMs, burst));
   const chosen = { rate, burst };
   // Not enumerable, so that the result can be used as a policy.

@@ -22,18 +22,21 @@ export type LimitData =
       readonly rate: RateInput;
       readonly burst?: number | undefined;
       readonly unit?: string | undefined;
+      readonly shadow?: boolean | undefined;
     }
   | {
       readonly kind: "token-bucket";
       readonly refill: RateInput;
       readonly capacity: number;
       readonly unit?: string | undefined;
+      readonly shadow?: boolean | undefined;
     }
   | {
       readonly kind: "sliding-log" | "sliding-window";
       readonly max: number;
       readonly per: string;
       readonly unit?: string | undefined;
+      readonly shadow?: boolean | undefined;
     }
   | {
       readonly kind: "fixed-window";
@@ -41,6 +44,7 @@ export type LimitData =
       readonly per: string;
       readonly unit?: string | undefined;
       readonly align?: "epoch" | Align | undefined;
+      readonly shadow?: boolean | undefined;
     }
   | { readonly kind: "concurrency"; readonly max: number; readonly leaseMs?: number | undefined };
 
@@ -56,6 +60,7 @@ const TIME_ERROR = { error: "give a time such as 1s, 5min or 1d" };
 export function limitSchemas(): {
   readonly rate: z.ZodType<RateInput>;
   readonly units: z.ZodType<number>;
+  readonly shadow: z.ZodType<boolean | undefined>;
   readonly limit: z.ZodType<LimitData>;
 } {
   const rate = z
@@ -67,19 +72,34 @@ export function limitSchemas(): {
   const per = z.string(TIME_ERROR).describe("How long the window is: 1s, 5min, 1d.");
   const unit = UNIT.optional().describe("What it counts: calls unless named.");
   const units = wholeNumber(1, MOST, "units");
+  const shadow = z
+    .boolean({ error: "give true or false" })
+    .optional()
+    .describe("Whether it only counts which calls it would have held back.");
+  const beside = { unit, shadow };
   const limit = z
     .union([
       z.string().describe("A leaky bucket by its rate: 500/min."),
       z.discriminatedUnion("kind", [
-        z.strictObject({ kind: z.literal("leaky-bucket"), rate, burst: units.optional(), unit }),
-        z.strictObject({ kind: z.literal("token-bucket"), refill: rate, capacity: units, unit }),
-        z.strictObject({ kind: z.literal("sliding-log"), max: units, per, unit }),
-        z.strictObject({ kind: z.literal("sliding-window"), max: units, per, unit }),
+        z.strictObject({
+          kind: z.literal("leaky-bucket"),
+          rate,
+          burst: units.optional(),
+          ...beside,
+        }),
+        z.strictObject({
+          kind: z.literal("token-bucket"),
+          refill: rate,
+          capacity: units,
+          ...beside,
+        }),
+        z.strictObject({ kind: z.literal("sliding-log"), max: units, per, ...beside }),
+        z.strictObject({ kind: z.literal("sliding-window"), max: units, per, ...beside }),
         z.strictObject({
           kind: z.literal("fixed-window"),
           max: units,
           per,
-          unit,
+          ...beside,
           align: z
             .union([
               z.literal("epoch"),
@@ -95,7 +115,7 @@ export function limitSchemas(): {
       ]),
     ])
     .describe("One limit.");
-  return { rate, units, limit };
+  return { rate, units, shadow, limit };
 }
 
 const KINDS =

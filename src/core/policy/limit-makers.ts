@@ -16,7 +16,8 @@ const MAX_LEVEL = 2 ** 53;
 const MOST = 1_000_000_000;
 const MOST_AT_ONCE = 1_000_000;
 
-const OF_UNIT = z.strictObject({ unit: UNIT.optional() });
+const A_SHADOW = z.boolean({ error: "give true or false" }).optional();
+const OF_UNIT = z.strictObject({ unit: UNIT.optional(), shadow: A_SHADOW });
 const LEAKY_BUCKET = z.strictObject({ ...OF_UNIT.shape, burst: z.custom<number>().optional() });
 const TOKEN_BUCKET = z.strictObject({
   ...OF_UNIT.shape,
@@ -45,15 +46,19 @@ export function leakyBucket<const Rate extends RateInput>(
     readonly burst?: number | undefined;
     /** What it counts. Defaults to `"calls"`. */
     readonly unit?: string | undefined;
-  } = {},
+  } & ShadowOption = {},
 ): Limit {
-  const { burst = 1, unit = "calls" } = readOptions("leakyBucket()", LEAKY_BUCKET, options);
-  return paced("leaky-bucket", { where: "leakyBucket()", rate, burst, unit });
+  const read = readOptions("leakyBucket()", LEAKY_BUCKET, options);
+  const { burst = 1, unit = "calls", shadow } = read;
+  return paced("leaky-bucket", { where: "leakyBucket()", rate, burst, unit, shadow });
 }
 
 /** The limit that `rate` and `burst` of a policy are short for. */
-export function rateLimit(where: string, rate: RateInput | undefined, burst = 1): Limit {
-  const limit = paced("leaky-bucket", { where, rate, burst, unit: "calls" });
+export function rateLimit(
+  where: string,
+  { rate, burst = 1, shadow }: Pick<LimitsOptions, "rate" | "burst" | "shadow">,
+): Limit {
+  const limit = paced("leaky-bucket", { where, rate, burst, unit: "calls", shadow });
   const named = typeof rate === "object" ? labels.get(rate) : undefined;
   // With another burst it is no longer what the label says.
   return named?.burst === burst ? Object.freeze({ ...limit, label: named.label }) : limit;
@@ -75,17 +80,17 @@ export function labelRate(rate: RateInput & object, burst: number, label: string
  *
  * @throws {@link InvalidOptionError} when an option can never work.
  */
-export function tokenBucket<const Refill extends RateInput>(options: {
-  /** The most that may leave at once. */
-  readonly capacity: number;
-  /** How fast it fills: `"2/s"`. */
-  readonly refill: Readable<Refill>;
-  /** What it counts. Defaults to `"calls"`. */
-  readonly unit?: string | undefined;
-}): Limit {
+export function tokenBucket<const Refill extends RateInput>(
+  options: {
+    /** The most that may leave at once. */
+    readonly capacity: number;
+    /** How fast it fills: `"2/s"`. */
+    readonly refill: Readable<Refill>;
+  } & UnitOption,
+): Limit {
   const where = "tokenBucket()";
-  const { capacity, refill, unit = "calls" } = readOptions(where, TOKEN_BUCKET, options);
-  const given = { rate: refill, rateName: "refill", burst: capacity, unit };
+  const { capacity, refill, unit = "calls", shadow } = readOptions(where, TOKEN_BUCKET, options);
+  const given = { rate: refill, rateName: "refill", burst: capacity, unit, shadow };
   return paced("token-bucket", { where, ...given });
 }
 
@@ -131,8 +136,8 @@ export function fixedWindow<const Per extends string>(
   } = {},
 ): Limit {
   const where = "fixedWindow()";
-  const { align = "epoch", unit } = readOptions(where, FIXED_WINDOW, options);
-  const limit = windowed("fixed-window", where, { max, per, most: MOST, options: { unit } });
+  const { align = "epoch", ...others } = readOptions(where, FIXED_WINDOW, options);
+  const limit = windowed("fixed-window", where, { max, per, most: MOST, options: others });
   if (align === "epoch") return limit;
   if (limit.periodUs !== 86_400_000_000) {
     const remedy = 'windows that begin at a local time last a day: give "1d"';
@@ -169,9 +174,19 @@ function leased(max: number, leaseMs = 30_000): Limit {
   return Object.freeze({ kind: "concurrency", unit: "calls", count: max, periodUs, capacity: max });
 }
 
-interface UnitOption {
+interface ShadowOption {
+  /** Whether it only counts which calls it would have held back, and lets them pass. Defaults to false. */
+  readonly shadow?: boolean | undefined;
+}
+
+interface UnitOption extends ShadowOption {
   /** What it counts. Defaults to `"calls"`. */
   readonly unit?: string | undefined;
+}
+
+/** A field of a limit that has it; the others have none, so that their texts stay as they are. */
+function shadowOf(shadow: boolean | undefined): Pick<Limit, "shadow"> {
+  return shadow === true ? { shadow } : {};
 }
 
 function paced(
@@ -181,13 +196,15 @@ function paced(
     rate: RateInput | undefined;
     burst: number;
     unit: string;
+    shadow: boolean | undefined;
     rateName?: string;
   },
 ): Limit {
   const { where, rate, burst, unit, rateName = "rate" } = given;
   const { count, periodUs } = parseRate(where, rate, rateName);
   assertWhole(where, ruleOf(kind).capacityName, burst, mostOf({ kind, count, periodUs }));
-  return Object.freeze({ kind, unit, count, periodUs, capacity: burst });
+  const limit = { kind, unit, count, periodUs, capacity: burst };
+  return Object.freeze({ ...limit, ...shadowOf(given.shadow) });
 }
 
 function windowed(
@@ -195,11 +212,12 @@ function windowed(
   where: string,
   given: { max: number; per: string; most: number; options: UnitOption },
 ): Limit {
-  const { unit = "calls" } = readOptions(where, OF_UNIT, given.options);
+  const { unit = "calls", shadow } = readOptions(where, OF_UNIT, given.options);
   const periodUs = parsePeriod(where, "per", given.per);
   const max = given.max;
   assertWhole(where, "max", max, Math.min(given.most, mostOf({ kind, count: max, periodUs })));
-  return Object.freeze({ kind, unit, count: max, periodUs, capacity: max });
+  const limit = { kind, unit, count: max, periodUs, capacity: max };
+  return Object.freeze({ ...limit, ...shadowOf(shadow) });
 }
 
 /** The largest capacity with which a double holds every state of the limit. */
@@ -219,19 +237,29 @@ function assertWhole(where: string, option: string, value: unknown, most: number
   throw new InvalidOptionError({ where, option, value, remedy });
 }
 
-const NAMES = new Set(["kind", "unit", "count", "periodUs", "capacity", "align", "label"]);
+const NAMES = new Set([
+  "kind",
+  "unit",
+  "count",
+  "periodUs",
+  "capacity",
+  "align",
+  "label",
+  "shadow",
+]);
 const LONGEST_LABEL = 100;
 
 /** Whether a value is a limit that one of these functions could have made. Limits of other replicas come through Redis. */
 export function isLimit(value: unknown): boolean {
   if (typeof value !== "object" || value === null) return false;
-  const { kind, unit, count, periodUs, capacity, align, label } = value as Partial<Limit>;
+  const { kind, unit, count, periodUs, capacity, align, label, shadow } = value as Partial<Limit>;
   const numbers = [count, periodUs, capacity];
   const areWhole = numbers.every((each) => Number.isSafeInteger(each) && each! > 0);
   const isKnown = RULES.has(kind as string) && UNIT.safeParse(unit).success;
   if (!isKnown || !areWhole || (align !== undefined && !isAlign(align))) return false;
   if (!Object.keys(value).every((name) => NAMES.has(name))) return false;
   if (label !== undefined && !isLabel(label)) return false;
+  if (shadow !== undefined && (shadow !== true || !ruleOf(kind!).isRate)) return false;
   return capacity! <= mostOf({ kind: kind!, count: count!, periodUs: periodUs! });
 }
 
@@ -246,6 +274,8 @@ export interface LimitsOptions<Rate extends RateInput = RateInput> {
   readonly rate?: Readable<Rate> | undefined;
   /** Calls that may leave at once after an idle time. Defaults to 1: always evenly spaced. */
   readonly burst?: number | undefined;
+  /** Whether `rate` only counts which calls it would have held back, beside a limit that holds. Defaults to false. */
+  readonly shadow?: boolean | undefined;
   /** Calls that may run at once, over all replicas. Short for `concurrency(max)`. */
   readonly concurrency?: number | undefined;
   /** More limits; a call leaves when all of them allow it. */

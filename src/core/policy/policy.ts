@@ -30,6 +30,8 @@ export interface PolicyOptions<
 export interface Policy {
   /** The limits that all keys share. */
   readonly limits: readonly Limit[];
+  /** Limits that only count which calls they would have held back. */
+  readonly shadows: readonly Limit[];
   readonly perKey: KeyPolicy | undefined;
   /** Per mille of the horizon, in the order of `PRIORITIES`. */
   readonly shares: readonly number[];
@@ -48,10 +50,14 @@ export function asFarAsKnown(policy: Policy): Policy {
 }
 
 /** The policy as errors and warnings name it: `"100/s with a burst of 5"`, `"500/min + 25 at once; per key 5/s"`. */
-export function formatPolicy({ limits, perKey }: Policy): string {
-  const shared = limits.map(formatLimit).join(" + ");
-  if (perKey === undefined) return shared;
-  return [shared, `per key ${formatPerKey(perKey)}`].filter((part) => part !== "").join("; ");
+export function formatPolicy({ limits, shadows, perKey }: Policy): string {
+  const ofKeys = perKey === undefined ? "" : `per key ${formatPerKey(perKey)}`;
+  const inShadow = shadows.length === 0 ? "" : `in shadow ${formatLimits(shadows)}`;
+  return [formatLimits(limits), ofKeys, inShadow].filter((part) => part !== "").join("; ");
+}
+
+function formatLimits(limits: readonly Limit[]): string {
+  return limits.map(formatLimit).join(" + ");
 }
 
 const DEFAULT_SHARES = { critical: 1, high: 0.9, normal: 0.8, low: 0.7 };
@@ -61,6 +67,7 @@ const DEFAULT_SHARES = { critical: 1, high: 0.9, normal: 0.8, low: 0.7 };
  */
 export const UNKNOWN_POLICY: Policy = Object.freeze({
   limits: [],
+  shadows: [],
   perKey: undefined,
   shares: PRIORITIES.map((each) => DEFAULT_SHARES[each] * 1_000),
   text: "unknown",
@@ -75,6 +82,7 @@ const LIMIT_ERROR = {
 const LIMITS_SHAPE = {
   rate: z.custom<RateInput>().optional(),
   burst: z.custom<number>().optional(),
+  shadow: z.boolean({ error: "give true or false" }).optional(),
   concurrency: z.custom<number>().optional(),
   limits: z.array(z.custom<Limit>(isLimit, LIMIT_ERROR), LIMIT_ERROR).optional(),
 };
@@ -93,11 +101,43 @@ const MOST_LIMITS = 8;
  * @throws {@link InvalidOptionError} when they can never work, or contradict each other.
  */
 export function compilePolicy(where: string, given: unknown): Policy {
+  const policy = compileAlone(where, given);
+  const { limits, shadows } = policy;
+  if (shadows.length > 0 && limits.length === 0) throw nothingBeside(where, shadows);
+  return policy;
+}
+
+/** The same of options that may have shadows alone: they are to be put over other limits. */
+export function compileAlone(where: string, given: unknown): Policy {
   const { perKey, shares, ...shared } = readOptions(where, POLICY, given);
   const isPerKeyOnly = perKey !== undefined && Object.values(shared).every((v) => v === undefined);
-  const limits = isPerKeyOnly ? [] : compileLimits(where, shared);
+  const { limits, shadows } = isPerKeyOnly ? NO_LIMITS : compileShared(where, shared);
   const keyPolicy = perKey === undefined ? undefined : keyPolicyOf(where, perKey, limits);
-  return makePolicy(limits, keyPolicy, inPerMille(shares));
+  return makePolicy({ limits, shadows, perKey: keyPolicy, shares: inPerMille(shares) });
+}
+
+/** Limits that all keys share, apart: those that hold, and those that only count. */
+type Shared = Pick<Policy, "limits" | "shadows">;
+
+const NO_LIMITS: Shared = { limits: [], shadows: [] };
+
+function compileShared(where: string, given: LimitsOptions): Shared {
+  const all = compileLimits(where, given);
+  if (!all.some(isShadow)) return { limits: all, shadows: [] };
+  const limits = Object.freeze(all.filter((limit) => !isShadow(limit)));
+  const shadows = Object.freeze(all.filter(isShadow));
+  return { limits, shadows };
+}
+
+function isShadow({ shadow }: Limit): boolean {
+  return shadow === true;
+}
+
+function nothingBeside(where: string, shadows: readonly Limit[]): InvalidOptionError {
+  const remedy =
+    "a shadow limit only counts: give a limit beside it that holds for all calls, such as the one that holds now";
+  const value = formatLimits(shadows);
+  return new InvalidOptionError({ where, option: "shadow", value, remedy });
 }
 
 function inPerMille(shares: Partial<Record<Priority, number | undefined>> | undefined): number[] {
@@ -123,7 +163,11 @@ function keyPolicyOf(where: string, perKey: PerKey, shared: readonly Limit[]): K
       const read = readOptions(where, LIMITS, each);
       const isNone = Object.values(read).every((value) => value === undefined);
       const mayBeNone = shared.length > 0 || isOneOfMany;
-      return isNone && mayBeNone ? [] : compileLimits(where, read, [...shared, ...wider]);
+      if (isNone && mayBeNone) return [];
+      const limits = compileLimits(where, read, [...shared, ...wider]);
+      if (!limits.some(isShadow)) return limits;
+      const remedy = "only limits that all keys share can be shadows; leave it out here";
+      throw new InvalidOptionError({ where, option: "shadow", value: true, remedy });
     });
   });
   if (shared.length > 0 || compiled.all?.length !== 0) return compiled;
@@ -150,11 +194,19 @@ export function compileOver(where: string, given: PolicyOptions, under: Policy):
     throw new InvalidOptionError({ where, option: "options", value: given, remedy });
   }
   const isSharedGiven = Object.values(shared).some((value) => value !== undefined);
-  const limits = isSharedGiven ? compileLimits(where, shared) : under.limits;
+  const { limits, shadows } = isSharedGiven ? sharedOver(where, shared, under) : under;
   const compiled = perKey === undefined ? under.perKey : keyPolicyOf(where, perKey, limits);
   assertSameKind(where, perKey, compiled, under);
   const inOrder = shares === undefined ? under.shares : inPerMille(shares);
-  return makePolicy(limits, compiled, inOrder);
+  return makePolicy({ limits, shadows, perKey: compiled, shares: inOrder });
+}
+
+/** Shadows alone stand beside the limits that hold: to count must not let all calls pass. */
+function sharedOver(where: string, given: LimitsOptions, under: Policy): Shared {
+  const own = compileShared(where, given);
+  if (own.limits.length > 0) return own;
+  if (under.limits.length === 0) throw nothingBeside(where, own.shadows);
+  return { limits: under.limits, shadows: own.shadows };
 }
 
 /** A part of the limits of keys that only this process would know. */
@@ -184,23 +236,18 @@ function assertSameKind(
   throw new InvalidOptionError({ where, option: "perKey", value, remedy });
 }
 
-export function makePolicy(
-  limits: readonly Limit[],
-  perKey: KeyPolicy | undefined,
-  shares: readonly number[],
-): Policy {
-  const text = writePolicyText(limits, perKey, shares);
-  return Object.freeze({ limits, perKey, shares, text });
+export function makePolicy(parts: Omit<Policy, "text">): Policy {
+  return Object.freeze({ ...parts, text: writePolicyText(parts) });
 }
 
 function compileLimits(
   where: string,
-  { rate, burst, concurrency, limits }: LimitsOptions,
+  { rate, burst, shadow, concurrency, limits }: LimitsOptions,
   within: readonly Limit[] = [],
 ): readonly Limit[] {
-  const isPaced = rate !== undefined || burst !== undefined;
+  const isPaced = [rate, burst, shadow].some((value) => value !== undefined);
   const compiled = [
-    ...(isPaced ? [rateLimit(where, rate, burst)] : []),
+    ...(isPaced ? [rateLimit(where, { rate, burst, shadow })] : []),
     ...(limits ?? []),
     ...(concurrency === undefined ? [] : [inParallel(where, concurrency)]),
   ];
@@ -213,7 +260,8 @@ function compileLimits(
     const remedy = `give at most ${MOST_LIMITS} limits`;
     throw new InvalidOptionError({ where, option: "limits", value: compiled.length, remedy });
   }
-  for (const limit of compiled) assertPossible(where, limit, [...compiled, ...within]);
+  const holding = compiled.filter((limit) => !isShadow(limit));
+  for (const limit of holding) assertPossible(where, limit, [...holding, ...within]);
   return Object.freeze(compiled);
 }
 
@@ -236,12 +284,9 @@ function isWindow({ kind }: Limit): boolean {
 }
 
 /** The policy for other replicas, without the functions and tiers of this process. */
-function writePolicyText(
-  limits: readonly Limit[],
-  perKey: KeyPolicy | undefined,
-  shares: readonly number[],
-): string {
-  return JSON.stringify({ limits, perKey: perKey?.text ?? null, shares });
+function writePolicyText({ limits, shadows, perKey, shares }: Omit<Policy, "text">): string {
+  const inShadow = shadows.length === 0 ? undefined : shadows;
+  return JSON.stringify({ limits, perKey: perKey?.text ?? null, shares, shadows: inShadow });
 }
 
 /**
@@ -250,10 +295,10 @@ function writePolicyText(
  * @throws {@link InvalidOptionError} when this process cannot apply it: calls fail, so that they do not go unlimited.
  */
 export function readPolicyText(where: string, text: string, own: Policy): Policy {
-  const { limits, perKey, shares } = parsePolicy(text) ?? unreadable(where, text);
+  const { perKey, shadows = [], ...others } = parsePolicy(text) ?? unreadable(where, text);
   const keyPolicy = perKey === null ? undefined : readPerKeyText(where, perKey, own.perKey);
   if (perKey !== null && keyPolicy === undefined) unreadable(where, text);
-  return Object.freeze({ limits, perKey: keyPolicy, shares, text });
+  return Object.freeze({ ...others, shadows, perKey: keyPolicy, text });
 }
 
 /**
@@ -263,8 +308,8 @@ export function readPolicyText(where: string, text: string, own: Policy): Policy
  * @throws {@link InvalidOptionError} when the text is of another version of this package.
  */
 export function readPolicyElsewhere(where: string, text: string): Policy {
-  const { limits, perKey, shares } = parsePolicy(text) ?? unreadable(where, text);
-  if (perKey === null) return Object.freeze({ limits, perKey: undefined, shares, text });
+  const { perKey, shadows = [], ...others } = parsePolicy(text) ?? unreadable(where, text);
+  if (perKey === null) return Object.freeze({ ...others, shadows, perKey: undefined, text });
   const unknown = (): never => {
     const remedy =
       "only the code of other processes knows the limits of its keys, since they are functions or tiers; draw there";
@@ -274,7 +319,7 @@ export function readPolicyElsewhere(where: string, text: string): Policy {
     const optionOf = (part: PartText): LimitsOptions | (() => LimitsOptions) =>
       part === true ? ofUnknown : { limits: [...part] };
     const options = optionsOfText(perKey, optionOf) as PerKey;
-    return { limits, perKey: keyPolicyOf(where, options, limits), shares, text };
+    return { ...others, shadows, perKey: keyPolicyOf(where, options, others.limits), text };
   };
   return Object.freeze({ ...read(unknown), asKnown: read(() => ({})) });
 }
@@ -288,15 +333,18 @@ interface PolicyText {
   readonly limits: Limit[];
   readonly perKey: PerKeyText | null;
   readonly shares: number[];
+  readonly shadows?: Limit[];
 }
 
 function parsePolicy(text: string): PolicyText | undefined {
   const areLimits = (value: unknown): boolean => Array.isArray(value) && value.every(isLimit);
   try {
     const read = JSON.parse(text) as PolicyText;
-    const { limits, perKey, shares } = read;
+    const { limits, perKey, shares, shadows = [] } = read;
     const isShared =
-      areLimits(limits) && Array.isArray(shares) && shares.length === PRIORITIES.length;
+      areLimits([...limits, ...shadows]) &&
+      Array.isArray(shares) &&
+      shares.length === PRIORITIES.length;
     const isKeyed = perKey === null || isPerKeyText(perKey, areLimits);
     return isShared && isKeyed && (limits.length > 0 || perKey !== null) ? read : undefined;
   } catch {

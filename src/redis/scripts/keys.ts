@@ -3,7 +3,8 @@
  *
  * A bucket: `<prefix>:{<bucket>}:state`, `…:turns`, `…:holes`, and `…:<part>:<n>` for each part of a limit. A key of a
  * bucket that has limits of its own, each level of a path for itself: `<prefix>:{<bucket>}:key:<key>:state`, and so on,
- * with the text of the key (see `core/key-path.ts`). A bucket whose keys are
+ * with the text of the key (see `core/key-path.ts`). What limits count that hold nothing back: `…:shadows`, and
+ * `…:shadow:<part>:<n>`. A bucket whose keys are
  * spread over a cluster is stored as several, `<bucket>:<n>`. A queue: `<prefix>:{<queue>}:…`, BullMQ's keys and ours.
  *
  * The braces are the hash tag, so that a cluster keeps a bucket's keys on one node.
@@ -18,6 +19,7 @@ export function bucketKeys(
   bucket: string,
   limits: readonly Limit[],
   keys: readonly LimitedKey[],
+  shadows: readonly Limit[] = [],
 ): string[] {
   const tagged = `${prefix}:{${bucket}}`;
   const own = keys.flatMap(({ key, limits: keyLimits }) => {
@@ -30,6 +32,8 @@ export function bucketKeys(
     `${tagged}:holes`,
     ...partsOf(tagged, limits),
     ...own,
+    ...(shadows.length === 0 ? [] : [`${tagged}:shadows`]),
+    ...partsOf(`${tagged}:shadow`, shadows),
   ];
 }
 

@@ -44,6 +44,15 @@ const LIMIT = object(
   ["keyLevel", "nextFreeMs"],
 );
 
+const SHADOW = object({
+  name: text('"50/s"'),
+  unit: text('"calls"'),
+  calls: count("Calls that it has seen since it has its numbers."),
+  wouldHaveWaited: count("Those that would have waited for it."),
+  longestWaitMs: number("The longest of these waits, in ms."),
+  wouldHaveBeenRefused: count("Those that could never have passed, or not within an hour."),
+});
+
 export const REPLICA: object = object({
   replica: text("A name that no other process has."),
   host: text("Its machine."),
@@ -76,6 +85,7 @@ const STATUS_FIELDS = {
   rateFactor: number("The part of the rate in force after a refusal."),
   replicas: count("How many processes drew in this second or the last."),
   waitingHere: count("Callers that wait in the process of the server."),
+  shadows: list(SHADOW),
   toldBy: list(
     object({
       replica: text("The process."),

@@ -61,6 +61,7 @@ const ANYTHING = z.unknown().optional();
 const BUCKET_OPTIONS = z.strictObject({
   rate: ANYTHING,
   burst: ANYTHING,
+  shadow: ANYTHING,
   concurrency: ANYTHING,
   limits: ANYTHING,
   perKey: ANYTHING,

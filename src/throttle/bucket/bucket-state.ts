@@ -3,7 +3,8 @@ import { sayEndless } from "../../core/describe.ts";
 import { formatLimit } from "../../core/limits/registry.ts";
 import { scopesOf, whoseLimits } from "../../core/policy/per-key.ts";
 import { asFarAsKnown, formatPolicy, type Policy } from "../../core/policy/policy.ts";
-import { limitsOfCall, type Peeked } from "../../core/store.ts";
+import type { Limit } from "../../core/limits/rule.ts";
+import { limitsOfCall, type Peeked, type ShadowCounts } from "../../core/store.ts";
 
 /** The policy in force for all replicas, and the state of the bucket under it. */
 export interface InForce {
@@ -36,6 +37,24 @@ export interface LimitState {
   readonly nextFreeMs: number | undefined;
 }
 
+/**
+ * What a limit has counted that holds nothing back, for all replicas, since it has its numbers. Each call that leaves
+ * takes its place in the line that there would have been.
+ */
+export interface ShadowState {
+  /** `"50/s"`. */
+  readonly name: string;
+  readonly unit: string;
+  /** All calls that it has seen: `12000`. */
+  readonly calls: number;
+  /** Those that would have waited for it: `340`. */
+  readonly wouldHaveWaited: number;
+  /** The longest of these waits, in ms: `1250`. */
+  readonly longestWaitMs: number;
+  /** Those that cost more than it could ever give, or would have waited for more than an hour: `0`. */
+  readonly wouldHaveBeenRefused: number;
+}
+
 /** The state of a bucket without its limits, for all replicas. */
 export interface BriefState {
   /** The policy in force: `"100/s"`. */
@@ -58,6 +77,8 @@ export interface BriefState {
   readonly replicas: number;
   /** How many callers wait in this process. */
   readonly waitingHere: number;
+  /** Limits that only count: `[]` if the policy has none. */
+  readonly shadows: readonly ShadowState[];
 }
 
 /** The state of a bucket, for all replicas. */
@@ -96,10 +117,25 @@ export function describeState(
       nextFreeMs: nextUs === Infinity ? undefined : msUntil(Math.max(nextUs, closedUntilUs), nowUs),
     };
   });
-  return sayEndless({ ...briefState(peeked, policy, seen), limits });
+  const shadows = policy.shadows.map((limit, index) => shadowState(limit, peeked.shadows[index]));
+  return sayEndless({ ...briefState(peeked, policy, seen), limits, shadows });
 }
 
-/** The same without its limits. */
+function shadowState(limit: Limit, counts: ShadowCounts = NOTHING_COUNTED): ShadowState {
+  const { calls, waited, longestUs, refused } = counts;
+  return {
+    name: formatLimit(limit),
+    unit: limit.unit,
+    calls,
+    wouldHaveWaited: waited,
+    longestWaitMs: Math.ceil(longestUs / 1_000),
+    wouldHaveBeenRefused: refused,
+  };
+}
+
+const NOTHING_COUNTED: ShadowCounts = { calls: 0, waited: 0, longestUs: 0, refused: 0 };
+
+/** The same without its limits, of a policy without shadows. */
 export function describeBriefly(
   peeked: BrieflyPeeked,
   policy: Policy,
@@ -128,6 +164,7 @@ function briefState(
     rateFactor: factor / 1_000,
     replicas: alive,
     waitingHere,
+    shadows: [],
   };
 }
 

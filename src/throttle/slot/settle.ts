@@ -36,16 +36,20 @@ export function createSettling(
     underWay.add(tracked);
   }
 
-  async function send({ group, deltas, slotUs, isUnused }: Unneeded): Promise<void> {
+  async function send(unneeded: Unneeded): Promise<void> {
+    const { group, deltas, shadowDeltas = [], slotUs, isUnused } = unneeded;
     const { scopes, callTerms } = group;
     const { shared, text } = callTerms;
     // Another policy is in force by now: it has other limits than those that these numbers are for.
-    if (text !== known.terms.text || deltas.every((delta) => delta === 0)) return;
+    if (text !== known.terms.text) return;
+    const isInShadow = shadowDeltas.some((delta) => delta !== 0);
+    if (!isInShadow && deltas.every((delta) => delta === 0)) return;
     const isLess = deltas.some((delta) => delta < 0);
     try {
       const { terms } = known;
+      const ofShadows = isInShadow ? shadowDeltas : undefined;
       const request = { bucket, terms, scopes, deltas, slotUs, isUnused };
-      const settling = store.settle(request);
+      const settling = store.settle({ ...request, shadowDeltas: ofShadows });
       if (isLess) onLess.sent();
       await settling;
       if (!isLess) return;
@@ -67,17 +71,19 @@ export function createSettling(
 
   return {
     async settle({ slotUs, group, later }, cost) {
-      const { limits, costs } = group.callTerms;
+      const { limits, costs, shadowCosts = [], text } = group.callTerms;
       const deltas = differences(limits, costs, cost);
+      const shadows = text === known.terms.text ? (known.terms.shadows ?? []) : [];
+      const shadowDeltas = differences(shadows, shadowCosts, cost);
       const named = { where: "settle()", path: "", byUnit: cost, isKeyed: true };
       assertCounted(bucket, known, named);
-      if (later === undefined) return send({ group, deltas, slotUs });
+      if (later === undefined) return send({ group, deltas, shadowDeltas, slotUs });
       // What the call lacked is booked with what was booked last; what it had too much is taken from there first.
       const ofLater = deltas.map((delta, index) => Math.max(delta, -later.costs[index]!));
       const rest = deltas.map((delta, index) => delta - ofLater[index]!);
       await Promise.all([
         send({ group, deltas: ofLater, slotUs: later.slotUs }),
-        send({ group, deltas: rest, slotUs }),
+        send({ group, deltas: rest, shadowDeltas, slotUs }),
       ]);
     },
     giveBack: (unneeded) => track(send(unneeded)),

@@ -58,6 +58,7 @@ export interface Unneeded {
   readonly slotUs: number;
   readonly deltas: readonly number[];
   /** As in `SettleRequest`. */
+  readonly shadowDeltas?: readonly number[] | undefined;
   readonly isUnused?: boolean | undefined;
 }
 

@@ -291,6 +291,7 @@ const NO_WISH: Wish = {
   name: "",
   scopes: [],
   costs: [],
+  shadowCosts: undefined,
   wanted: 0,
   rank: RANKS.normal,
   isBounded: false,
@@ -300,7 +301,8 @@ const NO_WISH: Wish = {
 };
 
 function wishOf({ group: { name, scopes, callTerms }, size: wanted }: Batch): Wish {
-  return { ...NO_WISH, name, scopes, costs: callTerms.costs, wanted };
+  const { costs, shadowCosts } = callTerms;
+  return { ...NO_WISH, name, scopes, costs, shadowCosts, wanted };
 }
 
 /** How many keys one request is about, if all limits are plain ones of keys: those take the script a few µs each. */

@@ -62,6 +62,7 @@ export function nextWishes(
         name,
         scopes: linePlaces.in(scopes),
         costs: callTerms.costs,
+        shadowCosts: callTerms.shadowCosts,
         wanted,
         rank,
         isBounded: leastUntilMs < Infinity || untold.has(group),

@@ -1,12 +1,19 @@
 import { InvalidOptionError } from "../../core/errors.ts";
 import { isOfNames, namedOf, textOfScopes } from "../../core/key-path.ts";
-import { isLeased } from "../../core/limits/registry.ts";
 import { PRIORITIES, RANKS } from "../../core/input/options.ts";
 import { scopesOf, whoseLimits } from "../../core/policy/per-key.ts";
 import type { Policy } from "../../core/policy/policy.ts";
 import { limitsOfCall, type KeyScope } from "../../core/store.ts";
 import type { TryCall } from "../call-options.ts";
-import { callTermsOf, costsOf, type CallTerms } from "../costs.ts";
+import {
+  callTermsOf,
+  costsBeyond,
+  costsOf,
+  shadowCostsOf,
+  textOfCosts,
+  type CallCosts,
+  type CallTerms,
+} from "../costs.ts";
 import type { SlotContext, Start } from "../slot/slot.ts";
 import { createHeldSlots, type HeldSlot, type HeldSlots } from "../slot/held-slots.ts";
 import { createLine, waitsWith, type Line, type Waiter } from "./line.ts";
@@ -228,11 +235,6 @@ function haveLimits(scopes: readonly KeyScope[], { scopeLimits }: CallTerms): bo
   );
 }
 
-/** A key may hold spaces and digits: the colon marks where the costs end. */
-function nameOf(costs: readonly number[], key: string): string {
-  return `${costs.join(" ")}:${key}`;
-}
-
 /**
  * What calls of one group cost under each limit of the calls of another; 0 under limits of keys that only the other has.
  */
@@ -308,8 +310,9 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     if (scopes.length + policy().limits.length === 0) throw unlimited(key, policy().perKey);
     const isPlain = cost === undefined && beyond === undefined && scopes.length > 0;
     const known = isPlain ? usual.find((terms) => haveLimits(scopes, terms)) : undefined;
-    const costs = known?.costs ?? costsFor(scopes, { cost, beyond });
-    const name = nameOf(costs, textOfScopes(scopes.map((scope) => scope.key)));
+    const costs = known ?? costsFor(scopes, { cost, beyond });
+    // A key may hold spaces and digits: the colon marks where the costs end.
+    const name = `${textOfCosts(costs)}:${textOfScopes(scopes.map((scope) => scope.key))}`;
     const found = isSeldom ? undefined : groups.get(name);
     // A tier's limits may have changed since.
     if (found !== undefined && haveSameLimits(found.scopes, scopes)) return found;
@@ -319,25 +322,21 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     return isSeldom ? group : add(group);
   }
 
-  function termsOf(scopes: readonly KeyScope[], costs: readonly number[]): CallTerms {
+  function termsOf(scopes: readonly KeyScope[], costs: CallCosts): CallTerms {
     const { limits: shared, text } = policy();
     const scopeLimits = scopes.map(({ limits }) => limits);
     const whose = whoseLimits(policy(), scopes);
-    return callTermsOf({ shared, scopeLimits, costs, whose, text });
+    return callTermsOf({ ...costs, shared, scopeLimits, whose, text });
   }
 
   /** What a call costs; if something was drawn for it, what it needs beyond that. Of the limits of another key nothing was. */
-  function costsFor(
-    scopes: readonly KeyScope[],
-    { cost, beyond }: Pick<GroupOptions, "cost" | "beyond">,
-  ): readonly number[] {
+  function costsFor(scopes: readonly KeyScope[], { cost, beyond }: GroupOptions): CallCosts {
     const limits = limitsOfCall(policy().limits, scopes);
-    const whole = costsOf(bucket, limits, cost);
-    if (beyond === undefined) return whole;
+    const costs = costsOf(bucket, limits, cost);
+    const shadowCosts = shadowCostsOf(policy().shadows, cost, beyond);
+    if (beyond === undefined) return { costs, shadowCosts };
     const before = costsUnder(scopes, find(beyond));
-    return limits.map((limit, index) =>
-      isLeased(limit) ? 0 : Math.max(0, whole[index]! - before[index]!),
-    );
+    return { costs: costsBeyond(before, costs, limits), shadowCosts };
   }
 
   /** No limit holds for a call: it would go at once, whatever it is. */

@@ -115,8 +115,19 @@ function policyOf(
     .map(({ limits: shared, perKey: fixed, own }) => {
       const some = shared.length === 0 && fixed === null ? [own] : shared;
       const keyPolicy = fixed === null ? undefined : readPerKeyText("test", fixed, undefined);
-      return makePolicy(some, keyPolicy, [1_000, 900, 800, 700]);
+      const shares = [1_000, 900, 800, 700];
+      return makePolicy({ limits: some, shadows: [], perKey: keyPolicy, shares });
     });
+}
+
+/** The same policies, with limits beside them that only count. */
+function shadowed(policy: fc.Arbitrary<Policy>): fc.Arbitrary<Policy> {
+  const rates = KINDS.filter((kind) => RULES.get(kind)!.isRate);
+  const shadows = fc.array(limitOf(rates), { maxLength: 2 });
+  return fc
+    .tuple(policy, shadows)
+    .filter(([{ limits }]) => limits.length > 0)
+    .map(([under, each]) => makePolicy({ ...under, shadows: each }));
 }
 
 const key = fc.constantFrom("a", "b", "a", "b", "c", "d", "e", "f");
@@ -312,6 +323,7 @@ describe.each([
   },
   { what: "one limit", policy: policyOf(KINDS, 1), numRuns: 1_500 },
   { what: "one leaky bucket", policy: policyOf(["leaky-bucket"], 1), numRuns: 1_000 },
+  { what: "limits and shadows", policy: shadowed(policyOf(KINDS, 2)), numRuns: 1_500 },
   { what: "any mix of limits, shared and per key", policy: policyOf(KINDS, 3), numRuns: 2_500 },
   {
     what: "any mix of limits at each level of paths",

@@ -76,7 +76,7 @@ export function createAsker(
   },
 ): Asker {
   const { bucket, name, policy } = given;
-  const { limits, shares, text } = policy;
+  const { limits, shares, text, shadows } = policy;
   let version = given.version ?? 0;
   let generation = 0;
   let last: DrawReply | undefined;
@@ -85,7 +85,8 @@ export function createAsker(
   const places = new Map<string, Place>();
   const waitsSinceUs = new Map<string, number>();
 
-  const terms = (): DrawRequest["terms"] => ({ limits, shares, text, version });
+  const inShadow = shadows.length === 0 ? undefined : shadows;
+  const terms = (): DrawRequest["terms"] => ({ limits, shares, text, version, shadows: inShadow });
   const scopesFor = given.scopesOf ?? ((key) => scopesOf(policy, key));
   const about = (key: string | undefined): ScopesRequest => ({
     bucket,
@@ -119,7 +120,8 @@ export function createAsker(
     const costs = limitsOfCall(limits, scopes).map(({ unit, kind }) =>
       kind === "concurrency" ? Number(!isUnderWay) : (byUnit[unit] ?? (unit === "calls" ? 1 : 0)),
     );
-    const wishName = `${key ?? ""} ${costs.join(" ")}`;
+    const shadowCosts = inShadow?.map(({ unit }) => byUnit[unit] ?? (unit === "calls" ? 1 : 0));
+    const wishName = `${key ?? ""} ${[...costs, ...(shadowCosts ?? [])].join(" ")}`;
     const rank = RANKS[priority];
     const askedUs = waitsSinceUs.get(wishName) ?? 0;
     const [sinceUs, nextSinceUs, lastSinceUs] = sincesUs ?? [askedUs, askedUs, askedUs];
@@ -127,6 +129,7 @@ export function createAsker(
       name: wishName,
       scopes,
       costs,
+      shadowCosts,
       wanted,
       rank,
       isBounded,
@@ -204,7 +207,8 @@ export function createAsker(
     },
     settle: (slotUs, byUnit, key, isUnused) => {
       const deltas = limitsOfCall(limits, scopesFor(key)).map(({ unit }) => byUnit[unit] ?? 0);
-      return store.settle({ ...about(key), deltas, slotUs, isUnused });
+      const shadowDeltas = inShadow?.map(({ unit }) => byUnit[unit] ?? 0);
+      return store.settle({ ...about(key), deltas, shadowDeltas, slotUs, isUnused });
     },
     release: (leases, key) => store.release({ ...about(key), asker: name, leases }),
     renew: (leases, key) => store.renew({ ...about(key), asker: name, leases }),

@@ -82,7 +82,10 @@ describe("a token bucket", () => {
   it.each([
     [{ capacity: 5 }, 'option "refill" is undefined; write whole calls per time'],
     [{ refill: "1/s" }, 'option "capacity" is undefined; give a whole number of units'],
-    [undefined, 'option "options" is undefined; give an object of options: unit, capacity, refill'],
+    [
+      undefined,
+      'option "options" is undefined; give an object of options: unit, shadow, capacity, refill',
+    ],
   ])("of %j is refused by what is missing", (given, message) => {
     expect(() => tokenBucket(given as never)).toThrow(`tokenBucket(): ${message}`);
   });

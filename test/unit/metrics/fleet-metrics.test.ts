@@ -28,6 +28,7 @@ function openFleet({ buckets = 0, queues = 0, unreachable = [], broken = () => f
     source: "code",
     generation: 1,
     coolingForMs: 0,
+    shadows: [],
     waiting: { total: at, oldestMs: 0, byPriority: { critical: 0, high: 0, normal: at, low: 0 } },
   });
   const queueOf = (at: number) => ({ name: nameOf(at) }) as ListedQueue;

@@ -12,7 +12,7 @@ function policiesIn(text: string): Record<string, string> {
   const { buckets } = checkRules("s.yaml", text).rules!;
   const policies = [...buckets].map(([name, options]) => [
     name,
-    formatPolicy(policyUnder("test", options, undefined)),
+    formatPolicy(policyUnder("test", options, undefined)!),
   ]);
   return Object.fromEntries(policies) as Record<string, string>;
 }
@@ -34,6 +34,7 @@ buckets:
       - { kind: sliding-window, max: 5000, per: 1min }
       - { kind: fixed-window, max: 500, per: 1d, align: { at: "00:00", timeZone: UTC } }
       - { kind: concurrency, max: 9, leaseMs: 5000 }
+  shadowed: { limits: [100/s, { kind: leaky-bucket, rate: 50/s, shadow: true }] }
   levels: { rate: 500/s, perKey: [{ rate: 20/s }, null, { concurrency: 2 }] }
   names: { perKey: { account: { rate: 5/s }, ip: { limits: [7/s] } } }
 `;
@@ -43,6 +44,7 @@ buckets:
       object: "90/min",
       openai:
         "500/min + 1500/s with a burst of 4000 tokens + up to 10, refilled at 5/s + 9000 in any 1h + 5000 in any 1min + 500 each 1d + 9 at once",
+      shadowed: "100/s; in shadow 50/s",
       levels: "500/s; per key 20/s (level 0), 2 at once (level 2)",
       names: "per key 5/s (account), 7/s (ip)",
     });
@@ -65,6 +67,16 @@ buckets:
       "a name of none",
       "buckets:\n  a: { rat: 5/s }",
       's.yaml:2:8: buckets.a.rat is "5/s"; there is no such option; did you mean rate?',
+    ],
+    [
+      "a shadow of keys",
+      "buckets:\n  a: { rate: 5/s, perKey: { rate: 1/s, shadow: true } }",
+      "s.yaml:2:48: buckets.a.perKey.shadow is true; only limits that all keys share can be shadows; leave it out here.",
+    ],
+    [
+      "a shadow of calls at once",
+      "buckets:\n  a: { limits: [5/s, { kind: concurrency, max: 5, shadow: true }] }",
+      /^s\.yaml:2:51: buckets\.a\.limits\[1\]\.shadow is true; there is no such option/,
     ],
     [
       "no buckets",

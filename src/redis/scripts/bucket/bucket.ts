@@ -5,10 +5,11 @@ import {
   type LimitedKey,
   type Peeked,
   type ScopesRequest,
+  type ShadowCounts,
   type Steered,
   type SteerRequest,
 } from "../../../core/store.ts";
-import { frameKeys, frameNumbers, packNumbers, type Frame } from "./frame.ts";
+import { frameKeys, frameNumbers, packNumbers, shadowsNumbers, type Frame } from "./frame.ts";
 import { defineScript, type Script } from "../script.ts";
 import { readStatus } from "./slots-draw.ts";
 
@@ -25,16 +26,22 @@ type Reply = readonly [
   wholeAtUs: number,
   gapUs: number,
   gapUntilUs: number,
+  shadows: readonly number[],
   ...statuses: readonly (readonly number[])[],
 ];
 
 export const bucketPeek: Script<ScopesRequest & Frame, Peeked> = defineScript({
   name: "bucket/bucket-peek",
-  keys: (input) => frameKeys(input),
-  args: (input) => [input.terms.text, packNumbers([input.pinnedUs ?? 0, ...frameNumbers(input)])],
+  keys: (input) => frameKeys(input, input.terms.shadows),
+  args: (input) => {
+    const { terms, pinnedUs = 0 } = input;
+    const numbers = [pinnedUs, ...frameNumbers(input), ...shadowsNumbers(terms)];
+    return [terms.text, packNumbers(numbers)];
+  },
   decode: (reply) => {
     const [nowUs, generation, version, text, source, alive, ...others] = reply as Reply;
-    const [coolUntilUs, pausedUntilUs, factor, wholeAtUs, gapUs, gapUntilUs, ...statuses] = others;
+    const [coolUntilUs, pausedUntilUs, factor, wholeAtUs, gapUs, gapUntilUs, ...more] = others;
+    const [shadows, ...statuses] = more;
     return {
       nowUs,
       generation,
@@ -49,9 +56,17 @@ export const bucketPeek: Script<ScopesRequest & Frame, Peeked> = defineScript({
       gapUs,
       gapUntilUs,
       statuses: statuses.map(readStatus),
+      shadows: readCounts(shadows),
     };
   },
 });
+
+function readCounts(numbers: readonly number[]): ShadowCounts[] {
+  return Array.from({ length: numbers.length / 4 }, (_, index) => {
+    const [calls, waited, refused, longestUs] = numbers.slice(index * 4);
+    return { calls: calls!, waited: waited!, refused: refused!, longestUs: longestUs! };
+  });
+}
 
 export const bucketSteer: Script<SteerRequest & Frame, Steered> = defineScript({
   name: "bucket/bucket-steer",

@@ -11,8 +11,11 @@ export interface Frame {
   readonly pinnedUs?: number;
 }
 
-export function frameKeys({ prefix, bucket, terms, scopes }: ScopesRequest & Frame): string[] {
-  return bucketKeys(prefix, bucket, terms.limits, scopes);
+export function frameKeys(
+  { prefix, bucket, terms, scopes }: ScopesRequest & Frame,
+  shadows?: readonly Limit[],
+): string[] {
+  return bucketKeys(prefix, bucket, terms.limits, scopes, shadows);
 }
 
 /** The policy and the keys, as `lua/lib/request/request.lua` reads them. */
@@ -30,6 +33,11 @@ export function packNumbers(numbers: readonly number[]): Buffer {
 /** The policy, as `read_terms` in `lua/lib/request/request.lua` reads it. */
 export function termsNumbers({ version, shares, limits }: KnownTerms): number[] {
   return [version, ...shares, ...limitsNumbers(limits)];
+}
+
+/** Limits that only count, at the end of a request; `read_shadows` in `lua/lib/draw/shadows.lua` reads them. */
+export function shadowsNumbers({ shadows = [] }: Pick<KnownTerms, "shadows">): number[] {
+  return shadows.length === 0 ? [] : limitsNumbers(shadows);
 }
 
 /** Limits, as `read_limits` in `lua/lib/limits/read-limits.lua` reads them. */

@@ -1,6 +1,6 @@
 /** `bucket/slots-return` gives unused slots back; `bucket/costs-settle` books the true cost of a call. */
 import type { ReturnRequest, SettleRequest } from "../../../core/store.ts";
-import { frameKeys, frameNumbers, packNumbers, type Frame } from "./frame.ts";
+import { frameKeys, frameNumbers, packNumbers, shadowsNumbers, type Frame } from "./frame.ts";
 import { defineScript, type Script } from "../script.ts";
 
 export type SlotsReturn = ReturnRequest & Frame;
@@ -22,11 +22,12 @@ export const slotsReturn: Script<SlotsReturn, void> = defineScript({
 
 export const costsSettle: Script<SettleRequest & Frame, void> = defineScript({
   name: "bucket/costs-settle",
-  keys: (input) => frameKeys(input),
+  keys: (input) => frameKeys(input, input.shadowDeltas && input.terms.shadows),
   args: (input) => {
-    const { terms, slotUs, isUnused = false, deltas, pinnedUs = 0 } = input;
+    const { terms, slotUs, isUnused = false, deltas, shadowDeltas, pinnedUs = 0 } = input;
     const head = [pinnedUs, slotUs, isUnused ? 1 : 0];
-    return [terms.text, packNumbers([...head, ...frameNumbers(input), ...deltas])];
+    const ofShadows = shadowDeltas ? [...shadowsNumbers(terms), ...shadowDeltas] : [];
+    return [terms.text, packNumbers([...head, ...frameNumbers(input), ...deltas, ...ofShadows])];
   },
   decode: () => undefined,
 });

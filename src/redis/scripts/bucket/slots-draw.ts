@@ -9,7 +9,14 @@ import type {
   Place,
   Wish,
 } from "../../../core/store.ts";
-import { limitsNumbers, orInfinity, packNumbers, termsNumbers, type Frame } from "./frame.ts";
+import {
+  limitsNumbers,
+  orInfinity,
+  packNumbers,
+  shadowsNumbers,
+  termsNumbers,
+  type Frame,
+} from "./frame.ts";
 import { bucketKeys } from "../keys.ts";
 import { defineScript, type Script } from "../script.ts";
 
@@ -32,7 +39,10 @@ type Reply = readonly [
 
 export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
   name: "bucket/slots-draw",
-  keys: (input) => bucketKeys(input.prefix, input.bucket, input.terms.limits, keysOf(input)),
+  keys: (input) => {
+    const { prefix, bucket, terms } = input;
+    return bucketKeys(prefix, bucket, terms.limits, keysOf(input), terms.shadows);
+  },
   args: (input) => {
     const { asker, terms, place, wishes } = input;
     const names: string[] = [];
@@ -95,6 +105,9 @@ function numbersOf(input: SlotsDraw): number[] {
     }
     numbers.push(...costs);
   }
+  if (terms.shadows === undefined) return numbers;
+  numbers.push(...shadowsNumbers(terms));
+  for (const { shadowCosts } of wishes) numbers.push(...shadowCosts!);
   return numbers;
 }
 

@@ -254,7 +254,21 @@ function limits(status) {
     { "aria-label": "Limits" },
     h("h2", {}, "Limits"),
     table("Limits", ["Limit", "#Used", "#Of", "#Next in"], rows, "No limit is shared by all keys."),
+    status.shadows.length === 0 ? undefined : shadows(status),
   );
+}
+
+/** What limits would have done that only count. */
+function shadows(status) {
+  const rows = status.shadows.map((shadow) => [
+    h("code", {}, shadow.name),
+    count(shadow.calls),
+    count(shadow.wouldHaveWaited),
+    shadow.wouldHaveWaited === 0 ? "–" : duration(shadow.longestWaitMs),
+    count(shadow.wouldHaveBeenRefused),
+  ]);
+  const heads = ["In shadow", "#Calls", "#Would wait", "#Longest", "#Would be refused"];
+  return table("Shadows", heads, rows, "");
 }
 
 export function changesTable(changes, empty, withBucket = false) {

@@ -1,0 +1,77 @@
+-- Limits that hold nothing back, and only count which calls they would have. Twin of src/core/draw/shadows.ts.
+-- Their key has twelve doubles for each: code count period_us capacity a b c last_us calls waited refused longest_us. It
+-- expires 30 days after the last call. It and the parts of their limits are the last keys of a request.
+local PER_SHADOW, KEEP_SHADOWS_MS = 12, 2592000000
+-- A call that would have waited longer than this counts as refused, and takes no room.
+local MOST_AHEAD_US = 3600000000
+
+-- The shadows at the end of a request, as Redis has kept them; nil if one can never work.
+local function read_shadows(next_number)
+  local limits, parts = read_limits(next_number), 0
+  if not limits or #limits == 0 then return limits end
+  for _, limit in ipairs(limits) do parts = parts + (RULES[limit.code].parts or 0) end
+  local at = #KEYS - parts
+  bind_keys(limits, at)
+  local packed = redis.call('GET', KEYS[at]) or ''
+  local n = { struct.unpack('<' .. string.rep('d', #packed / 8), packed) }
+  local shadows = { key = KEYS[at] }
+  for index, limit in ipairs(limits) do
+    local from = (index - 1) * PER_SHADOW
+    local is_known = n[from + 1] == limit.code and n[from + 2] == limit.count and n[from + 3] == limit.period_us
+      and n[from + 4] == limit.capacity
+    if is_known then limit.a, limit.b, limit.c = n[from + 5], n[from + 6], n[from + 7] end
+    shadows[index] = {
+      limit = limit, last_us = is_known and n[from + 8] or 0, calls = is_known and n[from + 9] or 0,
+      waited = is_known and n[from + 10] or 0, refused = is_known and n[from + 11] or 0,
+      longest_us = is_known and n[from + 12] or 0,
+    }
+  end
+  return shadows
+end
+
+local function save_shadows(shadows)
+  local packed = {}
+  for index, shadow in ipairs(shadows) do
+    local limit = shadow.limit
+    packed[index] = struct.pack('<dddddddddddd', limit.code, limit.count, limit.period_us, limit.capacity, limit.a, limit.b,
+      limit.c, shadow.last_us, shadow.calls, shadow.waited, shadow.refused, shadow.longest_us)
+  end
+  redis.call('SET', shadows.key, table.concat(packed), 'PX', KEEP_SHADOWS_MS)
+end
+
+-- Counts a call that leaves at a time. It takes its place in the line that there would have been.
+local function count_call(shadow, at_us, cost, drawer)
+  if cost == 0 then return end
+  local limit, rule = shadow.limit, RULES[shadow.limit.code]
+  shadow.calls = shadow.calls + 1
+  local from_us = math.max(at_us, shadow.last_us)
+  local slot_us = cost > limit.capacity and math.huge or rule.earliest(limit, from_us, cost, drawer)
+  if slot_us > at_us + MOST_AHEAD_US then
+    shadow.refused = shadow.refused + 1
+    return
+  end
+  if slot_us > at_us then shadow.waited = shadow.waited + 1 end
+  shadow.longest_us = math.max(shadow.longest_us, slot_us - at_us)
+  rule.commit(limit, slot_us, cost, drawer)
+  shadow.last_us = slot_us
+end
+
+-- Counts the calls for which slots were booked: a run, or one by one.
+local function count_calls(shadows, booked, costs, drain, step, drawer)
+  for index, shadow in ipairs(shadows) do
+    for at = 0, booked.count - 1 do
+      local slot_us = booked.at_us + math.ceil(math.max(0, booked.excess + at * step) / drain)
+      count_call(shadow, slot_us, costs[index], drawer)
+    end
+    for _, slot_us in ipairs(booked.slots) do count_call(shadow, slot_us, costs[index], drawer) end
+  end
+end
+
+-- Books what a call cost beyond its estimate, or takes back what it cost less.
+local function settle_shadows(shadows, slot_us, next_number, now_us)
+  for _, shadow in ipairs(shadows) do
+    local delta = next_number() or 0
+    local at_us = delta > 0 and math.max(now_us, shadow.last_us) or slot_us
+    if delta ~= 0 then RULES[shadow.limit.code].commit(shadow.limit, at_us, delta, { now_us = now_us }) end
+  end
+end

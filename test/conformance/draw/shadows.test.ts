@@ -1,0 +1,182 @@
+import { describe, expect, it } from "vitest";
+import {
+  fixedWindow,
+  leakyBucket,
+  slidingLog,
+  tokenBucket,
+} from "../../../src/core/policy/limit-makers.ts";
+import type { ShadowCounts } from "../../../src/core/store.ts";
+import { createAsker, policyOf, slotsOf, type Asker } from "../../support/draws/asker.ts";
+import { createReferenceBucket } from "../../support/draws/reference-bucket.ts";
+import { simulate } from "../../support/draws/simulate.ts";
+import { storeKinds, type PinnedStore } from "../../support/draws/store-kinds.ts";
+
+const SECOND_US = 1_000_000;
+const HELD = leakyBucket("300/s", { burst: 10 });
+
+/** When a line under a limit would have let calls go, one after the other, that came at these times. */
+type Line = (cameUs: readonly number[]) => number[];
+
+const ofBucket: Line = (cameUs) => {
+  const bucket = createReferenceBucket({ count: 150, periodUs: SECOND_US, capacity: 4 });
+  return cameUs.map((us) => bucket.reserve(us, 1));
+};
+
+const ofWindows: Line = (cameUs) => {
+  const used = new Map<number, number>();
+  let lastUs = 0;
+  return cameUs.map((us) => {
+    let atUs = Math.max(us, lastUs);
+    while ((used.get(Math.floor(atUs / SECOND_US)) ?? 0) >= 40) {
+      atUs = (Math.floor(atUs / SECOND_US) + 1) * SECOND_US;
+    }
+    const window = Math.floor(atUs / SECOND_US);
+    used.set(window, (used.get(window) ?? 0) + 1);
+    return (lastUs = atUs);
+  });
+};
+
+const ofLog: Line = (cameUs) => {
+  const slotsUs: number[] = [];
+  for (const us of cameUs) {
+    const leavesUs = (slotsUs.at(-40) ?? -Infinity) + SECOND_US;
+    slotsUs.push(Math.max(us, slotsUs.at(-1) ?? 0, leavesUs));
+  }
+  return slotsUs;
+};
+
+function countsOf(cameUs: readonly number[], line: Line): ShadowCounts {
+  const waitsUs = line(cameUs).map((us, index) => us - cameUs[index]!);
+  const waited = waitsUs.filter((us) => us > 0).length;
+  return { calls: cameUs.length, waited, longestUs: Math.max(...waitsUs), refused: 0 };
+}
+
+/** Bursts of calls of three replicas, with quiet times between them; the slots of all, in their order. */
+async function drawInBursts(
+  pinned: PinnedStore,
+  limits: NonNullable<Parameters<typeof policyOf>[0]["limits"]>,
+): Promise<{ readonly slotsUs: readonly number[]; readonly asker: Asker }> {
+  const policy = policyOf({ limits });
+  const askers = ["a", "b", "c"].map((name) =>
+    createAsker(pinned.store, { bucket: "b", name, policy }),
+  );
+  const slotsUs: number[] = [];
+  for (const forMs of [100, 30, 700, 5, 250]) {
+    const grants = await simulate(pinned, askers, { forMs, backlog: 7 });
+    slotsUs.push(...grants.flat());
+    pinned.clock.advanceMs(2 * forMs + 400);
+  }
+  return { slotsUs: slotsUs.sort((a, b) => a - b), asker: askers[0]! };
+}
+
+describe.each(storeKinds())("a limit in shadow, with the store in $name,", ({ open }) => {
+  it.each([
+    ["a leaky bucket", leakyBucket("150/s", { burst: 4, shadow: true }), ofBucket],
+    ["a token bucket", tokenBucket({ capacity: 4, refill: "150/s", shadow: true }), ofBucket],
+    ["a fixed window", fixedWindow(40, "1s", { shadow: true }), ofWindows],
+    ["a sliding log", slidingLog(40, "1s", { shadow: true }), ofLog],
+  ])("counts what of several replicas would have waited: %s", async (_name, shadow, line) => {
+    const { slotsUs, asker } = await drawInBursts(open(), [HELD, shadow]);
+
+    const { shadows } = await asker.peek();
+
+    const expected = countsOf(slotsUs, line);
+    expect(shadows).toEqual([expected]);
+    expect(expected.waited).toBeGreaterThan(20);
+    expect(expected.waited).toBeLessThan(expected.calls - 10);
+  });
+
+  it("holds nothing back: the slots are those of the same bucket without it", async () => {
+    const without = await drawInBursts(open(), [HELD]);
+
+    const beside = await drawInBursts(open(), [HELD, leakyBucket("1/min", { shadow: true })]);
+
+    expect(beside.slotsUs).toEqual(without.slotsUs);
+  });
+
+  it("counts nothing that waits where its numbers are those of the limit that holds", async () => {
+    const twin = leakyBucket("300/s", { burst: 10, shadow: true });
+    const { slotsUs, asker } = await drawInBursts(open(), [HELD, twin]);
+
+    const { shadows } = await asker.peek();
+
+    expect(shadows).toEqual([{ calls: slotsUs.length, waited: 0, longestUs: 0, refused: 0 }]);
+  });
+
+  it("counts what would never have passed, or not within an hour, as refused: it takes no room", async () => {
+    const { store } = open();
+    const limits = [
+      HELD,
+      tokenBucket({ capacity: 4, refill: "1/h", unit: "tokens", shadow: true }),
+    ];
+    const asker = createAsker(store, { bucket: "b", name: "a", policy: policyOf({ limits }) });
+
+    for (const tokens of [5, 4, 1, 1, 1]) {
+      await asker.drawAll([{ wanted: 1, cost: { calls: 1, tokens } }]);
+    }
+
+    const { shadows } = await asker.peek();
+    expect(shadows).toEqual([{ calls: 5, waited: 1, longestUs: 3_600 * SECOND_US, refused: 3 }]);
+  });
+
+  it("books the true cost of calls once it is known", async () => {
+    const { store } = open();
+    const limits = [HELD, leakyBucket("1/s", { burst: 10, unit: "tokens", shadow: true })];
+    const asker = createAsker(store, { bucket: "b", name: "a", policy: policyOf({ limits }) });
+    const draw = async (): Promise<number> =>
+      slotsOf(await asker.drawAll([{ wanted: 1, cost: { calls: 1, tokens: 10 } }]))[0]!;
+
+    const slotUs = await draw();
+    await asker.settle(slotUs, { tokens: -10 });
+    await draw();
+    const afterLess = (await asker.peek()).shadows[0]!.waited;
+    await draw();
+
+    expect(afterLess).toBe(0);
+    expect((await asker.peek()).shadows[0]!.waited).toBe(1);
+  });
+
+  it("counts tries that pass, and not those that are refused", async () => {
+    const { store } = open();
+    const limits = [leakyBucket("10/s", { burst: 3 }), leakyBucket("10/s", { shadow: true })];
+    const asker = createAsker(store, { bucket: "b", name: "a", policy: policyOf({ limits }) });
+
+    await asker.drawAll([{ wanted: 5, isTry: true }]);
+
+    const { shadows } = await asker.peek();
+    expect(shadows).toMatchObject([{ calls: 3, waited: 2, longestUs: 200_000 }]);
+  });
+
+  it("does not count a slot again that was given back and is taken by another call", async () => {
+    const { store } = open();
+    const limits = [leakyBucket("100/s"), leakyBucket("100/s", { shadow: true })];
+    const asker = createAsker(store, { bucket: "b", name: "a", policy: policyOf({ limits }) });
+    const slotsUs = slotsOf(await asker.draw(5));
+
+    await asker.giveBack([slotsUs[2]!]);
+    const again = slotsOf(await asker.draw(1));
+
+    expect(again).toEqual([slotsUs[2]]);
+    expect((await asker.peek()).shadows).toMatchObject([{ calls: 5, waited: 0 }]);
+  });
+
+  it("begins anew when its numbers change, and holds calls back once it is no shadow any more", async () => {
+    const pinned = open();
+    const { store, clock } = pinned;
+    const under = (limits: Parameters<typeof drawInBursts>[1], version: number): Asker => {
+      const policy = policyOf({ limits });
+      return createAsker(store, { bucket: "b", name: "a", policy, version });
+    };
+    const declared = clock.nowUs();
+    await under([HELD, leakyBucket("5/s", { shadow: true })], declared).draw(6);
+
+    const other = under([HELD, leakyBucket("50/s", { shadow: true })], declared + 1);
+    await other.draw(2);
+    expect((await other.peek()).shadows).toMatchObject([{ calls: 2, waited: 1 }]);
+
+    const enforced = under([HELD, leakyBucket("50/s")], declared + 2);
+    const slotsUs = slotsOf(await enforced.draw(2));
+    expect((await enforced.peek()).shadows).toEqual([]);
+    expect(slotsUs.map((us) => us - slotsUs[0]!)).toEqual([0, 20_000]);
+  });
+});

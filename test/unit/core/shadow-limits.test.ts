@@ -1,0 +1,74 @@
+import { describe, expect, it } from "vitest";
+import { InvalidOptionError } from "../../../src/core/errors.ts";
+import {
+  concurrency,
+  leakyBucket,
+  slidingLog,
+  tokenBucket,
+} from "../../../src/core/policy/limit-makers.ts";
+import {
+  compileOver,
+  compilePolicy,
+  formatPolicy,
+  readPolicyElsewhere,
+  readPolicyText,
+} from "../../../src/core/policy/policy.ts";
+
+const SHADOW = { rate: "50/s", shadow: true } as const;
+
+describe("shadows of a policy", () => {
+  it("stand apart from the limits that hold", () => {
+    const { limits, shadows } = compilePolicy("test", {
+      ...SHADOW,
+      limits: [leakyBucket("100/s"), tokenBucket({ capacity: 5, refill: "1/s", shadow: true })],
+      concurrency: 3,
+    });
+
+    expect(limits.map(({ kind }) => kind)).toEqual(["leaky-bucket", "concurrency"]);
+    expect(shadows.map(({ kind }) => kind)).toEqual(["leaky-bucket", "token-bucket"]);
+  });
+
+  it("leave the text of a policy without them as it was, and are read by other replicas", () => {
+    const plain = compilePolicy("test", { rate: "100/s", shadow: false });
+    const policy = compilePolicy("test", { limits: [leakyBucket("100/s")], ...SHADOW });
+
+    expect(plain.text).toBe(compilePolicy("test", { rate: "100/s" }).text);
+    expect(readPolicyText("test", policy.text, plain)).toEqual(policy);
+    expect(readPolicyElsewhere("test", policy.text)).toEqual(policy);
+  });
+
+  it("leave the limits that hold in force where they alone are put over these", () => {
+    const under = compilePolicy("test", { rate: "100/s", perKey: { rate: "1/s" } });
+
+    expect(formatPolicy(compileOver("test", SHADOW, under))).toBe(
+      "100/s; per key 1/s; in shadow 50/s",
+    );
+    expect(
+      formatPolicy(compileOver("test", { rate: "9/s" }, compileOver("test", SHADOW, under))),
+    ).toBe("9/s; per key 1/s");
+  });
+
+  it("may be as small as they like beside a burst that holds", () => {
+    const limits = [leakyBucket("100/s", { burst: 50 }), slidingLog(20, "1s", { shadow: true })];
+
+    expect(formatPolicy(compilePolicy("test", { limits }))).toBe(
+      "100/s with a burst of 50; in shadow 20 in any 1s",
+    );
+  });
+
+  it.each([
+    ["alone", SHADOW, "shadow"],
+    ["beside limits of keys alone", { ...SHADOW, perKey: { rate: "1/s" } }, "shadow"],
+    ["of keys", { rate: "100/s", perKey: SHADOW }, "perKey.shadow"],
+    ["of no rate", { shadow: true, concurrency: 3 }, "rate"],
+    ["in a word", { rate: "1/s", shadow: "yes" }, "shadow"],
+  ])("are refused %s", (_what, options, option) => {
+    expect(() => compilePolicy("test", options)).toThrow(
+      expect.objectContaining({ name: "InvalidOptionError", option }),
+    );
+  });
+
+  it("are refused of calls at once", () => {
+    expect(() => concurrency(5, { shadow: true } as object)).toThrow(InvalidOptionError);
+  });
+});

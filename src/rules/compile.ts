@@ -1,5 +1,6 @@
 /** From what a file says to the limits of a bucket. */
 import { InvalidOptionError, remedyOf } from "../core/errors.ts";
+import { closest } from "../core/input/options.ts";
 import { limitOf, type LimitData } from "../core/policy/limit-data.ts";
 import {
   compileAlone,
@@ -16,25 +17,47 @@ import type { Path, Problem } from "./problem.ts";
  *
  * @throws {@link InvalidOptionError} when one of its limits can never work.
  */
-export function optionsOf(given: unknown): PolicyOptions {
+export function optionsOf(given: unknown, tiers: Tiers = {}): PolicyOptions {
   if (!isTable(given)) return given as PolicyOptions;
   const { perKey } = given;
   const options = limitsOf(given, "");
   if (perKey === undefined) return options;
-  return { ...options, perKey: perKeyOf(perKey) } as PolicyOptions;
+  return { ...options, perKey: perKeyOf(perKey, tiers) } as PolicyOptions;
 }
 
-function perKeyOf(given: unknown): unknown {
+/** Limits of keys by a name that entries refer to. */
+export type Tiers = Readonly<Record<string, unknown>>;
+
+function perKeyOf(given: unknown, tiers: Tiers): unknown {
   if (Array.isArray(given)) {
     return given.map((each: unknown, level) =>
-      each === null ? undefined : limitsOf(each, `perKey[${level}].`),
+      each === null ? undefined : keyLimitsOf(each, `perKey[${level}]`, tiers),
     );
   }
-  if (!isTable(given) || "limits" in given) return limitsOf(given, "perKey.");
+  const isForAll = !isTable(given) || "limits" in given || "tier" in given;
+  if (isForAll) return keyLimitsOf(given, "perKey", tiers);
   const entries = Object.entries(given);
   return Object.fromEntries(
-    entries.map(([name, each]) => [name, isTable(each) ? limitsOf(each, `perKey.${name}.`) : each]),
+    entries.map(([name, each]) => [
+      name,
+      isTable(each) ? keyLimitsOf(each, `perKey.${name}`, tiers) : each,
+    ]),
   );
+}
+
+/** Limits of keys: those of the tier, if one is named, and over these what stands beside its name. */
+function keyLimitsOf(given: unknown, path: string, tiers: Tiers): unknown {
+  if (!isTable(given) || !("tier" in given)) return limitsOf(given, `${path}.`);
+  const { tier: name, ...own } = given;
+  const tier = typeof name === "string" && Object.hasOwn(tiers, name) ? tiers[name] : undefined;
+  if (!isTable(tier)) {
+    const names = Object.keys(tiers);
+    const near = typeof name === "string" ? closest(name, names) : undefined;
+    const hint = near === undefined ? `the tiers are ${names.join(", ")}` : `did you mean ${near}?`;
+    const remedy = `there is no such tier; ${names.length === 0 ? "name it in tiers" : hint}`;
+    throw new InvalidOptionError({ where: "", option: `${path}.tier`, value: name, remedy });
+  }
+  return limitsOf({ ...tier, ...own }, `${path}.`);
 }
 
 function limitsOf(given: unknown, path: string): Record<string, unknown> {
@@ -73,9 +96,9 @@ export function policyUnder(
 }
 
 /** What is wrong with an entry, by what the code would say to the same options; undefined if nothing is. */
-export function problemIn(path: Path, given: object): Problem | undefined {
+export function problemIn(path: Path, given: object, tiers: Tiers = {}): Problem | undefined {
   try {
-    compileAlone("", optionsOf(given));
+    compileAlone("", optionsOf(given, tiers));
     return undefined;
   } catch (error) {
     if (!(error instanceof InvalidOptionError)) throw error;

@@ -53,9 +53,9 @@ export function checkRules(
     const inOrder = problems.toSorted((a, b) => a.line - b.line || a.column - b.column);
     return { rules: undefined, problems: inOrder };
   }
-  const { version, defaults = {}, buckets } = rulesSchema().parse(data);
+  const { version, tiers, defaults = {}, buckets } = rulesSchema().parse(data);
   const entries = Object.entries(buckets).map(
-    ([name, entry]) => [name, optionsOf({ ...defaults, ...entry })] as const,
+    ([name, entry]) => [name, optionsOf({ ...defaults, ...entry }, tiers)] as const,
   );
   const digest = createHash("sha256").update(JSON.stringify(data)).digest("hex").slice(0, 32);
   return { rules: { file, version, digest, buckets: new Map(entries) }, problems: [] };
@@ -146,17 +146,29 @@ function problemsOf(data: unknown): Problem[] {
   const issues = read.success
     ? []
     : read.error.issues.flatMap((issue) => problemsOfIssue(data, issue));
-  // What is wrong in the defaults is wrong in each bucket.
-  const inDefaults = issues.filter(({ path }) => path[0] === "defaults");
-  if (inDefaults.length > 0) return inDefaults;
+  // What is wrong in the defaults or in a tier is wrong in each bucket.
+  const inAll = issues.filter(({ path }) => path[0] === "defaults" || path[0] === "tiers");
+  if (inAll.length > 0) return inAll;
+  const inTiers = tierProblems(data);
+  if (inTiers.length > 0) return inTiers;
   const byEntry = entryProblems(data);
   // Of an entry, the words of bucket() say more.
   const said = new Set(byEntry.map(({ path }) => path[1]));
   return [...byEntry, ...issues.filter(({ path }) => path[0] !== "buckets" || !said.has(path[1]!))];
 }
 
-function entryProblems({ defaults, buckets }: Record<string, unknown>): Problem[] {
+/** A tier may be one that no bucket refers to yet. */
+function tierProblems({ tiers }: Record<string, unknown>): Problem[] {
+  if (!isTable(tiers)) return [];
+  return Object.entries(tiers).flatMap(([name, tier]): Problem[] => {
+    const problem = isTable(tier) ? problemIn(["tiers", name], tier) : undefined;
+    return problem === undefined ? [] : [problem];
+  });
+}
+
+function entryProblems({ tiers, defaults, buckets }: Record<string, unknown>): Problem[] {
   if (!isTable(buckets)) return [];
+  const named = isTable(tiers) ? tiers : {};
   const base = isTable(defaults) ? defaults : {};
   return Object.entries(buckets).flatMap(([name, entry]): Problem[] => {
     const path = ["buckets", name];
@@ -166,7 +178,7 @@ function entryProblems({ defaults, buckets }: Record<string, unknown>): Problem[
     if (entry !== null && !isTable(entry)) {
       return [{ path, value: entry, remedy: "give limits, such as { rate: 50/s }" }];
     }
-    const problem = problemIn(path, { ...base, ...entry });
+    const problem = problemIn(path, { ...base, ...entry }, named);
     return problem === undefined ? [] : [problem];
   });
 }
@@ -176,10 +188,11 @@ function problemsOfIssue(data: unknown, issue: z.core.$ZodIssue): Problem[] {
   if (issue.code === "unrecognized_keys") {
     return issue.keys.map((name) => {
       const near = path.length === 0 ? closest(name, TOP_NAMES) : undefined;
+      const known = path.length === 0 ? NOT_OF_FILES[name] : undefined;
       const hint =
         near === undefined ? `the names are ${TOP_NAMES.join(", ")}` : `did you mean ${near}?`;
       const remedy =
-        path.length === 0 ? `there is no such name; ${hint}` : "there is no such option";
+        known ?? (path.length === 0 ? `there is no such name; ${hint}` : "there is no such option");
       return {
         path: [...path, name],
         value: valueAt(data, [...path, name]),
@@ -203,6 +216,14 @@ function problemsOfIssue(data: unknown, issue: z.core.$ZodIssue): Problem[] {
   }
   return [{ path, value: valueAt(data, path), remedy: remedyOf(issue, path) }];
 }
+
+/** What one may look for in a file, and where it is said. */
+const NOT_OF_FILES: Readonly<Record<string, string>> = {
+  queues:
+    "queues are told by the code, and steered live with pause() and the like; a file has limits of buckets",
+  endpoints:
+    "the limits of endpoints are set with endpoints.put(), those of tenants with tenants.setLimits(); of all together, name the bucket of the webhooks",
+};
 
 function depthOf(issues: readonly z.core.$ZodIssue[]): number {
   return Math.min(...issues.map(({ path }) => path.length));

@@ -18,11 +18,17 @@ function makeSchema() {
       .describe("Calls that may run at once, over all replicas."),
     limits: z.array(limit).optional().describe("More limits; a call needs room in all of them."),
   });
-  const ofLevel = z.union([limits, z.null()]);
+  const ofKeys = limits.extend({
+    tier: z
+      .string({ error: "give the name of a tier" })
+      .optional()
+      .describe("The tier whose limits these are; what stands beside goes before it."),
+  });
+  const ofLevel = z.union([ofKeys, z.null()]);
   const share = z.number().min(0.01).max(1).optional();
   const policy = limits.extend({
     perKey: z
-      .union([limits, z.array(ofLevel), z.record(z.string(), limits)])
+      .union([ofKeys, z.array(ofLevel), z.record(z.string(), ofKeys)])
       .optional()
       .describe("Limits of each key: the same for all, by level (the widest first), or by name."),
     shares: z
@@ -38,6 +44,10 @@ function makeSchema() {
       .describe(
         "Of two files, the one of the greater version counts. Defaults to its time of change.",
       ),
+    tiers: z
+      .record(NAME, limits)
+      .optional()
+      .describe("Limits of keys by name, to which perKey of buckets refers."),
     defaults: policy.optional().describe("What the buckets below leave out."),
     buckets: z
       .record(NAME, bucket)
@@ -47,6 +57,7 @@ function makeSchema() {
 
 export interface RulesData {
   readonly version?: number | undefined;
+  readonly tiers?: Readonly<Record<string, object>> | undefined;
   readonly defaults?: object | undefined;
   readonly buckets: Readonly<Record<string, object | null>>;
 }
@@ -58,4 +69,4 @@ export function rulesSchema(): z.ZodType<RulesData> {
 }
 
 /** Names that stand at the top of a file, and in a bucket. */
-export const TOP_NAMES: readonly string[] = ["version", "defaults", "buckets"];
+export const TOP_NAMES: readonly string[] = ["version", "tiers", "defaults", "buckets"];

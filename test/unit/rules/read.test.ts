@@ -57,7 +57,53 @@ buckets:
     expect(policiesIn(text)).toEqual({ a: "5/s", b: "5/s with a burst of 2", c: "5/s" });
   });
 
+  it("may name tiers, to which the limits of keys refer", () => {
+    const text = `
+tiers:
+  free: { rate: 1/s }
+  pro: { rate: 20/s, concurrency: 5 }
+defaults: { perKey: { tier: free } }
+buckets:
+  a: { rate: 100/s }
+  b: { perKey: { tier: pro, rate: 30/s } }
+  c: { rate: 100/s, perKey: [{ tier: pro }, null, { tier: free }] }
+  d: { perKey: { account: { tier: free }, ip: { rate: 7/s } } }
+`;
+
+    expect(policiesIn(text)).toEqual({
+      a: "100/s; per key 1/s",
+      b: "per key 30/s + 5 at once",
+      c: "100/s; per key 20/s + 5 at once (level 0), 1/s (level 2)",
+      d: "per key 1/s (account), 7/s (ip)",
+    });
+  });
+
   it.each([
+    [
+      "a tier that is none",
+      "tiers: { free: { rate: 1/s } }\nbuckets:\n  a: { perKey: [{ tier: fre }] }",
+      's.yaml:3:25: buckets.a.perKey[0].tier is "fre"; there is no such tier; did you mean free?',
+    ],
+    [
+      "a tier in a file without tiers",
+      "buckets: { a: { perKey: { tier: free } } }",
+      's.yaml:1:33: buckets.a.perKey.tier is "free"; there is no such tier; name it in tiers.',
+    ],
+    [
+      "a tier with a wrong rate",
+      "tiers: { free: { rate: 1 } }\nbuckets: {}",
+      /^s\.yaml:1:24: tiers\.free\.rate is 1; /,
+    ],
+    [
+      "queues, which cannot be in a file",
+      "queues: { mail: { concurrency: 5 } }\nbuckets: {}",
+      /^s\.yaml:1:1: queues is .*; queues are told by the code/,
+    ],
+    [
+      "endpoints, which cannot be in a file",
+      "endpoints: {}\nbuckets: {}",
+      /^s\.yaml:1:1: endpoints is .*; the limits of endpoints are set with endpoints\.put/,
+    ],
     [
       "a number for a rate",
       "buckets: { a: { rate: 50 } }",

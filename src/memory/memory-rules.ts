@@ -28,12 +28,13 @@ export function createMemoryRules(): MemoryRules {
       return inForce;
     },
     async noteRules({ digest, version, policies }) {
-      if (inForce?.digest !== digest) return false;
+      if (inForce?.digest !== digest) return undefined;
+      const earlier = policies.map(([bucket]) => ruled.get(bucket)?.text);
       for (const [bucket, text] of policies) {
         if (text === undefined) ruled.delete(bucket);
         else ruled.set(bucket, { text, version });
       }
-      return true;
+      return earlier;
     },
     async rulesApplied({ digest }) {
       applied = inForce?.digest === digest ? digest : undefined;

@@ -115,11 +115,16 @@ export function combineInsight(
       return found.toSorted((a, b) => (areNewer(a, b) ? -1 : 1))[0];
     },
     async noteRules({ policies, ...rules }) {
+      const earlier = new Map<string, string | undefined>();
       const noting = stores.map(async (store) => {
         const own = policies.filter(([bucket]) => storeOf(bucket) === store);
-        return own.length === 0 || store.noteRules({ ...rules, policies: own });
+        if (own.length === 0) return true;
+        const texts = await store.noteRules({ ...rules, policies: own });
+        for (const [at, [bucket]] of own.entries()) earlier.set(bucket, texts?.[at]);
+        return texts !== undefined;
       });
-      return (await Promise.all(noting)).every(Boolean);
+      const areNoted = (await Promise.all(noting)).every(Boolean);
+      return areNoted ? policies.map(([bucket]) => earlier.get(bucket)) : undefined;
     },
     async rulesApplied(rules) {
       await Promise.all(stores.map((store) => store.rulesApplied(rules)));

@@ -11,6 +11,7 @@ import type { PolicySource } from "../core/store.ts";
 import type { RulesAnswer, RulesInForce } from "../core/stores/insight/rules.ts";
 import type { InsightStore } from "../core/stores/insight/store.ts";
 import { policyUnder } from "./compile.ts";
+import { noteRuled, type RuledChange } from "./log.ts";
 import type { DatedRules } from "./watch.ts";
 
 /** How often a process looks whether its rules are still in force … */
@@ -58,6 +59,7 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
   let rules = first;
   /** What they come to, by the code that was known then. */
   let policies: ReadonlyMap<string, Policy> | undefined;
+  let codes: ReadonlyMap<string, Policy> = new Map();
   let policiesAtMs = -Infinity;
   /** What all buckets have, since these rules were done. */
   let done: { readonly digest: string; readonly policies: ReadonlyMap<string, Policy> } | undefined;
@@ -84,6 +86,7 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
   async function compile(of: DatedRules): Promise<ReadonlyMap<string, Policy>> {
     const names = [...of.buckets.keys()];
     const compiled = new Map<string, Policy>();
+    const ofCode = new Map<string, Policy>();
     for (let at = 0; at < names.length; at += READ_AT_ONCE) {
       const some = names.slice(at, at + READ_AT_ONCE);
       const declared = await insight.declaredOf(some);
@@ -93,18 +96,33 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
         const code =
           codeOf(name) ?? (text === undefined ? undefined : readPolicyElsewhere(where, text));
         const policy = policyOf(where, name, code);
+        if (code !== undefined) ofCode.set(name, code);
         if (policy !== undefined) compiled.set(name, policy);
       }
     }
     for (const [name, { text }] of compiled) {
       if (policies !== undefined && policies.get(name)?.text !== text) pending.add(name);
     }
+    codes = ofCode;
     return compiled;
   }
 
-  /** Whether no other rules have come. */
-  async function note(of: DatedRules, changes: readonly (readonly [string, string | undefined])[]) {
-    return insight.noteRules({ digest: of.digest, version: versionOf(of), policies: changes });
+  function ruled([bucket, policy]: readonly [string, Policy]): Omit<RuledChange, "earlier"> {
+    return { bucket, policy, code: codeOf(bucket) ?? codes.get(bucket) };
+  }
+
+  /** Notes what rules make of buckets, in the log of changes, too; false if other rules have come. */
+  async function note(
+    of: DatedRules,
+    some: readonly Omit<RuledChange, "earlier">[],
+  ): Promise<boolean> {
+    const version = versionOf(of);
+    const noted = some.map(({ bucket, policy }) => [bucket, policy?.text] as const);
+    const earlier = await insight.noteRules({ digest: of.digest, version, policies: noted });
+    if (earlier === undefined) return false;
+    const changes = some.map((each, at) => ({ ...each, earlier: earlier[at] }));
+    await noteRuled(changes, `version ${version} of ${of.file}, by ${by}`, parts);
+    return true;
   }
 
   /** `known`: what buckets have already. */
@@ -117,13 +135,7 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
     const before = await insight.ruledBuckets();
     for (let at = 0; at < entries.length; at += AT_ONCE) {
       const some = entries.slice(at, at + AT_ONCE);
-      if (
-        !(await note(
-          of,
-          some.map(([name, { text }]) => [name, text] as const),
-        ))
-      )
-        return;
+      if (!(await note(of, some.map(ruled)))) return;
       const changed = some.filter(([name, { text }]) => known?.get(name)?.text !== text);
       await Promise.all(changed.map(([name, policy]) => steer(name, policy, "rules")));
     }
@@ -141,9 +153,9 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
       const text = declared[at] ?? (await insight.bucket(name)).rules?.text;
       return codeOf(name) ?? (text && readPolicyElsewhere(`bucket("${name}")`, text));
     });
-    const policies = await Promise.all(reading);
-    const changes = names.map((name) => [name, undefined] as const);
-    if (!(await note(of, changes))) return false;
+    const policies = (await Promise.all(reading)).map((policy) => policy || undefined);
+    const ended = names.map((bucket, at) => ({ bucket, policy: undefined, code: policies[at] }));
+    if (!(await note(of, ended))) return false;
     const steering = names.map(async (name, at) => {
       const policy = policies[at];
       if (policy) await steer(name, policy, "code");
@@ -179,7 +191,7 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
     if (policy === undefined) return true;
     const { rules: noted } = await insight.bucket(name);
     if (noted?.text === policy.text) return true;
-    if (!(await note(of, [[name, policy.text]]))) return false;
+    if (!(await note(of, [ruled([name, policy])]))) return false;
     await steer(name, policy, "rules");
     return true;
   }

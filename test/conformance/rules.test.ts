@@ -67,11 +67,12 @@ describe.each([
     await insight.offerRules(offerOf("a", 1));
     const note = { digest: "a", version: 1, policies: [["api", "p|q"] as const] };
 
-    expect(await insight.noteRules(note)).toBe(true);
+    expect(await insight.noteRules(note)).toEqual([undefined]);
+    expect(await insight.noteRules(note)).toEqual(["p|q"]);
     expect((await insight.bucket("api")).rules).toEqual({ text: "p|q", version: 1 });
     expect(await insight.ruledBuckets()).toEqual(["api"]);
     await insight.offerRules(offerOf("b", 2));
-    expect(await insight.noteRules(note)).toBe(false);
+    expect(await insight.noteRules(note)).toBeUndefined();
     await insight.noteRules({ digest: "b", version: 2, policies: [["api", undefined]] });
 
     expect((await insight.bucket("api")).rules).toBeUndefined();

@@ -111,7 +111,7 @@ export const CHANGE: object = object(
   {
     id: text('"1764166000000-0"'),
     bucket: text("The bucket."),
-    action: { type: "string", enum: ["configure", "pause", "resume", "undo", "expire"] },
+    action: { type: "string", enum: ["configure", "pause", "resume", "undo", "expire", "rules"] },
     subject: { type: "string", enum: ["policy", "pause"] },
     atMs: number("When, in ms since 1970."),
     by: text("Who."),

@@ -4,8 +4,11 @@ export interface RulesStore {
   offerRules(offer: RulesOffer): Promise<RulesAnswer>;
   /** Those in force. */
   rules(): Promise<RulesInForce | undefined>;
-  /** Notes the policies that rules come to for some buckets; false, and nothing is noted, if other rules are in force. */
-  noteRules(note: RulesNote): Promise<boolean>;
+  /**
+   * Notes the policies that rules come to for some buckets, and answers the texts that rules came to before; undefined, and
+   * nothing is noted, if other rules are in force.
+   */
+  noteRules(note: RulesNote): Promise<readonly (string | undefined)[] | undefined>;
   /** All buckets are changed now, if these rules are still in force; otherwise those in force are to be put in force again. */
   rulesApplied(rules: Pick<RulesInForce, "digest">): Promise<void>;
   /** Buckets that rules name, or named before. */

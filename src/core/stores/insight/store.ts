@@ -254,8 +254,8 @@ export interface SteeredState {
   readonly pausedForMs: number;
 }
 
-/** What was done: `"expire"` is the end of an override whose time is over. */
-export type ChangeAction = "configure" | "pause" | "resume" | "undo" | "expire";
+/** What was done: `"expire"` is the end of an override whose time is over, `"rules"` what a rules file has changed. */
+export type ChangeAction = "configure" | "pause" | "resume" | "undo" | "expire" | "rules";
 
 export interface NewChange {
   readonly bucket: string;

@@ -34,7 +34,9 @@ export const rulesOffer: Script<RulesOffer & OfPrefix, RulesAnswer> = defineScri
   },
 });
 
-export const rulesNote: Script<RulesNote & OfPrefix, boolean> = defineScript({
+type Earlier = readonly (string | undefined)[];
+
+export const rulesNote: Script<RulesNote & OfPrefix, Earlier | undefined> = defineScript({
   name: "insight/rules-note",
   keys: (input) => [fleetBase(input)],
   args: ({ digest, version, policies }) => [
@@ -43,7 +45,10 @@ export const rulesNote: Script<RulesNote & OfPrefix, boolean> = defineScript({
     RULES_KEPT_MS,
     ...policies.flatMap(([bucket, text = ""]) => [bucket, text]),
   ],
-  decode: (reply) => reply === 1,
+  decode(reply) {
+    const earlier = reply as readonly string[] | null;
+    return earlier?.map((text) => (text === "" ? undefined : readRuled(text).text));
+  },
 });
 
 export const rulesDone: Script<Pick<RulesInForce, "digest"> & OfPrefix, void> = defineScript({

@@ -47,12 +47,15 @@ export interface SteeredFacts {
   readonly pausedForMs: number;
 }
 
-/** A change of a bucket by hand, as the log has it. */
+/** A change of a bucket by hand or by a rules file, as the log has it. */
 export interface BucketChange {
   /** `"1764166000000-0"`. Later changes have greater ones. */
   readonly id: string;
   readonly bucket: string;
-  /** `"undo"` takes another back; `"expire"` is the end of a policy that was given for a time. */
+  /**
+   * `"undo"` takes another back; `"expire"` is the end of a policy that was given for a time; `"rules"` is what a rules file
+   * has changed, whether or not what was set by hand goes before it: `by` is then `"rules"`, and `reason` says which.
+   */
   readonly action: ChangeAction;
   /** What it is about: that of an `"undo"` is what is taken back. */
   readonly subject: "policy" | "pause";

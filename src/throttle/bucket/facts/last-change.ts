@@ -38,7 +38,7 @@ function isMade({ id, failed }: Change, mayHold: ReadonlySet<string>): boolean {
 function isInForce(change: Change, nowMs: number): boolean {
   const { undoneBy, action, subject, before, after } = change;
   if (undoneBy !== undefined) return false;
-  if (action === "undo" || action === "expire") return false;
+  if (action === "undo" || action === "expire" || action === "rules") return false;
   if (subject === "policy") return true;
   // Of a pause whose time is over, nothing is left to take back.
   return [before, after].some(({ pausedForMs }) => pauseLeft(pausedForMs, change, nowMs) > 0);
@@ -50,7 +50,10 @@ function pauseLeft(pausedForMs: number, { atMs }: Change, nowMs: number): number
 
 /** When the policy that a change took the place of was to end: by the change with which that one came. */
 function endOfPolicyBefore({ before }: Change, older: readonly Change[]): number {
-  const setter = older.find(({ subject, failed }) => subject === "policy" && failed === undefined);
+  const setter = older.find(
+    ({ subject, action, failed }) =>
+      subject === "policy" && action !== "rules" && failed === undefined,
+  );
   if (before.source !== "override" || setter?.after.text !== before.text) return Infinity;
   return setter.forMs === undefined ? Infinity : setter.atMs + setter.forMs;
 }

@@ -141,7 +141,8 @@ export function bucketView({ name, redraw, stay, mayAct }) {
         change.undoneBy === undefined &&
         change.failed === undefined &&
         change.action !== "undo" &&
-        change.action !== "expire",
+        change.action !== "expire" &&
+        change.action !== "rules",
     );
     const parts = { path, status, redraw };
     return h(

@@ -1,0 +1,54 @@
+/** What a rules file has changed, as the log of changes has it: once for each bucket and version, by whoever applies it. */
+import { reasonOf } from "../core/describe.ts";
+import type { Logger } from "../core/logger.ts";
+import { formatPolicy, readPolicyElsewhere, type Policy } from "../core/policy/policy.ts";
+import type { InsightStore, SteeredState } from "../core/stores/insight/store.ts";
+
+/** Who, in place of a person. */
+const RULES = "rules";
+/** Before a bucket that only the rules name. */
+const NOTHING: SteeredState = { policy: "none", source: "code", text: "", pausedForMs: 0 };
+
+export interface RuledChange {
+  readonly bucket: string;
+  /** What rules made of it before, and make of it now; undefined where they say nothing of it. */
+  readonly earlier: string | undefined;
+  readonly policy: Policy | undefined;
+  readonly code: Policy | undefined;
+}
+
+/** Notes those that have changed something. What cannot be noted is heard of in the log of the process. */
+export async function noteRuled(
+  changes: readonly RuledChange[],
+  reason: string,
+  { insight, logger }: { readonly insight: InsightStore; readonly logger: Logger },
+): Promise<void> {
+  const made = changes.filter(({ earlier, policy }) => earlier !== policy?.text);
+  const noting = made.map(async ({ bucket, earlier, policy, code }) => {
+    const before = earlier === undefined ? undefined : readPolicyElsewhere(bucket, earlier);
+    const state = stateOf(before, policy, code);
+    const change = { bucket, subject: "policy", action: "rules", by: RULES, reason } as const;
+    const more = { key: undefined, forMs: undefined, undoes: undefined };
+    await insight.noteChange({ ...change, ...more, ...state });
+  });
+  const failed = (await Promise.allSettled(noting)).find(({ status }) => status === "rejected");
+  if (failed === undefined) return;
+  const why = reasonOf((failed as PromiseRejectedResult).reason);
+  logger.warn({ reason: why }, `What the rules have changed was not noted: ${why}`);
+}
+
+function stateOf(
+  before: Policy | undefined,
+  after: Policy | undefined,
+  code: Policy | undefined,
+): { readonly before: SteeredState; readonly after: SteeredState } {
+  const ofCode = code === undefined ? NOTHING : steered(code, "code");
+  return {
+    before: before === undefined ? ofCode : steered(before, "rules"),
+    after: after === undefined ? ofCode : steered(after, "rules"),
+  };
+}
+
+function steered(policy: Policy, source: SteeredState["source"]): SteeredState {
+  return { policy: formatPolicy(policy), source, text: policy.text, pausedForMs: 0 };
+}

@@ -127,15 +127,17 @@ export function combineInsight(
       return areNoted ? policies.map(([bucket]) => earlier.get(bucket)) : undefined;
     },
     async rulesApplied(rules) {
-      await Promise.all(stores.map((store) => store.rulesApplied(rules)));
+      // One that is away has them applied when it is back: it does not answer that they are.
+      await fromAll((store) => store.rulesApplied(rules));
     },
+    byServer: (names) => stores.map((store) => names.filter((name) => storeOf(name) === store)),
     async ruledBuckets() {
       return (await fromAll((store) => store.ruledBuckets())).answers.flat();
     },
     async declaredOf(names) {
       const asking = stores.map(async (store) => {
         const own = names.filter((name) => storeOf(name) === store);
-        const texts = await store.declaredOf(own);
+        const texts = own.length === 0 ? [] : await store.declaredOf(own);
         return own.map((name, at) => [name, texts[at]] as const);
       });
       const declared = new Map((await Promise.all(asking)).flat());

@@ -47,12 +47,14 @@ export interface RulesInUse {
   replace(rules: DatedRules): void;
   /** The code of this process has declared a bucket. */
   noteDeclared(bucket: string): void;
-  /** Puts them in force and resolves when they are, or newer ones; rejects with what goes wrong. */
+  /** Puts them in force and resolves when they are, or newer ones; rejects with what goes wrong, also on one of several servers. */
   settle(): Promise<"done" | "older">;
   /** Redis may have lost all. */
   check(): void;
   close(): Promise<void>;
 }
+
+type Compiled = ReadonlyMap<string, Policy>;
 
 export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
   const { insight, logger, replica, by, codeOf, steer, assertPlace } = parts;
@@ -60,12 +62,16 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
   /** What they come to, by the code that was known then. */
   let policies: ReadonlyMap<string, Policy> | undefined;
   let codes: ReadonlyMap<string, Policy> = new Map();
+  /** Buckets of servers that were away then, and what such a server answers. */
+  let unread: ReadonlySet<string> = new Set();
+  let away: StoreUnavailableError | undefined;
   let policiesAtMs = -Infinity;
   /** What all buckets have, since these rules were done. */
   let done: { readonly digest: string; readonly policies: ReadonlyMap<string, Policy> } | undefined;
   /** Buckets whose policies may be others than those in force. */
   const pending = new Set<string>();
-  let ownDigest: string | undefined;
+  /** Rules of this process that were in force: a server that was away may still have the ones before the last. */
+  const ownDigests = new Set<string>();
   let toldOf: string | undefined;
   let verdict: RulesAnswer["verdict"] | undefined;
   let hasFailed = false;
@@ -82,13 +88,37 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
     return policy;
   }
 
+  /**
+   * Does something with some buckets at a time, until that answers false: other rules have come. Answers the buckets of the
+   * servers that are away; without any server it rejects.
+   */
+  async function eachServer(
+    names: readonly string[],
+    atOnce: number,
+    use: (some: readonly string[]) => Promise<boolean>,
+  ): Promise<Set<string>> {
+    const missed = new Set<string>();
+    for (const its of insight.byServer?.(names) ?? [names]) {
+      try {
+        for (let at = 0; at < its.length; at += atOnce) {
+          if (!(await use(its.slice(at, at + atOnce)))) return missed;
+        }
+      } catch (error) {
+        if (!(error instanceof StoreUnavailableError) || insight.byServer === undefined)
+          throw error;
+        away = error;
+        for (const name of its) missed.add(name);
+      }
+    }
+    return missed;
+  }
+
   /** Reads what all processes declare, and what the rules make of that; what has changed is pending then. */
   async function compile(of: DatedRules): Promise<ReadonlyMap<string, Policy>> {
-    const names = [...of.buckets.keys()];
     const compiled = new Map<string, Policy>();
     const ofCode = new Map<string, Policy>();
-    for (let at = 0; at < names.length; at += READ_AT_ONCE) {
-      const some = names.slice(at, at + READ_AT_ONCE);
+    away = undefined;
+    unread = await eachServer([...of.buckets.keys()], READ_AT_ONCE, async (some) => {
       const declared = await insight.declaredOf(some);
       for (const [index, name] of some.entries()) {
         const text = declared[index];
@@ -99,7 +129,8 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
         if (code !== undefined) ofCode.set(name, code);
         if (policy !== undefined) compiled.set(name, policy);
       }
-    }
+      return true;
+    });
     for (const [name, { text }] of compiled) {
       if (policies !== undefined && policies.get(name)?.text !== text) pending.add(name);
     }
@@ -131,19 +162,31 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
     compiled: ReadonlyMap<string, Policy>,
     known?: ReadonlyMap<string, Policy>,
   ): Promise<void> {
-    const entries = [...compiled];
     const before = await insight.ruledBuckets();
-    for (let at = 0; at < entries.length; at += AT_ONCE) {
-      const some = entries.slice(at, at + AT_ONCE);
-      if (!(await note(of, some.map(ruled)))) return;
-      const changed = some.filter(([name, { text }]) => known?.get(name)?.text !== text);
-      await Promise.all(changed.map(([name, policy]) => steer(name, policy, "rules")));
-    }
-    const over = before.filter((name) => !compiled.has(name));
-    for (let at = 0; at < over.length; at += AT_ONCE) {
-      if (!(await endFor(of, over.slice(at, at + AT_ONCE)))) return;
-    }
-    await insight.rulesApplied(of);
+    const over = before.filter((name) => !compiled.has(name) && !unread.has(name));
+    let isOvertaken = false;
+    const unlessOvertaken = async (going: Promise<boolean>): Promise<boolean> => {
+      isOvertaken = !(await going);
+      return !isOvertaken;
+    };
+    await eachServer([...compiled.keys()], AT_ONCE, (names) =>
+      unlessOvertaken(applySome(of, names, { compiled, known })),
+    );
+    if (isOvertaken) return;
+    await eachServer(over, AT_ONCE, (names) => unlessOvertaken(endFor(of, names)));
+    if (!isOvertaken) await insight.rulesApplied(of);
+  }
+
+  async function applySome(
+    of: DatedRules,
+    names: readonly string[],
+    { compiled, known }: { readonly compiled: Compiled; readonly known: Compiled | undefined },
+  ): Promise<boolean> {
+    const some = names.map((name) => [name, compiled.get(name)!] as const);
+    if (!(await note(of, some.map(ruled)))) return false;
+    const changed = some.filter(([name, { text }]) => known?.get(name)?.text !== text);
+    await Promise.all(changed.map(([name, policy]) => steer(name, policy, "rules")));
+    return true;
   }
 
   /** Rules no longer say anything of these: the code's policy holds; without one, the last holds until some code comes. */
@@ -196,12 +239,19 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
     return true;
   }
 
+  async function compileNow(of: DatedRules): Promise<Compiled> {
+    const compiled = await compile(of);
+    // Others may have come meanwhile.
+    if (of === rules) policies = compiled;
+    policiesAtMs = performance.now();
+    return compiled;
+  }
+
   async function work(): Promise<number> {
     const of = rules;
-    if (policies === undefined || performance.now() > policiesAtMs + DECLARED_EVERY_MS) {
-      policies = await compile(of);
-      policiesAtMs = performance.now();
-    }
+    const isOld = performance.now() > policiesAtMs + DECLARED_EVERY_MS;
+    const known = isOld ? undefined : policies;
+    let compiled = known ?? (await compileNow(of));
     const { file, digest, changedAtMs } = of;
     const answer = await insight.offerRules({
       version: versionOf(of),
@@ -214,20 +264,22 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
     tellOf(of, answer);
     verdict = answer.verdict;
     if (answer.verdict === "older") return CHECK_MS;
-    ownDigest = digest;
+    ownDigests.add(digest);
     if (answer.verdict === "wait") return SOON_MS;
     if (answer.verdict === "apply") {
+      // A server that was away is back.
+      if (known !== undefined && away !== undefined) compiled = await compileNow(of);
       for (const name of pending) {
         // What was declared while the rules were compiled stays.
-        if (policyNow(name, policies)?.text === policies.get(name)?.text) pending.delete(name);
+        if (policyNow(name, compiled)?.text === compiled.get(name)?.text) pending.delete(name);
       }
       const { before } = answer;
       const isNext =
         before !== undefined && before.digest !== digest && before.digest === done?.digest;
-      await applyAll(of, policies, isNext ? done?.policies : undefined);
+      await applyAll(of, compiled, isNext ? done?.policies : undefined);
     } else {
-      await applyPending(of, policies);
-      done = { digest, policies };
+      await applyPending(of, compiled);
+      done = { digest, policies: compiled };
     }
     return of === rules ? CHECK_MS : FIRST_MS;
   }
@@ -251,7 +303,7 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
         facts,
         `${nameOf(of)} is not in force: ${nameOf(before, "v")} of ${before.by} is newer; ${remedy}.`,
       );
-    } else if (before.digest !== ownDigest) {
+    } else if (!ownDigests.has(before.digest)) {
       logger.warn(
         facts,
         `${nameOf(of)} is in force now, in place of ${nameOf(before, "v")} of ${before.by}.`,
@@ -312,6 +364,7 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
           () => undefined,
         );
         await run;
+        if (verdict === "done" && away !== undefined) throw away;
         if (verdict === "done" || verdict === "older") return verdict;
         await delay(verdict === "wait" ? SOON_MS : 0);
       }

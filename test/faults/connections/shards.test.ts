@@ -116,4 +116,39 @@ describe("on three independent servers, the rules of a file", () => {
     await waitUntil(() => areInForce("60/s"), "the second rules");
     expect(lines.filter((line) => line.includes("rules"))).toEqual([]);
   });
+
+  it("reach the buckets of the servers that are up while one is away, and its own once it is back", async () => {
+    const servers = await Promise.all([1, 2, 3].map(() => redises.start()));
+    const urls = servers.map(({ url }) => url);
+    const serverOf = createShards(urls);
+    const names = Array.from({ length: 12 }, (_, at) => `b${at}`);
+    const [away, up] = [true, false].map((isAway) =>
+      names.filter((name) => (serverOf(name) === urls[0]) === isAway),
+    ) as [string[], string[]];
+    expect(away.length).toBeGreaterThan(0);
+    const rulesOf = (version: number, rate: string): string =>
+      `version: ${version}\nbuckets:\n${names.map((name) => `  ${name}: { rate: ${rate} }`).join("\n")}`;
+    const file = files.write("sluice.yaml", rulesOf(1, "50/s"));
+    const { logger, lines } = heardLog();
+    openSluice({ shards: urls, storeTimeoutMs: 500, rules: file, logger });
+    const other = openSluice({ shards: urls, storeTimeoutMs: 500, logger: heardLog().logger });
+    const buckets = new Map(names.map((name) => [name, other.bucket(name, { rate: "100/s" })]));
+    const areInForce = async (of: readonly string[], rate: string): Promise<boolean> => {
+      const looks = await Promise.all(of.map((name) => buckets.get(name)!.peek()));
+      return looks.every(({ policy, policyFrom }) => policy === rate && policyFrom === "rules");
+    };
+    await waitUntil(() => areInForce(names, "50/s"), "the first rules");
+
+    servers[0]!.signal("SIGSTOP");
+    files.write("sluice.yaml", rulesOf(2, "60/s"));
+    await waitUntil(() => areInForce(up, "60/s"), "the second rules, where servers answer");
+    servers[0]!.signal("SIGCONT");
+
+    await waitUntil(
+      () => areInForce(away, "60/s").catch(() => false),
+      "the second rules, on the server that is back",
+    );
+    expect(await areInForce(up, "60/s")).toBe(true);
+    expect(lines.filter((line) => line.includes("rules"))).toEqual([]);
+  });
 });

@@ -9,10 +9,12 @@ export interface RulesStore {
    * nothing is noted, if other rules are in force.
    */
   noteRules(note: RulesNote): Promise<readonly (string | undefined)[] | undefined>;
-  /** All buckets are changed now, if these rules are still in force; otherwise those in force are to be put in force again. */
+  /** All buckets that can be reached are changed now, if these rules are still in force; otherwise those in force are to be put in force again. */
   rulesApplied(rules: Pick<RulesInForce, "digest">): Promise<void>;
   /** Buckets that rules name, or named before. */
   ruledBuckets(): Promise<readonly string[]>;
+  /** The buckets apart by the servers that they lie on, of which some may be away. Left out: there is one server. */
+  byServer?(buckets: readonly string[]): readonly (readonly string[])[];
   /** The texts of the policies that code declares, of these buckets. */
   declaredOf(buckets: readonly string[]): Promise<readonly (string | undefined)[]>;
 }

@@ -15,7 +15,7 @@ export const lineJoin: Script<
   QueueName & EndpointName & { entries: readonly LineEntry[] },
   string
 > = defineScript({
-  name: "webhooks/line-join",
+  name: "webhooks/lines/line-join",
   keys: (input) => lineKeys(input),
   args: ({ entries }) =>
     entries.map(({ purpose, message, by }) => [purpose, message, by ?? ""].join(" ").trimEnd()),
@@ -30,7 +30,7 @@ export const lineBegin: Script<
   QueueName & EndpointName & { step: string; most: number; timeoutMs: number },
   BegunLine | undefined
 > = defineScript({
-  name: "webhooks/line-begin",
+  name: "webhooks/lines/line-begin",
   keys(input) {
     const keys = webhookKeys(input);
     const { tenant } = input;
@@ -87,7 +87,7 @@ export const lineBegin: Script<
 
 /** Ends a step; the one that is next, if there is any. */
 export const lineStep: Script<QueueName & EndedStep, string | undefined> = defineScript({
-  name: "webhooks/line-step",
+  name: "webhooks/lines/line-step",
   keys: (input) => lineKeys(input),
   args: ({ step, leaving, attempt }) => [step, leaving, attempt],
   decode: (reply) => given(reply as string),

@@ -19,7 +19,7 @@ const PUT = { "1": "stored", "0": "changed", "-1": "too-many" } as const;
 
 export const endpointsPut: Script<QueueName & PutRequest, (typeof PUT)[keyof typeof PUT]> =
   defineScript({
-    name: "webhooks/endpoints-put",
+    name: "webhooks/endpoints/endpoints-put",
     keys: (input) => recordKeys(input),
     args: ({ tenant, endpoint, record, before = "", most, key, limits = "" }) => [
       tenant,
@@ -36,7 +36,7 @@ export const endpointsPut: Script<QueueName & PutRequest, (typeof PUT)[keyof typ
 
 export const endpointsRemove: Script<QueueName & EndpointName & { key: string }, boolean> =
   defineScript({
-    name: "webhooks/endpoints-remove",
+    name: "webhooks/endpoints/endpoints-remove",
     keys(input) {
       const keys = webhookKeys(input);
       return [
@@ -54,7 +54,7 @@ export const endpointsRemove: Script<QueueName & EndpointName & { key: string },
 
 export const limitsSet: Script<QueueName & { key: string; limits: string | undefined }, void> =
   defineScript({
-    name: "webhooks/limits-set",
+    name: "webhooks/endpoints/limits-set",
     keys(input) {
       const keys = webhookKeys(input);
       return [keys.all("limits"), keys.all("limits:changed"), keys.all("limits:version")];
@@ -67,7 +67,7 @@ export const limitsSet: Script<QueueName & { key: string; limits: string | undef
 export const WOKEN = "!";
 
 export const endpointsWake: Script<QueueName & { readonly key: string }, void> = defineScript({
-  name: "webhooks/endpoints-wake",
+  name: "webhooks/endpoints/endpoints-wake",
   keys(input) {
     const keys = webhookKeys(input);
     return [keys.all("limits:changed"), keys.all("limits:version")];
@@ -80,7 +80,7 @@ export const endpointsEnable: Script<
   QueueName & EndpointName & { why: string | undefined },
   boolean | undefined
 > = defineScript({
-  name: "webhooks/endpoints-enable",
+  name: "webhooks/endpoints/endpoints-enable",
   keys(input) {
     const keys = webhookKeys(input);
     const { tenant } = input;
@@ -99,7 +99,7 @@ export const endpointsLook: Script<
   QueueName & EndpointName & { readonly key: string; readonly most: number },
   Omit<EndpointSeen, "attempts"> & { readonly last: readonly string[] }
 > = defineScript({
-  name: "webhooks/endpoints-look",
+  name: "webhooks/endpoints/endpoints-look",
   keys(input) {
     const keys = webhookKeys(input);
     return [

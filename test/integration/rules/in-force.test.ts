@@ -133,9 +133,9 @@ it("are followed where the new file is a copy of an older one", async () => {
 });
 
 it("has a process without the file know a bucket by Redis alone", async () => {
-  const file = files.write("sluice.yaml", "version: 3\nbuckets: { api: { rate: 50/s } }");
+  const file = files.write("sluice.yaml", "version: 3\nbuckets: { api: { rate: 1/min } }");
   const there = sluices.open({ rules: file });
-  await waitFor(there.bucket("api"), "50/s (rules 3)");
+  await waitFor(there.bucket("api"), "1/min (rules 3)");
   const here = sluices.open();
 
   const bucket = here.bucket("api");
@@ -144,7 +144,7 @@ it("has a process without the file know a bucket by Redis alone", async () => {
 
   expect(slot.waitedMs).toBeGreaterThanOrEqual(0);
   expect(decision.allowed).toBe(false);
-  expect(await inForce(bucket)).toBe("50/s (rules 3)");
+  expect(await inForce(bucket)).toBe("1/min (rules 3)");
   await waitUntil(async () => (await here.overview()).buckets.length === 1, "it is told of");
   expect((await here.overview()).buckets[0]).toMatchObject({ source: "rules", rulesVersion: 3 });
   const unknown = here.bucket("nobody");

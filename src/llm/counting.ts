@@ -15,7 +15,6 @@ export const reservesLarger: Counting = {
         ? withCached(used) + used.output
         : Math.max(withCached(used), maxOutput * answers),
   }),
-  inputOf: withCached,
 };
 
 /** Azure: the prompt and what the answer may be, once and for all when the request comes in. */
@@ -26,14 +25,12 @@ export const reservesSum: Counting = {
   after: (used, { maxOutput, answers }) => ({
     tokens: withCached(used) + (maxOutput === undefined ? used.output : maxOutput * answers),
   }),
-  inputOf: withCached,
 };
 
 /** Servers that speak like OpenAI's and count what was used. */
 export const countsUsed: Counting = {
   before: ({ input, output }) => ({ tokens: input + output }),
   after: (used) => ({ tokens: withCached(used) + used.output }),
-  inputOf: withCached,
 };
 
 /** Anthropic: input and output apart, and what was read from a cache not at all, unless the model is an older one. */
@@ -41,9 +38,12 @@ export function countsApart(countsCacheReads: boolean): Counting {
   const inputOf = ({ input, cacheRead, cacheWrite }: Used): number =>
     input + cacheWrite + (countsCacheReads ? cacheRead : 0);
   return {
-    before: ({ input, output }) => ({ input, output }),
+    before: ({ input, cacheRead, output }) => ({
+      input: countsCacheReads ? input : input - cacheRead,
+      output,
+    }),
     after: (used) => ({ input: inputOf(used), output: used.output }),
-    inputOf,
+    sparesCached: !countsCacheReads,
   };
 }
 
@@ -51,7 +51,6 @@ export function countsApart(countsCacheReads: boolean): Counting {
 export const countsInput: Counting = {
   before: ({ input }) => ({ input }),
   after: (used) => ({ input: withCached(used) }),
-  inputOf: withCached,
 };
 
 /** What an answer may be where a request of Bedrock does not bound it; the provider takes the most that its model can write. */
@@ -63,14 +62,17 @@ const BEDROCK_OUTPUT = 4_096;
  */
 export function burns(factorOf: (model: string) => number): Counting {
   return {
-    before({ input, output, isOutputKnown }, { model, maxOutput = BEDROCK_OUTPUT, hasOutput }) {
+    before(
+      { input, cacheRead, output, isOutputKnown },
+      { model, maxOutput = BEDROCK_OUTPUT, hasOutput },
+    ) {
       const reserved = input + (hasOutput ? maxOutput : 0);
-      const expected = isOutputKnown ? input + output * factorOf(model) : 0;
+      const expected = isOutputKnown ? input - cacheRead + output * factorOf(model) : 0;
       return { tokens: Math.max(reserved, expected) };
     },
     after: ({ input, cacheWrite, output }, { model }) => ({
       tokens: input + cacheWrite + output * factorOf(model),
     }),
-    inputOf: withCached,
+    sparesCached: true,
   };
 }

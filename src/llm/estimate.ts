@@ -9,6 +9,8 @@ const OF_WORD = 7;
 const OF_FOREIGN_WORD = 4;
 const OF_NUMBER = 3;
 const OF_SIGNS = 2;
+/** The lines of tables and headings have tokens of their own. */
+const OF_REPEATS = 16;
 /** A longer run without a space is no word, but an id or encoded bytes. */
 const LONGEST_WORD = 30;
 const OF_CODE = 1.6;
@@ -24,11 +26,16 @@ export function estimateTokens(text: string): number {
   let run: Run = "none";
   let length = 0;
   let isForeign = false;
+  /** How many characters of the run are the one before them. */
+  let repeats = 0;
+  let before = 0;
 
   function end(): void {
-    if (run !== "none") tokens += tokensOfRun(run, length, isForeign);
+    tokens += tokensOfRun(run, { length, isForeign, repeats });
     length = 0;
     isForeign = false;
+    repeats = 0;
+    before = 0;
   }
 
   for (let index = 0; index < text.length; index++) {
@@ -48,14 +55,24 @@ export function estimateTokens(text: string): number {
     }
     length += 1;
     if (code > 127) isForeign = true;
+    if (code === before) repeats += 1;
+    before = code;
   }
   end();
   return tokens;
 }
 
-function tokensOfRun(run: Run, length: number, isForeign: boolean): number {
+interface RunFacts {
+  readonly length: number;
+  readonly isForeign: boolean;
+  readonly repeats: number;
+}
+
+function tokensOfRun(run: Run, { length, isForeign, repeats }: RunFacts): number {
+  // One space belongs to the word behind it.
+  if (run === "none") return length <= 2 ? 0 : 1;
   if (run === "number") return Math.ceil(length / OF_NUMBER);
-  if (run === "signs") return Math.ceil(length / OF_SIGNS);
+  if (run === "signs") return Math.ceil((length - repeats) / OF_SIGNS + repeats / OF_REPEATS);
   if (length <= 3) return 1;
   if (length > LONGEST_WORD) return Math.ceil(length / OF_CODE);
   return Math.ceil(length / (isForeign ? OF_FOREIGN_WORD : OF_WORD));

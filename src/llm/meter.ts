@@ -9,7 +9,10 @@ import type { Usage } from "./usage.ts";
 
 /** What a request is estimated to use. */
 interface Expected {
+  /** All of the prompt. */
   readonly input: number;
+  /** What of it is likely read from a cache. */
+  readonly cacheRead: number;
   readonly output: number;
   /** Whether answers of this model have shown how long they are. */
   readonly isOutputKnown: boolean;
@@ -27,8 +30,8 @@ export interface Counting {
   readonly before: (expected: Expected, asked: Asked) => Amounts;
   /** What it has counted in the end. */
   readonly after: (used: Used, asked: Asked) => Amounts;
-  /** The tokens of a prompt that it counts. */
-  readonly inputOf: (usage: Used) => number;
+  /** Whether what is read from a cache does not count in the end. */
+  readonly sparesCached?: boolean;
 }
 
 export interface MeterOptions {
@@ -48,6 +51,11 @@ export interface Meter {
 
 /** The tokens of an answer whose length a request does not bound, until answers have shown more. */
 const USUAL_OUTPUT = 1_000;
+/**
+ * Tokens that are added to what was counted and to what was estimated, before the two are compared: the form of a short
+ * prompt can take as much as its text, and would otherwise be taken for a factor of long ones.
+ */
+const EVENED = 32;
 const NOTHING_LEARNED: ReadonlyMap<string, number> = new Map();
 
 /** A call that was estimated. */
@@ -95,8 +103,11 @@ export function createMeter({ counting: by, units, countTokens }: MeterOptions):
     const { input, output, cacheRead = 0, cacheWrite = 0 } = usage;
     const names = namesOf(asked);
     if (input !== undefined && asked.prompt > 0) {
-      const counted = by.inputOf({ input, cacheRead, cacheWrite, output: 0 });
-      call.learn(names.input, counted / asked.prompt);
+      const ratio = (input + cacheRead + cacheWrite + EVENED) / (asked.prompt + EVENED);
+      call.learn(names.input, ratio);
+      const cacheable = cacheableOf(asked);
+      if (by.sparesCached === true && cacheable > 0)
+        call.learn(names.cacheRead, cacheRead / cacheable);
     }
     if (isWhole && isOutputStated && output !== undefined && asked.hasOutput) {
       call.learn(names.output, output / mostOutput(asked));
@@ -142,6 +153,7 @@ export function createMeter({ counting: by, units, countTokens }: MeterOptions):
 const NO_PROMPT: Asked = {
   model: "",
   prompt: 0,
+  marked: undefined,
   maxOutput: undefined,
   answers: 1,
   hasOutput: true,
@@ -149,14 +161,17 @@ const NO_PROMPT: Asked = {
 /** A call of which nothing is known but its answer. */
 const UNKNOWN: Estimated = {
   asked: NO_PROMPT,
-  expected: { input: 0, output: 0, isOutputKnown: false },
+  expected: { input: 0, cacheRead: 0, output: 0, isOutputKnown: false },
 };
 
 function expectedOf(asked: Asked, means: ReadonlyMap<string, number>): Expected {
   const names = namesOf(asked);
   const outputRatio = means.get(names.output);
+  const ratio = means.get(names.input) ?? 1;
+  const input = asked.prompt === 0 ? 0 : Math.max(1, (asked.prompt + EVENED) * ratio - EVENED);
   return {
-    input: asked.prompt * (means.get(names.input) ?? 1),
+    input,
+    cacheRead: Math.min(input, cacheableOf(asked) * (means.get(names.cacheRead) ?? 0)),
     output: asked.hasOutput ? mostOutput(asked) * (outputRatio ?? 1) : 0,
     isOutputKnown: outputRatio !== undefined,
   };
@@ -167,8 +182,24 @@ function mostOutput({ maxOutput = USUAL_OUTPUT, answers }: Asked): number {
   return maxOutput * answers;
 }
 
-/** What is learned of a model: apart, where requests bound their answers and where they do not. */
-function namesOf({ model, maxOutput }: Asked): { readonly input: string; readonly output: string } {
+/** What a cache may hold: what is marked, or all where caches need no marks. */
+function cacheableOf({ marked, prompt }: Asked): number {
+  return marked ?? prompt;
+}
+
+interface LearnedNames {
+  readonly input: string;
+  readonly cacheRead: string;
+  readonly output: string;
+}
+
+/** What is learned of a model: apart, where requests bound their answers and mark what to cache, and where they do not. */
+function namesOf({ model, marked, maxOutput }: Asked): LearnedNames {
+  const cacheRead = marked === undefined ? "cached" : "marked";
   const output = maxOutput === undefined ? "answer" : "output";
-  return { input: `${model} input`, output: `${model} ${output}` };
+  return {
+    input: `${model} input`,
+    cacheRead: `${model} ${cacheRead}`,
+    output: `${model} ${output}`,
+  };
 }

@@ -1,5 +1,5 @@
 /** What a call asks a model for: read from the arguments of `fetch`, or from those of a client's method. */
-import { tokensIn, tokensOfJson } from "./texts.ts";
+import { hasCacheMark, tokensIn, tokensOfJson } from "./texts.ts";
 import type { CountTokens } from "./estimate.ts";
 
 /** A request to a model. */
@@ -8,6 +8,8 @@ export interface Asked {
   readonly model: string;
   /** The tokens of the prompt, as counted or estimated here. */
   readonly prompt: number;
+  /** Those of them that stand before a mark of what is to be cached; undefined without a mark. */
+  readonly marked: number | undefined;
   /** The most tokens of an answer, if the request says so. */
   readonly maxOutput: number | undefined;
   /** How many answers are made. */
@@ -170,10 +172,26 @@ function asked({ fields, path }: Sent, count: CountTokens): Asked | undefined {
       sum(prompts.map((each) => tokensIn(each, count))) +
         sum(schemas.map((each) => tokensOfJson(each, count))),
     ),
+    marked: markedIn(fields, count),
     maxOutput: settings.flatMap((each) => MOST_OUTPUT.map((name) => each[name])).find(isAmount),
     answers: answers.find(isAmount) ?? 1,
     hasOutput: !NO_OUTPUT.test(path) && !NO_OUTPUT.test(model),
   };
+}
+
+/** Models read tools first, then the system's prompt, then messages; what is cached is a beginning of that. */
+function markedIn(fields: Fields, count: CountTokens): number | undefined {
+  const { messages, cache_control: ofAll } = fields;
+  const schemas = [fields["tools"], fields["toolConfig"]].filter(isGiven);
+  const texts = [fields["system"], ...(Array.isArray(messages) ? (messages as unknown[]) : [])];
+  const lastText = isGiven(ofAll)
+    ? texts.length - 1
+    : texts.findLastIndex((each) => hasCacheMark(each));
+  if (lastText === -1 && !schemas.some((each) => hasCacheMark(each))) return undefined;
+  return Math.ceil(
+    sum(schemas.map((each) => tokensOfJson(each, count))) +
+      sum(texts.slice(0, lastText + 1).map((each) => tokensIn(each, count))),
+  );
 }
 
 /** Gemini, Bedrock and Azure name the model in the path. */

@@ -15,6 +15,8 @@ const NO_TEXT =
 const MEDIA =
   /^(?:image_url|image|inline_?[dD]ata|file_?[dD]ata|file_url|file|input_audio|audio|video|bytes|data|url|uri|file_?[uU]ri|source|s3Location)$/;
 
+const CACHE_MARK = /^cache_?control$|^cachePoint$/i;
+
 /** The tokens of all texts in a value; a list counts each message in it. */
 export function tokensIn(value: unknown, count: CountTokens): number {
   const state = { left: MOST_VALUES };
@@ -41,6 +43,15 @@ export function tokensIn(value: unknown, count: CountTokens): number {
     }
     return entries.reduce((sum, [each, inner]) => sum + visit(each, inner, depth + 1), own);
   }
+}
+
+/** Whether a mark stands in it of what the provider is to cache: `cache_control` of Anthropic, or `cachePoint` of Bedrock. */
+export function hasCacheMark(value: unknown, depth = 0): boolean {
+  if (typeof value !== "object" || value === null || depth > DEEPEST) return false;
+  if (ArrayBuffer.isView(value) || value instanceof ArrayBuffer) return false;
+  return Object.entries(value).some(
+    ([name, inner]) => (CACHE_MARK.test(name) && inner !== null) || hasCacheMark(inner, depth + 1),
+  );
 }
 
 /** Whether what stands where media do is a text after all, such as that of a document. */

@@ -4,9 +4,11 @@ import OpenAI from "openai";
 import { describe, expect, it } from "vitest";
 import type { Bucket } from "sluice";
 import { anthropic, estimateTokens, gemini, openai, type LlmBucket } from "sluice/llm";
-import { startFakeLlm, type Provider } from "../../support/llm/fake-llm.ts";
+import type { Provider } from "../../support/llm/fake-llm.ts";
+import { startFakeLlm } from "../../support/llm/reach-fake.ts";
 import { fakeApis } from "../../support/servers/fake-api.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
+import { markedForAnthropic } from "../../support/llm/sizes.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 
 const sluices = realSluices();
@@ -99,7 +101,7 @@ describe("the client of Anthropic over a bucket's fetch", () => {
       model: "claude-test",
       max_tokens: 100,
       messages,
-      system: "Be brief. ".repeat(50),
+      system: markedForAnthropic("Be brief. ".repeat(50)),
     };
 
     const { usage } = await client.messages.create(request);

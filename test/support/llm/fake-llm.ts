@@ -2,10 +2,8 @@
  * Fakes of LLM APIs that count as the real ones do, answer with a usage, whole or as a stream, and punish: after a refusal
  * nothing passes for a while.
  */
-import type { ServerResponse } from "node:http";
 import { countTokens } from "gpt-tokenizer";
-import type { ApiCall, FakeApi, FakeApis } from "../servers/fake-api.ts";
-import { simulateLatency } from "../servers/simulate-latency.ts";
+import type { ApiCall } from "../servers/fake-api.ts";
 import type { Quota } from "./quotas.ts";
 
 export type Provider = "openai" | "azure" | "anthropic" | "bedrock" | "gemini";
@@ -51,7 +49,7 @@ interface ProviderAnswer {
 const BURN = 5;
 const PENALTY_MS = 3_000;
 /** How long an answer takes. */
-const LATENCY_MS = 60;
+export const LATENCY_MS = 60;
 /** The tokenizers of other makers cut text into more pieces. */
 const FACTOR: Readonly<Record<Provider, number>> = {
   openai: 1,
@@ -91,10 +89,12 @@ export function createFakeProvider(options: FakeProviderOptions): FakeProvider {
       const inTheEnd = { ...before, ...countedAfter(provider, asked, output) };
       for (const [, quota, amount] of quotasOf(before)) quota.take(amount);
       taken.push({ atMs: nowMs, amounts: inTheEnd });
+      // No provider says it: by unit, the most that it counted for the call.
+      const counted = JSON.stringify(mostOf(before, inTheEnd));
       const type = asked.streams ? "text/event-stream" : "application/json";
       return {
         status: 200,
-        headers: { "content-type": type },
+        headers: { "content-type": type, "x-counted": counted },
         end() {
           for (const [unit, quota, amount] of quotasOf(inTheEnd)) {
             quota.correct(amount - (before[unit] ?? 0));
@@ -107,34 +107,24 @@ export function createFakeProvider(options: FakeProviderOptions): FakeProvider {
   };
 }
 
-/** The same as a server. */
-export async function startFakeLlm(
-  apis: FakeApis,
-  options: FakeProviderOptions,
-): Promise<FakeProvider & FakeApi> {
-  const provider = createFakeProvider(options);
-  const api = await apis.start((call) => {
-    const { status, headers, end } = provider.answer(call);
-    const stream = (response: ServerResponse): void => {
-      setTimeout(() => response.end(end()), LATENCY_MS);
-    };
-    return { status, headers, stream };
-  });
-  return { ...api, ...provider };
-}
-
-/** The same as a `fetch`. */
-export function fetchFrom(provider: FakeProvider): typeof globalThis.fetch {
-  return async (input, init) => {
-    const path = new URL(String(input as string)).pathname;
-    const { status, headers, end } = provider.answer({ path, body: init?.body as string });
-    await simulateLatency(LATENCY_MS);
-    return new Response(end(), { status, headers });
-  };
+function mostOf(
+  before: Readonly<Record<string, number>>,
+  after: Readonly<Record<string, number>>,
+): Record<string, number> {
+  const units = Object.keys({ ...before, ...after });
+  return Object.fromEntries(
+    units.map((unit) => [unit, Math.max(before[unit] ?? 0, after[unit] ?? 0)]),
+  );
 }
 
 function tokensOf(provider: Provider, text: string): number {
   return Math.ceil(countTokens(text) * FACTOR[provider]);
+}
+
+interface SystemPart {
+  readonly text?: string;
+  readonly cache_control?: object;
+  readonly cachePoint?: object;
 }
 
 interface Body {
@@ -142,7 +132,7 @@ interface Body {
     readonly content: string | readonly { readonly text: string }[];
   }[];
   readonly contents?: readonly { readonly parts: readonly { readonly text: string }[] }[];
-  readonly system?: string;
+  readonly system?: string | readonly SystemPart[];
   readonly max_tokens?: number;
   readonly max_completion_tokens?: number;
   readonly inferenceConfig?: { readonly maxTokens?: number };
@@ -158,11 +148,14 @@ function readAsked(provider: Provider, text: string, path: string): Asked {
     ),
     ...(body.contents ?? []).flatMap(({ parts }) => parts.map((part) => part.text)),
   ];
-  const cached = body.system === undefined ? 0 : tokensOf(provider, body.system);
+  const parts = typeof body.system === "string" ? [{ text: body.system }] : (body.system ?? []);
+  const system = parts.reduce((sum, { text: part = "" }) => sum + tokensOf(provider, part), 0);
+  // Neither Anthropic nor Bedrock caches what is not marked.
+  const isMarked = parts.some((part) => "cache_control" in part || "cachePoint" in part);
   const own = contents.reduce((sum, each) => sum + tokensOf(provider, each) + 4, 0);
   return {
-    prompt: own + cached,
-    cached,
+    prompt: own + system,
+    cached: isMarked ? system : 0,
     maxTokens:
       body.max_completion_tokens ??
       body.max_tokens ??

@@ -38,3 +38,12 @@ export function sizedCalls(
     isStreamed: random() < 0.3,
   });
 }
+
+/** A prompt of the system, with the mark by which each of the two caches it. */
+export function markedForAnthropic(text: string) {
+  return [{ type: "text" as const, text, cache_control: { type: "ephemeral" as const } }];
+}
+
+export function markedForBedrock(text: string): readonly object[] {
+  return [{ text }, { cachePoint: { type: "default" } }];
+}

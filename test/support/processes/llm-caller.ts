@@ -5,7 +5,8 @@ import Anthropic from "@anthropic-ai/sdk";
 import OpenAI, { AzureOpenAI } from "openai";
 import { createSluice, type ThrottledFetch } from "sluice";
 import { anthropic, azure, bedrock, openai } from "sluice/llm";
-import { sizedCalls, type SizedCall } from "../llm/sizes.ts";
+import { watchEstimates, type EstimateErrors } from "../llm/estimate-errors.ts";
+import { markedForAnthropic, markedForBedrock, sizedCalls, type SizedCall } from "../llm/sizes.ts";
 
 /** What such a process is told, as JSON. */
 export interface LlmCallerConfig {
@@ -20,6 +21,13 @@ export interface LlmCallerConfig {
   readonly atOnce: number;
   readonly least: number;
   readonly most: number;
+}
+
+/** What such a process tells at its end. */
+export interface LlmCallerReport {
+  readonly failures: readonly string[];
+  /** By unit, since it was told to measure. */
+  readonly errors: Readonly<Record<string, EstimateErrors>>;
 }
 
 type Connect = (url: string, fetch: ThrottledFetch) => (call: SizedCall) => Promise<unknown>;
@@ -64,7 +72,7 @@ const CLIENTS: Readonly<Record<string, Connect>> = {
   anthropic: (baseURL, fetch) => {
     const client = new Anthropic({ apiKey: "k", baseURL, fetch, maxRetries: 0, timeout: 600_000 });
     return async ({ prompt, maxTokens, isStreamed, cached }) => {
-      const system = cached === undefined ? {} : { system: cached };
+      const system = cached === undefined ? {} : { system: markedForAnthropic(cached) };
       const request = {
         model: "claude-test",
         max_tokens: maxTokens,
@@ -79,7 +87,7 @@ const CLIENTS: Readonly<Record<string, Connect>> = {
     (url, fetch) =>
     async ({ prompt, maxTokens, cached }) => {
       const messages = [{ role: "user", content: [{ text: prompt }] }];
-      const system = cached === undefined ? {} : { system: cached };
+      const system = cached === undefined ? {} : { system: markedForBedrock(cached) };
       const body = JSON.stringify({ messages, inferenceConfig: { maxTokens }, ...system });
       const answer = await fetch(`${url}/model/anthropic.claude-test/converse`, {
         method: "POST",
@@ -97,7 +105,8 @@ const corpus = readFileSync(join(process.cwd(), "docs/reliability.md"), "utf8").
 const nextCall = sizedCalls(corpus, config);
 
 const sluice = createSluice({ redis: config.redis, prefix: config.prefix });
-const bucket = sluice.bucket("model", PRESETS[config.provider](config.limits));
+const estimates = watchEstimates(PRESETS[config.provider](config.limits));
+const bucket = sluice.bucket("model", estimates.options);
 const call = CLIENTS[config.provider]!(config.url, bucket.fetch);
 const failures: string[] = [];
 let isOver = false;
@@ -110,12 +119,16 @@ async function callAgainAndAgain(): Promise<void> {
   }
 }
 
-process.once("message", () => {
-  process.once("message", async () => {
+const ORDERS = {
+  go() {
+    for (let each = 0; each < config.atOnce; each++) void callAgainAndAgain();
+  },
+  measure: () => estimates.reset(),
+  stop() {
     isOver = true;
-    process.send?.(failures);
-    process.exit(0);
-  });
-  for (let each = 0; each < config.atOnce; each++) void callAgainAndAgain();
-});
+    const report: LlmCallerReport = { failures, errors: estimates.errors() };
+    process.send?.(report, () => process.exit(0));
+  },
+};
+process.on("message", (order: keyof typeof ORDERS) => ORDERS[order]());
 process.send?.("ready");

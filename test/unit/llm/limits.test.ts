@@ -7,17 +7,25 @@ import { fakeTimers } from "../../support/async/fake-timers.ts";
 import { createTestBucket } from "../../support/draws/test-bucket.ts";
 import {
   createFakeProvider,
-  fetchFrom,
   type FakeProvider,
   type Provider,
 } from "../../support/llm/fake-llm.ts";
+import { watchEstimates } from "../../support/llm/estimate-errors.ts";
+import { fetchFrom } from "../../support/llm/reach-fake.ts";
 import { flowing, sliding, windowed, type Quota } from "../../support/llm/quotas.ts";
-import { sizedCalls, type SizedCall } from "../../support/llm/sizes.ts";
+import {
+  markedForAnthropic,
+  markedForBedrock,
+  sizedCalls,
+  type SizedCall,
+} from "../../support/llm/sizes.ts";
 
 const advance = fakeTimers();
 const REPLICAS = 4;
 const AT_ONCE = 10;
 const FOR_MS = 4_000;
+/** Estimates are judged after so many answers. */
+const LEARNING = 100;
 const text = readFileSync("docs/guide.md", "utf8");
 
 interface Case {
@@ -79,7 +87,6 @@ const cases: readonly Case[] = [
 
 function bodyOf(provider: Provider, call: SizedCall): object {
   const { prompt, maxTokens, cached, isStreamed: stream } = call;
-  const system = cached === undefined ? {} : { system: cached };
   if (provider === "gemini") {
     return {
       contents: [{ parts: [{ text: prompt }] }],
@@ -88,10 +95,12 @@ function bodyOf(provider: Provider, call: SizedCall): object {
   }
   if (provider === "bedrock") {
     const messages = [{ role: "user", content: [{ text: prompt }] }];
+    const system = cached === undefined ? {} : { system: markedForBedrock(cached) };
     return { messages, inferenceConfig: { maxTokens }, ...system };
   }
   const messages = [{ role: "user", content: prompt }];
-  const own = provider === "anthropic" ? system : {};
+  const isCached = provider === "anthropic" && cached !== undefined;
+  const own = isCached ? { system: markedForAnthropic(cached) } : {};
   return { model: "m", messages, max_tokens: maxTokens, stream, ...own };
 }
 
@@ -113,14 +122,15 @@ function usedPerS({ taken }: FakeProvider, unit: string): number {
 
 describe("four replicas with calls of 1 to 1,000 sizes", () => {
   it.each(cases)(
-    "use all of $provider's $binds, and none is refused",
+    "use all of $provider's $binds, none is refused, and estimates are off by less than a tenth",
     async ({ provider: name, preset, quotas, binds, most }) => {
       const provider = createFakeProvider({ provider: name, quotas: quotas() });
       const store = createMemoryStore();
+      const estimates = watchEstimates(preset());
       let isOver = false;
       const buckets = Array.from(
         { length: REPLICAS },
-        () => createTestBucket(preset(), { store }).bucket,
+        () => createTestBucket(estimates.options, { store }).bucket,
       );
       const callers = buckets.flatMap((bucket, seed) => {
         const fetch = bucket.fetch.with({ fetch: fetchFrom(provider), tries: 1 });
@@ -130,6 +140,7 @@ describe("four replicas with calls of 1 to 1,000 sizes", () => {
             const body = JSON.stringify(bodyOf(name, next()));
             const response = await fetch(`http://api.test${PATHS[name]}`, { method: "POST", body });
             await response.text();
+            if (estimates.answers() <= LEARNING) estimates.reset();
           }
         });
       });
@@ -144,6 +155,9 @@ describe("four replicas with calls of 1 to 1,000 sizes", () => {
       expect(provider.refusals).toEqual([]);
       for (const [unit, perS] of Object.entries(binds)) {
         expect(usedPerS(provider, unit) / perS).toBeGreaterThanOrEqual(0.95);
+      }
+      for (const { off, taken } of Object.values(estimates.errors())) {
+        expect(off / taken).toBeLessThanOrEqual(0.1);
       }
     },
   );

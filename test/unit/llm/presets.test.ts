@@ -211,6 +211,10 @@ describe("estimateTokens", () => {
       "code",
       "export function limitsOf(rates: readonly Named[]): readonly Limit[] {\n  return rates;\n}\n",
     ],
+    [
+      "a table",
+      `| ${"limit".padEnd(60)} | default |\n| ${"-".repeat(60)} | ------- |\n| ${"the most calls that wait".padEnd(60)} | 1,000   |\n`,
+    ],
   ])("is right for %s by a third, before anything is learned", (_language, sentence) => {
     const text = sentence.repeat(20);
 

@@ -17,6 +17,7 @@ const PARTS = [
   "webhooks",
   "webhook-deaths",
   "service",
+  "llm",
 ] as const;
 export type Part = (typeof PARTS)[number];
 

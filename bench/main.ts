@@ -18,6 +18,7 @@ import { measureMetrics } from "./parts/metrics.ts";
 import { measureOutOfReach } from "./parts/out-of-reach.ts";
 import type { Bench } from "./fleet/run-load.ts";
 import { countMissed, formatTable, type Table } from "./table.ts";
+import { measureLlm } from "./llm/measure-llm.ts";
 import { measureService } from "./service/measure-service.ts";
 import { measureWebhookDeaths } from "./webhooks/deaths.ts";
 import { measureWebhooks } from "./webhooks/measure-webhooks.ts";
@@ -42,6 +43,7 @@ const MEASURES: Readonly<Record<Part, (bench: Bench, flags: Flags) => Promise<Ta
   webhooks: measureWebhooks,
   "webhook-deaths": measureWebhookDeaths,
   service: measureService,
+  llm: measureLlm,
 };
 
 async function describeRun(redis: Redis, { isQuick }: Flags): Promise<string> {

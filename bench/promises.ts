@@ -99,6 +99,14 @@ export const PROMISED_OF_TRIES = {
   cpu: { atMost: 1 / 3 },
 } as const satisfies Readonly<Record<string, Bound>>;
 
+/** The promises for the presets of LLM APIs. */
+export const PROMISED_OF_LLM = {
+  share: { atLeast: 0.95 },
+  refusals: { atMost: 0 },
+  /** After a hundred answers. */
+  error: { atMost: 0.1 },
+} as const satisfies Readonly<Record<string, Bound>>;
+
 export function isWithin(bound: Bound, value: number): boolean {
   return "atLeast" in bound ? value >= bound.atLeast : value <= bound.atMost;
 }

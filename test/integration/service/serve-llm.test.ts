@@ -2,7 +2,7 @@ import OpenAI from "openai";
 import { expect, inject, it } from "vitest";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { scriptProcesses } from "../../support/children/script-process.ts";
-import { startFakeLlm } from "../../support/llm/fake-llm.ts";
+import { startFakeLlm } from "../../support/llm/reach-fake.ts";
 import { flowing } from "../../support/llm/quotas.ts";
 import { fakeApis } from "../../support/servers/fake-api.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";

@@ -3,7 +3,7 @@ import { draw } from "../core/draw/draw.ts";
 import { giveBack, settle } from "../core/draw/give-back.ts";
 import { releaseLeases, renewLeases } from "../core/draw/leases.ts";
 import { closedUntilUs } from "../core/draw/place.ts";
-import { learn, type Ratios } from "../core/draw/ratios.ts";
+import { learn, type Ratios } from "../core/policy/ratios.ts";
 import { drainedAtUs, type Scope } from "../core/draw/scope.ts";
 import { peek, steer } from "../core/draw/steer.ts";
 import { addResets } from "../core/limits/calendar-windows.ts";

@@ -1,5 +1,5 @@
 import { reasonOf } from "../../core/describe.ts";
-import { toRatio } from "../../core/draw/ratios.ts";
+import { toRatio } from "../../core/policy/ratios.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { RatioSample, Store } from "../../core/store.ts";
 

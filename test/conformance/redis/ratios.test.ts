@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import fc from "fast-check";
-import { LEAST_RATIO, MOST_NAMES, MOST_RATIO } from "../../../src/core/draw/ratios.ts";
+import { LEAST_RATIO, MOST_NAMES, MOST_RATIO } from "../../../src/core/policy/ratios.ts";
 import type { RatioSample, Store } from "../../../src/core/store.ts";
 import { storeKinds } from "../../support/draws/store-kinds.ts";
 

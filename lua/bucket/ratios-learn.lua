@@ -1,6 +1,6 @@
 --[[
   ratios-learn: takes in how calls of a bucket differed from their estimates, and tells the means. Twin of learn in
-  src/core/draw/ratios.ts.
+  src/core/policy/ratios.ts.
 
   KEYS  [1] ratios: hash, name -> "<samples> <mean, in millionths> <order>"; expires 30 days after the last sample
   ARGV  [1] most names  [2] most samples  [3] least ratio  [4] most ratio, in millionths; then, for each sample:

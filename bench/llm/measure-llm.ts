@@ -46,8 +46,8 @@ const CASES: readonly Case[] = [
   },
   {
     provider: "anthropic",
-    limits: { requests: tokens(600), input: tokens(60_000), output: tokens(45_000) },
-    quotas: { calls: flows(600), input: flows(60_000), output: flows(45_000) },
+    limits: { requests: tokens(600), input: tokens(60_000), output: tokens(90_000) },
+    quotas: { calls: flows(600), input: flows(60_000), output: flows(90_000) },
     binds: ["input", 20_000],
     most: 2_000,
   },

@@ -1,3 +1,4 @@
+import type { ServerResponse } from "node:http";
 import type { FastifyBaseLogger, FastifyReply } from "fastify";
 import { ClosedError } from "../../core/errors.ts";
 import { HttpProblem } from "../problem.ts";
@@ -25,13 +26,25 @@ export function hungUp(): HttpProblem {
 
 /** Calls back when the caller hangs up before all of its answer was sent; at once if it has. */
 export function whenHungUp({ raw }: FastifyReply, act: () => void): void {
-  if (raw.closed) {
-    if (!raw.writableFinished) act();
-    return;
-  }
-  raw.once("close", () => {
-    if (!raw.writableFinished) act();
+  whenOver(raw, (isHungUp) => {
+    if (isHungUp) act();
   });
+}
+
+/** Calls back, once, when all of an answer was sent, or its caller is gone; at once if that is so. */
+export function whenOver(raw: ServerResponse, act: (isHungUp: boolean) => void): void {
+  const { socket } = raw.req;
+  if (raw.closed || socket.destroyed) return act(!raw.writableFinished);
+  // Node tells an answer that waits behind others of its connection nothing when the connection ends.
+  const isQueued = raw.socket === null;
+  function end(): void {
+    raw.off("close", end);
+    if (isQueued) socket.off("close", end);
+    act(!raw.writableFinished);
+  }
+  raw.on("close", end);
+  // Any number may wait behind each other.
+  if (isQueued) socket.setMaxListeners(0).on("close", end);
 }
 
 export function createCallers(): Callers {
@@ -44,8 +57,9 @@ export function createCallers(): Callers {
       const acts: (() => void)[] = [];
       let isGone = false;
       waiting.add(ending);
-      reply.raw.once("close", () => waiting.delete(ending));
-      whenHungUp(reply, () => {
+      whenOver(reply.raw, (isHungUp) => {
+        waiting.delete(ending);
+        if (!isHungUp) return;
         isGone = true;
         ending.abort(hungUp());
         for (const act of acts) act();

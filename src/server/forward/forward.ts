@@ -55,6 +55,7 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
       const bucket = await bucketOf(upstream, request);
       const exchange = exchangeOf({ upstream, bucket, raw, key, path, body, pending });
       const maxWaitMs = lesser(wish.maxWaitMs, upstream.maxWaitMs);
+      pendings.wait(pending);
       try {
         const { priority } = wish;
         const how = { priority, maxWaitMs, tries: isLast ? to.tries : 1 };

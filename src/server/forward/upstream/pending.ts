@@ -1,7 +1,7 @@
 import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { ClosedError } from "../../../core/errors.ts";
-import { hungUp } from "../../decide/caller.ts";
+import { hungUp, whenOver } from "../../decide/caller.ts";
 
 /** A client that waits: for its slot, or for an answer. */
 export interface Pending {
@@ -19,6 +19,8 @@ export interface Pendings {
    * @throws {@link ClosedError} after `close()`.
    */
   of(raw: ServerResponse): Pending;
+  /** It waits for a slot once more; it is refused if it is too late for that. */
+  wait(pending: Pending): void;
   /** Refuses those that wait for a slot. */
   close(): void;
 }
@@ -43,15 +45,20 @@ export function createPendings(): Pendings {
   return {
     of(raw) {
       if (isClosed) throw new ClosedError("This server");
-      const socket = raw.socket!;
+      // The answer itself has none while it waits behind others.
+      const { socket } = raw.req;
       const pending = { ending: take(socket), isWaiting: true };
       all.add(pending);
-      raw.once("close", () => {
+      whenOver(raw, (isHungUp) => {
         all.delete(pending);
-        if (!raw.writableFinished) pending.ending.abort(hungUp());
+        if (isHungUp) pending.ending.abort(hungUp());
         else if (!pending.ending.signal.aborted) idle.set(socket, pending.ending);
       });
       return pending;
+    },
+    wait(pending) {
+      pending.isWaiting = true;
+      if (isClosed) pending.ending.abort(new ClosedError("This server"));
     },
     close() {
       isClosed = true;

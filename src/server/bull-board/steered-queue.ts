@@ -88,9 +88,16 @@ export class SteeredQueue extends BullMQAdapter {
     await this.#queue.drain();
   }
 
-  override async clean(status: Cleaned, graceMs: number): Promise<void> {
-    if (status === "failed") await this.#queue.purge({});
-    else await super.clean(status, graceMs);
+  /** BullMQ would take jobs that are parked in lanes for delayed ones, and remove them too. */
+  override async clean(status: Cleaned): Promise<void> {
+    const state = CLEANED.get(status);
+    if (state === undefined) await refuse("What runs, or is on its way, is not cleaned");
+    else if (state === "failed") await this.#queue.purge({});
+    else await this.#queue.removeJobs({ state });
+  }
+
+  override obliterate(): Promise<void> {
+    return refuse("A queue is not obliterated under its workers; empty it, and clean what failed");
   }
 
   override async promoteAll(): Promise<void> {
@@ -151,6 +158,16 @@ export class SteeredQueue extends BullMQAdapter {
     return Object.assign(job, changes);
   }
 }
+
+/** The states of BullMQ, as our queue has them. */
+const CLEANED: ReadonlyMap<string, "waiting" | "delayed" | "done" | "failed"> = new Map([
+  ["wait", "waiting"],
+  ["prioritized", "waiting"],
+  ["paused", "waiting"],
+  ["delayed", "delayed"],
+  ["completed", "done"],
+  ["failed", "failed"],
+]);
 
 const MOVED_ON = "It runs now, has ended, is gone, or is the next run of a schedule";
 

@@ -256,6 +256,8 @@ describe("what is changed at /jobs", () => {
     expect((await steer("pause")).status).toBe(200);
     expect(await queue.paused()).toHaveLength(1);
     expect(await shown(url)).toMatchObject([{ isPaused: true }]);
+    expect((await steer("obliterate")).status).toBe(409);
+    expect(await queue.counts()).toMatchObject({ waiting: 1, delayed: 1, failed: 1 });
     expect((await steer("resume")).status).toBe(200);
     expect(await queue.paused()).toEqual([]);
     expect((await steer("empty")).status).toBe(200);
@@ -265,6 +267,21 @@ describe("what is changed at /jobs", () => {
     expect(await queue.schedules()).toEqual([]);
     expect((await steer("clean/failed")).status).toBe(200);
     expect(await queue.job(failed)).toBeUndefined();
+  });
+
+  it("cleans only jobs of the state that is named, of keys too", async () => {
+    const { queue, steer } = await openQueues("charges");
+    const waiting = await queue.enqueue({ card: "1" }, { key: "acme" });
+    await queue.enqueue({ card: "2" }, { key: "acme", delayMs: HOUR_MS });
+
+    const cleaned = await steer("charges/clean/delayed");
+
+    expect(cleaned.status).toBe(200);
+    expect(await queue.counts()).toMatchObject({ waiting: 1, delayed: 0 });
+    expect(await waiting.state()).toBe("waiting");
+    await steer("charges/clean/prioritized");
+    expect(await queue.counts()).toMatchObject({ waiting: 0 });
+    expect((await queue.status()).lanes).toEqual([]);
   });
 
   it("says why it does not do what Sluice has otherwise, and changes nothing", async () => {
@@ -280,13 +297,14 @@ describe("what is changed at /jobs", () => {
     const answers = [
       await steer(`charges/${done.id}/retry`),
       await steer("charges/retry/completed"),
+      await steer("charges/clean/active"),
       await steer("charges/rate-limit", { max: 1, duration: 1_000 }),
       await steer("charges/job-schedulers/nightly", { every: 1_000 }, "PATCH"),
       await steer("charges/job-schedulers/nightly/run"),
       await steer("charges/add", { name: "", data: 1, options: { lifo: true } }, "POST"),
     ];
 
-    expect(answers.map(({ status }) => status)).toEqual([409, 409, 400, 405, 405, 400]);
+    expect(answers.map(({ status }) => status)).toEqual([409, 409, 409, 400, 405, 405, 400]);
     expect(answers[0]!.json.error).toBe("A job that is done is not run again; enqueue it anew.");
     expect(await queue.counts()).toMatchObject({ waiting: 0, done: 1 });
     expect(await queue.schedules()).toEqual([before]);

@@ -8,10 +8,11 @@ const SAFE: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
 /**
  * Refuses what a page of another site lets a browser send. Only browsers set these headers, and pages cannot change them.
  *
- * @throws {@link HttpProblem} when a request that changes something comes from another origin.
+ * @throws {@link HttpProblem} when a request that changes something, or draws, comes from another origin.
  */
-export function assertSameOrigin({ method, headers }: FastifyRequest): void {
-  if (SAFE.has(method)) return;
+export function assertSameOrigin({ method, headers, routeOptions }: FastifyRequest): void {
+  // A request that is forwarded takes a slot, and may get the credentials of the upstream, whatever its method.
+  if (SAFE.has(method) && routeOptions.config.needs !== "draw") return;
   const site = headers["sec-fetch-site"];
   const isOtherSite = site !== undefined && site !== "same-origin" && site !== "none";
   if (!isOtherSite && isOwn(headers.origin, headers.host)) return;

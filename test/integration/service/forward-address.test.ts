@@ -76,4 +76,22 @@ describe("where a forward leads", () => {
 
     expect(answer).toMatchObject({ status: 302, headers: { location: "http://169.254.169.254/" } });
   });
+
+  it("is not asked for a page of another site", async () => {
+    const api = await apis.start(() => ({ headers: { "access-control-allow-origin": "*" } }));
+    const sluice = sluices.open();
+    sluice.bucket("up", { rate: "100/s" });
+    const service = await servers.start(sluice, {
+      forward: { up: { to: api.url, headers: { authorization: "Bearer of-the-upstream" } } },
+    });
+    const statusFor = async (headers: Record<string, string>): Promise<number> =>
+      (await service.get("/up/x", headers)).status;
+
+    expect(await statusFor({ "sec-fetch-site": "cross-site" })).toBe(403);
+    expect(await statusFor({ "sec-fetch-site": "same-site" })).toBe(403);
+    expect(await statusFor({ origin: "https://evil.example" })).toBe(403);
+    expect(api.calls).toEqual([]);
+    expect(await statusFor({ "sec-fetch-site": "none" })).toBe(200);
+    expect(await statusFor({ origin: service.url, "sec-fetch-site": "same-origin" })).toBe(200);
+  });
 });

@@ -157,6 +157,8 @@ describe("ShouldRateLimit", () => {
     await waitUntil(async () => (await left(1, 0)) === 2, "what only asked is given back");
     expect(await left(4)).toBe("OVER_LIMIT");
     expect(await left(11)).toBe("OVER_LIMIT");
+    expect(await left(2 ** 32 - 1)).toBe("OVER_LIMIT");
+    expect(await left(1, 2 ** 60)).toBe("OVER_LIMIT");
     expect(await left(3)).toBe(0);
   });
 
@@ -208,6 +210,11 @@ describe("ShouldRateLimit", () => {
   it.each([
     ["no domain", { descriptors: [ANN] }, /domain/],
     ["no descriptor", { domain: "edge" }, /descriptors/],
+    [
+      "too many descriptors",
+      { domain: "edge", descriptors: Array(1_001).fill(ANN) },
+      /1000 at most/,
+    ],
     ["a descriptor without entries", { domain: "edge", descriptors: [{}] }, /entries/],
     [
       "calls that are given back",

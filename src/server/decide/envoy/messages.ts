@@ -6,6 +6,7 @@ import {
   allBytesOf,
   bytesOf,
   countOf,
+  type Fields,
   readFields,
   textOf,
   writeFields,
@@ -63,7 +64,7 @@ export function readRequest(bytes: Uint8Array): RateLimitRequest {
     domain: textOf(fields, 1),
     descriptors: allBytesOf(fields, 2).map(readDescriptor),
     // No field and 0 are the same on the wire; Envoy's own service takes both for 1.
-    hits: Math.max(1, countOf(fields, 3)),
+    hits: Math.max(1, hitsOf(fields, 3)),
   };
 }
 
@@ -73,9 +74,14 @@ function readDescriptor(bytes: Uint8Array): Descriptor {
   const hits = bytesOf(fields, 3);
   return {
     entries: allBytesOf(fields, 1).map(readEntry),
-    hits: hits === undefined ? undefined : countOf(readFields(hits), 1),
+    hits: hits === undefined ? undefined : hitsOf(readFields(hits), 1),
     isRefund: countOf(fields, 4) !== 0,
   };
+}
+
+/** One that is too large for a cost is too large for any limit: as an error, Envoy would let it pass. */
+function hitsOf(fields: Fields, number: number): number {
+  return Math.min(Number.MAX_SAFE_INTEGER, countOf(fields, number));
 }
 
 function readEntry(bytes: Uint8Array): Entry {

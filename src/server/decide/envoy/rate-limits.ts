@@ -45,6 +45,8 @@ export interface RateLimits {
   decide(request: RateLimitRequest, access: Access): Promise<RateLimitResponse>;
 }
 
+/** As many as over HTTP: each of them is a try. */
+const MOST_DESCRIPTORS = 1_000;
 /** Clients may choose the names. */
 const MOST_WARNED = 1_000;
 
@@ -83,6 +85,10 @@ export function createRateLimits({ found, log, options }: RateLimitParts): RateL
     async decide({ domain, descriptors, hits }, access) {
       if (domain === "") throw wrong("domain", domain, "name a bucket");
       if (descriptors.length === 0) throw wrong("descriptors", [], "give at least one");
+      if (descriptors.length > MOST_DESCRIPTORS) {
+        const remedy = `give ${MOST_DESCRIPTORS} at most`;
+        throw wrong("descriptors", `${descriptors.length} of them`, remedy);
+      }
       const asked = descriptors.map((each) => readDescriptor(each, domain, hits));
       const settled = await Promise.allSettled(asked.map((each) => tryOne(each, access)));
       const tried = settled.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));

@@ -1,5 +1,6 @@
 import { connect, type Socket } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { concurrency } from "sluice";
 import { fakeApis } from "../../support/servers/fake-api.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { services } from "../../support/server/service.ts";
@@ -20,7 +21,7 @@ function getOf(path: string): string {
 
 interface Client {
   readonly socket: Socket;
-  got(): string;
+  readonly got: () => string;
 }
 
 function connectTo(url: string): Client {
@@ -85,5 +86,25 @@ describe("a request that waits for its second upstream", () => {
 
     expect([status, json.code]).toEqual([503, "ERR_CLOSED"]);
     expect(api.calls).toHaveLength(1);
+  });
+});
+
+describe("an answer whose encoding nobody knows", () => {
+  it("is passed on as it is, and its lease ends", async () => {
+    const api = await apis.start(({ path }) => ({
+      status: 404,
+      headers: { "content-encoding": path.slice(1) },
+      body: "no such thing",
+    }));
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("up", { limits: [concurrency(1)] });
+    const service = await servers.start(sluice, { forward: { up: { to: api.url } } });
+
+    for (const encoding of ["zstd", "constructor", "__proto__"]) {
+      const { status, headers, text } = await service.get(`/up/${encoding}`);
+      expect([status, headers["content-encoding"], text]).toEqual([404, encoding, "no such thing"]);
+    }
+
+    await waitUntil(async () => (await bucket.tryDraw()).allowed, "the lease is free");
   });
 });

@@ -1,18 +1,19 @@
 /** The answer of an upstream, as a bucket reads it and as its client gets it. */
 import type { ServerResponse } from "node:http";
-import { pipeline, Readable } from "node:stream";
+import { pipeline, Readable, type Transform } from "node:stream";
 import { createBrotliDecompress, createGunzip, createInflate } from "node:zlib";
 import type { FollowedResponse, Tap } from "../../../throttle/wrap/response-stream.ts";
 import { headerIn, responseHeaders } from "./headers.ts";
 import type { Incoming, Sink } from "./incoming.ts";
 import type { Pending } from "./pending.ts";
 
-const DECODERS = {
-  gzip: createGunzip,
-  "x-gzip": createGunzip,
-  deflate: createInflate,
-  br: createBrotliDecompress,
-} as const;
+/** A map, since upstreams choose the names: of an object they could name what all objects have. */
+const DECODERS: ReadonlyMap<string, () => Transform> = new Map<string, () => Transform>([
+  ["gzip", createGunzip],
+  ["x-gzip", createGunzip],
+  ["deflate", createInflate],
+  ["br", createBrotliDecompress],
+]);
 
 export interface AnswerFacts {
   readonly status: number;
@@ -43,7 +44,7 @@ export class UpstreamResponse implements FollowedResponse {
   readonly clientHeaders: string[];
   readonly pending: Pending;
   readonly #incoming: Incoming;
-  readonly #decode: (typeof DECODERS)["gzip" | "deflate" | "br"] | undefined;
+  readonly #decode: (() => Transform) | undefined;
   #whole: Response | undefined;
   #tap: Tap | undefined;
 
@@ -57,7 +58,7 @@ export class UpstreamResponse implements FollowedResponse {
     const encoding = headerIn(headers, "content-encoding")?.trim().toLowerCase();
     // What the bucket reads has to be plain: costs, and what a refusal says.
     const isDecoded = encoding !== undefined && (isRead || status >= 400) && !this.#hasNoBody;
-    this.#decode = isDecoded ? DECODERS[encoding as keyof typeof DECODERS] : undefined;
+    this.#decode = isDecoded ? DECODERS.get(encoding) : undefined;
     this.clientHeaders = responseHeaders(headers, this.#decode !== undefined);
     this.headers = new Headers(pairsOf(this.clientHeaders));
     this.#incoming = incoming;

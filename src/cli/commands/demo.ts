@@ -72,6 +72,8 @@ interface Result {
   readonly rate: string;
   readonly capPerSecond: number | undefined;
   readonly arrived: number;
+  /** How many calls of each process arrived. */
+  readonly byProcess: readonly number[];
   /** The most that arrived in any second, wherever it began. */
   readonly worstSecond: number;
   readonly seconds: readonly { readonly arrived: number; readonly byProcess: readonly number[] }[];
@@ -104,12 +106,20 @@ async function runDemo(options: DemoOptions, command: Command, io: Io): Promise<
       tell(`${count} processes share ${rate}. Beside it: sluice top --prefix ${prefix}\n`);
       tell(row(columns.map((name) => name.toUpperCase())));
       const ended = Promise.race([interrupted.then(() => "ended" as const), callers.lost]);
-      for (let second = 1; second <= seconds; second += 1) {
+      const shown: Result["seconds"][number][] = [];
+      while (shown.length < seconds) {
+        const second = shown.length + 1;
         if ((await Promise.race([ended, arrivals.untilSecond(second)])) === "ended") break;
         const { arrived, byProcess } = inSecond(arrivals.all, second, count);
+        shown.push({ arrived, byProcess });
         tell(row([second, arrived, ...byProcess]));
       }
-      const result = resultOf(arrivals.all, { rate, capPerSecond, count });
+      const result = {
+        rate,
+        capPerSecond,
+        ...totalOf(arrivals.all, count),
+        seconds: shown,
+      };
       if (result.arrived === 0) throw new Error("No call has arrived.");
       print(command, io, result, describe);
     },
@@ -187,33 +197,28 @@ function inSecond(
 ): Result["seconds"][number] {
   const startMs = all[0]!.atMs + (second - 1) * 1_000;
   const mine = all.filter(({ atMs }) => atMs >= startMs && atMs < startMs + 1_000);
-  const byProcess = Array.from(
-    { length: processes },
-    (_none, at) => mine.filter(({ from }) => from === at).length,
-  );
-  return { arrived: mine.length, byProcess };
+  return { arrived: mine.length, byProcess: sharesOf(mine, processes) };
 }
 
-function resultOf(
-  all: readonly Arrival[],
-  { rate, capPerSecond, count }: Pick<Result, "rate" | "capPerSecond"> & { readonly count: number },
-): Result {
-  const lastMs = all.length === 0 ? 0 : all.at(-1)!.atMs - all[0]!.atMs;
-  const seconds = Array.from({ length: Math.floor(lastMs / 1_000) }, (_none, at) =>
-    inSecond(all, at + 1, count),
+function sharesOf(arrivals: readonly Arrival[], processes: number): readonly number[] {
+  return Array.from(
+    { length: processes },
+    (_none, at) => arrivals.filter(({ from }) => from === at).length,
   );
+}
+
+function totalOf(
+  all: readonly Arrival[],
+  processes: number,
+): Pick<Result, "arrived" | "byProcess" | "worstSecond"> {
   let worstSecond = 0;
   for (let first = 0, after = 0; after < all.length; after += 1) {
     while (all[after]!.atMs - all[first]!.atMs >= 1_000) first += 1;
     worstSecond = Math.max(worstSecond, after - first + 1);
   }
-  return { rate, capPerSecond, arrived: all.length, worstSecond, seconds };
+  return { arrived: all.length, byProcess: sharesOf(all, processes), worstSecond };
 }
 
-function describe({ rate, arrived, worstSecond, seconds }: Result): string {
-  const perProcess = seconds[0]?.byProcess.map((_none, at) =>
-    seconds.reduce((sum, { byProcess }) => sum + byProcess[at]!, 0),
-  );
-  const shares = perProcess === undefined ? "" : `, ${perProcess.join(", ")} of each process`;
-  return `\n${arrived} calls arrived${shares}. In no second came more than ${worstSecond}; the rate is ${rate}.`;
+function describe({ rate, arrived, byProcess, worstSecond }: Result): string {
+  return `\n${arrived} calls arrived: ${byProcess.join(", ")} of each process. In no second came more than ${worstSecond}; the rate is ${rate}.`;
 }

@@ -2,6 +2,7 @@
 import { STATUS_CODES } from "node:http";
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { InvalidOptionError, remedyOf, SluiceError, type ErrorCode } from "../core/errors.ts";
+import { closest } from "../core/input/options.ts";
 
 /** What a client reads of an error. */
 export interface Problem {
@@ -51,6 +52,13 @@ export function problemOf(error: unknown): Problem {
   if (error instanceof HttpProblem) return describe(error.status, "ERR_HTTP", error.message);
   if (error instanceof SluiceError) return ofSluice(error);
   const { statusCode = 500, message } = error as Partial<FastifyError>;
+  if (statusCode === 415) {
+    return describe(
+      415,
+      "ERR_HTTP",
+      'Send the body as JSON, with "content-type: application/json".',
+    );
+  }
   const isOurs = error instanceof Error && statusCode >= 400 && statusCode < 500;
   if (isOurs) return describe(statusCode, "ERR_HTTP", message ?? "");
   // What it is may tell of the inside: it is in the log.
@@ -96,21 +104,47 @@ interface SchemaIssue {
   readonly message?: string;
   readonly params: Readonly<Record<string, unknown>>;
   readonly data?: unknown;
+  readonly parentSchema?: { readonly properties?: Readonly<Record<string, unknown>> };
+}
+
+const WORDS_OF_TYPES: Readonly<Record<string, string>> = {
+  integer: "a whole number",
+  number: "a number",
+  string: "text",
+  boolean: "true or false",
+  object: "an object",
+  array: "a list",
+};
+
+function remedyFor({ keyword, message, params, parentSchema }: SchemaIssue): string {
+  const known = Object.keys(parentSchema?.properties ?? {});
+  if (keyword === "additionalProperties") {
+    const near = closest(String(params["additionalProperty"]), known);
+    const hint =
+      near === undefined ? `the options are ${known.join(", ")}` : `did you mean ${near}?`;
+    return known.length === 0 ? "there is no such option" : `there is no such option; ${hint}`;
+  }
+  if (keyword === "required") return "it is needed";
+  if (keyword === "enum") {
+    const allowed = params["allowedValues"] as readonly unknown[];
+    return `give one of ${allowed.map((value) => JSON.stringify(value)).join(", ")}`;
+  }
+  const type = keyword === "type" ? WORDS_OF_TYPES[String(params["type"])] : undefined;
+  return type === undefined ? `it ${message ?? "has the wrong form"}` : `give ${type}`;
 }
 
 function invalidRequest(issues: readonly SchemaIssue[], part: string): InvalidOptionError {
-  const { instancePath, keyword, message, params, data } = issues[0]!;
+  const { instancePath, keyword, params, data } = issues[0]!;
   const path = instancePath.slice(1).replaceAll("/", ".");
   const named = params["additionalProperty"] ?? params["missingProperty"];
   const option = [path, named].filter((name) => name !== undefined && name !== "").join(".");
   const isUnknown = keyword === "additionalProperties";
-  const remedy = isUnknown ? "there is no such option" : `it ${message ?? "has the wrong form"}`;
   const value = isUnknown && typeof data === "object" ? Reflect.get(data!, String(named)) : data;
   return new InvalidOptionError({
-    where: `the ${part} of the request`,
+    where: `the ${part === "querystring" ? "query" : part} of the request`,
     option: option === "" ? part : option,
     value: keyword === "required" ? undefined : value,
-    remedy,
+    remedy: remedyFor(issues[0]!),
   });
 }
 

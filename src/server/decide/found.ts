@@ -61,7 +61,7 @@ function unknownBucket(name: string): string {
 
 function unknownQueue(name: string): string {
   return (
-    `There is no queue ${JSON.stringify(name)}; name it in the rules file, ` +
-    `or start a process that declares it: sluice.queue(${JSON.stringify(name)}, { bucket }).`
+    `There is no queue ${JSON.stringify(name)}; ` +
+    `start a process that declares it: sluice.queue(${JSON.stringify(name)}, { bucket }).`
   );
 }

@@ -68,6 +68,25 @@ describe("POST /v1/buckets/:bucket/draw", () => {
     expect(next.status).toBe(200);
   });
 
+  it.each([
+    [{ maxWait: 5 }, "there is no such option; did you mean maxWaitMs?"],
+    [{ maxWaitMs: "5" }, "give a whole number"],
+    [{ priority: "urgent" }, 'give one of "critical", "high", "normal", "low"'],
+  ])("says of %j what to write instead", async (body, remedy) => {
+    const sluice = sluices.open();
+    sluice.bucket("api", { rate: SLOW });
+    const service = await servers.start(sluice);
+
+    const { json } = await service.post("/v1/buckets/api/draw", body);
+    const form = await fetch(`${service.url}/v1/buckets/api/draw`, { method: "POST", body: "a=1" });
+
+    expect(json).toMatchObject({ remedy });
+    expect(form.status).toBe(415);
+    expect(await form.json()).toMatchObject({
+      detail: expect.stringContaining("content-type: application/json") as string,
+    });
+  });
+
   it("says of a bucket that nobody has declared how to declare it", async () => {
     const service = await servers.start(sluices.open());
 

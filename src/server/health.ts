@@ -57,7 +57,7 @@ export function healthRoutes(app: FastifyInstance, { sluice, isClosing }: Health
       },
     },
     async (_request, reply) => {
-      const reasons = await whyNot(sluice, isClosing());
+      const reasons = isClosing() ? [CLOSING] : await whyNotReady(sluice);
       return reply
         .code(reasons.length === 0 ? 200 : 503)
         .send({ ready: reasons.length === 0, reasons });
@@ -79,8 +79,9 @@ interface Reason {
   readonly reason: string;
 }
 
-async function whyNot(sluice: Sluice, isClosing: boolean): Promise<readonly Reason[]> {
-  if (isClosing) return [{ what: "server", reason: "It is closing." }];
+const CLOSING: Reason = { what: "server", reason: "It is closing." };
+
+export async function whyNotReady(sluice: Sluice): Promise<readonly Reason[]> {
   try {
     const { unreachable } = await sluice.overview({ limit: 1, brief: true });
     return unreachable.map(({ reason }) => ({ what: "redis", reason }));

@@ -4,7 +4,9 @@ import type { Command } from "commander";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { reasonOf } from "../../core/describe.ts";
 import type { ServerOptions, TokenOptions } from "../../server/options.ts";
-import { untilInterrupted, withSluice, type Io } from "../io.ts";
+import { whyNotReady } from "../../server/health.ts";
+import type { Sluice } from "../../sluice.ts";
+import { onOneLine, untilInterrupted, withSluice, type Io } from "../io.ts";
 import { declareLlmBuckets } from "../llm-buckets.ts";
 
 interface ServeOptions {
@@ -64,17 +66,35 @@ export function addServe(program: Command, io: Io): void {
           const { createServer } = await import("../../server/server.ts");
           const server = await createServer(sluice, read);
           const interrupted = untilInterrupted();
+          let isEnding = false;
           try {
-            const { url, grpc } = await server.listen();
+            const { url, grpc } = await server.listen().catch(rethrowInUse);
             io.out(grpc === undefined ? `${url}\n` : `${url}\ngrpc ${grpc}\n`);
+            void tellIfAway(sluice, io, () => isEnding);
             await interrupted;
           } finally {
+            isEnding = true;
             await server.close();
           }
         },
         options.rules === undefined ? {} : { rules: options.rules },
       );
     });
+}
+
+/** The server listens also without Redis, so whoever has started it has to hear of that. */
+async function tellIfAway(sluice: Sluice, io: Io, isEnding: () => boolean): Promise<void> {
+  const reasons = await whyNotReady(sluice);
+  if (isEnding()) return;
+  for (const { reason } of reasons) {
+    io.err(`${onOneLine(`The server answers 503 until Redis answers: ${reason}`)}\n`);
+  }
+}
+
+function rethrowInUse(error: unknown): never {
+  if ((error as NodeJS.ErrnoException).code !== "EADDRINUSE") throw error;
+  const remedy = "End what listens there, or give another --port, --socket or --grpc.";
+  throw new Error(`${(error as Error).message}. ${remedy}`, { cause: error });
 }
 
 async function readOptions(options: ServeOptions, io: Io): Promise<ServerOptions> {

@@ -55,6 +55,17 @@ describe("sluice serve", () => {
     expect((await ask(ofEnv + session, { token: ACT })).json).toMatchObject({ role: "act" });
   });
 
+  it("says that its port is taken, and that Redis does not answer", async () => {
+    const first = serve(["--insecure-local", "--redis", "redis://127.0.0.1:1"]);
+    const { port } = new URL(await urlOf(first));
+    const second = serve(["--insecure-local", "--port", port]);
+
+    expect(await second.ended).toBe(1);
+    expect(second.stderr).toMatch(/EADDRINUSE.* give another --port/);
+    await waitUntil(() => first.stderr.includes("answers 503 until Redis answers"), "it says so");
+    expect(first.stderr).toContain("ECONNREFUSED");
+  });
+
   it.each([
     [[], "--insecure-local"],
     [["--insecure-local", "--host", "0.0.0.0"], "loopback only"],

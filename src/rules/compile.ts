@@ -95,6 +95,10 @@ export function policyUnder(
   return shadows.length > 0 && limits.length === 0 ? undefined : compilePolicy(where, options);
 }
 
+/** In a file there is no function that says which key is of which tier. */
+const NAMED_TIERS =
+  "only code can give it: here, name tiers at the top of the file, such as tiers: { free: { rate: 1/s } }, and give { tier: free }";
+
 /** What is wrong with an entry, by what the code would say to the same options; undefined if nothing is. */
 export function problemIn(path: Path, given: object, tiers: Tiers = {}): Problem | undefined {
   try {
@@ -103,8 +107,8 @@ export function problemIn(path: Path, given: object, tiers: Tiers = {}): Problem
   } catch (error) {
     if (!(error instanceof InvalidOptionError)) throw error;
     const { option, value } = error;
-    const remedy = remedyOf(error);
     const within = option === "options" ? [] : partsOf(option);
+    const remedy = within.at(-1) === "tierOf" ? NAMED_TIERS : remedyOf(error);
     const isOfName = remedy.startsWith("there is no such option");
     return { path: [...path, ...within], value, remedy, isOfName };
   }

@@ -3,6 +3,7 @@ import { readFile } from "node:fs/promises";
 import { Argument, type Command } from "commander";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { reasonOf } from "../../core/describe.ts";
+import type { RulesInForce } from "../../core/stores/insight/rules.ts";
 import { formatPolicy } from "../../core/policy/policy.ts";
 import { policyUnder } from "../../rules/compile.ts";
 import { describeProblem } from "../../rules/problem.ts";
@@ -61,6 +62,9 @@ export function addRules(program: Command, io: Io): void {
       }
       return withSluice(command, io, async (sluice) => {
         print(command, io, await differences(sluice, rules), describe);
+        const inForce = await partsOf("sluice rules", sluice).insight.rules();
+        if (inForce === undefined || (rules.version ?? Infinity) >= inForce.version) return;
+        io.err(`${onOneLine(`But apply would be refused: ${newerText(inForce)}`)}\n`);
       });
     });
 }
@@ -84,6 +88,10 @@ async function readText(file: string): Promise<string> {
   }
 }
 
+function newerText({ version, file, by }: RulesInForce): string {
+  return `version ${version} (${file}) of ${by} is newer. Give the file a greater version.`;
+}
+
 async function apply(command: Command, io: Io, file: string): Promise<void> {
   await check(command, io, file);
   await withSluice(
@@ -94,10 +102,7 @@ async function apply(command: Command, io: Io, file: string): Promise<void> {
       const verdict = await rules!.settle();
       const inForce = await insight.rules();
       if (verdict === "older" && inForce !== undefined) {
-        const { version, file: other, by } = inForce;
-        throw new NewerRulesError(
-          `${file} was not put in force: version ${version} (${other}) of ${by} is newer. Give the file a greater version.`,
-        );
+        throw new NewerRulesError(`${file} was not put in force: ${newerText(inForce)}`);
       }
       const report = { ...inForce, buckets: rules!.rules.buckets.size };
       print(command, io, report, ({ version }) =>

@@ -69,6 +69,9 @@ describe("sluice rules", () => {
     expect((await sluice("rules", "diff", file)).out).toBe("Nothing would change.\n");
 
     const older = files.write("older.yaml", "version: 2\nbuckets: { api: { rate: 20/s } }");
+    const expected = await sluice("rules", "diff", older);
+    expect(expected.out).toMatch(/^api +50\/s \(rules\) +20\/s$/m);
+    expect(expected.err).toContain("apply would be refused: version 3 (");
     const refused = await sluice("rules", "apply", older);
     expect(refused.code).toBe(5);
     expect(refused.err).toContain("was not put in force: version 3 (");

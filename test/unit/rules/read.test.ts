@@ -85,6 +85,11 @@ buckets:
       's.yaml:3:25: buckets.a.perKey[0].tier is "fre"; there is no such tier; did you mean free?',
     ],
     [
+      "a table of tiers, as code has it",
+      "buckets: { a: { perKey: { tiers: { free: { rate: 1/s } } } } }",
+      "s.yaml:1:25: buckets.a.perKey.tierOf; only code can give it: here, name tiers at the top of the file, such as tiers: { free: { rate: 1/s } }, and give { tier: free }.",
+    ],
+    [
       "a tier in a file without tiers",
       "buckets: { a: { perKey: { tier: free } } }",
       's.yaml:1:33: buckets.a.perKey.tier is "free"; there is no such tier; name it in tiers.',

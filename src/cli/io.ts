@@ -45,7 +45,7 @@ interface GlobalOptions {
 export function globalsOf(command: Command, { env }: Pick<Io, "env">): GlobalOptions {
   const given = command.optsWithGlobals<GlobalOptions>();
   const redis = given.redis ?? env["REDIS_URL"];
-  return redis === undefined ? given : { ...given, redis };
+  return redis === undefined || redis === "" ? given : { ...given, redis };
 }
 
 /** How long a command waits for Redis. */
@@ -86,8 +86,9 @@ export async function withSluice<T>(
 export async function findBucket(sluice: Sluice, name: string): Promise<Bucket> {
   const found = await sluice.find(name);
   if (found !== undefined) return found;
-  const { buckets } = await sluice.overview({ limit: 20, brief: true });
-  throw notAmong("bucket", name, buckets);
+  const { buckets, queues } = await sluice.overview({ limit: 20, brief: true });
+  const isQueue = queues.some((queue) => queue.name === name);
+  throw notAmong("bucket", name, buckets, isQueue ? `; "${name}" is a queue` : "");
 }
 
 /** @throws {@link NotFoundError} when no process has told of the queue. */
@@ -102,10 +103,11 @@ function notAmong(
   what: "bucket" | "queue",
   name: string,
   others: readonly { readonly name: string }[],
+  more = "",
 ): NotFoundError {
   const known = others.map((other) => other.name).join(", ");
   const hint = known === "" ? "no process has told of any" : `there are ${known}`;
-  return new NotFoundError(`There is no ${what} "${name}": ${hint}.`);
+  return new NotFoundError(`There is no ${what} "${name}": ${hint}${more}.`);
 }
 
 /** @throws {@link NotFoundError} when there is no such job, or no such queue. */

@@ -50,10 +50,12 @@ async function queuesOf(sluice: Sluice, bucket: string): Promise<string[]> {
 function describe({ bucket, now, after, queues }: Preview): string {
   const lines = [
     `${bucket}: ${now.policy} would become ${after.policy}.`,
-    ...(now.waiting === 0 ? [] : [`${now.waiting} callers wait: ${goneText(now, after)}.`]),
+    ...(now.waiting === 0
+      ? []
+      : [`${counted(now.waiting, "caller waits", "callers wait")}: ${goneText(now, after)}.`]),
     ...queues.map(
       (each) =>
-        `Queue ${each.queue}: ${each.now.waiting} jobs wait: ${goneText(each.now, each.after)}${missedText(each)}.`,
+        `Queue ${each.queue}: ${counted(each.now.waiting, "job waits", "jobs wait")}: ${goneText(each.now, each.after)}${missedText(each)}.`,
     ),
     "Nothing was changed.",
   ];
@@ -62,13 +64,24 @@ function describe({ bucket, now, after, queues }: Preview): string {
 
 type Gone = Pick<BucketOutlook, "goneInMs"> | Pick<Forecast, "goneInMs" | "reason">;
 
+function counted(count: number, one: string, many: string): string {
+  return `${count} ${count === 1 ? one : many}`;
+}
+
 function goneText(now: Gone, after: Gone): string {
-  return `gone in ${goneIn(now)}, then in ${goneIn(after)}`;
+  if (now.goneInMs === undefined && after.goneInMs === undefined) {
+    return `it is not known until when${reasonText(after)}`;
+  }
+  return `gone in ${goneIn(now)} now, in ${goneIn(after)} after the change`;
 }
 
 function goneIn(gone: Gone): string {
-  if (gone.goneInMs !== undefined) return duration(gone.goneInMs);
-  return `no known time (${("reason" in gone ? gone.reason : undefined) ?? "unknown"})`;
+  return gone.goneInMs === undefined ? `unknown time${reasonText(gone)}` : duration(gone.goneInMs);
+}
+
+function reasonText(gone: Gone): string {
+  const reason = "reason" in gone ? gone.reason : undefined;
+  return reason === undefined ? "" : ` (${reason})`;
 }
 
 function missedText({ now, after }: QueuePreview): string {

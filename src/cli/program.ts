@@ -43,7 +43,9 @@ export async function run(args: readonly string[], io: Io = OF_PROCESS): Promise
   } catch (error) {
     // Commander has said what is wrong, or was asked for help or the version.
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
-    io.err(`sluice: ${onOneLine(error instanceof Error ? error.message : String(error))}\n`);
+    const text = onOneLine(error instanceof Error ? error.message : String(error));
+    // An option of the command line is named with its command.
+    io.err(/^sluice\b.*?: option /.test(text) ? `${text}\n` : `sluice: ${text}\n`);
     return exitCodeOf(error);
   }
 }

@@ -165,8 +165,7 @@ function describeBucket(status: BucketStatus): string {
   return [
     ...facts.map(([name, value]) => onOneLine(`${`${name}:`.padEnd(12)}${value}`)),
     ...reasonsOf(status),
-    "",
-    table(["limit", "used", "of", "next in"], rows),
+    ...(rows.length === 0 ? [] : ["", table(["limit", "used", "of", "next in"], rows)]),
     ...describeShadows(status),
     ...(replicas.length === 0
       ? []

@@ -111,7 +111,10 @@ function describeQueue(status: QueueStatus): string {
   const { waiting, active, delayed, done, failed } = jobs;
   const facts = [
     ["waiting", `${waiting}, ${delayed} more later`],
-    ["active", `${active} of ${places} places of ${workers} workers; ${workersWanted} are enough`],
+    [
+      "active",
+      `${active} jobs, in ${places} places of ${workers} workers; enough workers: ${workersWanted}`,
+    ],
     ["ended", `${done} done, ${failed} failed`],
     [
       "rate",

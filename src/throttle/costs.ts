@@ -117,25 +117,49 @@ export function differences(
     const remedy = "give its cost by unit, such as { tokens: 812 }";
     throw new InvalidOptionError({ where: "settle()", option: "cost", value: actual, remedy });
   }
-  const amounts = Object.entries(actual).filter(
-    ([, amount]) => amount !== undefined && amount !== null,
+  const byUnit = Object.fromEntries(
+    Object.entries(actual).filter(([, amount]) => amount !== undefined && amount !== null),
   );
-  const byUnit = Object.fromEntries(amounts) as Record<string, number>;
-  for (const [unit, amount] of amounts) {
+  for (const [unit, amount] of Object.entries(byUnit)) {
     if (Number.isSafeInteger(amount) && (amount as number) >= 0) continue;
     const remedy = "give a whole number from 0, or leave it out if it is unknown";
     throw new InvalidOptionError({ where: "settle()", option: unit, value: amount, remedy });
   }
-  return limits.map(({ kind, unit, count, periodUs }, index) => {
-    const amount = Object.hasOwn(byUnit, unit) ? byUnit[unit] : undefined;
-    if (amount === undefined || !ruleOf(kind).isRate) return 0;
-    const difference = amount - estimates[index]!;
-    const isBearable = (difference * periodUs) / count <= MOST_DEBT_US;
-    const isWhole = ruleOf(kind).doesRenew === true || Math.abs(difference) * periodUs < 2 ** 52;
-    if (isBearable && isWhole) return difference;
+  return limits.map((limit, index) => {
+    const difference = differenceUnder(limit, estimates[index]!, actual);
+    if (isBearable(limit, difference)) return difference;
     const remedy = "the limit would take more than a year to make up for it";
-    throw new InvalidOptionError({ where: "settle()", option: unit, value: amount, remedy });
+    const { unit } = limit;
+    throw new InvalidOptionError({ where: "settle()", option: unit, value: byUnit[unit], remedy });
   });
+}
+
+/** The same under limits that only count, of amounts that {@link differences} has checked: they refuse none. */
+export function shadowDifferences(
+  shadows: readonly Limit[],
+  estimates: readonly number[],
+  actual: Readonly<Record<string, unknown>>,
+): number[] {
+  return shadows.map((limit, index) => {
+    const estimate = estimates[index]!;
+    const difference = differenceUnder(limit, estimate, actual);
+    // A call that could never pass has taken no room.
+    return estimate <= limit.capacity && isBearable(limit, difference) ? difference : 0;
+  });
+}
+
+function differenceUnder(
+  { kind, unit }: Limit,
+  estimate: number,
+  actual: Readonly<Record<string, unknown>>,
+): number {
+  const amount = Object.hasOwn(actual, unit) ? actual[unit] : undefined;
+  return typeof amount === "number" && ruleOf(kind).isRate ? amount - estimate : 0;
+}
+
+function isBearable({ kind, count, periodUs }: Limit, difference: number): boolean {
+  const isWhole = ruleOf(kind).doesRenew === true || Math.abs(difference) * periodUs < 2 ** 52;
+  return isWhole && (difference * periodUs) / count <= MOST_DEBT_US;
 }
 
 /** The limits and costs of the calls of a group; all keys that have the same limits share one. */

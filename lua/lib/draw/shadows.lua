@@ -67,11 +67,15 @@ local function count_calls(shadows, booked, costs, drain, step, drawer)
   end
 end
 
--- Books what a call cost beyond its estimate, or takes back what it cost less.
+-- Books what a call cost beyond its estimate, or takes back what it cost less. Where a call at its time would be refused
+-- for its wait, it most likely was: it has taken no room.
 local function settle_shadows(shadows, slot_us, next_number, now_us)
+  local drawer = { now_us = now_us }
   for _, shadow in ipairs(shadows) do
-    local delta = next_number() or 0
+    local limit, rule, delta = shadow.limit, RULES[shadow.limit.code], next_number() or 0
     local at_us = delta > 0 and math.max(now_us, shadow.last_us) or slot_us
-    if delta ~= 0 then RULES[shadow.limit.code].commit(shadow.limit, at_us, delta, { now_us = now_us }) end
+    if delta ~= 0 and rule.earliest(limit, math.max(slot_us, shadow.last_us), 1, drawer) <= slot_us + MOST_AHEAD_US then
+      rule.commit(limit, at_us, delta, drawer)
+    end
   end
 end

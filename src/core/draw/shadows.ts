@@ -69,7 +69,10 @@ function countCall(shadow: Shadow, atUs: number, cost: number, nowUs: number): v
   shadow.lastUs = slotUs;
 }
 
-/** Books what a call cost beyond its estimate, or takes back what it cost less. */
+/**
+ * Books what a call cost beyond its estimate, or takes back what it cost less. Where a call at its time would be refused
+ * for its wait, it most likely was: it has taken no room.
+ */
 export function settleShadows(
   shadows: readonly Shadow[],
   { slotUs, deltas }: { readonly slotUs: number; readonly deltas: readonly number[] },
@@ -78,8 +81,12 @@ export function settleShadows(
   for (const [index, { limit, state, lastUs }] of shadows.entries()) {
     const delta = deltas[index]!;
     if (delta === 0) continue;
+    const rule = ruleOf(limit.kind);
+    const drawer = noDrawer(nowUs);
+    const nextUs = rule.earliest(limit, state, Math.max(slotUs, lastUs), 1, drawer);
+    if (nextUs > slotUs + MOST_AHEAD_US) continue;
     const atUs = delta > 0 ? Math.max(nowUs, lastUs) : slotUs;
-    ruleOf(limit.kind).commit(limit, state, atUs, delta, noDrawer(nowUs));
+    rule.commit(limit, state, atUs, delta, drawer);
   }
 }
 

@@ -1,7 +1,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { reasonOf } from "../../core/describe.ts";
 import type { SettleBy } from "../call-options.ts";
-import { differences } from "../costs.ts";
+import { differences, shadowDifferences } from "../costs.ts";
 import { assertCounted, type BucketContext } from "../known-policy.ts";
 import type { Slot, SlotContext, Unneeded } from "./slot.ts";
 
@@ -74,7 +74,7 @@ export function createSettling(
       const { limits, costs, shadowCosts = [], text } = group.callTerms;
       const deltas = differences(limits, costs, cost);
       const shadows = text === known.terms.text ? (known.terms.shadows ?? []) : [];
-      const shadowDeltas = differences(shadows, shadowCosts, cost);
+      const shadowDeltas = shadowDifferences(shadows, shadowCosts, cost);
       const named = { where: "settle()", path: "", byUnit: cost, isKeyed: true };
       assertCounted(bucket, known, named);
       if (later === undefined) return send({ group, deltas, shadowDeltas, slotUs });

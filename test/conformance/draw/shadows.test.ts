@@ -136,6 +136,28 @@ describe.each(storeKinds())("a limit in shadow, with the store in $name,", ({ op
     expect((await asker.peek()).shadows[0]!.waited).toBe(1);
   });
 
+  it.each([
+    ["more", 1_000],
+    ["less", -4],
+  ])("settles nothing for calls that were refused, whether they cost %s", async (_what, delta) => {
+    const { store, clock } = open();
+    const shadow = tokenBucket({ capacity: 4, refill: "1/h", unit: "tokens", shadow: true });
+    const policy = policyOf({ limits: [HELD, shadow] });
+    const asker = createAsker(store, { bucket: "b", name: "a", policy });
+    const draw = async (tokens: number): Promise<number> =>
+      slotsOf(await asker.drawAll([{ wanted: 1, cost: { calls: 1, tokens } }]))[0]!;
+    for (const tokens of [4, 1]) await draw(tokens);
+
+    const refusedUs = await draw(4);
+    await asker.settle(refusedUs, { tokens: delta });
+    await draw(1);
+    clock.advanceMs(2 * 3_600_000);
+    await draw(1);
+
+    const [counts] = (await asker.peek()).shadows;
+    expect(counts).toMatchObject({ calls: 5, waited: 1, refused: 2 });
+  });
+
   it("counts tries that pass, and not those that are refused", async () => {
     const { store } = open();
     const limits = [leakyBucket("10/s", { burst: 3 }), leakyBucket("10/s", { shadow: true })];

@@ -106,6 +106,31 @@ describe("settle", () => {
     await bucket.close();
   });
 
+  it("is refused by no limit in shadow, and books under the limits that hold", async () => {
+    const tooSlow = leakyBucket("1/d", { burst: 100, unit: "tokens", shadow: true });
+    const { bucket } = createTestBucket({ limits: [...thousandTokens.limits, tooSlow] });
+    const slot = await bucket.draw({ cost: { tokens: 5 } });
+
+    await slot.settle({ tokens: 900 });
+
+    expect((await bucket.peek()).limits[1]!.remaining).toBe(100);
+    await bucket.close();
+  });
+
+  it("takes nothing from the line of a shadow that the call could never pass", async () => {
+    const small = tokenBucket({ capacity: 300, refill: "10/min", unit: "tokens", shadow: true });
+    const { bucket } = createTestBucket({ limits: [leakyBucket("100/s", { burst: 10 }), small] });
+    await bucket.draw({ cost: { tokens: 300 } });
+    const slot = await bucket.draw({ cost: { tokens: 600 } });
+
+    await slot.settle({ tokens: 200 });
+    await bucket.draw({ cost: { tokens: 300 } });
+
+    const [shadow] = (await bucket.status()).shadows;
+    expect(shadow).toMatchObject({ calls: 3, wouldHaveWaited: 1, wouldHaveBeenRefused: 1 });
+    await bucket.close();
+  });
+
   it.each([
     ["nothing", () => undefined],
     ["null", () => null],

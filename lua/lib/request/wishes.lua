@@ -30,6 +30,7 @@ end
 
 -- What a call of each wish costs under each shadow; false if one can never work.
 local function read_shadow_costs(next_number, wishes, shadows)
+  if #shadows == 0 then return true end
   for _, wish in ipairs(wishes) do
     wish.shadow_costs = {}
     for index = 1, #shadows do

@@ -126,9 +126,10 @@ export function combineInsight(
       const areNoted = (await Promise.all(noting)).every(Boolean);
       return areNoted ? policies.map(([bucket]) => earlier.get(bucket)) : undefined;
     },
-    async rulesApplied(rules) {
-      // One that is away has them applied when it is back: it does not answer that they are.
-      await fromAll((store) => store.rulesApplied(rules));
+    async rulesApplied(rules, unreached = new Set()) {
+      // One that was away has them applied when it is back: it does not answer that they are.
+      const missed = new Set([...unreached].map(storeOf));
+      await fromAll(async (store) => missed.has(store) || store.rulesApplied(rules));
     },
     byServer: (names) => stores.map((store) => names.filter((name) => storeOf(name) === store)),
     async ruledBuckets() {

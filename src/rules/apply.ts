@@ -169,12 +169,13 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
       isOvertaken = !(await going);
       return !isOvertaken;
     };
-    await eachServer([...compiled.keys()], AT_ONCE, (names) =>
+    const unchanged = await eachServer([...compiled.keys()], AT_ONCE, (names) =>
       unlessOvertaken(applySome(of, names, { compiled, known })),
     );
     if (isOvertaken) return;
-    await eachServer(over, AT_ONCE, (names) => unlessOvertaken(endFor(of, names)));
-    if (!isOvertaken) await insight.rulesApplied(of);
+    const unended = await eachServer(over, AT_ONCE, (names) => unlessOvertaken(endFor(of, names)));
+    if (isOvertaken) return;
+    await insight.rulesApplied(of, new Set([...unread, ...unchanged, ...unended]));
   }
 
   async function applySome(

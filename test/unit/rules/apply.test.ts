@@ -3,6 +3,7 @@ import { StoreUnavailableError } from "../../../src/core/errors.ts";
 import { compilePolicy, formatPolicy, type Policy } from "../../../src/core/policy/policy.ts";
 import { createMemoryInsight } from "../../../src/memory/memory-insight.ts";
 import { putInForce, type RulesInUse, type RulesParts } from "../../../src/rules/apply.ts";
+import { combineInsight } from "../../../src/redis/shards.ts";
 import { readRules } from "../../../src/rules/read.ts";
 import { rejectionOf } from "../../support/async/rejection.ts";
 
@@ -81,4 +82,25 @@ it("are put over code that comes later, also if the store was away at that momen
   await rules.settle();
 
   expect(steered.toSorted()).toEqual(["api: 50/s; per key 2/s", "b: 5/s; per key 2/s"]);
+});
+
+it("come to the buckets of a server that did not answer once, also if it answers right after", async () => {
+  const [near, far] = [createMemoryInsight(), createMemoryInsight()];
+  let misses = 0;
+  const slow: typeof far = {
+    ...far,
+    async noteRules(note) {
+      if (misses++ === 0) throw new StoreUnavailableError("rules", new Error("away"));
+      return far.noteRules(note);
+    },
+  };
+  const insight = combineInsight([near, slow], (name) => (name === "b" ? slow : near));
+  const { rules, steered } = use({ insight, codeOf: () => undefined });
+
+  await rules.settle().catch(() => undefined);
+  await rules.settle();
+
+  expect(misses).toBe(2);
+  expect(steered).toContain("api: 50/s");
+  expect(steered).toContain("b: 5/s");
 });

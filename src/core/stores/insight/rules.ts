@@ -9,8 +9,11 @@ export interface RulesStore {
    * nothing is noted, if other rules are in force.
    */
   noteRules(note: RulesNote): Promise<readonly (string | undefined)[] | undefined>;
-  /** All buckets that can be reached are changed now, if these rules are still in force; otherwise those in force are to be put in force again. */
-  rulesApplied(rules: Pick<RulesInForce, "digest">): Promise<void>;
+  /**
+   * All buckets are changed now but those that could not be reached, if these rules are still in force; otherwise those in
+   * force are to be put in force again. On the servers of those that could not, they are still to be put in force.
+   */
+  rulesApplied(rules: Pick<RulesInForce, "digest">, unreached?: ReadonlySet<string>): Promise<void>;
   /** Buckets that rules name, or named before. */
   ruledBuckets(): Promise<readonly string[]>;
   /** The buckets apart by the servers that they lie on, of which some may be away. Left out: there is one server. */

@@ -34,7 +34,9 @@ function perKeyOf(given: unknown, tiers: Tiers): unknown {
       each === null ? undefined : keyLimitsOf(each, `perKey[${level}]`, tiers),
     );
   }
-  const isForAll = !isTable(given) || "limits" in given || "tier" in given;
+  // Keys may have a name that is tier.
+  const isForAll =
+    !isTable(given) || "limits" in given || ("tier" in given && !isTable(given["tier"]));
   if (isForAll) return keyLimitsOf(given, "perKey", tiers);
   const entries = Object.entries(given);
   return Object.fromEntries(

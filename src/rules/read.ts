@@ -120,9 +120,10 @@ function parse(text: string): Parsed {
       const names = new Set<string>();
       for (const { key } of items) {
         const name = nameOf(key);
-        if (names.has(name)) {
-          problems.push(problemAt((key as Node).range?.[0] ?? 0, `${name} is there twice`));
-        }
+        const offset = (key as Node).range?.[0] ?? 0;
+        if (names.has(name)) problems.push(problemAt(offset, `${name} is there twice`));
+        // Objects take it for something else, and would leave it out.
+        if (name === "__proto__") problems.push(problemAt(offset, `give ${name} another name`));
         names.add(name);
       }
     },
@@ -172,9 +173,6 @@ function entryProblems({ tiers, defaults, buckets }: Record<string, unknown>): P
   const base = isTable(defaults) ? defaults : {};
   return Object.entries(buckets).flatMap(([name, entry]): Problem[] => {
     const path = ["buckets", name];
-    if (name === "__proto__") {
-      return [{ path, value: name, remedy: "give the bucket another name", isOfName: true }];
-    }
     if (entry !== null && !isTable(entry)) {
       return [{ path, value: entry, remedy: "give limits, such as { rate: 50/s }" }];
     }

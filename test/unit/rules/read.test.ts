@@ -68,6 +68,7 @@ buckets:
   b: { perKey: { tier: pro, rate: 30/s } }
   c: { rate: 100/s, perKey: [{ tier: pro }, null, { tier: free }] }
   d: { perKey: { account: { tier: free }, ip: { rate: 7/s } } }
+  e: { perKey: { tier: { tier: free }, ip: { rate: 7/s } } }
 `;
 
     expect(policiesIn(text)).toEqual({
@@ -75,6 +76,7 @@ buckets:
       b: "per key 30/s + 5 at once",
       c: "100/s; per key 20/s + 5 at once (level 0), 1/s (level 2)",
       d: "per key 1/s (account), 7/s (ip)",
+      e: "per key 1/s (tier), 7/s (ip)",
     });
   });
 
@@ -174,7 +176,17 @@ buckets:
     [
       "a prototype",
       "buckets: { __proto__: { rate: 1/s } }",
-      /^s\.yaml:1:12: buckets\.__proto__ .* another name/,
+      /^s\.yaml:1:12: .*; give __proto__ another name/,
+    ],
+    [
+      "a prototype of tiers",
+      "tiers: { __proto__: { rate: 1/s } }\nbuckets: { a: { rate: 5/s, perKey: { tier: __proto__ } } }",
+      /^s\.yaml:1:10: .*; give __proto__ another name/,
+    ],
+    [
+      "a prototype of keys",
+      "buckets: { a: { rate: 5/s, perKey: { __proto__: { rate: 1/s } } } }",
+      /^s\.yaml:1:38: .*; give __proto__ another name/,
     ],
     [
       "a kind of none",

@@ -137,7 +137,8 @@ export interface Sluice extends Emitter<SluiceEvents> {
   overview(options: OverviewOptions & { readonly brief: true }): Promise<Overview<BucketBrief>>;
   overview(options?: OverviewOptions): Promise<Overview>;
   /**
-   * What was changed of buckets by hand, by whom and why, the newest first: the last 10,000 changes of all processes.
+   * What was changed of buckets by hand or by a rules file, by whom and why, the newest first: of each the last 10,000
+   * changes of all processes.
    * Throws as `overview` does.
    */
   changes(options?: ChangesOptions): Promise<readonly BucketChange[]>;

@@ -31,6 +31,7 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
   const queues = new Map<string, QueueFacts>();
   const workersOf = new Map<string, readonly WorkerTold[]>();
   const changes: Change[] = [];
+  const noted = { byHand: 0, byRules: 0 };
   const { ruled, ...rules } = createMemoryRules();
   let lastId = 0;
 
@@ -133,7 +134,12 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
       const atMs = nowMs();
       const id = `${atMs}-${lastId}`;
       changes.push({ ...change, id, atMs, undoneBy: undefined, failed: undefined });
-      if (changes.length > CHANGES_KEPT) changes.shift();
+      // What rules change does not push out what was changed by hand.
+      const isRuled = change.action === "rules";
+      if ((noted[isRuled ? "byRules" : "byHand"] += 1) > CHANGES_KEPT) {
+        const oldest = changes.findIndex(({ action }) => (action === "rules") === isRuled);
+        changes.splice(oldest, 1);
+      }
       const { bucket, subject, by, reason, forMs, after } = change;
       const { overrides } = known(bucket);
       if (subject === "pause" || after.source !== "override") return id;

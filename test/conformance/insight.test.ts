@@ -169,6 +169,25 @@ describe.each([
     expect((await insight.bucket("api")).overrides).toEqual([]);
   });
 
+  it("keeps what was changed by hand, however much rules change at once, in one order", async () => {
+    const insight = open();
+    const byHand = await insight.noteChange(policyChange("mine", { by: "ann" }));
+    const byRules = policyChange("ruled", { by: "rules", action: "rules" });
+    const noting = Array.from({ length: 10_300 }, () => insight.noteChange(byRules));
+    const ids = await Promise.all(noting);
+    const last = await insight.noteChange(policyChange("last", { by: "bob" }));
+    const later = await insight.noteChange(byRules);
+
+    const all = await insight.changes({ bucket: "api", before: undefined, limit: 20_000 });
+
+    expect(all.slice(0, 3).map(({ id }) => id)).toEqual([later, last, ids.at(-1)]);
+    expect(all.at(-1)).toMatchObject({ id: byHand, by: "ann" });
+    expect(all.length).toBeLessThan(10_200);
+    expect(new Set(all.map(({ id }) => id)).size).toBe(all.length);
+    const next = await insight.changes({ bucket: "api", before: last, limit: 2 });
+    expect(next.map(({ id }) => id)).toEqual(ids.slice(-2).toReversed());
+  });
+
   it("says which overrides are over, until they are ended", async () => {
     const insight = open();
     const id = await make(insight, policyChange("mine", { by: "ann", forMs: 1, reason: "|" }), 5);

@@ -10,6 +10,7 @@ import {
   type BucketLook,
   type Change,
   type ChangeFate,
+  type ChangesPage,
   type InsightStore,
   type Point,
 } from "../../core/stores/insight/store.ts";
@@ -56,6 +57,21 @@ export function createRedisInsight(
 
   function look(buckets: readonly string[], areHere: boolean) {
     return send(() => runScript(redis, bucketsLook, { prefix, buckets, areHere }));
+  }
+
+  async function readLog(key: string, { bucket, before, limit }: ChangesPage): Promise<Entry[]> {
+    const found: Entry[] = [];
+    let end = before === undefined ? "+" : `(${before}`;
+    while (found.length < limit) {
+      const page = await redis.xrevrange(key, end, "-", "COUNT", READ_AT_ONCE);
+      for (const entry of page) {
+        const isOfBucket = bucket === undefined || valueOf(entry[1], "bucket") === bucket;
+        if (isOfBucket && found.length < limit) found.push(entry);
+      }
+      if (page.length < READ_AT_ONCE) break;
+      end = `(${page.at(-1)![0]}`;
+    }
+    return found;
   }
 
   return {
@@ -130,20 +146,11 @@ export function createRedisInsight(
         const text = JSON.stringify(fate);
         await redis.set(`${base}:fate:${id}`, text, "PX", CHANGES_KEPT_MS);
       }),
-    changes: ({ bucket, before, limit }) =>
+    changes: (page) =>
       send(async () => {
-        const found: Entry[] = [];
-        let end = before === undefined ? "+" : `(${before}`;
-        while (found.length < limit) {
-          const page = await redis.xrevrange(`${base}:changes`, end, "-", "COUNT", READ_AT_ONCE);
-          for (const entry of page) {
-            const isOfBucket = bucket === undefined || valueOf(entry[1], "bucket") === bucket;
-            if (isOfBucket && found.length < limit) found.push(entry);
-          }
-          if (page.length < READ_AT_ONCE) break;
-          end = `(${page.at(-1)![0]}`;
-        }
-        return withFates(found);
+        const logs = ["changes", "changes:rules"].map((log) => readLog(`${base}:${log}`, page));
+        const found = (await Promise.all(logs)).flat().toSorted(newestFirst);
+        return withFates(found.slice(0, page.limit));
       }),
     confirmChange: (made) => send(() => runScript(redis, changeConfirm, { ...made, prefix })),
     endOverride: (override) => send(() => runScript(redis, overrideEnd, { ...override, prefix })),
@@ -160,6 +167,12 @@ function notNoted(error: unknown): never {
 }
 
 type Entry = [id: string, fields: string[]];
+
+function newestFirst([one]: Entry, [other]: Entry): number {
+  const [ms, number] = one.split("-").map(Number) as [number, number];
+  const [otherMs, otherNumber] = other.split("-").map(Number) as [number, number];
+  return otherMs - ms || otherNumber - number;
+}
 
 /** The steps of an hour. Refusals of a step have an "r" before its number. */
 function pointsOf(counts: Readonly<Record<string, string>>, hourMs: number): Point[] {

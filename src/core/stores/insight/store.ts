@@ -43,7 +43,7 @@ export const INDEX_KEPT_MS = 2_592_000_000;
 export const HISTORY_STEP_MS = 10_000;
 /** … for this long. */
 export const HISTORY_KEPT_MS = 86_400_000;
-/** How many changes are kept … */
+/** How many changes by hand are kept, and how many by rules … */
 export const CHANGES_KEPT = 10_000;
 /** … and for how long after the last one. */
 export const CHANGES_KEPT_MS = 31_622_400_000;
@@ -293,7 +293,7 @@ export interface MadeChange {
 
 export type ChangeFate = { readonly failed: string } | { readonly undoneBy: string };
 
-interface ChangesPage {
+export interface ChangesPage {
   readonly bucket: string | undefined;
   readonly before: string | undefined;
   readonly limit: number;

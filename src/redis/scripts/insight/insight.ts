@@ -82,6 +82,7 @@ export const changeNote: Script<{ readonly change: NewChange } & OfPrefix, strin
       isOverride(change) ? begun : "",
       forMs ?? "",
       CHANGES_KEPT_MS,
+      change.action === "rules" ? 1 : 0,
     ];
   },
   decode: String,

@@ -44,6 +44,10 @@ export function sendExchange({ exchange, signal }: ExchangeInit): Promise<Respon
       },
       failed: reject,
     };
+    // Another signal is that of a lease, too.
+    const isOwn = signal === pending.ending.signal;
+    const call = new Incoming(asker, isOwn ? undefined : (signal ?? undefined));
+    pending.call = isOwn ? call : undefined;
     const request = {
       method: method as Dispatcher.HttpMethod,
       origin,
@@ -51,6 +55,6 @@ export function sendExchange({ exchange, signal }: ExchangeInit): Promise<Respon
       headers,
       body: (body ?? null) as Uint8Array | Readable | null,
     };
-    pool.dispatch(request, new Incoming(asker, signal ?? undefined));
+    pool.dispatch(request, call);
   });
 }

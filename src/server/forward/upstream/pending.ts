@@ -9,6 +9,8 @@ export interface Pending {
   readonly ending: AbortController;
   /** Whether it waits for a slot: then nothing is lost if it is refused. */
   isWaiting: boolean;
+  /** Its call, while there is one: it is ended without a listener for each, which the signal of a connection keeps for long. */
+  call: { abort(reason: unknown): void } | undefined;
 }
 
 /** All requests that are under way. */
@@ -47,12 +49,14 @@ export function createPendings(): Pendings {
       if (isClosed) throw new ClosedError("This server");
       // The answer itself has none while it waits behind others.
       const { socket } = raw.req;
-      const pending = { ending: take(socket), isWaiting: true };
+      const pending: Pending = { ending: take(socket), isWaiting: true, call: undefined };
       all.add(pending);
       whenOver(raw, (isHungUp) => {
         all.delete(pending);
-        if (isHungUp) pending.ending.abort(hungUp());
-        else if (!pending.ending.signal.aborted) idle.set(socket, pending.ending);
+        if (isHungUp) {
+          pending.ending.abort(hungUp());
+          pending.call?.abort(pending.ending.signal.reason);
+        } else if (!pending.ending.signal.aborted) idle.set(socket, pending.ending);
       });
       return pending;
     },

@@ -52,3 +52,24 @@ it("a forward whose bucket reads usages passes each event on before the next is 
     "it is charged what its last event says",
   );
 });
+
+it("a forward ends the call at the upstream when the client hangs up, though the call holds no lease", async () => {
+  let isLeft = false;
+  const api = await apis.start(() => ({
+    stream(response) {
+      response.on("close", () => (isLeft = true));
+      response.write("half");
+    },
+  }));
+  const sluice = sluices.open();
+  sluice.bucket("up", { rate: "100/s" });
+  const service = await servers.start(sluice, { forward: { up: { to: api.url } } });
+  const leaving = new AbortController();
+  const response = await fetch(`${service.url}/up/x`, { signal: leaving.signal });
+  const first = await response.body!.getReader().read();
+
+  leaving.abort();
+
+  await waitUntil(() => isLeft, "the upstream sees it");
+  expect(first.done).toBe(false);
+});

@@ -89,6 +89,29 @@ describe("a request that waits for its second upstream", () => {
   });
 });
 
+describe("a request that goes to another upstream", () => {
+  it.each([true, false])(
+    "leaves no lease at the one that refused, with feedback %s",
+    async (feedback) => {
+      const busy = await apis.start(() => ({ status: 502, body: "busy" }));
+      const api = await apis.start(() => ({ body: "ok" }));
+      const sluice = sluices.open();
+      const own = feedback ? {} : { feedback: false as const };
+      const first = sluice.bucket("one", { limits: [concurrency(1)], ...own });
+      sluice.bucket("two", { rate: "100/s" });
+      const to = [
+        { to: busy.url, bucket: "one" },
+        { to: api.url, bucket: "two" },
+      ];
+      const service = await servers.start(sluice, { forward: { up: { to } } });
+
+      expect((await service.get("/up/a")).text).toBe("ok");
+
+      await waitUntil(async () => (await first.tryDraw()).allowed, "the lease is free");
+    },
+  );
+});
+
 describe("an answer whose encoding nobody knows", () => {
   it("is passed on as it is, and its lease ends", async () => {
     const api = await apis.start(({ path }) => ({

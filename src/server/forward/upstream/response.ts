@@ -130,7 +130,7 @@ export class UpstreamResponse implements FollowedResponse {
   #open(): Response {
     const { status, headers } = this;
     if (this.#hasNoBody) return new Response(null, { status, headers });
-    const readable = readableOf(this.#incoming);
+    const readable = readableOf(this.#incoming, this.#tap);
     const body =
       this.#decode === undefined ? readable : pipeline(readable, this.#decode(), () => {});
     return new Response(lazyStream(body), { status, headers });
@@ -177,19 +177,36 @@ class ToClient implements Sink {
   }
 }
 
-function readableOf(incoming: Incoming): Readable {
+/** A body to be read, or to be left. A tap that follows it hears how it ends, once. */
+function readableOf(incoming: Incoming, tap: Tap | undefined): Readable {
   let isBegun = false;
+  let following = tap;
+  function cut(reason: unknown): void {
+    following?.cut(reason);
+    following = undefined;
+  }
   return new Readable({
     read() {
       if (isBegun) return incoming.resume();
       isBegun = true;
       incoming.sendTo({
-        write: (chunk) => this.push(chunk),
-        end: () => void this.push(null),
-        fail: (reason) => void this.destroy(reason as Error),
+        write: (chunk) => {
+          following?.pass(chunk);
+          return this.push(chunk);
+        },
+        end: () => {
+          following?.end();
+          following = undefined;
+          this.push(null);
+        },
+        fail: (reason) => {
+          cut(reason);
+          this.destroy(reason as Error);
+        },
       });
     },
     destroy(error, done) {
+      cut(error);
       incoming.abort(error);
       done(error);
     },

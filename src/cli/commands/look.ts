@@ -145,7 +145,7 @@ function describeBucket(status: BucketStatus): string {
   const { limits, waiting, toldBy } = status;
   const facts = [
     ["policy", `${status.policy} (${setByText(status)})`],
-    ["cap", `${perSecond(status.capPerSecond)}/s`],
+    ["cap", status.capPerSecond === undefined ? "-" : `${perSecond(status.capPerSecond)}/s`],
     ["actual", `${perSecond(status.actualPerSecond)}/s over the last 10 s`],
     ["waiting", `${waiting.total}${waiting.total === 0 ? "" : `, ${byPriority(status)}`}`],
     ["generation", String(status.generation)],

@@ -103,8 +103,17 @@ const NAMED_TIERS =
 
 /** What is wrong with an entry, by what the code would say to the same options; undefined if nothing is. */
 export function problemIn(path: Path, given: object, tiers: Tiers = {}): Problem | undefined {
+  return problemOf(path, () => compileAlone("", optionsOf(given, tiers)));
+}
+
+/** The same of what buckets leave out, as far as it does not depend on what they say. */
+export function problemInDefaults(given: object, tiers: Tiers): Problem | undefined {
+  return problemOf(["defaults"], () => optionsOf(given, tiers));
+}
+
+function problemOf(path: Path, compile: () => unknown): Problem | undefined {
   try {
-    compileAlone("", optionsOf(given, tiers));
+    compile();
     return undefined;
   } catch (error) {
     if (!(error instanceof InvalidOptionError)) throw error;

@@ -6,7 +6,7 @@ import { withoutStop } from "../core/describe.ts";
 import { closest } from "../core/input/options.ts";
 import type { PolicyOptions } from "../core/policy/policy.ts";
 import { loadYaml } from "./load-yaml.cjs";
-import { isTable, optionsOf, problemIn } from "./compile.ts";
+import { isTable, optionsOf, problemIn, problemInDefaults } from "./compile.ts";
 import { errorOf, type Path, type PlacedProblem, type Problem } from "./problem.ts";
 import { rulesSchema, TOP_NAMES } from "./schema.ts";
 
@@ -152,6 +152,11 @@ function problemsOf(data: unknown): Problem[] {
   if (inAll.length > 0) return inAll;
   const inTiers = tierProblems(data);
   if (inTiers.length > 0) return inTiers;
+  const { defaults, tiers } = data;
+  const inDefaults = isTable(defaults)
+    ? problemInDefaults(defaults, isTable(tiers) ? tiers : {})
+    : undefined;
+  if (inDefaults !== undefined) return [inDefaults];
   const byEntry = entryProblems(data);
   // Of an entry, the words of bucket() say more.
   const said = new Set(byEntry.map(({ path }) => path[1]));

@@ -97,6 +97,11 @@ buckets:
       's.yaml:1:33: buckets.a.perKey.tier is "free"; there is no such tier; name it in tiers.',
     ],
     [
+      "a tier that is none in the defaults, once",
+      "defaults: { perKey: { tier: free } }\nbuckets: { a: { rate: 1/s }, b: { rate: 1/s } }",
+      's.yaml:1:29: defaults.perKey.tier is "free"; there is no such tier; name it in tiers.',
+    ],
+    [
       "a tier with a wrong rate",
       "tiers: { free: { rate: 1 } }\nbuckets: {}",
       /^s\.yaml:1:24: tiers\.free\.rate is 1; /,

@@ -28,8 +28,11 @@ it("are in force again after a Redis that has lost all", async () => {
 
   await waitUntil(async () => {
     const found = await sluice.find("other").catch(() => undefined);
-    const policies = [bucket, found].map(async (each) => (await each?.peek())?.policy);
-    return (await Promise.all(policies).catch(() => [])).join() === "50/s,7/s";
+    const policies = [bucket, found].map(async (each) => {
+      const looked = await each?.peek();
+      return `${looked?.policy} by ${looked?.policyFrom}`;
+    });
+    return (await Promise.all(policies).catch(() => [])).join() === "50/s by rules,7/s by rules";
   }, "in force again");
   expect(await bucket.status()).toMatchObject({ source: "rules", rulesVersion: 1 });
 });

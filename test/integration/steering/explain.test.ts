@@ -186,7 +186,7 @@ describe("what a job waits for while there is a worker", () => {
   it("is room for its cost, where there is some for a cheaper one", async () => {
     const { queue, bucket } = open({
       limits: [
-        leakyBucket("1000/s"),
+        leakyBucket("100000/s"),
         tokenBucket({ capacity: 10, refill: "1/min", unit: "tokens" }),
       ],
     });

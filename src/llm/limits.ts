@@ -92,7 +92,7 @@ function pacedOf({ where, option, rate, unit, headroom }: Given): Limit[] {
   if (count > MOST_LEVEL / (windowMs * 1_000)) return limits;
   const per = `${windowMs}ms`;
   const window = count <= MOST_LOGGED ? slidingLog : slidingWindow;
-  return [...limits, Object.freeze({ ...window(count, per, { unit }), label: `${label} at most` })];
+  return [...limits, Object.freeze({ ...window(count, per, { unit }), label: `at most ${label}` })];
 }
 
 /** A rate as it was written: `"600/min"` is 600, and not 10 per second. */

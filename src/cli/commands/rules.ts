@@ -93,7 +93,7 @@ function newerText({ version, file, by }: RulesInForce): string {
 }
 
 async function apply(command: Command, io: Io, file: string): Promise<void> {
-  await check(command, io, file);
+  const { version: given } = await check(command, io, file);
   await withSluice(
     command,
     io,
@@ -108,6 +108,11 @@ async function apply(command: Command, io: Io, file: string): Promise<void> {
       print(command, io, report, ({ version }) =>
         onOneLine(`${file}: version ${version} is in force for ${countOf(rules!.rules)}`),
       );
+      if (given === undefined) {
+        io.err(
+          `The file has no version, so the time of its change counts as one; any file with a version of its own is older.\n`,
+        );
+      }
     },
     { rules: file },
   );

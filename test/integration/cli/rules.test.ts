@@ -76,6 +76,10 @@ describe("sluice rules", () => {
     expect(refused.code).toBe(5);
     expect(refused.err).toContain("was not put in force: version 3 (");
     expect((await bucket.peek()).policy).toBe("50/s");
+
+    const undated = files.write("undated.yaml", "buckets: { api: { rate: 30/s } }");
+    const { code, err } = await sluice("rules", "apply", undated);
+    expect([code, err]).toEqual([0, expect.stringContaining("version of its own is older")]);
     expect((await sluice("--redis", "redis://127.0.0.1:1", "rules", "apply", file)).code).toBe(4);
   });
 

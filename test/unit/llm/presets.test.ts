@@ -59,7 +59,7 @@ describe("a preset", () => {
     expect(limits.map(({ name }) => name)).toEqual([
       "500 per 1min",
       "200000 per 1min tokens",
-      "200000 per 1min at most tokens",
+      "at most 200000 per 1min tokens",
       "10000 each 1d",
     ]);
   });

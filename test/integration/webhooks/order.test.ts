@@ -120,6 +120,7 @@ describe("an ordered endpoint", () => {
     expect(new Set(idsOf(receiver))).toEqual(new Set(["m-0"]));
     await waitUntil(() => receiver.arrivals.length === 7, "all have arrived");
     expect(idsOf(receiver)).toEqual(["m-0", "m-0", ...ids(5)]);
+    await untilIdle(hooks);
     const { entries } = await hooks.attempts.list({ tenant: "acme", endpoint: "a" });
     expect(entries.map(({ message, attempt }) => `${message} ${attempt}`).toReversed()).toEqual([
       "m-0 1",

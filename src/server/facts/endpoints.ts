@@ -92,7 +92,7 @@ export function endpointRoutes(app: FastifyInstance, sluice: Sluice): void {
       return { senders: (await listWebhooks(sluice)).filter(mayQueue) };
     },
   );
-  app.get<OfSender & { Querystring: { tenant?: string; cursor?: string; limit?: number } }>(
+  app.get<OfSender & { Querystring: { tenant?: string; cursor?: string; limit: number } }>(
     "/api/v1/endpoints/:sender",
     {
       config: VIEW,
@@ -120,7 +120,7 @@ export function endpointRoutes(app: FastifyInstance, sluice: Sluice): void {
     },
     async ({ params, query }) => pageOf(await senderNamed(sluice, params.sender), query),
   );
-  app.get<OfEndpoint & { Querystring: { data?: boolean; limit?: number } }>(
+  app.get<OfEndpoint & { Querystring: { data: boolean; limit: number } }>(
     "/api/v1/endpoints/:sender/:tenant/:endpoint",
     {
       config: VIEW,
@@ -148,7 +148,7 @@ export function endpointRoutes(app: FastifyInstance, sluice: Sluice): void {
     },
     async ({ params: { sender, tenant, endpoint: id }, query }) => {
       const found = await senderNamed(sluice, sender);
-      const { data = false, limit = 25 } = query;
+      const { data, limit } = query;
       const [endpoint, { entries }] = await Promise.all([
         oneOf(found, { tenant, id }),
         found.attempts.list({ tenant, endpoint: id, limit }),
@@ -227,7 +227,7 @@ interface Ref {
 /** Endpoints by tenant and id, after the one that the cursor names. */
 async function pageOf(
   sender: FoundWebhooks,
-  { tenant: only, cursor = "", limit = 25 }: { tenant?: string; cursor?: string; limit?: number },
+  { tenant: only, cursor = "", limit }: { tenant?: string; cursor?: string; limit: number },
 ): Promise<object> {
   const [, afterTenant = "", afterId = ""] = /^([^/]*)\/([^/]*)$/.exec(cursor) ?? [];
   const refs: Ref[] = [];

@@ -39,11 +39,12 @@ const TOTALS = object({
   unreachable: UNREACHABLE,
 });
 
+/** With the defaults of its schema. */
 interface BucketsQuery {
   readonly search?: string;
-  readonly sort?: keyof typeof ORDERS;
-  readonly offset?: number;
-  readonly limit?: number;
+  readonly sort: keyof typeof ORDERS;
+  readonly offset: number;
+  readonly limit: number;
   readonly recent?: boolean;
 }
 
@@ -137,7 +138,7 @@ export function lookRoutes(app: FastifyInstance, sluice: Sluice, snapshots: Snap
       },
     },
     async (request) => {
-      const { search = "", sort = "name", offset = 0, limit = 50 } = request.query;
+      const { search = "", sort, offset, limit } = request.query;
       const { mayBucket } = accessOf(request);
       const { buckets, atMs } = await snapshots.read();
       const wanted = search.toLowerCase();
@@ -197,7 +198,7 @@ export function lookRoutes(app: FastifyInstance, sluice: Sluice, snapshots: Snap
     async ({ params, query }) => (await bucketNamed(sluice, params.bucket)).history(query),
   );
 
-  app.get<{ Querystring: { bucket?: string; before?: string; limit?: number } }>(
+  app.get<{ Querystring: { bucket?: string; before?: string; limit: number } }>(
     "/api/v1/changes",
     {
       config: VIEW,
@@ -223,7 +224,7 @@ export function lookRoutes(app: FastifyInstance, sluice: Sluice, snapshots: Snap
       },
     },
     async (request) => {
-      const { limit = 100, ...asked } = request.query;
+      const { limit, ...asked } = request.query;
       if (asked.bucket !== undefined) assertBucket(request, asked.bucket);
       const found = await sluice.changes({ ...asked, limit });
       const next = found.length === limit ? found.at(-1)?.id : undefined;

@@ -44,7 +44,7 @@ export function queueRoutes(app: FastifyInstance, sluice: Sluice): void {
 }
 
 function listRoutes(app: FastifyInstance, sluice: Sluice): void {
-  app.get<{ Querystring: { after?: string; limit?: number } }>(
+  app.get<{ Querystring: { after?: string; limit: number } }>(
     "/api/v1/queues",
     {
       config: VIEW,
@@ -76,7 +76,7 @@ function listRoutes(app: FastifyInstance, sluice: Sluice): void {
       },
     },
     async (request) => {
-      const { after, limit = 20 } = request.query;
+      const { after, limit } = request.query;
       const overview = await sluice.overview({
         limit,
         brief: true,
@@ -187,13 +187,13 @@ function lookRoutes(app: FastifyInstance, sluice: Sluice): void {
       },
     },
     async ({ params, query }) => {
-      const { data = false, limit = 50, ...filter } = query;
+      const { data, limit, ...filter } = query;
       const queue = await queueNamed(sluice, params.queue);
       const { jobs, cursor } = await queue.jobs({ ...filter, limit });
       return { jobs: jobs.map((job) => described(job, data)), ...(cursor && { cursor }) };
     },
   );
-  app.get<{ Params: { queue: string; id: string }; Querystring: { data?: boolean } }>(
+  app.get<{ Params: { queue: string; id: string }; Querystring: { data: boolean } }>(
     "/api/v1/queues/:queue/jobs/:id",
     {
       config: OF_QUEUE,
@@ -224,10 +224,10 @@ function lookRoutes(app: FastifyInstance, sluice: Sluice): void {
       if (job === undefined)
         throw new HttpProblem(404, `There is no job ${JSON.stringify(params.id)}.`);
       const [state, why] = await Promise.all([job.state(), job.explain()]);
-      return { job: described(job, query.data === true), state, why };
+      return { job: described(job, query.data), state, why };
     },
   );
-  app.get<OfQueue & { Querystring: { limit?: number; data?: boolean; reason?: string } }>(
+  app.get<OfQueue & { Querystring: { limit: number; data: boolean; reason?: string } }>(
     "/api/v1/queues/:queue/failed",
     {
       config: OF_QUEUE,
@@ -252,7 +252,7 @@ function lookRoutes(app: FastifyInstance, sluice: Sluice): void {
       },
     },
     async ({ params, query }) => {
-      const { data = false, limit = 50, ...filter } = query;
+      const { data, limit, ...filter } = query;
       const queue = await queueNamed(sluice, params.queue);
       const failed = await queue.failed({ ...filter, limit });
       return { failed: failed.map((job) => (data ? job : withoutData(job))) };
@@ -260,13 +260,14 @@ function lookRoutes(app: FastifyInstance, sluice: Sluice): void {
   );
 }
 
+/** With the defaults of its schema. */
 interface JobsQuery {
   readonly state?: JobState;
   readonly key?: string;
   readonly name?: string;
   readonly cursor?: string;
-  readonly limit?: number;
-  readonly data?: boolean;
+  readonly limit: number;
+  readonly data: boolean;
 }
 
 /** What a job is, without its methods; its data and result only if they were asked for. */

@@ -301,8 +301,10 @@ describe("an endpoint that fails", () => {
       (await hooks.queue.bucket.peek({ key: ["acme", "a"] })).pausedForMs;
     await waitUntil(async () => (await pausedMs()) > 20_000, "the next one leaves it that time");
     expect(slow.held).toHaveLength(2);
-    await waitUntil(async () => (await hooks.queue.counts()).active === 1, "it holds no place");
-    expect(await hooks.queue.counts()).toMatchObject({ waiting: 1, delayed: 0 });
+    await waitUntil(async () => {
+      const { waiting, active, delayed } = await hooks.queue.counts();
+      return waiting === 1 && active === 1 && delayed === 0;
+    }, "it holds no place, and waits in its line");
     slow.isOpen = true;
     slow.held[1]!.end();
     await untilIdle(hooks);

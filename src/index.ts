@@ -75,7 +75,8 @@ export type {
   BatchWorkerOptions,
 } from "./queue/worker/worker-options.ts";
 
-export type { Job, JobState, QueueCounts } from "./queue/job.ts";
+export type { QueueCounts } from "./core/stores/queue/store.ts";
+export type { Job, JobState } from "./queue/job.ts";
 
 export {
   HandlerTimeoutError,

@@ -9,15 +9,6 @@ export type JobState = "waiting" | "active" | "delayed" | "done" | "failed";
 
 export const JOB_STATES: readonly JobState[] = ["waiting", "active", "delayed", "done", "failed"];
 
-/** How many jobs of a queue are in each state. */
-export interface QueueCounts {
-  readonly waiting: number;
-  readonly active: number;
-  readonly delayed: number;
-  readonly done: number;
-  readonly failed: number;
-}
-
 /** Queued work, as producers and handlers see it. */
 export interface Job<Data> {
   readonly id: string;

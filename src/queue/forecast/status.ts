@@ -2,11 +2,10 @@
 import { sayEndless } from "../../core/describe.ts";
 import { keyOfText, type Key } from "../../core/key-path.ts";
 import type { EndedSince } from "../../core/stores/queue/steering.ts";
-import type { LanesSeen, LaneStore } from "../../core/stores/queue/store.ts";
+import type { LanesSeen, LaneStore, QueueCounts } from "../../core/stores/queue/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { storedKeyOf, type Stored } from "../bullmq/stored-job.ts";
 import { oldestFailedAtMs, type StoredAccess } from "../bullmq/stored-queue.ts";
-import type { QueueCounts } from "../job.ts";
 import type { JobExplanation } from "./explain.ts";
 import type { Forecast, Forecasts, NoPromise } from "./forecast.ts";
 

@@ -2,10 +2,10 @@ import type { Queue as StoredQueue } from "bullmq";
 import { refuseUndefined } from "../../core/input/arguments.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { PRIORITIES, PRIORITY, type Priority } from "../../core/input/options.ts";
-import type { LaneStore } from "../../core/stores/queue/store.ts";
+import type { LaneStore, QueueCounts } from "../../core/stores/queue/store.ts";
 import { codeOf, NOT_THERE } from "../bullmq/errors.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
-import { JOB_STATES, readJobId, type QueueCounts } from "../job.ts";
+import { JOB_STATES, readJobId } from "../job.ts";
 import { readOfKey, type OfKey } from "../options.ts";
 import type { OwnedBulkChanges } from "./bulk.ts";
 import { cancelJob } from "./cancel.ts";
@@ -63,17 +63,6 @@ export function createControl(parts: {
 }): QueueSteering {
   const { queue, access, lanes, retriedRuns, pages, bulk, onRemoved } = parts;
 
-  async function readCounts(stored: StoredQueue): Promise<QueueCounts> {
-    const [counts, parked] = await Promise.all([
-      stored.getJobCounts("wait", "prioritized", "active", "delayed", "completed", "failed"),
-      lanes.parked(queue),
-    ]);
-    const { wait = 0, prioritized = 0, active = 0, completed = 0, failed = 0 } = counts;
-    // BullMQ counts jobs that are parked in lanes as delayed.
-    const delayed = Math.max(0, (counts["delayed"] ?? 0) - parked);
-    return { waiting: wait + prioritized + parked, active, delayed, done: completed, failed };
-  }
-
   async function countsOf(key: string): Promise<QueueCounts> {
     const counts = { waiting: 0, active: 0, delayed: 0, done: 0, failed: 0 };
     for (const state of JOB_STATES) {
@@ -99,7 +88,7 @@ export function createControl(parts: {
   return {
     async counts(given = {}) {
       const { key } = readOfKey("counts()", given);
-      return key === undefined ? access.ask(readCounts) : countsOf(key);
+      return key === undefined ? access.ask(() => lanes.counts(queue)) : countsOf(key);
     },
     async drain(given = {}) {
       refuseUndefined("drain()", given);

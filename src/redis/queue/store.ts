@@ -15,10 +15,9 @@ import {
   lanesHeld,
   lanesJoin,
   lanesLook,
-  lanesState,
 } from "../scripts/queue/lanes.ts";
 import { jobsMove, jobsRemove, jobsUpdate } from "../scripts/queue/changes.ts";
-import { jobsPage } from "../scripts/queue/pages.ts";
+import { jobsCount, jobsPage } from "../scripts/queue/pages.ts";
 import { pausesLook, pausesSet } from "../scripts/queue/pauses.ts";
 import { runsBegin, runsDeclare, runsDrop, runsEnd, runsSettle } from "../scripts/queue/runs.ts";
 import { endedLook, oldestLook, workersLook, workersNote } from "../scripts/queue/workers.ts";
@@ -93,9 +92,7 @@ export function createRedisLanes(
       return own + Number(below ?? 0);
     },
     lookAtHeads: (queue, ofKeys) => runScript(redis, headsLook, { prefix, queue, ofKeys }),
-    async parked(queue) {
-      return Number((await redis.hget(lanesState({ prefix, queue }), "parked")) ?? 0);
-    },
+    counts: (queue) => runScript(redis, jobsCount, { prefix, queue }),
     async clear(queue) {
       let begins = true;
       while (await runScript(redis, lanesClear, { prefix, queue, begins })) begins = false;

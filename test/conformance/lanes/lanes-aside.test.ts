@@ -106,7 +106,7 @@ describe("jobs whose time to start is over", () => {
 
   it("go to a worker at once, beside those that it asks for, though their lane is aside", async () => {
     await setAside(HOUR_MS);
-    const parked = await byHand.lanes.parked("jobs");
+    const parked = await byHand.parked();
     await enqueue("a", 1, { startByMs: Date.now() + HOUR_MS });
     const [late] = await enqueue("a", 1, expired);
     const [other] = await enqueue("b", 1);
@@ -115,7 +115,7 @@ describe("jobs whose time to start is over", () => {
 
     const came = Object.fromEntries(jobs.map(({ id, arrival }) => [id, arrival]));
     expect(came).toEqual({ [late!]: "expired", [other!]: "turn" });
-    expect(await byHand.lanes.parked("jobs")).toBe(parked + 1);
+    expect(await byHand.parked()).toBe(parked + 1);
   });
 
   it("are taken as many as are asked for, and it is told that there are more", async () => {
@@ -142,7 +142,7 @@ describe("jobs whose time to start is over", () => {
     await take({ mostExpired: 2 });
 
     expect(await byHand.kept()).toEqual(["lanes:state"]);
-    expect(await byHand.lanes.parked("jobs")).toBe(0);
+    expect(await byHand.parked()).toBe(0);
   });
 
   it("do not have a worker ask again and again while their queue is paused", async () => {

@@ -81,7 +81,7 @@ describe("jobs that BullMQ itself has removed", () => {
     const ids = await takeIds(10);
 
     expect(ids.toSorted()).toEqual([...before, ...after].toSorted());
-    expect(await byHand.lanes.parked("jobs")).toBe(0);
+    expect(await byHand.parked()).toBe(0);
     expect(await byHand.kept()).toEqual(["lanes:state"]);
   });
 
@@ -157,7 +157,7 @@ describe("jobs with a key that lie where BullMQ fetches", () => {
     const keys = await takeKeys(9);
 
     expect(["a", "b", NO_KEY].map((key) => count(keys, key))).toEqual([3, 3, 3]);
-    expect(await byHand.lanes.parked("jobs")).toBe(6);
+    expect(await byHand.parked()).toBe(6);
   });
 
   it("join their lane at the latest when BullMQ would fetch them", async () => {
@@ -228,7 +228,7 @@ describe("delayed jobs", () => {
 
     expect(before).toEqual([]);
     expect([count(keys, "a"), count(keys, NO_KEY)]).toEqual([2, 2]);
-    expect(await byHand.lanes.parked("jobs")).toBe(1);
+    expect(await byHand.parked()).toBe(1);
     expect(await byHand.redis.zcard(keyOf("prioritized"))).toBe(1);
   });
 

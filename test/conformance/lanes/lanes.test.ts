@@ -67,12 +67,12 @@ describe("jobs in lanes", () => {
   it("are counted once, however often they join, and not while a worker holds them", async () => {
     const [first, second] = await enqueue("a", 2);
     await join([first!, second!]);
-    const twice = await byHand.lanes.parked("jobs");
+    const twice = await byHand.parked();
     await takeIds(1);
 
     await join([first!]);
 
-    expect([twice, await byHand.lanes.parked("jobs")]).toEqual([2, 1]);
+    expect([twice, await byHand.parked()]).toEqual([2, 1]);
   });
 
   it("come due by themselves in a day, should all that is kept of lanes be lost", async () => {
@@ -91,7 +91,7 @@ describe("jobs in lanes", () => {
 
     expect(removed).toEqual([second]);
     expect(await takeIds(3)).toEqual([third]);
-    expect(await byHand.lanes.parked("jobs")).toBe(0);
+    expect(await byHand.parked()).toBe(0);
   });
 });
 
@@ -175,7 +175,7 @@ describe("lanes that are cleared", () => {
     await byHand.lanes.clear("jobs");
 
     expect(await kept()).toEqual(["lanes:state"]);
-    expect(await byHand.lanes.parked("jobs")).toBe(0);
+    expect(await byHand.parked()).toBe(0);
     await enqueue("c", 1);
     expect(await takeKeys(1)).toBe("c");
   });
@@ -189,7 +189,7 @@ describe("lanes that are cleared", () => {
 
     await byHand.lanes.clear("jobs");
 
-    expect(await byHand.lanes.parked("jobs")).toBe(3);
+    expect(await byHand.parked()).toBe(3);
     const places = [];
     for (const id of [...since, ...other]) places.push(await placeOf(id));
     expect(places).toMatchObject([{ before: 0 }, { before: 1 }, { key: "c", before: 0 }]);

@@ -57,7 +57,10 @@ describe("jobs whose way to their lanes was cut off", () => {
 
     await joinLanes([job]);
 
-    await waitUntil(async () => (await lanes.parked("jobs")) === 1, "the job is in its lane");
+    await waitUntil(
+      async () => (await lanes.counts("jobs")).waiting === 1,
+      "the job is in its lane",
+    );
     expect(warnings).toEqual([expect.stringContaining("the connection was lost")]);
   });
 
@@ -68,7 +71,7 @@ describe("jobs whose way to their lanes was cut off", () => {
 
     await joinLanes([retried, cutOff]);
 
-    await waitUntil(async () => (await lanes.parked("jobs")) > 0, "a job is in its lane");
-    expect(await lanes.parked("jobs")).toBe(1);
+    await waitUntil(async () => (await lanes.counts("jobs")).waiting > 0, "a job is in its lane");
+    expect((await lanes.counts("jobs")).waiting).toBe(1);
   });
 });

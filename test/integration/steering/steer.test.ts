@@ -93,6 +93,25 @@ describe("a queue", () => {
     expect(await queue.counts()).toEqual({ waiting: 3, active: 0, delayed: 1, done: 1, failed: 1 });
   });
 
+  it("counts all states at one moment, while jobs go from hand to hand", async () => {
+    const JOBS = 500;
+    const { sluice, queue } = openQueue<number>(sluices);
+    await queue.enqueueMany(Array<number>(JOBS).fill(0), { key: "acme" });
+    sluice.worker(queue, async () => {}, { concurrency: 50 });
+    const seen = new Set<string>();
+
+    let ended = 0;
+    while (ended < JOBS) {
+      const counts = await Promise.all(Array.from({ length: 10 }, () => queue.counts()));
+      for (const { waiting, active, delayed, done } of counts) {
+        seen.add(`${waiting + active + done} and ${delayed} delayed`);
+        ended = done;
+      }
+    }
+
+    expect([...seen]).toEqual([`${JOBS} and 0 delayed`]);
+  });
+
   it("starts no job while it is paused, over all workers, and goes on when it is resumed", async () => {
     const { sluice, queue } = openQueue<number>(sluices);
     const other = openQueue<number>(sluices);

@@ -45,6 +45,10 @@ export function lanesByHand() {
 
   const keyOf = (name: string): string => `${prefix}:{jobs}:${name}`;
 
+  /** How many jobs are in lanes. */
+  const parked = async (): Promise<number> =>
+    Number((await redis.hget(keyOf("lanes:state"), "parked")) ?? 0);
+
   const join = (ids: readonly string[], weight?: JobSettings["weight"]): Promise<void> => {
     const weights = typeof weight === "number" ? [weight] : weight;
     return lanes.join(
@@ -127,6 +131,7 @@ export function lanesByHand() {
       return lanes;
     },
     keyOf,
+    parked,
     join,
     store,
     enqueue,

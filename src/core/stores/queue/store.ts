@@ -162,6 +162,15 @@ export type WayBack = "back" | "cancelled" | "lost";
  */
 export type Cancelling = "over" | "waits" | "held" | "scheduled";
 
+/** How many jobs of a queue are in each state. */
+export interface QueueCounts {
+  readonly waiting: number;
+  readonly active: number;
+  readonly delayed: number;
+  readonly done: number;
+  readonly failed: number;
+}
+
 /** The lanes of queues: where jobs with a key wait for their turn. */
 export interface LaneStore extends SteeringStore {
   /** Parks jobs that BullMQ holds as delayed; jobs in any other state stay as they are. */
@@ -184,8 +193,8 @@ export interface LaneStore extends SteeringStore {
   look(queue: string, id?: string, counted?: number): Promise<LanesSeen>;
   /** Has workers look at once at the ordered lanes of keys, since their heads were replayed, purged or removed. */
   lookAtHeads(queue: string, keys: readonly string[]): Promise<void>;
-  /** How many jobs are parked. */
-  parked(queue: string): Promise<number>;
+  /** How many jobs are in each state, all at one moment; those parked in lanes wait. */
+  counts(queue: string): Promise<QueueCounts>;
   /** Takes all removed jobs out of their lanes; jobs that have joined since keep their places. */
   clear(queue: string): Promise<void>;
 }

@@ -1,6 +1,7 @@
 import type { JobShelf, PageRequest } from "../../../core/stores/queue/steering.ts";
+import type { QueueCounts } from "../../../core/stores/queue/store.ts";
 import { baseOf, type QueueName } from "../keys.ts";
-import { laneOf } from "./lanes.ts";
+import { laneOf, lanesState } from "./lanes.ts";
 import { defineScript, type Script } from "../script.ts";
 
 export const jobsPage: Script<QueueName & PageRequest, { ids: string[]; end: string }> =
@@ -29,3 +30,17 @@ function kindOf(shelf: JobShelf): string {
   if (shelf === "active") return "list";
   return shelf === "completed" || shelf === "failed" ? "newest" : "zset";
 }
+
+const COUNTED = ["wait", "prioritized", "active", "delayed", "completed", "failed"];
+
+export const jobsCount: Script<QueueName, QueueCounts> = defineScript({
+  name: "queue/steer/jobs-count",
+  keys: (input) => [...COUNTED.map((list) => baseOf(input) + list), lanesState(input)],
+  args: () => [],
+  decode: (reply) => {
+    const [waiting = 0, active = 0, delayed = 0, done = 0, failed = 0] = (
+      reply as (number | string)[]
+    ).map(Number);
+    return { waiting, active, delayed, done, failed };
+  },
+});

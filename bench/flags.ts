@@ -17,6 +17,7 @@ const PARTS = [
   "webhooks",
   "webhook-deaths",
   "service",
+  "gateway",
   "llm",
 ] as const;
 export type Part = (typeof PARTS)[number];

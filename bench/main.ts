@@ -19,6 +19,7 @@ import { measureOutOfReach } from "./parts/out-of-reach.ts";
 import type { Bench } from "./fleet/run-load.ts";
 import { countMissed, formatTable, type Table } from "./table.ts";
 import { measureLlm } from "./llm/measure-llm.ts";
+import { measureGateway } from "./service/gateway.ts";
 import { measureService } from "./service/measure-service.ts";
 import { measureWebhookDeaths } from "./webhooks/deaths.ts";
 import { measureWebhooks } from "./webhooks/measure-webhooks.ts";
@@ -43,6 +44,7 @@ const MEASURES: Readonly<Record<Part, (bench: Bench, flags: Flags) => Promise<Ta
   webhooks: measureWebhooks,
   "webhook-deaths": measureWebhookDeaths,
   service: measureService,
+  gateway: measureGateway,
   llm: measureLlm,
 };
 

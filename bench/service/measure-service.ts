@@ -1,75 +1,44 @@
 /** The HTTP service beside a plain route and a bare proxy, in turns; `wrk` sends the requests. */
-import { execFile, fork } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { connect, type Socket } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
 import type { Flags } from "../flags.ts";
 import type { Bench } from "../fleet/run-load.ts";
 import { rowOf } from "../promises.ts";
 import type { Table } from "../table.ts";
 import type { Answers } from "./service-process.ts";
+import { start, type Servers } from "./servers.ts";
 import { EVERY_MS, measureStreams, STREAMS } from "./streams.ts";
+import { compare, load, type Requests } from "./wrk.ts";
 
-const run = promisify(execFile);
-const PROCESS = fileURLToPath(new URL("./service-process.ts", import.meta.url));
 const WAITING = 10_000;
 const KEYS = 10_000;
 
-interface Load {
-  readonly perSecond: number;
-  readonly p50Ms: number;
-  readonly p95Ms: number;
-  readonly p99Ms: number;
-  readonly answered: number;
-  readonly refused: number;
-}
-
 export async function measureService({ redisUrl }: Bench, { effort }: Flags): Promise<Table[]> {
-  const folder = await mkdtemp(join(tmpdir(), "sluice-service-"));
   const upstream = await start(redisUrl, "upstream");
   const servers = await start(redisUrl, upstream.ready.plain);
   const { plain, bare, sluice } = servers.ready;
-  const once = async (url: string, connections: number, body: string): Promise<Load> =>
-    load({ folder, url, connections, body, seconds: effort.throughputSeconds });
-  /** Two ways in turns; the median of the ratios, and the last of each. */
-  const compare = async (
-    mine: () => Promise<Load>,
-    theirs: () => Promise<Load>,
-  ): Promise<{ mine: Load; theirs: Load; ratio: number }> => {
-    await Promise.all([mine(), theirs()]);
-    const pairs: [Load, Load][] = [];
-    for (let round = 0; round < effort.rounds; round++) pairs.push([await theirs(), await mine()]);
-    const ratios = pairs.map(([of, to]) => to.perSecond / of.perSecond).toSorted((a, b) => a - b);
-    const [last, own] = pairs.at(-1)!;
-    return { mine: own, theirs: last, ratio: ratios[Math.floor(ratios.length / 2)]! };
-  };
+  const { rounds, throughputSeconds: seconds } = effort;
+  const to = (url: string, connections: number, body: string): Requests => ({
+    url,
+    connections,
+    body,
+    seconds,
+  });
   try {
     const body = `return '{}'`;
-    const oneKey = await compare(
-      () => once(`${sluice}/v1/buckets/tries/try`, 200, body),
-      () => once(plain, 200, body),
-    );
+    const tries = to(`${sluice}/v1/buckets/tries/try`, 200, body);
+    const oneKey = await compare(tries, to(plain, 200, body), rounds);
     // What was under way at the end of the last turn is given back.
     await pause(500);
     const before = await servers.ask("drawn");
-    const exact = await once(`${sluice}/v1/buckets/tries/try`, 200, body);
+    const exact = await load(tries);
     await pause(500);
     const drawn = (await servers.ask("drawn")) - before;
     const random = `return '{"key":"k' .. math.random(${KEYS}) .. '"}'`;
-    const manyKeys = await compare(
-      () => once(`${sluice}/v1/buckets/keys/try`, 200, random),
-      () => once(plain, 200, random),
-    );
-    const proxy = await compare(
-      () => once(`${sluice}/open/`, 10, body),
-      () => once(bare, 10, body),
-    );
-    const seconds = effort.throughputSeconds;
+    const keyed = to(`${sluice}/v1/buckets/keys/try`, 200, random);
+    const manyKeys = await compare(keyed, to(plain, 200, random), rounds);
+    const proxy = await compare(to(`${sluice}/open/`, 10, body), to(bare, 10, body), rounds);
     const straight = await measureStreams(`${upstream.ready.plain}/stream`, seconds);
     const through = await measureStreams(`${sluice}/open/stream`, seconds);
     const waiting = await measureWaiting(servers, sluice);
@@ -130,76 +99,7 @@ export async function measureService({ redisUrl }: Bench, { effort }: Flags): Pr
   } finally {
     await servers.end();
     await upstream.end();
-    await rm(folder, { recursive: true });
   }
-}
-
-interface Servers {
-  readonly ready: Answers["ready"];
-  ask<Name extends keyof Answers>(name: Name): Promise<Answers[Name]>;
-  end(): Promise<void>;
-}
-
-async function start(redisUrl: string, role: string): Promise<Servers> {
-  const child = fork(PROCESS, [redisUrl, role], { execArgv: [...process.execArgv, "--expose-gc"] });
-  const died = once(child, "exit").then(([code]) => {
-    throw new Error(`A process of the bench ended with ${String(code)}`);
-  });
-  const answerOf = async (name: keyof Answers): Promise<Partial<Answers>> => {
-    for (;;) {
-      const [message] = (await Promise.race([once(child, "message"), died])) as [Partial<Answers>];
-      if (name in message) return message;
-    }
-  };
-  const { ready } = (await answerOf("ready")) as Pick<Answers, "ready">;
-  return {
-    ready,
-    async ask(name) {
-      const answer = answerOf(name);
-      child.send(name);
-      return (await answer)[name] as never;
-    },
-    async end() {
-      const ended = once(child, "exit");
-      child.disconnect();
-      await ended;
-    },
-  };
-}
-
-const REPORT = `
-done = function(summary, latency)
-  local bad = summary.errors.status
-  local answered = summary.requests
-  io.write(string.format('\\nREPORT {"answered":%d,"refused":%d,"us":%d,"p50":%d,"p95":%d,"p99":%d}\\n',
-    answered, bad, summary.duration, latency:percentile(50), latency:percentile(95), latency:percentile(99)))
-end
-`;
-
-/** What `wrk` saw. */
-async function load(how: {
-  readonly folder: string;
-  readonly url: string;
-  readonly connections: number;
-  readonly body: string;
-  readonly seconds: number;
-}): Promise<Load> {
-  const { folder, url, connections, body, seconds } = how;
-  const script = join(folder, "load.lua");
-  const headers = `wrk.method = "POST"\nwrk.headers["content-type"] = "application/json"\n`;
-  const asking = `request = function() return wrk.format(nil, nil, nil, body()) end\n`;
-  await writeFile(script, `${headers}local function body() ${body} end\n${asking}${REPORT}`);
-  const args = ["-t1", `-c${connections}`, `-d${seconds}s`, "-s", script, url];
-  const { stdout } = await run("wrk", args);
-  const report = JSON.parse(/^REPORT (.*)$/m.exec(stdout)![1]!) as Record<string, number>;
-  return {
-    perSecond: (report["answered"]! * 1e6) / report["us"]!,
-    p50Ms: report["p50"]! / 1_000,
-    p95Ms: report["p95"]! / 1_000,
-    p99Ms: report["p99"]! / 1_000,
-    answered: report["answered"]!,
-    refused: report["refused"]!,
-  };
 }
 
 async function measureWaiting(servers: Servers, url: string): Promise<Answers["memory"]> {

@@ -1,0 +1,41 @@
+/** The processes of the parts about HTTP. */
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import type { Answers } from "./service-process.ts";
+
+const PROCESS = fileURLToPath(new URL("./service-process.ts", import.meta.url));
+
+export interface Servers {
+  readonly ready: Answers["ready"];
+  ask<Name extends keyof Answers>(name: Name): Promise<Answers[Name]>;
+  end(): Promise<void>;
+}
+
+/** `role` is "upstream", or the URL of the upstream of those that are compared. */
+export async function start(redisUrl: string, role: string): Promise<Servers> {
+  const child = fork(PROCESS, [redisUrl, role], { execArgv: [...process.execArgv, "--expose-gc"] });
+  const died = once(child, "exit").then(([code]) => {
+    throw new Error(`A process of the bench ended with ${String(code)}`);
+  });
+  const answerOf = async (name: keyof Answers): Promise<Partial<Answers>> => {
+    for (;;) {
+      const [message] = (await Promise.race([once(child, "message"), died])) as [Partial<Answers>];
+      if (name in message) return message;
+    }
+  };
+  const { ready } = (await answerOf("ready")) as Pick<Answers, "ready">;
+  return {
+    ready,
+    async ask(name) {
+      const answer = answerOf(name);
+      child.send(name);
+      return (await answer)[name] as never;
+    },
+    async end() {
+      const ended = once(child, "exit");
+      child.disconnect();
+      await ended;
+    },
+  };
+}

@@ -198,6 +198,15 @@ export function slotOfRun({ atUs, excess, step, drain }: Run, index: number): nu
   return atUs + Math.ceil(Math.max(0, excess + index * step) / drain);
 }
 
+/** How the slots of a run are spaced: by the first limit, and not at all where there is none. */
+export function spacingOf(
+  first: Limit | undefined,
+  costs: readonly number[],
+): Pick<Run, "step" | "drain"> {
+  if (first === undefined) return { step: 0, drain: 1 };
+  return { step: costs[0]! * first.periodUs, drain: first.count };
+}
+
 export interface DrawReply {
   readonly nowUs: number;
   /** Slots carry it; slots of another generation are worthless. */

@@ -66,6 +66,8 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
   let unread: ReadonlySet<string> = new Set();
   let away: StoreUnavailableError | undefined;
   let policiesAtMs = -Infinity;
+  /** Whether rules let all calls of a bucket pass of which no code is known: it may have limits, so it is looked for often. */
+  let hasUnlimited = false;
   /** What all buckets have, since these rules were done. */
   let done: { readonly digest: string; readonly policies: ReadonlyMap<string, Policy> } | undefined;
   /** Buckets whose policies may be others than those in force. */
@@ -118,16 +120,19 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
     const compiled = new Map<string, Policy>();
     const ofCode = new Map<string, Policy>();
     away = undefined;
+    hasUnlimited = false;
     unread = await eachServer([...of.buckets.keys()], READ_AT_ONCE, async (some) => {
       const declared = await insight.declaredOf(some);
       for (const [index, name] of some.entries()) {
         const text = declared[index];
         const where = `bucket("${name}")`;
+        // A Redis that lost all does not yet know again what other processes declare.
         const code =
-          codeOf(name) ?? (text === undefined ? undefined : readPolicyElsewhere(where, text));
+          codeOf(name) ?? (text === undefined ? codes.get(name) : readPolicyElsewhere(where, text));
         const policy = policyOf(where, name, code);
         if (code !== undefined) ofCode.set(name, code);
         if (policy !== undefined) compiled.set(name, policy);
+        hasUnlimited ||= code === undefined && policy?.limits.length === 0 && !policy.perKey;
       }
       return true;
     });
@@ -250,7 +255,7 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
 
   async function work(): Promise<number> {
     const of = rules;
-    const isOld = performance.now() > policiesAtMs + DECLARED_EVERY_MS;
+    const isOld = performance.now() > policiesAtMs + (hasUnlimited ? CHECK_MS : DECLARED_EVERY_MS);
     const known = isOld ? undefined : policies;
     let compiled = known ?? (await compileNow(of));
     const { file, digest, changedAtMs } = of;

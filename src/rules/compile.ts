@@ -82,8 +82,8 @@ function makeLimit(given: unknown, path: string): unknown {
 }
 
 /**
- * What rules make of a bucket: what they leave out stays as the code declares it. Undefined where they only give shadows,
- * and no code is known whose limits those could stand beside.
+ * What rules make of a bucket: what they leave out stays as the code declares it. Undefined where they give shadows beside
+ * limits of keys alone, and no code is known whose limits those could stand beside.
  *
  * @throws {@link InvalidOptionError} when both do not go together.
  */
@@ -93,8 +93,9 @@ export function policyUnder(
   code: Policy | undefined,
 ): Policy | undefined {
   if (code !== undefined) return compileOver(where, options, code);
-  const { limits, shadows } = compileAlone(where, options);
-  return shadows.length > 0 && limits.length === 0 ? undefined : compilePolicy(where, options);
+  const { limits, shadows, perKey } = compileAlone(where, options);
+  const needsCode = shadows.length > 0 && limits.length === 0 && perKey !== undefined;
+  return needsCode ? undefined : compilePolicy(where, options);
 }
 
 /** In a file there is no function that says which key is of which tier. */

@@ -81,7 +81,8 @@ export interface Bucket extends Emitter<BucketEvents> {
   readonly fetch: ThrottledFetch;
   /**
    * Puts another policy in force for all replicas, over that of the code; `"code"` puts that in force again.
-   * Counters are not reset. Configured policies outlive restarts, for 30 days after the last draw; with `forMs`, they end
+   * Limits that all keys share take the place of all of those, shadows too; shadows alone, only that of shadows. What is
+   * left out stays. Counters are not reset. Configured policies outlive restarts, for 30 days after the last draw; with `forMs`, they end
    * by themselves, up to two seconds late, as long as any process uses the bucket.
    *
    * @throws {@link InvalidOptionError} when the policy can never work, or names limits for all keys together where keys are spread over a cluster.

@@ -41,9 +41,12 @@ local function has_no_leases(booking)
   return true
 end
 
--- A try takes what there is at one moment: many calls of one cost are one call of many times the cost.
+-- A try takes what there is at one moment: many calls of one cost are one call of many times the cost. Where there is no
+-- limit, each call may leave at the same moment, unless answers ask for a gap.
 local function is_at_once(booking)
-  return booking.serving.is_try and #booking.main.scope.limits > 0 and has_no_leases(booking)
+  local scope = booking.main.scope
+  if #scope.limits == 0 then return #booking.gates == 0 and not keeps_gap(scope, booking.opens()) end
+  return booking.serving.is_try and has_no_leases(booking)
 end
 
 local function book_at_once(booking)
@@ -51,7 +54,8 @@ local function book_at_once(booking)
   local booked = { slots = {}, count = 0, at_us = 0, excess = 0 }
   booked.deferred = select(2, start_through(booking, at_us, at_us))
   if at_us > booking.until_us or booked.deferred then return booked end
-  local count, too_many = 0, booking.most + 1
+  local is_free = #booking.main.scope.limits == 0 and not booking.serving.is_try
+  local count, too_many = 0, (is_free and math.min(booking.most, MOST_LISTED) or booking.most) + 1
   for _, fitting in ipairs(booking.fittings) do too_many = math.min(too_many, most_of(fitting) + 1) end
   while too_many - count > 1 do
     local middle, fits = math.floor((count + too_many) / 2), true

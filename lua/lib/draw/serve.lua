@@ -155,7 +155,8 @@ local function serve(serving, wish)
   -- What was recycled was counted when it was booked.
   if #serving.shadows > 0 then
     local limit = main.scope.limits[1]
-    count_calls(serving.shadows, booked, wish.shadow_costs, limit.count, main.costs[1] * limit.period_us, main.drawer)
+    local drain, step = limit and limit.count or 1, limit and main.costs[1] * limit.period_us or 0
+    count_calls(serving.shadows, booked, wish.shadow_costs, drain, step, main.drawer)
   end
   for _, slot_us in ipairs(booked.slots) do recycled[#recycled + 1] = slot_us end
   granted.slots, granted.run, granted.count = recycled, booked, #recycled + booked.count

@@ -1,5 +1,5 @@
 import { ruleOf } from "../limits/registry.ts";
-import { AT_ONCE, slotOfRun, type Run } from "../store.ts";
+import { AT_ONCE, slotOfRun, spacingOf, type Run } from "../store.ts";
 import {
   delaysNone,
   LEAST_ASK_GAP_US,
@@ -46,7 +46,7 @@ export interface Booked {
   readonly deferred: Deferred | undefined;
 }
 
-/** A Lua script cannot reply with thousands of values. */
+/** A Lua script cannot reply with thousands of values, and shadows count each call of a draw that no limit bounds. */
 const MOST_LISTED = 1_000;
 
 /** A lone limit that drains evenly is booked for many calls at once; slot by slot is too slow at 100,000/s. */
@@ -64,7 +64,7 @@ export function bookRun({ main, opens, untilUs, most }: Booking): Booked {
   const rule = ruleOf(limit.kind);
   const atUs = opens();
   const excess = rule.excess!(limit, state, atUs, costs[0]!);
-  const step = costs[0]! * limit.periodUs;
+  const { step, drain } = spacingOf(limit, costs);
   const room = (untilUs - atUs) * limit.count - excess;
   let fit = untilUs < atUs || room < 0 ? 0 : Math.floor(room / step) + 1;
   for (const { sums, startUs, after } of ahead) {
@@ -76,16 +76,20 @@ export function bookRun({ main, opens, untilUs, most }: Booking): Booked {
   const isTooLittle = ahead.length > 0 && fit < Math.min(most, flow);
   const count = isTooLittle ? 0 : Math.min(most, fit);
   if (count <= 0) return { slotsUs: [], run: undefined, deferred: undefined };
-  const run = { count, atUs, excess, step, drain: limit.count };
+  const run = { count, atUs, excess, step, drain };
   rule.commit(limit, state, slotOfRun(run, 0), count * costs[0]!, drawer);
   scope.lastUs = Math.max(scope.lastUs, slotOfRun(run, count - 1));
   return { slotsUs: [], run, deferred: undefined };
 }
 
-/** A try takes what there is at one moment: many calls of one cost are one call of many times the cost. */
+/**
+ * A try takes what there is at one moment: many calls of one cost are one call of many times the cost. Where there is no
+ * limit, each call may leave at the same moment, unless answers ask for a gap.
+ */
 export function isAtOnce(booking: Booking): boolean {
-  const { serving, main } = booking;
-  return serving.request.isTry && hasNoLeases(booking) && main.scope.records.length > 0;
+  const { serving, main, gates, opens } = booking;
+  if (main.scope.records.length === 0) return gates.length === 0 && !keepsGap(main.scope, opens());
+  return serving.request.isTry && hasNoLeases(booking);
 }
 
 /** Whether no call of this booking holds a lease. */
@@ -94,20 +98,22 @@ function hasNoLeases({ main, gates }: Booking): boolean {
 }
 
 export function bookAtOnce(booking: Booking): Booked {
-  const { main, gates, opens, untilUs, most } = booking;
+  const { serving, main, gates, opens, untilUs, most } = booking;
   const atUs = opens();
   const { deferred } = startThrough(booking, { firstUs: atUs, slotUs: atUs });
   const nothing = { slotsUs: [], run: undefined, deferred };
   if (atUs > untilUs || deferred !== undefined) return nothing;
   const fittings = [main, ...gates];
   let count = 0;
-  let tooMany = Math.min(most, ...fittings.map(mostOf)) + 1;
+  const isFree = main.scope.records.length === 0 && !serving.request.isTry;
+  const together = isFree ? Math.min(most, MOST_LISTED) : most;
+  let tooMany = Math.min(together, ...fittings.map(mostOf)) + 1;
   while (tooMany - count > 1) {
     const middle = Math.floor((count + tooMany) / 2);
     const fits = fittings.every((fitting) => {
       const { scope, costs, drawer } = fitting;
-      const isFree = earliestForAllUs(scope, atUs, times(costs, middle), drawer) === atUs;
-      return isFree && delaysNone(fitting, middle);
+      const hasRoom = earliestForAllUs(scope, atUs, times(costs, middle), drawer) === atUs;
+      return hasRoom && delaysNone(fitting, middle);
     });
     if (fits) count = middle;
     else tooMany = middle;
@@ -116,9 +122,12 @@ export function bookAtOnce(booking: Booking): Booked {
   for (const { scope, costs, drawer } of fittings) {
     commitAll(scope, atUs, times(costs, count), drawer);
   }
-  const { limit } = main.scope.records[0]!;
-  const step = main.costs[0]! * limit.periodUs;
-  const run = { count, atUs, excess: AT_ONCE, step, drain: limit.count };
+  const run = {
+    count,
+    atUs,
+    excess: AT_ONCE,
+    ...spacingOf(main.scope.records[0]?.limit, main.costs),
+  };
   if (count === most) return { ...nothing, run };
   const next = startThrough(booking, { firstUs: atUs, slotUs: atUs });
   return { ...nothing, run, deferred: next.deferred };

@@ -274,7 +274,7 @@ export interface LimitsOptions<Rate extends RateInput = RateInput> {
   readonly rate?: Readable<Rate> | undefined;
   /** Calls that may leave at once after an idle time. Defaults to 1: always evenly spaced. */
   readonly burst?: number | undefined;
-  /** Whether `rate` only counts which calls it would have held back, beside a limit that holds. Defaults to false. */
+  /** Whether `rate` only counts which calls it would have held back, and lets them pass. Defaults to false. */
   readonly shadow?: boolean | undefined;
   /** Calls that may run at once, over all replicas. Short for `concurrency(max)`. */
   readonly concurrency?: number | undefined;

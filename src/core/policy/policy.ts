@@ -102,12 +102,11 @@ const MOST_LIMITS = 8;
  */
 export function compilePolicy(where: string, given: unknown): Policy {
   const policy = compileAlone(where, given);
-  const { limits, shadows } = policy;
-  if (shadows.length > 0 && limits.length === 0) throw nothingBeside(where, shadows);
+  assertInOrder(where, policy);
   return policy;
 }
 
-/** The same of options that may have shadows alone: they are to be put over other limits. */
+/** The same of options that may be put over other limits: shadows may stand beside limits of keys alone. */
 export function compileAlone(where: string, given: unknown): Policy {
   const { perKey, shares, ...shared } = readOptions(where, POLICY, given);
   const isPerKeyOnly = perKey !== undefined && Object.values(shared).every((v) => v === undefined);
@@ -126,18 +125,33 @@ function compileShared(where: string, given: LimitsOptions): Shared {
   if (!all.some(isShadow)) return { limits: all, shadows: [] };
   const limits = Object.freeze(all.filter((limit) => !isShadow(limit)));
   const shadows = Object.freeze(all.filter(isShadow));
+  assertDistinct(where, shadows);
   return { limits, shadows };
+}
+
+/** Two of one name would be one in metrics, and could not be told apart anywhere else. */
+function assertDistinct(where: string, shadows: readonly Limit[]): void {
+  const names = shadows.map(formatLimit);
+  const value = names.find((name, index) => names.indexOf(name) < index);
+  if (value === undefined) return;
+  const remedy = "two shadows of a bucket are the same: leave one of them out";
+  throw new InvalidOptionError({ where, option: "shadow", value, remedy });
 }
 
 function isShadow({ shadow }: Limit): boolean {
   return shadow === true;
 }
 
-function nothingBeside(where: string, shadows: readonly Limit[]): InvalidOptionError {
+/**
+ * Refuses shadows beside limits of keys alone. The slots of different keys are not booked in the order of their times, so
+ * no shadow could count them.
+ */
+function assertInOrder(where: string, { limits, shadows, perKey }: Omit<Policy, "text">): void {
+  if (shadows.length === 0 || limits.length > 0 || perKey === undefined) return;
   const remedy =
-    "a shadow limit only counts: give a limit beside it that holds for all calls, such as the one that holds now";
+    "beside limits of keys, a shadow needs a limit that holds for all calls: give one, such as the one that holds now";
   const value = formatLimits(shadows);
-  return new InvalidOptionError({ where, option: "shadow", value, remedy });
+  throw new InvalidOptionError({ where, option: "shadow", value, remedy });
 }
 
 function inPerMille(shares: Partial<Record<Priority, number | undefined>> | undefined): number[] {
@@ -197,16 +211,16 @@ export function compileOver(where: string, given: PolicyOptions, under: Policy):
   const { limits, shadows } = isSharedGiven ? sharedOver(where, shared, under) : under;
   const compiled = perKey === undefined ? under.perKey : keyPolicyOf(where, perKey, limits);
   assertSameKind(where, perKey, compiled, under);
-  const inOrder = shares === undefined ? under.shares : inPerMille(shares);
-  return makePolicy({ limits, shadows, perKey: compiled, shares: inOrder });
+  const byPriority = shares === undefined ? under.shares : inPerMille(shares);
+  const policy = makePolicy({ limits, shadows, perKey: compiled, shares: byPriority });
+  assertInOrder(where, policy);
+  return policy;
 }
 
 /** Shadows alone stand beside the limits that hold: to count must not let all calls pass. */
 function sharedOver(where: string, given: LimitsOptions, under: Policy): Shared {
   const own = compileShared(where, given);
-  if (own.limits.length > 0) return own;
-  if (under.limits.length === 0) throw nothingBeside(where, own.shadows);
-  return { limits: under.limits, shadows: own.shadows };
+  return own.limits.length > 0 ? own : { limits: under.limits, shadows: own.shadows };
 }
 
 /** A part of the limits of keys that only this process would know. */
@@ -346,7 +360,8 @@ function parsePolicy(text: string): PolicyText | undefined {
       Array.isArray(shares) &&
       shares.length === PRIORITIES.length;
     const isKeyed = perKey === null || isPerKeyText(perKey, areLimits);
-    return isShared && isKeyed && (limits.length > 0 || perKey !== null) ? read : undefined;
+    const isSome = limits.length + shadows.length > 0 || perKey !== null;
+    return isShared && isKeyed && isSome ? read : undefined;
   } catch {
     // Not JSON; the caller reports it.
     return undefined;

@@ -107,7 +107,9 @@ export function drawRoutes(app: FastifyInstance, { found, slots, callers }: Draw
     const decision = await bucket.tryDraw(tried(asked));
     // The one of the server replaces each value on its way, which takes several times as long.
     void reply.headers(rateLimitHeaders(decision)).type(JSON_TYPE).serializer(asJson);
-    const { allowed, remaining, resetAfterMs, limits, slot } = decision;
+    const { allowed, resetAfterMs, limits, slot } = decision;
+    // JSON has no Infinity: where nothing limits, it is left out.
+    const remaining = limits.length === 0 ? undefined : decision.remaining;
     if (allowed) {
       const onHangUp = (act: () => void): void => whenHungUp(reply, act);
       const told = tellOrGiveBack(slot, asked, { onHangUp, log: request.log });

@@ -96,7 +96,7 @@ export const DECISION: object = {
   type: "object",
   properties: {
     allowed: { type: "boolean" },
-    remaining: { type: "number" },
+    remaining: { type: "number", description: "Absent where no limit holds." },
     resetAfterMs: { type: "number" },
     slot: SLOT,
     limits: { type: "array", items: LIMIT },

@@ -33,7 +33,7 @@ export interface LimitDecision {
 export interface Decision {
   /** Whether the call may start now; its cost is then drawn. `false` for a call of cost 4. */
   readonly allowed: boolean;
-  /** Whole units that could pass now under the limit with the least left: `3`. */
+  /** Whole units that could pass now under the limit with the least left: `3`; Infinity where no limit holds, as in shadow. */
   readonly remaining: number;
   /** Ms until every limit is as if nothing had been drawn: `58200`, the longest of all. */
   readonly resetAfterMs: number;
@@ -117,7 +117,7 @@ export function refused(
   const limits = bindsAt < 0 ? closedUntil(decisions, retryAfterMs) : decisions;
   return {
     allowed: false,
-    remaining: Math.min(...limits.map((limit) => limit.remaining)),
+    remaining: limits.length === 0 ? 0 : Math.min(...limits.map((limit) => limit.remaining)),
     resetAfterMs: Math.max(0, ...limits.map((limit) => limit.resetAfterMs)),
     retryAfterMs,
     limitedBy: nameBinding(bindsAt, group.callTerms) ?? "the line",

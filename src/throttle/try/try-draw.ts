@@ -328,6 +328,6 @@ function byScript(batches: readonly Batch[]): readonly (readonly Batch[])[] {
 
 function isLight({ group }: Batch): boolean {
   const { limits, shared } = group.callTerms;
-  if (shared.length > 0) return false;
+  if (shared.length > 0 || limits.length === 0) return false;
   return limits.length === 1 || limits.every(({ kind }) => ruleOf(kind).plainStatus !== undefined);
 }

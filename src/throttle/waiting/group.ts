@@ -307,7 +307,8 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
   /** The group of a call; one that is seldom looked for again is not kept. */
   function find({ key, cost, beyond }: GroupOptions, isSeldom: boolean = false): Group {
     const scopes = scopesOf(policy(), key, `bucket("${bucket}")`);
-    if (scopes.length + policy().limits.length === 0) throw unlimited(key, policy().perKey);
+    const { limits, shadows, perKey } = policy();
+    if (scopes.length + limits.length + shadows.length === 0) throw unlimited(key, perKey);
     const isPlain = cost === undefined && beyond === undefined && scopes.length > 0;
     const known = isPlain ? usual.find((terms) => haveLimits(scopes, terms)) : undefined;
     const costs = known ?? costsFor(scopes, { cost, beyond });

@@ -120,14 +120,21 @@ function policyOf(
     });
 }
 
-/** The same policies, with limits beside them that only count. */
+const RATES = KINDS.filter((kind) => RULES.get(kind)!.isRate);
+
+/** The same policies, with limits beside them that only count; a quarter of them has no others. */
 function shadowed(policy: fc.Arbitrary<Policy>): fc.Arbitrary<Policy> {
-  const rates = KINDS.filter((kind) => RULES.get(kind)!.isRate);
-  const shadows = fc.array(limitOf(rates), { maxLength: 2 });
-  return fc
+  const shadows = fc.array(limitOf(RATES), { maxLength: 2 });
+  const alone = fc
+    .tuple(policy, fc.array(limitOf(RATES), { minLength: 1, maxLength: 2 }))
+    .map(([{ shares }, each]) =>
+      makePolicy({ limits: [], shadows: each, perKey: undefined, shares }),
+    );
+  const beside = fc
     .tuple(policy, shadows)
     .filter(([{ limits }]) => limits.length > 0)
     .map(([under, each]) => makePolicy({ ...under, shadows: each }));
+  return fc.oneof({ weight: 3, arbitrary: beside }, { weight: 1, arbitrary: alone });
 }
 
 const key = fc.constantFrom("a", "b", "a", "b", "c", "d", "e", "f");

@@ -86,6 +86,67 @@ describe.each(storeKinds())("a limit in shadow, with the store in $name,", ({ op
     expect(expected.waited).toBeLessThan(expected.calls - 10);
   });
 
+  it.each([
+    ["a leaky bucket", leakyBucket("150/s", { burst: 4, shadow: true }), ofBucket],
+    ["a fixed window", fixedWindow(40, "1s", { shadow: true }), ofWindows],
+    ["a sliding log", slidingLog(40, "1s", { shadow: true }), ofLog],
+  ])("counts alone, by when calls of several replicas come: %s", async (_name, shadow, line) => {
+    const { store, clock } = open();
+    const policy = policyOf({ limits: [shadow] });
+    const askers = ["a", "b", "c"].map((name) => createAsker(store, { bucket: "b", name, policy }));
+    const cameUs: number[] = [];
+    const slotsUs: number[] = [];
+
+    for (let at = 0; at < 90; at += 1) {
+      const calls = (at * 7) % 5;
+      const isTry = at % 4 === 3;
+      cameUs.push(...Array.from({ length: calls }, () => clock.nowUs()));
+      if (calls > 0)
+        slotsUs.push(...slotsOf(await askers[at % 3]!.drawAll([{ wanted: calls, isTry }])));
+      clock.advanceMs(at % 30 === 0 ? 2_500 : (at * 5) % 23);
+    }
+
+    const { shadows } = await askers[0]!.peek();
+    const expected = countsOf(cameUs, line);
+    expect(slotsUs).toEqual(cameUs);
+    expect(shadows).toEqual([expected]);
+    expect(expected.waited).toBeGreaterThan(20);
+    expect(expected.waited).toBeLessThan(expected.calls - 10);
+  });
+
+  it("alone lets any number of calls pass, and counts each; a draw takes 1,000 of them at most", async () => {
+    const { store } = open();
+    const policy = policyOf({ limits: [leakyBucket("100/s", { shadow: true })] });
+    const [one, other] = ["a", "b"].map((name) =>
+      createAsker(store, { bucket: "b", name, policy }),
+    );
+
+    const counts: number[] = [];
+    for (const asker of [one!, other!, one!]) counts.push(slotsOf(await asker.draw(2_200)).length);
+    const tried = slotsOf(await other!.drawAll([{ wanted: 2_200, isTry: true }]));
+
+    expect(counts).toEqual([1_000, 1_000, 1_000]);
+    expect(tried).toHaveLength(2_200);
+    expect((await one!.peek()).shadows).toMatchObject([{ calls: 5_200, waited: 5_199 }]);
+  });
+
+  it("alone lets no call pass in a pause, and one after the other while answers ask for gaps", async () => {
+    const { store, clock } = open();
+    const policy = policyOf({ limits: [leakyBucket("100/s", { shadow: true })] });
+    const asker = createAsker(store, { bucket: "b", name: "a", policy });
+    await asker.draw(1);
+
+    await asker.steer({ do: "pause", durationUs: SECOND_US });
+    const paused = slotsOf(await asker.draw(3));
+    clock.advanceMs(1_500);
+    await asker.steer({ do: "space", gapUs: 20_000, durationUs: 5 * SECOND_US });
+    const slotsUs = slotsOf(await asker.draw(3));
+
+    expect(paused).toEqual([]);
+    expect(slotsUs.map((us) => us - clock.nowUs())).toEqual([0, 20_000, 40_000]);
+    expect((await asker.peek()).shadows).toMatchObject([{ calls: 4, waited: 0 }]);
+  });
+
   it("holds nothing back: the slots are those of the same bucket without it", async () => {
     const without = await drawInBursts(open(), [HELD]);
 

@@ -79,6 +79,28 @@ describe("a limit in shadow", () => {
     expect((await bucket.peek()).policy).toBe("1000/s; in shadow 50/s");
   });
 
+  it("alone lets all calls pass of a bucket that only the file names, until code comes with a limit", async () => {
+    const file = files.write("sluice.yaml", "buckets: { api: { rate: 1/h, shadow: true } }");
+    const watched = sluices.open({ rules: file });
+    const byName = watched.bucket("api");
+
+    const slots = await Promise.all(Array.from({ length: 30 }, () => byName.draw()));
+    const decision = await byName.tryDraw();
+
+    expect(slots).toHaveLength(30);
+    expect(decision).toMatchObject({ allowed: true, limits: [], remaining: Infinity });
+    const status = await byName.status();
+    expect(status).toMatchObject({ policy: "in shadow 1/h", capPerSecond: undefined });
+    expect(status.shadows[0]!.calls).toBeGreaterThanOrEqual(31);
+    expect(status.shadows[0]).toMatchObject({ wouldHaveWaited: 1 });
+
+    const declaring = sluices.open().bucket("api", { rate: "1000/s" });
+    await waitUntil(async () => {
+      await declaring.draw();
+      return (await declaring.peek()).policy === "1000/s; in shadow 1/h";
+    }, "the limit of the code holds beside the shadow");
+  });
+
   it("is in the overview, and in the metrics of the fleet", async () => {
     const sluice = sluices.open();
     const bucket = sluice.bucket("api", {

@@ -48,6 +48,20 @@ describe("shadows of a policy", () => {
     ).toBe("9/s; per key 1/s");
   });
 
+  it("may stand alone, until a limit is put over them", () => {
+    const alone = compilePolicy("test", SHADOW);
+    const other = { rate: "60/s", shadow: true } as const;
+
+    expect(alone).toMatchObject({ limits: [], shadows: [{ count: 1, periodUs: 20_000 }] });
+    expect(readPolicyText("test", alone.text, alone)).toEqual(alone);
+    expect(readPolicyElsewhere("test", alone.text)).toEqual(alone);
+    expect(formatPolicy(compileOver("test", other, alone))).toBe("in shadow 60/s");
+    expect(formatPolicy(compileOver("test", { rate: "9/s" }, alone))).toBe("9/s");
+    expect(() => compileOver("test", { perKey: { rate: "1/s" } }, alone)).toThrow(
+      expect.objectContaining({ name: "InvalidOptionError", option: "shadow" }),
+    );
+  });
+
   it("may be as small as they like beside a burst that holds", () => {
     const limits = [leakyBucket("100/s", { burst: 50 }), slidingLog(20, "1s", { shadow: true })];
 
@@ -57,7 +71,11 @@ describe("shadows of a policy", () => {
   });
 
   it.each([
-    ["alone", SHADOW, "shadow"],
+    [
+      "twice",
+      { ...SHADOW, limits: [leakyBucket("9/s"), leakyBucket("50/s", { shadow: true })] },
+      "shadow",
+    ],
     ["beside limits of keys alone", { ...SHADOW, perKey: { rate: "1/s" } }, "shadow"],
     ["of keys", { rate: "100/s", perKey: SHADOW }, "perKey.shadow"],
     ["of no rate", { shadow: true, concurrency: 3 }, "rate"],

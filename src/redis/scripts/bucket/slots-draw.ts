@@ -1,13 +1,14 @@
 /** `bucket/slots-draw`: draws slots for all wishes of one asker. */
 import type { Limit } from "../../../core/limits/rule.ts";
 import type { LimitStatus } from "../../../core/limits/rule.ts";
-import type {
-  DrawReply,
-  DrawRequest,
-  Granted,
-  LimitedKey,
-  Place,
-  Wish,
+import {
+  spacingOf,
+  type DrawReply,
+  type DrawRequest,
+  type Granted,
+  type LimitedKey,
+  type Place,
+  type Wish,
 } from "../../../core/store.ts";
 import {
   limitsNumbers,
@@ -153,9 +154,8 @@ function readGranted(
   const granted = { slotsUs, notBeforeUs: orInfinity(notBeforeUs), bindsAt, soonestUs, places };
   if (count === 0) return { run: undefined, ...granted };
   // Runs are spaced by the first limit.
-  const limit = limits[0] ?? scopes[0]!.limits[0]!;
-  const step = costs[0]! * limit.periodUs;
-  return { run: { count, atUs, excess, step, drain: limit.count }, ...granted };
+  const spacing = spacingOf(limits[0] ?? scopes[0]?.limits[0], costs);
+  return { run: { count, atUs, excess, ...spacing }, ...granted };
 }
 
 export function readStatus([remaining, resetUs, nextUs]: readonly number[]): LimitStatus {

@@ -4,10 +4,22 @@ import type { CountTokens } from "./estimate.ts";
 import { createTally, type Answered, type Tally } from "./tally.ts";
 import { usageIn, usageInHeaders } from "./usage.ts";
 
-/** The longest text that is searched for a usage: longer answers hold pictures or sounds. */
-const LONGEST_TEXT = 20_000_000;
+/** The most bytes of an answer, or of one event of a stream, that are searched for a usage: longer ones hold pictures or sounds. */
+const MOST_BYTES = 20_000_000;
 
-/** Undefined of what is no answer of a model, and of one whose end cannot be seen. */
+/** What is read goes no further then; its caller gets the whole answer all the same. */
+class TooLong extends Error {
+  constructor(what: "an answer" | "an event of an answer") {
+    super(`what was used is not read from ${what} of more than ${MOST_BYTES} bytes`);
+    this.name = "TooLong";
+  }
+}
+
+/**
+ * Undefined of what is no answer of a model, and of one whose end cannot be seen.
+ *
+ * @throws {@link TooLong} as soon as that is seen of a response.
+ */
 export async function readAnswered(
   result: unknown,
   count: CountTokens,
@@ -36,9 +48,7 @@ async function readResponse(response: Response, count: CountTokens): Promise<Ans
   if (/event-stream/i.test(type)) return readEvents(response, tally);
   if (/eventstream/i.test(type)) return readFrames(response, tally);
   if (!/json/i.test(type)) return undefined;
-  const text = await response.text();
-  if (text.length > LONGEST_TEXT) return undefined;
-  const body: unknown = JSON.parse(text);
+  const body: unknown = JSON.parse(await textOf(response));
   // Gemini streams a list unless it is asked for events.
   for (const each of Array.isArray(body) ? body : [body]) tally.see(each);
   const inHeaders = usageInHeaders(response.headers);
@@ -48,9 +58,29 @@ async function readResponse(response: Response, count: CountTokens): Promise<Ans
   return { ...answered, usage: inHeaders, isOutputStated: inHeaders.output !== undefined };
 }
 
+async function textOf(response: Response): Promise<string> {
+  // Responses of other libraries have no web stream.
+  if (typeof response.body?.getReader !== "function") return response.text();
+  if (Number(response.headers.get("content-length")) > MOST_BYTES) throw new TooLong("an answer");
+  const pieces: Uint8Array[] = [];
+  let size = 0;
+  for await (const bytes of bytesOf(response)) {
+    size += bytes.length;
+    if (size > MOST_BYTES) throw new TooLong("an answer");
+    pieces.push(bytes);
+  }
+  return new TextDecoder().decode(Buffer.concat(pieces));
+}
+
 /** Server-sent events. What came before a stream broke off, or was left, counts. */
 async function readEvents(response: Response, tally: Tally): Promise<Answered> {
-  const parser = createParser({ onEvent: ({ data }) => seeText(data, tally) });
+  const parser = createParser({
+    onEvent: ({ data }) => seeText(data, tally),
+    maxBufferSize: MOST_BYTES,
+    onError({ type }) {
+      if (type === "max-buffer-size-exceeded") throw new TooLong("an event of an answer");
+    },
+  });
   const decoder = new TextDecoder();
   let isWhole = true;
   try {
@@ -59,7 +89,8 @@ async function readEvents(response: Response, tally: Tally): Promise<Answered> {
     }
     // Some servers leave out the last empty line.
     parser.feed(`${decoder.decode()}\n\n`);
-  } catch {
+  } catch (error) {
+    if (error instanceof TooLong) throw error;
     // Its caller sees that as well.
     isWhole = false;
   }
@@ -68,14 +99,23 @@ async function readEvents(response: Response, tally: Tally): Promise<Answered> {
 
 /** The binary frames of AWS: a usage stands in them as JSON, as do texts, or both in base64. */
 async function readFrames(response: Response, tally: Tally): Promise<Answered> {
-  const decoder = new TextDecoder("latin1");
-  let rest = "";
+  let pieces: Uint8Array[] = [];
+  let size = 0;
+  /** So many bytes are the next frame, or say how long it is. */
+  let needed = PRELUDE;
   let isWhole = true;
   try {
     for await (const bytes of bytesOf(response)) {
-      rest = seeFrames(rest + decoder.decode(bytes, { stream: true }), tally);
+      pieces.push(bytes);
+      size += bytes.length;
+      if (size < needed) continue;
+      const rest = seeFrames(Buffer.concat(pieces), tally);
+      pieces = [rest];
+      size = rest.length;
+      needed = size < PRELUDE ? PRELUDE : rest.readUInt32BE();
     }
-  } catch {
+  } catch (error) {
+    if (error instanceof TooLong) throw error;
     isWhole = false;
   }
   return tally.end(isWhole);
@@ -83,18 +123,24 @@ async function readFrames(response: Response, tally: Tally): Promise<Answered> {
 
 const FRAME_PAYLOAD = /application\/json(?:[^{]|\r|\n)*?(\{[^]*)/;
 
+/** Of a frame's beginning: its own length, and one of headers, with a checksum of both. */
+const PRELUDE = 12;
+
 /** Sees the payload of each whole frame; returns what is left. The first four bytes of a frame are its length. */
-function seeFrames(text: string, tally: Tally): string {
+function seeFrames(bytes: Buffer, tally: Tally): Buffer {
   let from = 0;
-  while (from + 4 <= text.length) {
-    const length = Buffer.from(text.slice(from, from + 4), "latin1").readUInt32BE();
-    if (length < 16 || from + length > text.length) break;
+  while (from + PRELUDE <= bytes.length) {
+    const length = bytes.readUInt32BE(from);
+    if (length < 16) throw new Error("these are no frames of AWS");
+    if (length > MOST_BYTES) throw new TooLong("an event of an answer");
+    if (from + length > bytes.length) break;
     // Without its checksum at the end.
-    const [, payload] = FRAME_PAYLOAD.exec(text.slice(from + 12, from + length - 4)) ?? [];
+    const frame = bytes.toString("latin1", from + PRELUDE, from + length - 4);
+    const [, payload] = FRAME_PAYLOAD.exec(frame) ?? [];
     if (payload !== undefined) seePayload(Buffer.from(payload, "latin1").toString(), tally);
     from += length;
   }
-  return text.slice(from);
+  return bytes.subarray(from);
 }
 
 function seePayload(payload: string, tally: Tally): void {
@@ -121,10 +167,15 @@ function parsed(text: string): unknown {
 async function* bytesOf({ body }: Response): AsyncGenerator<Uint8Array> {
   const reader = body?.getReader();
   if (reader === undefined) return;
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    yield value;
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      yield value;
+    }
+  } finally {
+    // What is not read any more is not kept either.
+    await reader.cancel().catch(() => {});
   }
 }
 

@@ -14,6 +14,7 @@ import {
 } from "../core/stores/insight/store.ts";
 
 import { createMemoryRules } from "./memory-rules.ts";
+import { createMemorySlots } from "./memory-slots.ts";
 
 interface KnownBucket {
   readonly told: Map<string, BucketTold & { readonly replica: string; readonly atMs: number }>;
@@ -66,6 +67,7 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
 
   return {
     ...rules,
+    ...createMemorySlots(nowMs),
     async declaredOf(names) {
       return names.map((name) => buckets.get(name)?.declared);
     },

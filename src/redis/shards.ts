@@ -104,6 +104,9 @@ export function combineInsight(
     },
     bucket: (name) => storeOf(name).bucket(name),
     declared: (bucket) => storeOf(bucket).declared(bucket),
+    noteSlot: (note) => storeOf(note.bucket).noteSlot(note),
+    // Any name does: it is the same for all processes.
+    slotSecret: (own) => storeOf("slots").slotSecret(own),
     async offerRules(offer) {
       const { answers } = await fromAll((store) => store.offerRules(offer));
       const rank = ({ verdict }: RulesAnswer): number => VERDICTS.indexOf(verdict);

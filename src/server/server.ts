@@ -79,7 +79,7 @@ export async function createServer(
   healthRoutes(app, { sluice, isClosing: () => closing !== undefined });
   metricsRoute(app, { sluice });
   const found = createFound(sluice);
-  decideRoutes(app, found);
+  decideRoutes(app, { found, notes: insight });
   forwardRoutes(app, { forwards: read.forwards, found, hasTokens: read.tokens.length > 0 });
   const grpc = await grpcServer({ where, app, gate, found, read });
 

@@ -35,7 +35,7 @@ import type { Breaker } from "./outage/breaker.ts";
 import type { ReportedOutcome } from "./feedback/feedback.ts";
 import type { CallDefaults } from "./wrap/call-defaults.ts";
 import type { JobSlot } from "./slot/job-slot.ts";
-import type { DrawnSlot, Slot } from "./slot/slot.ts";
+import type { DrawnSlot, Slot, SlotFacts } from "./slot/slot.ts";
 import type { TryDecision } from "./try/decision.ts";
 import type { WaitRegistry } from "./waiting/wait.ts";
 import type { NoRoomYet, WaitOptions } from "./waiting/waiting-call.ts";
@@ -222,6 +222,8 @@ export interface OwnedBucket extends Bucket {
   readonly coolDown: (key: string | undefined, coolMs: number) => void;
   /** Resolves when all refusals so far hold for all replicas, or could not be sent. */
   outcomesReported(): Promise<void>;
+  /** A slot that any process of the fleet drew, to settle it and to end its lease. */
+  slotOf(facts: SlotFacts): Promise<DrawnSlot>;
   /** Settles the cost that `read` finds in a call's result; what it does not find stays as estimated. */
   settleByResult(read: SettleBy<unknown>, result: unknown, slot: Slot): void;
   /** The bucket, or one key, may have changed, or a lease is free: callers that wait for it are asked for again. */

@@ -29,6 +29,7 @@ import { clockRead } from "../scripts/queue/jobs.ts";
 import { runScript } from "../scripts/script.ts";
 import { createQueueIndex } from "./queue-index.ts";
 import { createRedisRules } from "./rules.ts";
+import { createSlotNotes } from "./slot-notes.ts";
 
 const HOUR_MS = 3_600_000;
 /** How many changes are read at a time while those of one bucket are looked for. */
@@ -76,6 +77,7 @@ export function createRedisInsight(
 
   return {
     ...createRedisRules(redis, prefix, requests),
+    ...createSlotNotes(redis, prefix, requests),
     ...createQueueIndex(redis, base, { send, nowMs }),
     report: (report) =>
       sendOnce(async () => {

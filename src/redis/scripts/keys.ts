@@ -4,7 +4,7 @@
  * A bucket: `<prefix>:{<bucket>}:state`, `…:turns`, `…:holes`, and `…:<part>:<n>` for each part of a limit. A key of a
  * bucket that has limits of its own, each level of a path for itself: `<prefix>:{<bucket>}:key:<key>:state`, and so on,
  * with the text of the key (see `core/key-path.ts`). What limits count that hold nothing back: `…:shadows`, and
- * `…:shadow:<part>:<n>`. A bucket whose keys are
+ * `…:shadow:<part>:<n>`. What became of a slot that a server gave: `…:slot:<name>`. A bucket whose keys are
  * spread over a cluster is stored as several, `<bucket>:<n>`. A queue: `<prefix>:{<queue>}:…`, BullMQ's keys and ours.
  *
  * The braces are the hash tag, so that a cluster keeps a bucket's keys on one node.
@@ -53,6 +53,11 @@ export function ratiosKey(prefix: string, bucket: string): string {
 /** Says that the downstream of a bucket, or of one of its keys, is away: ms, as text; it expires by itself. */
 export function awayKey(prefix: string, bucket: string, key: string | undefined): string {
   return `${prefix}:{${bucket}}:away:${key === undefined ? "" : encoded(key)}`;
+}
+
+/** What became of a slot that a server has given to a caller. */
+export function slotNoteKey(prefix: string, bucket: string, slot: string): string {
+  return `${prefix}:{${bucket}}:slot:${slot}`;
 }
 
 /** Colons separate the parts of a name; an IPv6 address has some. */

@@ -2,13 +2,12 @@
 import type { FastifyInstance } from "fastify";
 import { createCallers } from "./caller.ts";
 import { drawRoutes } from "./draws.ts";
-import type { Found } from "./found.ts";
 import { jobRoutes } from "./jobs.ts";
 import { slotRoutes } from "./slot-routes.ts";
-import { createHeldSlots } from "./slots.ts";
+import { createGivenSlots, type GivenParts } from "./slots.ts";
 
-export function decideRoutes(app: FastifyInstance, found: Found): void {
-  const slots = createHeldSlots();
+export function decideRoutes(app: FastifyInstance, { found, notes }: GivenParts): void {
+  const slots = createGivenSlots({ found, notes });
   const callers = createCallers();
   drawRoutes(app, { found, slots, callers });
   slotRoutes(app, slots);

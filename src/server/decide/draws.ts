@@ -6,7 +6,7 @@ import type { Key, NamedKeys } from "../../core/key-path.ts";
 import type { Bucket } from "../../throttle/bucket.ts";
 import type { Cost } from "../../throttle/costs.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
-import { rateLimitHeaders } from "../../throttle/try/rate-limit-headers.ts";
+import { overWholeSeconds, rateLimitHeaders } from "../../throttle/try/rate-limit-headers.ts";
 import { assertBucket } from "../access/access.ts";
 import { problemOf, sendProblem, type Problem } from "../problem.ts";
 import { whenHungUp, type Caller, type Callers } from "./caller.ts";
@@ -21,7 +21,7 @@ import {
   SLOT,
   TRY,
 } from "./schemas.ts";
-import type { HeldSlots } from "./slots.ts";
+import type { GivenSlots } from "./slots.ts";
 
 /** What a draw or a try is asked with. */
 interface Asked {
@@ -56,7 +56,7 @@ interface ToldSlot {
 
 export interface DrawParts {
   readonly found: Found;
-  readonly slots: HeldSlots;
+  readonly slots: GivenSlots;
   readonly callers: Callers;
 }
 
@@ -66,27 +66,22 @@ const HOLD_MS = 60_000;
 const ALL_WAIT_MS = 30_000;
 
 export function drawRoutes(app: FastifyInstance, { found, slots, callers }: DrawParts): void {
-  function tell(slot: Slot, { cost, holdMs }: Asked): ToldSlot {
-    const { bucket, atMs, waitedMs, hasLease } = slot;
-    const told = { bucket, atMs, waitedMs, hasLease };
-    // Of a call that costs one, and holds nothing, there is nothing to settle or to release.
-    if (!hasLease && cost === undefined && holdMs === undefined) return told;
-    const heldForMs = holdMs ?? HOLD_MS;
-    return { id: slots.hold(slot, heldForMs), ...told, heldForMs };
-  }
-
   /** Tells a slot. Should the caller be gone before it hears of it, others get it. */
   function tellOrGiveBack(
     slot: Slot,
     asked: Asked,
     caller: Pick<Caller, "onHangUp" | "log">,
   ): ToldSlot {
-    const told = tell(slot, asked);
-    caller.onHangUp(() => {
-      if (told.id !== undefined) slots.release(told.id);
-      giveBack(slot, asked, caller);
-    });
-    return told;
+    const { bucket, atMs, hasLease } = slot;
+    const { cost, holdMs } = asked;
+    const told = { bucket, atMs, waitedMs: inMicroseconds(slot.waitedMs), hasLease };
+    caller.onHangUp(() => giveBack(slot, asked, caller));
+    // Of a call that costs one, and holds nothing, there is nothing to settle or to release.
+    if (!hasLease && cost === undefined && holdMs === undefined) return told;
+    const heldForMs = holdMs ?? HOLD_MS;
+    const { id, letGo } = slots.give(slot, { cost, holdMs: heldForMs });
+    caller.onHangUp(letGo);
+    return { id, ...told, heldForMs };
   }
 
   async function draw(
@@ -95,6 +90,7 @@ export function drawRoutes(app: FastifyInstance, { found, slots, callers }: Draw
   ): Promise<{ readonly slot: ToldSlot }> {
     const asked = request.body ?? {};
     const bucket = await found.bucket(request.params.bucket);
+    await slots.ready();
     const caller = callers.of(reply);
     const slot = await bucket.draw({ signal: caller.signal, ...drawn(asked) });
     return { slot: tellOrGiveBack(slot, asked, caller) };
@@ -104,12 +100,17 @@ export function drawRoutes(app: FastifyInstance, { found, slots, callers }: Draw
     const asked = request.body ?? {};
     const known = found.bucket(request.params.bucket);
     const bucket = known instanceof Promise ? await known : known;
+    const preparing = slots.ready();
+    if (preparing !== undefined) await preparing;
     const decision = await bucket.tryDraw(tried(asked));
     // The one of the server replaces each value on its way, which takes several times as long.
     void reply.headers(rateLimitHeaders(decision)).type(JSON_TYPE).serializer(asJson);
-    const { allowed, resetAfterMs, limits, slot } = decision;
+    const { allowed, resetAfterMs, slot } = decision;
+    // In whole seconds, as the headers have them.
+    const limits = decision.limits.map((limit) => overWholeSeconds(limit, decision));
+    const least = Math.min(...limits.map((limit) => limit.remaining));
     // JSON has no Infinity: where nothing limits, it is left out.
-    const remaining = limits.length === 0 ? undefined : decision.remaining;
+    const remaining = limits.length === 0 ? undefined : least;
     if (allowed) {
       const onHangUp = (act: () => void): void => whenHungUp(reply, act);
       const told = tellOrGiveBack(slot, asked, { onHangUp, log: request.log });
@@ -220,6 +221,7 @@ export function drawRoutes(app: FastifyInstance, { found, slots, callers }: Draw
     async (request, reply) => {
       const { body } = request;
       for (const { bucket } of body.draws) assertBucket(request, bucket);
+      await slots.ready();
       const draw = body.mode === "all" ? drawAll : drawEach;
       return draw(body, callers.of(reply));
     },
@@ -251,6 +253,11 @@ export function giveBack(
   slot.settle(Object.fromEntries(units.map((unit) => [unit, 0]))).catch((error: unknown) => {
     log.warn({ bucket: slot.bucket, reason: reasonOf(error) }, "Could not give a slot back.");
   });
+}
+
+/** What is finer is noise of the clock. */
+function inMicroseconds(ms: number): number {
+  return Math.round(ms * 1_000) / 1_000;
 }
 
 function asJson(value: unknown): string {

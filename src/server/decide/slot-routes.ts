@@ -1,53 +1,66 @@
-import type { FastifyInstance } from "fastify";
+import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { SettledCost } from "../../throttle/call-options.ts";
 import { assertBucket } from "../access/access.ts";
 import { PROBLEM, RELEASE, RENEW, SETTLE, SLOT_PARAMS } from "./schemas.ts";
-import type { HeldSlots } from "./slots.ts";
+import type { SlotId } from "./slot-ids.ts";
+import type { GivenSlots } from "./slots.ts";
 
 interface OfSlot<Body> {
   readonly Params: { readonly id: string };
   readonly Body: Body;
 }
 
-const DONE = { type: "object", properties: { id: { type: "string" } } };
+const ID = { id: { type: "string" } };
+const DONE = { type: "object", properties: ID };
+const BOOKED = {
+  type: "boolean",
+  description: "Whether the cost was booked; false if one had been settled before, which counts.",
+};
+const SETTLED = { type: "object", properties: { ...ID, booked: BOOKED } };
 
-/** What becomes of slots that callers of this server hold. */
-export function slotRoutes(app: FastifyInstance, slots: HeldSlots): void {
-  const common = (summary: string, body: object) => ({
+/** What becomes of slots that callers hold, whichever server gave them. */
+export function slotRoutes(app: FastifyInstance, slots: GivenSlots): void {
+  const common = (summary: string, body: object, answer: object) => ({
     config: { needs: "draw" } as const,
-    schema: { summary, params: SLOT_PARAMS, body, response: { 200: DONE, default: PROBLEM } },
+    schema: { summary, params: SLOT_PARAMS, body, response: { 200: answer, default: PROBLEM } },
   });
+
+  async function slotOf(request: FastifyRequest<OfSlot<unknown>>): Promise<SlotId> {
+    const slot = await slots.read(request.params.id);
+    assertBucket(request, slot.bucket);
+    return slot;
+  }
 
   app.post<OfSlot<{ readonly cost: SettledCost }>>(
     "/v1/slots/:id/settle",
-    common("Books what the call truly took; the first time counts", SETTLE),
+    common("Books what the call truly took; the first time counts", SETTLE, SETTLED),
     async (request) => {
-      const { id } = request.params;
-      assertBucket(request, slots.bucketOf(id));
-      await slots.settle(id, request.body.cost);
-      return { id };
+      const booked = await slots.settle(await slotOf(request), request.body.cost);
+      return { id: request.params.id, booked };
     },
   );
   app.post<OfSlot<{ readonly cost?: SettledCost } | null>>(
     "/v1/slots/:id/release",
-    common("The call has ended: ends its lease, and books its cost if one is given", RELEASE),
+    common(
+      "The call has ended: ends its lease, and books its cost if one is given",
+      RELEASE,
+      SETTLED,
+    ),
     async (request) => {
       const { id } = request.params;
-      assertBucket(request, slots.bucketOf(id));
+      const slot = await slotOf(request);
       const { cost } = request.body ?? {};
-      if (cost !== undefined) await slots.settle(id, cost);
-      slots.release(id);
-      return { id };
+      const booked = cost === undefined ? undefined : await slots.settle(slot, cost);
+      await slots.release(slot);
+      return { id, ...(booked === undefined ? {} : { booked }) };
     },
   );
   app.post<OfSlot<{ readonly holdMs: number }>>(
     "/v1/slots/:id/renew",
-    common("The call goes on: holds its slot for holdMs from now", RENEW),
+    common("The call goes on: holds its slot for holdMs from now", RENEW, DONE),
     async (request) => {
-      const { id } = request.params;
-      assertBucket(request, slots.bucketOf(id));
-      slots.renew(id, request.body.holdMs);
-      return { id };
+      await slots.renew(await slotOf(request), request.body.holdMs);
+      return { id: request.params.id };
     },
   );
 }

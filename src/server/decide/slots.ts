@@ -1,79 +1,141 @@
 import { randomBytes } from "node:crypto";
+import type { SlotNote, SlotNoted, SlotNotes } from "../../core/stores/insight/slots.ts";
+import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { SettledCost } from "../../throttle/call-options.ts";
-import type { Slot } from "../../throttle/slot/slot.ts";
+import type { Cost } from "../../throttle/costs.ts";
+import type { DrawnSlot, Slot } from "../../throttle/slot/slot.ts";
 import { HttpProblem } from "../problem.ts";
+import type { Found } from "./found.ts";
+import { createSlotIds, type SlotId } from "./slot-ids.ts";
 
-/** The slots that callers of this server hold: to settle what their calls cost, and to end their leases. */
-export interface HeldSlots {
-  /** Holds a slot for this long at most; then its lease ends. Returns its id, which nobody can guess. */
-  hold(slot: Slot, holdMs: number): string;
-  /** The bucket of a slot. The others throw as it does: {@link HttpProblem} 404 when no such slot is held here. */
-  bucketOf(id: string): string;
-  /** Holds it for this long from now. */
-  renew(id: string, holdMs: number): void;
-  settle(id: string, cost: SettledCost): Promise<void>;
-  release(id: string): void;
+/** How long a slot is held, and what it was drawn with. */
+interface Holding {
+  readonly cost: Cost | undefined;
+  readonly holdMs: number;
 }
 
-/** Slots without a lease only wait for a cost: of more than this, the oldest are forgotten. */
-const MOST_WITHOUT_LEASE = 100_000;
-const ID_BYTES = 18;
+/**
+ * The slots that callers of a service hold, to settle what their calls cost and to end their leases: at any server of
+ * the fleet. Leases are renewed by the server that gave them, and by those that were asked to renew them.
+ */
+export interface GivenSlots {
+  /** To be awaited before {@link GivenSlots.give}, if it is a promise. */
+  ready(): Promise<void> | undefined;
+  /** The id of a slot that was drawn here, and a function that holds its lease no more. */
+  give(slot: Slot, holding: Holding): { readonly id: string; readonly letGo: () => void };
+  /** @throws {@link HttpProblem} 404 when no server of the fleet gave such an id. */
+  read(id: string): Promise<SlotId>;
+  /** Holds it for this long from now. These throw {@link HttpProblem} 404 when it was released, or its time is over. */
+  renew(slot: SlotId, holdMs: number): Promise<void>;
+  /** Books the cost if it is the first one; resolves to whether it is. */
+  settle(slot: SlotId, cost: SettledCost): Promise<boolean>;
+  release(slot: SlotId): Promise<void>;
+}
+
+const NAME_BYTES = 9;
+/** Redis did not say whether a slot was renewed elsewhere. */
+const ASK_AGAIN_MS = 1_000;
 
 interface Held {
-  readonly slot: Slot;
+  readonly slot: DrawnSlot;
   timer: NodeJS.Timeout;
 }
 
-export function createHeldSlots(): HeldSlots {
-  const leased = new Map<string, Held>();
-  const others = new Map<string, Held>();
+export interface GivenParts {
+  readonly found: Found;
+  readonly notes: SlotNotes;
+}
 
-  function end(id: string): void {
-    const held = leased.get(id) ?? others.get(id);
-    if (held === undefined) return;
-    clearTimeout(held.timer);
-    leased.delete(id);
-    others.delete(id);
-    held.slot.release();
+export function createGivenSlots({ found, notes }: GivenParts): GivenSlots {
+  const ids = createSlotIds(notes);
+  /** Those with leases that this server renews, by their names. */
+  const held = new Map<string, Held>();
+
+  function hold(id: SlotId, slot: DrawnSlot, holdMs: number): void {
+    const before = held.get(id.name);
+    clearTimeout(before?.timer);
+    // It was ended at another server, or could not be renewed.
+    if (before === undefined) {
+      slot.signal.addEventListener("abort", () => letGo(id.name), { once: true });
+    }
+    const timer = setTimeout(() => void endIfOver(id), holdMs).unref();
+    held.set(id.name, { slot, timer });
   }
 
-  function timerOf(id: string, holdMs: number): NodeJS.Timeout {
-    return setTimeout(() => end(id), holdMs).unref();
+  function letGo(name: string): void {
+    const own = held.get(name);
+    if (own === undefined) return;
+    clearTimeout(own.timer);
+    held.delete(name);
+    own.slot.release();
   }
 
-  function heldOf(id: string): Held {
-    const held = leased.get(id) ?? others.get(id);
-    if (held !== undefined) return held;
-    throw new HttpProblem(
-      404,
-      "This process of the server holds no slot of this id: it was released, its holdMs is over, or another process gave it.",
-    );
+  /** Another server may have renewed it. */
+  async function endIfOver(id: SlotId): Promise<void> {
+    const noted = await notes.noteSlot(noteOf(id, "look")).catch(() => undefined);
+    const own = held.get(id.name);
+    if (own === undefined) return;
+    if (noted?.state === "over") letGo(id.name);
+    else hold(id, own.slot, noted?.leftMs ?? ASK_AGAIN_MS);
+  }
+
+  async function note(id: SlotId, what: SlotNote["what"], holdMs?: number): Promise<SlotNoted> {
+    const noted = await notes.noteSlot({ ...noteOf(id, what), holdMs });
+    if (noted.state !== "over") return noted;
+    letGo(id.name);
+    throw new HttpProblem(404, "This slot was released, or its holdMs is over.");
+  }
+
+  async function slotOf({ bucket, name, facts }: SlotId): Promise<DrawnSlot> {
+    const own = held.get(name);
+    return own?.slot ?? ((await found.bucket(bucket)) as OwnedBucket).slotOf(facts);
   }
 
   return {
-    hold(slot, holdMs) {
-      const id = randomBytes(ID_BYTES).toString("base64url");
-      const held = { slot, timer: timerOf(id, holdMs) };
-      (slot.hasLease ? leased : others).set(id, held);
-      if (others.size > MOST_WITHOUT_LEASE) end(others.keys().next().value!);
-      return id;
+    ready: ids.ready,
+    give(given, { cost, holdMs }) {
+      const slot = given as DrawnSlot;
+      const { bucket, hasLease, atMs } = slot;
+      const name = randomBytes(NAME_BYTES).toString("base64url");
+      const untilMs = Math.ceil(atMs) + holdMs;
+      const id = { bucket, name, untilMs, facts: slot.factsFor(cost) };
+      if (hasLease) hold(id, slot, holdMs);
+      return { id: ids.write(id), letGo: () => letGo(name) };
     },
-    bucketOf: (id) => heldOf(id).slot.bucket,
-    renew(id, holdMs) {
-      const held = heldOf(id);
-      if (held.slot.hasLease && held.slot.signal.aborted) {
-        end(id);
-        throw new HttpProblem(410, "The lease of this slot was lost: another call may run by now.");
-      }
-      clearTimeout(held.timer);
-      held.timer = timerOf(id, holdMs);
+    async read(text) {
+      const id = await ids.read(text);
+      if (id !== undefined) return id;
+      throw new HttpProblem(404, "No server of this Redis gave a slot of this id.");
+    },
+    async renew(id, holdMs) {
+      await note(id, "renew", holdMs);
+      if (id.facts.lease === 0) return;
+      const slot = await slotOf(id);
+      if (held.has(id.name) || (await slot.takeOver())) return hold(id, slot, holdMs);
+      throw new HttpProblem(410, "The lease of this slot was lost: another call may run by now.");
     },
     async settle(id, cost) {
-      await heldOf(id).slot.settle(cost);
+      const slot = await slotOf(id);
+      let noted: SlotNoted | undefined;
+      const isFirst = async (): Promise<boolean> => {
+        noted = await note(id, "settle");
+        return noted.state === "held";
+      };
+      await slot.settleIf(cost, isFirst);
+      // Of a cost that says nothing yet, none is booked.
+      if (noted === undefined) await note(id, "look");
+      return noted?.state === "held";
     },
-    release(id) {
-      heldOf(id);
-      end(id);
+    async release(id) {
+      await note(id, "release");
+      if (id.facts.lease === 0) return;
+      const slot = await slotOf(id);
+      if (held.has(id.name)) letGo(id.name);
+      else slot.release();
     },
   };
+}
+
+function noteOf({ bucket, name, untilMs }: SlotId, what: SlotNote["what"]): SlotNote {
+  return { bucket, slot: name, untilMs, what };
 }

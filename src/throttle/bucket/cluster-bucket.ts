@@ -33,7 +33,6 @@ import type { Throttle } from "../wrap/throttled-types.ts";
 import { jobSlotInHand, type JobSlot } from "../slot/job-slot.ts";
 import type { Slot } from "../slot/slot.ts";
 import { createBreaker } from "../outage/breaker.ts";
-import type { TryDecision } from "../try/decision.ts";
 import { createRefusals } from "../try/refusal-cache.ts";
 import { createFetch } from "../wrap/fetch.ts";
 import { runOnce, throttle } from "../wrap/throttled.ts";
@@ -157,9 +156,6 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
       : drawOnJobSlot(options, hand);
   }
 
-  const tryByHand = (options: TryCall): Promise<TryDecision> =>
-    partFor(options.key).tryByHand(options);
-
   /** The part of the call's key draws: it sees whether the job's slot is its own. */
   function drawOnJobSlot(options: ObservedDrawCall, hand: JobSlot): Promise<Slot> {
     return partFor(options.key ?? hand.drawnFor.key).drawOnJobSlot(options, hand);
@@ -184,10 +180,10 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
       return drawByHand(readDrawOptions("draw()", options));
     },
     async tryDraw(options = {}) {
-      return tryByHand(readTryOptions("tryDraw()", options));
+      return bucket.tryByHand(readTryOptions("tryDraw()", options));
     },
     drawByHand,
-    tryByHand,
+    tryByHand: (options) => partFor(options.key).tryByHand(options),
     drawOnJobSlot,
     drawForJob: (options, waits) => partFor(options.key).drawForJob(options, waits),
     refusalKnown: (options) => partFor(options.key).refusalKnown(options),
@@ -228,6 +224,7 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
     },
     settleByResult: (read, result, slot) =>
       partFor(textOfNamed(slot)).settleByResult(read, result, slot),
+    slotOf: (facts) => partFor(facts.key).slotOf(facts),
     askAgain,
     forget(key) {
       for (const part of openedFor(key)) part.forget(key);

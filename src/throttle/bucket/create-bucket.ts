@@ -53,6 +53,7 @@ import { createFetch } from "../wrap/fetch.ts";
 import { runOnce, throttle } from "../wrap/throttled.ts";
 import { createAdmission } from "./admission.ts";
 import { createBucketTeller, createCloseListeners, type BucketTeller } from "./bucket-events.ts";
+import { createFoundSlots } from "./found-slots.ts";
 import { createLiveControl } from "./live-control.ts";
 import { createRides } from "./ride.ts";
 import { readPreview, suppose } from "./facts/preview.ts";
@@ -194,6 +195,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
       coolDown: (key, coolMs) => feedback.coolDown(key, coolMs),
       onAway: noteAway,
     });
+  const foundSlots = createFoundSlots({ context, keeper, groups, refreshPolicy });
   const drawOnJobSlot = createRides({
     keeper,
     groups,
@@ -334,6 +336,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     readAway: (keys) => store.readAway({ bucket: name, keys }),
     coolDown: (key, coolMs) => feedback.coolDown(key, coolMs),
     outcomesReported: () => feedback.settled(),
+    slotOf: foundSlots.slotOf,
     settleByResult: settling.settleByResult,
     askAgain,
     forget(key) {
@@ -372,7 +375,12 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
       liveControl.close();
       closeListeners.close();
       await pacer.close();
-      await Promise.all([leases.settled(), feedback.settled(), settling.settled()]);
+      await Promise.all([
+        leases.settled(),
+        foundSlots.close(),
+        feedback.settled(),
+        settling.settled(),
+      ]);
       leases.close();
     },
   };

@@ -10,10 +10,14 @@ import type { BucketContext } from "../known-policy.ts";
  * back when it ends. A call is warned before its lease ends, if that cannot be renewed.
  */
 export interface LeaseKeeper {
+  /** Whose leases they are, as the store knows the process. */
+  readonly asker: string;
   /** The number of the first of `count` leases to ask for; no number comes twice. */
   number(count: number): number;
   /** Keeps a lease that was drawn at `atMs` of `performance.now()`: it is renewed until it is given back. */
   keep(lease: number, group: LeaseHolder, atMs: number): void;
+  /** Renews a lease that another process has drawn, and keeps it as `keep` does. Resolves to false if it was lost. */
+  takeOver(lease: number, group: LeaseHolder): Promise<boolean>;
   /** Gives a lease back. Does no harm a second time, or for a lease that is not kept. */
   release(lease: number, group: LeaseHolder): void;
   /** Gives back the leases of slots that are not used. */
@@ -143,21 +147,32 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
     }
   }
 
+  function keep(lease: number, group: LeaseHolder, atMs: number): void {
+    const leased = group.callTerms.limits.filter(isLeased);
+    const lastsMs = Math.min(...leased.map(({ periodUs }) => periodUs)) / 1_000;
+    if (lastsMs < shortestMs) {
+      shortestMs = lastsMs;
+      stop();
+    }
+    const ending = new AbortController();
+    kept.set(lease, { group, lastsMs, endsAtMs: atMs + lastsMs, ending });
+    setTimer();
+  }
+
   return {
+    asker: context.asker,
     number(count) {
       nextLease += count;
       return nextLease - count;
     },
-    keep(lease, group, atMs) {
-      const leased = group.callTerms.limits.filter(isLeased);
-      const lastsMs = Math.min(...leased.map(({ periodUs }) => periodUs)) / 1_000;
-      if (lastsMs < shortestMs) {
-        shortestMs = lastsMs;
-        stop();
-      }
-      const ending = new AbortController();
-      kept.set(lease, { group, lastsMs, endsAtMs: atMs + lastsMs, ending });
-      setTimer();
+    keep,
+    async takeOver(lease, group) {
+      const sentAtMs = performance.now();
+      const lost = await store.renew(leasesRequest(context, group, [lease]));
+      if (lost.length > 0) return false;
+      // Under another policy there may be nothing to hold.
+      if (group.callTerms.hasLeases) keep(lease, group, sentAtMs);
+      return true;
     },
     release,
     releaseAll(slots, group) {

@@ -70,13 +70,14 @@ export function createSettling(
   }
 
   return {
-    async settle({ slotUs, group, later }, cost) {
+    async settle({ slotUs, group, later }, cost, mayBook) {
       const { limits, costs, shadowCosts = [], text } = group.callTerms;
       const deltas = differences(limits, costs, cost);
       const shadows = text === known.terms.text ? (known.terms.shadows ?? []) : [];
       const shadowDeltas = shadowDifferences(shadows, shadowCosts, cost);
       const named = { where: "settle()", path: "", byUnit: cost, isKeyed: true };
       assertCounted(bucket, known, named);
+      if (mayBook !== undefined && !(await mayBook())) return undefined;
       if (later === undefined) return send({ group, deltas, shadowDeltas, slotUs });
       // What the call lacked is booked with what was booked last; what it had too much is taken from there first.
       const ofLater = deltas.map((delta, index) => Math.max(delta, -later.costs[index]!));

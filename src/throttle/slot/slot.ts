@@ -1,7 +1,8 @@
+import { createHash } from "node:crypto";
 import { refuseExtra, type Arities } from "../../core/input/arguments.ts";
-import { namedOf, type Key, type NamedKeys } from "../../core/key-path.ts";
+import { namedOf, textOfNamed, type Key, type NamedKeys } from "../../core/key-path.ts";
 import type { SettledCost } from "../call-options.ts";
-import { isByUnit } from "../costs.ts";
+import { isByUnit, type Cost } from "../costs.ts";
 import type { LeaseHolder, LeaseKeeper } from "./leases.ts";
 
 /** The answer to a draw: the moment at which one call may start. */
@@ -43,11 +44,41 @@ export interface Booking {
   readonly later?: { readonly slotUs: number; readonly costs: readonly number[] } | undefined;
 }
 
+/** What another process has to know of a slot to settle it and to end its lease. */
+export interface SlotFacts {
+  readonly slotUs: number;
+  readonly generation: number;
+  /** The text of its key. */
+  readonly key: string | undefined;
+  /** What it was drawn with. */
+  readonly cost: Cost | undefined;
+  /** The digest of the policy that it was drawn under. */
+  readonly policy: string;
+  /** 0: it has none. */
+  readonly lease: number;
+  /** The process that drew it, as the store knows it. */
+  readonly asker: string;
+}
+
+const DIGEST_LENGTH = 8;
+const digests = new WeakMap<object, string>();
+
+/** Tells a policy from others, in a few characters. */
+export function policyDigest(terms: { readonly text: string }): string {
+  const known = digests.get(terms);
+  if (known !== undefined) return known;
+  const all = createHash("sha256").update(terms.text).digest("base64url");
+  const digest = all.slice(0, DIGEST_LENGTH);
+  digests.set(terms, digest);
+  return digest;
+}
+
 /** The part of a bucket that its slots use. */
 export interface SlotContext {
   readonly name: string;
   readonly leases: LeaseKeeper;
-  settle(booking: Booking, cost: SettledCost): Promise<void>;
+  /** Books it if `mayBook` says so, which is asked once the cost is known to be one; without it, in any case. */
+  settle(booking: Booking, cost: SettledCost, mayBook?: () => Promise<boolean>): Promise<void>;
   /** Gives back, in the background, what a call turns out not to need. */
   giveBack(unneeded: Unneeded): void;
 }
@@ -144,6 +175,23 @@ export class DrawnSlot implements Slot {
     return this.#settled;
   }
 
+  /** What another process has to know of it, which was drawn for this cost. */
+  factsFor(cost: Cost | undefined): SlotFacts {
+    const { slotUs, generation } = this;
+    const { callTerms, keeper } = this.#group;
+    const { asker } = keeper.leases;
+    const key = textOfNamed(this);
+    return {
+      slotUs,
+      generation,
+      key,
+      cost,
+      policy: policyDigest(callTerms),
+      lease: this.#lease,
+      asker,
+    };
+  }
+
   get hasLease(): boolean {
     return this.#lease > 0;
   }
@@ -168,6 +216,16 @@ export class DrawnSlot implements Slot {
       this.#settled = undefined;
       throw error;
     }
+  }
+
+  /** Settles a slot that other processes may settle, too: only `mayBook` knows whether a cost is the first. */
+  async settleIf(cost: SettledCost, mayBook: () => Promise<boolean>): Promise<void> {
+    if (!isEmpty(cost)) await this.#group.keeper.settle(this.booking, cost, mayBook);
+  }
+
+  /** Renews a lease that another process has drawn, and keeps it from now on. Resolves to false if it was lost. */
+  async takeOver(): Promise<boolean> {
+    return this.#lease === 0 || this.#group.keeper.leases.takeOver(this.#lease, this.#group);
   }
 
   release(): void {

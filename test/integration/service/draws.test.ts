@@ -178,6 +178,18 @@ describe("POST /v1/buckets/:bucket/draw", () => {
 });
 
 describe("POST /v1/buckets/:bucket/try", () => {
+  it("tells the same in its body and its headers, and no noise of the clock", async () => {
+    const sluice = sluices.open();
+    sluice.bucket("api", { rate: "100/s" });
+    const service = await servers.start(sluice);
+
+    const { headers, json } = await service.post("/v1/buckets/api/try");
+
+    expect(String(json.remaining)).toBe(headers["x-ratelimit-remaining"]);
+    expect(json.limits[0]).toMatchObject({ capacity: 100, windowMs: 1_000, remaining: 99 });
+    expect(String(json.slot.waitedMs)).toMatch(/^\d+(\.\d{1,3})?$/);
+  });
+
   it("answers at once, with the headers of the limit", async () => {
     const sluice = sluices.open();
     sluice.bucket("api", { perKey: { rate: "2/min", burst: 2 } });

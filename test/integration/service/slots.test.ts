@@ -1,5 +1,6 @@
+import { createHmac } from "node:crypto";
 import { describe, expect, it } from "vitest";
-import { concurrency, tokenBucket } from "sluice";
+import { concurrency, createSluice, tokenBucket } from "sluice";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { services } from "../../support/server/service.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
@@ -54,21 +55,82 @@ describe("POST /v1/slots/:id", () => {
     const { status, json } = await service.post("/v1/slots/AAAAAAAAAAAAAAAAAAAAAAAA/release");
 
     expect(status).toBe(404);
-    expect(json.detail).toContain("holds no slot of this id");
+    expect(json.detail).toContain("gave a slot of this id");
   });
 
-  it("is held until a client that died would have renewed it", async () => {
-    const sluice = sluices.open();
-    const bucket = sluice.bucket("jobs", { limits: [concurrency(1)] });
-    const service = await servers.start(sluice);
+  it("is held until a client that died would have renewed it, at whichever server", async () => {
+    const policy = { limits: [concurrency(1)] };
+    const [first, second] = [sluices.open(), sluices.open()];
+    for (const sluice of [first, second]) sluice.bucket("jobs", policy);
+    const [giver, other] = [await servers.start(first), await servers.start(second)];
 
-    const dead = await service.post("/v1/buckets/jobs/draw", { holdMs: 200 });
-    const next = await service.post("/v1/buckets/jobs/draw", { holdMs: 200 });
-    const renewed = await service.post(`/v1/slots/${next.json.slot.id}/renew`, { holdMs: 600_000 });
-    const gone = await service.post(`/v1/slots/${dead.json.slot.id}/renew`, { holdMs: 1_000 });
+    const dead = await giver.post("/v1/buckets/jobs/draw", { holdMs: 200 });
+    const next = await giver.post("/v1/buckets/jobs/draw", { holdMs: 2_000, maxWaitMs: 20_000 });
+    const renewed = await other.post(`/v1/slots/${next.json.slot.id}/renew`, { holdMs: 600_000 });
+    const gone = await other.post(`/v1/slots/${dead.json.slot.id}/renew`, { holdMs: 1_000 });
+    // Longer than its giver was to hold it.
+    const refused = await giver.post("/v1/buckets/jobs/draw", { maxWaitMs: 3_500 });
 
     expect([next.status, renewed.status, gone.status]).toEqual([200, 200, 404]);
-    expect((await bucket.tryDraw()).allowed).toBe(false);
+    expect(refused.status).toBe(429);
+  });
+
+  it.each([
+    ["Redis", {}],
+    ["memory", { redis: undefined }],
+  ])("is over at every server once it was released, with %s", async (where, options) => {
+    const first = where === "Redis" ? sluices.open() : createSluice(options);
+    const second = where === "Redis" ? sluices.open() : first;
+    const limits = [concurrency(1), ...tokens().limits];
+    for (const sluice of new Set([first, second])) sluice.bucket("gpt", { limits });
+    const [giver, other] = [await servers.start(first), await servers.start(second)];
+    const drawn = await giver.post("/v1/buckets/gpt/draw", { cost: { tokens: 400 } });
+    const path = `/v1/slots/${drawn.json.slot.id}`;
+
+    const settled = await other.post(`${path}/settle`, { cost: { tokens: 150 } });
+    const again = await giver.post(`${path}/settle`, { cost: { tokens: 900 } });
+    const renewed = await other.post(`${path}/renew`, { holdMs: 60_000 });
+    const released = await other.post(`${path}/release`);
+    const next = await giver.post("/v1/buckets/gpt/draw", { maxWaitMs: 10_000 });
+    const late = [
+      await giver.post(`${path}/settle`, { cost: { tokens: 1 } }),
+      await giver.post(`${path}/renew`, { holdMs: 60_000 }),
+      await giver.post(`${path}/release`),
+    ];
+
+    expect([settled.json.booked, again.json.booked]).toEqual([true, false]);
+    expect([renewed.status, released.status, next.status]).toEqual([200, 200, 200]);
+    expect(late.map(({ status }) => status)).toEqual([404, 404, 404]);
+    if (where === "memory") await first.close();
+  });
+
+  it("is no slot if its id was made or changed by its caller", async () => {
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("gpt", tokens());
+    const service = await servers.start(sluice);
+    const drawn = await service.post("/v1/buckets/gpt/draw", { cost: { tokens: 400 } });
+    const id = drawn.json.slot.id as string;
+    const [said = "", signature = ""] = id.split(".");
+    const text = Buffer.from(said, "base64url").toString();
+    const dearer = Buffer.from(text.replace("400", "900")).toString("base64url");
+    const other = createHmac("sha256", "a guess").update(said).digest().subarray(0, 16);
+    const forged = [
+      `${dearer}.${signature}`,
+      `${said}.${other.toString("base64url")}`,
+      `${said}.`,
+      `${said}.${signature}.${signature}`,
+      `${said}A.${signature}`,
+      id.slice(0, -4),
+    ];
+
+    const answers = [];
+    for (const each of forged) {
+      answers.push(await service.post(`/v1/slots/${each}/settle`, { cost: { tokens: 0 } }));
+    }
+
+    expect(text).toContain("400");
+    expect(answers.map(({ status }) => status)).toEqual(forged.map(() => 404));
+    expect((await bucket.peek()).limits[0]!.remaining).toBe(600);
   });
 
   it("is for tokens whose scope has the bucket alone", async () => {

@@ -56,6 +56,11 @@ export function services(): {
   };
 }
 
+/** Posts to a server of another process. */
+export function postTo(url: string): Service["post"] {
+  return (path, body, headers) => askHttp(`${url}${path}`, "POST", body, headers).answer;
+}
+
 /** A request on a connection of its own, which can be hung up. */
 function askHttp(
   url: string,

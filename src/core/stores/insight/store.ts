@@ -1,11 +1,12 @@
 import type { PolicySource } from "../../store.ts";
 import type { RuledPolicy, RulesStore } from "./rules.ts";
+import type { SlotNotes } from "./slots.ts";
 
 /**
  * What is known of a fleet beside its limits: which replicas there are, what they told of their buckets, and what was
  * changed by hand, by whom.
  */
-export interface InsightStore extends RulesStore {
+export interface InsightStore extends RulesStore, SlotNotes {
   /** Takes in what one replica tells. */
   report(report: ReplicaReport): Promise<Reported>;
   /** Names of buckets that replicas have told of, in order, after a name. */

@@ -92,7 +92,7 @@ export function createGivenSlots({ found, notes }: GivenParts): GivenSlots {
   }
 
   return {
-    ready: ids.ready,
+    ready: () => ids.ready(),
     give(given, { cost, holdMs }) {
       const slot = given as DrawnSlot;
       const { bucket, hasLease, atMs } = slot;

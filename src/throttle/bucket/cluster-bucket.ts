@@ -25,7 +25,6 @@ import {
   readTryOptions,
   type AnyFunction,
   type ObservedDrawCall,
-  type TryCall,
   type ThrottledFetch,
   type ThrottledOptions,
 } from "../call-options.ts";

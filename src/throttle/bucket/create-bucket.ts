@@ -336,7 +336,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     readAway: (keys) => store.readAway({ bucket: name, keys }),
     coolDown: (key, coolMs) => feedback.coolDown(key, coolMs),
     outcomesReported: () => feedback.settled(),
-    slotOf: foundSlots.slotOf,
+    slotOf: (facts) => foundSlots.slotOf(facts),
     settleByResult: settling.settleByResult,
     askAgain,
     forget(key) {

@@ -181,6 +181,7 @@ const NOT_MEANT: Readonly<Partial<Record<Subject, readonly string[]>>> = {
     "readAway",
     "outcomesReported",
     "settleByResult",
+    "slotOf",
     "askAgain",
     "forget",
     "stepsOf",

@@ -194,6 +194,7 @@ const NOT_MEANT: Readonly<Partial<Record<Subject, readonly string[]>>> = {
     "close",
   ],
   queue: ["weightsOf", "close"],
+  slot: ["factsFor", "settleIf", "takeOver"],
 };
 
 async function errorOf(call: () => unknown): Promise<unknown> {

@@ -56,6 +56,11 @@ export function noRedis(): InvalidOptionError {
   return new InvalidOptionError({ where: "sluice", option: "--redis", value: undefined, remedy });
 }
 
+/** What is said of an option of code, in the words of the command line: here the time is fixed. */
+export function inOwnWords(text: string): string {
+  return text.replace("or raise storeTimeoutMs", "or name another with --redis");
+}
+
 /** Runs `use` with a sluice, and closes it. */
 export async function withSluice<T>(
   command: Command,
@@ -67,7 +72,8 @@ export async function withSluice<T>(
   if (redis === undefined) {
     throw noRedis();
   }
-  const log = (_facts: object, message: string): void => io.err(`${onOneLine(message)}\n`);
+  const log = (_facts: object, message: string): void =>
+    io.err(`${onOneLine(inOwnWords(message))}\n`);
   const sluice = createSluice({
     redis,
     prefix,

@@ -19,7 +19,14 @@ import { addServe } from "./commands/serve.ts";
 import { addRules } from "./commands/rules.ts";
 import { addSteering } from "./commands/steer.ts";
 import { addWorker } from "./commands/work.ts";
-import { BrokenFileError, NewerRulesError, NotFoundError, onOneLine, type Io } from "./io.ts";
+import {
+  BrokenFileError,
+  inOwnWords,
+  NewerRulesError,
+  NotFoundError,
+  onOneLine,
+  type Io,
+} from "./io.ts";
 
 /** What a command ends with; documented in docs/cli.md. */
 const EXIT = {
@@ -43,7 +50,7 @@ export async function run(args: readonly string[], io: Io = OF_PROCESS): Promise
   } catch (error) {
     // Commander has said what is wrong, or was asked for help or the version.
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
-    const text = onOneLine(error instanceof Error ? error.message : String(error));
+    const text = onOneLine(inOwnWords(error instanceof Error ? error.message : String(error)));
     // An option of the command line is named with its command.
     io.err(/^sluice\b.*?: option /.test(text) ? `${text}\n` : `sluice: ${text}\n`);
     return exitCodeOf(error);

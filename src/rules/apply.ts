@@ -363,16 +363,23 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
       wait(FIRST_MS);
     },
     async settle() {
-      for (;;) {
-        const run = working.then(work);
-        working = run.then(
-          () => undefined,
-          () => undefined,
-        );
-        await run;
-        if (verdict === "done" && away !== undefined) throw away;
-        if (verdict === "done" || verdict === "older") return verdict;
-        await delay(verdict === "wait" ? SOON_MS : 0);
+      // It works itself: whoever closes after its failure would wait for another try.
+      clearTimeout(timer);
+      timerAtMs = Infinity;
+      try {
+        for (;;) {
+          const run = working.then(work);
+          working = run.then(
+            () => undefined,
+            () => undefined,
+          );
+          await run;
+          if (verdict === "done" && away !== undefined) throw away;
+          if (verdict === "done" || verdict === "older") return verdict;
+          await delay(verdict === "wait" ? SOON_MS : 0);
+        }
+      } finally {
+        wait(CHECK_MS);
       }
     },
     check: () => wait(0),

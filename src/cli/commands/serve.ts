@@ -6,7 +6,7 @@ import { reasonOf } from "../../core/describe.ts";
 import type { ServerOptions, TokenOptions } from "../../server/options.ts";
 import { whyNotReady } from "../../server/health.ts";
 import type { Sluice } from "../../sluice.ts";
-import { onOneLine, untilInterrupted, withSluice, type Io } from "../io.ts";
+import { inOwnWords, onOneLine, untilInterrupted, withSluice, type Io } from "../io.ts";
 import { declareLlmBuckets } from "../llm-buckets.ts";
 
 interface ServeOptions {
@@ -87,7 +87,7 @@ async function tellIfAway(sluice: Sluice, io: Io, isEnding: () => boolean): Prom
   const reasons = await whyNotReady(sluice);
   if (isEnding()) return;
   for (const { reason } of reasons) {
-    io.err(`${onOneLine(`The server answers 503 until Redis answers: ${reason}`)}\n`);
+    io.err(`${onOneLine(inOwnWords(`The server answers 503 until Redis answers: ${reason}`))}\n`);
   }
 }
 

@@ -126,6 +126,7 @@ describe("sluice", () => {
     expect(wrong.err).toMatch(/"rate" is "fast"/);
     expect(changed).toMatchObject({ code: 5, out: "" });
     expect(unreachable).toMatchObject({ code: 4, out: "" });
+    expect(unreachable.err).toContain("can be reached, or name another with --redis.");
     expect(await bucket.peek()).toMatchObject({ pausedForMs: 0, policy: "50/s; per key 5/s" });
   });
 

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { afterEach, expect, it } from "vitest";
 import { StoreUnavailableError } from "../../../src/core/errors.ts";
 import { compilePolicy, formatPolicy, type Policy } from "../../../src/core/policy/policy.ts";
@@ -103,4 +104,25 @@ it("come to the buckets of a server that did not answer once, also if it answers
   expect(misses).toBe(2);
   expect(steered).toContain("api: 50/s");
   expect(steered).toContain("b: 5/s");
+});
+
+it("ask a store that does not answer once, if they are given up then", async () => {
+  let asked = 0;
+  const { rules } = use({
+    codeOf: () => undefined,
+    insight: {
+      ...createMemoryInsight(),
+      async declaredOf() {
+        asked += 1;
+        // As long as a store takes to find no Redis, the timers of the rules run.
+        await delay(20);
+        throw new StoreUnavailableError("rules", new Error("away"));
+      },
+    },
+  });
+
+  expect(await rejectionOf(rules.settle())).toBeInstanceOf(StoreUnavailableError);
+  await rules.close();
+
+  expect(asked).toBe(1);
 });

@@ -12,14 +12,18 @@ import type { Sluice } from "../sluice.ts";
 import { partsOf } from "../sluice/parts.ts";
 import { decideRoutes } from "./decide/decide.ts";
 import { bullBoardRoutes } from "./bull-board/bull-board.ts";
-import { createGrpcServer, type GrpcServer } from "./decide/envoy/grpc-server.ts";
+import {
+  createGrpcServer,
+  type GrpcServer,
+  type GrpcServerOptions,
+} from "./decide/envoy/grpc-server.ts";
 import { createFound, type Found } from "./decide/found.ts";
 import { forwardRoutes } from "./forward/forward.ts";
 import { sessionRoutes } from "./access/session.ts";
 import { installAccess, type Gate } from "./access/access.ts";
 import { dashboardRoutes } from "./dashboard/dashboard.ts";
 import { factRoutes } from "./facts/facts.ts";
-import { healthRoutes, QUIET_PATHS } from "./health.ts";
+import { healthRoutes, QUIET_PATHS, whyNotReady } from "./health.ts";
 import { metricsRoute } from "./metrics.ts";
 import {
   isLoopback,
@@ -81,7 +85,17 @@ export async function createServer(
   const found = createFound(sluice);
   decideRoutes(app, { found, notes: insight });
   forwardRoutes(app, { forwards: read.forwards, found, hasTokens: read.tokens.length > 0 });
-  const grpc = await grpcServer({ where, app, gate, found, read });
+  const isReady = async (): Promise<boolean> =>
+    closing === undefined && (await whyNotReady(sluice)).length === 0;
+  const grpc = await grpcServer({
+    where,
+    app,
+    gate,
+    found,
+    read,
+    isReady,
+    declare: (name, policy) => sluice.bucket(name, policy),
+  });
 
   async function close(): Promise<void> {
     const deadline = setTimeout(() => {
@@ -120,17 +134,19 @@ interface GrpcParts {
   readonly gate: Gate;
   readonly found: Found;
   readonly read: ReadServerOptions;
+  readonly isReady: () => Promise<boolean>;
+  readonly declare: GrpcServerOptions["declare"];
 }
 
 async function grpcServer(parts: GrpcParts): Promise<GrpcServer | undefined> {
-  const { where, app, gate, found, read } = parts;
+  const { app, read, ...others } = parts;
   const { grpc: options, host, bodyLimit } = read;
   if (options === undefined) return undefined;
   const tls = read.tls && {
     key: Buffer.from(bytesOf(read.tls.key)),
     cert: Buffer.from(bytesOf(read.tls.cert)),
   };
-  return createGrpcServer({ where, gate, found, log: app.log, options, host, bodyLimit, tls });
+  return createGrpcServer({ ...others, log: app.log, options, host, bodyLimit, tls });
 }
 
 const DESCRIPTION = {

@@ -1,25 +1,20 @@
-import { readFile } from "node:fs/promises";
-import { credentials } from "@grpc/grpc-js";
-import { describe, expect, inject, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { concurrency, createSluice, fixedWindow, type Sluice } from "sluice";
-import { createServer, type GrpcOptions } from "sluice/server";
+import type { GrpcOptions } from "sluice/server";
 import { rejectionOf } from "../../support/async/rejection.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
-import { scriptProcesses } from "../../support/children/script-process.ts";
 import { descriptor, envoyClients, type EnvoyClient } from "../../support/server/envoy/client.ts";
 import { services } from "../../support/server/service.ts";
-import { makeCertificate } from "../../support/servers/certificate.ts";
 import { closedUrl } from "../../support/servers/closed-url.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 
 const sluices = realSluices();
 const servers = services();
 const clients = envoyClients();
-const processes = scriptProcesses();
 
 const ANN = descriptor(["user", "ann"]);
 const BOB = descriptor(["user", "bob"]);
-const CALL = "token-that-may-call";
+const QUIET = { warn: () => {}, error: () => {} };
 
 async function start(sluice: Sluice, grpc: GrpcOptions = {}): Promise<EnvoyClient> {
   const service = await servers.start(sluice, { grpc: { port: 0, ...grpc } });
@@ -162,6 +157,34 @@ describe("ShouldRateLimit", () => {
     expect(await left(3)).toBe(0);
   });
 
+  it("holds a descriptor to the limit that it names, each of them by itself and over all servers", async () => {
+    const [first, second] = [sluices.open(), sluices.open()];
+    const bucket = first.bucket("edge", { perKey: { rate: "1/h" } });
+    const both = [await start(first), await start(second)] as const;
+    const limit = { requests_per_unit: 3, unit: "DAY" };
+    const ask = (at: 0 | 1, given: typeof ANN) =>
+      both[at].ask({ domain: "edge", descriptors: [given] });
+    const path = descriptor(["user", "ann"], ["path", "/a"]);
+
+    const answers = [];
+    for (const at of [0, 1, 0, 1] as const) answers.push(await ask(at, { ...ANN, limit }));
+    const other = await ask(1, { ...path, limit });
+    const none = await ask(0, { ...BOB, limit: { requests_per_unit: 0, unit: "DAY" } });
+
+    expect(answers.map(({ overall_code }) => overall_code)).toEqual([
+      "OK",
+      "OK",
+      "OK",
+      "OVER_LIMIT",
+    ]);
+    expect(answers[0]!.statuses).toMatchObject([
+      { current_limit: { requests_per_unit: 3, unit: "DAY" }, limit_remaining: 2 },
+    ]);
+    expect(other.statuses[0]!.limit_remaining).toBe(2);
+    expect(none.overall_code).toBe("OVER_LIMIT");
+    expect((await bucket.tryDraw({ key: "ann" })).allowed).toBe(true);
+  });
+
   it("lets pass a domain that no bucket has, or refuses it if that is asked for", async () => {
     const sluice = sluices.open();
     const request = { domain: "nobodys", descriptors: [ANN] };
@@ -222,6 +245,14 @@ describe("ShouldRateLimit", () => {
       /is_negative_hits/,
     ],
     [
+      "a limit without a unit",
+      {
+        domain: "edge",
+        descriptors: [{ ...ANN, limit: { requests_per_unit: 5, unit: "UNKNOWN" } }],
+      },
+      /SECOND, MINUTE, HOUR or DAY/,
+    ],
+    [
       "more entries than a key has names",
       { domain: "edge", descriptors: [ANN, descriptor(...Array(4).fill(["a", "b"] as const))] },
       /one to 3 names/,
@@ -253,11 +284,7 @@ describe("ShouldRateLimit", () => {
 
   it("answers UNAVAILABLE while Redis is away, or what onStoreDown says", async () => {
     const redis = (await closedUrl()).replace("http", "redis");
-    const sluice = createSluice({
-      redis,
-      storeTimeoutMs: 200,
-      logger: { warn: () => {}, error: () => {} },
-    });
+    const sluice = createSluice({ redis, storeTimeoutMs: 200, logger: QUIET });
     onTestFinished(() => sluice.close());
     sluice.bucket("strict", { rate: "1/h" });
     sluice.bucket("open", { rate: "1/h", onStoreDown: "open" });
@@ -269,122 +296,4 @@ describe("ShouldRateLimit", () => {
     expect(strict).toMatchObject({ code: 14, details: expect.stringContaining("Redis") as string });
     expect(open.overall_code).toBe("OK");
   });
-});
-
-describe("the server for gRPC", () => {
-  it("asks for a token that may draw from the bucket", async () => {
-    const sluice = sluices.open();
-    for (const name of ["mine", "theirs"]) sluice.bucket(name, { rate: "1/h", burst: 5 });
-    const tokens = [
-      { token: CALL, role: "call", buckets: ["mine"] },
-      { token: "token-that-may-look", role: "view" },
-    ] as const;
-    const { grpc } = await servers.start(sluice, { tokens, grpc: { port: 0 } });
-    const envoy = clients.open(grpc);
-    const ask = (domain: string, metadata = {}) =>
-      envoy.ask({ domain, descriptors: [ANN] }, metadata).then(
-        ({ overall_code }) => overall_code,
-        ({ code }: { readonly code: number }) => code,
-      );
-
-    expect(await ask("mine")).toBe(16);
-    expect(await ask("mine", { authorization: "Bearer some-other-token" })).toBe(16);
-    expect(await ask("mine", { authorization: "Bearer token-that-may-look" })).toBe(7);
-    expect(await ask("theirs", { authorization: `Bearer ${CALL}` })).toBe(7);
-    expect(await ask("mine", { authorization: `Bearer ${CALL}` })).toBe("OK");
-    expect(await ask("mine", { "x-sluice-token": CALL })).toBe("OK");
-  });
-
-  it("serves over the TLS of the server", async () => {
-    const certificate = await makeCertificate();
-    onTestFinished(() => certificate.remove());
-    const cert = certificate.pem;
-    const key = await readFile(certificate.keyFile, "utf8");
-    const sluice = sluices.open();
-    sluice.bucket("edge", { rate: "1/h" });
-    const { grpc } = await servers.start(sluice, { tls: { key, cert }, grpc: { port: 0 } });
-    const envoy = clients.open(grpc, credentials.createSsl(Buffer.from(cert)));
-
-    expect((await envoy.ask({ domain: "edge", descriptors: [ANN] })).overall_code).toBe("OK");
-  });
-
-  it("refuses a message beyond the limit of bodies", async () => {
-    const sluice = sluices.open();
-    sluice.bucket("edge", { rate: "1/h" });
-    const { grpc } = await servers.start(sluice, { bodyLimit: 1_024, grpc: { port: 0 } });
-    const large = descriptor(["path", "/".repeat(2_000)]);
-
-    const refused = await rejectionOf(
-      clients.open(grpc).ask({ domain: "edge", descriptors: [large] }),
-    );
-
-    expect(refused).toMatchObject({ code: 8 });
-  });
-
-  it("answers who has asked when it closes, and then nobody", async () => {
-    const sluice = sluices.open();
-    sluice.bucket("edge", { rate: "1/h", burst: 5 });
-    const closes: Promise<void>[] = [];
-    const service = await servers.start(sluice, {
-      grpc: {
-        port: 0,
-        draw({ domain }) {
-          closes.push(service.server.close());
-          return { bucket: domain };
-        },
-      },
-    });
-    const envoy = clients.open(service.grpc);
-    const request = { domain: "edge", descriptors: [ANN] };
-
-    const answer = await envoy.ask(request);
-    await Promise.all(closes);
-
-    expect(answer.overall_code).toBe("OK");
-    expect(await rejectionOf(envoy.ask(request))).toMatchObject({ code: 14 });
-  });
-
-  it.each([
-    [{ grpc: { port: 70_000 } }, "grpc.port"],
-    [{ grpc: { unknown: "maybe" } }, "grpc.unknown"],
-    [{ grpc: { draw: 5 } }, "grpc.draw"],
-    [{ grpc: { prot: 1 } }, "grpc.prot"],
-    [{ grpc: {}, socket: "/run/x.sock", host: "0.0.0.0", insecureLocal: true }, "insecureLocal"],
-  ])("refuses %j by the name of the option", async (options, option) => {
-    const refused = await rejectionOf(
-      createServer(sluices.open(), { insecureLocal: true, ...(options as object) }),
-    );
-
-    expect(refused).toMatchObject({ code: "ERR_INVALID_OPTION", option });
-  });
-
-  it("says of a port that is taken that it is", async () => {
-    const sluice = sluices.open();
-    const { grpc } = await servers.start(sluice, { grpc: { port: 0 } });
-    const port = Number(grpc.split(":").at(-1));
-
-    await expect(servers.start(sluice, { grpc: { port } })).rejects.toThrow("EADDRINUSE");
-  });
-});
-
-it("sluice serve --grpc says where it listens, answers, and ends on SIGTERM", async () => {
-  await sluices.open().bucket("edge", { rate: "1/h", burst: 2 }).draw();
-  const server = processes.start("src/cli/main.ts", {
-    args: ["--prefix", sluices.prefix(), "serve", "--port=0", "--grpc=0", "--insecure-local"],
-    env: { REDIS_URL: inject("redisUrl") },
-    isBuilt: true,
-  });
-  await waitUntil(() => /^grpc \S+$/m.test(server.stdout), "it says where gRPC is");
-  const envoy = clients.open(/^grpc (\S+)$/m.exec(server.stdout)![1]!);
-
-  const codes = [];
-  for (let call = 0; call < 2; call++) {
-    const { overall_code } = await envoy.ask({ domain: "edge", descriptors: [ANN] });
-    codes.push(overall_code);
-  }
-  server.signal("SIGTERM");
-
-  expect(codes).toEqual(["OK", "OVER_LIMIT"]);
-  expect(await server.ended).toBe(0);
-  expect(server.stderr).toBe("");
 });

@@ -9,7 +9,7 @@ import type {
 import { InvalidOptionError } from "../../../core/errors.ts";
 import type { Gate } from "../../access/access.ts";
 import { problemOf } from "../../problem.ts";
-import { CODE, readRequest, writeResponse } from "./messages.ts";
+import { CODE, readHealthCheck, readRequest, writeHealth, writeResponse } from "./messages.ts";
 import type { ReadGrpcOptions } from "./options.ts";
 import { createRateLimits, type RateLimitParts, type RateLimits } from "./rate-limits.ts";
 
@@ -29,10 +29,13 @@ export interface GrpcServerOptions extends RateLimitParts {
   readonly gate: Gate;
   readonly host: string;
   readonly bodyLimit: number;
+  /** Whether requests can be answered: what health checks ask. */
+  readonly isReady: () => Promise<boolean>;
   readonly tls: { readonly key: Buffer; readonly cert: Buffer } | undefined;
 }
 
-const PATH = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+const SERVICE = "envoy.service.ratelimit.v3.RateLimitService";
+const HEALTH = "grpc.health.v1.Health";
 
 /** @throws {@link InvalidOptionError} when `@grpc/grpc-js` is not installed. */
 export async function createGrpcServer(parts: GrpcServerOptions): Promise<GrpcServer> {
@@ -72,18 +75,7 @@ async function load(where: string, { port }: ReadGrpcOptions): Promise<Grpc> {
 }
 
 function addService(server: Server, grpc: Grpc, parts: GrpcServerOptions): void {
-  const asIs = (bytes: Uint8Array): Buffer => Buffer.from(bytes);
-  const method = {
-    path: PATH,
-    requestStream: false,
-    responseStream: false,
-    requestSerialize: asIs,
-    requestDeserialize: asIs,
-    responseSerialize: asIs,
-    responseDeserialize: asIs,
-  };
   const limits = createRateLimits(parts);
-  const service: ServiceDefinition = { shouldRateLimit: method };
   async function shouldRateLimit(
     call: ServerUnaryCall<Buffer, Uint8Array>,
     done: sendUnaryData<Uint8Array>,
@@ -94,7 +86,40 @@ function addService(server: Server, grpc: Grpc, parts: GrpcServerOptions): void 
     if ("error" in answered) done(answered.error);
     else done(null, answered);
   }
-  server.addService(service, { shouldRateLimit });
+  server.addService(serviceOf(SERVICE, "ShouldRateLimit"), { ShouldRateLimit: shouldRateLimit });
+
+  /** Asked without a token, as `/readyz` is. */
+  async function check(
+    { request }: ServerUnaryCall<Buffer, Uint8Array>,
+    done: sendUnaryData<Uint8Array>,
+  ): Promise<void> {
+    try {
+      const asked = readHealthCheck(request);
+      if (!["", SERVICE, HEALTH].includes(asked)) {
+        return done({ code: grpc.status.NOT_FOUND, details: "This server has no such service." });
+      }
+      done(null, writeHealth(await parts.isReady()));
+    } catch (error) {
+      done(errorOf(error, grpc, parts));
+    }
+  }
+  server.addService(serviceOf(HEALTH, "Check"), { Check: check });
+}
+
+/** A service with one method, whose messages are bytes. */
+function serviceOf(service: string, method: string): ServiceDefinition {
+  const asIs = (bytes: Uint8Array): Buffer => Buffer.from(bytes);
+  return {
+    [method]: {
+      path: `/${service}/${method}`,
+      requestStream: false,
+      responseStream: false,
+      requestSerialize: asIs,
+      requestDeserialize: asIs,
+      responseSerialize: asIs,
+      responseDeserialize: asIs,
+    },
+  };
 }
 
 async function answer(
@@ -128,7 +153,7 @@ function errorOf(
   { log }: GrpcServerOptions,
 ): { readonly code: number; readonly details: string } {
   if (error instanceof RangeError) {
-    return { code: status.INVALID_ARGUMENT, details: "The request is no RateLimitRequest." };
+    return { code: status.INVALID_ARGUMENT, details: "The request is no such message." };
   }
   const problem = problemOf(error);
   if (problem.code === "ERR_INTERNAL") log.error({ err: error }, "A request failed.");

@@ -13,13 +13,20 @@ import {
 } from "../../../core/input/protobuf.ts";
 
 /** What one descriptor is about, such as `remote_address` and `10.0.0.1`. */
-export interface Entry {
+interface Entry {
   readonly key: string;
   readonly value: string;
 }
 
+/** A limit that Envoy names itself. The unit is a number of `RateLimitUnit`. */
+interface OwnLimit {
+  readonly requests: number;
+  readonly unit: number;
+}
+
 export interface Descriptor {
   readonly entries: readonly Entry[];
+  readonly limit: OwnLimit | undefined;
   /** How many calls it counts for; undefined where it goes by the request. */
   readonly hits: number | undefined;
   /** It gives calls back, rather than to take them. */
@@ -72,11 +79,18 @@ function readDescriptor(bytes: Uint8Array): Descriptor {
   const fields = readFields(bytes);
   // A google.protobuf.UInt64Value, so that 0 differs from nothing.
   const hits = bytesOf(fields, 3);
+  const limit = bytesOf(fields, 2);
   return {
     entries: allBytesOf(fields, 1).map(readEntry),
+    limit: limit && readLimit(limit),
     hits: hits === undefined ? undefined : hitsOf(readFields(hits), 1),
     isRefund: countOf(fields, 4) !== 0,
   };
+}
+
+function readLimit(bytes: Uint8Array): OwnLimit {
+  const fields = readFields(bytes);
+  return { requests: countOf(fields, 1), unit: countOf(fields, 2) };
 }
 
 /** One that is too large for a cost is too large for any limit: as an error, Envoy would let it pass. */
@@ -132,4 +146,16 @@ function writeHeader([name, value]: readonly [string, string]): Uint8Array {
 
 function uint32(value: number): number {
   return Math.min(0xffff_ffff, Math.max(0, Math.floor(value)));
+}
+
+/** `grpc.health.v1.HealthCheckResponse.ServingStatus`. */
+const SERVING = { yes: 1, no: 2 } as const;
+
+/** The service that a `grpc.health.v1.HealthCheckRequest` asks about; "" is the server. */
+export function readHealthCheck(bytes: Uint8Array): string {
+  return textOf(readFields(bytes), 1);
+}
+
+export function writeHealth(isServing: boolean): Uint8Array {
+  return writeFields([[1, isServing ? SERVING.yes : SERVING.no]]);
 }

@@ -7,6 +7,10 @@ import type { Cost } from "../../../throttle/costs.ts";
 export interface RateLimitDescriptor {
   readonly domain: string;
   readonly entries: readonly { readonly key: string; readonly value: string }[];
+  /** The limit that Envoy names for it, such as 50 requests a `"1min"`; undefined if it names none. */
+  readonly limit?:
+    | { readonly requests: number; readonly per: "1s" | "1min" | "1h" | "1d" }
+    | undefined;
   /** How many calls it counts for: `hits_addend`, and 1 where Envoy sends none. */
   readonly hits: number;
 }
@@ -27,7 +31,8 @@ export interface GrpcOptions {
   /** What a descriptor gets whose bucket no process has declared. Defaults to `"allow"`, as with Envoy's own service. */
   readonly unknown?: "allow" | "refuse" | undefined;
   /**
-   * What a descriptor draws; undefined lets it pass without a limit. Defaults to the bucket with the name of the domain,
+   * What a descriptor draws; undefined lets it pass without a limit. Defaults to a bucket of its own limit, if it names one,
+   * such as `"edge (50 each 1min)"`, and else to the bucket with the name of the domain,
    * and as its key the values of the entries, the widest first; or, if `perKey` of that bucket has names, each entry as the
    * key of its name.
    */

@@ -4,7 +4,9 @@ import type { FastifyBaseLogger } from "fastify";
 import { CostTooLargeError, InvalidOptionError } from "../../../core/errors.ts";
 import { KEY } from "../../../core/input/options.ts";
 import type { Key, NamedKeys } from "../../../core/key-path.ts";
-import type { OwnedBucket } from "../../../throttle/bucket.ts";
+import { fixedWindow } from "../../../core/policy/limit-makers.ts";
+import type { PolicyOptions } from "../../../core/policy/policy.ts";
+import type { Bucket, OwnedBucket } from "../../../throttle/bucket.ts";
 import type { Cost } from "../../../throttle/costs.ts";
 import { createLru } from "../../../throttle/lru.ts";
 import type { LimitDecision, TryDecision } from "../../../throttle/try/decision.ts";
@@ -18,17 +20,20 @@ import {
   type CurrentLimit,
   type Descriptor,
   type DescriptorStatus,
-  type Entry,
   type RateLimitRequest,
   type RateLimitResponse,
 } from "./messages.ts";
 import type { DescriptorDraw, RateLimitDescriptor, ReadGrpcOptions } from "./options.ts";
 
 export interface RateLimitParts {
+  /** Declares the buckets of limits that Envoy names. */
+  readonly declare: (name: string, policy: PolicyOptions) => Bucket;
   readonly found: Found;
   readonly log: FastifyBaseLogger;
   readonly options: ReadGrpcOptions;
 }
+
+type OwnLimit = NonNullable<RateLimitDescriptor["limit"]>;
 
 /** What became of one descriptor. */
 interface Tried {
@@ -47,12 +52,32 @@ export interface RateLimits {
 
 /** As many as over HTTP: each of them is a try. */
 const MOST_DESCRIPTORS = 1_000;
+/** As many limits that Envoy names, over all domains: each is a bucket. */
+const MOST_LIMITS = 1_000;
+/** From `RateLimitUnit` 1 on. */
+const UNITS = ["1s", "1min", "1h", "1d"] as const;
 /** Clients may choose the names. */
 const MOST_WARNED = 1_000;
 
-export function createRateLimits({ found, log, options }: RateLimitParts): RateLimits {
+export function createRateLimits({ declare, found, log, options }: RateLimitParts): RateLimits {
   const warned = createLru<number>(MOST_WARNED);
+  const ownLimits = new Map<string, OwnedBucket>();
   const drawOf = options.draw ?? (({ domain }): DescriptorDraw => ({ bucket: domain }));
+
+  /** The bucket of a limit that descriptors of this domain name: each of them is a key of it. */
+  function bucketOfLimit(domain: string, { requests, per }: OwnLimit): OwnedBucket {
+    const name = `${domain} (${requests} each ${per})`;
+    const known = ownLimits.get(name);
+    if (known !== undefined) return known;
+    if (ownLimits.size >= MOST_LIMITS) {
+      const remedy = `Envoy has named ${MOST_LIMITS} other limits; declare buckets for them`;
+      throw wrong("descriptors.limit", `${requests} each ${per}`, remedy);
+    }
+    const limits = [fixedWindow(requests, per)];
+    const bucket = declare(name, { perKey: { limits } }) as OwnedBucket;
+    ownLimits.set(name, bucket);
+    return bucket;
+  }
 
   async function tryOne(asked: RateLimitDescriptor, access: Access): Promise<Tried> {
     const draw = drawOf(asked);
@@ -60,13 +85,15 @@ export function createRateLimits({ found, log, options }: RateLimitParts): RateL
     const isProbe = asked.hits === 0;
     const { bucket: name, key, keys, cost = Math.max(1, asked.hits) } = draw;
     assertMayBucket(access, name);
-    const bucket = await bucketOf(name, found);
+    const limit = options.draw === undefined ? asked.limit : undefined;
+    if (limit?.requests === 0) return { allowed: false };
+    const bucket = limit ? bucketOfLimit(name, limit) : await bucketOf(name, found);
     if (bucket === undefined) {
       if (!warned.has(name)) log.warn({ bucket: name }, UNKNOWN_BUCKET);
       warned.set(name, 1);
       return { allowed: options.unknown === "allow" };
     }
-    const own = options.draw === undefined ? keyOf(bucket, asked.entries) : keyGiven({ key, keys });
+    const own = options.draw === undefined ? keyOf(bucket, asked) : keyGiven({ key, keys });
     try {
       const decision = await bucket.tryDraw({ ...own, cost });
       if (!decision.allowed || !decision.slot.hasLease) {
@@ -117,13 +144,20 @@ function hasLeases(bucket: string): string {
 }
 
 function readDescriptor(
-  { entries, hits: own, isRefund }: Descriptor,
+  { entries, limit, hits: own, isRefund }: Descriptor,
   domain: string,
   hits: number,
 ): RateLimitDescriptor {
   if (entries.length === 0) throw wrong("descriptors.entries", [], "give at least one");
-  if (!isRefund) return { domain, entries, hits: own ?? hits };
+  const named = limit && readLimit(limit);
+  if (!isRefund) return { domain, entries, limit: named, hits: own ?? hits };
   throw wrong("is_negative_hits", true, "leave it out; calls cannot be given back");
+}
+
+function readLimit({ requests, unit }: NonNullable<Descriptor["limit"]>): OwnLimit {
+  const per = UNITS[unit - 1];
+  if (per !== undefined) return { requests, per };
+  throw wrong("descriptors.limit.unit", unit, "give SECOND, MINUTE, HOUR or DAY");
 }
 
 async function bucketOf(name: string, found: Found): Promise<OwnedBucket | undefined> {
@@ -140,7 +174,12 @@ interface TryKey {
   readonly keys?: NamedKeys;
 }
 
-function keyOf({ policy }: OwnedBucket, entries: readonly Entry[]): TryKey {
+function keyOf({ policy }: OwnedBucket, { entries, limit }: RateLimitDescriptor): TryKey {
+  // Its limit is that of all of its entries together.
+  if (limit !== undefined) {
+    const pairs = entries.map(({ key, value }): [string, string] => [key, value]);
+    return { key: nameOf(new URLSearchParams(pairs).toString()) };
+  }
   const isNamed = policy.perKey?.names !== undefined;
   if (!isNamed) return { key: entries.map(({ value }) => nameOf(value)) };
   return { keys: Object.fromEntries(entries.map(({ key, value }) => [key, nameOf(value)])) };

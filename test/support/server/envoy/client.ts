@@ -47,6 +47,8 @@ interface Answer {
 }
 
 export interface EnvoyClient {
+  /** The status of `grpc.health.v1.Health/Check`. */
+  check(service?: string): Promise<string>;
   ask(request: ShouldRateLimit, metadata?: Readonly<Record<string, string>>): Promise<Answer>;
 }
 
@@ -56,6 +58,15 @@ export function descriptor(...entries: readonly (readonly [string, string])[]): 
 }
 
 const PROTO = join(import.meta.dirname, "rls.proto");
+
+const HEALTH_PROTO = join(import.meta.dirname, "health.proto");
+
+interface Checking extends Client {
+  Check(
+    request: { readonly service: string },
+    done: (error: Error | null, answer?: { readonly status: string }) => void,
+  ): void;
+}
 
 interface Asking extends Client {
   ShouldRateLimit(
@@ -77,8 +88,14 @@ export function envoyClients(): {
     defaults: true,
   });
   const service = definition["envoy.service.ratelimit.v3.RateLimitService"]!;
-  const { RateLimitService } = loadPackageDefinition({ RateLimitService: service });
-  const opened: Asking[] = [];
+  const health = loadSync(HEALTH_PROTO, { enums: String, defaults: true })[
+    "grpc.health.v1.Health"
+  ]!;
+  const { RateLimitService, Health } = loadPackageDefinition({
+    RateLimitService: service,
+    Health: health,
+  });
+  const opened: Client[] = [];
   afterEach(() => {
     for (const client of opened.splice(0)) client.close();
   });
@@ -86,8 +103,16 @@ export function envoyClients(): {
     open(address, secured = credentials.createInsecure()) {
       const Service = RateLimitService as ServiceClientConstructor;
       const client = new Service(address, secured) as unknown as Asking;
-      opened.push(client);
+      const HealthService = Health as ServiceClientConstructor;
+      const checking = new HealthService(address, secured) as unknown as Checking;
+      opened.push(client, checking);
       return {
+        check: (asked = "") =>
+          new Promise((resolve, reject) => {
+            checking.Check({ service: asked }, (error, { status } = { status: "" }) =>
+              error === null ? resolve(status) : reject(error),
+            );
+          }),
         ask(request, given = {}) {
           const metadata = new Metadata();
           for (const [name, value] of Object.entries(given)) metadata.set(name, value);

@@ -4,6 +4,7 @@ import { InvalidOptionError } from "../../core/errors.ts";
 import type { QueuedJob } from "../../queue/enqueue/job-handle.ts";
 import type { EnqueueOptions } from "../../queue/options.ts";
 import type { FailedFilter } from "../../queue/manage/dead-letters.ts";
+import { assertMaySee } from "../access/access.ts";
 import { HttpProblem } from "../problem.ts";
 import type { Found } from "./found.ts";
 import { readOnce, withOnce } from "./once.ts";
@@ -143,9 +144,11 @@ export function jobRoutes(app: FastifyInstance, found: Found): void {
         ...answers(200, DONE),
       },
     },
-    async ({ params, query }) => {
-      const queue = await found.queue(params.queue);
+    async (request) => {
+      const { params, query } = request;
       const { data: shows = false, ...filter } = query;
+      assertMaySee(request, { data: shows });
+      const queue = await found.queue(params.queue);
       const failed = await queue.failed(filter);
       const jobs = failed.map(({ data, ...facts }) => (shows ? { ...facts, data } : facts));
       return { jobs };

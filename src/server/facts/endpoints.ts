@@ -2,7 +2,7 @@
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { listWebhooks, type Attempt, type Endpoint, type FoundWebhooks } from "../../webhooks.ts";
 import type { Sluice } from "../../sluice.ts";
-import { accessOf } from "../access/access.ts";
+import { accessOf, assertMaySee } from "../access/access.ts";
 import { HttpProblem } from "../problem.ts";
 import { senderNamed } from "./named.ts";
 import { answer, list, object, PROBLEM } from "./schemas.ts";
@@ -52,7 +52,11 @@ const ENDPOINT = object(
   {
     tenant: TEXT,
     id: TEXT,
-    url: { ...TEXT, description: "Without its query, which may be secret." },
+    url: {
+      ...TEXT,
+      description:
+        'Without its query, which may be secret, and without its path unless the token has the role "act".',
+    },
     types: list(TEXT),
     rate: { description: "Its own; without it, the sender's holds." },
     concurrency: COUNT,
@@ -118,7 +122,10 @@ export function endpointRoutes(app: FastifyInstance, sluice: Sluice): void {
         },
       },
     },
-    async ({ params, query }) => pageOf(await senderNamed(sluice, params.sender), query),
+    async (request) => {
+      const sender = await senderNamed(sluice, request.params.sender);
+      return pageOf(sender, request.query, mayAct(request));
+    },
   );
   app.get<OfEndpoint & { Querystring: { data: boolean; limit: number } }>(
     "/api/v1/endpoints/:sender/:tenant/:endpoint",
@@ -135,7 +142,8 @@ export function endpointRoutes(app: FastifyInstance, sluice: Sluice): void {
             data: {
               type: "boolean",
               default: false,
-              description: "Adds what it answered, which may be private.",
+              description:
+                'Adds what it answered, which may be private: only for tokens of the role "act".',
             },
             limit: { type: "integer", minimum: 1, maximum: 200, default: 25 },
           },
@@ -146,11 +154,14 @@ export function endpointRoutes(app: FastifyInstance, sluice: Sluice): void {
         },
       },
     },
-    async ({ params: { sender, tenant, endpoint: id }, query }) => {
+    async (request) => {
+      const { query } = request;
+      const { sender, tenant, endpoint: id } = request.params;
+      assertMaySee(request, query);
       const found = await senderNamed(sluice, sender);
       const { data, limit } = query;
       const [endpoint, { entries }] = await Promise.all([
-        oneOf(found, { tenant, id }),
+        oneOf(found, { tenant, id }, mayAct(request)),
         found.attempts.list({ tenant, endpoint: id, limit }),
       ]);
       return { endpoint, attempts: entries.map((attempt) => shown(attempt, data)) };
@@ -187,7 +198,7 @@ function steeringRoutes(app: FastifyInstance, sluice: Sluice): void {
       const found = await senderNamed(sluice, sender);
       await found.endpoints.disable({ tenant, id, why: request.body?.why });
       note(request, "disable");
-      return { endpoint: await oneOf(found, { tenant, id }) };
+      return { endpoint: await oneOf(found, { tenant, id }, true) };
     },
   );
   app.post<OfEndpoint>(
@@ -208,9 +219,13 @@ function steeringRoutes(app: FastifyInstance, sluice: Sluice): void {
       const found = await senderNamed(sluice, sender);
       await found.endpoints.enable({ tenant, id });
       note(request, "enable");
-      return { endpoint: await oneOf(found, { tenant, id }) };
+      return { endpoint: await oneOf(found, { tenant, id }, true) };
     },
   );
+}
+
+function mayAct(request: FastifyRequest): boolean {
+  return accessOf(request).mayUse("act");
 }
 
 /** The log of changes is of buckets; the log of the server says who steered an endpoint. */
@@ -228,6 +243,7 @@ interface Ref {
 async function pageOf(
   sender: FoundWebhooks,
   { tenant: only, cursor = "", limit }: { tenant?: string; cursor?: string; limit: number },
+  withPaths: boolean,
 ): Promise<object> {
   const [, afterTenant = "", afterId = ""] = /^([^/]*)\/([^/]*)$/.exec(cursor) ?? [];
   const refs: Ref[] = [];
@@ -246,7 +262,7 @@ async function pageOf(
     tenant = only === undefined ? await nextTenant(sender, tenant) : undefined;
   }
   const shownRefs = refs.slice(0, limit);
-  const found = await Promise.all(shownRefs.map((ref) => statusOf(sender, ref)));
+  const found = await Promise.all(shownRefs.map((ref) => statusOf(sender, ref, withPaths)));
   const last = shownRefs.at(-1);
   return {
     // One that was removed meanwhile is left out.
@@ -263,19 +279,23 @@ async function nextTenant(sender: FoundWebhooks, after: string): Promise<string 
   return tenants[0];
 }
 
-async function oneOf(sender: FoundWebhooks, ref: Ref): Promise<object> {
-  const found = await statusOf(sender, ref);
+async function oneOf(sender: FoundWebhooks, ref: Ref, withPath: boolean): Promise<object> {
+  const found = await statusOf(sender, ref, withPath);
   if (found !== undefined) return found;
   const name = `${ref.tenant}/${ref.id}`;
   throw new HttpProblem(404, `There is no endpoint ${JSON.stringify(name)}.`);
 }
 
-async function statusOf(sender: FoundWebhooks, ref: Ref): Promise<object | undefined> {
+async function statusOf(
+  sender: FoundWebhooks,
+  ref: Ref,
+  withPath: boolean,
+): Promise<object | undefined> {
   const [endpoint, status] = await Promise.all([sender.endpoints.get(ref), sender.status(ref)]);
   if (endpoint === undefined || status === undefined) return undefined;
   const { lastAttempt, lastFailure } = status;
   return {
-    ...factsOf(endpoint),
+    ...factsOf(endpoint, withPath),
     status: {
       ...status,
       lastAttempt: lastAttempt && shown(lastAttempt, false),
@@ -284,11 +304,13 @@ async function statusOf(sender: FoundWebhooks, ref: Ref): Promise<object | undef
   };
 }
 
-/** What an operator sees of an endpoint: nothing of what its owner keeps to himself. */
-function factsOf(endpoint: Endpoint): object {
+/** What an operator sees of an endpoint: nothing of what its owner keeps to himself. Paths often are secrets of chats. */
+function factsOf(endpoint: Endpoint, withPath: boolean): object {
   const { tenant, id, types, rate, concurrency, ordered, description, headers, secrets } = endpoint;
   const { disabled, createdAtMs, changedAtMs } = endpoint;
-  const url = endpoint.url.replace(/\?.*$/s, "?…");
+  const { origin, pathname, search } = new URL(endpoint.url);
+  const path = withPath ? pathname + (search && "?…") : pathname + search === "/" ? "/" : "/…";
+  const url = origin + path;
   const settings = { url, types, rate, concurrency, ordered, description, headers, secrets };
   return { tenant, id, ...settings, disabled, createdAtMs, changedAtMs };
 }

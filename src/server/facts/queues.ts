@@ -5,7 +5,7 @@ import { JOB_STATES, type Job, type JobState } from "../../queue/job.ts";
 import type { Queue } from "../../queue/queue.ts";
 
 import type { Sluice } from "../../sluice.ts";
-import { accessOf } from "../access/access.ts";
+import { accessOf, assertMaySee } from "../access/access.ts";
 import { HttpProblem } from "../problem.ts";
 import { queueNamed } from "./named.ts";
 import {
@@ -29,7 +29,8 @@ const LIMIT = { type: "integer", minimum: 1, maximum: 200, default: 50 };
 const DATA = {
   type: "boolean",
   default: false,
-  description: "Adds the data of the jobs, which may be private.",
+  description:
+    'Adds the data of the jobs, which may be private: only for tokens of the role "act".',
 };
 const KEY = { description: "The key of the jobs: its name, or the names of a path." };
 
@@ -186,7 +187,9 @@ function lookRoutes(app: FastifyInstance, sluice: Sluice): void {
         },
       },
     },
-    async ({ params, query }) => {
+    async (request) => {
+      const { params, query } = request;
+      assertMaySee(request, query);
       const { data, limit, ...filter } = query;
       const queue = await queueNamed(sluice, params.queue);
       const { jobs, cursor } = await queue.jobs({ ...filter, limit });
@@ -218,7 +221,9 @@ function lookRoutes(app: FastifyInstance, sluice: Sluice): void {
         },
       },
     },
-    async ({ params, query }) => {
+    async (request) => {
+      const { params, query } = request;
+      assertMaySee(request, query);
       const queue = await queueNamed(sluice, params.queue);
       const job = await queue.job(params.id);
       if (job === undefined)
@@ -251,7 +256,9 @@ function lookRoutes(app: FastifyInstance, sluice: Sluice): void {
         },
       },
     },
-    async ({ params, query }) => {
+    async (request) => {
+      const { params, query } = request;
+      assertMaySee(request, query);
       const { data, limit, ...filter } = query;
       const queue = await queueNamed(sluice, params.queue);
       const failed = await queue.failed({ ...filter, limit });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { flawsOf, openBoards } from "../../support/server/boards.ts";
-import { openServers } from "../../support/server/open-server.ts";
+import { openServers, VIEW } from "../../support/server/open-server.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 
 const HOSTILE = `<img src=x onerror="window.hurt=1"><script>window.hurt=1</script>`;
@@ -24,7 +24,7 @@ async function openQueueBoard() {
   const isKnown = async (): Promise<boolean> => (await service.overview()).queues.length === 1;
   await waitUntil(isKnown, "it is told of");
   const { url } = await servers.open(sluices.open(), { insecureLocal: true });
-  return { url, queue, id };
+  return { url, service, queue, id };
 }
 
 describe("the board of queues", () => {
@@ -42,6 +42,18 @@ describe("the board of queues", () => {
     expect(await page.evaluate("window.hurt")).toBeUndefined();
     expect(await page.locator("main img, main script").count()).toBe(0);
     expect(errors).toEqual([]);
+  });
+
+  it("offers no data to a token that may only look", async () => {
+    const { service } = await openQueueBoard();
+    const { url } = await servers.open(service);
+    const { page } = await boards.open(`${url}/#/queue/charges`);
+
+    await page.getByLabel("Token").fill(VIEW);
+    await page.getByRole("button", { name: "Sign in" }).click();
+
+    await page.getByText(`declined ${HOSTILE}`).waitFor();
+    expect(await page.getByRole("button", { name: /^Show data/ }).count()).toBe(0);
   });
 
   it("puts a dead letter back after it said what that may do", async () => {

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { ACT, ask, openServers, VIEW } from "../../support/server/open-server.ts";
 import { flawsOf, openBoards, seriousOf } from "../../support/server/boards.ts";
+import { fakeApis } from "../../support/servers/fake-api.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 
 const HOSTILE = `<img src=x onerror="window.hurt=1"> & <script>window.hurt=1</script>`;
@@ -9,6 +10,7 @@ const HOSTILE = `<img src=x onerror="window.hurt=1"> & <script>window.hurt=1</sc
 const sluices = realSluices();
 const servers = openServers();
 const boards = openBoards();
+const apis = fakeApis();
 
 /** A service that calls through a bucket, and a server beside it. */
 async function openBoard(names: readonly string[] = ["stripe"]) {
@@ -109,6 +111,28 @@ describe("the board", () => {
     expect(await page.evaluate("window.hurt")).toBeUndefined();
     expect(await page.locator("main img, main script").count()).toBe(0);
     expect(errors).toEqual([]);
+  });
+
+  it("lets no page that it forwards run a script on its origin, which could act", async () => {
+    const hostile = `<body>harmless<script>
+      document.body.textContent = "hurt";
+      fetch("/api/v1/buckets/stripe/pause", { method: "POST", body: "{}", headers: { "content-type": "application/json" } });
+    </script></body>`;
+    const upstream = await apis.start(() => ({
+      headers: { "content-type": "text/html" },
+      body: hostile,
+    }));
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("stripe", { rate: "1000/s" });
+    const forward = { up: { to: upstream.url, bucket: "stripe" } };
+    const { url } = await servers.open(sluice, { insecureLocal: true, forward });
+
+    const { page, requests } = await boards.open(`${url}/up/page`);
+
+    expect(await page.locator("body").textContent()).toContain("harmless");
+    expect(await page.locator("body").textContent()).not.toMatch(/^hurt/);
+    expect(requests.filter((asked) => asked.includes("/api/"))).toEqual([]);
+    expect((await bucket.peek()).pausedForMs).toBe(0);
   });
 
   it("asks for a token where one is needed, and lets a viewer change nothing", async () => {

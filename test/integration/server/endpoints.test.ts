@@ -60,7 +60,10 @@ describe("/api/v1/endpoints", () => {
     expect(senders.json).toEqual({ senders: ["webhooks"] });
     const [endpoint] = page.json.endpoints;
     expect(endpoint).toMatchObject({ ...REF, rate: "50/s", headers: ["x-key"], secrets: 1 });
-    expect(endpoint.url).toMatch(/\/in\?…$/);
+    const byActor = await ask(`${url}${ONE}`, { token: ACT });
+    expect(endpoint.url).toMatch(/^http:\/\/[\w.:]+\/…$/);
+    expect(one.json.endpoint.url).toBe(endpoint.url);
+    expect(byActor.json.endpoint.url).toMatch(/\/in\?…$/);
     expect(endpoint.status).toMatchObject({
       state: "left alone",
       failures: 2,
@@ -71,7 +74,9 @@ describe("/api/v1/endpoints", () => {
     await waitUntil(async () => (await hooks.status(REF))!.waiting === 1, "one waits");
     expect(one.json.attempts).toHaveLength(2);
     expect(page.text + one.text).not.toMatch(/secret-9|very-secret|whsec|sealed/);
-    const asksForMore = await ask(`${url}${ONE}?data=true`, { token: VIEW });
+    const refused = await ask(`${url}${ONE}?data=true`, { token: VIEW });
+    const asksForMore = await ask(`${url}${ONE}?data=true`, { token: ACT });
+    expect(refused.status).toBe(403);
     expect(asksForMore.json.attempts[0].answer).toContain("no: ");
   });
 

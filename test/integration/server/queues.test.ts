@@ -85,6 +85,11 @@ describe("/api/v1/queues", () => {
     expect(one.json).toMatchObject({ state: "delayed", why: { waitsFor: "delay" } });
     expect(page.text + one.text).not.toContain(SECRET);
     expect(whole.json.job.data).toEqual({ card: SECRET });
+    for (const path of [jobs, `${jobs}/${id}`, "/api/v1/queues/charges/failed"]) {
+      const refused = await ask(`${url}${path}?data=true`, { token: VIEW });
+      expect(refused.status).toBe(403);
+      expect(refused.json.detail).toContain('"act"');
+    }
     expect(missing.status).toBe(404);
   });
 
@@ -92,7 +97,7 @@ describe("/api/v1/queues", () => {
     const id = await deadLetter();
 
     const failed = await call("GET /api/v1/queues/{queue}/failed", { token: VIEW });
-    const whole = await ask(`${url}/api/v1/queues/charges/failed?data=true`, { token: VIEW });
+    const whole = await ask(`${url}/api/v1/queues/charges/failed?data=true`, { token: ACT });
     const refused = await call("POST /api/v1/queues/{queue}/replay", { token: VIEW, body: { id } });
     const one = await call("POST /api/v1/queues/{queue}/replay", { body: { id } });
     const again = await call("POST /api/v1/queues/{queue}/replay", { body: {} });

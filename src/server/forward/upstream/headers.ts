@@ -58,10 +58,26 @@ export function requestHeaders(raw: RawHeaders, rules: RequestHeaderRules): stri
   return passed;
 }
 
-/** What a client is sent. */
-export function responseHeaders(raw: RawHeaders, isDecoded: boolean): string[] {
+/** What a browser shows as a page that can run scripts: XML and SVG too, and what names no type, as it may be taken for HTML. */
+const PAGE = /html|xml|svg/i;
+const TYPE = /^\s*[\w.+-]+\/[\w.+-]+\s*(?:;|$)/;
+
+/**
+ * What a client is sent. A page of an upstream lies on the origin of the board: it gets an origin of its own, in which no
+ * script runs. Whether it is one is seen by its type, not by who asks: browsers send no `Sec-Fetch-Dest` over plain HTTP,
+ * and may show later what a script had asked for.
+ */
+export function responseHeaders(
+  raw: RawHeaders,
+  { isDecoded, hasBody }: { readonly isDecoded: boolean; readonly hasBody: boolean },
+): string[] {
   const dropped = isDecoded ? OF_ITS_ENCODING : HOP_BY_HOP;
-  return pass(raw, (name) => dropped.has(name));
+  const passed = pass(raw, (name) => dropped.has(name));
+  const types = valuesIn(passed, "content-type");
+  const isPlain = types.length > 0 && types.every((type) => TYPE.test(type) && !PAGE.test(type));
+  // Beside a policy of the upstream both hold.
+  if (hasBody && !isPlain) passed.push("Content-Security-Policy", "sandbox");
+  return passed;
 }
 
 function pass(raw: RawHeaders, isDropped: (name: string) => boolean): string[] {
@@ -95,11 +111,16 @@ function withoutOwnCookie(text: string): string {
   return text.replaceAll(OWN_COOKIE, "").replace(/^;\s*/, "");
 }
 
-/** The value of a header in pairs; undefined if there is none. */
+/** The first value of a header in pairs; undefined if there is none. */
 export function headerIn(raw: RawHeaders, asked: string): string | undefined {
+  return valuesIn(raw, asked)[0];
+}
+
+function valuesIn(raw: RawHeaders, asked: string): string[] {
+  const values: string[] = [];
   for (let at = 0; at < raw.length; at += 2) {
     const name = raw[at]!;
-    if (name.length === asked.length && name.toLowerCase() === asked) return raw[at + 1];
+    if (name.length === asked.length && name.toLowerCase() === asked) values.push(raw[at + 1]!);
   }
-  return undefined;
+  return values;
 }

@@ -59,7 +59,10 @@ export class UpstreamResponse implements FollowedResponse {
     // What the bucket reads has to be plain: costs, and what a refusal says.
     const isDecoded = encoding !== undefined && (isRead || status >= 400) && !this.#hasNoBody;
     this.#decode = isDecoded ? DECODERS.get(encoding) : undefined;
-    this.clientHeaders = responseHeaders(headers, this.#decode !== undefined);
+    this.clientHeaders = responseHeaders(headers, {
+      isDecoded: this.#decode !== undefined,
+      hasBody: !this.#hasNoBody,
+    });
     this.headers = new Headers(pairsOf(this.clientHeaders));
     this.#incoming = incoming;
   }

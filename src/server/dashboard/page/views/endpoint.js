@@ -13,7 +13,7 @@ export function endpointView({ sender, tenant, id, redraw, stay, mayAct }) {
 
   return {
     title: `${tenant} / ${id}`,
-    load: (signal) => ask(`${path}?data=${shown.answers}`, { signal }),
+    load: (signal) => ask(`${path}?data=${shown.answers && mayAct()}`, { signal }),
     draw({ endpoint, attempts }) {
       return [
         crumb("#/endpoints", "Endpoints"),
@@ -46,8 +46,9 @@ export function endpointView({ sender, tenant, id, redraw, stay, mayAct }) {
     },
   };
 
-  /** What an endpoint answers may be private: it is asked for only if somebody wants to see it. */
+  /** What an endpoint answers may be private: it is asked for only if somebody wants to see it, who may act. */
   function answers() {
+    if (!mayAct()) return undefined;
     const toggle = () => {
       shown.answers = !shown.answers;
       redraw();

@@ -109,7 +109,7 @@ export function queueView({ name, redraw, stay, mayAct }) {
       ),
       h("code", {}, job.id),
       keyOf(job),
-      [h("span", {}, job.reason), dataOf(job)],
+      [h("span", {}, job.reason), mayAct() ? dataOf(job) : ""],
       count(job.attempts),
       mayAct()
         ? h(
@@ -127,7 +127,7 @@ export function queueView({ name, redraw, stay, mayAct }) {
     return table("Dead letters", heads, rows, "No job has failed for the last time.", "cards");
   }
 
-  /** Data may be private: it is asked for only if somebody wants to see it. */
+  /** Data may be private: it is asked for only if somebody wants to see it, who may act. */
   function dataOf({ id }) {
     const found = seen.data.get(id);
     if (found !== undefined) return h("pre", { tabindex: 0 }, found);

@@ -119,8 +119,7 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
   async function compile(of: DatedRules): Promise<ReadonlyMap<string, Policy>> {
     const compiled = new Map<string, Policy>();
     const ofCode = new Map<string, Policy>();
-    away = undefined;
-    hasUnlimited = false;
+    [away, hasUnlimited] = [undefined, false];
     unread = await eachServer([...of.buckets.keys()], READ_AT_ONCE, async (some) => {
       const declared = await insight.declaredOf(some);
       for (const [index, name] of some.entries()) {

@@ -95,3 +95,28 @@ describe("where a forward leads", () => {
     expect(await statusFor({ origin: service.url, "sec-fetch-site": "same-origin" })).toBe(200);
   });
 });
+
+describe("what is forwarded from the origin of the board", () => {
+  it.each([
+    ["text/html; charset=utf-8", "sandbox"],
+    ["image/svg+xml", "sandbox"],
+    ["application/xhtml+xml", "sandbox"],
+    ["no type", "sandbox"],
+    [undefined, "sandbox"],
+    ["text/event-stream", undefined],
+    ["text/plain", undefined],
+    ["image/png", undefined],
+  ])("adds a sandbox to what a browser would show as a page: of %s, %s", async (type, policy) => {
+    const headers = { "cache-control": "no-store", ...(type && { "content-type": type }) };
+    const api = await apis.start(() => ({ headers, body: "<script>1</script>" }));
+    const sluice = sluices.open();
+    sluice.bucket("up", { rate: "1000/s" });
+    const service = await servers.start(sluice, { forward: { up: { to: api.url } } });
+
+    const answer = await service.get("/up/page");
+
+    expect(answer.text).toBe("<script>1</script>");
+    expect(answer.headers["content-security-policy"]).toBe(policy);
+    expect(answer.headers["cache-control"]).toBe("no-store");
+  });
+});

@@ -5,8 +5,8 @@ import swagger, { type FastifyDynamicSwaggerOptions } from "@fastify/swagger";
 import Fastify, {
   LogController,
   type FastifyInstance,
-  type FastifyRequest,
   type FastifyServerOptions,
+  type preValidationHookHandler,
 } from "fastify";
 import type { Sluice } from "../sluice.ts";
 import { partsOf } from "../sluice/parts.ts";
@@ -189,9 +189,11 @@ function createApp({ tls, logger, bodyLimit }: ReadServerOptions): FastifyInstan
   // The schemas of answers are for the description; what they do not name is kept.
   app.setSerializerCompiler(() => (value) => JSON.stringify(value, sayInJson));
   app.setReplySerializer((value) => JSON.stringify(value, sayInJson));
-  app.addHook("preValidation", (request, _reply, done) => {
-    readQuery(request);
-    done();
+  app.addHook("onRoute", (route) => {
+    const schema = route.schema?.querystring as QuerySchema | undefined;
+    if (schema?.properties === undefined) return;
+    const read = readQuery(schema.properties);
+    route.preValidation = [read, ...[route.preValidation ?? []].flat()];
   });
   return app;
 }
@@ -201,22 +203,26 @@ function bytesOf(pem: string | Uint8Array): string | Buffer {
 }
 
 /** A query has texts alone; numbers and booleans are read where the schema of the route has them. */
-function readQuery({ query, routeOptions }: FastifyRequest): void {
-  const schema = routeOptions.schema?.querystring as QuerySchema | undefined;
-  if (schema?.properties === undefined) return;
-  const asked = query as Record<string, unknown>;
-  for (const [name, { type }] of Object.entries(schema.properties)) {
-    const value = asked[name];
-    if (type === "integer" && typeof value === "string" && /^\d{1,16}$/.test(value)) {
-      asked[name] = Number(value);
+function readQuery(properties: Properties): preValidationHookHandler {
+  const types = Object.entries(properties).map(([name, { type }]) => [name, type] as const);
+  return ({ query }, _reply, done) => {
+    const asked = query as Record<string, unknown>;
+    for (const [name, type] of types) {
+      const value = asked[name];
+      if (type === "integer" && typeof value === "string" && /^\d{1,16}$/.test(value)) {
+        asked[name] = Number(value);
+      }
+      if (type === "boolean" && (value === "true" || value === "false"))
+        asked[name] = value === "true";
     }
-    if (type === "boolean" && (value === "true" || value === "false"))
-      asked[name] = value === "true";
-  }
+    done();
+  };
 }
 
+type Properties = Readonly<Record<string, { readonly type?: string }>>;
+
 interface QuerySchema {
-  readonly properties?: Readonly<Record<string, { readonly type?: string }>>;
+  readonly properties?: Properties;
 }
 
 const SECRET_HEADERS = ["authorization", "cookie", "x-api-key", "api-key", "x-sluice-token"].map(

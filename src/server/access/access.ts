@@ -177,7 +177,7 @@ export function installAccess(
     const { needs = "act", bucket, queue } = request.routeOptions.config;
     const { access, isAmbient } = judge(request);
     (request as Judged)[ACCESS] = access;
-    if (isAmbient) assertSameOrigin(request);
+    if (isAmbient) assertSameOrigin(request, needs);
     if (needs === "nothing") return;
     assertMay(access, needs);
     const params = request.params as Readonly<Record<string, string>>;

@@ -41,7 +41,7 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
     to: ReadForward,
     request: FastifyRequest,
     reply: FastifyReply,
-  ): Promise<FastifyReply> {
+  ): Promise<void> {
     const pending = pendings.of(reply.raw);
     const { raw } = request;
     if (raw.headers.upgrade !== undefined) {
@@ -67,7 +67,7 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
         pending.isWaiting = false;
         reply.hijack();
         deliver(reply.raw, exchange.answer!, response, pending.ending.signal);
-        return reply;
+        return;
       } catch (error) {
         // Closing, or nobody is there any more.
         if (pending.ending.signal.aborted) throw pending.ending.signal.reason;
@@ -106,19 +106,16 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
   }
 
   for (const to of forwards) {
-    void app.register(async (inner) => {
-      inner.removeAllContentTypeParsers();
-      // The body stays in the request, unread.
-      inner.addContentTypeParser("*", (_request, _payload, done) => done(null));
-      for (const url of [to.at, `${to.at}/*`]) {
-        inner.route({
-          method: [...METHODS],
-          url,
-          config: { needs: "draw" },
-          handler: (request, reply) => forward(to, request, reply),
-        });
-      }
-    });
+    for (const url of [to.at, `${to.at}/*`]) {
+      app.route({
+        method: [...METHODS],
+        url,
+        config: { needs: "draw" },
+        // Here, fastify has not looked at the body, which goes on as it comes; it looks no further once it is answered.
+        onRequest: (request, reply) => forward(to, request, reply),
+        handler: () => {},
+      });
+    }
   }
   app.server.on("connect", refuseTunnel);
   app.addHook("preClose", async () => {

@@ -38,18 +38,18 @@ export function rateLimitHeaders(decision: Decision): Record<string, string> {
   const limits = decision.limits.filter(isShown).map((limit) => overWholeSeconds(limit, decision));
   const shown = nameLimits(limits);
   const binding = bindingLimit(limits, decision);
-  return {
-    ...(shown.length > 0 && {
-      "RateLimit-Policy": shown.map(formatPolicyItem).join(", "),
-      RateLimit: shown.map(formatLimitItem).join(", "),
-    }),
-    ...(binding !== undefined && {
-      "X-RateLimit-Limit": formatWhole(binding.capacity),
-      "X-RateLimit-Remaining": formatWhole(binding.remaining),
-      "X-RateLimit-Reset": formatSeconds(binding.resetAfterMs),
-    }),
-    ...(!decision.allowed && { "Retry-After": formatSeconds(decision.retryAfterMs, 1) }),
-  };
+  const headers: Record<string, string> = {};
+  if (shown.length > 0) {
+    headers["RateLimit-Policy"] = shown.map(formatPolicyItem).join(", ");
+    headers["RateLimit"] = shown.map(formatLimitItem).join(", ");
+  }
+  if (binding !== undefined) {
+    headers["X-RateLimit-Limit"] = formatWhole(binding.capacity);
+    headers["X-RateLimit-Remaining"] = formatWhole(binding.remaining);
+    headers["X-RateLimit-Reset"] = formatSeconds(binding.resetAfterMs);
+  }
+  if (!decision.allowed) headers["Retry-After"] = formatSeconds(decision.retryAfterMs, 1);
+  return headers;
 }
 
 function isDecision(value: Partial<Decision> | undefined): boolean {
@@ -138,8 +138,12 @@ function formatLimitItem({ name, limit }: NamedLimit): string {
   return `${name};r=${formatWhole(limit.remaining)}${effective}`;
 }
 
+/** A name that stays as it is. */
+const PLAIN = /^[ !#-[\]-~]{0,128}$/;
+
 /** An sf-string holds printable ASCII only (RFC 9651 §3.3.3); the bytes of all else are percent-encoded. */
 function formatName(name: string, suffix: string): string {
+  if (PLAIN.test(name)) return `"${name}${suffix}"`;
   const ascii = name
     .slice(0, LONGEST_NAME)
     .replaceAll(/[^ -~]+/g, (text) =>

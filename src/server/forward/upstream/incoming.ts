@@ -4,7 +4,7 @@ import type { Dispatcher } from "undici";
 export interface Sink {
   /** Returns false if it wants no more until {@link Incoming.resume}. */
   write(chunk: Buffer): boolean;
-  end(): void;
+  end(last?: Buffer): void;
   /** The answer broke off, or was aborted. */
   fail(reason: unknown): void;
 }
@@ -58,6 +58,7 @@ export class Incoming implements Dispatcher.DispatchHandler {
     this.#sink = sink;
     const kept = this.#kept;
     this.#kept = [];
+    if (this.isWhole && kept.length === 1) return sink.end(kept[0]);
     let isFull = false;
     for (const chunk of kept) isFull = !sink.write(chunk) || isFull;
     if (this.#failure !== undefined) sink.fail(this.#failure.reason);

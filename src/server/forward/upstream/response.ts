@@ -168,8 +168,9 @@ class ToClient implements Sink {
     return hasRoom;
   }
 
-  end(): void {
-    this.#raw.end();
+  end(last?: Buffer): void {
+    this.#raw.end(last);
+    if (last !== undefined) this.#tap?.pass(last);
     this.#tap?.end();
   }
 
@@ -197,7 +198,11 @@ function readableOf(incoming: Incoming, tap: Tap | undefined): Readable {
           following?.pass(chunk);
           return this.push(chunk);
         },
-        end: () => {
+        end: (last) => {
+          if (last !== undefined) {
+            following?.pass(last);
+            this.push(last);
+          }
           following?.end();
           following = undefined;
           this.push(null);

@@ -1,6 +1,6 @@
 /** The HTTP server: health, facts, steering and the dashboard. `createServer()` wires it. */
 import { lstat, rm } from "node:fs/promises";
-import { createConnection } from "node:net";
+import { createConnection, type Socket } from "node:net";
 import swagger, { type FastifyDynamicSwaggerOptions } from "@fastify/swagger";
 import Fastify, {
   LogController,
@@ -68,6 +68,7 @@ export async function createServer(
   const app = createApp(read);
   let closing: Promise<void> | undefined;
 
+  closeUnused(app);
   installProblems(app);
   installHeaders(app, read);
   if (read.logger !== false) installLog(app);
@@ -196,6 +197,18 @@ function createApp({ tls, logger, bodyLimit }: ReadServerOptions): FastifyInstan
     route.preValidation = [read, ...[route.preValidation ?? []].flat()];
   });
   return app;
+}
+
+/** Connections on which nobody has asked for anything yet would hold the server up: Node takes them for busy ones. */
+function closeUnused(app: FastifyInstance): void {
+  const open = new Set<Socket>();
+  app.server.on("connection", (socket: Socket) => {
+    open.add(socket);
+    socket.once("close", () => open.delete(socket));
+  });
+  app.addHook("preClose", async () => {
+    for (const socket of open) if (socket.bytesRead === 0) socket.destroy();
+  });
 }
 
 function bytesOf(pem: string | Uint8Array): string | Buffer {

@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
 import { request as httpsRequest } from "node:https";
+import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Validator } from "@seriousme/openapi-schema-validator";
@@ -274,6 +275,27 @@ describe("createServer", () => {
     expect((await slow).text).toBe("done");
     await closing;
     await expect(ask(`${url}/healthz`)).rejects.toThrow("ECONNREFUSED");
+  });
+
+  it("closes connections on which nobody has asked, without cutting off who has", async () => {
+    const [begun, go] = [deferred(), deferred()];
+    const { server, url } = await openWith((app) =>
+      app.get("/slow", VIEWED, async () => {
+        begun.resolve();
+        await go.promise;
+        return "done";
+      }),
+    );
+    const unused = connect(Number(new URL(url).port), "127.0.0.1").resume();
+    const slow = ask(`${url}/slow`, { token: VIEW });
+    await begun.promise;
+
+    const closing = server.close();
+    await once(unused, "close");
+    go.resolve();
+
+    expect((await slow).text).toBe("done");
+    await closing;
   });
 });
 

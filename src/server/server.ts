@@ -170,7 +170,8 @@ function createApp({ tls, logger, bodyLimit }: ReadServerOptions): FastifyInstan
   const common: FastifyServerOptions = {
     bodyLimit,
     logController: new LogController({ disableRequestLogging: true }),
-    routerOptions: { caseSensitive: true, maxParamLength: 4_096 },
+    // The id of a slot holds the keys of its call; Node takes 16 KiB of headers.
+    routerOptions: { caseSensitive: true, maxParamLength: 8_192 },
     forceCloseConnections: "idle",
     // Nothing is dropped from what was sent, or read as what it is not.
     ajv: { customOptions: { removeAdditional: false, coerceTypes: false, verbose: true } },

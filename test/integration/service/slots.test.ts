@@ -104,6 +104,24 @@ describe("POST /v1/slots/:id", () => {
     if (where === "memory") await first.close();
   });
 
+  it("has an id that is taken back, however long its bucket and its keys are", async () => {
+    const sluice = sluices.open();
+    const names = ["user", "team", "path"];
+    const limit = () => ({ limits: [concurrency(1)] });
+    const long = "桶".repeat(256);
+    sluice.bucket(long, { perKey: Object.fromEntries(names.map((name) => [name, limit()])) });
+    const service = await servers.start(sluice);
+    const keys = Object.fromEntries(names.map((name) => [name, "鍵".repeat(256)]));
+    const path = `/v1/buckets/${encodeURIComponent(long)}/draw`;
+    const ask = () => service.post(path, { keys, maxWaitMs: 10_000 });
+
+    const drawn = await ask();
+    const released = await service.post(`/v1/slots/${drawn.json.slot.id}/release`);
+
+    expect([drawn.status, released.status]).toEqual([200, 200]);
+    expect((await ask()).status).toBe(200);
+  });
+
   it("is no slot if its id was made or changed by its caller", async () => {
     const sluice = sluices.open();
     const bucket = sluice.bucket("gpt", tokens());

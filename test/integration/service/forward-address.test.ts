@@ -119,4 +119,19 @@ describe("what is forwarded from the origin of the board", () => {
     expect(answer.headers["content-security-policy"]).toBe(policy);
     expect(answer.headers["cache-control"]).toBe("no-store");
   });
+
+  it("keeps an upstream from setting or clearing the cookie of the board", async () => {
+    const cookies = ["sluice_session=1.forged; Path=/", "own=1", " sluice_session =; Max-Age=0"];
+    const api = await apis.start(() => ({
+      headers: { "set-cookie": cookies, "clear-site-data": '"cookies"' },
+    }));
+    const sluice = sluices.open();
+    sluice.bucket("up", { rate: "1000/s" });
+    const service = await servers.start(sluice, { forward: { up: { to: api.url } } });
+
+    const { headers } = await fetch(`${service.url}/up/x`);
+
+    expect(headers.getSetCookie()).toEqual(["own=1"]);
+    expect(headers.has("clear-site-data")).toBe(false);
+  });
 });

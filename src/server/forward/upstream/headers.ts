@@ -14,8 +14,9 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
   "upgrade",
 ]);
 const OF_THIS_SERVER = "x-sluice-";
-/** The cookie of the dashboard must not leave this server. */
+/** The cookie of the dashboard must not leave this server, and no upstream may set or clear it. */
 const OWN_COOKIE = /(?:^|;)\s*sluice_session=[^;]*/g;
+const SETS_OWN_COOKIE = /^\s*sluice_session\s*=/;
 
 /** Pairs of names and values, one after another, as Node has them. */
 type RawHeaders = readonly string[];
@@ -72,7 +73,13 @@ export function responseHeaders(
   { isDecoded, hasBody }: { readonly isDecoded: boolean; readonly hasBody: boolean },
 ): string[] {
   const dropped = isDecoded ? OF_ITS_ENCODING : HOP_BY_HOP;
-  const passed = pass(raw, (name) => dropped.has(name));
+  const passed = pass(
+    raw,
+    (name, value) =>
+      dropped.has(name) ||
+      name === "clear-site-data" ||
+      (name === "set-cookie" && SETS_OWN_COOKIE.test(value)),
+  );
   const types = valuesIn(passed, "content-type");
   const isPlain = types.length > 0 && types.every((type) => TYPE.test(type) && !PAGE.test(type));
   // Beside a policy of the upstream both hold.
@@ -80,13 +87,13 @@ export function responseHeaders(
   return passed;
 }
 
-function pass(raw: RawHeaders, isDropped: (name: string) => boolean): string[] {
+function pass(raw: RawHeaders, isDropped: (name: string, value: string) => boolean): string[] {
   const named = namedByConnection(raw);
   const passed: string[] = [];
   for (let at = 0; at < raw.length; at += 2) {
     const name = raw[at]!.toLowerCase();
-    if (isDropped(name) || name.startsWith(OF_THIS_SERVER) || named.has(name)) continue;
     const value = raw[at + 1]!;
+    if (isDropped(name, value) || name.startsWith(OF_THIS_SERVER) || named.has(name)) continue;
     passed.push(raw[at]!, name === "cookie" ? withoutOwnCookie(value) : value);
   }
   return passed;

@@ -61,13 +61,10 @@ export type { Align } from "./core/limits/calendar-days.ts";
 
 export type { Enqueuing, EnqueueOptionsOf } from "./queue/enqueue/enqueue.ts";
 
-export type {
-  EnqueueOptions,
-  JobDefaults,
-  KeepDone,
-  KeepFailed,
-  MaxBacklog,
-} from "./queue/options.ts";
+export type { EnqueueOptions } from "./queue/options.ts";
+
+export type { JobDefaults, KeepDone, KeepFailed, MaxBacklog } from "./core/input/queue-settings.ts";
+
 export type {
   CloseOptions,
   WorkerOptions,

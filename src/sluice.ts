@@ -306,9 +306,9 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       const own = queues.hasOwnConnections(queue?.name);
       const connectQueue = connectQueueFor("worker()", queue?.name, own);
       const bucket = bucketOf(queue);
-      const { weightsOf, schema, keepDone, keepFailed } = queue as OwnedQueue<Data, Result, never>;
+      const { weightsOf, schema, settings: kept } = queue as OwnedQueue<Data, Result, never>;
       const parts = { queue, bucket, handler, options: workerOptions, connect: connectQueue };
-      const common = { prefix, logger, observing, weightsOf, schema, keepDone, keepFailed };
+      const common = { prefix, logger, observing, weightsOf, schema, kept };
       const worker = workers.add(queue.name, (own) =>
         createWorker({ ...parts, ...common, ...own }),
       );

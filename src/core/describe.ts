@@ -206,3 +206,11 @@ export function factInJson(name: string, value: unknown): unknown {
     return describeValue(value);
   }
 }
+
+/** All that stands in data, by where: `["maxBacklog.all", 500]`. */
+export function leavesOf(data: unknown, path: string = ""): (readonly [string, unknown])[] {
+  if (typeof data !== "object" || data === null) return data === undefined ? [] : [[path, data]];
+  return Object.entries(data).flatMap(([name, value]) =>
+    leavesOf(value, path === "" ? name : `${path}.${name}`),
+  );
+}

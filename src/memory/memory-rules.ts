@@ -39,7 +39,10 @@ export function createMemoryRules(): MemoryRules {
     async rulesApplied({ digest }) {
       applied = inForce?.digest === digest ? digest : undefined;
     },
-    async ruledBuckets() {
+    async ruledOf(names) {
+      return names.map((name) => ruled.get(name));
+    },
+    async ruledNames() {
       return [...ruled.keys()];
     },
   };

@@ -3,16 +3,8 @@ import { InvalidOptionError } from "../core/errors.ts";
 import { KEY_PATH } from "../core/input/key-options.ts";
 import type { Key } from "../core/key-path.ts";
 import { isTimeZone } from "../core/limits/calendar-days.ts";
-import {
-  KEY,
-  LONGEST_MS,
-  NAME,
-  nameOf,
-  PRIORITY,
-  readOptions,
-  wholeNumber,
-  type Priority,
-} from "../core/input/options.ts";
+import { KEY, LONGEST_MS, NAME, nameOf, readOptions, wholeNumber } from "../core/input/options.ts";
+import { DEFAULTED, type JobDefaults, type KeepDone } from "../core/input/queue-settings.ts";
 import { COST } from "../throttle/call-options.ts";
 import type { DedupeMode, KeptJobs } from "../core/stores/queue/store.ts";
 import type { Cost } from "../throttle/costs.ts";
@@ -36,7 +28,7 @@ export type EnqueueOptions =
   | (JobOptions & { readonly dedupeId: string; readonly every?: undefined });
 
 /** All options of a job, whichever need one another. */
-interface JobOptions {
+interface JobOptions extends JobDefaults {
   /**
    * The tenant, account or endpoint that the job is for: `"acme"`, or a path of up to three names, the widest first,
    * `["acme", "endpoint-7"]`. Names have 1 to 256 characters. Defaults to none.
@@ -49,14 +41,10 @@ interface JobOptions {
   readonly name?: string | undefined;
   /** What each attempt takes of the bucket: a number of calls, or by unit, `{ tokens: 800 }`. Defaults to the bucket's `cost`, else 1 call. */
   readonly cost?: Cost | undefined;
-  /** Which jobs leave the queue, and then the line, first. Defaults to `"normal"`. */
-  readonly priority?: Priority | undefined;
   /** How long to wait before the job may start. Defaults to 0. */
   readonly delayMs?: number | undefined;
   /** When the job may start, as a Date or in ms since 1970, instead of `delayMs`. A past time means at once. */
   readonly at?: Date | number | undefined;
-  /** How long after it is due the job's first attempt may start; later it fails as expired. Defaults to no limit. */
-  readonly maxWaitMs?: number | undefined;
   /**
    * An id of your own, 1 to 256 characters, without ":" and not of digits alone: while the job is kept, also once it is
    * done or has failed, no other with this id is stored. Defaults to a number.
@@ -81,15 +69,6 @@ interface JobOptions {
    * or has failed.
    */
   readonly dedupeMs?: number | undefined;
-  /** How often the job is tried before it is kept as failed, from 1 to 1,000. Defaults to 20: over hours, by its backoff. */
-  readonly attempts?: number | undefined;
-  /**
-   * The wait before try n + 1 is a random part of `baseMs` × 2^(n − 1), and of `maxMs` at most.
-   * Defaults to 1,000 ms, and 3,600,000 ms (an hour) at most.
-   */
-  readonly backoff?:
-    | { readonly baseMs?: number | undefined; readonly maxMs?: number | undefined }
-    | undefined;
   /** How long one attempt of this job may take, in ms, instead of its worker's `timeoutMs`. */
   readonly timeoutMs?: number | undefined;
   /** Makes the job a recurring one, in ms from 100; the first is due at once. Needs a `dedupeId`. */
@@ -116,9 +95,6 @@ export type JobOptionsRead = Omit<JobOptions, "key"> & { readonly key?: string |
 /** The same, with what its queue says of the order of its key; none if it has no order. */
 export type OrderedJobOptions = JobOptionsRead & { readonly ordered?: LaneOrder | undefined };
 
-/** The options of a queue's jobs for which `enqueue` gets no others. */
-export type JobDefaults = Pick<EnqueueOptions, "priority" | "maxWaitMs" | "attempts" | "backoff">;
-
 /** The latest time that BullMQ's scores of delayed jobs can hold: ms × 2^12 below 2^53. */
 const LATEST_MS = 2 ** 41 - 1;
 const AT_ERROR = { error: "give a Date, or ms (not seconds) since 1970, before 2039-09-07" };
@@ -130,84 +106,10 @@ const TIME = wholeNumber(1, LONGEST_MS, "milliseconds").optional();
 /** It is stored as it is, and becomes no part of a Redis key. */
 const JOB_NAME = nameOf("leave out control characters");
 
-/** The options that a queue may set for all of its jobs. */
-const DEFAULTED = {
-  priority: PRIORITY.optional(),
-  maxWaitMs: TIME,
-  attempts: wholeNumber(1, 1_000, "attempts").optional(),
-  backoff: z.strictObject({ baseMs: TIME, maxMs: TIME }).optional(),
-};
-/** @internal */
-export const JOB_DEFAULTS: z.ZodType<JobDefaults> = z.strictObject(DEFAULTED);
-
-/** Which done jobs a queue keeps: those that both bounds allow. */
-export interface KeepDone {
-  /** How many at most, the last ones. 0 keeps none. Defaults to 1,000. */
-  readonly count?: number | undefined;
-  /** How long at most. Defaults to 86,400,000 ms (a day). */
-  readonly forMs?: number | undefined;
-}
-
-/** @internal */
-export const KEEP_DONE: z.ZodType<KeepDone> = z.strictObject(
-  {
-    count: wholeNumber(0, 10_000_000, "jobs").optional(),
-    forMs: TIME,
-  },
-  {
-    error: (issue) =>
-      issue.code === "invalid_type" ? "give { count: 1_000, forMs: 86_400_000 }" : undefined,
-  },
-);
-
-/** Which dead letters a queue keeps: those that both bounds allow. */
-export interface KeepFailed {
-  /** How many at most, the last ones. 0 keeps none. Defaults to no bound. */
-  readonly count?: number | undefined;
-  /** How long at most. Defaults to no bound. */
-  readonly forMs?: number | undefined;
-}
-
-/** @internal */
-export const KEEP_FAILED: z.ZodType<KeepFailed> = z.strictObject(
-  {
-    count: wholeNumber(0, 10_000_000, "jobs").optional(),
-    forMs: wholeNumber(1, 100 * 365 * 86_400_000, "milliseconds").optional(),
-  },
-  {
-    error: (issue) =>
-      issue.code === "invalid_type" ? "give { count: 10_000, forMs: 2_592_000_000 }" : undefined,
-  },
-);
-
 /** The bounds of a queue, with the defaults for those that are not given. */
 export function withKeptDefaults({ count = 1_000, forMs = 86_400_000 }: KeepDone = {}): KeptJobs {
   return { count, forMs };
 }
-
-/** How many jobs may wait in a queue. */
-export interface MaxBacklog {
-  /** Of all keys together, and without one. Defaults to no bound. */
-  readonly all?: number | undefined;
-  /** Of each key. Defaults to no bound. */
-  readonly perKey?: number | undefined;
-}
-
-const BACKLOG_REMEDY = "give a number of jobs from 1, or { all: 10_000, perKey: 1_000 }";
-const MOST_JOBS = wholeNumber(1, 1_000_000_000, "jobs");
-
-/** @internal */
-export const MAX_BACKLOG: z.ZodType<number | MaxBacklog> = z.union(
-  [
-    MOST_JOBS,
-    z
-      .strictObject({ all: MOST_JOBS.optional(), perKey: MOST_JOBS.optional() })
-      .refine(({ all, perKey }) => all !== undefined || perKey !== undefined, {
-        error: BACKLOG_REMEDY,
-      }),
-  ],
-  { error: BACKLOG_REMEDY },
-);
 
 const DEDUPE_MODES: readonly DedupeMode[] = ["first", "last", "again"];
 
@@ -322,7 +224,10 @@ function ownOf(read: JobOptionsRead): JobOptionsRead {
 }
 
 /** The options of a job, with the queue's defaults for those that are not given. */
-export function withDefaults(options: JobOptionsRead, defaults: JobDefaults): JobOptionsRead {
+export function withDefaults<Options extends JobOptionsRead>(
+  options: Options,
+  defaults: JobDefaults,
+): Options {
   const { backoff } = options;
   const fromBoth = backoff && {
     baseMs: backoff.baseMs ?? defaults.backoff?.baseMs,

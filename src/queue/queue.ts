@@ -2,7 +2,7 @@ import { refuseExtra, type Arities } from "../core/input/arguments.ts";
 import type { Logger } from "../core/logger.ts";
 import type { QueueDeclared } from "../core/stores/insight/store.ts";
 import type { Observing } from "../core/events/observer.ts";
-import type { KeptJobs } from "../core/stores/queue/store.ts";
+import type { RuledPolicy } from "../core/stores/insight/rules.ts";
 import type { RateInput } from "../core/limits/rate.ts";
 import type { Bucket, OwnedBucket } from "../throttle/bucket.ts";
 import type { PreviewOptions } from "../throttle/bucket/facts/preview.ts";
@@ -14,21 +14,14 @@ import { createElsewhere } from "./enqueue/elsewhere.ts";
 import { createEnqueuing, type Enqueuing } from "./enqueue/enqueue.ts";
 import { queuedJob, type JobSource, type QueuedJob } from "./enqueue/job-handle.ts";
 import { createWakeWatch } from "./enqueue/wake-watch.ts";
+import { createSettings, type QueueSettingsLive, type SettingsGiven } from "./enqueue/settings.ts";
 import { createSchedules, type Schedules } from "./enqueue/schedules.ts";
 import { createExplanations } from "./forecast/explain.ts";
 import { createForecasts, type Forecast, type QueuePreview } from "./forecast/forecast.ts";
 import { createStatus, type QueueStatus } from "./forecast/status.ts";
 import { readJobId } from "./job.ts";
 import { createOrders, type Ordered } from "./lanes/order.ts";
-import {
-  type OfKey,
-  readDedupeId,
-  withKeptDefaults,
-  type JobDefaults,
-  type KeepDone,
-  type KeepFailed,
-  type MaxBacklog,
-} from "./options.ts";
+import { type OfKey, readDedupeId } from "./options.ts";
 import { createWeights, type Weights, type WeightsOf } from "./lanes/weights.ts";
 import { createBulkChanges, type BulkChanges } from "./manage/bulk.ts";
 import { createChanges } from "./manage/changes.ts";
@@ -116,10 +109,8 @@ export interface OwnedQueue<Data, Result = unknown, Input = Data> extends Queue<
   /** Checks the data of its jobs, when they are enqueued and before they run. */
   readonly schema: Schema<Data> | undefined;
   readonly maxJobBytes: number;
-  /** Which done jobs its workers keep. */
-  readonly keepDone: KeptJobs;
-  /** Which dead letters are kept; undefined for all. */
-  readonly keepFailed: KeepFailed | undefined;
+  /** What rules can change of it, such as what its workers keep. */
+  readonly settings: QueueSettingsLive;
   close(): Promise<void>;
 }
 
@@ -152,7 +143,7 @@ const ARITIES: Arities<Queue<unknown>> = {
   status: 0,
 };
 
-export interface QueueSettings<Data> {
+export interface QueueSettings<Data> extends SettingsGiven {
   readonly name: string;
   readonly bucket: OwnedBucket;
   readonly connect: ConnectQueue;
@@ -163,10 +154,8 @@ export interface QueueSettings<Data> {
   readonly ordered?: Ordered | undefined;
   readonly schema?: Schema<Data> | undefined;
   readonly maxJobBytes?: number | undefined;
-  readonly defaults?: JobDefaults | undefined;
-  readonly keepDone?: KeepDone | undefined;
-  readonly keepFailed?: KeepFailed | undefined;
-  readonly maxBacklog?: number | MaxBacklog | undefined;
+  /** What rules say of it; undefined where no rules can. */
+  readonly readRules?: (() => Promise<RuledPolicy | undefined>) | undefined;
   /** What the code of other processes says of it, if they declare it and not this one. */
   readonly elsewhere?: QueueDeclared | undefined;
   readonly observing?: Observing | undefined;
@@ -182,7 +171,9 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const { elsewhere } = settings;
   const found = elsewhere && createElsewhere(name, elsewhere);
   // Whatever weight a lane has, it keeps.
-  const weightsOf = found === undefined ? createWeights(name, settings.weights) : () => undefined;
+  const ofCode = found === undefined ? createWeights(name, settings.weights) : () => undefined;
+  const live = createSettings({ code: settings, weightsOf: ofCode, read: settings.readRules });
+  const weightsOf: WeightsOf = (key) => live.now.weightsOf(key);
   const access = createStoredAccess({ name, connection, prefix, timeoutMs, logger });
   const events = createEventStream({ name, access, connection, logger });
   const waits = createFinishedWaits({ name, connection, access, events });
@@ -220,8 +211,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     checkCost: found?.checkCost,
     schema,
     maxJobBytes,
-    defaults: settings.defaults,
-    maxBacklog: settings.maxBacklog,
+    settings: live,
     observing: settings.observing,
     jobs,
     wakes,
@@ -233,8 +223,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     weightsOf,
     schema,
     maxJobBytes,
-    keepDone: withKeptDefaults(settings.keepDone),
-    keepFailed: settings.keepFailed,
+    settings: live,
     ...enqueuing,
     ...createSchedules({ ...runParts, isParked: forecasts.isParked, onRemoved: waits.end }),
     async job(given) {
@@ -271,6 +260,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
       explain,
       counts: () => control.counts(),
       glance: forecasts.glance,
+      settings: () => live.status(),
     }),
     on: (event, listener, listening) => events.on(event, listener, listening),
     off: (event, listener) => events.off(event, listener),

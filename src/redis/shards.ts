@@ -1,7 +1,7 @@
 /** Several independent servers: which one holds a name, and their stores as one. */
 import { createHash } from "node:crypto";
 import { LRUCache } from "lru-cache";
-import { areNewer, type RulesAnswer } from "../core/stores/insight/rules.ts";
+import { areNewer, settingOf, type RulesAnswer } from "../core/stores/insight/rules.ts";
 import type { BucketLook, InsightStore } from "../core/stores/insight/store.ts";
 import type { Store } from "../core/store.ts";
 
@@ -68,8 +68,11 @@ const VERDICTS: readonly RulesAnswer["verdict"][] = ["older", "apply", "wait", "
 /** What each server knows of the fleet, as one: that of a bucket or a queue is on its server. */
 export function combineInsight(
   stores: readonly InsightStore[],
-  storeOf: (bucket: string) => InsightStore,
+  storeOfName: (bucket: string) => InsightStore,
 ): InsightStore {
+  // What rules say of a queue is on the server of the queue.
+  const storeOf = (name: string): InsightStore => storeOfName(settingOf(name)?.name ?? name);
+
   /** What those answer that do; rejects if none does. */
   async function fromAll<T>(
     ask: (store: InsightStore) => Promise<T>,
@@ -135,8 +138,12 @@ export function combineInsight(
       await fromAll(async (store) => missed.has(store) || store.rulesApplied(rules));
     },
     byServer: (names) => stores.map((store) => names.filter((name) => storeOf(name) === store)),
-    async ruledBuckets() {
-      return (await fromAll((store) => store.ruledBuckets())).answers.flat();
+    async ruledNames() {
+      return (await fromAll((store) => store.ruledNames())).answers.flat();
+    },
+    async ruledOf(names) {
+      const asking = names.map(async (name) => (await storeOf(name).ruledOf([name]))[0]);
+      return Promise.all(asking);
     },
     async declaredOf(names) {
       const asking = stores.map(async (store) => {

@@ -8,10 +8,12 @@ import { StoreUnavailableError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
 import { readPolicyElsewhere, type Policy } from "../core/policy/policy.ts";
 import type { PolicySource } from "../core/store.ts";
-import type { RulesAnswer, RulesInForce } from "../core/stores/insight/rules.ts";
+import { settingOf, type RulesAnswer } from "../core/stores/insight/rules.ts";
 import type { InsightStore } from "../core/stores/insight/store.ts";
 import { policyUnder } from "./compile.ts";
 import { noteRuled, type RuledChange } from "./log.ts";
+import { assertNoSenders, noteSettings } from "./settings.ts";
+import { createTeller, versionOf } from "./tell.ts";
 import type { DatedRules } from "./watch.ts";
 
 /** How often a process looks whether its rules are still in force … */
@@ -74,7 +76,9 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
   const pending = new Set<string>();
   /** Rules of this process that were in force: a server that was away may still have the ones before the last. */
   const ownDigests = new Set<string>();
-  let toldOf: string | undefined;
+  const tellOf = createTeller(logger, ownDigests);
+  /** Rules of which the queues were looked up. */
+  let lookedAt: DatedRules | undefined;
   let verdict: RulesAnswer["verdict"] | undefined;
   let hasFailed = false;
   let timer: NodeJS.Timeout | undefined;
@@ -120,6 +124,8 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
     const compiled = new Map<string, Policy>();
     const ofCode = new Map<string, Policy>();
     [away, hasUnlimited] = [undefined, false];
+    if (lookedAt !== of) await assertNoSenders(of, insight);
+    lookedAt = of;
     unread = await eachServer([...of.buckets.keys()], READ_AT_ONCE, async (some) => {
       const declared = await insight.declaredOf(some);
       for (const [index, name] of some.entries()) {
@@ -166,20 +172,28 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
     compiled: ReadonlyMap<string, Policy>,
     known?: ReadonlyMap<string, Policy>,
   ): Promise<void> {
-    const before = await insight.ruledBuckets();
-    const over = before.filter((name) => !compiled.has(name) && !unread.has(name));
+    const before = await insight.ruledNames();
+    const over = before.filter(
+      (name) => settingOf(name) === undefined && !compiled.has(name) && !unread.has(name),
+    );
+    const earlier = before.filter((name) => settingOf(name) !== undefined);
+    const settings = [...new Set([...of.settings.keys(), ...earlier])];
     let isOvertaken = false;
     const unlessOvertaken = async (going: Promise<boolean>): Promise<boolean> => {
       isOvertaken = !(await going);
       return !isOvertaken;
     };
+    const unnoted = await eachServer(settings, AT_ONCE, (names) =>
+      unlessOvertaken(noteSettings(of, names, parts)),
+    );
+    if (isOvertaken) return;
     const unchanged = await eachServer([...compiled.keys()], AT_ONCE, (names) =>
       unlessOvertaken(applySome(of, names, { compiled, known })),
     );
     if (isOvertaken) return;
     const unended = await eachServer(over, AT_ONCE, (names) => unlessOvertaken(endFor(of, names)));
     if (isOvertaken) return;
-    await insight.rulesApplied(of, new Set([...unread, ...unchanged, ...unended]));
+    await insight.rulesApplied(of, new Set([...unread, ...unnoted, ...unchanged, ...unended]));
   }
 
   async function applySome(
@@ -289,33 +303,6 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
     return of === rules ? CHECK_MS : FIRST_MS;
   }
 
-  function tellOf(of: DatedRules, { verdict, before }: RulesAnswer): void {
-    if (before === undefined || before.digest === of.digest) {
-      if (verdict !== "older") toldOf = undefined;
-      return;
-    }
-    const facts = {
-      file: of.file,
-      version: versionOf(of),
-      other: before.file,
-      otherVersion: before.version,
-    };
-    if (verdict === "older") {
-      if (toldOf === before.digest) return;
-      toldOf = before.digest;
-      const remedy = "give this file a greater version, or all processes the same file";
-      logger.warn(
-        facts,
-        `${nameOf(of)} is not in force: ${nameOf(before, "v")} of ${before.by} is newer; ${remedy}.`,
-      );
-    } else if (!ownDigests.has(before.digest)) {
-      logger.warn(
-        facts,
-        `${nameOf(of)} is in force now, in place of ${nameOf(before, "v")} of ${before.by}.`,
-      );
-    }
-  }
-
   async function tryToWork(): Promise<number> {
     try {
       const inMs = await work();
@@ -388,13 +375,4 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
       await working;
     },
   };
-}
-
-function versionOf({ version, changedAtMs }: DatedRules): number {
-  return version ?? changedAtMs;
-}
-
-function nameOf(rules: DatedRules | RulesInForce, initial = "V"): string {
-  const version = "buckets" in rules ? versionOf(rules) : rules.version;
-  return `${initial}ersion ${version} of the rules (${rules.file})`;
 }

@@ -2,12 +2,17 @@
 import { reasonOf } from "../core/describe.ts";
 import type { Logger } from "../core/logger.ts";
 import { formatPolicy, readPolicyElsewhere, type Policy } from "../core/policy/policy.ts";
-import type { InsightStore, SteeredState } from "../core/stores/insight/store.ts";
+import type { InsightStore, NewChange, SteeredState } from "../core/stores/insight/store.ts";
 
 /** Who, in place of a person. */
 const RULES = "rules";
 /** Before a bucket that only the rules name. */
 const NOTHING: SteeredState = { policy: "none", source: "code", text: "", pausedForMs: 0 };
+
+export interface LogParts {
+  readonly insight: InsightStore;
+  readonly logger: Logger;
+}
 
 export interface RuledChange {
   readonly bucket: string;
@@ -21,15 +26,25 @@ export interface RuledChange {
 export async function noteRuled(
   changes: readonly RuledChange[],
   reason: string,
-  { insight, logger }: { readonly insight: InsightStore; readonly logger: Logger },
+  parts: LogParts,
 ): Promise<void> {
   const made = changes.filter(({ earlier, policy }) => earlier !== policy?.text);
-  const noting = made.map(async ({ bucket, earlier, policy, code }) => {
+  const logged = made.map(({ bucket, earlier, policy, code }) => {
     const before = earlier === undefined ? undefined : readPolicyElsewhere(bucket, earlier);
-    const state = stateOf(before, policy, code);
-    const change = { bucket, subject: "policy", action: "rules", by: RULES, reason } as const;
+    return { bucket, subject: "policy" as const, ...stateOf(before, policy, code) };
+  });
+  await logRuled(logged, reason, parts);
+}
+
+export async function logRuled(
+  changes: readonly Pick<NewChange, "bucket" | "subject" | "before" | "after">[],
+  reason: string,
+  { insight, logger }: LogParts,
+): Promise<void> {
+  const noting = changes.map(async (change) => {
+    const how = { action: "rules", by: RULES, reason } as const;
     const more = { key: undefined, forMs: undefined, undoes: undefined };
-    await insight.noteChange({ ...change, ...more, ...state });
+    await insight.noteChange({ ...change, ...how, ...more });
   });
   const failed = (await Promise.allSettled(noting)).find(({ status }) => status === "rejected");
   if (failed === undefined) return;

@@ -5,6 +5,7 @@ import type { Document, LineCounter, Node, Pair } from "yaml";
 import { withoutStop } from "../core/describe.ts";
 import { closest } from "../core/input/options.ts";
 import type { PolicyOptions } from "../core/policy/policy.ts";
+import { settingName } from "../core/stores/insight/rules.ts";
 import { loadYaml } from "./load-yaml.cjs";
 import { isTable, optionsOf, problemIn, problemInDefaults } from "./compile.ts";
 import { errorOf, type Path, type PlacedProblem, type Problem } from "./problem.ts";
@@ -18,6 +19,8 @@ export interface Rules {
   /** Identifies what the file says, whatever its comments and spaces. */
   readonly digest: string;
   readonly buckets: ReadonlyMap<string, PolicyOptions>;
+  /** What it says of all else, by the names of `settingName`. */
+  readonly settings: ReadonlyMap<string, object>;
 }
 
 /** A file of ten thousand buckets has a few hundred kilobytes. */
@@ -53,12 +56,15 @@ export function checkRules(
     const inOrder = problems.toSorted((a, b) => a.line - b.line || a.column - b.column);
     return { rules: undefined, problems: inOrder };
   }
-  const { version, tiers, defaults = {}, buckets } = rulesSchema().parse(data);
+  const { version, tiers, defaults = {}, buckets, queues = {} } = rulesSchema().parse(data);
   const entries = Object.entries(buckets).map(
     ([name, entry]) => [name, optionsOf({ ...defaults, ...entry }, tiers)] as const,
   );
   const digest = createHash("sha256").update(JSON.stringify(data)).digest("hex").slice(0, 32);
-  return { rules: { file, version, digest, buckets: new Map(entries) }, problems: [] };
+  const settings = new Map<string, object>(
+    Object.entries(queues).map(([name, entry]) => [settingName("queue", name), entry]),
+  );
+  return { rules: { file, version, digest, buckets: new Map(entries), settings }, problems: [] };
 }
 
 interface Parsed {
@@ -190,12 +196,13 @@ function problemsOfIssue(data: unknown, issue: z.core.$ZodIssue): Problem[] {
   const path = issue.path.map((part) => (typeof part === "number" ? part : String(part)));
   if (issue.code === "unrecognized_keys") {
     return issue.keys.map((name) => {
-      const near = path.length === 0 ? closest(name, TOP_NAMES) : undefined;
-      const known = path.length === 0 ? NOT_OF_FILES[name] : undefined;
+      const names = path.length === 0 ? TOP_NAMES : namesAt(path);
+      const known = path.length === 0 ? NOT_OF_FILES[name] : notLive(path, name);
+      const near = closest(name, names);
       const hint =
-        near === undefined ? `the names are ${TOP_NAMES.join(", ")}` : `did you mean ${near}?`;
+        near === undefined ? `the names are ${names.join(", ")}` : `did you mean ${near}?`;
       const remedy =
-        known ?? (path.length === 0 ? `there is no such name; ${hint}` : "there is no such option");
+        known ?? (names.length > 0 ? `there is no such name; ${hint}` : "there is no such option");
       return {
         path: [...path, name],
         value: valueAt(data, [...path, name]),
@@ -222,11 +229,30 @@ function problemsOfIssue(data: unknown, issue: z.core.$ZodIssue): Problem[] {
 
 /** What one may look for in a file, and where it is said. */
 const NOT_OF_FILES: Readonly<Record<string, string>> = {
-  queues:
-    "queues are told by the code, and steered live with pause() and the like; a file has limits of buckets",
   endpoints:
     "the limits of endpoints are set with endpoints.put(), those of tenants with tenants.setLimits(); of all together, name the bucket of the webhooks",
 };
+
+const QUEUE_NAMES = ["maxBacklog", "keepDone", "keepFailed", "defaults", "weights"];
+
+/** The names that an entry may have, where only the schema checks them. */
+function namesAt(path: Path): readonly string[] {
+  return path[0] === "queues" && path.length === 2 ? QUEUE_NAMES : [];
+}
+
+/** What of a queue cannot change while it is open. */
+const NOT_LIVE: Readonly<Record<string, string>> = {
+  paused: "a pause is made and ended by hand: queue.pause(), or sluice pause --queue",
+  bucket: "the jobs that wait count by the limits of their bucket; only code can give it",
+  ordered: "jobs that wait are in lanes of the old order; only code can give it",
+  schema: "only code can give it",
+  maxJobBytes: "only code can give it: producers and workers are to agree",
+  ownConnections: "connections are opened with the queue; only code can give it",
+};
+
+function notLive(path: Path, name: string): string | undefined {
+  return path[0] === "queues" && path.length === 2 ? NOT_LIVE[name] : undefined;
+}
 
 function depthOf(issues: readonly z.core.$ZodIssue[]): number {
   return Math.min(...issues.map(({ path }) => path.length));

@@ -3,8 +3,20 @@
  * one source: this schema. What only makes sense together (a burst that fits a window) is checked by `compile.ts`.
  */
 import * as z from "zod";
+import { MOST_LEVELS } from "../core/key-path.ts";
 import { NAME, wholeNumber } from "../core/input/options.ts";
+import {
+  JOB_DEFAULTS,
+  KEEP_DONE,
+  KEEP_FAILED,
+  LEAST_WEIGHT,
+  MAX_BACKLOG,
+  MOST_WEIGHT,
+  type QueueRules,
+} from "../core/input/queue-settings.ts";
 import { limitSchemas } from "../core/policy/limit-data.ts";
+
+const WEIGHT_ERROR = `give each key a number from ${LEAST_WEIGHT} to ${MOST_WEIGHT}`;
 
 /** Made where it is first needed: a process without a rules file does not pay for it. */
 function makeSchema() {
@@ -37,6 +49,23 @@ function makeSchema() {
       .describe("How much of the horizon each priority may fill."),
   });
   const bucket = policy.nullable();
+  const weights = z.record(
+    z.string(),
+    z
+      .number({ error: WEIGHT_ERROR })
+      .min(LEAST_WEIGHT, { error: WEIGHT_ERROR })
+      .max(MOST_WEIGHT, { error: WEIGHT_ERROR }),
+  );
+  const queue = z.strictObject({
+    maxBacklog: MAX_BACKLOG.optional().describe("How many jobs may wait."),
+    keepDone: KEEP_DONE.optional().describe("Which done jobs are kept."),
+    keepFailed: KEEP_FAILED.optional().describe("Which dead letters are kept."),
+    defaults: JOB_DEFAULTS.optional().describe("The options of jobs that are enqueued without."),
+    weights: z
+      .union([weights, z.array(weights.nullable()).min(1).max(MOST_LEVELS)])
+      .optional()
+      .describe("How much of a shared rate keys get beside others: by name, or by level."),
+  });
   return z.strictObject({
     $schema: z.string().optional().describe("Where the schema is, for editors."),
     version: wholeNumber(1, Number.MAX_SAFE_INTEGER, "versions")
@@ -52,6 +81,10 @@ function makeSchema() {
     buckets: z
       .record(NAME, bucket)
       .describe("The limits of buckets, by name. They go before those of the code."),
+    queues: z
+      .record(NAME, queue)
+      .optional()
+      .describe("What holds for queues, by name. It goes before what the code says."),
   });
 }
 
@@ -60,6 +93,7 @@ export interface RulesData {
   readonly tiers?: Readonly<Record<string, object>> | undefined;
   readonly defaults?: object | undefined;
   readonly buckets: Readonly<Record<string, object | null>>;
+  readonly queues?: Readonly<Record<string, QueueRules>> | undefined;
 }
 
 let schema: z.ZodType<RulesData> | undefined;
@@ -69,4 +103,4 @@ export function rulesSchema(): z.ZodType<RulesData> {
 }
 
 /** Names that stand at the top of a file, and in a bucket. */
-export const TOP_NAMES: readonly string[] = ["version", "tiers", "defaults", "buckets"];
+export const TOP_NAMES: readonly string[] = ["version", "tiers", "defaults", "buckets", "queues"];

@@ -15,7 +15,7 @@ import {
   type KeepDone,
   type KeepFailed,
   type MaxBacklog,
-} from "../queue/options.ts";
+} from "../core/input/queue-settings.ts";
 import { serverId } from "../redis/shards.ts";
 import type { BreakerOptions } from "../redis/requests/breaker.ts";
 import { canRead, type RedisInput } from "../redis/connection.ts";

@@ -1,10 +1,12 @@
 import { InvalidOptionError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
+import { settingName } from "../core/stores/insight/rules.ts";
 import type { InsightStore, QueueFacts } from "../core/stores/insight/store.ts";
 import type { Observing } from "../core/events/observer.ts";
 import type { ConnectQueue } from "../queue/bullmq/connection.ts";
 import { declaredOf } from "../queue/enqueue/elsewhere.ts";
-import { withKeptDefaults, type MaxBacklog } from "../queue/options.ts";
+import type { KeepDone, KeepFailed, MaxBacklog } from "../core/input/queue-settings.ts";
+import { withKeptDefaults } from "../queue/options.ts";
 import { createQueue, type OwnedQueue, type Queue } from "../queue/queue.ts";
 import type { Bucket } from "../throttle/bucket.ts";
 import { assertSame, type Buckets, type Declaration } from "./buckets.ts";
@@ -49,7 +51,7 @@ export interface Queues {
 
 export interface QueuesParts {
   readonly buckets: Pick<Buckets, "of" | "find">;
-  readonly insight: Pick<InsightStore, "queue">;
+  readonly insight: Pick<InsightStore, "queue" | "ruledOf">;
   readonly prefix: string;
   readonly timeoutMs: number;
   readonly logger: Logger;
@@ -69,15 +71,24 @@ export function createQueues(parts: QueuesParts): Queues {
   /** The options that each queue was declared with first. */
   const declarations = new Map<string, Declaration>();
 
+  /** A sender of webhooks stores each retry as a job: a bound on what waits would lose some. */
+  function rulesOf(name: string, isSender: boolean) {
+    if (isSender) return undefined;
+    return async () => (await insight.ruledOf([settingName("queue", name)]))[0];
+  }
+
   async function openFound(facts: QueueFacts): Promise<AnyQueue | undefined> {
     const { name, bucket: bucketName, declared } = facts;
     const bucket = await buckets.find(bucketName);
     if (bucket === undefined) return undefined;
-    const { defaults, maxJobBytes } = declared;
+    const { defaults, maxJobBytes, isSender = false } = declared;
     const maxBacklog = declared.maxBacklog as number | MaxBacklog | undefined;
+    const keepDone = declared.keepDone as KeepDone | undefined;
+    const keepFailed = declared.keepFailed as KeepFailed | undefined;
     const connect = connectFor("findQueue()", name);
-    const told = { defaults, maxJobBytes, maxBacklog, elsewhere: declared };
-    return createQueue({ ...common, name, bucket, connect, ...told });
+    const told = { defaults, maxJobBytes, maxBacklog, keepDone, keepFailed, elsewhere: declared };
+    const readRules = rulesOf(name, isSender);
+    return createQueue({ ...common, name, bucket, connect, readRules, ...told });
   }
 
   return {
@@ -100,13 +111,14 @@ export function createQueues(parts: QueuesParts): Queues {
         return opened;
       }
       const connect = connectFor(where, name, others.ownConnections);
-      const made = { ...common, name, bucket: owned, connect, ...behaviour };
+      const readRules = rulesOf(name, senders.has(name));
+      const made = { ...common, name, bucket: owned, connect, readRules, ...behaviour };
       const queue = createQueue<Data, Result, Input>(made);
       const isSender = senders.has(name) ? { isSender: true } : {};
       const declared = { ...declaredOf({ ...behaviour, bucket: owned }), ...isSender };
       queues.set(name, { queue, facts: { name, bucket: bucket.name, declared } });
-      const { maxJobBytes, keepDone: kept } = queue;
-      declarations.set(name, { ...behaviour, maxJobBytes, keepDone: kept });
+      const kept = withKeptDefaults(keepDone);
+      declarations.set(name, { ...behaviour, maxJobBytes: queue.maxJobBytes, keepDone: kept });
       onOpened();
       return queue;
     },

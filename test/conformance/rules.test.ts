@@ -70,7 +70,7 @@ describe.each([
     expect(await insight.noteRules(note)).toEqual([undefined]);
     expect(await insight.noteRules(note)).toEqual(["p|q"]);
     expect((await insight.bucket("api")).rules).toEqual({ text: "p|q", version: 1 });
-    expect(await insight.ruledBuckets()).toEqual(["api"]);
+    expect(await insight.ruledNames()).toEqual(["api"]);
     await insight.offerRules(offerOf("b", 2));
     expect(await insight.noteRules(note)).toBeUndefined();
     await insight.noteRules({ digest: "b", version: 2, policies: [["api", undefined]] });

@@ -257,10 +257,11 @@ function effectOf(change: BucketChange): string {
   const pauses = [before, after].map(({ pausedForMs }) =>
     pausedForMs === 0 ? "running" : `paused ${duration(pausedForMs)}`,
   );
-  const what = subject === "policy" ? `${before.policy} -> ${after.policy}` : pauses.join(" -> ");
+  const what = subject === "pause" ? pauses.join(" -> ") : `${before.policy} -> ${after.policy}`;
+  const whole = subject === "policy" || subject === "pause" ? "" : `${subject}: `;
   const end = forMs === undefined ? "" : ` for ${duration(forMs)}`;
   const fate = failed === undefined ? (undoneBy === undefined ? "" : " (undone)") : " (failed)";
-  return `${what}${about}${end}${fate}`;
+  return `${whole}${what}${about}${end}${fate}`;
 }
 
 function describeReplicas(replicas: Overview["replicas"]): string {

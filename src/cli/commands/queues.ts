@@ -130,7 +130,17 @@ function describeQueue(status: QueueStatus): string {
     ["unexplained", unexplainedMs === 0 ? "nothing" : duration(unexplainedMs)],
     ["gone in", goneInMs === undefined ? `not known: ${reason ?? "?"}` : duration(goneInMs)],
   ];
-  return facts.map(([name, value]) => onOneLine(`${`${name}:`.padEnd(13)}${value}`)).join("\n");
+  const { settings, rulesVersion } = status;
+  const rows = settings.map(({ name, value, setBy }) => [
+    name,
+    String(value),
+    setBy === "rules" ? `rules, version ${rulesVersion ?? "unknown"}` : setBy,
+  ]);
+  return [
+    ...facts.map(([name, value]) => onOneLine(`${`${name}:`.padEnd(13)}${value}`)),
+    "",
+    table(["setting", "value", "set by"], rows),
+  ].join("\n");
 }
 
 export function whyText(why: JobExplanation | undefined): string {

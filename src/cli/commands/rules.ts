@@ -3,11 +3,13 @@ import { readFile } from "node:fs/promises";
 import { Argument, type Command } from "commander";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { reasonOf } from "../../core/describe.ts";
-import type { RulesInForce } from "../../core/stores/insight/rules.ts";
+import { settingOf, type RulesInForce } from "../../core/stores/insight/rules.ts";
+import type { NewChange } from "../../core/stores/insight/store.ts";
 import { formatPolicy } from "../../core/policy/policy.ts";
 import { policyUnder } from "../../rules/compile.ts";
 import { describeProblem } from "../../rules/problem.ts";
 import { checkRules, type Rules } from "../../rules/read.ts";
+import { statesOf } from "../../rules/settings.ts";
 import type { Sluice } from "../../sluice.ts";
 import { partsOf } from "../../sluice/parts.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
@@ -24,9 +26,10 @@ import {
 
 type What = "check" | "diff" | "apply";
 
-/** What a file would change of one bucket. */
+/** What a file would change of one bucket, or of the queue or the sender of webhooks that the subject says. */
 interface Difference {
   readonly bucket: string;
+  readonly subject: NewChange["subject"];
   /** The policy in force, and where it comes from; undefined: no process has told of the bucket. */
   readonly before: string | undefined;
   readonly source: string | undefined;
@@ -36,8 +39,17 @@ interface Difference {
 
 const AT_ONCE = 100;
 
-function countOf({ buckets }: Pick<Rules, "buckets">): string {
-  return buckets.size === 1 ? "1 bucket" : `${buckets.size} buckets`;
+/** How many of each the file names. */
+function countsOf({ buckets, settings }: Pick<Rules, "buckets" | "settings">) {
+  const kinds = [...settings.keys()].map((name) => settingOf(name)!.kind);
+  return { buckets: buckets.size, queues: kinds.filter((kind) => kind === "queue").length };
+}
+
+function countText(rules: Pick<Rules, "buckets" | "settings">): string {
+  return Object.entries(countsOf(rules))
+    .filter(([what, count]) => count > 0 || what === "buckets")
+    .map(([what, count]) => `${count} ${count === 1 ? what.replace(/s$/, "") : what}`)
+    .join(", ");
 }
 
 export function addRules(program: Command, io: Io): void {
@@ -53,11 +65,11 @@ export function addRules(program: Command, io: Io): void {
     .action(async (what: What, file: string, _options: object, command: Command) => {
       if (what === "apply") return apply(command, io, file);
       const rules = await check(command, io, file);
-      const report = { file, version: rules.version, buckets: rules.buckets.size };
+      const report = { file, version: rules.version, ...countsOf(rules) };
       if (what === "check") {
         const version = rules.version === undefined ? "" : `, version ${rules.version}`;
         return print(command, io, report, () =>
-          onOneLine(`${file}: good, ${countOf(rules)}${version}`),
+          onOneLine(`${file}: good, ${countText(rules)}${version}`),
         );
       }
       return withSluice(command, io, async (sluice) => {
@@ -104,9 +116,9 @@ async function apply(command: Command, io: Io, file: string): Promise<void> {
       if (verdict === "older" && inForce !== undefined) {
         throw new NewerRulesError(`${file} was not put in force: ${newerText(inForce)}`);
       }
-      const report = { ...inForce, buckets: rules!.rules.buckets.size };
+      const report = { ...inForce, ...countsOf(rules!.rules) };
       print(command, io, report, ({ version }) =>
-        onOneLine(`${file}: version ${version} is in force for ${countOf(rules!.rules)}`),
+        onOneLine(`${file}: version ${version} is in force for ${countText(rules!.rules)}`),
       );
       if (given === undefined) {
         io.err(
@@ -118,11 +130,15 @@ async function apply(command: Command, io: Io, file: string): Promise<void> {
   );
 }
 
-/** Of the buckets that the file names, and those that rules name now, what is going to be another policy. */
+/** Of all that the file names, and those that rules name now, what is going to be another policy. */
 async function differences(sluice: Sluice, rules: Rules): Promise<readonly Difference[]> {
   const { insight } = partsOf("sluice rules", sluice);
-  const names = [...new Set([...rules.buckets.keys(), ...(await insight.ruledBuckets())])];
-  const found: Difference[] = [];
+  const before = await insight.ruledNames();
+  const all = [...new Set([...rules.buckets.keys(), ...rules.settings.keys(), ...before])];
+  const names = all.filter((name) => settingOf(name) === undefined);
+  const settings = all.filter((name) => settingOf(name) !== undefined);
+  const texts = settings.length === 0 ? [] : await insight.ruledOf(settings);
+  const found = settings.map((name, at) => settingDifference(rules, name, texts[at]?.text));
   for (let at = 0; at < names.length; at += AT_ONCE) {
     const looks = names
       .slice(at, at + AT_ONCE)
@@ -130,6 +146,13 @@ async function differences(sluice: Sluice, rules: Rules): Promise<readonly Diffe
     found.push(...(await Promise.all(looks)));
   }
   return found.filter(({ before, after, source }) => before !== after || source === "override");
+}
+
+function settingDifference(rules: Rules, key: string, earlier: string | undefined): Difference {
+  const { kind: subject, name: bucket } = settingOf(key)!;
+  const said = rules.settings.get(key);
+  const { before, after } = statesOf(earlier, said && JSON.stringify(said));
+  return { bucket, subject, before: before.policy, source: before.source, after: after.policy };
 }
 
 async function differenceOf(sluice: Sluice, rules: Rules, name: string): Promise<Difference> {
@@ -141,13 +164,13 @@ async function differenceOf(sluice: Sluice, rules: Rules, name: string): Promise
   const policy = options === undefined ? code : policyUnder(where, options, code);
   const status = await bucket?.status();
   const after = policy === undefined ? undefined : formatPolicy(policy);
-  return { bucket: name, before: status?.policy, source: status?.source, after };
+  return { bucket: name, subject: "policy", before: status?.policy, source: status?.source, after };
 }
 
 function describe(found: readonly Difference[]): string {
   if (found.length === 0) return "Nothing would change.";
-  const rows = found.map(({ bucket, before, source, after }) => [
-    bucket,
+  const rows = found.map(({ bucket, subject, before, source, after }) => [
+    subject === "policy" ? bucket : `${bucket} (${subject})`,
     before === undefined ? "-" : `${before} (${source})`,
     source === "override" ? `${after ?? "-"}, once the override ends` : (after ?? "-"),
   ]);

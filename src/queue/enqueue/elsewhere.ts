@@ -6,25 +6,26 @@ import { InvalidOptionError } from "../../core/errors.ts";
 import type { QueueDeclared } from "../../core/stores/insight/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { EnqueuingParts } from "./enqueue.ts";
+import type { SettingsGiven } from "./settings.ts";
 import type { Ordered } from "../lanes/order.ts";
-import type { JobDefaults, MaxBacklog } from "../options.ts";
 
-export interface Declared {
+export interface Declared extends SettingsGiven {
   readonly bucket: Pick<OwnedBucket, "calls">;
   readonly ordered?: Ordered | undefined;
-  readonly defaults?: JobDefaults | undefined;
-  readonly maxBacklog?: number | MaxBacklog | undefined;
   readonly maxJobBytes?: number | undefined;
 }
 
 export function declaredOf(declared: Declared): QueueDeclared {
   const { bucket, ordered = false, defaults, maxBacklog, maxJobBytes } = declared;
+  const { keepDone, keepFailed } = declared;
   return {
     ...(ordered === false ? {} : { ordered: orderOf(ordered) }),
     hasCosts: bucket.calls?.cost !== undefined,
     defaults,
     maxBacklog,
     maxJobBytes,
+    keepDone,
+    keepFailed,
   };
 }
 

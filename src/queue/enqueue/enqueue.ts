@@ -5,9 +5,7 @@ import { costOfJob } from "../../throttle/wrap/call-defaults.ts";
 import {
   isRecurring,
   readEnqueueOptions,
-  withDefaults,
   type EnqueueOptions,
-  type JobDefaults,
   type JobOptionsRead,
   type LaneOrder,
   type OrderedJobOptions,
@@ -51,7 +49,6 @@ interface Taken<Data> {
 export interface EnqueuingParts<Data> extends DataRules<Data>, StoringParts {
   /** What a dead letter does to the key of a job; undefined if that is not ordered. Refuses a job that lacks its key. */
   readonly orderOf: (where: string, key: string | undefined) => LaneOrder | undefined;
-  readonly defaults: JobDefaults | undefined;
   /** Refuses a job whose cost only other processes know. */
   readonly checkCost: ((where: string, cost: Cost | undefined) => void) | undefined;
 }
@@ -59,12 +56,11 @@ export interface EnqueuingParts<Data> extends DataRules<Data>, StoringParts {
 export function createEnqueuing<Data, Result, Input>(
   parts: EnqueuingParts<Data>,
 ): Enqueuing<Data, Result, Input> {
-  const { bucket, weightsOf, orderOf, defaults, checkCost } = parts;
+  const { bucket, weightsOf, orderOf, checkCost } = parts;
   const storing = createStoring<Data, Result>(parts);
 
   function readOptions(where: string, given: unknown): OrderedJobOptions {
-    const own = readEnqueueOptions(where, given);
-    const options = defaults === undefined ? own : withDefaults(own, defaults);
+    const options = readEnqueueOptions(where, given);
     weightsOf(options.key);
     checkCost?.(where, options.cost);
     const ordered = orderOf(where, options.key);

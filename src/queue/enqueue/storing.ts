@@ -10,7 +10,7 @@ import { keyOfText } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { Observing } from "../../core/events/observer.ts";
 import type { RunDeclaration } from "../../core/stores/queue/runs.ts";
-import type { AddedJob } from "../../core/stores/queue/store.ts";
+import type { AddedJob, AddRequest } from "../../core/stores/queue/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { addJobs, addLookedUpJobs, type NewJob } from "../bullmq/add-jobs.ts";
 import type { QueueConnection } from "../bullmq/connection.ts";
@@ -22,12 +22,13 @@ import type { WeightsOf } from "../lanes/weights.ts";
 import { QueueFullError } from "../errors.ts";
 import {
   isRecurring,
+  withDefaults,
   type JobOptionsRead,
-  type MaxBacklog,
   type OrderedJobOptions,
 } from "../options.ts";
 import type { TakenData } from "./data.ts";
 import { queuedJob, type JobSource, type QueuedJob } from "./job-handle.ts";
+import type { QueueSettingsLive } from "./settings.ts";
 import type { WakeWatch } from "./wake-watch.ts";
 
 /** A job that is to be stored: its data and its options. */
@@ -42,7 +43,7 @@ export interface StoringParts {
   readonly logger: Logger;
   /** The weights of a key's lane and of the heads of its path. */
   readonly weightsOf: WeightsOf;
-  readonly maxBacklog?: number | MaxBacklog | undefined;
+  readonly settings: Pick<QueueSettingsLive, "now" | "current">;
   readonly observing?: Observing | undefined;
   readonly jobs: JobSource;
   /** Looks whether a job is taken that was stored. */
@@ -70,18 +71,21 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
   const { name, bucket, connection, logger, weightsOf, jobs: source, wakes } = parts;
   const { access } = source;
   const open = (): Promise<StoredQueue> => access.open("nothing was stored");
-  const { maxBacklog } = parts;
-  const most = typeof maxBacklog === "number" ? { all: maxBacklog } : maxBacklog;
+  const { settings } = parts;
   const parking: ParkParts = { name, logger, lanes: connection.lanes, weightsOf, open };
 
-  async function store(entries: readonly Entry<Data>[]): Promise<QueuedJob<Data, Result>[]> {
+  async function store(given: readonly Entry<Data>[]): Promise<QueuedJob<Data, Result>[]> {
     const startedAtMs = performance.now();
-    const queue = await open();
+    const [queue, { defaults, most }] = await Promise.all([open(), settings.current()]);
+    const entries =
+      defaults === undefined
+        ? given
+        : given.map((entry) => ({ ...entry, options: withDefaults(entry.options, defaults) }));
     const [first] = entries;
     const isSchedule = first !== undefined && isRecurring(first.options);
     const storing = isSchedule
       ? storeRecurring(queue, first).then((job) => [job])
-      : storeOnce(queue, entries);
+      : storeOnce(queue, entries, most);
     const sent = (error?: unknown): void => {
       const ms = performance.now() - startedAtMs;
       parts.observing?.observer?.jobs?.sent(name, entries.length, { ms, error });
@@ -127,6 +131,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
   async function storeOnce(
     queue: StoredQueue,
     entries: readonly Entry<Data>[],
+    most: AddRequest["most"],
   ): Promise<StoredNow<Data>[]> {
     const { clock } = access;
     const trace = parts.observing?.observer?.traces?.producer();
@@ -144,7 +149,9 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
         isParked,
       };
     });
-    if (most !== undefined || entries.some(needsLook)) return storeLookedUp(queue, entries, bulk);
+    if (most !== undefined || entries.some(needsLook)) {
+      return storeLookedUp(queue, entries, bulk, most);
+    }
     const jobs = await addJobs(queue, bulk);
     const parked = jobs.filter((_job, index) => bulk[index]!.isParked);
     if (parked.length > 0) await parkFromProducer(parking, parked);
@@ -156,6 +163,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
     queue: StoredQueue,
     entries: readonly Entry<Data>[],
     bulk: readonly (NewJob<Data> & { readonly isParked: boolean })[],
+    most: AddRequest["most"],
   ): Promise<StoredNow<Data>[]> {
     const jobs = entries.map(({ options }, index) => {
       const { id, key } = options;
@@ -179,7 +187,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
     async storeMany(entries) {
       const jobs: QueuedJob<Data, Result>[] = [];
       while (jobs.length < entries.length) {
-        const some = roundTripFrom(entries, jobs.length, most !== undefined);
+        const some = roundTripFrom(entries, jobs.length, settings.now.most !== undefined);
         const stored = store(some).catch((error) => Promise.reject(afterOthers(jobs, error)));
         jobs.push(...(await stored));
       }

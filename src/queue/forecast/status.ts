@@ -10,7 +10,7 @@ import type { JobExplanation } from "./explain.ts";
 import type { Forecast, Forecasts, NoPromise } from "./forecast.ts";
 
 /** How a queue is, over all processes. */
-export interface QueueStatus {
+export interface QueueStatus extends SettingsStatus {
   readonly name: string;
   /** How many jobs are in each state. */
   readonly jobs: QueueCounts;
@@ -45,6 +45,22 @@ export interface QueueStatus {
   readonly failureRate: number;
   /** How long their handlers took on average; undefined if none ended. */
   readonly handlerMs: number | undefined;
+}
+
+/** One value that a rules file can set of a queue, as far as there is one. */
+export interface QueueSetting {
+  /** `"maxBacklog.all"`, `"keepDone.count"`, `"defaults.attempts"`, or of the rules `"weights.acme"`. */
+  readonly name: string;
+  readonly value: number | string;
+  /** Whether a rules file says it, or else the code; where that says nothing, the default. */
+  readonly setBy: "rules" | "code";
+}
+
+export interface SettingsStatus {
+  /** What holds of what a rules file can set, and who set it. */
+  readonly settings: readonly QueueSetting[];
+  /** The version of the rules, if they say anything of the queue. */
+  readonly rulesVersion: number | undefined;
 }
 
 /** The jobs of one key that wait. */
@@ -83,6 +99,7 @@ export function createStatus({
   counts,
   glance,
   explain,
+  settings,
 }: {
   readonly queue: string;
   readonly bucket: Pick<OwnedBucket, "status" | "history">;
@@ -91,6 +108,7 @@ export function createStatus({
   readonly counts: () => Promise<QueueCounts>;
   readonly glance: Forecasts["glance"];
   readonly explain: (id: string) => Promise<JobExplanation | undefined>;
+  readonly settings: () => Promise<SettingsStatus>;
 }): () => Promise<QueueStatus> {
   async function readOldest(): Promise<OldestDue | undefined> {
     const found = await access.ask(() => lanes.oldest(queue));
@@ -123,16 +141,16 @@ export function createStatus({
   }
 
   return async () => {
-    const [jobs, { expected, seen }, ended, oldest, deadAtMs, { capPerSecond }] = await Promise.all(
-      [
+    const [jobs, { expected, seen }, ended, oldest, deadAtMs, { capPerSecond }, set] =
+      await Promise.all([
         counts(),
         glance(),
         access.ask(() => lanes.ended(queue)),
         readOldest(),
         access.ask(oldestFailedAtMs),
         bucket.status(),
-      ],
-    );
+        settings(),
+      ]);
     const { workers, places, goneInMs, reason } = expected;
     const rates = ratesOf(ended);
     return {
@@ -148,6 +166,7 @@ export function createStatus({
       places,
       workersWanted: workersWanted(expected, capPerSecond, rates.handlerMs),
       ...rates,
+      ...set,
     };
   };
 }

@@ -6,6 +6,7 @@
  */
 import { describeValue, reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
+import { LEAST_WEIGHT, MOST_WEIGHT } from "../../core/input/queue-settings.ts";
 import { MOST_LEVELS, namesOfText, type Key } from "../../core/key-path.ts";
 
 /**
@@ -21,8 +22,6 @@ type PathWeights = Readonly<Record<string, number>> | ((path: readonly string[])
 
 /** Reads the weights of a key's lane and of the heads of its path, the widest first; undefined without a key. */
 export type WeightsOf = (key: string | undefined) => readonly number[] | undefined;
-
-const [LEAST_WEIGHT, MOST_WEIGHT] = [0.001, 1_000];
 
 /**
  * Returns what reads the weights of a key.

@@ -8,7 +8,10 @@ import { createRetention, type Retention } from "./retention.ts";
 
 export interface FailedRetentionParts {
   readonly queue: string;
-  readonly kept: KeptFailed | undefined;
+  readonly kept: {
+    readonly now: { readonly keepFailed: KeptFailed | undefined };
+    current(): Promise<{ readonly keepFailed: KeptFailed | undefined }>;
+  };
   /** Removes those that are no longer kept; how many. */
   readonly forget: (kept: KeptFailed) => Promise<number>;
   readonly onError: (error: Error) => void;
@@ -18,17 +21,13 @@ export interface FailedRetentionParts {
 /** At most one line is logged in this time, with the number of all that were removed. */
 const LOG_MS = 10_000;
 
-const NOTHING: Retention = { note: () => {}, close: async () => {} };
-
-export function createFailedRetention(parts: FailedRetentionParts): Retention {
-  const { kept } = parts;
-  return kept === undefined ? NOTHING : createKept(parts, kept);
-}
-
-function createKept(
-  { queue, forget, onError, logger }: FailedRetentionParts,
-  kept: KeptFailed,
-): Retention {
+export function createFailedRetention({
+  queue,
+  kept,
+  forget,
+  onError,
+  logger,
+}: FailedRetentionParts): Retention {
   let removed = 0;
   let loggedAtMs = -Infinity;
   let timer: NodeJS.Timeout | undefined;
@@ -37,21 +36,27 @@ function createKept(
     clearTimeout(timer);
     timer = undefined;
     loggedAtMs = performance.now();
-    const facts = { queue, removed, keepFailed: kept };
+    const facts = { queue, removed, keepFailed: kept.now.keepFailed };
     const text = `Removed ${removed} dead letters of queue "${queue}" that its keepFailed keeps no longer.`;
     removed = 0;
     logger.warn(facts, text);
   }
 
   async function forgetSome(): Promise<void> {
-    removed += await forget(kept);
+    const { keepFailed } = await kept.current();
+    if (keepFailed === undefined) return;
+    removed += await forget(keepFailed);
     if (removed === 0 || timer !== undefined) return;
     const waitMs = loggedAtMs + LOG_MS - performance.now();
     if (waitMs <= 0) log();
     else timer = setTimeout(log, waitMs).unref();
   }
 
-  const retention = createRetention(forgetSome, onError, kept.forMs);
+  const retention = createRetention(
+    forgetSome,
+    onError,
+    () => kept.now.keepFailed?.forMs ?? Infinity,
+  );
   return {
     note: () => retention.note(),
     async close() {

@@ -20,10 +20,9 @@ const LOOK_MS = 60_000;
 export function createRetention(
   forget: () => Promise<void>,
   onError: (error: Error) => void,
-  /** For how long they are kept; Infinity: however old they are. */
-  forMs: number = Infinity,
+  /** For how long they are kept by now; Infinity: however old they are. */
+  forMsOf: () => number = () => Infinity,
 ): Retention {
-  const soonMs = Math.max(REMOVE_MS, Math.min(forMs, LOOK_MS));
   let done = 0;
   let timer: NodeJS.Timeout | undefined;
   let looking: NodeJS.Timeout | undefined;
@@ -54,12 +53,14 @@ export function createRetention(
     }, REMOVE_MS).unref();
   }
 
+  const soonMs = (): number => Math.max(REMOVE_MS, Math.min(forMsOf(), LOOK_MS));
+
   function lookIn(ms: number): void {
     clearTimeout(looking);
     looking = setTimeout(() => {
       if (removing === undefined) void remove();
       else removeLater();
-      lookIn(isWorking ? soonMs : LOOK_MS);
+      lookIn(isWorking ? soonMs() : LOOK_MS);
       isWorking = false;
     }, ms).unref();
   }
@@ -72,7 +73,7 @@ export function createRetention(
       done += 1;
       if (done >= MOST_DONE && removing === undefined) void remove();
       else removeLater();
-      if (!isWorking && soonMs < LOOK_MS) lookIn(soonMs);
+      if (!isWorking && soonMs() < LOOK_MS) lookIn(soonMs());
       isWorking = true;
     },
     async close() {

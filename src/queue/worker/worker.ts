@@ -22,7 +22,7 @@ import { InvalidOptionError } from "../../core/errors.ts";
 import { headsOfText } from "../../core/key-path.ts";
 import { sampled, type Logger } from "../../core/logger.ts";
 import type { Observing } from "../../core/events/observer.ts";
-import type { Arrival, KeptFailed, KeptJobs } from "../../core/stores/queue/store.ts";
+import type { Arrival } from "../../core/stores/queue/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { Pass } from "../../throttle/outage/breaker.ts";
 import { DrawnSlot } from "../../throttle/slot/slot.ts";
@@ -31,6 +31,7 @@ import type { ConnectQueue } from "../bullmq/connection.ts";
 import { fillDefaults, storedKeyOf, wasCancelled, type Stored } from "../bullmq/stored-job.ts";
 import { createStoredWorker, storedJobOf, type HeldJob } from "../bullmq/stored-worker.ts";
 import type { Schema } from "../enqueue/data.ts";
+import type { QueueSettingsLive } from "../enqueue/settings.ts";
 import { createFetcher, probeOf } from "../lanes/fetcher.ts";
 import { parkFromWorker } from "../lanes/park.ts";
 import { keyTextOf, type Job } from "../job.ts";
@@ -98,10 +99,8 @@ export interface WorkerSettings<Data, Result> {
   readonly observing?: Observing | undefined;
   /** The weights of a key's lane and of the heads of its path. */
   readonly weightsOf: WeightsOf;
-  /** Which done jobs are kept. */
-  readonly keepDone: KeptJobs;
-  /** Which dead letters are kept; undefined for all. */
-  readonly keepFailed: KeptFailed | undefined;
+  /** Which done jobs and dead letters are kept. */
+  readonly kept: Pick<QueueSettingsLive, "now" | "current">;
   readonly onClosed: () => void;
 }
 
@@ -210,14 +209,15 @@ export function createWorker<Data, Result>(
   // While Redis is away, its own errors are reported.
   const onForgetError = (error: Error): void =>
     void (connection.isReady() && stored.emit("error", error));
-  const { keepDone } = settings;
-  const forgetDone = (): Promise<void> => connection.forgetDone(queue.name, keepDone);
-  const retention = createRetention(forgetDone, onForgetError, keepDone.forMs);
+  const { kept } = settings;
+  const forgetDone = async (): Promise<void> =>
+    connection.forgetDone(queue.name, (await kept.current()).keepDone);
+  const retention = createRetention(forgetDone, onForgetError, () => kept.now.keepDone.forMs);
   stored.on("completed", () => retention.note());
   const failedRetention = createFailedRetention({
     queue: queue.name,
-    kept: settings.keepFailed,
-    forget: (kept) => connection.forgetFailed(queue.name, kept),
+    kept,
+    forget: (bounds) => connection.forgetFailed(queue.name, bounds),
     onError: onForgetError,
     logger: settings.logger,
   });

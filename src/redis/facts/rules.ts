@@ -3,7 +3,13 @@ import type { Cluster, Redis } from "ioredis";
 import type { RulesStore } from "../../core/stores/insight/rules.ts";
 import type { Requests } from "../requests/requests.ts";
 import { fleetBase, FLEET } from "../scripts/insight/insight.ts";
-import { readRules, rulesDone, rulesNote, rulesOffer } from "../scripts/insight/rules.ts";
+import {
+  readRuled,
+  readRules,
+  rulesDone,
+  rulesNote,
+  rulesOffer,
+} from "../scripts/insight/rules.ts";
 import { runScript } from "../scripts/script.ts";
 
 export function createRedisRules(
@@ -22,7 +28,12 @@ export function createRedisRules(
       }),
     noteRules: (note) => send(() => runScript(redis, rulesNote, { ...note, prefix })),
     rulesApplied: (rules) => send(() => runScript(redis, rulesDone, { ...rules, prefix })),
-    ruledBuckets: () => send(() => redis.hkeys(`${base}:rules:texts`)),
+    ruledNames: () => send(() => redis.hkeys(`${base}:rules:texts`)),
+    ruledOf: (names) =>
+      send(async () => {
+        const found = await redis.hmget(`${base}:rules:texts`, ...names);
+        return found.map((text) => (text === null ? undefined : readRuled(text)));
+      }),
     declaredOf: (buckets) =>
       send(async () => {
         if (buckets.length === 0) return [];

@@ -37,8 +37,13 @@ export const QUEUE_STATUS: object = object(
     failedPerSecond: NUMBER,
     failureRate: NUMBER,
     handlerMs: NUMBER,
+    settings: {
+      ...list(object({ name: TEXT, value: { anyOf: [NUMBER, TEXT] }, setBy: TEXT })),
+      description: 'What a rules file can set, and whether it or the code did: "rules" or "code".',
+    },
+    rulesVersion: { ...NUMBER, description: "Of the rules, if they say anything of the queue." },
   },
-  ["oldest", "goneInMs", "reason", "handlerMs"],
+  ["oldest", "goneInMs", "reason", "handlerMs", "rulesVersion"],
 );
 
 export const LISTED_QUEUE: object = object(

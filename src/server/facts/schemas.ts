@@ -110,9 +110,9 @@ const STEERED = object({
 export const CHANGE: object = object(
   {
     id: text('"1764166000000-0"'),
-    bucket: text("The bucket."),
+    bucket: text("The bucket, or the queue or sender of webhooks that the subject says."),
     action: { type: "string", enum: ["configure", "pause", "resume", "undo", "expire", "rules"] },
-    subject: { type: "string", enum: ["policy", "pause"] },
+    subject: { type: "string", enum: ["policy", "pause", "queue", "endpoints"] },
     atMs: number("When, in ms since 1970."),
     by: text("Who."),
     reason: text("Why."),

@@ -55,6 +55,11 @@ describe("the status of a queue", () => {
       failedPerSecond: 0,
       failureRate: 0,
       handlerMs: undefined,
+      settings: [
+        { name: "keepDone.count", value: 1_000, setBy: "code" },
+        { name: "keepDone.forMs", value: 86_400_000, setBy: "code" },
+      ],
+      rulesVersion: undefined,
     });
   });
 

@@ -107,9 +107,9 @@ buckets:
       /^s\.yaml:1:24: tiers\.free\.rate is 1; /,
     ],
     [
-      "queues, which cannot be in a file",
-      "queues: { mail: { concurrency: 5 } }\nbuckets: {}",
-      /^s\.yaml:1:1: queues is .*; queues are told by the code/,
+      "what of a queue cannot change while it is open",
+      "queues: { mail: { ordered: true } }\nbuckets: {}",
+      /^s\.yaml:1:19: queues\.mail\.ordered is true; jobs that wait are in lanes of the old order/,
     ],
     [
       "endpoints, which cannot be in a file",

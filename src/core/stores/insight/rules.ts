@@ -14,8 +14,10 @@ export interface RulesStore {
    * force are to be put in force again. On the servers of those that could not, they are still to be put in force.
    */
   rulesApplied(rules: Pick<RulesInForce, "digest">, unreached?: ReadonlySet<string>): Promise<void>;
-  /** Buckets that rules name, or named before. */
-  ruledBuckets(): Promise<readonly string[]>;
+  /** What rules name, or named before: buckets, and names of `settingName`. */
+  ruledNames(): Promise<readonly string[]>;
+  /** What rules say of these. */
+  ruledOf(names: readonly string[]): Promise<readonly (RuledPolicy | undefined)[]>;
   /** The buckets apart by the servers that they lie on, of which some may be away. Left out: there is one server. */
   byServer?(buckets: readonly string[]): readonly (readonly string[])[];
   /** The texts of the policies that code declares, of these buckets. */
@@ -55,11 +57,27 @@ export interface RulesNote {
   readonly policies: readonly (readonly [bucket: string, text: string | undefined])[];
 }
 
-/** What rules say of one bucket. */
+/** What rules say of one bucket: the text of its policy; or of a queue or endpoints: JSON. */
 export interface RuledPolicy {
   readonly text: string;
   /** That of the rules that said it. */
   readonly version: number;
+}
+
+/** What else rules can say something of: a queue, or the endpoints of a sender of webhooks. */
+export type SettingKind = "queue" | "endpoints";
+
+/** How that is named beside the names of buckets, which have no colon. */
+export function settingName(kind: SettingKind, name: string): string {
+  return `${kind}:${name}`;
+}
+
+/** Undefined for the name of a bucket. */
+export function settingOf(
+  name: string,
+): { readonly kind: SettingKind; readonly name: string } | undefined {
+  const at = name.indexOf(":");
+  return at < 0 ? undefined : { kind: name.slice(0, at) as SettingKind, name: name.slice(at + 1) };
 }
 
 /** For how long a process has time to put rules in force before another one does it. */

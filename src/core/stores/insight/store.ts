@@ -1,5 +1,5 @@
 import type { PolicySource } from "../../store.ts";
-import type { RuledPolicy, RulesStore } from "./rules.ts";
+import type { RuledPolicy, RulesStore, SettingKind } from "./rules.ts";
 import type { SlotNotes } from "./slots.ts";
 
 /**
@@ -105,6 +105,8 @@ export interface QueueDeclared {
   readonly defaults?: object | undefined;
   readonly maxBacklog?: number | object | undefined;
   readonly maxJobBytes?: number | undefined;
+  readonly keepDone?: object | undefined;
+  readonly keepFailed?: object | undefined;
 }
 
 /** How a worker is, as its process told it. */
@@ -260,8 +262,8 @@ export type ChangeAction = "configure" | "pause" | "resume" | "undo" | "expire" 
 
 export interface NewChange {
   readonly bucket: string;
-  /** What it is about. */
-  readonly subject: "policy" | "pause";
+  /** What it is about: of `"queue"` and `"endpoints"`, which only rules change, `bucket` is the queue or the sender. */
+  readonly subject: "policy" | "pause" | SettingKind;
   readonly action: ChangeAction;
   /** The text of the key that it is about; undefined is the whole bucket. */
   readonly key: string | undefined;

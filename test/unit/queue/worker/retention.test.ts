@@ -14,7 +14,7 @@ function setUp(forMs?: number) {
       await looked.answer();
     },
     ({ message }) => void errors.push(message),
-    forMs,
+    forMs === undefined ? undefined : () => forMs,
   );
   const done = (jobs: number): void => {
     for (let job = 0; job < jobs; job++) retention.note();

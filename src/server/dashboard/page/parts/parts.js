@@ -131,7 +131,7 @@ export function effect(change) {
     isOn(pausedForMs)
       ? `paused${pausedForMs === "forever" ? "" : ` ${duration(pausedForMs)}`}`
       : "running";
-  const what = subject === "policy" ? [before.policy, after.policy] : [pause(before), pause(after)];
+  const what = subject === "pause" ? [pause(before), pause(after)] : [before.policy, after.policy];
   const end = forMs === undefined ? "" : ` for ${duration(forMs)}`;
   return h(
     "span",

@@ -1,0 +1,75 @@
+/** What rules say of queues and of endpoints: it is noted, and the processes that use them read it there. */
+import { leavesOf } from "../core/describe.ts";
+import { InvalidOptionError } from "../core/errors.ts";
+import { settingOf } from "../core/stores/insight/rules.ts";
+import type { InsightStore, SteeredState } from "../core/stores/insight/store.ts";
+import { logRuled, type LogParts } from "./log.ts";
+import { versionOf } from "./tell.ts";
+import type { DatedRules } from "./watch.ts";
+
+/**
+ * Notes it, in the log of changes, too; false if other rules have come. Of what the rules say nothing any more, the code's
+ * holds again.
+ */
+export async function noteSettings(
+  of: DatedRules,
+  names: readonly string[],
+  parts: LogParts & { readonly by: string },
+): Promise<boolean> {
+  const version = versionOf(of);
+  const texts = names.map((name) => {
+    const said = of.settings.get(name);
+    return said === undefined ? undefined : JSON.stringify(said);
+  });
+  const policies = names.map((name, at) => [name, texts[at]] as const);
+  const earlier = await parts.insight.noteRules({ digest: of.digest, version, policies });
+  if (earlier === undefined) return false;
+  const changes = names.flatMap((name, at) => {
+    if (earlier[at] === texts[at]) return [];
+    const { kind: subject, name: bucket } = settingOf(name)!;
+    return [{ bucket, subject, ...statesOf(earlier[at], texts[at]) }];
+  });
+  await logRuled(changes, `version ${version} of ${of.file}, by ${parts.by}`, parts);
+  return true;
+}
+
+/**
+ * A sender of webhooks stores each retry as a job: what a queue may refuse would be lost.
+ *
+ * @throws {@link InvalidOptionError} for an entry of the queue of such a sender.
+ */
+export async function assertNoSenders(of: DatedRules, insight: InsightStore): Promise<void> {
+  const looking = [...of.settings.keys()].map(async (key) => {
+    const { kind, name } = settingOf(key)!;
+    if (kind !== "queue" || (await insight.queue(name))?.declared.isSender !== true) return;
+    const remedy = "leave it out: it is the queue of a sender of webhooks";
+    throw new InvalidOptionError({ where: of.file, option: `queues.${name}`, value: name, remedy });
+  });
+  await Promise.all(looking);
+}
+
+function valuesOf(text: string | undefined): ReadonlyMap<string, unknown> {
+  return new Map(text === undefined ? [] : leavesOf(JSON.parse(text)));
+}
+
+/** How many values the log shows of a change. */
+const MOST_SHOWN = 20;
+
+/** What was said before and is said now, as far as that differs. */
+export function statesOf(
+  earlier: string | undefined,
+  text: string | undefined,
+): { readonly before: SteeredState; readonly after: SteeredState } {
+  const [before, after] = [valuesOf(earlier), valuesOf(text)];
+  const names = [...new Set([...before.keys(), ...after.keys()])];
+  const changed = names.filter((name) => before.get(name) !== after.get(name));
+  const stateOf = (values: ReadonlyMap<string, unknown>, of: string | undefined): SteeredState => {
+    const said = changed.filter((name) => values.has(name));
+    const shown = said.slice(0, MOST_SHOWN).map((name) => `${name} ${String(values.get(name))}`);
+    const more = said.length > MOST_SHOWN ? [`${said.length - MOST_SHOWN} more`] : [];
+    const policy = [...shown, ...more].join(", ") || "as the code says";
+    const source = of === undefined ? "code" : "rules";
+    return { policy, source, text: "", pausedForMs: 0 };
+  };
+  return { before: stateOf(before, earlier), after: stateOf(after, text) };
+}

@@ -26,7 +26,7 @@ export async function noteSettings(
   if (earlier === undefined) return false;
   const changes = names.flatMap((name, at) => {
     if (earlier[at] === texts[at]) return [];
-    const { kind: subject, name: bucket } = settingOf(name)!;
+    const { section: subject, name: bucket } = settingOf(name)!;
     return [{ bucket, subject, ...statesOf(earlier[at], texts[at]) }];
   });
   await logRuled(changes, `version ${version} of ${of.file}, by ${parts.by}`, parts);
@@ -40,8 +40,8 @@ export async function noteSettings(
  */
 export async function assertNoSenders(of: DatedRules, insight: InsightStore): Promise<void> {
   const looking = [...of.settings.keys()].map(async (key) => {
-    const { kind, name } = settingOf(key)!;
-    if (kind !== "queue" || (await insight.queue(name))?.declared.isSender !== true) return;
+    const { section, name } = settingOf(key)!;
+    if (section !== "queue" || (await insight.queue(name))?.declared.isSender !== true) return;
     const remedy = "leave it out: it is the queue of a sender of webhooks";
     throw new InvalidOptionError({ where: of.file, option: `queues.${name}`, value: name, remedy });
   });

@@ -41,8 +41,11 @@ const AT_ONCE = 100;
 
 /** How many of each the file names. */
 function countsOf({ buckets, settings }: Pick<Rules, "buckets" | "settings">) {
-  const kinds = [...settings.keys()].map((name) => settingOf(name)!.kind);
-  return { buckets: buckets.size, queues: kinds.filter((kind) => kind === "queue").length };
+  const sections = [...settings.keys()].map((name) => settingOf(name)!.section);
+  return {
+    buckets: buckets.size,
+    queues: sections.filter((section) => section === "queue").length,
+  };
 }
 
 function countText(rules: Pick<Rules, "buckets" | "settings">): string {
@@ -149,7 +152,7 @@ async function differences(sluice: Sluice, rules: Rules): Promise<readonly Diffe
 }
 
 function settingDifference(rules: Rules, key: string, earlier: string | undefined): Difference {
-  const { kind: subject, name: bucket } = settingOf(key)!;
+  const { section: subject, name: bucket } = settingOf(key)!;
   const said = rules.settings.get(key);
   const { before, after } = statesOf(earlier, said && JSON.stringify(said));
   return { bucket, subject, before: before.policy, source: before.source, after: after.policy };

@@ -65,19 +65,21 @@ export interface RuledPolicy {
 }
 
 /** What else rules can say something of: a queue, or the endpoints of a sender of webhooks. */
-export type SettingKind = "queue" | "endpoints";
+export type RulesSection = "queue" | "endpoints";
 
 /** How that is named beside the names of buckets, which have no colon. */
-export function settingName(kind: SettingKind, name: string): string {
-  return `${kind}:${name}`;
+export function settingName(section: RulesSection, name: string): string {
+  return `${section}:${name}`;
 }
 
 /** Undefined for the name of a bucket. */
 export function settingOf(
   name: string,
-): { readonly kind: SettingKind; readonly name: string } | undefined {
+): { readonly section: RulesSection; readonly name: string } | undefined {
   const at = name.indexOf(":");
-  return at < 0 ? undefined : { kind: name.slice(0, at) as SettingKind, name: name.slice(at + 1) };
+  return at < 0
+    ? undefined
+    : { section: name.slice(0, at) as RulesSection, name: name.slice(at + 1) };
 }
 
 /** For how long a process has time to put rules in force before another one does it. */

@@ -1,5 +1,5 @@
 import type { PolicySource } from "../../store.ts";
-import type { RuledPolicy, RulesStore, SettingKind } from "./rules.ts";
+import type { RuledPolicy, RulesSection, RulesStore } from "./rules.ts";
 import type { SlotNotes } from "./slots.ts";
 
 /**
@@ -263,7 +263,7 @@ export type ChangeAction = "configure" | "pause" | "resume" | "undo" | "expire" 
 export interface NewChange {
   readonly bucket: string;
   /** What it is about: of `"queue"` and `"endpoints"`, which only rules change, `bucket` is the queue or the sender. */
-  readonly subject: "policy" | "pause" | SettingKind;
+  readonly subject: "policy" | "pause" | RulesSection;
   readonly action: ChangeAction;
   /** The text of the key that it is about; undefined is the whole bucket. */
   readonly key: string | undefined;

@@ -1,4 +1,6 @@
 import { readName } from "./core/input/options.ts";
+import { settingName } from "./core/stores/insight/rules.ts";
+import type { InsightStore } from "./core/stores/insight/store.ts";
 import { createRedisWebhooks } from "./redis/webhooks/store.ts";
 import type { Sluice } from "./sluice.ts";
 import { partsOf } from "./sluice/parts.ts";
@@ -34,6 +36,7 @@ export function createWebhooks(sluice: Sluice, options: WebhooksOptions = {}): W
       options: read,
       connection,
       store: createRedisWebhooks(connection.client, { prefix, queue: name }),
+      readRules: rulesReader(parts.insight, name),
       timeoutMs,
       logger,
       observing,
@@ -86,7 +89,7 @@ export async function findWebhooks(
     };
     byName.set(name, looker);
   }
-  return assembleFound({ ...looker, queue });
+  return assembleFound({ ...looker, readRules: rulesReader(insight, name), queue });
 }
 
 /**
@@ -105,9 +108,13 @@ export async function listWebhooks(sluice: Sluice): Promise<readonly string[]> {
   }
 }
 
+function rulesReader(insight: InsightStore, name: string) {
+  return async () => (await insight.ruledOf([settingName("endpoints", name)]))[0];
+}
+
 const QUEUES_AT_ONCE = 1_000;
 
-type Looker = Omit<Parameters<typeof assembleFound>[0], "queue">;
+type Looker = Omit<Parameters<typeof assembleFound>[0], "queue" | "readRules">;
 
 /** What senders of others are read with: one connection for each, however often they are looked for. */
 const lookers = new WeakMap<Sluice, Map<string, Looker>>();
@@ -116,7 +123,7 @@ export type { WebhooksOptions, SecretsOf } from "./webhooks/options.ts";
 
 export type { FoundWebhooks, Webhooks, WebhookWorkerOptions } from "./webhooks/create-webhooks.ts";
 
-export type { EndpointStatus, EndpointStatuses } from "./webhooks/log/status.ts";
+export type { EndpointLimit, EndpointStatus, EndpointStatuses } from "./webhooks/log/status.ts";
 
 export type { WebhookWorker } from "./webhooks/delivery/webhook-worker.ts";
 

@@ -112,6 +112,23 @@ export function problemInDefaults(given: object, tiers: Tiers): Problem | undefi
   return problemOf(["defaults"], () => optionsOf(given, tiers));
 }
 
+/** The same of the rates of tenants and endpoints, wherever they stand. */
+export function problemsInEndpoints(path: Path, given: unknown): Problem[] {
+  if (!isTable(given)) return [];
+  const { rate, tenants, endpoints } = given;
+  const own = rate === undefined ? undefined : problemIn(path, { rate });
+  const levels = ["perTenant", "perEndpoint", "ceiling"].map(
+    (name) => [[name], given[name]] as const,
+  );
+  const named = Object.entries({ tenants, endpoints }).flatMap(([name, all]) =>
+    isTable(all) ? Object.entries(all).map(([of, each]) => [[name, of], each] as const) : [],
+  );
+  const below = [...levels, ...named].flatMap(([names, each]) =>
+    problemsInEndpoints([...path, ...names], each),
+  );
+  return own === undefined ? below : [own, ...below];
+}
+
 function problemOf(path: Path, compile: () => unknown): Problem | undefined {
   try {
     compile();

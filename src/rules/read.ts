@@ -7,7 +7,13 @@ import { closest } from "../core/input/options.ts";
 import type { PolicyOptions } from "../core/policy/policy.ts";
 import { settingName } from "../core/stores/insight/rules.ts";
 import { loadYaml } from "./load-yaml.cjs";
-import { isTable, optionsOf, problemIn, problemInDefaults } from "./compile.ts";
+import {
+  isTable,
+  optionsOf,
+  problemIn,
+  problemInDefaults,
+  problemsInEndpoints,
+} from "./compile.ts";
 import { errorOf, type Path, type PlacedProblem, type Problem } from "./problem.ts";
 import { rulesSchema, TOP_NAMES } from "./schema.ts";
 
@@ -56,14 +62,18 @@ export function checkRules(
     const inOrder = problems.toSorted((a, b) => a.line - b.line || a.column - b.column);
     return { rules: undefined, problems: inOrder };
   }
-  const { version, tiers, defaults = {}, buckets, queues = {} } = rulesSchema().parse(data);
+  const { version, tiers, defaults = {}, buckets, ...sections } = rulesSchema().parse(data);
+  const { queues = {}, endpoints = {} } = sections;
   const entries = Object.entries(buckets).map(
     ([name, entry]) => [name, optionsOf({ ...defaults, ...entry }, tiers)] as const,
   );
   const digest = createHash("sha256").update(JSON.stringify(data)).digest("hex").slice(0, 32);
-  const settings = new Map<string, object>(
-    Object.entries(queues).map(([name, entry]) => [settingName("queue", name), entry]),
-  );
+  const settings = new Map<string, object>([
+    ...Object.entries(queues).map(([name, each]) => [settingName("queue", name), each] as const),
+    ...Object.entries(endpoints).map(
+      ([name, each]) => [settingName("endpoints", name), each] as const,
+    ),
+  ]);
   return { rules: { file, version, digest, buckets: new Map(entries), settings }, problems: [] };
 }
 
@@ -163,10 +173,17 @@ function problemsOf(data: unknown): Problem[] {
     ? problemInDefaults(defaults, isTable(tiers) ? tiers : {})
     : undefined;
   if (inDefaults !== undefined) return [inDefaults];
+  const inEndpoints = isTable(data["endpoints"])
+    ? Object.entries(data["endpoints"]).flatMap(([name, each]) =>
+        problemsInEndpoints(["endpoints", name], each),
+      )
+    : [];
   const byEntry = entryProblems(data);
   // Of an entry, the words of bucket() say more.
   const said = new Set(byEntry.map(({ path }) => path[1]));
-  return [...byEntry, ...issues.filter(({ path }) => path[0] !== "buckets" || !said.has(path[1]!))];
+  const others = issues.filter(({ path }) => path[0] !== "buckets" || !said.has(path[1]!));
+  const places = new Set(inEndpoints.map(({ path }) => path.join()));
+  return [...byEntry, ...inEndpoints, ...others.filter(({ path }) => !places.has(path.join()))];
 }
 
 /** A tier may be one that no bucket refers to yet. */
@@ -197,7 +214,7 @@ function problemsOfIssue(data: unknown, issue: z.core.$ZodIssue): Problem[] {
   if (issue.code === "unrecognized_keys") {
     return issue.keys.map((name) => {
       const names = path.length === 0 ? TOP_NAMES : namesAt(path);
-      const known = path.length === 0 ? NOT_OF_FILES[name] : notLive(path, name);
+      const known = notLive(path, name);
       const near = closest(name, names);
       const hint =
         near === undefined ? `the names are ${names.join(", ")}` : `did you mean ${near}?`;
@@ -227,17 +244,21 @@ function problemsOfIssue(data: unknown, issue: z.core.$ZodIssue): Problem[] {
   return [{ path, value: valueAt(data, path), remedy: remedyOf(issue, path) }];
 }
 
-/** What one may look for in a file, and where it is said. */
-const NOT_OF_FILES: Readonly<Record<string, string>> = {
-  endpoints:
-    "the limits of endpoints are set with endpoints.put(), those of tenants with tenants.setLimits(); of all together, name the bucket of the webhooks",
-};
-
 const QUEUE_NAMES = ["maxBacklog", "keepDone", "keepFailed", "defaults", "weights"];
+
+const LIMIT_NAMES = ["rate", "concurrency"];
+const SENDER_NAMES = ["perTenant", "perEndpoint", "ceiling", "tenants"];
 
 /** The names that an entry may have, where only the schema checks them. */
 function namesAt(path: Path): readonly string[] {
-  return path[0] === "queues" && path.length === 2 ? QUEUE_NAMES : [];
+  const [section] = path;
+  if (section === "queues" && path.length === 2) return QUEUE_NAMES;
+  if (section !== "endpoints" || path.length < 2) return [];
+  if (path.length === 2) return SENDER_NAMES;
+  // Below it are its tenants, each with limits and more.
+  return path.length === 4 && path[2] === "tenants"
+    ? [...LIMIT_NAMES, "perEndpoint", "ceiling", "endpoints"]
+    : LIMIT_NAMES;
 }
 
 /** What of a queue cannot change while it is open. */
@@ -251,6 +272,9 @@ const NOT_LIVE: Readonly<Record<string, string>> = {
 };
 
 function notLive(path: Path, name: string): string | undefined {
+  if (path[0] === "endpoints" && (name === "burst" || name === "limits")) {
+    return "only code can give it; here, tenants and endpoints have a rate and a concurrency";
+  }
   return path[0] === "queues" && path.length === 2 ? NOT_LIVE[name] : undefined;
 }
 

@@ -15,6 +15,7 @@ import {
   type QueueRules,
 } from "../core/input/queue-settings.ts";
 import { limitSchemas } from "../core/policy/limit-data.ts";
+import { ENDPOINT_ID, MOST_AT_ONCE, type EndpointsRules } from "../core/policy/endpoint-rules.ts";
 
 const WEIGHT_ERROR = `give each key a number from ${LEAST_WEIGHT} to ${MOST_WEIGHT}`;
 
@@ -66,6 +67,23 @@ function makeSchema() {
       .optional()
       .describe("How much of a shared rate keys get beside others: by name, or by level."),
   });
+  const ofEndpoint = {
+    rate: rate.optional(),
+    concurrency: wholeNumber(1, MOST_AT_ONCE, "calls").optional(),
+  };
+  const endpoint = z.strictObject(ofEndpoint);
+  const tenant = z.strictObject({
+    ...ofEndpoint,
+    perEndpoint: endpoint.optional().describe("The limits of each of its endpoints."),
+    ceiling: endpoint.optional().describe("The most that its endpoints may set."),
+    endpoints: z.record(ENDPOINT_ID, endpoint).optional(),
+  });
+  const sender = z.strictObject({
+    perTenant: endpoint.optional().describe("The limits of each tenant, all its endpoints."),
+    perEndpoint: endpoint.optional().describe("The limits of each endpoint."),
+    ceiling: endpoint.optional().describe("The most that endpoints may set."),
+    tenants: z.record(ENDPOINT_ID, tenant).optional(),
+  });
   return z.strictObject({
     $schema: z.string().optional().describe("Where the schema is, for editors."),
     version: wholeNumber(1, Number.MAX_SAFE_INTEGER, "versions")
@@ -85,6 +103,10 @@ function makeSchema() {
       .record(NAME, queue)
       .optional()
       .describe("What holds for queues, by name. It goes before what the code says."),
+    endpoints: z
+      .record(NAME, sender)
+      .optional()
+      .describe("The limits of tenants and endpoints, by the name of the sender of webhooks."),
   });
 }
 
@@ -94,6 +116,7 @@ export interface RulesData {
   readonly defaults?: object | undefined;
   readonly buckets: Readonly<Record<string, object | null>>;
   readonly queues?: Readonly<Record<string, QueueRules>> | undefined;
+  readonly endpoints?: Readonly<Record<string, EndpointsRules>> | undefined;
 }
 
 let schema: z.ZodType<RulesData> | undefined;
@@ -103,4 +126,11 @@ export function rulesSchema(): z.ZodType<RulesData> {
 }
 
 /** Names that stand at the top of a file, and in a bucket. */
-export const TOP_NAMES: readonly string[] = ["version", "tiers", "defaults", "buckets", "queues"];
+export const TOP_NAMES: readonly string[] = [
+  "version",
+  "tiers",
+  "defaults",
+  "buckets",
+  "queues",
+  "endpoints",
+];

@@ -4,6 +4,7 @@ import { textOfKey, type Key } from "../core/key-path.ts";
 import { createEmitter, type Emitter } from "../core/events/events.ts";
 import { sampled, type Logger } from "../core/logger.ts";
 import type { Observing } from "../core/events/observer.ts";
+import type { RuledPolicy } from "../core/stores/insight/rules.ts";
 import type { EndpointName, WebhookStore } from "../core/stores/webhooks/store.ts";
 import type { Handler } from "../queue/worker/context.ts";
 import type { WorkerOptions } from "../queue/worker/worker-options.ts";
@@ -30,6 +31,7 @@ import { createBroadcasting, type Broadcasting } from "./sending/broadcast.ts";
 import { createFanOut } from "./sending/fan-out.ts";
 import { storeStep, type DeliveryQueue, type WebhookJob } from "./sending/jobs.ts";
 import { createSending, type Sending } from "./sending/send.ts";
+import type { OwnedBucket } from "../throttle/bucket.ts";
 import { makesNoCalls } from "../throttle/slot/job-slot.ts";
 
 /** Sends webhooks to the endpoints of tenants. Its events are those that this process's workers met. */
@@ -60,6 +62,8 @@ export interface WebhooksParts {
   readonly options: ReadWebhooksOptions;
   readonly connection: AskedConnection & { close(): void };
   readonly store: WebhookStore;
+  /** What rules say of its endpoints. */
+  readonly readRules: () => Promise<RuledPolicy | undefined>;
   readonly timeoutMs: number;
   readonly logger: Logger;
   readonly observing: Observing;
@@ -99,7 +103,7 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
   });
   const tenantOf = createTenantOf(isSingle);
   const limits = createOwnLimits(
-    { limitsSince: (version) => ask(() => store.limitsSince(version)) },
+    { limitsSince: (version) => ask(() => store.limitsSince(version)), readRules: parts.readRules },
     options,
   );
   const queue = parts.openQueue(limits.perKey);
@@ -123,6 +127,13 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
       const reason = reasonOf(error);
       logger.error({ event, reason }, `The operator could not be told of an event: ${reason}`);
     });
+  }
+
+  /** What waits in this process for any old limits looks at the new ones; others read the rules themselves. */
+  function askAgain(): void {
+    const bucket = queue.bucket as OwnedBucket;
+    bucket.forget(undefined);
+    bucket.askAgain();
   }
 
   /** What waits for the old limits of a tenant or an endpoint looks at the new ones. */
@@ -173,7 +184,7 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
     ...sending,
     ...createBroadcasting({ ...options, store, ask, fanOut, tenantOf, logger }),
     ...createLog({ store, ask, queue, tenantOf }),
-    ...createEndpointStatuses({ store, ask, tenantOf }),
+    ...createEndpointStatuses({ ...parts, ask, tenantOf, code: options }),
     endpoints: createEndpoints({
       ...options,
       store,
@@ -191,6 +202,7 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
             limits.follow(logger, {
               onChange: wake,
               onWake: resumeFor,
+              onRules: askAgain,
             }),
             warmUp(),
           ]);
@@ -220,7 +232,10 @@ export interface FoundWebhooks extends Pick<WebhookLog, "messages" | "attempts">
 }
 
 export function assembleFound(
-  parts: Pick<WebhooksParts, "store"> & { readonly ask: Ask; readonly queue: DeliveryQueue },
+  parts: Pick<WebhooksParts, "store" | "readRules"> & {
+    readonly ask: Ask;
+    readonly queue: DeliveryQueue;
+  },
 ): FoundWebhooks {
   const tenantOf = createTenantOf(false);
   const endpoints = createEndpoints({
@@ -250,10 +265,13 @@ export function assembleFound(
     },
     messages: log.messages,
     attempts: log.attempts,
-    ...createEndpointStatuses({ ...parts, tenantOf }),
+    ...createEndpointStatuses({ ...parts, tenantOf, code: UNKNOWN_LIMITS }),
     queue: parts.queue,
   };
 }
+
+/** Only the sender's code knows them. */
+const UNKNOWN_LIMITS = { perTenant: {}, perEndpoint: {}, ceiling: {} };
 
 /** For the look-up, the connection and TLS. */
 const CONNECT_MS = 5_000;

@@ -2,14 +2,11 @@
 import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
 import { textOfKey } from "../core/key-path.ts";
+import { ENDPOINT_ID } from "../core/policy/endpoint-rules.ts";
 import type { EndpointName } from "../core/stores/webhooks/store.ts";
 
-const REMEDY = 'give 1 to 100 letters, digits and any of "_", "-", ".", "@", "+" and ":"';
-
 /** @internal */
-export const ID: z.ZodType<string> = z
-  .string({ error: REMEDY })
-  .regex(/^[\w.@+:-]{1,100}$/, { error: REMEDY });
+export const ID: z.ZodType<string> = ENDPOINT_ID;
 
 /**
  * A text of one line.

@@ -42,10 +42,8 @@ const AT_ONCE = 100;
 /** How many of each the file names. */
 function countsOf({ buckets, settings }: Pick<Rules, "buckets" | "settings">) {
   const sections = [...settings.keys()].map((name) => settingOf(name)!.section);
-  return {
-    buckets: buckets.size,
-    queues: sections.filter((section) => section === "queue").length,
-  };
+  const queues = sections.filter((section) => section === "queue").length;
+  return { buckets: buckets.size, queues, senders: sections.length - queues };
 }
 
 function countText(rules: Pick<Rules, "buckets" | "settings">): string {

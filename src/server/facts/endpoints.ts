@@ -42,6 +42,11 @@ const STATUS = object(
     failures: { ...COUNT, description: "Attempts in a row that failed." },
     waiting: { ...COUNT, description: "Messages that are due and wait." },
     attemptsInLastMinute: COUNT,
+    limits: {
+      ...list(object({ name: TEXT, value: { anyOf: [NUMBER, TEXT] }, setBy: TEXT })),
+      description:
+        'Its limits and those of its tenant, and who set each: "own", "rules" or "code".',
+    },
     lastAttempt: ATTEMPT,
     lastFailure: { ...ATTEMPT, description: "Of the last ten attempts." },
   },

@@ -1,7 +1,9 @@
 import { reasonOf } from "../../core/describe.ts";
-import { keyOfText, levelsOfText, textOfKey, type Key } from "../../core/key-path.ts";
+import { keyOfText, textOfKey, type Key } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { LimitsOptions } from "../../core/policy/limit-makers.ts";
+import type { RuledPolicy } from "../../core/stores/insight/rules.ts";
+import type { EndpointsRules, EndpointLimits } from "../../core/policy/endpoint-rules.ts";
 import type { WebhookStore } from "../../core/stores/webhooks/store.ts";
 import { withinCeiling, type Ceiling } from "../endpoints/endpoint-options.ts";
 
@@ -19,6 +21,59 @@ interface LimitsListeners {
   readonly onChange: (key: Key) => Promise<unknown>;
   /** What a key was made to wait for is to end: a process without the sender's code asked for it. */
   readonly onWake: (key: Key) => Promise<unknown>;
+  /** The limits of any key may be others. */
+  readonly onRules: () => void;
+}
+
+/** Limits that stand one over another: of the code, of the rules, and of one's own, as far as the ceiling. */
+export interface LevelLimits {
+  readonly code: LimitsOptions;
+  readonly rules: EndpointLimits;
+  readonly own: EndpointLimits;
+}
+
+/** What the code of a sender says for all; nothing where a process has not that code. */
+export interface SenderLimits {
+  readonly perTenant: LimitsOptions;
+  readonly perEndpoint: LimitsOptions;
+  /** The most that an endpoint may have. */
+  readonly ceiling: Ceiling;
+}
+
+/** The limits of a tenant, or of one of its endpoints. */
+export function levelLimits(
+  path: readonly string[],
+  code: SenderLimits,
+  { rules, own }: { readonly rules: EndpointsRules; readonly own: EndpointLimits },
+): LevelLimits {
+  const [tenant, endpoint] = path as readonly [string, string?];
+  const ofTenant = ownValue(rules.tenants, tenant) ?? {};
+  if (endpoint === undefined) {
+    const { rate, concurrency } = ofTenant;
+    return { code: code.perTenant, rules: over(rules.perTenant, { rate, concurrency }), own };
+  }
+  const ofEndpoint = ownValue(ofTenant.endpoints, endpoint);
+  const ceiling = over(code.ceiling, rules.ceiling, ofTenant.ceiling);
+  return {
+    code: code.perEndpoint,
+    rules: over(rules.perEndpoint, ofTenant.perEndpoint, ofEndpoint),
+    own: withinCeiling(own, ceiling),
+  };
+}
+
+/** The later ones go before the earlier ones. */
+function over(...all: readonly (EndpointLimits | undefined)[]): EndpointLimits {
+  const given = all.flatMap((limits) => Object.entries(limits ?? {}));
+  return Object.fromEntries(given.filter(([, value]) => value !== undefined));
+}
+
+/** A tenant may be called `constructor`. */
+function ownValue<T>(table: Readonly<Record<string, T>> | undefined, name: string): T | undefined {
+  return table !== undefined && Object.hasOwn(table, name) ? table[name] : undefined;
+}
+
+export function rulesOf(ruled: RuledPolicy | undefined): EndpointsRules {
+  return ruled === undefined ? {} : (JSON.parse(ruled.text) as EndpointsRules);
 }
 
 /**
@@ -30,42 +85,54 @@ const LIFTED: LimitsOptions = { rate: "1000000/s" };
 const LOOK_EVERY_MS = 1_000;
 
 export function createOwnLimits(
-  store: Pick<WebhookStore, "limitsSince">,
-  others: {
-    readonly perTenant: LimitsOptions;
-    readonly perEndpoint: LimitsOptions;
-    /** The most that an endpoint may have. */
-    readonly ceiling: Ceiling;
+  store: Pick<WebhookStore, "limitsSince"> & {
+    /** What rules say of the sender. */
+    readonly readRules: () => Promise<RuledPolicy | undefined>;
   },
+  code: SenderLimits,
 ): OwnLimits {
-  const levels = [others.perTenant, others.perEndpoint];
-  /** By the texts of paths. */
-  const own = new Map<string, LimitsOptions>();
+  const levels = [code.perTenant, code.perEndpoint];
+  /** By the texts of paths; nothing for those that had limits before. */
+  const own = new Map<string, EndpointLimits>();
+  let ruled: RuledPolicy | undefined;
+  let rules: EndpointsRules = {};
+  /** Whether rules have said anything since the process began. */
+  let hadRules = false;
   /** None was read yet. */
   let version = -1;
   let isStopped = false;
   let timer: NodeJS.Timeout | undefined;
   let following: Promise<void> | undefined;
 
-  /** Whether nothing limits a key that has no limits of its own. */
-  function isUnlimited(text: string): boolean {
-    return Object.keys(levels[levelsOfText(text) - 1]!).length === 0;
+  function limitsOf(path: readonly string[]): LimitsOptions {
+    const text = textOfKey(path);
+    const given = own.get(text);
+    const { code: ofCode, ...limits } = levelLimits(path, code, { rules, own: given ?? {} });
+    const all = { ...ofCode, ...limits.rules, ...limits.own };
+    const wasLimited = given !== undefined || hadRules;
+    return wasLimited && Object.keys(all).length === 0 ? LIFTED : all;
   }
 
-  /** Limits as they are stored; what the owner of an endpoint has set holds as far as the ceiling of now. */
-  function readLimits(text: string, limits: string): LimitsOptions {
-    const read = JSON.parse(limits) as Ceiling;
-    return levelsOfText(text) === 1 ? read : withinCeiling(read, others.ceiling);
+  /** Whether other rules hold. What cannot be read is as it was: it is on a server of its own, maybe. */
+  async function readRules(): Promise<boolean> {
+    const found = await store.readRules().catch(() => ruled);
+    if (found?.text === ruled?.text) return false;
+    ruled = found;
+    rules = rulesOf(found);
+    hadRules = true;
+    return true;
   }
 
-  async function look({ onChange, onWake }: LimitsListeners): Promise<void> {
+  async function look({ onChange, onWake, onRules }: LimitsListeners): Promise<void> {
     const isFirst = version < 0;
-    const changed = await store.limitsSince(Math.max(0, version));
+    const [changed, areOthers] = await Promise.all([
+      store.limitsSince(Math.max(0, version)),
+      readRules(),
+    ]);
+    if (areOthers && !isFirst) onRules();
     if (changed.version < version) own.clear();
     for (const [text, limits] of changed.limits) {
-      if (limits !== undefined) own.set(text, readLimits(text, limits));
-      else if (isUnlimited(text)) own.set(text, LIFTED);
-      else own.delete(text);
+      own.set(text, limits === undefined ? {} : (JSON.parse(limits) as EndpointLimits));
     }
     if (!isFirst) for (const text of changed.limits.keys()) await onChange(keyOfText(text));
     if (!isFirst) for (const text of changed.woken) await onWake(keyOfText(text));
@@ -73,10 +140,7 @@ export function createOwnLimits(
   }
 
   return {
-    perKey: levels.map((limits) => (path) => {
-      const given = own.get(textOfKey(path));
-      return given === undefined ? limits : { ...limits, ...given };
-    }),
+    perKey: levels.map(() => limitsOf),
     follow(logger, listeners) {
       return (following ??= new Promise((resolve) => {
         const again = (): void => {

@@ -4,6 +4,7 @@ import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { formatRate, parseRate, type Rate, type RateInput } from "../../core/limits/rate.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
+import { MOST_AT_ONCE } from "../../core/policy/endpoint-rules.ts";
 import type { ClientCertificate } from "../guard/connector.ts";
 import { EXTRA_HEADERS, urlSchema } from "../guard/target.ts";
 import { ID, lineOf } from "../names.ts";
@@ -71,7 +72,7 @@ export const SCHEDULE: z.ZodType<readonly number[]> = z
 /** @internal */
 export const TIMEOUT: z.ZodType<number> = wholeNumber(100, 30_000, "milliseconds");
 /** @internal */
-export const CONCURRENCY: z.ZodType<number> = wholeNumber(1, 1_000, "calls");
+export const CONCURRENCY: z.ZodType<number> = wholeNumber(1, MOST_AT_ONCE, "calls");
 
 const REF = { tenant: ID.optional(), id: ID };
 const ENDPOINT_REF = z.strictObject(REF);

@@ -1,9 +1,12 @@
 import { refuseExtra, type Arities } from "../../core/input/arguments.ts";
-import type { WebhookStore } from "../../core/stores/webhooks/store.ts";
+import { formatRate, parseRate, type RateInput } from "../../core/limits/rate.ts";
+import type { RuledPolicy } from "../../core/stores/insight/rules.ts";
+import type { EndpointName, WebhookStore } from "../../core/stores/webhooks/store.ts";
 import { textOfKey } from "../../core/key-path.ts";
 import type { Ask } from "../asking.ts";
 import { readAttempt, type Attempt } from "../delivery/attempt-entry.ts";
-import { readEndpointRef, type EndpointRef } from "../endpoints/endpoint-options.ts";
+import { levelLimits, rulesOf, type LevelLimits, type SenderLimits } from "../delivery/limits.ts";
+import { readEndpointRef, type Ceiling, type EndpointRef } from "../endpoints/endpoint-options.ts";
 import { keyOf, type TenantOf } from "../names.ts";
 
 /** How an endpoint is, over all processes. */
@@ -27,6 +30,17 @@ export interface EndpointStatus {
   readonly lastAttempt: Attempt | undefined;
   /** The newest failure among the last ten attempts; undefined if none of them failed. */
   readonly lastFailure: Attempt | undefined;
+  /** Its limits and those of its tenant. A process that has not the sender's code leaves out what only that says. */
+  readonly limits: readonly EndpointLimit[];
+}
+
+export interface EndpointLimit {
+  /** `"rate"`, `"concurrency"`, or of its tenant `"tenant.rate"`, `"tenant.concurrency"`. */
+  readonly name: string;
+  /** `"5/s"`, or `4` calls at once. */
+  readonly value: string | number;
+  /** Whether it was set for this endpoint or tenant alone, by a rules file, or by the code of the sender. */
+  readonly setBy: "own" | "rules" | "code";
 }
 
 export interface EndpointStatuses {
@@ -34,23 +48,51 @@ export interface EndpointStatuses {
   status(endpoint: EndpointRef): Promise<EndpointStatus | undefined>;
 }
 
+function limitsIn(whose: string, levels: LevelLimits): EndpointLimit[] {
+  return (["rate", "concurrency"] as const).flatMap((name) => {
+    const setBy = (["own", "rules", "code"] as const).find((by) => levels[by][name] !== undefined);
+    if (setBy === undefined) return [];
+    const given = levels[setBy][name]!;
+    const value = name === "rate" ? formatRate(parseRate("status()", given as RateInput)) : given;
+    return [{ name: `${whose}${name}`, value: value as string | number, setBy }];
+  });
+}
+
 const LOOKED_BACK = 10;
 const ARITIES: Arities<EndpointStatuses> = { status: 1 };
 
 export function createEndpointStatuses(parts: {
-  readonly store: Pick<WebhookStore, "endpoint" | "look">;
+  readonly store: Pick<WebhookStore, "endpoint" | "look" | "limits">;
   readonly ask: Ask;
   readonly tenantOf: TenantOf;
+  readonly code: SenderLimits;
+  readonly readRules: () => Promise<RuledPolicy | undefined>;
 }): EndpointStatuses {
-  const { store, ask, tenantOf } = parts;
+  const { store, ask, tenantOf, code } = parts;
+
+  async function limitsOf({ tenant, endpoint }: EndpointName): Promise<readonly EndpointLimit[]> {
+    const paths = [[tenant], [tenant, endpoint]];
+    const [ruled, ...texts] = await Promise.all([
+      ask(() => parts.readRules()),
+      ...paths.map((path) => ask(() => store.limits(textOfKey(path)))),
+    ]);
+    const rules = rulesOf(ruled);
+    return paths.flatMap((path, at) => {
+      const text = texts[at];
+      const own = text === undefined ? {} : (JSON.parse(text) as Ceiling);
+      const levels = levelLimits(path, code, { rules, own });
+      return limitsIn(at === 0 ? "tenant." : "", levels);
+    });
+  }
   const statuses: EndpointStatuses = {
     async status(given) {
       const where = "status()";
       const { tenant, id } = readEndpointRef(where, given);
       const name = { tenant: tenantOf(where, tenant), endpoint: id };
       const key = textOfKey(keyOf(name));
-      const [{ record, disabled }, seen] = await Promise.all([
+      const [{ record, disabled }, limits, seen] = await Promise.all([
         ask(() => store.endpoint(name)),
+        limitsOf(name),
         ask(() => store.look(name, key, LOOKED_BACK)),
       ]);
       if (record === undefined) return undefined;
@@ -67,6 +109,7 @@ export function createEndpointStatuses(parts: {
         failures,
         waiting,
         attemptsInLastMinute: seen.inLastMinute,
+        limits,
         lastAttempt: attempts[0],
         lastFailure: attempts.find(({ outcome }) => outcome !== "success"),
       };

@@ -112,9 +112,19 @@ buckets:
       /^s\.yaml:1:19: queues\.mail\.ordered is true; jobs that wait are in lanes of the old order/,
     ],
     [
-      "endpoints, which cannot be in a file",
-      "endpoints: {}\nbuckets: {}",
-      /^s\.yaml:1:1: endpoints is .*; the limits of endpoints are set with endpoints\.put/,
+      "a rate of an endpoint that is none",
+      "buckets: {}\nendpoints: { hooks: { tenants: { acme: { endpoints: { a: { rate: 5 } } } } } }",
+      /^s\.yaml:2:66: endpoints\.hooks\.tenants\.acme\.endpoints\.a\.rate is 5; write whole calls/,
+    ],
+    [
+      "a burst of an endpoint",
+      "buckets: {}\nendpoints: { hooks: { perEndpoint: { burst: 5 } } }",
+      "s.yaml:2:38: endpoints.hooks.perEndpoint.burst is 5; only code can give it; here, tenants and endpoints have a rate and a concurrency.",
+    ],
+    [
+      "a name that no tenant has",
+      "buckets: {}\nendpoints: { hooks: { tenants: { acme: { perEndpont: 5 } } } }",
+      "s.yaml:2:42: endpoints.hooks.tenants.acme.perEndpont is 5; there is no such name; did you mean perEndpoint?",
     ],
     [
       "a number for a rate",

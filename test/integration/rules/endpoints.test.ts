@@ -1,0 +1,102 @@
+import { expect, inject, it } from "vitest";
+import { createWebhooks, findWebhooks } from "sluice/webhooks";
+import { scriptProcesses } from "../../support/children/script-process.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
+import { heardLog, rulesFiles } from "../../support/rules/rules-files.ts";
+import { realSluices } from "../../support/setup/real-sluice.ts";
+import { KEYS, LOCAL, openHooks, put, startReceiver } from "../../support/webhooks/open-hooks.ts";
+
+const sluices = realSluices();
+const files = rulesFiles();
+const processes = scriptProcesses();
+const REF = { tenant: "acme", id: "a" };
+
+it("hold in a worker of another process for what waits already, and a broken file changes nothing", async () => {
+  const write = (text: string): string => files.write("sluice.yaml", `buckets: {}\n${text}`);
+  const file = write("version: 1\nendpoints: { webhooks: { perEndpoint: { rate: 1/h } } }");
+  const { logger, lines } = heardLog();
+  const sluice = sluices.open({ rules: file, logger });
+  const hooks = createWebhooks(sluice, LOCAL);
+  const rate = async (): Promise<string> => {
+    const found = (await hooks.status(REF))?.limits.find(({ name }) => name === "rate");
+    return `${found?.value} by ${found?.setBy}`;
+  };
+  const receiver = await startReceiver();
+  await put(hooks, { ...REF, url: receiver.url });
+  await waitUntil(async () => (await rate()) === "1/h by rules", "the first rules");
+  processes.start("test/support/processes/webhook-worker.ts", {
+    env: {
+      REDIS_URL: inject("redisUrl"),
+      SLUICE_PREFIX: sluices.prefix(),
+      SLUICE_WEBHOOK_KEYS: KEYS,
+    },
+  });
+  for (let data = 0; data < 5; data++)
+    await hooks.send({ tenant: "acme", type: "note.made", data });
+  await waitUntil(() => receiver.arrivals.length > 0, "the first has arrived");
+
+  lines.length = 0;
+  write(
+    "version: 2\nendpoints:\n  webhooks: { perEndpoint: { rate: 2/s }, perTenat: { rate: 1/s } }",
+  );
+  await waitUntil(async () => lines.length === 1, "the log says that the file is broken");
+  expect(lines[0]).toMatch(
+    /:4:43: option "endpoints\.webhooks\.perTenat" .* did you mean perTenant\?$/,
+  );
+  expect(await rate()).toBe("1/h by rules");
+  expect(receiver.arrivals).toHaveLength(1);
+
+  write(
+    "version: 3\nendpoints: { webhooks: { tenants: { acme: { endpoints: { a: { rate: 1000/s } } } } } }",
+  );
+  await waitUntil(() => receiver.arrivals.length === 5, "all have arrived");
+  expect(await rate()).toBe("1000/s by rules");
+  write("version: 4");
+  await waitUntil(async () => (await rate()) === "undefined by undefined", "the code's again");
+});
+
+it("go from all to the tenant to the endpoint, and its own go before them, within the ceiling", async () => {
+  const rules = files.write(
+    "sluice.yaml",
+    `version: 7
+buckets: {}
+endpoints:
+  webhooks:
+    perTenant: { rate: 50/s, concurrency: 20 }
+    perEndpoint: { rate: 5/s, concurrency: 4 }
+    ceiling: { concurrency: 3 }
+    tenants:
+      acme: { rate: 100/s, endpoints: { a: { rate: 20/s } } }
+      globex: { perEndpoint: { rate: 9/s }, ceiling: { concurrency: 8 } }`,
+  );
+  const hooks = openHooks(sluices, { perEndpoint: { concurrency: 10 } });
+  await put(hooks, { ...REF, url: "http://127.0.0.1:1/", concurrency: 9 });
+  await put(hooks, { tenant: "globex", id: "b", url: "http://127.0.0.1:1/", concurrency: 9 });
+  await hooks.tenants.setLimits({ tenant: "globex", rate: "1/min" });
+  const limitsOf = async (tenant: string, id: string): Promise<string | undefined> =>
+    (await hooks.status({ tenant, id }))?.limits
+      .map(({ name, value, setBy }) => `${name} ${value} ${setBy}`)
+      .join(", ");
+  expect(await limitsOf("acme", "a")).toBe("concurrency 9 own");
+  sluices.open({ rules });
+
+  const ofAcme = "tenant.rate 100/s rules, tenant.concurrency 20 rules, rate 20/s rules";
+  await waitUntil(
+    async () => (await limitsOf("acme", "a")) === `${ofAcme}, concurrency 3 own`,
+    "the rules are in force",
+  );
+  expect(await limitsOf("globex", "b")).toBe(
+    "tenant.rate 1/min own, tenant.concurrency 20 rules, rate 9/s rules, concurrency 8 own",
+  );
+  // What calls draw is the same.
+  hooks.worker();
+  await waitUntil(async () => {
+    const { limits } = await hooks.queue.bucket.peek({ key: ["acme", "a"] });
+    const names = limits.map(({ name }) => name).join(", ");
+    return ["100/s", "20 at once", "20/s", "3 at once"].every((name) => names.includes(name));
+  }, "the worker has the limits");
+  const found = await findWebhooks(sluices.open());
+  expect((await found?.status(REF))?.limits).toEqual((await hooks.status(REF))?.limits);
+  const changes = await sluices.open().changes();
+  expect(changes[0]).toMatchObject({ by: "rules", subject: "endpoints", bucket: "webhooks" });
+});

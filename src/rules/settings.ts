@@ -1,6 +1,6 @@
 /** What rules say of queues and of endpoints: it is noted, and the processes that use them read it there. */
 import { leavesOf } from "../core/describe.ts";
-import { InvalidOptionError } from "../core/errors.ts";
+import { InvalidOptionError, StoreUnavailableError } from "../core/errors.ts";
 import { settingOf } from "../core/stores/insight/rules.ts";
 import type { InsightStore, SteeredState } from "../core/stores/insight/store.ts";
 import { logRuled, type LogParts } from "./log.ts";
@@ -41,11 +41,21 @@ export async function noteSettings(
 export async function assertNoSenders(of: DatedRules, insight: InsightStore): Promise<void> {
   const looking = [...of.settings.keys()].map(async (key) => {
     const { section, name } = settingOf(key)!;
-    if (section !== "queue" || (await insight.queue(name))?.declared.isSender !== true) return;
+    if (section !== "queue" || !(await isSender(insight, name))) return;
     const remedy = "leave it out: it is the queue of a sender of webhooks";
     throw new InvalidOptionError({ where: of.file, option: `queues.${name}`, value: name, remedy });
   });
   await Promise.all(looking);
+}
+
+async function isSender(insight: InsightStore, name: string): Promise<boolean> {
+  try {
+    return (await insight.queue(name))?.declared.isSender === true;
+  } catch (error) {
+    // Of several servers, those that are up get their rules; the sender goes on to take none.
+    if (error instanceof StoreUnavailableError && insight.byServer !== undefined) return false;
+    throw error;
+  }
 }
 
 function valuesOf(text: string | undefined): ReadonlyMap<string, unknown> {

@@ -22,7 +22,7 @@ Tables are for people. With \`--json\`, each command prints one line of JSON ins
 | 2         | wrong usage                                    |
 | 3         | no such bucket, queue, job or endpoint         |
 | 4         | Redis does not answer                          |
-| 5         | somebody else changed it, or has newer rules   |
+| 5         | somebody else changed it, has newer rules, or it cannot be undone |
 `;
 
 /** What help says, in a terminal of 80 columns. */

@@ -7,6 +7,7 @@ export { throttled } from "./throttled.ts";
 export type { Emitter, ListenOptions, SluiceEvents, StoreEvent } from "./core/events/events.ts";
 
 export {
+  CannotUndoError,
   ChangedError,
   ClosedError,
   CostTooLargeError,
@@ -127,7 +128,12 @@ export type { JobsFilter, JobsOptions } from "./queue/manage/pages.ts";
 
 export type { QueueSteering } from "./queue/manage/control.ts";
 
-export type { Pauses, QueuePause, QueuePauseOptions } from "./queue/manage/pauses.ts";
+export type {
+  Pauses,
+  QueuePause,
+  QueuePauseOptions,
+  QueueUndoOptions,
+} from "./queue/manage/pauses.ts";
 
 export type { OfKey } from "./queue/options.ts";
 
@@ -225,11 +231,20 @@ export type {
   SetBy,
   Waiting,
 } from "./throttle/bucket/facts/status.ts";
+export type {
+  ChangeFacts,
+  EndpointAction,
+  EndpointOfTenant,
+  QueueAction,
+  QueueChange,
+} from "./core/stores/insight/steering.ts";
+export type { WhoAndWhy } from "./core/input/who-and-why.ts";
 export type { Point } from "./core/stores/insight/store.ts";
 export type {
   ChangesOptions,
   ListedQueue,
   ListedWorker,
+  LoggedChange,
   Overview,
   OverviewOptions,
   Replica,

@@ -10,11 +10,14 @@ import {
 } from "./core/events/events.ts";
 import type { RateInput } from "./core/limits/rate.ts";
 import { guarded } from "./core/logger.ts";
+import type { QueueChange } from "./core/stores/insight/steering.ts";
+import { createSteeringLog } from "./core/stores/insight/steering-log.ts";
 import { createObserving } from "./core/events/observer.ts";
 import { readName } from "./core/input/options.ts";
 import {
   createInsight,
   type ChangesOptions,
+  type LoggedChange,
   type Overview,
   type OverviewOptions,
 } from "./insight/overview.ts";
@@ -41,6 +44,7 @@ import { useRules } from "./sluice/rules.ts";
 import { createQueues } from "./sluice/queues.ts";
 import { createWorkers } from "./sluice/workers.ts";
 import type { Bucket, OwnedBucket } from "./throttle/bucket.ts";
+import { OF_PROCESS } from "./throttle/bucket/live-control.ts";
 import type { BucketChange } from "./throttle/bucket/facts/changes.ts";
 import type { BucketBrief } from "./throttle/bucket/facts/status.ts";
 import { createStatuses } from "./insight/statuses.ts";
@@ -137,11 +141,15 @@ export interface Sluice extends Emitter<SluiceEvents> {
   overview(options: OverviewOptions & { readonly brief: true }): Promise<Overview<BucketBrief>>;
   overview(options?: OverviewOptions): Promise<Overview>;
   /**
-   * What was changed of buckets by hand or by a rules file, by whom and why, the newest first: of each the last 10,000
-   * changes of all processes.
-   * Throws as `overview` does.
+   * What was changed by hand or by a rules file, by whom and why, the newest first: the last 10,000 changes each of buckets
+   * by hand, of buckets by rules, of queues, and of endpoints of webhooks, of all processes. Of queues these are pauses and
+   * what changes many jobs at once (`drain`, `removeJobs`, `rescheduleJobs`, `replay` and `purge` with a filter), whoever
+   * calls them. What changes one job is the application's own business, and is not noted: `cancel`, `remove`,
+   * `reprioritise`, what a job's handle does, and `replay` and `purge` by an id without a `by`. Throws as `overview` does.
    */
-  changes(options?: ChangesOptions): Promise<readonly BucketChange[]>;
+  changes(options: ChangesOptions & { readonly bucket: string }): Promise<readonly BucketChange[]>;
+  changes(options: ChangesOptions & { readonly queue: string }): Promise<readonly QueueChange[]>;
+  changes(options?: ChangesOptions): Promise<readonly LoggedChange[]>;
   /**
    * Counts what the calls of this process come to, from now on, as metrics of Prometheus: `docs/metrics.md` lists them.
    * Loads prom-client. Called again, it gives the same.
@@ -222,9 +230,11 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   });
   const statuses = createStatuses({ store, insight, ...buckets });
   const facts = createInsight({ insight, statuses });
+  const steeringLog = createSteeringLog({ store: insight, logger, process: OF_PROCESS });
   const queues = createQueues({
     buckets,
     insight,
+    steeringLog,
     prefix,
     timeoutMs,
     logger,
@@ -319,10 +329,10 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       assertOpen();
       return facts.overview(given);
     }) as Sluice["overview"],
-    async changes(given) {
+    changes: (async (given?: ChangesOptions) => {
       assertOpen();
       return facts.changes(given);
-    },
+    }) as Sluice["changes"],
     async metrics(given) {
       assertOpen();
       const { openMetrics } = await import("./metrics/process-metrics.ts");
@@ -341,6 +351,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     logger,
     observing,
     insight,
+    steeringLog,
     rules,
     connect(where, queue) {
       assertOpen();

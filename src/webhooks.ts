@@ -27,7 +27,7 @@ export function createWebhooks(sluice: Sluice, options: WebhooksOptions = {}): W
   const parts = partsOf(where, sluice);
   const read = readWebhooksOptions(where, options);
   const { name, keepMs } = read;
-  const { prefix, timeoutMs, logger, observing, onClose } = parts;
+  const { prefix, timeoutMs, logger, observing, steeringLog: log, onClose } = parts;
   parts.noteSender(name);
   const connection = parts.connect(where, name);
   try {
@@ -37,6 +37,7 @@ export function createWebhooks(sluice: Sluice, options: WebhooksOptions = {}): W
       connection,
       store: createRedisWebhooks(connection.client, { prefix, queue: name }),
       readRules: rulesReader(parts.insight, name),
+      log,
       timeoutMs,
       logger,
       observing,
@@ -68,7 +69,7 @@ export async function findWebhooks(
   name: string = "webhooks",
 ): Promise<FoundWebhooks | undefined> {
   const where = "findWebhooks()";
-  const { prefix, timeoutMs, insight, connect, onClose } = partsOf(where, sluice);
+  const { prefix, timeoutMs, insight, steeringLog: log, connect, onClose } = partsOf(where, sluice);
   const queue = await sluice.findQueue<WebhookJob, undefined>(readName(where, "name", name));
   const isSender = (await insight.queue(name))?.declared.isSender === true;
   if (queue === undefined || !isSender) return undefined;
@@ -89,7 +90,7 @@ export async function findWebhooks(
     };
     byName.set(name, looker);
   }
-  return assembleFound({ ...looker, readRules: rulesReader(insight, name), queue });
+  return assembleFound({ ...looker, readRules: rulesReader(insight, name), queue, log });
 }
 
 /**
@@ -114,7 +115,7 @@ function rulesReader(insight: InsightStore, name: string) {
 
 const QUEUES_AT_ONCE = 1_000;
 
-type Looker = Omit<Parameters<typeof assembleFound>[0], "queue" | "readRules">;
+type Looker = Omit<Parameters<typeof assembleFound>[0], "queue" | "log" | "readRules">;
 
 /** What senders of others are read with: one connection for each, however often they are looked for. */
 const lookers = new WeakMap<Sluice, Map<string, Looker>>();
@@ -126,6 +127,8 @@ export type { FoundWebhooks, Webhooks, WebhookWorkerOptions } from "./webhooks/c
 export type { EndpointLimit, EndpointStatus, EndpointStatuses } from "./webhooks/log/status.ts";
 
 export type { WebhookWorker } from "./webhooks/delivery/webhook-worker.ts";
+
+export type { UndoEndpointChange } from "./webhooks/endpoints/noted.ts";
 
 export type { Endpoints, EndpointsPage, PutResult } from "./webhooks/endpoints/endpoints.ts";
 

@@ -1,6 +1,7 @@
 import process from "node:process";
 import { Command, CommanderError } from "commander";
 import {
+  CannotUndoError,
   ChangedError,
   InvalidOptionError,
   RedisRequiredError,
@@ -74,7 +75,10 @@ function exitCodeOf(error: unknown): number {
   if (isMissing) return EXIT.notFound;
   if (error instanceof StoreUnavailableError) return EXIT.unreachable;
   if (error instanceof BrokenFileError) return EXIT.failed;
-  const isOther = error instanceof ChangedError || error instanceof NewerRulesError;
+  const isOther =
+    error instanceof ChangedError ||
+    error instanceof CannotUndoError ||
+    error instanceof NewerRulesError;
   return isOther ? EXIT.changed : EXIT.failed;
 }
 

@@ -17,6 +17,7 @@ export type ErrorCode =
   | "ERR_LINE_FULL"
   | "ERR_QUEUE_FULL"
   | "ERR_CHANGED"
+  | "ERR_CANNOT_UNDO"
   | "ERR_LEASE_LOST"
   | "ERR_HANDLER_TIMEOUT"
   | "ERR_STORE_UNAVAILABLE"
@@ -148,6 +149,22 @@ export class ChangedError extends SluiceError {
     this.bucket = facts.bucket;
     this.since = facts.since;
     this.generation = facts.generation;
+  }
+}
+
+/** Thrown by an `undo` for a change that cannot be taken back; nothing was changed now. */
+export class CannotUndoError extends SluiceError {
+  override readonly name = "CannotUndoError";
+  readonly code = "ERR_CANNOT_UNDO";
+  /** The id of the change: `"1764166000000-0"`. */
+  readonly change: string;
+  /** Why not, and what to do instead. */
+  readonly why: string;
+
+  constructor(facts: { change: string; of: string; why: string }) {
+    super(`Change ${facts.change} of ${facts.of} cannot be taken back: ${facts.why}.`);
+    this.change = facts.change;
+    this.why = facts.why;
   }
 }
 

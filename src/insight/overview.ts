@@ -1,8 +1,10 @@
 /** `sluice.overview()` and `sluice.changes()`: what all processes that share a Redis have and do, and what was changed by hand. */
 import * as z from "zod";
 import { reasonOf } from "../core/describe.ts";
+import { InvalidOptionError } from "../core/errors.ts";
 import { NAME, readOptions, wholeNumber } from "../core/input/options.ts";
 import type { InsightStore, QueueFacts, WorkerFacts } from "../core/stores/insight/store.ts";
+import { describeSteering, type QueueChange } from "../core/stores/insight/steering.ts";
 import { describeChange, type BucketChange } from "../throttle/bucket/facts/changes.ts";
 import type { BucketBrief, BucketStatus } from "../throttle/bucket/facts/status.ts";
 import type { Statuses } from "./statuses.ts";
@@ -91,8 +93,10 @@ export interface Unreachable {
 }
 
 export interface ChangesOptions {
-  /** Only those of this bucket. Defaults to all. */
+  /** Only those of this bucket. Defaults to all, and all of queues. */
   readonly bucket?: string | undefined;
+  /** Only those of this queue, or of the endpoints of the sender of this name. Never beside `bucket`. */
+  readonly queue?: string | undefined;
   /** Only those before this one, by its id: for the next page. Defaults to the newest. */
   readonly before?: string | undefined;
   /** How many at most, 1 to 1,000. Defaults to 100. */
@@ -110,6 +114,7 @@ const AN_ID = { error: 'give the id of a change, such as "1764166000000-0"' };
 const CHANGES = z.strictObject({
   ...LIMIT,
   bucket: NAME.optional(),
+  queue: NAME.optional(),
   before: z
     .string(AN_ID)
     .regex(/^\d{1,15}-\d{1,15}$/, AN_ID)
@@ -124,8 +129,11 @@ export interface InsightParts {
 
 export interface Insight {
   overview(options?: OverviewOptions): Promise<Overview<BucketBrief>>;
-  changes(options?: ChangesOptions): Promise<readonly BucketChange[]>;
+  changes(options?: ChangesOptions): Promise<readonly LoggedChange[]>;
 }
+
+/** A change of a bucket, or of a queue or an endpoint: the one has a `bucket`, the other a `queue`. */
+export type LoggedChange = BucketChange | QueueChange;
 
 export function createInsight({ insight, statuses }: InsightParts): Insight {
   return {
@@ -155,11 +163,25 @@ export function createInsight({ insight, statuses }: InsightParts): Insight {
       return { buckets, next, queues, nextQueue, workers, replicas, unreachable };
     },
     async changes(given = {}) {
-      const { bucket, before, limit = A_PAGE } = readOptions("changes()", CHANGES, given);
-      const found = await insight.changes({ bucket, before, limit });
-      return found.map(describeChange);
+      const where = "changes()";
+      const { bucket, queue, before, limit = A_PAGE } = readOptions(where, CHANGES, given);
+      if (bucket !== undefined && queue !== undefined) {
+        const remedy = "give it, or bucket: a change is of one or of the other";
+        throw new InvalidOptionError({ where, option: "queue", value: queue, remedy });
+      }
+      const [ofBuckets, ofQueues] = await Promise.all([
+        queue === undefined ? insight.changes({ bucket, before, limit }) : [],
+        bucket === undefined ? insight.steerings({ queue, before, limit }) : [],
+      ]);
+      const all = [...ofBuckets.map(describeChange), ...ofQueues.map(describeSteering)];
+      return all.toSorted((a, b) => b.atMs - a.atMs || numberOf(b) - numberOf(a)).slice(0, limit);
     },
   };
+}
+
+/** The second part of an id, which tells changes of one ms apart. */
+function numberOf({ id }: LoggedChange): number {
+  return Number(id.split("-")[1]);
 }
 
 function listed({ name, bucket }: QueueFacts, workers: readonly WorkerFacts[]): ListedQueue {

@@ -12,7 +12,7 @@ import {
   type ReplicaFacts,
   type WorkerTold,
 } from "../core/stores/insight/store.ts";
-
+import type { Steering } from "../core/stores/insight/steering.ts";
 import { createMemoryRules } from "./memory-rules.ts";
 import { createMemorySlots } from "./memory-slots.ts";
 
@@ -32,6 +32,7 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
   const queues = new Map<string, QueueFacts>();
   const workersOf = new Map<string, readonly WorkerTold[]>();
   const changes: Change[] = [];
+  const steerings: Steering[] = [];
   const noted = { byHand: 0, byRules: 0 };
   const { ruled, ...rules } = createMemoryRules();
   let lastId = 0;
@@ -180,6 +181,27 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
       return newest
         .slice(from)
         .filter((change) => bucket === undefined || change.bucket === bucket)
+        .slice(0, limit);
+    },
+    async noteSteering(change) {
+      lastId += 1;
+      const atMs = nowMs();
+      const id = `${atMs}-${lastId}`;
+      const none = { jobs: undefined, undoneBy: undefined, failed: undefined };
+      steerings.push({ ...change, ...none, id, atMs });
+      if (steerings.length > CHANGES_KEPT) steerings.shift();
+      return id;
+    },
+    async amendSteering({ id }, fate) {
+      const at = steerings.findIndex((each) => each.id === id);
+      if (at >= 0) steerings[at] = { ...steerings[at]!, ...fate };
+    },
+    async steerings({ queue, before, limit }) {
+      const newest = steerings.toReversed();
+      const from = before === undefined ? 0 : newest.findIndex(({ id }) => id === before) + 1;
+      return newest
+        .slice(from)
+        .filter((each) => queue === undefined || each.queue === queue)
         .slice(0, limit);
     },
     async endOverride({ bucket, id }) {

@@ -1,5 +1,6 @@
 import {
   SluiceError as BaseError,
+  type CannotUndoError,
   type ChangedError,
   type ClosedError,
   type CostTooLargeError,
@@ -175,6 +176,7 @@ export class QueueFullError extends BaseError {
 
 /** Every error of this package; its `code` says which, and so which facts it has. */
 export type AnySluiceError =
+  | CannotUndoError
   | ChangedError
   | ClosedError
   | CostTooLargeError

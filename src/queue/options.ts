@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
 import { KEY_PATH } from "../core/input/key-options.ts";
+import { WHO_AND_WHY, type WhoAndWhy } from "../core/input/who-and-why.ts";
 import type { Key } from "../core/key-path.ts";
 import { isTimeZone } from "../core/limits/calendar-days.ts";
 import { KEY, LONGEST_MS, NAME, nameOf, readOptions, wholeNumber } from "../core/input/options.ts";
@@ -264,7 +265,11 @@ export interface OfKey {
   readonly key?: Key | undefined;
 }
 
+/** Whose jobs are meant, who changes something of them, and why. */
+export interface OfKeyByHand extends OfKey, WhoAndWhy {}
+
 const OF_KEY = z.strictObject({ key: KEY_PATH.optional() });
+const OF_KEY_BY_HAND = OF_KEY.extend(WHO_AND_WHY);
 
 /**
  * Reads it; the key as its text.
@@ -273,4 +278,12 @@ const OF_KEY = z.strictObject({ key: KEY_PATH.optional() });
  */
 export function readOfKey(where: string, given: unknown): { readonly key?: string | undefined } {
   return readOptions(where, OF_KEY, given);
+}
+
+/** The same with who and why. Throws as {@link readOfKey} does. */
+export function readOfKeyByHand(
+  where: string,
+  given: unknown,
+): WhoAndWhy & { readonly key?: string | undefined } {
+  return readOptions(where, OF_KEY_BY_HAND, given);
 }

@@ -1,6 +1,7 @@
 import { refuseExtra, type Arities } from "../core/input/arguments.ts";
 import type { Logger } from "../core/logger.ts";
 import type { QueueDeclared } from "../core/stores/insight/store.ts";
+import type { SteeringLog } from "../core/stores/insight/steering-log.ts";
 import type { Observing } from "../core/events/observer.ts";
 import type { RuledPolicy } from "../core/stores/insight/rules.ts";
 import type { RateInput } from "../core/limits/rate.ts";
@@ -30,6 +31,7 @@ import { createDeadLetters, type DeadLetters } from "./manage/dead-letters.ts";
 import { createEventStream, type QueueEmitter } from "./manage/events.ts";
 import { createFreeKey } from "./manage/heads.ts";
 import { createFinishedWaits } from "./manage/finished.ts";
+import { createNoteBulk } from "./manage/noted.ts";
 import { createPages, type JobsOptions } from "./manage/pages.ts";
 import { createRetriedRuns } from "./manage/retried-runs.ts";
 import { createPauses, type Pauses } from "./manage/pauses.ts";
@@ -128,11 +130,12 @@ const ARITIES: Arities<Queue<unknown>> = {
   remove: 1,
   cancel: 1,
   reprioritise: 2,
-  removeJobs: 1,
-  rescheduleJobs: 2,
+  undo: 1,
+  removeJobs: 2,
+  rescheduleJobs: 3,
   failed: 1,
-  replay: 1,
-  purge: 1,
+  replay: 2,
+  purge: 2,
   on: { atOnce: 3 },
   off: { atOnce: 2 },
   job: 1,
@@ -159,6 +162,7 @@ export interface QueueSettings<Data> extends SettingsGiven {
   /** What the code of other processes says of it, if they declare it and not this one. */
   readonly elsewhere?: QueueDeclared | undefined;
   readonly observing?: Observing | undefined;
+  readonly steeringLog: SteeringLog;
 }
 
 export function createQueue<Data, Result = unknown, Input = Data>(
@@ -186,7 +190,10 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const changes = createChanges({ queue: name, access, lanes, onDue });
   const runParts = { queue: name, access, runs: connection.runs };
   const retriedRuns = createRetriedRuns(runParts);
-  const parts = { queue: name, access, lanes, pages, freeKey, retriedRuns, onRemoved: waits.end };
+  const { steeringLog: log } = settings;
+  const noteBulk = createNoteBulk({ queue: name, log, counts: () => control.counts() });
+  const stores = { access, lanes, pages };
+  const parts = { queue: name, ...stores, freeKey, retriedRuns, noteBulk, onRemoved: waits.end };
   const bulk = createBulkChanges({ ...parts, changes });
   const control = createControl({ ...parts, bulk });
   const explain = createExplanations({ queue: name, bucket, lanes, access });
@@ -242,9 +249,9 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     },
     stored: { name: storedQueueName(name), prefix },
     ...control,
-    ...createPauses({ queue: name, access, lanes, wakeIdle: () => connection.wakeIdle(name) }),
-    removeJobs: (filter) => bulk.removeJobs(filter),
-    rescheduleJobs: (filter, due) => bulk.rescheduleJobs(filter, due),
+    ...createPauses({ queue: name, access, lanes, log, wakeIdle: () => connection.wakeIdle(name) }),
+    removeJobs: (filter, byHand) => bulk.removeJobs(filter, byHand),
+    rescheduleJobs: (filter, due, byHand) => bulk.rescheduleJobs(filter, due, byHand),
     async jobs(options = {}) {
       const { jobs: found, cursor } = await pages.read("jobs()", options);
       return { jobs: found.map((each) => queuedJob(readJob(each as Stored<Data>), jobs)), cursor };

@@ -186,14 +186,23 @@ export function combineInsight(
       const { bucket, limit } = page;
       if (bucket !== undefined) return storeOf(bucket).changes(page);
       const { answers } = await fromAll((store) => store.changes(page));
-      return answers
-        .flat()
-        .toSorted((a, b) => b.atMs - a.atMs)
-        .slice(0, limit);
+      return newest(answers.flat(), limit);
+    },
+    noteSteering: (change) => storeOf(change.queue).noteSteering(change),
+    amendSteering: (change, fate) => storeOf(change.queue).amendSteering(change, fate),
+    async steerings(page) {
+      const { queue, limit } = page;
+      if (queue !== undefined) return storeOf(queue).steerings(page);
+      const { answers } = await fromAll((store) => store.steerings(page));
+      return newest(answers.flat(), limit);
     },
     confirmChange: (made) => storeOf(made.change.bucket).confirmChange(made),
     endOverride: (override) => storeOf(override.bucket).endOverride(override),
   };
+}
+
+function newest<Entry extends { readonly atMs: number }>(all: Entry[], limit: number): Entry[] {
+  return all.toSorted((a, b) => b.atMs - a.atMs).slice(0, limit);
 }
 
 function pointsOf(url: string): Point[] {

@@ -38,6 +38,7 @@ const STATUS: Readonly<Partial<Record<ErrorCode, number>>> = {
   ERR_LINE_FULL: 429,
   ERR_QUEUE_FULL: 429,
   ERR_CHANGED: 409,
+  ERR_CANNOT_UNDO: 409,
   ERR_JOB_MISSING: 404,
   ERR_JOB_STATE: 409,
   ERR_ENDPOINT_MISSING: 404,

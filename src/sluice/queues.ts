@@ -2,6 +2,7 @@ import { InvalidOptionError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
 import { settingName } from "../core/stores/insight/rules.ts";
 import type { InsightStore, QueueFacts } from "../core/stores/insight/store.ts";
+import type { SteeringLog } from "../core/stores/insight/steering-log.ts";
 import type { Observing } from "../core/events/observer.ts";
 import type { ConnectQueue } from "../queue/bullmq/connection.ts";
 import { declaredOf } from "../queue/enqueue/elsewhere.ts";
@@ -52,6 +53,7 @@ export interface Queues {
 export interface QueuesParts {
   readonly buckets: Pick<Buckets, "of" | "find">;
   readonly insight: Pick<InsightStore, "queue" | "ruledOf">;
+  readonly steeringLog: SteeringLog;
   readonly prefix: string;
   readonly timeoutMs: number;
   readonly logger: Logger;

@@ -3,6 +3,7 @@ import { reasonOf } from "../core/describe.ts";
 import { textOfKey, type Key } from "../core/key-path.ts";
 import { createEmitter, type Emitter } from "../core/events/events.ts";
 import { sampled, type Logger } from "../core/logger.ts";
+import type { SteeringLog } from "../core/stores/insight/steering-log.ts";
 import type { Observing } from "../core/events/observer.ts";
 import type { RuledPolicy } from "../core/stores/insight/rules.ts";
 import type { EndpointName, WebhookStore } from "../core/stores/webhooks/store.ts";
@@ -64,6 +65,7 @@ export interface WebhooksParts {
   readonly store: WebhookStore;
   /** What rules say of its endpoints. */
   readonly readRules: () => Promise<RuledPolicy | undefined>;
+  readonly log: SteeringLog;
   readonly timeoutMs: number;
   readonly logger: Logger;
   readonly observing: Observing;
@@ -88,7 +90,7 @@ const ARITIES: Omit<Arities<Webhooks>, "replay" | "recover" | "expunge" | "statu
 };
 
 export function assembleWebhooks(parts: WebhooksParts): Webhooks {
-  const { where, options, connection, store, timeoutMs } = parts;
+  const { where, options, connection, store, log, timeoutMs } = parts;
   const { name, isSingle, http, allow, operator } = options;
   const logger = sampled(parts.logger, () => performance.now());
   const sealing =
@@ -187,13 +189,14 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
     ...createEndpointStatuses({ ...parts, ask, tenantOf, code: options }),
     endpoints: createEndpoints({
       ...options,
+      log,
       store,
       ask,
       tenantOf,
       sealing,
       resume,
     }),
-    tenants: createTenants({ store, ask, isSingle }),
+    tenants: createTenants({ name, log, store, ask, isSingle }),
     queue,
     worker(given = {}) {
       const worker = createWebhookWorker(given, {
@@ -225,18 +228,19 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
  */
 export interface FoundWebhooks extends Pick<WebhookLog, "messages" | "attempts">, EndpointStatuses {
   /** The tenant of a sender with one tenant only is called `"only"` here. */
-  readonly endpoints: Pick<Endpoints, "get" | "list" | "disable" | "enable" | "remove">;
+  readonly endpoints: Pick<Endpoints, "get" | "list" | "disable" | "enable" | "remove" | "undo">;
   readonly tenants: Pick<Tenants, "get" | "list">;
   /** The queue that its attempts wait in. */
   readonly queue: DeliveryQueue;
 }
 
 export function assembleFound(
-  parts: Pick<WebhooksParts, "store" | "readRules"> & {
+  given: Pick<WebhooksParts, "store" | "log" | "readRules"> & {
     readonly ask: Ask;
     readonly queue: DeliveryQueue;
   },
 ): FoundWebhooks {
+  const parts = { ...given, name: given.queue.name };
   const tenantOf = createTenantOf(false);
   const endpoints = createEndpoints({
     ...parts,
@@ -255,9 +259,10 @@ export function assembleFound(
     endpoints: {
       get: (ref) => endpoints.get(ref),
       list: (options) => endpoints.list(options),
-      disable: (ref) => endpoints.disable(ref),
-      enable: (ref) => endpoints.enable(ref),
-      remove: (ref) => endpoints.remove(ref),
+      disable: (ref, byHand) => endpoints.disable(ref, byHand),
+      enable: (ref, byHand) => endpoints.enable(ref, byHand),
+      remove: (ref, byHand) => endpoints.remove(ref, byHand),
+      undo: (options) => endpoints.undo(options),
     },
     tenants: {
       get: (tenant) => tenants.get(tenant),

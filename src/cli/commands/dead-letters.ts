@@ -1,9 +1,19 @@
 /** `failed`, `replay` and `purge`: the jobs that have failed for good. */
 import type { Command } from "commander";
 import { InvalidOptionError } from "../../core/errors.ts";
+import type { WhoAndWhy } from "../../core/input/who-and-why.ts";
 import type { FailedFilter, FailedJob } from "../../queue/manage/dead-letters.ts";
 import { countOf, KEY_OPTION, keyOf, type KeyGiven } from "../given.ts";
-import { findQueue, keyText, parseDuration, print, table, withSluice, type Io } from "../io.ts";
+import {
+  findQueue,
+  keyText,
+  parseDuration,
+  print,
+  table,
+  whoRuns,
+  withSluice,
+  type Io,
+} from "../io.ts";
 
 interface FilterGiven extends KeyGiven {
   readonly name?: string;
@@ -28,18 +38,20 @@ export function addDeadLetters(program: Command, io: Io): void {
   filtered(program.command("replay <queue> [ids...]"))
     .description("puts dead letters back into their queue: by id, by a filter, or all")
     .option("--all", "all of them")
+    .option(...WHY)
     .addHelpText("after", '\nExample: sluice replay charges --reason "timed out" --limit 100')
     .action(async (name: string, ids: string[], options: ActOptions, command: Command) => {
       const which = whichOf("sluice replay", ids, options);
       await withSluice(command, io, async (sluice) => {
         const queue = await findQueue(sluice, name);
-        const replayed = await each(which, (one) => queue.replay(one));
+        const replayed = await each(which, (one) => queue.replay(one, byHand(options, io)));
         print(command, io, { replayed }, () => `${jobs(replayed)} put back into the queue.`);
       });
     });
   filtered(program.command("purge <queue> [ids...]"))
     .description("removes dead letters for good: by id, by a filter, or all")
     .option("--all", "all of them")
+    .option(...WHY)
     .option("--yes", "needed: what is removed cannot be had back")
     .addHelpText("after", "\nExample: sluice purge charges --key acme --yes")
     .action(async (name: string, ids: string[], options: PurgeOptions, command: Command) => {
@@ -56,13 +68,19 @@ export function addDeadLetters(program: Command, io: Io): void {
       }
       await withSluice(command, io, async (sluice) => {
         const queue = await findQueue(sluice, name);
-        const purged = await each(which, (one) => queue.purge(one));
+        const purged = await each(which, (one) => queue.purge(one, byHand(options, io)));
         print(command, io, { purged }, () => `${jobs(purged)} removed for good.`);
       });
     });
 }
 
-type ActOptions = FilterGiven & { readonly all?: boolean };
+const WHY = ["--why <text>", "why; the log of changes says it, with who did it"] as const;
+
+function byHand({ why }: ActOptions, io: Io): WhoAndWhy {
+  return { by: whoRuns(io), ...(why === undefined ? {} : { reason: why }) };
+}
+
+type ActOptions = FilterGiven & { readonly all?: boolean; readonly why?: string };
 type PurgeOptions = ActOptions & { readonly yes?: boolean };
 
 function filtered(command: Command): Command {

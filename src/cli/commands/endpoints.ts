@@ -1,29 +1,24 @@
 /** `endpoints …`: the endpoints of a sender of webhooks, and what was sent to them. */
 import type { Command } from "commander";
 import { InvalidOptionError } from "../../core/errors.ts";
+import type { WhoAndWhy } from "../../core/input/who-and-why.ts";
 import { limitsElsewhere } from "../../core/policy/policy.ts";
 import type { Sluice } from "../../sluice.ts";
 import { partsOf } from "../../sluice/parts.ts";
 import { createWebhooks, findWebhooks, type FoundWebhooks } from "../../webhooks.ts";
 import type { Webhooks } from "../../webhooks/create-webhooks.ts";
-import type { Attempt } from "../../webhooks/delivery/attempt-entry.ts";
-import type { Endpoint } from "../../webhooks/endpoints/record.ts";
-import type { LogPage } from "../../webhooks/log/log.ts";
+import { describeEndpoint, describeEndpoints, describeLog, next } from "../endpoint-tables.ts";
 import { countOf } from "../given.ts";
-import {
-  NotFoundError,
-  onOneLine,
-  parseDuration,
-  print,
-  table,
-  whoRuns,
-  withSluice,
-  type Io,
-} from "../io.ts";
+import { NotFoundError, parseDuration, print, table, whoRuns, withSluice, type Io } from "../io.ts";
 
 interface Given {
   readonly sender: string;
   readonly tenant?: string;
+}
+
+/** Of a command that changes an endpoint. */
+interface SaidGiven extends Given {
+  readonly reason?: string;
 }
 
 interface PageGiven extends Given {
@@ -35,6 +30,7 @@ interface SinceGiven extends Given {
   readonly since?: string;
 }
 
+const CHANGES = new Set(["add", "disable", "enable", "undo", "remove", "rotate-secret"]);
 const ONLY_TENANT = "only";
 const KEYS = "SLUICE_WEBHOOK_KEYS";
 
@@ -65,12 +61,15 @@ Example: sluice endpoints list --tenant acme`,
       readonly show: <Result>(result: Result, describe: (result: Result) => string) => void;
     }) => Promise<void>,
   ): Command {
-    const hasTenant = name !== "tenants";
+    const hasTenant = name !== "tenants" && name !== "undo";
     const command = endpoints
       .command(name)
       .description(about)
       .option("--sender <name>", "the name of the sender", "webhooks");
     if (hasTenant) command.option("--tenant <tenant>", "needed, unless the sender has only one");
+    if (CHANGES.has(name.split(" ", 1)[0]!)) {
+      command.option("--reason <text>", "why; the log of changes says it, with who did it");
+    }
     return command
       .addHelpText("after", `\nExample: sluice endpoints ${example}`)
       .action(async (...given: unknown[]) => {
@@ -124,7 +123,7 @@ Example: sluice endpoints list --tenant acme`,
       show(endpoint, describeEndpoint);
     },
   );
-  add<Given & { types?: string[]; rate?: string; concurrency?: string }>(
+  add<SaidGiven & { types?: string[]; rate?: string; concurrency?: string }>(
     "add <id> <url>",
     {
       about: "adds an endpoint, and prints the secret that was made for it",
@@ -136,16 +135,15 @@ Example: sluice endpoints list --tenant acme`,
       if ((await found.endpoints.get({ tenant, id: id! })) !== undefined) {
         throw wrong("id", id, "there is one of this id; code replaces it as a whole, by put()");
       }
-      const added = await (
-        await hooks()
-      ).endpoints.put({
+      const endpoint = {
         tenant,
         id: id!,
         url: url!,
         ...(types && { types }),
         ...(rate && { rate: rate as "1/s" }),
         ...(concurrency && { concurrency: countOf("--concurrency", concurrency) }),
-      });
+      };
+      const added = await (await hooks()).endpoints.put(endpoint, byHand(options, io));
       show(added, ({ secret }) => `${id} was added. Its secret, shown this once:\n${secret}`);
     },
   )
@@ -153,26 +151,27 @@ Example: sluice endpoints list --tenant acme`,
     .option("--rate <rate>", "how fast it is called, such as 5/s; else as the sender says")
     .option("--concurrency <count>", "how many calls it gets at once; else as the sender says")
     .option("--http", "lets its URL be http://, if the sender does, too");
-  add<Given & { reason?: string }>(
+  add<SaidGiven>(
     "disable <id>",
     {
       about: "sends nothing more to it; what waits for it fails, and can be recovered",
       example: 'disable billing --reason "asked by phone" --tenant acme',
     },
-    async ({ found, tenant, args: [id], options: { reason }, show }) => {
-      const why = reason ?? `by ${whoRuns(io)}`;
-      const changed = await found.endpoints.disable({ tenant, id: id!, why });
+    async ({ found, tenant, args: [id], options, show }) => {
+      const why = options.reason ?? `by ${whoRuns(io)}`;
+      const ref = { tenant, id: id!, why };
+      const changed = await found.endpoints.disable(ref, byHand(options, io));
       show({ changed }, () => (changed ? `${id} is disabled.` : `${id} was disabled before.`));
     },
-  ).option("--reason <text>", "why, for who looks at it; else who did it");
-  add(
+  );
+  add<SaidGiven>(
     "enable <id>",
     {
       about: "sends to it again, as to one that never failed",
       example: "enable billing --tenant acme",
     },
-    async ({ found, tenant, args: [id], show }) => {
-      const changed = await found.endpoints.enable({ tenant, id: id! });
+    async ({ found, tenant, args: [id], options, show }) => {
+      const changed = await found.endpoints.enable({ tenant, id: id! }, byHand(options, io));
       show({ changed }, () =>
         changed
           ? `${id} is enabled. What has failed meanwhile: recover.`
@@ -180,7 +179,23 @@ Example: sluice endpoints list --tenant acme`,
       );
     },
   );
-  add<Given & { yes?: boolean }>(
+  add<SaidGiven & { id?: string }>(
+    "undo",
+    {
+      about: "takes back that an endpoint was disabled or enabled, the last time or by --id",
+      example: "undo",
+    },
+    async ({ found, options, show }) => {
+      const { id } = options;
+      const undone = await found.endpoints.undo({ ...byHand(options, io), ...(id && { id }) });
+      show({ undone }, () =>
+        undone === undefined
+          ? "Nothing is left to undo."
+          : `${undone.action} of ${undone.endpoint?.id} was taken back.`,
+      );
+    },
+  ).option("--id <id>", "this change: sluice changes --queue lists them");
+  add<SaidGiven & { yes?: boolean }>(
     "remove <id>",
     {
       about: "removes an endpoint, its secret and its log for good",
@@ -190,21 +205,23 @@ Example: sluice endpoints list --tenant acme`,
       if (options.yes !== true) {
         throw wrong("--yes", undefined, "give --yes: its secret and its log cannot be had back");
       }
-      const removed = await found.endpoints.remove({ tenant, id: id! });
+      const removed = await found.endpoints.remove({ tenant, id: id! }, byHand(options, io));
       if (!removed) throw new NotFoundError(`There is no endpoint "${id}".`);
       show({ removed }, () => `${id} was removed.`);
     },
   ).option("--yes", "needed: what is removed cannot be had back");
-  add<Given & { grace: string }>(
+  add<SaidGiven & { grace: string }>(
     "rotate-secret <id>",
     {
       about: "signs with a new secret from now on, and prints it",
       example: "rotate-secret billing --grace 2d --tenant acme",
     },
-    async ({ hooks, tenant, args: [id], options: { grace }, show }) => {
+    async ({ hooks, tenant, args: [id], options, show }) => {
       assertKeys(io);
+      const { grace } = options;
       const graceMs = grace === "0" ? 0 : parseDuration("--grace", grace);
-      const secret = await (await hooks()).endpoints.rotateSecret({ tenant, id: id!, graceMs });
+      const asked = { tenant, id: id!, graceMs };
+      const secret = await (await hooks()).endpoints.rotateSecret(asked, byHand(options, io));
       show({ secret }, () => `The new secret of ${id}, shown this once:\n${secret}`);
     },
   ).option("--grace <time>", "how long the old one signs beside it, up to 7d, or 0", "1d");
@@ -313,6 +330,10 @@ async function onlyTenant({ tenants: all }: FoundWebhooks): Promise<string> {
   throw wrong("--tenant", undefined, `name one, such as ${tenants.join(", ")}`);
 }
 
+function byHand({ reason }: SaidGiven, io: Io): WhoAndWhy {
+  return { by: whoRuns(io), ...(reason === undefined ? {} : { reason }) };
+}
+
 /** @throws {@link InvalidOptionError} when a secret could not be sealed. */
 function assertKeys({ env }: Io): void {
   if (env[KEYS]) return;
@@ -342,59 +363,4 @@ function messages(count: number): string {
 
 function wrong(option: string, value: unknown, remedy: string): InvalidOptionError {
   return new InvalidOptionError({ where: "sluice endpoints", option, value, remedy });
-}
-
-function next(cursor: string | undefined): string[][] {
-  return cursor === undefined ? [] : [[`more: --cursor ${cursor}`]];
-}
-
-function stateOf({ disabled }: Endpoint): string {
-  return disabled === undefined ? "enabled" : `disabled: ${disabled.why}`;
-}
-
-function describeEndpoints(page: {
-  readonly endpoints: readonly Endpoint[];
-  readonly cursor: string | undefined;
-}): string {
-  if (page.endpoints.length === 0) return "There is no endpoint.";
-  const rows = page.endpoints.map((each) => [
-    each.id,
-    // A path may be as good as a password.
-    new URL(each.url).origin,
-    each.types?.join(" ") ?? "all",
-    stateOf(each),
-  ]);
-  return table(["endpoint", "sends to", "types", "state"], [...rows, ...next(page.cursor)]);
-}
-
-function describeEndpoint(endpoint: Endpoint): string {
-  const { url, types, rate, concurrency, secrets, headers, ordered, waiting } = endpoint;
-  const facts = {
-    url,
-    state: stateOf(endpoint),
-    types: types?.join(" ") ?? "all",
-    rate: rate === undefined ? "the sender's" : JSON.stringify(rate),
-    concurrency: String(concurrency ?? "the sender's"),
-    ordered: ordered ? `yes, ${waiting} wait` : "no",
-    secrets: `${secrets} in force`,
-    headers: headers.join(", ") || "none of its own",
-  };
-  const lines = Object.entries(facts).map(([name, fact]) => `${`${name}:`.padEnd(13)}${fact}`);
-  return lines.map(onOneLine).join("\n");
-}
-
-function describeLog({ entries, cursor }: LogPage<Attempt>): string {
-  if (entries.length === 0) return "There is no attempt.";
-  const rows = entries.map((entry) => [
-    new Date(entry.atMs).toISOString(),
-    entry.message,
-    entry.endpoint,
-    `${entry.attempt}${entry.purpose === "send" ? "" : ` (${entry.purpose})`}`,
-    entry.outcome,
-    String(entry.status ?? "-"),
-    `${Math.round(entry.durationMs)} ms`,
-    entry.error ?? "",
-  ]);
-  const heads = ["ended", "message", "endpoint", "attempt", "outcome", "status", "took", "error"];
-  return table(heads, [...rows, ...next(cursor)]);
 }

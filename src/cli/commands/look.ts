@@ -1,7 +1,9 @@
 /** `buckets`, `bucket`, `why`, `changes`, `replicas` and `top`: commands that change nothing. */
 import { setTimeout as pause } from "node:timers/promises";
 import type { Command } from "commander";
-import type { Overview } from "../../insight/overview.ts";
+import { InvalidOptionError } from "../../core/errors.ts";
+import type { ChangeFacts, QueueChange } from "../../core/stores/insight/steering.ts";
+import type { LoggedChange, Overview } from "../../insight/overview.ts";
 import type { Sluice } from "../../sluice.ts";
 import type { BucketChange } from "../../throttle/bucket/facts/changes.ts";
 import type { BucketStatus, SetBy } from "../../throttle/bucket/facts/status.ts";
@@ -59,13 +61,28 @@ export function addLooks(program: Command, io: Io): void {
       });
     });
   program
-    .command("changes [bucket]")
-    .description("what was changed by hand, by whom and why; the newest first")
+    .command("changes [name]")
+    .description("what was changed by hand, by whom and why; the newest first, of all or of one")
+    .option("--queue", "the name is that of a queue, or of a sender of webhooks, and no bucket's")
     .option("--limit <count>", "how many at most", "20")
-    .addHelpText("after", "\nExample: sluice changes stripe --limit 5")
-    .action(async (name: string | undefined, { limit }: { limit: string }, command: Command) => {
+    .addHelpText(
+      "after",
+      "\nExample: sluice changes stripe --limit 5\nExample: sluice changes charges --queue",
+    )
+    .action(async (name: string | undefined, options: ChangesGiven, command: Command) => {
+      const { queue, limit } = options;
+      if (queue === true && name === undefined) {
+        const remedy = "name the queue, or leave --queue out for all changes";
+        throw new InvalidOptionError({
+          where: "sluice changes",
+          option: "name",
+          value: name,
+          remedy,
+        });
+      }
+      const of = queue === true ? { queue: name } : { bucket: name };
       await withSluice(command, io, async (sluice) => {
-        const found = await sluice.changes({ bucket: name, limit: countOf("--limit", limit) });
+        const found = await sluice.changes({ ...of, limit: countOf("--limit", limit) } as object);
         print(command, io, found, describeChanges);
       });
     });
@@ -236,18 +253,52 @@ function reasonsOf(status: BucketStatus): string[] {
   return reasons.map(onOneLine);
 }
 
-function describeChanges(changes: readonly BucketChange[]): string {
+interface ChangesGiven {
+  readonly queue?: boolean;
+  readonly limit: string;
+}
+
+function describeChanges(changes: readonly LoggedChange[]): string {
   if (changes.length === 0) return "Nothing was changed by hand.";
   const rows = changes.map((change) => [
     change.id,
     new Date(change.atMs).toISOString(),
-    change.bucket,
+    change.bucket ?? endpointText(change),
     change.action,
     change.by,
-    effectOf(change),
+    change.bucket === undefined ? factsText(change) : effectOf(change),
     change.reason ?? "-",
   ]);
-  return table(["id", "at", "bucket", "action", "by", "what", "reason"], rows);
+  return table(["id", "at", "of", "action", "by", "what", "reason"], rows);
+}
+
+/** `charges`, or `webhooks: acme/billing`. */
+function endpointText({ queue, endpoint }: QueueChange): string {
+  return endpoint === undefined ? queue : `${queue}: ${endpoint.tenant}/${endpoint.id ?? "*"}`;
+}
+
+/** What a change of a queue or an endpoint did: of facts, those that are others now. */
+function factsText(change: QueueChange): string {
+  const { key, filter, jobs, before, after, forMs, failed, undoneBy } = change;
+  const names = Object.keys({ ...before, ...after });
+  const others = names.filter((name) => before?.[name] !== after?.[name]);
+  const changed = others.map((name) => `${name} ${said(name, before)} -> ${said(name, after)}`);
+  const about = { ...(key !== undefined && { key }), ...filter };
+  const parts = [
+    ...(jobs === undefined ? [] : [`${jobs} ${jobs === 1 ? "job" : "jobs"}`]),
+    ...(Object.keys(about).length === 0 ? [] : [`of ${JSON.stringify(about)}`]),
+    ...(changed.length === 0 ? [] : [changed.join(", ")]),
+    ...(forMs === undefined ? [] : [`for ${duration(forMs)}`]),
+    ...(failed === undefined ? [] : ["(failed)"]),
+    ...(undoneBy === undefined ? [] : ["(undone)"]),
+  ];
+  return parts.length === 0 ? "-" : parts.join(" ");
+}
+
+function said(name: string, facts: ChangeFacts | undefined): string {
+  const value = facts?.[name];
+  if (value === undefined) return "-";
+  return name.endsWith("Ms") && typeof value === "number" ? duration(value) : String(value);
 }
 
 function effectOf(change: BucketChange): string {

@@ -1,7 +1,9 @@
-/** `set`, `pause`, `resume` and `undo`: commands that change a bucket for all processes. */
+/** `set`, `pause`, `resume` and `undo`: commands that change a bucket, or pause a queue, for all processes. */
 import type { Command } from "commander";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { KEY_OPTION, keyOf } from "../given.ts";
+import type { QueuePause } from "../../queue/manage/pauses.ts";
+import type { Queue } from "../../queue/queue.ts";
 import type { Bucket } from "../../throttle/bucket.ts";
 import type { Sluice } from "../../sluice.ts";
 import { showPreview } from "../preview.ts";
@@ -9,6 +11,8 @@ import type { BucketStatus } from "../../throttle/bucket/facts/status.ts";
 import {
   duration,
   findBucket,
+  findQueue,
+  keyText,
   onOneLine,
   parseDuration,
   print,
@@ -23,7 +27,10 @@ interface ByHandOptions {
   readonly generation?: string;
   readonly for?: string;
   readonly key?: string[];
+  readonly queue?: boolean;
 }
+
+const OF_QUEUE = ["--queue", "the name is that of a queue, and no bucket's"] as const;
 
 export function addSteering(program: Command, io: Io): void {
   byHand(program.command("set <bucket>"))
@@ -37,36 +44,49 @@ export function addSteering(program: Command, io: Io): void {
     .action(async (name: string, options: SetOptions, command: Command) => {
       await change(command, io, name, (target) => set(target, options, command, io));
     });
-  byHand(program.command("pause <bucket>"))
-    .description("starts no calls, of all or of one key")
+  byHand(program.command("pause <name>"))
+    .description("starts no calls of a bucket, or no jobs of a queue; of all or of one key")
+    .option(...OF_QUEUE)
     .option("--for <time>", "for how long, such as 15m; without it, until it is resumed")
     .option(...KEY_OPTION)
     .addHelpText("after", "\nExample: sluice pause hooks --key acme endpoint-7 --for 15m")
     .action(async (name: string, options: ByHandOptions, command: Command) => {
-      await change(command, io, name, async ({ bucket }) => {
-        const forMs = options.for === undefined ? undefined : parseDuration("--for", options.for);
-        await bucket.pause({ ...given(options, io), ...keyOf(options), ...(forMs && { forMs }) });
-      });
+      const forMs = options.for === undefined ? undefined : parseDuration("--for", options.for);
+      const pause = { ...given(options, io), ...keyOf(options), ...(forMs && { forMs }) };
+      if (options.queue === true) {
+        await changeQueue(command, io, name, (queue) => queue.pause(pause));
+        return;
+      }
+      await change(command, io, name, ({ bucket }) => bucket.pause(pause));
     });
-  byHand(program.command("resume <bucket>"))
-    .description("ends a pause, of all or of one key")
+  byHand(program.command("resume <name>"))
+    .description("ends a pause of a bucket or a queue, of all or of one key")
+    .option(...OF_QUEUE)
     .option(...KEY_OPTION)
     .addHelpText("after", "\nExample: sluice resume hooks")
     .action(async (name: string, options: ByHandOptions, command: Command) => {
-      await change(command, io, name, async ({ bucket }) => {
-        await bucket.resume({ ...given(options, io), ...keyOf(options) });
-      });
+      const resume = { ...given(options, io), ...keyOf(options) };
+      if (options.queue === true) {
+        await changeQueue(command, io, name, (queue) => queue.resume(resume));
+        return;
+      }
+      await change(command, io, name, ({ bucket }) => bucket.resume(resume));
     });
-  byHand(program.command("undo <bucket>"))
-    .description("takes the last change back that is still in force")
+  byHand(program.command("undo <name>"))
+    .description("takes back the last change of a bucket that is in force, or a pause of a queue")
+    .option(...OF_QUEUE)
     .option("--id <id>", "refuses to take back any other change than this one")
     .addHelpText("after", "\nExample: sluice undo stripe")
     .action(async (name: string, options: ByHandOptions & { id?: string }, command: Command) => {
-      await change(command, io, name, async ({ bucket }) => {
-        const { id } = options;
-        const undone = await bucket.undo({ ...given(options, io), ...(id && { id }) });
+      const undo = { ...given(options, io), ...(options.id && { id: options.id }) };
+      const tell = (undone: object | undefined): void => {
         if (undone === undefined) io.err("Nothing is left to undo.\n");
-      });
+      };
+      if (options.queue === true) {
+        await changeQueue(command, io, name, async (queue) => tell(await queue.undo(undo)));
+        return;
+      }
+      await change(command, io, name, async ({ bucket }) => tell(await bucket.undo(undo)));
     });
 }
 
@@ -102,6 +122,29 @@ async function change(
     if ((await make({ sluice, bucket })) === "only looked") return;
     print(command, io, await bucket.status(), describe);
   });
+}
+
+/** Makes a change of a queue, and prints which pauses it has then. */
+async function changeQueue(
+  command: Command,
+  io: Io,
+  name: string,
+  make: (queue: Queue<unknown>) => Promise<void>,
+): Promise<void> {
+  await withSluice(command, io, async (sluice) => {
+    const queue = await findQueue(sluice, name);
+    await make(queue);
+    const pauses = await queue.paused();
+    print(command, io, { queue: name, pauses }, () => onOneLine(pausesText(name, pauses)));
+  });
+}
+
+function pausesText(name: string, pauses: readonly QueuePause[]): string {
+  const each = pauses.map(
+    ({ key, forMs }) =>
+      `${key === undefined ? "" : `${keyText(key)} `}paused for ${duration(forMs)}`,
+  );
+  return `${name}: ${each.length === 0 ? "not paused" : each.join(", ")}`;
 }
 
 async function set(

@@ -2,10 +2,12 @@ import * as z from "zod";
 import { refuseUndefined } from "../../core/input/arguments.ts";
 import { KEY_PATH } from "../../core/input/key-options.ts";
 import { KEY, readOptions, wholeNumber } from "../../core/input/options.ts";
+import { readWhoAndWhy, type WhoAndWhy } from "../../core/input/who-and-why.ts";
 import type { JobMove } from "../../core/stores/queue/steering.ts";
 import type { LaneStore } from "../../core/stores/queue/store.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { readDue, type Changes, type DueOptions } from "./changes.ts";
+import type { NoteBulk } from "./noted.ts";
 import type { JobsFilter, Pages } from "./pages.ts";
 import type { RetriedRuns } from "./retried-runs.ts";
 
@@ -27,8 +29,8 @@ export interface RescheduleFilter extends JobsFilter {
 
 /**
  * Changes of many jobs by a filter. Redis is asked for a few at a time, so that calls and other jobs go on meanwhile. A job
- * that a worker takes meanwhile stays as it is. A call that rejects in the middle can be repeated. Both reject with
- * StoreUnavailableError when Redis is away.
+ * that a worker takes meanwhile stays as it is. A call that rejects in the middle can be repeated. Both are listed
+ * by `sluice.changes()`, and reject with StoreUnavailableError when Redis is away.
  */
 export interface BulkChanges {
   /**
@@ -36,13 +38,13 @@ export interface BulkChanges {
    *
    * @throws {@link InvalidOptionError} when the filter can never match.
    */
-  removeJobs(filter: RemoveFilter): Promise<number>;
+  removeJobs(filter: RemoveFilter, byHand?: WhoAndWhy): Promise<number>;
   /**
    * Gives the jobs that match another time, as `job.reschedule` does. Resolves with how many have got another one.
    *
    * @throws {@link InvalidOptionError} when the filter can never match, or the time can never be.
    */
-  rescheduleJobs(filter: RescheduleFilter, due: DueOptions): Promise<number>;
+  rescheduleJobs(filter: RescheduleFilter, due: DueOptions, byHand?: WhoAndWhy): Promise<number>;
 }
 
 /** How many jobs one script removes or moves: Redis serves no other request meanwhile. */
@@ -83,6 +85,7 @@ export function createBulkChanges({
   pages,
   changes,
   retriedRuns,
+  noteBulk,
   onRemoved,
 }: {
   readonly queue: string;
@@ -91,6 +94,7 @@ export function createBulkChanges({
   readonly pages: Pick<Pages, "idsOf">;
   readonly changes: Pick<Changes, "move">;
   readonly retriedRuns: Pick<RetriedRuns, "remove">;
+  readonly noteBulk: NoteBulk;
   readonly onRemoved: (ids: readonly string[]) => void;
 }): OwnedBulkChanges {
   /** Acts on the jobs that match, some at a time, until `limit` acts have succeeded. */
@@ -129,21 +133,28 @@ export function createBulkChanges({
 
   return {
     remove,
-    async removeJobs(given) {
+    async removeJobs(given, byHand) {
       refuseUndefined("removeJobs()", given);
-      return remove(readOptions("removeJobs()", REMOVED, given) as ReadFilter);
+      const filter = readOptions("removeJobs()", REMOVED, given) as ReadFilter;
+      const said = readWhoAndWhy("removeJobs()", byHand);
+      return noteBulk({ action: "remove", filter: { ...filter }, ...said }, () => remove(filter));
     },
-    async rescheduleJobs(given, due) {
+    async rescheduleJobs(given, due, byHand) {
       const where = "rescheduleJobs()";
       refuseUndefined(where, given);
       const filter = readOptions(where, MOVED, given) as ReadFilter;
       // One time for all: one that is met twice has got it already.
       let at: JobMove["at"] = readDue(where, due);
-      return forEach(filter, async (ids) => {
-        const { moved, atMs } = await changes.move(ids, at);
-        at = { ms: atMs };
-        return moved;
-      });
+      const { at: dueAt, delayMs } = due;
+      const about = { ...filter, at: dueAt === undefined ? undefined : Number(dueAt), delayMs };
+      const said = { action: "reschedule", ...readWhoAndWhy(where, byHand) } as const;
+      return noteBulk({ ...said, filter: about }, () =>
+        forEach(filter, async (ids) => {
+          const { moved, atMs } = await changes.move(ids, at);
+          at = { ms: atMs };
+          return moved;
+        }),
+      );
     },
   };
 }

@@ -6,9 +6,10 @@ import type { LaneStore, QueueCounts } from "../../core/stores/queue/store.ts";
 import { codeOf, NOT_THERE } from "../bullmq/errors.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { JOB_STATES, readJobId } from "../job.ts";
-import { readOfKey, type OfKey } from "../options.ts";
+import { readOfKey, readOfKeyByHand, type OfKey, type OfKeyByHand } from "../options.ts";
 import type { OwnedBulkChanges } from "./bulk.ts";
 import { cancelJob } from "./cancel.ts";
+import type { NoteBulk } from "./noted.ts";
 import type { Pages } from "./pages.ts";
 import type { RetriedRuns } from "./retried-runs.ts";
 
@@ -24,11 +25,11 @@ export interface QueueSteering {
   /**
    * Removes all jobs that wait or are delayed, a thousand at a time; those that run or have ended stay,
    * and so do the schedules of recurring jobs. A job that is enqueued meanwhile is removed, or waits as usual.
-   * With a key, those of that key. Resolves with how many were removed.
+   * With a key, those of that key. Resolves with how many were removed. `sluice.changes()` lists it.
    *
    * @throws {@link InvalidOptionError} when an option can never work.
    */
-  drain(options?: OfKey): Promise<number>;
+  drain(options?: OfKeyByHand): Promise<number>;
   /** Removes a job: true. False when it runs now, was not there, or is a run of a recurring job that has not begun. */
   remove(id: string): Promise<boolean>;
   /**
@@ -58,10 +59,11 @@ export function createControl(parts: {
   readonly lanes: LaneStore;
   readonly pages: Pick<Pages, "idsOf">;
   readonly bulk: Pick<OwnedBulkChanges, "remove">;
+  readonly noteBulk: NoteBulk;
   readonly retriedRuns: RetriedRuns;
   readonly onRemoved: (ids: readonly string[]) => void;
 }): QueueSteering {
-  const { queue, access, lanes, retriedRuns, pages, bulk, onRemoved } = parts;
+  const { queue, access, lanes, retriedRuns, pages, bulk, noteBulk, onRemoved } = parts;
 
   async function countsOf(key: string): Promise<QueueCounts> {
     const counts = { waiting: 0, active: 0, delayed: 0, done: 0, failed: 0 };
@@ -92,8 +94,9 @@ export function createControl(parts: {
     },
     async drain(given = {}) {
       refuseUndefined("drain()", given);
-      const { key } = readOfKey("drain()", given);
-      return key === undefined ? drainAll() : bulk.remove({ key });
+      const { key, ...byHand } = readOfKeyByHand("drain()", given);
+      const drain = { action: "drain", filter: { key }, ...byHand } as const;
+      return noteBulk(drain, () => (key === undefined ? drainAll() : bulk.remove({ key })));
     },
     async remove(given) {
       const id = readJobId("remove()", given);

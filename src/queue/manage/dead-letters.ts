@@ -4,12 +4,14 @@ import { refuseUndefined } from "../../core/input/arguments.ts";
 import { KEY_PATH } from "../../core/input/key-options.ts";
 import { isWithin, type Key } from "../../core/key-path.ts";
 import { KEY, readOptions, wholeNumber } from "../../core/input/options.ts";
+import { readWhoAndWhy, type WhoAndWhy } from "../../core/input/who-and-why.ts";
 import type { LaneStore } from "../../core/stores/queue/store.ts";
 import { codeOf, NOT_THERE, WRONG_STATE } from "../bullmq/errors.ts";
 import { readFailures, readJob, renew, storedKeyOf, type Stored } from "../bullmq/stored-job.ts";
 import { hasCode, textsOf, type FailureFacts } from "../failure.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { readJobId } from "../job.ts";
+import type { NoteBulk } from "./noted.ts";
 import type { FreeKey } from "./heads.ts";
 
 /** The jobs that have failed and will not be tried again. They are kept until somebody replays or purges them, unless `keepFailed` says otherwise. */
@@ -28,10 +30,12 @@ export interface DeadLetters<Data> {
    * how many were put back. A job that is no longer a dead letter is left alone, so it does no harm to
    * call this twice, or in two processes at once. Rejects as `failed` does, perhaps in the middle of many:
    * then call it again.
+   *
+   * `sluice.changes()` lists it; of one job by its id only with a `by`.
    */
-  replay(idOrFilter: string | FailedFilter): Promise<number>;
-  /** Removes failed jobs, by id or filter as `replay` does. Resolves with how many were removed. */
-  purge(idOrFilter: string | FailedFilter): Promise<number>;
+  replay(idOrFilter: string | FailedFilter, byHand?: WhoAndWhy): Promise<number>;
+  /** Removes failed jobs, by id or filter as `replay` does, and is listed as that. Resolves with how many were removed. */
+  purge(idOrFilter: string | FailedFilter, byHand?: WhoAndWhy): Promise<number>;
 }
 
 /** A job that has failed and will not be tried again, with what is known of the error of its last attempt. */
@@ -51,6 +55,14 @@ export interface FailedJob<Data> extends FailureFacts {
   readonly stack: string | undefined;
 }
 
+/** What is done with one job, or with some at a time. */
+interface Acts {
+  readonly one: (id: string) => Promise<number>;
+  readonly many: (ids: readonly string[]) => Promise<number>;
+  /** Called before each look at many dead letters: until they are acted on, none may be removed since it is old. */
+  readonly before?: () => Promise<void>;
+}
+
 const SHOWN = 100;
 const PER_ROUND_TRIP = 100;
 
@@ -59,6 +71,7 @@ export function createDeadLetters<Data>({
   access,
   lanes,
   freeKey,
+  noteBulk,
   onRemoved,
   onDue,
   keepAll,
@@ -67,6 +80,7 @@ export function createDeadLetters<Data>({
   readonly access: StoredAccess;
   readonly lanes: Pick<LaneStore, "remove">;
   readonly freeKey: FreeKey;
+  readonly noteBulk: NoteBulk;
   readonly onRemoved: (ids: readonly string[]) => void;
   /** Called with a job that was made due now: of many one, since who takes it finds the others. */
   readonly onDue: (id: string) => void;
@@ -92,21 +106,29 @@ export function createDeadLetters<Data>({
     return Number(isReplayed);
   }
 
-  /** Acts on the jobs that match, some at a time; resolves with how many acts succeeded. */
-  async function forEach(
-    where: string,
+  /** Acts on one job, or on those that match, some at a time; resolves with how many acts succeeded. */
+  async function change(
+    action: "replay" | "purge",
     given: string | FailedFilter,
-    actOnOne: (id: string) => Promise<number>,
-    act: (ids: readonly string[]) => Promise<number>,
-    /** Called before each look at many dead letters: until they are acted on, none may be removed since it is old. */
-    before?: () => Promise<void>,
+    byHand: WhoAndWhy | undefined,
+    acts: Acts,
   ): Promise<number> {
+    const where = `${action}()`;
+    const said = { action, ...readWhoAndWhy(where, byHand) };
     if (typeof given === "string") {
       const id = readJobId(where, given);
-      return id === undefined ? 0 : actOnOne(id);
+      if (id === undefined) return 0;
+      if (said.by === undefined) return acts.one(id);
+      return noteBulk({ ...said, filter: { id } }, () => acts.one(id));
     }
     refuseUndefined(where, given);
     const filter = readFilter(where, given);
+    const since = filter.sinceMs === 0 ? undefined : filter.sinceMs;
+    const { sinceMs: _sinceMs, ...about } = { ...filter, since };
+    return noteBulk({ ...said, filter: about }, () => forEach(filter, acts));
+  }
+
+  async function forEach(filter: ReadFilter, { many: act, before }: Acts): Promise<number> {
     let count = 0;
     let left = filter.limit ?? Infinity;
     for await (const batch of matching(access, filter, before)) {
@@ -130,8 +152,10 @@ export function createDeadLetters<Data>({
       }
       return [...found.values()].slice(0, limit);
     },
-    replay: (given) => forEach("replay()", given, replayOne, replayAll, keepAll),
-    purge: (given) => forEach("purge()", given, (id) => purgeAll([id]), purgeAll),
+    replay: (given, byHand) =>
+      change("replay", given, byHand, { one: replayOne, many: replayAll, before: keepAll }),
+    purge: (given, byHand) =>
+      change("purge", given, byHand, { one: (id) => purgeAll([id]), many: purgeAll }),
   };
 }
 

@@ -4,11 +4,18 @@ import { sayEndless } from "../../core/describe.ts";
 import { KEY_PATH } from "../../core/input/key-options.ts";
 import { keyOfText, type Key } from "../../core/key-path.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
+import { TEXT, WHO_AND_WHY, type WhoAndWhy } from "../../core/input/who-and-why.ts";
+import {
+  describeSteering,
+  type QueueChange,
+  type Steering,
+} from "../../core/stores/insight/steering.ts";
+import type { Inverse, SteeringLog } from "../../core/stores/insight/steering-log.ts";
 import type { LaneStore } from "../../core/stores/queue/store.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
-import { readOfKey, type OfKey } from "../options.ts";
+import { readOfKeyByHand, type OfKeyByHand } from "../options.ts";
 
-export interface QueuePauseOptions extends OfKey {
+export interface QueuePauseOptions extends OfKeyByHand {
   /** For how long, in ms. Defaults to until it is resumed. */
   readonly forMs?: number | undefined;
 }
@@ -21,7 +28,12 @@ export interface QueuePause {
   readonly forMs: number;
 }
 
-/** Pauses of a queue, and of its keys. All reject with StoreUnavailableError when Redis is away. */
+export interface QueueUndoOptions extends WhoAndWhy {
+  /** The change that is to be taken back. Defaults to the last change of the queue. */
+  readonly id?: string | undefined;
+}
+
+/** Pauses of a queue, and of its keys: `sluice.changes()` lists them. All reject with StoreUnavailableError when Redis is away. */
 export interface Pauses {
   /**
    * Lets no job start, of the whole queue or of one key and all below it, until `resume()` or for `forMs`; jobs can be enqueued
@@ -32,7 +44,14 @@ export interface Pauses {
    */
   pause(options?: QueuePauseOptions): Promise<void>;
   /** Ends a pause of the queue; with a key, that key's own. Each is ended by itself. Throws as `pause` does. */
-  resume(options?: OfKey): Promise<void>;
+  resume(options?: OfKeyByHand): Promise<void>;
+  /**
+   * Takes back a pause or a resume, and returns it: the pause that was there before is again, for the rest of its time, or
+   * none. Undefined if no change of the queue is left in the log.
+   *
+   * @throws {@link CannotUndoError} when the change is another, such as a `drain`, or a later one changed the same pause.
+   */
+  undo(options?: QueueUndoOptions): Promise<QueueChange | undefined>;
   /** Which pauses hold: the queue's own first, then those of keys, by when they end. */
   paused(): Promise<QueuePause[]>;
 }
@@ -40,31 +59,86 @@ export interface Pauses {
 const PAUSE = z.strictObject({
   key: KEY_PATH.optional(),
   forMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
+  ...WHO_AND_WHY,
 });
+const UNDO = z.strictObject({ ...WHO_AND_WHY, id: TEXT.optional() });
 
 export function createPauses(parts: {
   readonly queue: string;
   readonly access: StoredAccess;
   readonly lanes: Pick<LaneStore, "pause" | "resume" | "pauses">;
+  readonly log: SteeringLog;
   /** Has an idle worker look for jobs at once. */
   readonly wakeIdle: () => Promise<void>;
 }): Pauses {
-  const { queue, access, lanes, wakeIdle } = parts;
+  const { queue, access, lanes, log, wakeIdle } = parts;
+
+  /** For how long the queue, or a key, has a pause of its own. */
+  async function pausedForMs(key: string | undefined): Promise<number> {
+    const pauses = await access.ask(() => lanes.pauses(queue));
+    return pauses.find((each) => each.key === key)?.forMs ?? 0;
+  }
+
+  async function set(key: string | undefined, forMs: number): Promise<void> {
+    await access.ask(async (stored) => {
+      if (forMs > 0) return lanes.pause(queue, { key, forMs });
+      if (key !== undefined) return lanes.resume(queue, key);
+      await stored.resume();
+      // Without it, as while the memory of Redis is full, an idle worker looks by itself within five seconds.
+      await wakeIdle().catch(() => undefined);
+    });
+  }
+
+  async function change(
+    { key, ...byHand }: WhoAndWhy & { readonly key?: string | undefined },
+    forMs: number,
+  ): Promise<void> {
+    // Whoever can resume shall, also where nothing can be looked at.
+    const before = await pausedForMs(key).catch(() => undefined);
+    const noted = {
+      queue,
+      action: forMs > 0 ? ("pause" as const) : ("resume" as const),
+      key,
+      ...byHand,
+      forMs: endOf(forMs),
+      before: before === undefined ? undefined : { pausedForMs: before },
+      after: { pausedForMs: forMs },
+    };
+    await log.make(noted, () => set(key, forMs));
+  }
+
+  /** The pause that was there before a change, as it would be now. */
+  async function inverseOf({ key, atMs, before, after, forMs }: Steering): Promise<Inverse> {
+    const goneMs = access.clock.earliestMs() - atMs;
+    if (forMs !== undefined && goneMs >= forMs) return { why: "the pause has ended by itself" };
+    const was = before?.["pausedForMs"];
+    if (typeof was !== "number") return { why: "it is not known what was there before" };
+    const leftMs = Math.max(0, Math.floor(was - goneMs));
+    if (leftMs === 0 && after?.["pausedForMs"] === 0) {
+      return { why: "the pause that it ended would be over" };
+    }
+    return {
+      before: { pausedForMs: await pausedForMs(key) },
+      after: { pausedForMs: leftMs },
+      forMs: endOf(leftMs),
+      make: () => set(key, leftMs),
+    };
+  }
+
   return {
     async pause(given = {}) {
       refuseUndefined("pause()", given);
-      const { key, forMs = Infinity } = readOptions("pause()", PAUSE, given);
-      await access.ask(() => lanes.pause(queue, { key, forMs }));
+      const { forMs = Infinity, ...others } = readOptions("pause()", PAUSE, given);
+      await change(others, forMs);
     },
     async resume(given = {}) {
       refuseUndefined("resume()", given);
-      const { key } = readOfKey("resume()", given);
-      await access.ask(async (stored) => {
-        if (key !== undefined) return lanes.resume(queue, key);
-        await stored.resume();
-        // Without it, as while the memory of Redis is full, an idle worker looks by itself within five seconds.
-        await wakeIdle().catch(() => undefined);
-      });
+      await change(readOfKeyByHand("resume()", given), 0);
+    },
+    async undo(given = {}) {
+      const { id, by, reason } = readOptions("undo()", UNDO, given);
+      const undone = await log.undo({ queue, isOfEndpoint: false, id, by, reason }, inverseOf);
+      return undone && describeSteering(undone);
     },
     async paused() {
       const pauses = await access.ask(() => lanes.pauses(queue));
@@ -73,4 +147,9 @@ export function createPauses(parts: {
       );
     },
   };
+}
+
+/** For how long a pause was to hold; undefined without an end, and for no pause. */
+function endOf(forMs: number): number | undefined {
+  return forMs > 0 && forMs !== Infinity ? forMs : undefined;
 }

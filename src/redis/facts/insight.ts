@@ -3,19 +3,18 @@ import type { Cluster, Redis } from "ioredis";
 import { reasonOf } from "../../core/describe.ts";
 import { SluiceError, StoreUnavailableError } from "../../core/errors.ts";
 import {
-  CHANGES_KEPT_MS,
   HISTORY_STEP_MS,
   REPLICA_ALIVE_MS,
   type AboutReplica,
   type BucketLook,
-  type Change,
   type ChangeFate,
-  type ChangesPage,
   type InsightStore,
   type Point,
 } from "../../core/stores/insight/store.ts";
+import type { SteeringFate } from "../../core/stores/insight/steering.ts";
 import type { Requests } from "../requests/requests.ts";
 import {
+  changeAmend,
   changeConfirm,
   changeNote,
   fleetBase,
@@ -23,8 +22,10 @@ import {
   overrideEnd,
   queuesReport,
   replicaReport,
+  steeringNote,
+  STEERING_LOGS,
 } from "../scripts/insight/insight.ts";
-import { bucketsLook, readChange, valueOf } from "../scripts/insight/looks.ts";
+import { bucketsLook, readChange, readSteering, valueOf } from "../scripts/insight/looks.ts";
 import { clockRead } from "../scripts/queue/jobs.ts";
 import { runScript } from "../scripts/script.ts";
 import { createQueueIndex } from "./queue-index.ts";
@@ -50,24 +51,35 @@ export function createRedisInsight(
     return Math.floor((await runScript(redis, clockRead, { prefix, queue: FLEET })) / 1_000);
   }
 
-  async function withFates(found: readonly Entry[]): Promise<Change[]> {
+  function amend(id: string, fate: ChangeFate | SteeringFate): Promise<void> {
+    return send(() => runScript(redis, changeAmend, { id, fate, prefix }));
+  }
+
+  /** The newest entries of several logs, each with what became of it. */
+  async function readLogs<Read>(
+    logs: readonly string[],
+    page: LogPage,
+    read: (entry: Entry, fate: string | null | undefined) => Read,
+  ): Promise<Read[]> {
+    const entries = await Promise.all(logs.map((log) => readLog(`${base}:changes${log}`, page)));
+    const found = entries.flat().toSorted(newestFirst).slice(0, page.limit);
     if (found.length === 0) return [];
     const fates = await redis.mget(found.map(([id]) => `${base}:fate:${id}`));
-    return found.map((entry, at) => readChange(entry, fates[at]));
+    return found.map((entry, at) => read(entry, fates[at]));
   }
 
   function look(buckets: readonly string[], areHere: boolean) {
     return send(() => runScript(redis, bucketsLook, { prefix, buckets, areHere }));
   }
 
-  async function readLog(key: string, { bucket, before, limit }: ChangesPage): Promise<Entry[]> {
+  async function readLog(key: string, { of, before, limit }: LogPage): Promise<Entry[]> {
     const found: Entry[] = [];
     let end = before === undefined ? "+" : `(${before}`;
     while (found.length < limit) {
       const page = await redis.xrevrange(key, end, "-", "COUNT", READ_AT_ONCE);
       for (const entry of page) {
-        const isOfBucket = bucket === undefined || valueOf(entry[1], "bucket") === bucket;
-        if (isOfBucket && found.length < limit) found.push(entry);
+        const isMeant = of === undefined || valueOf(entry[1], "bucket") === of;
+        if (isMeant && found.length < limit) found.push(entry);
       }
       if (page.length < READ_AT_ONCE) break;
       end = `(${page.at(-1)![0]}`;
@@ -143,17 +155,13 @@ export function createRedisInsight(
     noteChange: (change) =>
       // Sent again after a lost reply, it would be noted twice.
       sendOnce(() => runScript(redis, changeNote, { change, prefix })).catch(notNoted),
-    amendChange: ({ id }, fate: ChangeFate) =>
-      send(async () => {
-        const text = JSON.stringify(fate);
-        await redis.set(`${base}:fate:${id}`, text, "PX", CHANGES_KEPT_MS);
-      }),
-    changes: (page) =>
-      send(async () => {
-        const logs = ["changes", "changes:rules"].map((log) => readLog(`${base}:${log}`, page));
-        const found = (await Promise.all(logs)).flat().toSorted(newestFirst);
-        return withFates(found.slice(0, page.limit));
-      }),
+    amendChange: ({ id }, fate) => amend(id, fate),
+    changes: ({ bucket: of, before, limit }) =>
+      send(() => readLogs(["", ":rules"], { of, before, limit }, readChange)),
+    noteSteering: (change) => sendOnce(() => runScript(redis, steeringNote, { change, prefix })),
+    amendSteering: ({ id }, fate) => amend(id, fate),
+    steerings: ({ queue: of, before, limit }) =>
+      send(() => readLogs(STEERING_LOGS, { of, before, limit }, readSteering)),
     confirmChange: (made) => send(() => runScript(redis, changeConfirm, { ...made, prefix })),
     endOverride: (override) => send(() => runScript(redis, overrideEnd, { ...override, prefix })),
   };
@@ -169,6 +177,13 @@ function notNoted(error: unknown): never {
 }
 
 type Entry = [id: string, fields: string[]];
+
+/** The newest entries of a bucket, or of a queue, or of all, older than `before`. */
+interface LogPage {
+  readonly of: string | undefined;
+  readonly before: string | undefined;
+  readonly limit: number;
+}
 
 function newestFirst([one]: Entry, [other]: Entry): number {
   const [ms, number] = one.split("-").map(Number) as [number, number];

@@ -99,7 +99,7 @@ export function assertMaySee(request: FastifyRequest, { data }: { readonly data:
 }
 
 /** @throws {@link HttpProblem} when the queue is not in the scope of the token. */
-function assertQueue(request: FastifyRequest, name: string): void {
+export function assertQueue(request: FastifyRequest, name: string): void {
   if (accessOf(request).mayQueue(name)) return;
   throw new HttpProblem(403, `The token is not for queue ${JSON.stringify(name)}.`);
 }

@@ -182,13 +182,13 @@ async function queuesOf(
   { params, query }: { readonly params: Asked; readonly query: Asked },
   { sluice, insight }: BullBoardParts,
 ): Promise<BullBoardQueues> {
-  const { mayUse, mayQueue } = accessOf(request);
+  const { mayUse, mayQueue, name: by = "the server" } = accessOf(request);
   const mayAct = mayUse("act");
   const { queueName } = params;
 
   async function steered(name: string): Promise<SteeredQueue | undefined> {
     const queue = await sluice.findQueue(name);
-    return queue && new SteeredQueue({ queue, stored: await openStored(queue), mayAct });
+    return queue && new SteeredQueue({ queue, stored: await openStored(queue), mayAct, by });
   }
 
   if (queueName !== undefined) {

@@ -3,6 +3,7 @@
  * so that lanes, ordered keys, schedules and waits for results learn of it.
  */
 import { BullMQAdapter } from "@bull-board/api/bullMQAdapter";
+import type { WhoAndWhy } from "../../core/input/who-and-why.ts";
 import { PRIORITIES, type Priority } from "../../core/input/options.ts";
 import type { QueuedJob } from "../../queue/enqueue/job-handle.ts";
 import type { Queue } from "../../queue/queue.ts";
@@ -18,6 +19,8 @@ export interface SteeredQueueSettings {
   readonly stored: StoredQueue;
   /** Whether who asks may change jobs, and see what they hold. */
   readonly mayAct: boolean;
+  /** Who asks. */
+  readonly by: string;
 }
 
 /** What stands for the data of jobs where it is not shown. */
@@ -28,11 +31,13 @@ export class SteeredQueue extends BullMQAdapter {
   override readonly allowCompletedRetries = false;
   readonly #queue: Queue<unknown>;
   readonly #mayAct: boolean;
+  readonly #byHand: WhoAndWhy;
 
-  constructor({ queue, stored, mayAct }: SteeredQueueSettings) {
+  constructor({ queue, stored, mayAct, by }: SteeredQueueSettings) {
     super(stored, { readOnlyMode: !mayAct });
     this.#queue = queue;
     this.#mayAct = mayAct;
+    this.#byHand = { by };
     if (mayAct) return;
     for (const field of ["data", "returnValue", "progress"] as const) {
       this.setFormatter(field, () => HIDDEN);
@@ -77,23 +82,23 @@ export class SteeredQueue extends BullMQAdapter {
   }
 
   override pause(): Promise<void> {
-    return this.#queue.pause();
+    return this.#queue.pause(this.#byHand);
   }
 
   override resume(): Promise<void> {
-    return this.#queue.resume();
+    return this.#queue.resume(this.#byHand);
   }
 
   override async empty(): Promise<void> {
-    await this.#queue.drain();
+    await this.#queue.drain(this.#byHand);
   }
 
   /** BullMQ would take jobs that are parked in lanes for delayed ones, and remove them too. */
   override async clean(status: Cleaned): Promise<void> {
     const state = CLEANED.get(status);
     if (state === undefined) await refuse("What runs, or is on its way, is not cleaned");
-    else if (state === "failed") await this.#queue.purge({});
-    else await this.#queue.removeJobs({ state });
+    else if (state === "failed") await this.#queue.purge({}, this.#byHand);
+    else await this.#queue.removeJobs({ state }, this.#byHand);
   }
 
   override obliterate(): Promise<void> {
@@ -101,7 +106,7 @@ export class SteeredQueue extends BullMQAdapter {
   }
 
   override async promoteAll(): Promise<void> {
-    await this.#queue.rescheduleJobs({ state: "delayed" }, { delayMs: 0 });
+    await this.#queue.rescheduleJobs({ state: "delayed" }, { delayMs: 0 }, this.#byHand);
   }
 
   override async addJob(
@@ -136,6 +141,7 @@ export class SteeredQueue extends BullMQAdapter {
   #steered(job: StoredJob): StoredJob {
     const id = job.id!;
     const queue = this.#queue;
+    const byHand = this.#byHand;
     const change = async (how: (ours: QueuedJob<unknown>) => Promise<boolean>): Promise<void> => {
       const ours = await queue.job(id);
       if (ours === undefined || !(await how(ours))) await refuse(MOVED_ON);
@@ -144,7 +150,7 @@ export class SteeredQueue extends BullMQAdapter {
       async retry(state = "failed") {
         if (state === "completed")
           await refuse("A job that is done is not run again; enqueue it anew");
-        if ((await queue.replay(id)) === 0) await refuse(MOVED_ON);
+        if ((await queue.replay(id, byHand)) === 0) await refuse(MOVED_ON);
       },
       remove: () => change((ours) => ours.remove()),
       promote: () => change((ours) => ours.runNow()),

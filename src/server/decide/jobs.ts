@@ -4,7 +4,7 @@ import { InvalidOptionError } from "../../core/errors.ts";
 import type { QueuedJob } from "../../queue/enqueue/job-handle.ts";
 import type { EnqueueOptions } from "../../queue/options.ts";
 import type { FailedFilter } from "../../queue/manage/dead-letters.ts";
-import { assertMaySee } from "../access/access.ts";
+import { accessOf, assertMaySee } from "../access/access.ts";
 import { HttpProblem } from "../problem.ts";
 import type { Found } from "./found.ts";
 import { readOnce, withOnce } from "./once.ts";
@@ -165,14 +165,19 @@ export function jobRoutes(app: FastifyInstance, found: Found): void {
         ...answers(200, DONE),
       },
     },
-    async ({ params, body }) => {
+    async (request) => {
+      const { params, body } = request;
       const queue = await found.queue(params.queue);
+      const { name: by } = accessOf(request);
       const { id, ...filter } = body;
       if (id !== undefined && Object.keys(filter).length > 0) {
         const remedy = "give an id, or a filter";
         throw new InvalidOptionError({ where: "replay", option: "id", value: id, remedy });
       }
-      return { replayed: await queue.replay(id ?? filter) };
+      // One job by its id is the caller's own business, as for the method.
+      return {
+        replayed: await (id === undefined ? queue.replay(filter, { by }) : queue.replay(id)),
+      };
     },
   );
 }

@@ -5,7 +5,8 @@ import type { Sluice } from "../../sluice.ts";
 import { accessOf, assertMaySee } from "../access/access.ts";
 import { HttpProblem } from "../problem.ts";
 import { senderNamed } from "./named.ts";
-import { answer, list, object, PROBLEM } from "./schemas.ts";
+import { answer, list, object, PROBLEM, QUEUE_CHANGE } from "./schemas.ts";
+import { byHandOf, BY_WHOM, UNDO_ID, type SaidBy } from "./steering.ts";
 
 const TEXT = { type: "string" };
 const NUMBER = { type: "number" };
@@ -181,7 +182,7 @@ function steeringRoutes(app: FastifyInstance, sluice: Sluice): void {
     200: answer("The endpoint as it is now.", object({ endpoint: ENDPOINT })),
     ...WRONG,
   };
-  app.post<OfEndpoint & { Body?: { why?: string } }>(
+  app.post<OfEndpoint & { Body?: SaidBy }>(
     "/api/v1/endpoints/:sender/:tenant/:endpoint/disable",
     {
       config: STEER,
@@ -189,11 +190,7 @@ function steeringRoutes(app: FastifyInstance, sluice: Sluice): void {
         summary: "Sends nothing more to an endpoint; what waits for it fails, and can be recovered",
         tags: ["endpoints"],
         params,
-        body: {
-          type: "object",
-          additionalProperties: false,
-          properties: { why: { type: "string", description: 'Defaults to "by hand".' } },
-        },
+        body: { type: "object", additionalProperties: false, properties: BY_WHOM },
         response,
       },
       preValidation: async (request) => void (request.body ??= {}),
@@ -201,12 +198,13 @@ function steeringRoutes(app: FastifyInstance, sluice: Sluice): void {
     async (request) => {
       const { sender, tenant, endpoint: id } = request.params;
       const found = await senderNamed(sluice, sender);
-      await found.endpoints.disable({ tenant, id, why: request.body?.why });
+      const { why } = request.body ?? {};
+      await found.endpoints.disable({ tenant, id, why }, byHandOf(request, request.body ?? {}));
       note(request, "disable");
       return { endpoint: await oneOf(found, { tenant, id }, true) };
     },
   );
-  app.post<OfEndpoint>(
+  app.post<OfEndpoint & { Body?: SaidBy }>(
     "/api/v1/endpoints/:sender/:tenant/:endpoint/enable",
     {
       config: STEER,
@@ -214,7 +212,7 @@ function steeringRoutes(app: FastifyInstance, sluice: Sluice): void {
         summary: "Sends to an endpoint again at once, as to one that never failed",
         tags: ["endpoints"],
         params,
-        body: { type: "object", additionalProperties: false, properties: {} },
+        body: { type: "object", additionalProperties: false, properties: BY_WHOM },
         response,
       },
       preValidation: async (request) => void (request.body ??= {}),
@@ -222,9 +220,38 @@ function steeringRoutes(app: FastifyInstance, sluice: Sluice): void {
     async (request) => {
       const { sender, tenant, endpoint: id } = request.params;
       const found = await senderNamed(sluice, sender);
-      await found.endpoints.enable({ tenant, id });
+      await found.endpoints.enable({ tenant, id }, byHandOf(request, request.body ?? {}));
       note(request, "enable");
       return { endpoint: await oneOf(found, { tenant, id }, true) };
+    },
+  );
+  app.post<OfSender & { Body?: SaidBy & { readonly id?: string } }>(
+    "/api/v1/endpoints/:sender/undo",
+    {
+      config: STEER,
+      schema: {
+        summary: "Takes back that an endpoint was disabled or enabled",
+        tags: ["endpoints"],
+        params: OF_SENDER,
+        body: {
+          type: "object",
+          additionalProperties: false,
+          properties: { id: UNDO_ID, ...BY_WHOM },
+        },
+        response: {
+          200: answer("What was taken back.", object({ undone: QUEUE_CHANGE }, ["undone"])),
+          409: PROBLEM,
+          ...WRONG,
+        },
+      },
+      preValidation: async (request) => void (request.body ??= {}),
+    },
+    async (request) => {
+      const { endpoints } = await senderNamed(sluice, request.params.sender);
+      const { id, ...said } = request.body ?? {};
+      const undone = await endpoints.undo({ id, ...byHandOf(request, said) });
+      note(request, "undo");
+      return { undone };
     },
   );
 }
@@ -233,8 +260,7 @@ function mayAct(request: FastifyRequest): boolean {
   return accessOf(request).mayUse("act");
 }
 
-/** The log of changes is of buckets; the log of the server says who steered an endpoint. */
-function note(request: FastifyRequest, action: "disable" | "enable"): void {
+function note(request: FastifyRequest, action: "disable" | "enable" | "undo"): void {
   const { name: by } = accessOf(request);
   request.log.info({ ...(request.params as object), action, by }, "steered by hand");
 }

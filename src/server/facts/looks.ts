@@ -1,13 +1,14 @@
 /** `GET /api/v1/…`: what an operator asks. */
 import type { FastifyInstance } from "fastify";
+import type { LoggedChange } from "../../insight/overview.ts";
 import type { Sluice } from "../../sluice.ts";
 import type { BucketBrief, History } from "../../throttle/bucket/facts/status.ts";
-import { accessOf, assertBucket } from "../access/access.ts";
+import { accessOf, assertBucket, assertQueue } from "../access/access.ts";
 import { bucketNamed } from "./named.ts";
 import {
   answer,
   BRIEF,
-  CHANGE,
+  LOGGED_CHANGE,
   list,
   object,
   PROBLEM,
@@ -198,7 +199,7 @@ export function lookRoutes(app: FastifyInstance, sluice: Sluice, snapshots: Snap
     async ({ params, query }) => (await bucketNamed(sluice, params.bucket)).history(query),
   );
 
-  app.get<{ Querystring: { bucket?: string; before?: string; limit: number } }>(
+  app.get<{ Querystring: { bucket?: string; queue?: string; before?: string; limit: number } }>(
     "/api/v1/changes",
     {
       config: VIEW,
@@ -209,7 +210,12 @@ export function lookRoutes(app: FastifyInstance, sluice: Sluice, snapshots: Snap
           type: "object",
           additionalProperties: false,
           properties: {
-            bucket: { type: "string", maxLength: 1_024 },
+            bucket: { type: "string", maxLength: 1_024, description: "Only those of this bucket." },
+            queue: {
+              type: "string",
+              maxLength: 1_024,
+              description: "Only those of this queue, or of the endpoints of this sender.",
+            },
             before: { type: "string", description: "The next of the page before." },
             limit: { type: "integer", minimum: 1, maximum: 1_000, default: 100 },
           },
@@ -217,7 +223,7 @@ export function lookRoutes(app: FastifyInstance, sluice: Sluice, snapshots: Snap
         response: {
           200: answer(
             "The changes, and where the next page begins if there may be one.",
-            object({ changes: list(CHANGE), next: { type: "string" } }, ["next"]),
+            object({ changes: list(LOGGED_CHANGE), next: { type: "string" } }, ["next"]),
           ),
           ...WRONG,
         },
@@ -226,10 +232,13 @@ export function lookRoutes(app: FastifyInstance, sluice: Sluice, snapshots: Snap
     async (request) => {
       const { limit, ...asked } = request.query;
       if (asked.bucket !== undefined) assertBucket(request, asked.bucket);
-      const found = await sluice.changes({ ...asked, limit });
+      if (asked.queue !== undefined) assertQueue(request, asked.queue);
+      const found: readonly LoggedChange[] = await sluice.changes({ ...asked, limit });
       const next = found.length === limit ? found.at(-1)?.id : undefined;
-      const { mayBucket } = accessOf(request);
-      const changes = found.filter(({ bucket }) => mayBucket(bucket));
+      const { mayBucket, mayQueue } = accessOf(request);
+      const changes = found.filter((change) =>
+        change.bucket === undefined ? mayQueue(change.queue) : mayBucket(change.bucket),
+      );
       return next === undefined ? { changes } : { changes, next };
     },
   );

@@ -1,6 +1,7 @@
 /** `/api/v1/queues/…`: what waits in queues and why, their jobs and dead letters; pauses and replays. */
-import type { FastifyInstance, FastifyRequest } from "fastify";
+import type { FastifyInstance } from "fastify";
 import { reasonOf } from "../../core/describe.ts";
+import type { WhoAndWhy } from "../../core/input/who-and-why.ts";
 import { JOB_STATES, type Job, type JobState } from "../../queue/job.ts";
 import type { Queue } from "../../queue/queue.ts";
 
@@ -17,7 +18,8 @@ import {
   SCHEDULE,
   WORKER,
 } from "./queue-schemas.ts";
-import { answer, list, object, PROBLEM, UNREACHABLE } from "./schemas.ts";
+import { answer, list, object, PROBLEM, QUEUE_CHANGE, UNREACHABLE } from "./schemas.ts";
+import { byHandOf, BY_WHOM, UNDO_ID, type SaidBy } from "./steering.ts";
 
 const VIEW = { needs: "view" } as const;
 const OF_QUEUE = { needs: "view", queue: "queue" } as const;
@@ -294,10 +296,14 @@ function withoutData<Failed extends { readonly data: unknown }>(
 }
 
 interface Steering {
-  readonly action: "pause" | "resume" | "replay";
+  readonly action: "pause" | "resume" | "replay" | "undo";
   readonly summary: string;
   readonly body: Readonly<Record<string, object>>;
-  readonly make: (queue: Queue<unknown>, given: Record<string, unknown>) => Promise<number | void>;
+  readonly make: (
+    queue: Queue<unknown>,
+    given: Record<string, unknown>,
+    byHand: WhoAndWhy,
+  ) => Promise<object | void>;
 }
 
 const STEERINGS: readonly Steering[] = [
@@ -308,13 +314,13 @@ const STEERINGS: readonly Steering[] = [
       key: KEY,
       forMs: { type: "integer", minimum: 1, description: "For how long. Defaults to no end." },
     },
-    make: (queue, given) => queue.pause(given),
+    make: (queue, given, byHand) => queue.pause({ ...given, ...byHand }),
   },
   {
     action: "resume",
     summary: "Ends a pause, of all keys or of one",
     body: { key: KEY },
-    make: (queue, given) => queue.resume(given),
+    make: (queue, given, byHand) => queue.resume({ ...given, ...byHand }),
   },
   {
     action: "replay",
@@ -332,14 +338,22 @@ const STEERINGS: readonly Steering[] = [
       },
       limit: { type: "integer", minimum: 1, description: "How many at most. Defaults to all." },
     },
-    make: (queue, { id, ...filter }) =>
-      queue.replay(typeof id === "string" ? id : (filter as Parameters<typeof queue.replay>[0])),
+    make: async (queue, { id, ...filter }, byHand) => {
+      const which = typeof id === "string" ? id : (filter as Parameters<typeof queue.replay>[0]);
+      return { replayed: await queue.replay(which, byHand) };
+    },
+  },
+  {
+    action: "undo",
+    summary: "Takes back a pause or a resume",
+    body: { id: UNDO_ID },
+    make: async (queue, given, byHand) => ({ undone: await queue.undo({ ...given, ...byHand }) }),
   },
 ];
 
 function steeringRoutes(app: FastifyInstance, sluice: Sluice): void {
   for (const { action, summary, body, make } of STEERINGS) {
-    app.post<OfQueue & { Body?: Record<string, unknown> }>(
+    app.post<OfQueue & { Body?: Record<string, unknown> & SaidBy }>(
       `/api/v1/queues/:queue/${action}`,
       {
         config: STEER,
@@ -347,11 +361,18 @@ function steeringRoutes(app: FastifyInstance, sluice: Sluice): void {
           summary,
           tags: ["queues"],
           params: NAMED,
-          body: { type: "object", additionalProperties: false, properties: body },
+          body: {
+            type: "object",
+            additionalProperties: false,
+            properties: { ...body, ...BY_WHOM },
+          },
           response: {
             200: answer(
-              "How many jobs were put back, and which pauses hold now.",
-              object({ replayed: COUNT, pauses: list(QUEUE_PAUSE) }, ["replayed"]),
+              "How many jobs were put back, what was taken back, and which pauses hold now.",
+              object({ replayed: COUNT, undone: QUEUE_CHANGE, pauses: list(QUEUE_PAUSE) }, [
+                "replayed",
+                "undone",
+              ]),
             ),
             404: PROBLEM,
             409: PROBLEM,
@@ -362,16 +383,12 @@ function steeringRoutes(app: FastifyInstance, sluice: Sluice): void {
       },
       async (request) => {
         const queue = await queueNamed(sluice, request.params.queue);
-        const replayed = await make(queue, request.body ?? {});
-        note(request, { queue: queue.name, action });
-        const pauses = await queue.paused();
-        return typeof replayed === "number" ? { replayed, pauses } : { pauses };
+        const { by, why, ...given } = request.body ?? {};
+        const byHand = byHandOf(request, { by, why });
+        const done = await make(queue, given, byHand);
+        request.log.info({ queue: queue.name, action, by: byHand.by }, "steered by hand");
+        return { ...done, pauses: await queue.paused() };
       },
     );
   }
-}
-
-/** The log of changes is of buckets; the log of the server says who steered a queue. */
-function note(request: FastifyRequest, facts: object): void {
-  request.log.info({ ...facts, by: accessOf(request).name }, "steered by hand");
 }

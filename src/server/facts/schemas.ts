@@ -128,6 +128,51 @@ export const CHANGE: object = object(
   ["reason", "key", "keys", "forMs", "undoes", "undoneBy", "failed"],
 );
 
+const FACTS = (description: string): object => ({
+  type: "object",
+  additionalProperties: true,
+  description,
+});
+
+export const QUEUE_CHANGE: object = object(
+  {
+    id: text('"1764166000000-2000000"'),
+    queue: text("The queue; of an endpoint, the sender."),
+    endpoint: object({ tenant: text("Whose it is."), id: text("Left out for all of theirs.") }, [
+      "id",
+    ]),
+    action: text('"pause", "drain", "replay", "disable" and the like.'),
+    atMs: number("When, in ms since 1970."),
+    by: text("Who."),
+    reason: text("Why."),
+    key: { description: "The key that it is about." },
+    filter: FACTS("Which jobs were meant, besides the key."),
+    forMs: number("For how long it was to hold."),
+    before: FACTS("A pause, jobs by state, or the settings of an endpoint."),
+    after: FACTS("The same afterwards; left out if it is not known, and of what was removed."),
+    jobs: count("How many jobs it has changed."),
+    undoes: text("The change that this one took back."),
+    undoneBy: text("The change that took this one back."),
+    failed: text("Why it was not made after all, or not to its end."),
+  },
+  [
+    "endpoint",
+    "reason",
+    "key",
+    "filter",
+    "forMs",
+    "before",
+    "after",
+    "jobs",
+    "undoes",
+    "undoneBy",
+    "failed",
+  ],
+);
+
+/** Of a bucket, or of a queue or an endpoint. */
+export const LOGGED_CHANGE: object = { anyOf: [CHANGE, QUEUE_CHANGE] };
+
 export const UNREACHABLE: object = list(
   object({ bucket: text("Undefined for a server."), reason: text("Why.") }, ["bucket"]),
 );

@@ -1,5 +1,6 @@
 /** `POST /api/v1/buckets/…`: changes for all processes, that are noted and can be undone. */
 import type { FastifyInstance, FastifyRequest } from "fastify";
+import type { WhoAndWhy } from "../../core/input/who-and-why.ts";
 import type { Sluice } from "../../sluice.ts";
 import type { Bucket } from "../../throttle/bucket.ts";
 import { accessOf } from "../access/access.ts";
@@ -20,6 +21,25 @@ const FOR_MS = { type: "integer", minimum: 1, description: "For how long. Defaul
 const KEY = {
   description: "One key: its name, the names of a path, or an object of keys by name.",
 } as const;
+
+/** Of a queue or an endpoint: there, a reason is that of a dead letter. */
+export interface SaidBy {
+  readonly by?: string | undefined;
+  readonly why?: string | undefined;
+}
+
+export const BY_WHOM: Readonly<Record<keyof SaidBy, object>> = {
+  by: BY_HAND.by,
+  why: { type: "string", description: "Why; the log of changes says it." },
+};
+export const UNDO_ID: object = {
+  type: "string",
+  description: "The change. Defaults to the last one.",
+};
+
+export function byHandOf(request: FastifyRequest, { by, why }: SaidBy): WhoAndWhy {
+  return { by: whoAsks(request, by), ...(why === undefined ? {} : { reason: why }) };
+}
 
 interface Given {
   readonly by?: string;

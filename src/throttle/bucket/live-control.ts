@@ -15,6 +15,7 @@ import {
 } from "../../core/errors.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
 import { KEY_SHAPE, oneKey } from "../../core/input/key-options.ts";
+import { TEXT, WHO_AND_WHY } from "../../core/input/who-and-why.ts";
 import { scopesOf } from "../../core/policy/per-key.ts";
 import {
   compileOver,
@@ -55,14 +56,8 @@ import {
 } from "./facts/changes.ts";
 import { endOf, findLastChange, type LastChange } from "./facts/last-change.ts";
 
-const LONGEST_TEXT = 500;
-const TEXT = z
-  .string({ error: "give a string" })
-  .min(1, { error: "give a name or a reason, or leave it out" })
-  .max(LONGEST_TEXT, { error: `give at most ${LONGEST_TEXT} characters` });
 const BY_HAND = {
-  by: TEXT.optional(),
-  reason: TEXT.optional(),
+  ...WHO_AND_WHY,
   generation: wholeNumber(1, Number.MAX_SAFE_INTEGER, "changes").optional(),
 };
 const FOR = { forMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional() };
@@ -251,10 +246,7 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     byHand: ByHand,
   ): Promise<BucketChange | undefined> {
     const { generation } = await look(known.policy, undefined);
-    const found = await findLastChange(insight, bucket);
-    if (id !== undefined && found?.last.id !== id) {
-      throw new ChangedError({ bucket, since: id, generation: found?.last.id ?? "none" });
-    }
+    const found = await findLastChange(insight, bucket, id);
     if (found === undefined) return undefined;
     const { last } = found;
     const seen = await steered(last.key);
@@ -377,7 +369,7 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
 }
 
 /** Who changes something, unless that is said. */
-const OF_PROCESS = `${hostname()}:${process.pid}`;
+export const OF_PROCESS: string = `${hostname()}:${process.pid}`;
 
 /** Whether a change was refused since the bucket has changed, by hand or by a cooldown. */
 function isOtherGeneration(error: unknown): boolean {

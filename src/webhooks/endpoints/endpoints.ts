@@ -1,6 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { refuseExtra, type Arities } from "../../core/input/arguments.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
+import { readWhoAndWhy, type WhoAndWhy } from "../../core/input/who-and-why.ts";
+import type { QueueChange } from "../../core/stores/insight/steering.ts";
+import type { SteeringLog } from "../../core/stores/insight/steering-log.ts";
 import { EndpointMissingError } from "../../core/stores/webhooks/errors.ts";
 import type { Disabled, EndpointName, WebhookStore } from "../../core/stores/webhooks/store.ts";
 import type { Ask } from "../asking.ts";
@@ -30,6 +33,7 @@ import {
   type Endpoint,
   type EndpointRecord,
 } from "./record.ts";
+import { createNoted, type UndoEndpointChange } from "./noted.ts";
 import { limitsText } from "./tenants.ts";
 import type { Sealing } from "./sealing.ts";
 
@@ -42,7 +46,9 @@ export interface PutResult {
 
 /**
  * The endpoints of tenants. What one tenant has is not there for another. All reject with StoreUnavailableError when Redis
- * is away, and hold for all processes with their next message or attempt; new limits within a second.
+ * is away, and hold for all processes with their next message or attempt; new limits within a second. Who changes
+ * something, and why, may be said after it: `sluice.changes()` lists all of these changes. That attempts have disabled an
+ * endpoint is none: `endpoint.disabled` and the events tell it.
  */
 export interface Endpoints {
   /**
@@ -51,29 +57,36 @@ export interface Endpoints {
    *
    * @throws {@link InvalidOptionError} when an option can never work, or is above the sender's `ceiling`.
    */
-  put(endpoint: PutEndpoint): Promise<PutResult>;
+  put(endpoint: PutEndpoint, byHand?: WhoAndWhy): Promise<PutResult>;
   /** The endpoint; undefined if the tenant has none of this id. */
   get(endpoint: EndpointRef): Promise<Endpoint | undefined>;
   /** A page of the tenant's endpoints, by their ids. Go on with its `cursor` until there is none. */
   list(options?: ListEndpoints): Promise<EndpointsPage>;
   /** Removes an endpoint, its secret and its log: true. False if there was none. What waits for it ends. */
-  remove(endpoint: EndpointRef): Promise<boolean>;
+  remove(endpoint: EndpointRef, byHand?: WhoAndWhy): Promise<boolean>;
   /**
    * Sends nothing more to it: true. False if that was so before. What waits for it fails, and can be recovered.
    *
    * @throws {@link EndpointMissingError} when the tenant has no such endpoint; so do the others below.
    */
-  disable(endpoint: DisableEndpoint): Promise<boolean>;
+  disable(endpoint: DisableEndpoint, byHand?: WhoAndWhy): Promise<boolean>;
   /** Sends to it again, as to one that never failed, also if it was to be left alone for a while: true. False if it was not disabled. */
-  enable(endpoint: EndpointRef): Promise<boolean>;
+  enable(endpoint: EndpointRef, byHand?: WhoAndWhy): Promise<boolean>;
   /**
    * Changes the limits that it has of its own, and nothing else; those that are left out become the sender's `perEndpoint`.
    *
    * @throws {@link InvalidOptionError} when they can never work, or are above the sender's `ceiling`.
    */
-  setLimits(limits: SetLimits): Promise<Endpoint>;
+  setLimits(limits: SetLimits, byHand?: WhoAndWhy): Promise<Endpoint>;
   /** Signs with a new secret from now on, and for `graceMs` with the old one beside it; returns the new one. */
-  rotateSecret(options: RotateSecret): Promise<string>;
+  rotateSecret(options: RotateSecret, byHand?: WhoAndWhy): Promise<string>;
+  /**
+   * Takes back a `disable` or an `enable`, and returns it: the one of this id, or the last change of any endpoint of the
+   * sender. Undefined if there is none in the log.
+   *
+   * @throws {@link CannotUndoError} when the change is another, such as a `put`, or a later one came for that endpoint.
+   */
+  undo(options?: UndoEndpointChange): Promise<QueueChange | undefined>;
 }
 
 export interface EndpointsPage {
@@ -83,6 +96,9 @@ export interface EndpointsPage {
 }
 
 export interface EndpointsParts {
+  /** Of the sender. */
+  readonly name: string;
+  readonly log: SteeringLog;
   readonly store: WebhookStore;
   readonly ask: Ask;
   readonly tenantOf: TenantOf;
@@ -98,21 +114,25 @@ export interface EndpointsParts {
 }
 
 const ARITIES: Arities<Endpoints> = {
-  put: 1,
+  put: 2,
   get: 1,
   list: 1,
-  remove: 1,
-  disable: 1,
-  enable: 1,
-  setLimits: 1,
-  rotateSecret: 1,
+  remove: 2,
+  disable: 2,
+  enable: 2,
+  setLimits: 2,
+  rotateSecret: 2,
+  undo: 1,
 };
 /** Choosing among more of one tenant would take long for each event. */
 const MOST_OF_TENANT = 10_000;
 const DAY_MS = 86_400_000;
+/** Of a reason that an endpoint shows. */
+const MOST_OF_WHY = 200;
 
 export function createEndpoints(parts: EndpointsParts): Endpoints {
   const { store, ask, tenantOf, isSingle, http, ceiling, sealing, secretsOf, resume } = parts;
+  const noted = createNoted({ sender: parts.name, log: parts.log, read, setDisabled });
   const readPut = createPutReader({ http });
 
   function nameOf(where: string, { tenant, id }: EndpointRef): EndpointName {
@@ -163,11 +183,12 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
   }
 
   const endpoints: Endpoints = {
-    async put(given) {
+    async put(given, byHand) {
       const where = "endpoints.put()";
-      const read = readPut(where, given);
-      const name = nameOf(where, read);
-      const { tenant: _tenant, id: _id, secret, headers, certificate, ...settings } = read;
+      const said = readWhoAndWhy(where, byHand);
+      const wanted = readPut(where, given);
+      const name = nameOf(where, wanted);
+      const { tenant: _tenant, id: _id, secret, headers, certificate, ...settings } = wanted;
       assertWithin(where, settings, ceiling);
       const style = settings.signature ?? "standard";
       if (secret !== undefined) {
@@ -183,7 +204,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
       };
       const own = secret === undefined ? undefined : seal(where, "secret", secret, name);
       let made: string | undefined;
-      const endpoint = await change(where, name, (before) => {
+      const make = (before: EndpointRecord | undefined): EndpointRecord => {
         const nowMs = Date.now();
         const had = before?.secrets ?? [];
         const hasSecret = own !== undefined || secretsOf !== undefined || had.length > 0;
@@ -198,7 +219,8 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
           createdAtMs: before?.createdAtMs ?? nowMs,
           changedAtMs: nowMs,
         };
-      });
+      };
+      const endpoint = await noted.settings("put", name, said, () => change(where, name, make));
       return { endpoint, secret: made };
     },
     async get(given) {
@@ -216,40 +238,45 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
         cursor: ids.length < limit ? undefined : ids.at(-1),
       };
     },
-    async remove(given) {
-      const name = readRef("endpoints.remove()", given);
-      return ask(() => store.remove(name, limitsKeyOf(name)));
+    async remove(given, byHand) {
+      const where = "endpoints.remove()";
+      const name = readRef(where, given);
+      const said = readWhoAndWhy(where, byHand);
+      return noted.removal(name, said, () => ask(() => store.remove(name, limitsKeyOf(name))));
     },
-    async disable(given) {
+    async disable(given, byHand) {
       const where = "endpoints.disable()";
-      const { why = "by hand", ...ref } = readDisable(where, given);
-      return setDisabled(nameOf(where, ref), why === "" ? "by hand" : why);
+      const said = readWhoAndWhy(where, byHand);
+      const { why = "", ...ref } = readDisable(where, given);
+      const known = why === "" ? (said.reason?.slice(0, MOST_OF_WHY) ?? "by hand") : why;
+      return noted.switched(nameOf(where, ref), known, said);
     },
-    async enable(given) {
-      const name = readRef("endpoints.enable()", given);
-      const wasDisabled = await setDisabled(name, undefined);
-      const { batch = 1 } = (await read(name)) ?? {};
-      await resume(name, batch);
-      return wasDisabled;
+    async enable(given, byHand) {
+      const where = "endpoints.enable()";
+      const name = readRef(where, given);
+      return noted.switched(name, undefined, readWhoAndWhy(where, byHand));
     },
-    async setLimits(given) {
+    undo: (given) => noted.undo(given),
+    async setLimits(given, byHand) {
       const where = "endpoints.setLimits()";
+      const said = readWhoAndWhy(where, byHand);
       const { rate, concurrency, ...ref } = readSetLimits(where, given);
       assertWithin(where, { rate, concurrency }, ceiling);
       const name = nameOf(where, ref);
-      return change(where, name, (before) => {
+      const make = (before: EndpointRecord | undefined): EndpointRecord => {
         if (before === undefined) throw new EndpointMissingError(name);
         return { ...before, rate, concurrency, changedAtMs: Date.now() };
-      });
+      };
+      return noted.settings("setLimits", name, said, () => change(where, name, make));
     },
-    async rotateSecret(given) {
+    async rotateSecret(given, byHand) {
       const where = "endpoints.rotateSecret()";
-      const read = readRotate(where, given);
-      const { secret, graceMs = DAY_MS, ...ref } = read;
+      const said = readWhoAndWhy(where, byHand);
+      const { secret, graceMs = DAY_MS, ...ref } = readRotate(where, given);
       const name = nameOf(where, ref);
       assertKeptHere(where, "secretsOf", "let it return the new secret, and the old one");
       let fresh = secret;
-      await change(where, name, (before) => {
+      const make = (before: EndpointRecord | undefined): EndpointRecord => {
         if (before === undefined) throw new EndpointMissingError(name);
         const style = before.signature ?? "standard";
         if (secret !== undefined) assertSigns(where, secret, style);
@@ -264,7 +291,8 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
         }));
         const secrets = [{ sealed: seal(where, "secret", fresh, name) }, ...rotated];
         return { ...before, secrets, changedAtMs: nowMs };
-      });
+      };
+      await noted.settings("rotateSecret", name, said, () => change(where, name, make));
       return fresh!;
     },
   };
@@ -283,9 +311,13 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
     return endpointOf(record, { name, isSingle, disabled, waiting });
   }
 
+  /** Why, or undefined to enable it. */
   async function setDisabled(name: EndpointName, why: string | undefined): Promise<boolean> {
     const changed = await ask(() => store.setDisabled(name, why));
     if (changed === undefined) throw new EndpointMissingError(name);
+    if (why !== undefined) return changed;
+    const { batch = 1 } = (await read(name)) ?? {};
+    await resume(name, batch);
     return changed;
   }
 

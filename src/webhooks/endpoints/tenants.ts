@@ -4,6 +4,9 @@ import { refuseExtra, type Arities } from "../../core/input/arguments.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { readOptions, wholeNumber } from "../../core/input/options.ts";
 import type { RateInput } from "../../core/limits/rate.ts";
+import { readWhoAndWhy, type WhoAndWhy } from "../../core/input/who-and-why.ts";
+import type { ChangeFacts } from "../../core/stores/insight/steering.ts";
+import type { SteeringLog } from "../../core/stores/insight/steering-log.ts";
 import type { WebhookStore } from "../../core/stores/webhooks/store.ts";
 import type { Ask } from "../asking.ts";
 import { ID, limitsKeyOf } from "../names.ts";
@@ -41,11 +44,12 @@ export interface TenantsPage {
 export interface Tenants {
   /**
    * Gives a tenant limits of its own, for all its endpoints together, instead of the sender's `perTenant`; those that are
-   * left out become the sender's again. They hold in all processes within a second.
+   * left out become the sender's again. They hold in all processes within a second. Listed by `sluice.changes()`, with who
+   * and why.
    *
    * @throws {@link InvalidOptionError} when an option can never work.
    */
-  setLimits(limits: TenantLimits): Promise<void>;
+  setLimits(limits: TenantLimits, byHand?: WhoAndWhy): Promise<void>;
   /** A tenant's own limits, and how many endpoints it has. One that was never heard of has none. */
   get(tenant: { readonly tenant: string }): Promise<Tenant>;
   /** A page of the tenants that have endpoints. Go on with its `cursor` until there is none. */
@@ -53,6 +57,9 @@ export interface Tenants {
 }
 
 export interface TenantsParts {
+  /** Of the sender. */
+  readonly name: string;
+  readonly log: SteeringLog;
   readonly store: WebhookStore;
   readonly ask: Ask;
   readonly isSingle: boolean;
@@ -64,9 +71,9 @@ const LIST = z.strictObject({
   limit: wholeNumber(1, 1_000, "tenants").optional(),
   cursor: ID.optional(),
 });
-const ARITIES: Arities<Tenants> = { setLimits: 1, get: 1, list: 1 };
+const ARITIES: Arities<Tenants> = { setLimits: 2, get: 1, list: 1 };
 
-export function createTenants({ store, ask, isSingle }: TenantsParts): Tenants {
+export function createTenants({ name, log, store, ask, isSingle }: TenantsParts): Tenants {
   function assertMany(where: string): void {
     if (!isSingle) return;
     const remedy = "the sender has only one tenant; give createWebhooks() its rate and concurrency";
@@ -74,12 +81,19 @@ export function createTenants({ store, ask, isSingle }: TenantsParts): Tenants {
   }
 
   const tenants: Tenants = {
-    async setLimits(given) {
+    async setLimits(given, byHand) {
       const where = "tenants.setLimits()";
+      const said = readWhoAndWhy(where, byHand);
       const { tenant, ...limits } = readOptions(where, TENANT_LIMITS, given);
       assertMany(where);
       assertWithin(where, limits, {});
-      await ask(() => store.setLimits(limitsKeyOf({ tenant }), limitsText(limits)));
+      const key = limitsKeyOf({ tenant });
+      const before = await ask(() => store.limits(key));
+      const change = { queue: name, endpoint: { tenant, id: undefined }, ...said } as const;
+      const [was, is] = [factsOf(before), factsOf(limitsText(limits))];
+      await log.make({ ...change, action: "setLimits", before: was, after: is }, () =>
+        ask(() => store.setLimits(key, limitsText(limits))),
+      );
     },
     async get(given) {
       const where = "tenants.get()";
@@ -101,6 +115,15 @@ export function createTenants({ store, ask, isSingle }: TenantsParts): Tenants {
     },
   };
   return refuseExtra(tenants, ARITIES);
+}
+
+/** Limits of its own, as the log of changes has them. */
+function factsOf(limits: string | undefined): ChangeFacts {
+  const { rate, concurrency } = JSON.parse(limits ?? "{}") as Omit<TenantLimits, "tenant">;
+  return {
+    ...(rate === undefined ? {} : { rate: typeof rate === "string" ? rate : JSON.stringify(rate) }),
+    ...(concurrency === undefined ? {} : { concurrency }),
+  };
 }
 
 /** Limits of one's own, as they are kept; undefined for none. */

@@ -116,6 +116,27 @@ describe("sluice, of queues,", () => {
     expect(await queue.counts()).toMatchObject({ waiting: 1, failed: 0 });
   });
 
+  it("pauses a queue, says who did, takes it back, and says what cannot be taken back", async () => {
+    const { queue } = await openQueue();
+    await queue.enqueue("a");
+    const paused = await sluice("pause", "charges", "--queue", "--for", "1h", "--reason", "429s");
+    expect(await sluice("undo", "charges", "--queue")).toMatchObject({
+      out: "charges: not paused\n",
+    });
+    await queue.drain({ by: "bob" });
+
+    const changes = await sluice("changes", "charges", "--queue");
+    const refused = await sluice("undo", "charges", "--queue");
+
+    expect(paused.out).toMatch(/^charges: paused for [\d.]+ (?:h|min)\n$/);
+    expect(changes.out).toMatch(/charges +drain +bob +1 job waiting 1 -> 0 +-$/m);
+    expect(changes.out).toMatch(
+      /charges +pause +ann +pausedForMs 0 ms -> 1 h for 1 h \(undone\) +429s$/m,
+    );
+    expect(refused).toMatchObject({ code: 5, out: "" });
+    expect(refused.err).toContain("cannot be taken back: the jobs are gone");
+  });
+
   it("says what a rate would do to the jobs, and changes nothing", async () => {
     const { bucket, queue } = await openQueue("1/min");
     await pretendWorker(sluices.prefix(), "charges");

@@ -36,7 +36,7 @@ describe.each(["in Redis", "in memory"])("what was set for a time, %s", (where) 
 
     await expectAnnsToEnd(bucket);
     expect((await bucket.status()).pausedBy).toMatchObject({ by: "cem" });
-    const changes = await sluice.changes();
+    const changes = await sluice.changes({ bucket: bucket.name });
     expect(changes.map(({ subject }) => subject)).toEqual(["pause", "pause", "pause", "policy"]);
   });
 

@@ -84,6 +84,24 @@ describe("the board of queues", () => {
     expect(await queue.paused()).toEqual([]);
   });
 
+  it("shows who changed queues and endpoints, and takes back what can be taken back", async () => {
+    const { url, queue } = await openQueueBoard();
+    await queue.pause({ key: HOSTILE, by: "ann", reason: HOSTILE, forMs: 3_600_000 });
+    await queue.drain({ by: "bob" });
+    const { page, errors } = await boards.open(`${url}/#/changes`);
+    const row = page.locator("tbody tr", { hasText: "ann" });
+
+    await row.waitFor();
+    expect(await page.getByRole("button", { name: /^Undo/ }).count()).toBe(1);
+    expect(await page.locator("tbody tr", { hasText: "bob" }).textContent()).toContain("0 jobs");
+    await page.getByRole("button", { name: "Undo pause of charges" }).click();
+
+    await row.getByText("undone").waitFor();
+    expect(await queue.paused()).toEqual([]);
+    expect(await page.evaluate("window.hurt")).toBeUndefined();
+    expect(errors).toEqual([]);
+  });
+
   it("shows the keys of which most jobs wait, with their weights", async () => {
     const service = sluices.open();
     const bucket = service.bucket("api", { rate: "1/h" });
@@ -114,12 +132,15 @@ describe("the board of queues", () => {
     ["dark", 400],
   ] as const)("can be read and used by everybody: %s, %i px wide", async (theme, width) => {
     const { url, queue } = await openQueueBoard();
+    await queue.pause({ key: ["acme", "orders"], forMs: 3_600_000, by: "ann", reason: "429s" });
+    await queue.purge({ reason: "Expired" }, { by: "bob" });
     await queue.enqueue({ card: "1" }, { cron: "0 3 * * *", timeZone: "UTC", dedupeId: "nightly" });
     const { page } = await boards.open(url, { theme, width });
 
     const flaws = await flawsOf(page, url, [
       ["#/queues", "table.cards"],
       ["#/queue/charges", "text=nightly"],
+      ["#/changes", "text=paused 1 h"],
     ]);
 
     expect(flaws).toEqual([]);

@@ -95,6 +95,9 @@ describe("/api/v1/endpoints", () => {
     expect(disabled.json.endpoint.status.state).toBe("disabled");
     expect(enabled.json.endpoint).not.toHaveProperty("disabled");
     expect(enabled.json.endpoint.status).toMatchObject({ state: "well", leftAloneForMs: 0 });
+    const undone = await call("POST /api/v1/endpoints/{sender}/undo", { body: { by: "ann" } });
+    expect(undone.json.undone).toMatchObject({ action: "enable", endpoint: REF });
+    expect(await hooks.endpoints.get(REF)).toMatchObject({ disabled: { why: body.why } });
   });
 
   it("gives the endpoints of all tenants by pages, and those of one", async () => {

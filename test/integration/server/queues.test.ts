@@ -124,6 +124,28 @@ describe("/api/v1/queues", () => {
     expect(resumed.json.pauses).toMatchObject([{ key: "acme" }]);
   });
 
+  it("notes who changed a queue, and takes a pause back; of what it cannot take back it says why", async () => {
+    const undo = "POST /api/v1/queues/{queue}/undo";
+    await call("POST /api/v1/queues/{queue}/pause", { body: { why: "429s", by: "ann" } });
+
+    const undone = await call(undo, { body: {} });
+    await call("POST /api/v1/queues/{queue}/replay", { body: { reason: "declined" } });
+    const refused = await call(undo, { body: {} });
+    const log = await call("GET /api/v1/changes", { path: "/api/v1/changes?queue=charges" });
+
+    expect(undone.json).toMatchObject({ undone: { action: "pause" }, pauses: [] });
+    expect(refused).toMatchObject({ status: 409, json: { code: "ERR_CANNOT_UNDO" } });
+    const [replay, , pause] = log.json.changes as [object, object, object];
+    expect(replay).toMatchObject({ action: "replay", jobs: 0, filter: { reason: "declined" } });
+    expect(pause).toMatchObject({
+      by: expect.stringContaining("ann"),
+      reason: "429s",
+      undoneBy: expect.any(String),
+      before: { pausedForMs: 0 },
+      after: { pausedForMs: "forever" },
+    });
+  });
+
   it("says what another rate or a pause would do to the backlog, and changes nothing", async () => {
     await queue.enqueueMany(Array.from({ length: 100 }, () => ({ card: SECRET })));
     const route = "POST /api/v1/queues/{queue}/preview";

@@ -1,12 +1,13 @@
 import type { PolicySource } from "../../store.ts";
 import type { RuledPolicy, RulesSection, RulesStore } from "./rules.ts";
 import type { SlotNotes } from "./slots.ts";
+import type { SteeringStore } from "./steering.ts";
 
 /**
  * What is known of a fleet beside its limits: which replicas there are, what they told of their buckets, and what was
  * changed by hand, by whom.
  */
-export interface InsightStore extends RulesStore, SlotNotes {
+export interface InsightStore extends RulesStore, SlotNotes, SteeringStore {
   /** Takes in what one replica tells. */
   report(report: ReplicaReport): Promise<Reported>;
   /** Names of buckets that replicas have told of, in order, after a name. */
@@ -44,7 +45,7 @@ export const INDEX_KEPT_MS = 2_592_000_000;
 export const HISTORY_STEP_MS = 10_000;
 /** … for this long. */
 export const HISTORY_KEPT_MS = 86_400_000;
-/** How many changes by hand are kept, and how many by rules … */
+/** How many changes are kept: of buckets by hand, by rules, of queues, and of endpoints … */
 export const CHANGES_KEPT = 10_000;
 /** … and for how long after the last one. */
 export const CHANGES_KEPT_MS = 31_622_400_000;
@@ -296,7 +297,7 @@ export interface MadeChange {
 
 export type ChangeFate = { readonly failed: string } | { readonly undoneBy: string };
 
-export interface ChangesPage {
+interface ChangesPage {
   readonly bucket: string | undefined;
   readonly before: string | undefined;
   readonly limit: number;

@@ -7,12 +7,14 @@ import {
   HISTORY_STEP_MS,
   REPLICA_ALIVE_MS,
   UNCONFIRMED_MS,
+  type ChangeFate,
   type MadeChange,
   type NewChange,
   type Override,
   type Reported,
   type ReplicaReport,
 } from "../../../core/stores/insight/store.ts";
+import type { NewSteering, SteeringFate } from "../../../core/stores/insight/steering.ts";
 import { defineScript, type Script } from "../script.ts";
 
 interface OfPrefix {
@@ -82,10 +84,40 @@ export const changeNote: Script<{ readonly change: NewChange } & OfPrefix, strin
       isOverride(change) ? begun : "",
       forMs ?? "",
       CHANGES_KEPT_MS,
-      change.action === "rules" ? 1 : 0,
+      ...(change.action === "rules" ? [":rules", 1_000_000] : ["", ""]),
     ];
   },
   decode: String,
+});
+
+/** The logs of what is changed of queues, and of endpoints. */
+export const STEERING_LOGS = [":queues", ":endpoints"] as const;
+
+type SteeringNote = { readonly change: NewSteering } & OfPrefix;
+
+export const steeringNote: Script<SteeringNote, string> = defineScript({
+  name: "insight/change-note",
+  keys: (input) => [fleetBase(input)],
+  args: ({ change }) => {
+    const text = JSON.stringify(change, sayInfinity);
+    const [ofQueues, ofEndpoints] = STEERING_LOGS;
+    const log = change.endpoint === undefined ? [ofQueues, 2_000_000] : [ofEndpoints, 3_000_000];
+    return [change.queue, text, CHANGES_KEPT, "", "", CHANGES_KEPT_MS, ...log];
+  },
+  decode: String,
+});
+
+type ChangeAmend = {
+  readonly id: string;
+  readonly fate: ChangeFate | SteeringFate;
+} & OfPrefix;
+
+/** A script, since those run also where the memory of Redis is full. */
+export const changeAmend: Script<ChangeAmend, void> = defineScript({
+  name: "insight/change-amend",
+  keys: (input) => [fleetBase(input)],
+  args: ({ id, fate }) => [id, JSON.stringify(fate, sayInfinity), CHANGES_KEPT_MS],
+  decode: () => undefined,
 });
 
 export const changeConfirm: Script<MadeChange & OfPrefix, void> = defineScript({
@@ -140,8 +172,8 @@ function sayInfinity(_name: string, value: unknown): unknown {
   return value === Infinity ? INFINITY : value;
 }
 
-export function readChangeText(text: string): NewChange {
+export function readChangeText<Text>(text: string): Text {
   return JSON.parse(text, (name, value: unknown) =>
     name.endsWith("Ms") && value === INFINITY ? Infinity : value,
-  ) as NewChange;
+  ) as Text;
 }

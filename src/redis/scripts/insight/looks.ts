@@ -5,7 +5,9 @@ import type {
   BucketTold,
   Change,
   Glance,
+  NewChange,
 } from "../../../core/stores/insight/store.ts";
+import type { NewSteering, Steering, SteeringFate } from "../../../core/stores/insight/steering.ts";
 import { awayKey, stateKeys } from "../keys.ts";
 import { defineScript, type Script } from "../script.ts";
 import { fleetBase, readChangeText, readOverride, timeOf } from "./insight.ts";
@@ -93,7 +95,16 @@ function glanceOf(serverUs: number, [, , , , , , awayMs, state]: Reply): Glance 
 export function readChange([id, fields]: Entry, fate: string | null | undefined): Change {
   const { undoneBy, failed } = JSON.parse(fate ?? "{}") as Partial<Change>;
   const text = valueOf(fields, "change");
-  return { ...readChangeText(text), id, atMs: timeOf(id), undoneBy, failed };
+  return { ...readChangeText<NewChange>(text), id, atMs: timeOf(id), undoneBy, failed };
+}
+
+/** The same of a change of a queue, or of an endpoint. */
+export function readSteering([id, fields]: Entry, fate: string | null | undefined): Steering {
+  const told = readChangeText<NewSteering>(valueOf(fields, "change"));
+  const { jobs, undoneBy, failed, after } = readChangeText<SteeringFate>(fate ?? "{}");
+  const { endpoint, key, filter, reason, forMs, before, undoes } = told;
+  const facts = { ...told, endpoint, key, filter, reason, forMs, before, undoes };
+  return { ...facts, after: after ?? told.after, id, atMs: timeOf(id), jobs, undoneBy, failed };
 }
 
 export function valueOf(fields: readonly string[], name: string): string {

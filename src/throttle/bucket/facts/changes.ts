@@ -1,5 +1,6 @@
 /** Changes of a bucket by hand: what they take, and how the log shows them. */
 import type { KeyGiven } from "../../../core/input/key-options.ts";
+import type { WhoAndWhy } from "../../../core/input/who-and-why.ts";
 import { namedOf, type Key, type NamedKeys } from "../../../core/key-path.ts";
 import type { PolicySource } from "../../../core/store.ts";
 import type { Change, ChangeAction, SteeredState } from "../../../core/stores/insight/store.ts";
@@ -8,11 +9,7 @@ import type { Change, ChangeAction, SteeredState } from "../../../core/stores/in
 export type KeyOptions = KeyGiven;
 
 /** Who changes something, and why: the log of changes says it. */
-export interface ByHand {
-  /** Who: a name, or an address. Defaults to the process: `"web-7:4321"`. */
-  readonly by?: string | undefined;
-  /** Why: `"the provider asked for it"`. */
-  readonly reason?: string | undefined;
+export interface ByHand extends WhoAndWhy {
   /**
    * The generation that was seen, of `peek` or `status`: the change is refused with `ChangedError` if a policy, a pause or a
    * cooldown of the bucket has changed since. Defaults to none: the change is made in any case.
@@ -33,7 +30,10 @@ export interface ConfigureOptions extends ByHand {
 }
 
 export interface UndoOptions extends ByHand {
-  /** The change that is to be taken back; refused with `ChangedError` if it is not the last one. Defaults to the last. */
+  /**
+   * The change that is to be taken back; refused with `ChangedError` if another came after it, and with `CannotUndoError` if
+   * it is none that can be taken back. Defaults to the last.
+   */
   readonly id?: string | undefined;
 }
 
@@ -52,6 +52,7 @@ export interface BucketChange {
   /** `"1764166000000-0"`. Later changes have greater ones. */
   readonly id: string;
   readonly bucket: string;
+  readonly queue?: undefined;
   /**
    * `"undo"` takes another back; `"expire"` is the end of a policy that was given for a time; `"rules"` is what a rules file
    * has changed, whether or not what was set by hand goes before it: `by` is then `"rules"`, and `reason` says which.

@@ -1,4 +1,5 @@
 /** The change by hand that `undo` takes back, and for how long what was there before it was to hold. */
+import { CannotUndoError, ChangedError } from "../../../core/errors.ts";
 import type { Change, InsightStore } from "../../../core/stores/insight/store.ts";
 
 export interface LastChange {
@@ -12,10 +13,16 @@ export interface LastChange {
 /** Changes of one bucket among which the one to take back is looked for. */
 const MOST_LOOKED_AT = 1_000;
 
-/** The last change that is still in force, of those that a person made. */
+/**
+ * The last change that is still in force, of those that a person made.
+ *
+ * @throws {@link CannotUndoError} when an id is given, of a change that cannot be taken back.
+ * @throws {@link ChangedError} when an id is given, and another change came after that one.
+ */
 export async function findLastChange(
   insight: InsightStore,
   bucket: string,
+  id: string | undefined,
 ): Promise<LastChange | undefined> {
   const [changes, { nowMs, overrides }] = await Promise.all([
     insight.changes({ bucket, before: undefined, limit: MOST_LOOKED_AT }),
@@ -25,10 +32,38 @@ export async function findLastChange(
   const mayHold = new Set(overrides.map(({ id }) => id));
   const at = changes.findIndex((change) => isMade(change, mayHold) && isInForce(change, nowMs));
   const last = changes[at];
+  if (id !== undefined && last?.id !== id) {
+    const why = whyNot(
+      changes.find((each) => each.id === id),
+      (each) => isMade(each, mayHold),
+      nowMs,
+    );
+    if (why !== undefined) throw new CannotUndoError({ change: id, of: `bucket "${bucket}"`, why });
+    throw new ChangedError({ bucket, since: id, generation: last?.id ?? "none" });
+  }
   if (last === undefined) return undefined;
   const endsAtMs = endOfPolicyBefore(last, changes.slice(at + 1));
   const pausedForMs = pauseLeft(last.before.pausedForMs, last, nowMs);
   return { last, policyForMs: endsAtMs - nowMs, pausedForMs };
+}
+
+/** Why a change can never be taken back; undefined if only another that came after it is in the way. */
+function whyNot(
+  change: Change | undefined,
+  wasMade: (change: Change) => boolean,
+  nowMs: number,
+): string | undefined {
+  if (change === undefined)
+    return "there is no such change in the log; sluice.changes() lists them";
+  const { action, reason, undoneBy } = change;
+  if (action === "rules") {
+    return `a rules file made it (${reason ?? "rules"}); change that file, or set another policy by hand`;
+  }
+  if (action === "undo") return "it took another change back; make that one again";
+  if (action === "expire") return "the time of another change was over; make that one again";
+  if (undoneBy !== undefined) return `it was taken back before, by ${undoneBy}`;
+  if (!wasMade(change)) return "it was not made";
+  return isInForce(change, nowMs) ? undefined : "the pause has ended by itself";
 }
 
 function isMade({ id, failed }: Change, mayHold: ReadonlySet<string>): boolean {

@@ -96,7 +96,7 @@ export const forField = () =>
       TIMES.map(([label, value]) => h("option", { value }, label)),
     ),
   );
-const reasonField = () =>
+export const reasonField = () =>
   field(
     "Why",
     h("input", {

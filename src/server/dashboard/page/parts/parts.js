@@ -117,32 +117,6 @@ export function table(label, heads, rows, empty, kind = "plain") {
 /** A column of numbers begins with #. */
 const name = (head) => head.replace(/^#/, "");
 
-export function keyText(change) {
-  const whose = change.key ?? change.keys;
-  return whose === undefined
-    ? ""
-    : ` of ${typeof whose === "string" ? whose : JSON.stringify(whose)}`;
-}
-
-/** What a change did. */
-export function effect(change) {
-  const { subject, before, after, forMs } = change;
-  const pause = ({ pausedForMs }) =>
-    isOn(pausedForMs)
-      ? `paused${pausedForMs === "forever" ? "" : ` ${duration(pausedForMs)}`}`
-      : "running";
-  const what = subject === "pause" ? [pause(before), pause(after)] : [before.policy, after.policy];
-  const end = forMs === undefined ? "" : ` for ${duration(forMs)}`;
-  return h(
-    "span",
-    {},
-    h("code", {}, what[0]),
-    " → ",
-    h("code", {}, what[1]),
-    `${keyText(change)}${end}`,
-  );
-}
-
 export const nothing = () => h("span.muted.nothing", {}, "–");
 
 /** Where a page is: below what. */

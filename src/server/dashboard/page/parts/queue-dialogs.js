@@ -1,6 +1,6 @@
 /** What changes a queue. */
 import { ask } from "./api.js";
-import { forField, open } from "./dialogs.js";
+import { forField, open, reasonField } from "./dialogs.js";
 import { count, duration, plural } from "./format.js";
 import { toast } from "./toast.js";
 
@@ -19,17 +19,17 @@ export function pauseQueue(parts) {
   open({
     title: `Pause ${name}`,
     danger: true,
-    fields: [forField()],
+    fields: [forField(), reasonField()],
     preview: ({ forMs }) =>
       `No job of the queue starts ${forMs ? `for ${duration(Number(forMs))}` : "until it is resumed"}. ${count(jobs.waiting)} wait now; jobs that run go on.`,
     confirm: "Pause the queue",
-    make: ({ forMs }) =>
+    make: ({ forMs, reason }) =>
       send(
         parts,
         "pause",
-        forMs ? { forMs: Number(forMs) } : {},
+        { ...(forMs ? { forMs: Number(forMs) } : {}), ...(reason ? { why: reason } : {}) },
         () => `${name} is paused.`,
-        "resume",
+        "undo",
       ),
   });
 }
@@ -41,7 +41,7 @@ export function resumeQueue(parts) {
     fields: [],
     preview: () => `Jobs start again as the bucket lets them; ${count(jobs.waiting)} wait.`,
     confirm: "Resume",
-    make: () => send(parts, "resume", {}, () => `${name} runs again.`),
+    make: () => send(parts, "resume", {}, () => `${name} runs again.`, "undo"),
   });
 }
 

@@ -1,11 +1,12 @@
 /** One bucket: its rate beside its cap, what waits, its limits, and what was changed; with what changes it. */
 import { ask, bucketPath } from "../parts/api.js";
+import { changesTable } from "../parts/changes.js";
 import { deploysOf, drawChart, marksOf } from "../parts/chart.js";
 import { changeRate, pause, resume, undo } from "../parts/dialogs.js";
 import { h } from "../parts/dom.js";
-import { ago, capOf, count, duration, rate, time } from "../parts/format.js";
+import { capOf, count, duration, rate } from "../parts/format.js";
 import { lanesPanel } from "./queue.js";
-import { badges, bar, crumb, effect, isOn, setBy, table, tile } from "../parts/parts.js";
+import { badges, bar, crumb, isOn, setBy, table, tile } from "../parts/parts.js";
 
 const SPANS = [
   ["10 min", 600_000],
@@ -270,34 +271,4 @@ function shadows(status) {
   ]);
   const heads = ["In shadow", "#Calls", "#Would wait", "#Longest", "#Would be refused"];
   return table("Shadows", heads, rows, "");
-}
-
-export function changesTable(changes, empty, withBucket = false) {
-  const fate = ({ failed, undoneBy }) =>
-    failed !== undefined
-      ? h("span.badge.warn", { title: failed }, "not made")
-      : undoneBy === undefined
-        ? undefined
-        : h("span.badge.quiet", {}, "undone");
-  const rows = changes.map((change) => [
-    h(
-      "time",
-      { datetime: new Date(change.atMs).toISOString(), title: time(change.atMs) },
-      ago(change.atMs),
-    ),
-    ...(withBucket
-      ? [h("a", { href: `#/bucket/${encodeURIComponent(change.bucket)}` }, change.bucket)]
-      : []),
-    change.by,
-    [change.action, " ", fate(change)],
-    effect(change),
-    change.reason ?? h("span.muted.nothing", {}, "–"),
-  ]);
-  return table(
-    "Changes",
-    ["When", ...(withBucket ? ["Bucket"] : []), "Who", "Did", "What", "Why"],
-    rows,
-    empty,
-    "cards",
-  );
 }

@@ -1,5 +1,6 @@
 /** One queue: what waits and why, dead letters, schedules; with pauses and replays. */
 import { ask } from "../parts/api.js";
+import { changesTable } from "../parts/changes.js";
 import { h } from "../parts/dom.js";
 import { pauseQueue, replay, resumeQueue } from "../parts/queue-dialogs.js";
 import { ago, count, duration, plural, rate, time } from "../parts/format.js";
@@ -15,13 +16,15 @@ export function queueView({ name, redraw, stay, mayAct }) {
   return {
     title: name,
     async load(signal) {
-      const [queue, { failed }] = await Promise.all([
+      const query = new URLSearchParams({ queue: name, limit: SHOWN });
+      const [queue, { failed }, { changes }] = await Promise.all([
         ask(path, { signal }),
         ask(`${path}/failed?limit=${SHOWN}`, { signal }),
+        ask(`/api/v1/changes?${query}`, { signal }),
       ]);
-      return { ...queue, failed };
+      return { ...queue, failed, changes };
     },
-    draw({ bucket, status, pauses, schedules, failed }) {
+    draw({ bucket, status, pauses, schedules, failed, changes }) {
       const own = pauses.find(({ key }) => key === undefined);
       return [
         crumb("#/queues", "Queues"),
@@ -83,6 +86,14 @@ export function queueView({ name, redraw, stay, mayAct }) {
             "No job recurs.",
             "cards",
           ),
+        ),
+        h(
+          "section.panel",
+          { "aria-label": "Changed by hand" },
+          h("h2", {}, "Changed by hand"),
+          changesTable(changes, "Nothing was changed by hand.", {
+            redraw: mayAct() ? redraw : undefined,
+          }),
         ),
       ];
     },

@@ -1,0 +1,161 @@
+/**
+ * Notes what operators change of queues and endpoints. Unlike a change of a bucket, one is made also where it cannot be
+ * noted: who stops a queue in an outage must not need the node that has the log, and nothing ends by the log, as an override
+ * does. It is heard of in the process's log then.
+ */
+import { reasonOf } from "../../describe.ts";
+import { CannotUndoError } from "../../errors.ts";
+import type { Logger } from "../../logger.ts";
+import type { NewSteering, Steering, SteeringFate, SteeringStore } from "./steering.ts";
+
+/** A change to note: what is left out is not known, or there is nothing. */
+type Noted = Pick<NewSteering, "queue" | "action"> & {
+  readonly [Field in Exclude<keyof NewSteering, "queue" | "action">]?:
+    | NewSteering[Field]
+    | undefined;
+};
+
+export interface SteeringLog {
+  /** Notes a change, makes it, and notes what `fateOf` says came of it. */
+  make<Made>(
+    change: Noted,
+    how: () => Promise<Made>,
+    fateOf?: (made: Made) => Promise<SteeringFate>,
+  ): Promise<Made>;
+  /**
+   * Takes back a change of a queue, or of endpoints: the one of this id, or the last; undefined if there is none.
+   *
+   * @throws {@link CannotUndoError} when it cannot be taken back, or another came after it.
+   */
+  undo(
+    asked: UndoAsked,
+    inverseOf: (last: Steering) => Inverse | Promise<Inverse>,
+  ): Promise<Steering | undefined>;
+}
+
+interface UndoAsked {
+  readonly queue: string;
+  readonly isOfEndpoint: boolean;
+  readonly id: string | undefined;
+  readonly by: string | undefined;
+  readonly reason: string | undefined;
+}
+
+/** What takes a change back; or why nothing does any more. */
+export type Inverse =
+  | (Pick<Noted, "before" | "after" | "forMs"> & { readonly make: () => Promise<unknown> })
+  | { readonly why: string };
+
+/** Changes of one queue among which the one to take back is looked for. */
+const MOST_LOOKED_AT = 1_000;
+
+/** Why others than these cannot be taken back. */
+const FINAL: Readonly<Partial<Record<NewSteering["action"], string>>> = {
+  drain: "the jobs are gone; who has their data can enqueue them again",
+  remove: "what was removed is gone",
+  purge: "the dead letters are gone",
+  replay: "the jobs may have run since; cancel those that shall not",
+  reschedule: "the times that the jobs had are not kept; reschedule them again",
+  put: "not all that the endpoint was is kept; put it again",
+  setLimits: "set the limits again; the change says what they were",
+  rotateSecret: "the old secret is not put back; rotate it again",
+  undo: "it took another change back; make that one again",
+};
+
+export function createSteeringLog({
+  store,
+  logger,
+  process,
+}: {
+  readonly store: SteeringStore;
+  readonly logger: Logger;
+  /** Who makes a change, unless that is said. */
+  readonly process: string;
+}): SteeringLog {
+  /** Of a change that is not noted, there is no id. */
+  async function note(change: NewSteering): Promise<string | undefined> {
+    try {
+      return await store.noteSteering(change);
+    } catch (error) {
+      const { queue, endpoint, action, by } = change;
+      const text = `${action} of queue "${queue}" by ${by} is made, but is not in the log of changes`;
+      logger.warn({ queue, endpoint, action, by, reason: reasonOf(error) }, `${text}.`);
+      return undefined;
+    }
+  }
+
+  async function amend(queue: string, id: string | undefined, fate: SteeringFate): Promise<void> {
+    if (id === undefined) return;
+    await store.amendSteering({ queue, id }, fate).catch((error: unknown) => {
+      const reason = reasonOf(error);
+      logger.warn({ queue, change: id, reason }, `What became of change ${id} was not noted.`);
+    });
+  }
+
+  async function make<Made>(
+    given: Noted,
+    how: () => Promise<Made>,
+    fateOf?: (made: Made) => Promise<SteeringFate>,
+  ): Promise<{ made: Made; id: string | undefined }> {
+    const { queue, action, endpoint, key, filter, by, reason, forMs, before, after, undoes } =
+      given;
+    const about = { queue, action, endpoint, key, filter, by: by ?? process, reason, forMs };
+    const id = await note({ ...about, before, after, undoes });
+    let made: Made;
+    try {
+      made = await how();
+    } catch (error) {
+      await amend(queue, id, { failed: reasonOf(error) });
+      throw error;
+    }
+    // What cannot be looked at afterwards stays unknown.
+    const fate = await fateOf?.(made).catch(() => undefined);
+    if (fate !== undefined) await amend(queue, id, fate);
+    return { made, id };
+  }
+
+  return {
+    make: async (change, how, fateOf) => (await make(change, how, fateOf)).made,
+    async undo({ queue, isOfEndpoint, id, by, reason }, inverseOf) {
+      const all = await store.steerings({ queue, before: undefined, limit: MOST_LOOKED_AT });
+      const own = all.filter(({ endpoint }) => (endpoint !== undefined) === isOfEndpoint);
+      const isOpen = ({ action, undoneBy, failed }: Steering): boolean =>
+        action !== "undo" && undoneBy === undefined && failed === undefined;
+      const at = own.findIndex((each) => (id === undefined ? isOpen(each) : each.id === id));
+      const last = own[at];
+      if (id === undefined && last === undefined) return undefined;
+      const refuse = (why: string): CannotUndoError =>
+        new CannotUndoError({ change: last?.id ?? id!, of: `queue "${queue}"`, why });
+      if (last === undefined) {
+        throw refuse("there is no such change in the log; sluice.changes() lists them");
+      }
+      const final = FINAL[last.action];
+      if (final !== undefined) throw refuse(final);
+      if (last.undoneBy !== undefined)
+        throw refuse(`it was taken back before, by ${last.undoneBy}`);
+      if (last.failed !== undefined) throw refuse("it was not made");
+      const later = own
+        .slice(0, at)
+        .find((each) => isOpen(each) && !(each.action in FINAL) && isOfSame(each, last));
+      if (later !== undefined) throw refuse(`${later.id} came after it; take that one back first`);
+      const inverse = await inverseOf(last);
+      if ("why" in inverse) throw refuse(inverse.why);
+      const { make: how, ...facts } = inverse;
+      const { endpoint, key } = last;
+      const undoing = { queue, action: "undo", endpoint, key, undoes: last.id } as const;
+      const undo = await make({ ...undoing, by, reason, ...facts }, how);
+      await amend(queue, last.id, { undoneBy: undo.id ?? "a change that is not in the log" });
+      return { ...last, undoneBy: undo.id };
+    },
+  };
+}
+
+/** Whether both change the same pause, or the same endpoint. */
+function isOfSame(one: Steering, other: Steering): boolean {
+  const { endpoint, key } = one;
+  return (
+    key === other.key &&
+    endpoint?.tenant === other.endpoint?.tenant &&
+    endpoint?.id === other.endpoint?.id
+  );
+}

@@ -1,0 +1,124 @@
+/** Changes of queues, and of endpoints of webhooks, as the log of changes has them. */
+import { sayEndless } from "../../describe.ts";
+import { keyOfText, type Key } from "../../key-path.ts";
+
+export type QueueAction =
+  | "pause"
+  | "resume"
+  | "drain"
+  | "remove"
+  | "reschedule"
+  | "replay"
+  | "purge"
+  | "undo";
+export type EndpointAction =
+  | "put"
+  | "remove"
+  | "disable"
+  | "enable"
+  | "setLimits"
+  | "rotateSecret"
+  | "undo";
+
+/** Facts by their names: `{ pausedForMs: 60000 }`, `{ waiting: 12, failed: 3 }`, `{ url: "https://…" }`. Never a secret. */
+export type ChangeFacts = Readonly<Record<string, string | number | boolean>>;
+
+export interface EndpointOfTenant {
+  readonly tenant: string;
+  /** Undefined for the limits of all endpoints of the tenant. */
+  readonly id: string | undefined;
+}
+
+export interface NewSteering {
+  /** The queue; that of a sender of webhooks has the name of the sender. */
+  readonly queue: string;
+  /** The endpoint that was changed; undefined for a change of the queue. */
+  readonly endpoint: EndpointOfTenant | undefined;
+  readonly action: QueueAction | EndpointAction;
+  /** The text of the key that it is about; undefined is the whole queue, or a filter without a key. */
+  readonly key: string | undefined;
+  /** Which jobs were meant, besides the key. */
+  readonly filter: ChangeFacts | undefined;
+  readonly by: string;
+  readonly reason: string | undefined;
+  readonly forMs: number | undefined;
+  readonly before: ChangeFacts | undefined;
+  /** Undefined if it is known only once the change was made. */
+  readonly after: ChangeFacts | undefined;
+  /** The change that this one takes back. */
+  readonly undoes: string | undefined;
+}
+
+export interface Steering extends NewSteering {
+  readonly id: string;
+  /** Ms since 1970, by the store's clock. */
+  readonly atMs: number;
+  readonly jobs: number | undefined;
+  readonly undoneBy: string | undefined;
+  readonly failed: string | undefined;
+}
+
+/** What came of a change that was noted. */
+export interface SteeringFate {
+  readonly jobs?: number | undefined;
+  readonly after?: ChangeFacts | undefined;
+  readonly undoneBy?: string | undefined;
+  readonly failed?: string | undefined;
+}
+
+export interface SteeringStore {
+  /** Notes a change before it is made; answers its id. */
+  noteSteering(change: NewSteering): Promise<string>;
+  amendSteering(change: Pick<Steering, "queue" | "id">, fate: SteeringFate): Promise<void>;
+  /** The newest first, of one queue or of all, older than `before`. */
+  steerings(page: SteeringsPage): Promise<readonly Steering[]>;
+}
+
+interface SteeringsPage {
+  readonly queue: string | undefined;
+  readonly before: string | undefined;
+  readonly limit: number;
+}
+
+/** A change of a queue, or of an endpoint of a sender of webhooks, as `sluice.changes()` lists it. */
+export interface QueueChange {
+  /** `"1764166000000-2000000"`. Later changes have greater ones. */
+  readonly id: string;
+  readonly bucket?: undefined;
+  /** The queue; of an endpoint, the sender. */
+  readonly queue: string;
+  readonly endpoint: EndpointOfTenant | undefined;
+  readonly action: QueueAction | EndpointAction;
+  /** The key that it is about; undefined is the whole queue. */
+  readonly key: Key | undefined;
+  /** Which jobs were meant, besides the key: `{ reason: "timed out" }`; of one job, its id. */
+  readonly filter: ChangeFacts | undefined;
+  /** When, in ms since 1970, by the clock of Redis. */
+  readonly atMs: number;
+  readonly by: string;
+  readonly reason: string | undefined;
+  /** For how long a pause was to hold, in ms; undefined: until the next change. */
+  readonly forMs: number | undefined;
+  /** Of a pause, `pausedForMs`; of a change of jobs, how many there were by state; of an endpoint, its settings, if it was there. */
+  readonly before: ChangeFacts | undefined;
+  /** The same afterwards; undefined of what was removed, and where it is not known what came of the change. */
+  readonly after: ChangeFacts | undefined;
+  /** How many jobs it has changed: `12`. Undefined where no jobs are, or while it is not known. */
+  readonly jobs: number | undefined;
+  /** The id of the change that this one took back. */
+  readonly undoes: string | undefined;
+  /** The id of the change that took this one back. */
+  readonly undoneBy: string | undefined;
+  /** Why it was not made after all, or not to its end; or that no reply came, and then it may have been made. */
+  readonly failed: string | undefined;
+}
+
+export function describeSteering(steering: Steering): QueueChange {
+  const { key, before, after } = steering;
+  return {
+    ...steering,
+    key: key === undefined ? undefined : keyOfText(key),
+    before: before && sayEndless({ ...before }),
+    after: after && sayEndless({ ...after }),
+  };
+}

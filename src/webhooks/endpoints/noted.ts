@@ -1,0 +1,141 @@
+/** How changes of endpoints are noted in the log of changes, without a secret; and which of them are taken back. */
+import * as z from "zod";
+import { readOptions } from "../../core/input/options.ts";
+import { TEXT, WHO_AND_WHY, type WhoAndWhy } from "../../core/input/who-and-why.ts";
+import {
+  describeSteering,
+  type ChangeFacts,
+  type QueueChange,
+  type Steering,
+} from "../../core/stores/insight/steering.ts";
+import type { Inverse, SteeringLog } from "../../core/stores/insight/steering-log.ts";
+import { EndpointMissingError } from "../../core/stores/webhooks/errors.ts";
+import type { EndpointName } from "../../core/stores/webhooks/store.ts";
+import type { Endpoint } from "./record.ts";
+
+export interface UndoEndpointChange extends WhoAndWhy {
+  /** The change that is to be taken back. Defaults to the last change of any endpoint. */
+  readonly id?: string | undefined;
+}
+
+interface NotedParts {
+  readonly sender: string;
+  readonly log: SteeringLog;
+  readonly read: (name: EndpointName) => Promise<Endpoint | undefined>;
+  /** Why, or undefined to enable it. */
+  readonly setDisabled: (name: EndpointName, why: string | undefined) => Promise<boolean>;
+}
+
+/** How much of one setting the log keeps. */
+const MOST_OF_TEXT = 200;
+const UNDO = z.strictObject({ ...WHO_AND_WHY, id: TEXT.optional() });
+
+/** Each makes a change, and notes it. */
+interface NotedChanges {
+  settings(
+    action: "put" | "setLimits" | "rotateSecret",
+    name: EndpointName,
+    said: WhoAndWhy,
+    make: () => Promise<Endpoint>,
+  ): Promise<Endpoint>;
+  removal(name: EndpointName, said: WhoAndWhy, make: () => Promise<boolean>): Promise<boolean>;
+  /** Disables it, or enables it where `why` is undefined. */
+  switched(name: EndpointName, why: string | undefined, said: WhoAndWhy): Promise<boolean>;
+  undo(given?: UndoEndpointChange): Promise<QueueChange | undefined>;
+}
+
+export function createNoted({ sender, log, read, setDisabled }: NotedParts): NotedChanges {
+  const about = ({ tenant, endpoint: id }: EndpointName) => ({
+    queue: sender,
+    endpoint: { tenant, id },
+  });
+
+  return {
+    async settings(action, name, said, make) {
+      const before = await read(name);
+      const noted = { ...about(name), action, ...said, before: before && factsOf(before) };
+      return log.make(noted, make, async (endpoint) => ({ after: factsOf(endpoint, before) }));
+    },
+    async removal(name, said, make) {
+      const before = await read(name);
+      if (before === undefined) return make();
+      return log.make({ ...about(name), action: "remove", ...said, before: factsOf(before) }, make);
+    },
+    async switched(name, why, said) {
+      const before = await read(name);
+      if (before === undefined) throw new EndpointMissingError(name);
+      const action = why === undefined ? ("enable" as const) : ("disable" as const);
+      const noted = { ...about(name), action, ...said, before: stateOf(before.disabled?.why) };
+      return log.make({ ...noted, after: stateOf(why) }, () => setDisabled(name, why));
+    },
+    async undo(given = {}) {
+      const { id, by, reason } = readOptions("endpoints.undo()", UNDO, given);
+      const asked = { queue: sender, isOfEndpoint: true, id, by, reason };
+      const undone = await log.undo(asked, inverseOf);
+      return undone && describeSteering(undone);
+    },
+  };
+
+  async function inverseOf({ endpoint, before, after }: Steering): Promise<Inverse> {
+    const name = { tenant: endpoint!.tenant, endpoint: endpoint!.id! };
+    const now = await read(name);
+    if (now === undefined) return { why: "the endpoint was removed" };
+    const isDisabled = now.disabled !== undefined;
+    if (isDisabled !== after?.["disabled"]) {
+      return { why: `the endpoint is ${isDisabled ? "disabled" : "enabled"} by now` };
+    }
+    const why = before?.["disabled"] === true ? String(before["why"]) : undefined;
+    return {
+      before: stateOf(now.disabled?.why),
+      after: stateOf(why),
+      make: () => setDisabled(name, why),
+    };
+  }
+}
+
+function stateOf(why: string | undefined): ChangeFacts {
+  return why === undefined ? { disabled: false } : { disabled: true, why };
+}
+
+/** What the log keeps of an endpoint: no secret, nothing that is sealed, and of its URL no more than the host. */
+function factsOf(endpoint: Endpoint, before?: Endpoint): ChangeFacts {
+  const { url, types, rate, concurrency, ordered, batch, timeoutMs, scheduleMs } = endpoint;
+  const { signature, headers, hasCertificate, secrets, description, disabled } = endpoint;
+  const facts = {
+    // A path may be as good as a password.
+    url: `${new URL(url).origin}/…`,
+    types: types?.join(", "),
+    rate: typeof rate === "object" ? JSON.stringify(rate) : rate,
+    concurrency,
+    ordered,
+    batch,
+    timeoutMs,
+    scheduleMs: scheduleMs?.join(", "),
+    signature,
+    headers: headers.length === 0 ? undefined : headers.join(", "),
+    certificate: hasCertificate ? true : undefined,
+    secrets,
+    description,
+    disabled: disabled?.why,
+    changed: before === undefined ? undefined : changedOf(before, endpoint),
+  };
+  const known = Object.entries(facts).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(
+    known.map(([name, value]) => [name, typeof value === "string" ? cut(value) : value]),
+  ) as ChangeFacts;
+}
+
+/** The names of the settings that are others now; of those that are not kept here, these alone are told. */
+function changedOf(before: Endpoint, after: Endpoint): string | undefined {
+  const names = Object.keys({ ...before, ...after }) as (keyof Endpoint)[];
+  const changed = names.filter(
+    (name) => !UNTOLD.has(name) && JSON.stringify(before[name]) !== JSON.stringify(after[name]),
+  );
+  return changed.length === 0 ? undefined : changed.join(", ");
+}
+
+const UNTOLD: ReadonlySet<string> = new Set(["createdAtMs", "changedAtMs", "waiting", "disabled"]);
+
+function cut(text: string): string {
+  return text.length <= MOST_OF_TEXT ? text : `${text.slice(0, MOST_OF_TEXT)}…`;
+}

@@ -227,6 +227,7 @@ export type {
   BucketStatus,
   History,
   HistoryOptions,
+  Point,
   ReplicaOfBucket,
   SetBy,
   Waiting,
@@ -239,7 +240,6 @@ export type {
   QueueChange,
 } from "./core/stores/insight/steering.ts";
 export type { WhoAndWhy } from "./core/input/who-and-why.ts";
-export type { Point } from "./core/stores/insight/store.ts";
 export type {
   ChangesOptions,
   ListedQueue,

@@ -5,28 +5,20 @@
   ARGV  [1] the replica  [2] what it is, as JSON  [3] for how long it counts as alive, in ms
         [4] the step of the history  [5] for how long that, and [6] a bucket, are kept; all in ms
         [7] 1 if it is the replica's last report: what it told is forgotten then
-        then of each bucket: its name, how it is there as JSON, calls started, calls refused, the policy of the code or ""
+        then of each bucket: its name, how it is there as JSON, calls started, calls refused, the policy of the code or "",
+        how many callers waited by rank until now, "c,h,n,l" or "" for none, and for how long that was so, in ms
   Reply 1 if nothing was known of the replica, and the records of the overrides whose time is over and that no other
         replica is ending, 100 at most; none to a replica that goes
 ]]
 -- @include lib/now-ms
+-- @include lib/history
 
--- An hour of the history is one key: a key for each step would need ten times the memory.
-local HOUR_MS = 3600000
 local FORGOTTEN_AT_ONCE = 10
 -- For how long a replica has time to end an override before another one hears of it.
 local ENDING_MS = 5000
 
 local base, replica, alive_ms, now = KEYS[1], ARGV[1], tonumber(ARGV[3]), now_ms()
-local step_ms, history_ms, kept_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-
-local function count(bucket, started, refused)
-  if started + refused == 0 then return end
-  local key, step = base .. ':history:' .. bucket .. ':' .. math.floor(now / HOUR_MS), math.floor(now % HOUR_MS / step_ms)
-  if started > 0 then redis.call('HINCRBY', key, step, started) end
-  if refused > 0 then redis.call('HINCRBY', key, 'r' .. step, refused) end
-  redis.call('PEXPIRE', key, history_ms + HOUR_MS)
-end
+local times, kept_ms = { now = now, step_ms = tonumber(ARGV[4]), kept_ms = tonumber(ARGV[5]) }, tonumber(ARGV[6])
 
 local is_last, is_new = ARGV[7] == '1', 0
 if is_last then
@@ -48,8 +40,8 @@ local function forget_dead(told)
   end
 end
 
-for at = 8, #ARGV, 5 do
-  local bucket, state, started, refused, declared = unpack(ARGV, at, at + 4)
+for at = 8, #ARGV, 7 do
+  local bucket, state, started, refused, declared, waited, for_ms = unpack(ARGV, at, at + 6)
   local told = base .. ':told:' .. bucket
   if is_last then
     redis.call('HDEL', told, replica)
@@ -61,7 +53,8 @@ for at = 8, #ARGV, 5 do
   redis.call('ZADD', base .. ':names', 0, bucket)
   redis.call('ZADD', base .. ':seen', now, bucket)
   if declared ~= '' then redis.call('HSET', base .. ':declared', bucket, declared) end
-  count(bucket, tonumber(started), tonumber(refused))
+  add_calls(base .. ':history:' .. bucket .. ':', times, tonumber(started), tonumber(refused))
+  add_waits(base .. ':waits:' .. bucket .. ':', times, waited, tonumber(for_ms))
 end
 for _, bucket in ipairs(redis.call('ZRANGEBYSCORE', base .. ':seen', '-inf', now - kept_ms, 'LIMIT', 0, FORGOTTEN_AT_ONCE)) do
   for _, name in ipairs({ ':seen', ':names' }) do redis.call('ZREM', base .. name, bucket) end

@@ -29,6 +29,8 @@ const IDLE_MS = 30_000;
 const LAST_MS = 500;
 /** A timer may be early by some of this. */
 const SLACK_MS = 500;
+/** A process that stood still does not tell of more at once. */
+const LONGEST_WAITED_MS = 20_000;
 /** Rates are of the last ten seconds. */
 const RATE_MS = 10_000;
 
@@ -54,7 +56,12 @@ interface Told {
   /** Calls, and when they were told of. */
   recent: { readonly atMs: number; readonly started: number }[];
   state: string;
+  /** Who waited then, by rank. */
+  waiting: readonly number[];
   toldAtMs: number;
+  /** Since when it was not told who waited; and caller-milliseconds since then, by rank. */
+  waitedSinceMs: number;
+  waited: readonly number[];
   /** Whether the store was told what the code declares. */
   isDeclared: boolean;
 }
@@ -87,7 +94,10 @@ export function createReporter(parts: ReporterParts): Reporter {
     const told = known.get(name) ?? {
       recent: [],
       state: "",
+      waiting: [],
       toldAtMs: -Infinity,
+      waitedSinceMs: nowMs,
+      waited: [],
       isDeclared: false,
     };
     told.recent.push({ atMs: nowMs, started });
@@ -100,11 +110,17 @@ export function createReporter(parts: ReporterParts): Reporter {
     const isIdle = started === 0 && sum(here.waiting) === 0;
     if (!isOfQueue && (isNew ? isIdle : isAtRest && !isDue)) return undefined;
     known.set(name, told);
+    addWaited(told, nowMs);
+    const hasEnded = sum(here.waiting) === 0 && startedIn10s === 0;
+    // Once in a step is often enough: it costs as much as all else that is told of a bucket.
+    const isStepOver = nowMs - told.waitedSinceMs >= AT_REST_MS - SLACK_MS;
+    const waited = hasEnded || isStepOver ? takeWaited(told, nowMs) : undefined;
     told.state = text;
+    told.waiting = here.waiting;
     told.toldAtMs = nowMs;
     const declared = told.isDeclared ? undefined : declaredBy(bucket);
     told.isDeclared = true;
-    return { bucket: name, state, started, refused, declared };
+    return { bucket: name, state, started, refused, declared, waited };
   }
 
   async function report(): Promise<void> {
@@ -132,7 +148,9 @@ export function createReporter(parts: ReporterParts): Reporter {
       const told = known.get(name);
       if (told === undefined && started === 0 && !named.has(name)) return [];
       const declared = told?.isDeclared === true ? undefined : declaredBy(bucket);
-      return [{ bucket: name, state, started, refused, declared }];
+      if (told !== undefined) addWaited(told, performance.now());
+      const waited = told && takeWaited(told, performance.now());
+      return [{ bucket: name, state, started, refused, declared, waited }];
     });
     const isTold = buckets.length + news.queues.length > 0 || news.workers !== undefined;
     if (isTold) await send({ replica, about, isLast: true, buckets, ...news });
@@ -228,6 +246,23 @@ export function createReporter(parts: ReporterParts): Reporter {
 /** What the code of this process says of a bucket; undefined if only rules do, or nobody. */
 function declaredBy({ isDeclared, policy }: OwnedBucket): string | undefined {
   return isDeclared ? policy.text : undefined;
+}
+
+/** Since the last report as many waited as then, or another would have been told. */
+function addWaited(told: Told, nowMs: number): void {
+  const { waiting, waited, toldAtMs } = told;
+  if (sum(waiting) === 0) return;
+  told.waited = waiting.map((count, rank) => (waited[rank] ?? 0) + count * (nowMs - toldAtMs));
+}
+
+function takeWaited(told: Told, nowMs: number): BucketReport["waited"] {
+  const { waited, waitedSinceMs } = told;
+  const forMs = Math.round(Math.min(nowMs - waitedSinceMs, LONGEST_WAITED_MS));
+  told.waited = [];
+  told.waitedSinceMs = nowMs;
+  if (sum(waited) === 0 || forMs === 0) return undefined;
+  const callers = waited.map((total) => Number((total / (nowMs - waitedSinceMs)).toFixed(2)));
+  return { callers, forMs };
 }
 
 /** What is compared to see whether something has changed; how long somebody waits grows by itself. */

@@ -3,6 +3,7 @@ import {
   HISTORY_KEPT_MS,
   HISTORY_STEP_MS,
   UNCONFIRMED_MS,
+  type BucketReport,
   type BucketTold,
   type Change,
   type Point,
@@ -24,6 +25,8 @@ interface KnownBucket {
   readonly overrides: Map<string, Override>;
   paused: { readonly generation: number; readonly id: string | undefined } | undefined;
 }
+
+const NO_POINT = { started: 0, refused: 0, waiting: [] as readonly number[] };
 
 /** What is known of a fleet of one process, in its memory. */
 export function createMemoryInsight(nowMs: () => number = Date.now): InsightStore {
@@ -53,13 +56,31 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
 
   function count(
     { history }: KnownBucket,
-    { started, refused }: Omit<Point, "atMs">,
+    { started, refused, waited }: Pick<BucketReport, "started" | "refused" | "waited">,
     now: number,
   ): void {
-    if (started + refused === 0) return;
     const step = Math.floor(now / HISTORY_STEP_MS);
-    const before = history.get(step) ?? { started: 0, refused: 0 };
-    history.set(step, { started: before.started + started, refused: before.refused + refused });
+    const add = (to: number, more: Omit<Point, "atMs">): void => {
+      const before = history.get(to) ?? NO_POINT;
+      const longer = before.waiting.length > 0 ? before.waiting : more.waiting;
+      history.set(to, {
+        started: before.started + more.started,
+        refused: before.refused + more.refused,
+        waiting: longer.map((_, rank) => (before.waiting[rank] ?? 0) + (more.waiting[rank] ?? 0)),
+      });
+    };
+    if (waited !== undefined) {
+      let leftMs = waited.forMs;
+      for (let back = 0, partMs = now % HISTORY_STEP_MS; back < 4; back++) {
+        const ms = Math.min(leftMs, partMs);
+        const waiting = waited.callers.map((count) => (count * ms) / HISTORY_STEP_MS);
+        if (ms > 0) add(step - back, { ...NO_POINT, waiting });
+        leftMs -= ms;
+        partMs = HISTORY_STEP_MS;
+      }
+    }
+    if (started + refused === 0) return;
+    add(step, { started, refused, waiting: [] });
     for (const old of history.keys()) {
       if (old * HISTORY_STEP_MS >= now - HISTORY_KEPT_MS) break;
       history.delete(old);
@@ -77,12 +98,12 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
       const isNew = !isLast && !replicas.has(replica);
       if (isLast) replicas.delete(replica);
       else replicas.set(replica, { ...about, replica, seenAtMs: now });
-      for (const { bucket, state, started, refused, declared } of reports) {
+      for (const { bucket, state, started, refused, declared, waited } of reports) {
         const found = known(bucket);
         if (isLast) found.told.delete(replica);
         else found.told.set(replica, { ...state, replica, atMs: now });
         found.declared = declared ?? found.declared;
-        count(found, { started, refused }, now);
+        count(found, { started, refused, waited }, now);
       }
       for (const queue of opened) queues.set(queue.name, queue);
       if (workers !== undefined) workersOf.set(replica, workers);

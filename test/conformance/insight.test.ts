@@ -3,6 +3,7 @@ import { Redis } from "ioredis";
 import { afterAll, describe, expect, inject, it } from "vitest";
 import {
   overrideOf,
+  type BucketReport,
   type BucketTold,
   type InsightStore,
   type NewChange,
@@ -107,6 +108,31 @@ describe.each([
     expect(points.reduce((total, { refused }) => total + refused, 0)).toBe(8);
     const later = { fromMs: nowMs + 60_000, untilMs: nowMs + 120_000 };
     expect(await insight.history("api", later)).toEqual([]);
+  });
+
+  it("is who waited, by rank, in the steps in which they did, of all replicas together", async () => {
+    const insight = open();
+    const waitedBy = async (callers: readonly number[], forMs: number): Promise<void> => {
+      const [bucket] = reportOf("a", false, 0, 0).buckets as [BucketReport];
+      const buckets = [{ ...bucket, waited: { callers, forMs } }];
+      await insight.report({ ...reportOf("a"), buckets });
+    };
+
+    await waitedBy([0, 3, 0, 40], 20_000);
+    await waitedBy([7, 0, 0, 1_000_000], 5_000);
+
+    const { nowMs } = await insight.bucket("api");
+    const points = await insight.history("api", { fromMs: nowMs - 40_000, untilMs: nowMs });
+    const sums = [0, 1, 2, 3].map((rank) =>
+      points.reduce((sum, { waiting }) => sum + (waiting[rank] ?? 0), 0),
+    );
+    // Callers on average over ten seconds, so 7 for 5 s are 3.5.
+    for (const [rank, sum] of [3.5, 6, 0, 500_080].entries()) {
+      expect(Math.abs(sums[rank]! - sum)).toBeLessThan(0.05);
+    }
+    expect(points.length).toBeGreaterThan(1);
+    expect(points.length).toBeLessThan(5);
+    expect(points.every(({ started, refused }) => started + refused === 0)).toBe(true);
   });
 
   it("is which queues replicas have open, and which workers run in them until they end", async () => {

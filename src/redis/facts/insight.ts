@@ -144,10 +144,12 @@ export function createRedisInsight(
         const first = Math.floor(fromMs / HOUR_MS);
         const count = Math.max(0, Math.floor(untilMs / HOUR_MS) - first + 1);
         const hours = Array.from({ length: count }, (_, at) => first + at);
-        const found = await Promise.all(
-          hours.map((hour) => redis.hgetall(`${base}:history:${bucket}:${hour}`)),
+        const read = (log: string): Promise<Record<string, string>[]> =>
+          Promise.all(hours.map((hour) => redis.hgetall(`${base}:${log}:${bucket}:${hour}`)));
+        const [found, waits] = await Promise.all([read("history"), read("waits")]);
+        const points = hours.flatMap((hour, at) =>
+          pointsOf(found[at]!, waits[at]!, hour * HOUR_MS),
         );
-        const points = found.flatMap((counts, at) => pointsOf(counts, hours[at]! * HOUR_MS));
         return points
           .filter(({ atMs }) => atMs + HISTORY_STEP_MS > fromMs && atMs <= untilMs)
           .toSorted((a, b) => a.atMs - b.atMs);
@@ -192,11 +194,15 @@ function newestFirst([one]: Entry, [other]: Entry): number {
 }
 
 /** The steps of an hour. Refusals of a step have an "r" before its number. */
-function pointsOf(counts: Readonly<Record<string, string>>, hourMs: number): Point[] {
-  const steps = new Set(Object.keys(counts).map((field) => field.replace("r", "")));
-  return [...steps].map((step) => ({
+function pointsOf(counts: Counts, waits: Counts, hourMs: number): Point[] {
+  const counted = Object.keys(counts).map((field) => field.replace("r", ""));
+  return [...new Set([...counted, ...Object.keys(waits)])].map((step) => ({
     atMs: hourMs + Number(step) * HISTORY_STEP_MS,
     started: Number(counts[step] ?? 0),
     refused: Number(counts[`r${step}`] ?? 0),
+    // Hundredths of a caller, by rank: "12,,300,".
+    waiting: waits[step]?.split(",").map((sum) => Number(sum) / 100) ?? [],
   }));
 }
+
+type Counts = Readonly<Record<string, string>>;

@@ -175,7 +175,7 @@ export function lookRoutes(app: FastifyInstance, sluice: Sluice, snapshots: Snap
       config: OF_BUCKET,
       schema: {
         summary:
-          "Calls that a bucket started, and refusals, in steps of ten seconds, of up to 24 hours",
+          "Calls that a bucket started, refusals and who waited, in steps of ten seconds, of up to 24 hours",
         tags: ["facts"],
         params: NAMED,
         querystring: {
@@ -185,10 +185,21 @@ export function lookRoutes(app: FastifyInstance, sluice: Sluice, snapshots: Snap
         },
         response: {
           200: answer(
-            "The steps in which calls started, the oldest first.",
+            "The steps in which calls started or waited, the oldest first.",
             object({
               stepMs: NUMBER,
-              points: list(object({ atMs: NUMBER, started: NUMBER, refused: NUMBER })),
+              points: list(
+                object({
+                  atMs: NUMBER,
+                  started: NUMBER,
+                  refused: NUMBER,
+                  waiting: {
+                    type: "object",
+                    additionalProperties: NUMBER,
+                    description: "Callers that waited, by priority, on average over the step.",
+                  },
+                }),
+              ),
             }),
           ),
           404: PROBLEM,

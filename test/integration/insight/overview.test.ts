@@ -85,6 +85,14 @@ describe("the overview", () => {
       async () => (await operator.overview()).buckets[0]!.waiting.total === 0,
       "nobody waits",
     );
+    await a.close();
+    const waited = (await (await operator.find("api"))!.history()).points.map(
+      (each) => each.waiting,
+    );
+    expect(new Set(waited.flatMap((each) => Object.keys(each)))).toEqual(
+      new Set(["critical", "normal", "low"]),
+    );
+    expect(waited.every(({ normal = 0 }) => normal < 1)).toBe(true);
   });
 
   it("forgets a process that was closed", async () => {

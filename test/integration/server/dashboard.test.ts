@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { partsOf } from "../../../src/sluice/parts.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { ACT, ask, openServers, VIEW } from "../../support/server/open-server.ts";
 import { flawsOf, openBoards, seriousOf } from "../../support/server/boards.ts";
@@ -216,25 +217,40 @@ describe("the board", () => {
   });
 
   it("takes the theme that it is told, also for its charts, and keeps it", async () => {
-    const { url } = await openBoard();
+    const { url, service } = await openBoard();
+    const { insight } = partsOf("test", service);
+    const state = { waiting: [], oldestMs: 0, startedIn10s: 0, limitedBy: undefined };
+    const told = { bucket: "stripe", state, started: 0, refused: 0, declared: undefined };
+    await insight.report({
+      replica: "elsewhere",
+      about: { host: "h", pid: 1, version: "1", startedAtMs: Date.now() },
+      isLast: false,
+      buckets: [{ ...told, waited: { callers: [30, 0, 0, 0], forMs: 30_000 } }],
+      queues: [],
+      workers: undefined,
+    });
     const { page } = await boards.open(`${url}/#/bucket/stripe`);
+    await page.getByRole("button", { name: "10 min" }).click();
     const background = `getComputedStyle(document.body).backgroundColor`;
-    // The lines behind the curve have the colour of all lines.
-    const hasLines = (colour: readonly number[]): Promise<unknown> =>
+    const hasColour = (chart: string, colour: readonly number[]): Promise<unknown> =>
       page.evaluate(`(() => {
-        const canvas = document.querySelector("#chart canvas");
+        const canvas = document.querySelector("${chart} canvas");
         const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
         for (let at = 0; at < data.length; at += 4)
           if (${JSON.stringify(colour)}.every((part, index) => data[at + index] === part)) return true;
         return false;
       })()`);
-    const show = (colour: readonly number[]): Promise<void> =>
-      waitUntil(async () => (await hasLines(colour)) === true, "the lines have the colour");
+    const show = (chart: string, colour: readonly number[]): Promise<void> =>
+      waitUntil(async () => (await hasColour(chart, colour)) === true, `${chart} has the colour`);
     await page.locator("#chart canvas").waitFor();
+    await page.locator("#waits canvas").waitFor();
 
-    await show([225, 229, 234, 255]);
+    // The lines behind the curve have the colour of all lines; what waits, that of its priority.
+    await show("#chart", [225, 229, 234, 255]);
+    await show("#waits", [163, 25, 91, 255]);
     await page.getByRole("button", { name: "Dark" }).click();
-    await show([42, 48, 59, 255]);
+    await show("#chart", [42, 48, 59, 255]);
+    await show("#waits", [255, 143, 191, 255]);
 
     expect(await page.evaluate(background)).toBe("rgb(15, 18, 24)");
     await page.reload();

@@ -160,6 +160,14 @@ export interface BucketReport {
   readonly refused: number;
   /** The text of the policy that its code declares; undefined if it has told that before. */
   readonly declared: string | undefined;
+  /** Who waited here since that was told; undefined if nobody did, or that is told later: once in a step. */
+  readonly waited?: Waited | undefined;
+}
+
+/** Callers that waited, by rank, on average over a time until now. */
+interface Waited {
+  readonly callers: readonly number[];
+  readonly forMs: number;
 }
 
 /** How a bucket is in one process. */
@@ -241,11 +249,13 @@ export function overrideInForce({ overrides }: BucketFacts): Override | undefine
     .toSorted((a, b) => b.generation! - a.generation!)[0];
 }
 
-/** Calls that started in one step of time, and those that the downstream refused, after which a cooldown or a cut of the rate followed. */
+/** Calls that started in one step of time, those that the downstream refused, after which a cooldown or a cut of the rate followed, and who waited. */
 export interface Point {
   readonly atMs: number;
   readonly started: number;
   readonly refused: number;
+  /** Callers that waited on average over the step, by rank; empty if none did. */
+  readonly waiting: readonly number[];
 }
 
 /** What can be set by hand. A pause without an end has `pausedForMs` Infinity. */

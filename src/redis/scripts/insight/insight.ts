@@ -40,12 +40,14 @@ export const replicaReport: Script<ReplicaReport & OfPrefix, Reported> = defineS
     HISTORY_KEPT_MS,
     INDEX_KEPT_MS,
     isLast ? 1 : 0,
-    ...buckets.flatMap(({ bucket, state, started, refused, declared = "" }) => [
+    ...buckets.flatMap(({ bucket, state, started, refused, declared = "", waited }) => [
       bucket,
       JSON.stringify(state),
       started,
       refused,
       declared,
+      waited?.callers.map((count) => (count === 0 ? "" : count)).join(",") ?? "",
+      waited?.forMs ?? 0,
     ]),
   ],
   decode(reply) {

@@ -150,7 +150,7 @@ function setTheme(theme) {
   document.documentElement.dataset.theme = theme;
   localStorage.setItem("sluice-theme", theme);
   // Charts have the colours of when they were drawn.
-  document.getElementById("chart")?.chart?.redraw();
+  for (const place of document.querySelectorAll(".chart")) place.chart?.redraw();
   drawBar();
 }
 

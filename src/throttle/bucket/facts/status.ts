@@ -14,7 +14,7 @@ import {
   type BucketFacts,
   type BucketTold,
   type InsightStore,
-  type Point,
+  type Point as StoredPoint,
 } from "../../../core/stores/insight/store.ts";
 import type { BriefState, BucketState, InForce } from "../bucket-state.ts";
 
@@ -81,7 +81,13 @@ export interface HistoryOptions {
   readonly untilMs?: number | undefined;
 }
 
-/** How many calls a bucket started, and how many the downstream refused, in steps of ten seconds; steps without any are left out. */
+/** A step of the history. */
+export interface Point extends Omit<StoredPoint, "waiting"> {
+  /** Callers that waited, of all processes, on average over the step: `{ normal: 12.5 }`. Priorities of which none did are left out. */
+  readonly waiting: Readonly<Partial<Record<Priority, number>>>;
+}
+
+/** How many calls a bucket started, how many the downstream refused, and who waited, in steps of ten seconds; steps without any are left out. */
 export interface History {
   /** `10000`. */
   readonly stepMs: number;
@@ -190,5 +196,10 @@ export async function readHistory(
     throw new InvalidOptionError({ where: "history()", option: "sinceMs", value: sinceMs, remedy });
   }
   const points = await insight.history(name, { fromMs: from, untilMs: until });
-  return { stepMs: HISTORY_STEP_MS, points };
+  return { stepMs: HISTORY_STEP_MS, points: points.map(describePoint) };
+}
+
+function describePoint({ waiting, ...counts }: StoredPoint): Point {
+  const known = PRIORITIES.map((name, rank) => [name, waiting[rank] ?? 0] as const);
+  return { ...counts, waiting: Object.fromEntries(known.filter(([, callers]) => callers > 0)) };
 }

@@ -5,10 +5,10 @@ import { ago, count, duration, plural, time } from "./format.js";
 import { isOn, nothing, table } from "./parts.js";
 import { toast } from "./toast.js";
 
-/** Those that the board takes back by their ids; of a bucket, its page has a button for the last one. */
+/** Those that are taken back by their ids. */
 const UNDONE = new Set(["pause", "resume", "disable", "enable"]);
 
-/** A table of them; `isOfAll` says of what each is. With `redraw`, changes of queues and endpoints can be taken back. */
+/** A table of them; `isOfAll` says of what each is, `redraw` that some may be taken back. */
 export function changesTable(changes, empty, { isOfAll = false, redraw } = {}) {
   const rows = changes.map((change) => [
     h(
@@ -81,14 +81,13 @@ const pause = ({ pausedForMs }) =>
     : "running";
 const fromTo = (from, to) => [h("code", {}, from), " → ", h("code", {}, to)];
 
-/** What a change of a bucket did. */
 function effect(change) {
   const { subject, before, after } = change;
   const what = subject === "pause" ? [before, after].map(pause) : [before.policy, after.policy];
   return h("span", {}, fromTo(...what), `${ofKey(change)}${forTime(change)}`);
 }
 
-/** What a change of a queue or an endpoint did: of what is known of it, that which is another now. */
+/** What a change of a queue or an endpoint did. */
 function factsOf(change) {
   const { before = {}, after = {}, filter, jobs } = change;
   const about = `${ofKey(change)}${forTime(change)}`;

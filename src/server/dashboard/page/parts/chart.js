@@ -1,5 +1,7 @@
-/** The rate beside the cap over time, by uPlot, which is loaded when it is first drawn. */
+/** The rate beside the cap over time, and who waits, by uPlot, which is loaded when it is first drawn. */
 import { time } from "./format.js";
+
+export const PRIORITIES = ["critical", "high", "normal", "low"];
 
 let loading;
 
@@ -41,18 +43,15 @@ export function deploysOf(replicas, sinceMs) {
   return deploys;
 }
 
-export async function drawChart(place, parts) {
-  const { status, history, changes, sinceMs, capOf } = parts;
+async function draw(place, parts, { height, data, seriesOf, onDraw, label }) {
   const uPlot = await load();
   if (place === null || !place.isConnected) return;
-  const data = dataOf({ status, history, changes, sinceMs, capOf });
+  place.marked = parts;
   if (place.chart !== undefined && place.chart.root.isConnected) {
-    place.marked = parts;
     place.chart.setData(data);
     return;
   }
   place.textContent = "";
-  place.marked = parts;
   // As a property it names the colours of both themes; as a colour it is that of the theme shown.
   const colour = (name) => {
     place.style.color = `var(${name})`;
@@ -66,7 +65,7 @@ export async function drawChart(place, parts) {
   };
   const options = {
     width: place.clientWidth,
-    height: 220,
+    height,
     padding: [12, 8, 0, 0],
     cursor: { y: false, points: { size: 6 } },
     legend: { show: false },
@@ -84,8 +83,25 @@ export async function drawChart(place, parts) {
       },
       { ...axis, size: 48 },
     ],
-    series: [
-      {},
+    series: [{}, ...seriesOf(uPlot, colour)],
+    hooks: { draw: [(chart) => onDraw?.(chart, place.marked, colour)] },
+  };
+  place.chart = new uPlot(options, data, place);
+  place.setAttribute("role", "img");
+  place.setAttribute("aria-label", label);
+  const watch = new ResizeObserver(() => {
+    if (!place.isConnected) watch.disconnect();
+    else place.chart.setSize({ width: place.clientWidth, height });
+  });
+  watch.observe(place);
+}
+
+/** The rate beside the cap, with marks. */
+export function drawChart(place, parts) {
+  return draw(place, parts, {
+    height: 220,
+    data: dataOf(parts),
+    seriesOf: (uPlot, colour) => [
       {
         label: "started",
         stroke: () => colour("--accent"),
@@ -102,26 +118,54 @@ export async function drawChart(place, parts) {
         points: { show: false },
       },
     ],
-    hooks: { draw: [(chart) => drawMarks(chart, place.marked, colour)] },
-  };
-  place.chart = new uPlot(options, data, place);
-  place.setAttribute("role", "img");
-  place.setAttribute("aria-label", `Calls a second of ${status.name} beside its cap`);
-  const watch = new ResizeObserver(() => {
-    if (!place.isConnected) watch.disconnect();
-    else place.chart.setSize({ width: place.clientWidth, height: 220 });
+    onDraw: drawMarks,
+    label: `Calls a second of ${parts.status.name} beside its cap`,
   });
-  watch.observe(place);
+}
+
+/** Who waited, each priority on top of those before it. */
+export function drawWaits(place, parts) {
+  // What lies above is drawn first, down to the foot.
+  const above = PRIORITIES.toReversed();
+  return draw(place, parts, {
+    height: 160,
+    data: waitsOf(parts.history, parts.sinceMs),
+    seriesOf: (_uPlot, colour) =>
+      above.map((name) => ({
+        label: name,
+        stroke: () => colour(`--${name}`),
+        fill: () => colour(`--${name}`),
+        width: 1,
+        points: { show: false },
+      })),
+    label: `Callers of ${parts.status.name} that waited, by priority`,
+  });
+}
+
+function waitsOf({ stepMs, points }, sinceMs) {
+  const byStep = new Map(points.map(({ atMs, waiting }) => [atMs, waiting]));
+  // Of the last step, not all is told yet.
+  const times = stepsOf(stepMs, sinceMs).slice(0, -1);
+  const sums = PRIORITIES.map((_name, rank) =>
+    times.map((atMs) =>
+      PRIORITIES.slice(0, rank + 1).reduce((all, name) => all + (byStep.get(atMs)?.[name] ?? 0), 0),
+    ),
+  );
+  return [times.map((atMs) => atMs / 1_000), ...sums.toReversed()];
+}
+
+function stepsOf(stepMs, sinceMs) {
+  const startMs = Math.ceil(sinceMs / stepMs) * stepMs;
+  const many = Math.max(0, Math.floor(Date.now() / stepMs) - startMs / stepMs);
+  return Array.from({ length: many }, (_, at) => startMs + at * stepMs);
 }
 
 function dataOf({ status, history, changes, sinceMs, capOf }) {
   const { stepMs, points } = history;
-  const startMs = Math.ceil(sinceMs / stepMs) * stepMs;
-  const endMs = Math.floor(Date.now() / stepMs) * stepMs;
   const byStep = new Map(points.map(({ atMs, started }) => [atMs, started]));
   const [times, rates, caps] = [[], [], []];
   const steps = capSteps(status, changes, capOf);
-  for (let atMs = startMs; atMs < endMs; atMs += stepMs) {
+  for (const atMs of stepsOf(stepMs, sinceMs)) {
     times.push(atMs / 1_000);
     rates.push(((byStep.get(atMs) ?? 0) * 1_000) / stepMs);
     caps.push(steps.find((step) => atMs >= step.fromMs)?.cap ?? null);

@@ -1,7 +1,7 @@
 /** One bucket: its rate beside its cap, what waits, its limits, and what was changed; with what changes it. */
 import { ask, bucketPath } from "../parts/api.js";
 import { changesTable } from "../parts/changes.js";
-import { deploysOf, drawChart, marksOf } from "../parts/chart.js";
+import { deploysOf, drawChart, drawWaits, marksOf, PRIORITIES } from "../parts/chart.js";
 import { changeRate, pause, resume, undo } from "../parts/dialogs.js";
 import { h } from "../parts/dom.js";
 import { capOf, count, duration, rate } from "../parts/format.js";
@@ -14,7 +14,6 @@ const SPANS = [
   ["6 h", 21_600_000],
   ["24 h", 86_400_000],
 ];
-const PRIORITIES = ["critical", "high", "normal", "low", "bulk"];
 
 export function bucketView({ name, redraw, stay, mayAct }) {
   const path = bucketPath(name);
@@ -75,7 +74,7 @@ export function bucketView({ name, redraw, stay, mayAct }) {
             key("refused", `refused by the downstream: ${count(refusals(history))}`),
           ),
         ),
-        h("div.columns", {}, waits(status), limits(status)),
+        h("div.columns", {}, waits(status, `${name} ${shown.spanMs}`), limits(status)),
         keys.lanes.length > 0 ? lanesPanel(keys, "Keys by waiting jobs") : undefined,
         h(
           "section.panel",
@@ -105,15 +104,11 @@ export function bucketView({ name, redraw, stay, mayAct }) {
     },
     after({ status, history, changes, deploys, sinceMs }) {
       const marks = marksOf(changes, sinceMs);
-      return drawChart(document.getElementById("chart"), {
-        status,
-        history,
-        changes,
-        marks,
-        deploys,
-        sinceMs,
-        capOf,
-      });
+      const parts = { status, history, changes, marks, deploys, sinceMs, capOf };
+      return Promise.all([
+        drawChart(document.getElementById("chart"), parts),
+        drawWaits(document.getElementById("waits"), parts),
+      ]);
     },
   };
 
@@ -220,26 +215,23 @@ function tiles({ actualPerSecond: actual, capPerSecond: cap, waiting, replicas, 
   );
 }
 
-function waits({ waiting }) {
-  const known = PRIORITIES.filter((name) => name in waiting.byPriority);
-  const names = [
-    ...known,
-    ...Object.keys(waiting.byPriority).filter((name) => !known.includes(name)),
-  ];
+function waits({ waiting }, drawn) {
   const most = Math.max(1, ...Object.values(waiting.byPriority));
-  const rows = names.map((name) =>
+  const rows = PRIORITIES.map((name) => [name, waiting.byPriority[name] ?? 0]).map(([name, many]) =>
     h(
-      "div.bars",
+      `div.bars.of-${name}`,
       {},
-      h("span", {}, name),
-      bar(waiting.byPriority[name] / most / 1.06),
-      h("span.num", {}, count(waiting.byPriority[name])),
+      h("span", {}, h("i", { "aria-hidden": "true" }), name),
+      bar(many / most / 1.06),
+      h("span.num", {}, count(many)),
     ),
   );
   return h(
     "section.panel",
     { "aria-label": "Waiting by priority" },
     h("h2", {}, "Waiting by priority"),
+    h("div.chart", { id: "waits", "data-keep": true, "data-key": drawn }),
+    h("p.legend", {}, "Now:"),
     rows,
   );
 }

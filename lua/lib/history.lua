@@ -1,0 +1,43 @@
+-- The history of a bucket: of each step of time the calls, and who waited. An hour of it is one key: a key for each step
+-- would need ten times the memory. `times` has now, the step, and for how long it is kept, all in ms.
+local HOUR_MS = 3600000
+
+local function step_of(prefix, at_ms, times)
+  return prefix .. math.floor(at_ms / HOUR_MS), math.floor(at_ms % HOUR_MS / times.step_ms)
+end
+
+-- Calls that started, and those that were refused.
+local function add_calls(prefix, times, started, refused)
+  if started + refused == 0 then return end
+  local key, step = step_of(prefix, times.now, times)
+  if started > 0 then redis.call('HINCRBY', key, step, started) end
+  if refused > 0 then redis.call('HINCRBY', key, 'r' .. step, refused) end
+  redis.call('PEXPIRE', key, times.kept_ms + HOUR_MS)
+end
+
+-- Callers by rank that waited for some ms of a step: it has hundredths of a caller, "c,h,n,l", on average over the step.
+local function add_to_step(prefix, at_ms, times, waited, ms)
+  local key, step = step_of(prefix, at_ms, times)
+  local sums, rank = {}, 0
+  for sum in string.gmatch((redis.call('HGET', key, step) or ',,,') .. ',', '(%d*),') do
+    rank = rank + 1
+    local more = math.floor((tonumber(waited[rank]) or 0) * ms * 100 / times.step_ms + 0.5)
+    local all = (tonumber(sum) or 0) + more
+    sums[rank] = all > 0 and string.format('%.0f', all) or ''
+  end
+  redis.call('HSET', key, step, table.concat(sums, ','))
+  redis.call('PEXPIRE', key, times.kept_ms + HOUR_MS)
+end
+
+-- Callers by rank, "c,h,n,l", that waited for so long until now, in this step and up to three before.
+-- What replicas tell adds up, so none has to know which others live.
+local function add_waits(prefix, times, told, for_ms)
+  if told == '' then return end
+  local waited, part_ms = {}, times.now % times.step_ms
+  for count in string.gmatch(told .. ',', '([%d.]*),') do waited[#waited + 1] = count end
+  for back = 0, 3 do
+    local ms = math.min(for_ms, part_ms)
+    if ms > 0 then add_to_step(prefix, times.now - back * times.step_ms, times, waited, ms) end
+    for_ms, part_ms = for_ms - ms, times.step_ms
+  end
+end

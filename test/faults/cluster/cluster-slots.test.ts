@@ -51,6 +51,8 @@ describe("in a cluster", () => {
     const lua = await readdir(new URL("../../../lua/", import.meta.url), { recursive: true });
     const files = lua.filter((file) => /^(?!lib\/).+\.lua$/.test(file));
 
-    expect(scripts.map(({ name }) => `${name}.lua`).toSorted()).toEqual(files.toSorted());
+    // Two kinds of input may go to one script.
+    const known = new Set(scripts.map(({ name }) => `${name}.lua`));
+    expect([...known].toSorted()).toEqual(files.toSorted());
   });
 });

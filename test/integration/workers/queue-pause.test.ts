@@ -1,7 +1,8 @@
 import { Queue as BullQueue } from "bullmq";
 import { Redis } from "ioredis";
-import { describe, expect, inject, it } from "vitest";
+import { describe, expect, inject, it, onTestFinished } from "vitest";
 import { setImmediate as nextTurn } from "node:timers/promises";
+import { createRedisLanes } from "../../../src/redis/queue/store.ts";
 import { block } from "../../support/async/block.ts";
 import { deferred } from "../../support/async/deferred.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
@@ -129,7 +130,12 @@ describe("a queue that is paused while worker processes hold jobs", () => {
     await asked.enqueueMany(Array.from({ length: 300 }, (_, index) => index));
     await waitUntil(() => begun.length > 20, "the worker is at work");
 
-    const pausing = asked.pause();
+    const connection = new Redis(inject("redisUrl"), { maxRetriesPerRequest: null });
+    onTestFinished(async () => void (await connection.quit()));
+    await connection.ping();
+
+    const lanes = createRedisLanes(connection, sluices.prefix());
+    const pausing = lanes.pause("jobs", { key: undefined, forMs: Infinity });
     await nextTurn();
     const before = begun.length;
     block(1_500);

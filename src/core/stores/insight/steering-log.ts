@@ -16,7 +16,7 @@ type Noted = Pick<NewSteering, "queue" | "action"> & {
 };
 
 export interface SteeringLog {
-  /** Notes a change, makes it, and notes what `fateOf` says came of it. */
+  /** Makes a change and notes it meanwhile, and then what `fateOf` says came of it. */
   make<Made>(
     change: Noted,
     how: () => Promise<Made>,
@@ -100,14 +100,16 @@ export function createSteeringLog({
     const { queue, action, endpoint, key, filter, by, reason, forMs, before, after, undoes } =
       given;
     const about = { queue, action, endpoint, key, filter, by: by ?? process, reason, forMs };
-    const id = await note({ ...about, before, after, undoes });
+    // It does not wait for the log: who stops a queue wants it to stop.
+    const noting = note({ ...about, before, after, undoes });
     let made: Made;
     try {
       made = await how();
     } catch (error) {
-      await amend(queue, id, { failed: reasonOf(error) });
+      await amend(queue, await noting, { failed: reasonOf(error) });
       throw error;
     }
+    const id = await noting;
     // What cannot be looked at afterwards stays unknown.
     const fate = await fateOf?.(made).catch(() => undefined);
     if (fate !== undefined) await amend(queue, id, fate);

@@ -196,13 +196,8 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
       const at = changes.findIndex((change) => change.id === id);
       if (at >= 0) changes[at] = { ...changes[at]!, ...fate };
     },
-    async changes({ bucket, before, limit }) {
-      const newest = changes.toReversed();
-      const from = before === undefined ? 0 : newest.findIndex(({ id }) => id === before) + 1;
-      return newest
-        .slice(from)
-        .filter((change) => bucket === undefined || change.bucket === bucket)
-        .slice(0, limit);
+    async changes({ bucket, ...page }) {
+      return newestOf(changes, page, (each) => bucket === undefined || each.bucket === bucket);
     },
     async noteSteering(change) {
       lastId += 1;
@@ -217,16 +212,22 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
       const at = steerings.findIndex((each) => each.id === id);
       if (at >= 0) steerings[at] = { ...steerings[at]!, ...fate };
     },
-    async steerings({ queue, before, limit }) {
-      const newest = steerings.toReversed();
-      const from = before === undefined ? 0 : newest.findIndex(({ id }) => id === before) + 1;
-      return newest
-        .slice(from)
-        .filter((each) => queue === undefined || each.queue === queue)
-        .slice(0, limit);
+    async steerings({ queue, ...page }) {
+      return newestOf(steerings, page, (each) => queue === undefined || each.queue === queue);
     },
     async endOverride({ bucket, id }) {
       buckets.get(bucket)?.overrides.delete(id);
     },
   };
+}
+
+/** A page of a log, the newest first. */
+function newestOf<Entry extends { readonly id: string }>(
+  log: readonly Entry[],
+  { before, limit }: { readonly before: string | undefined; readonly limit: number },
+  isMeant: (entry: Entry) => boolean,
+): Entry[] {
+  const newest = log.toReversed();
+  const from = before === undefined ? 0 : newest.findIndex(({ id }) => id === before) + 1;
+  return newest.slice(from).filter(isMeant).slice(0, limit);
 }

@@ -258,14 +258,7 @@ describe("createServer", () => {
   });
 
   it("lets a request end that is under way when it closes", async () => {
-    const [begun, go] = [deferred(), deferred()];
-    const { server, url } = await openWith((app) =>
-      app.get("/slow", VIEWED, async () => {
-        begun.resolve();
-        await go.promise;
-        return "done";
-      }),
-    );
+    const { server, url, begun, go } = await openSlow();
     const slow = ask(`${url}/slow`, { token: VIEW });
     await begun.promise;
 
@@ -278,14 +271,7 @@ describe("createServer", () => {
   });
 
   it("closes connections on which nobody has asked, without cutting off who has", async () => {
-    const [begun, go] = [deferred(), deferred()];
-    const { server, url } = await openWith((app) =>
-      app.get("/slow", VIEWED, async () => {
-        begun.resolve();
-        await go.promise;
-        return "done";
-      }),
-    );
+    const { server, url, begun, go } = await openSlow();
     const unused = connect(Number(new URL(url).port), "127.0.0.1").resume();
     const slow = ask(`${url}/slow`, { token: VIEW });
     await begun.promise;
@@ -315,6 +301,19 @@ async function openWith(add: Routes, options: ServerOptions = {}) {
   onTestFinished(() => server.close());
   add(server.app);
   return { server, url: (await server.listen()).url };
+}
+
+/** A server with a route that answers once `go` is resolved. */
+async function openSlow() {
+  const [begun, go] = [deferred(), deferred()];
+  const opened = await openWith((app) =>
+    app.get("/slow", VIEWED, async () => {
+      begun.resolve();
+      await go.promise;
+      return "done";
+    }),
+  );
+  return { ...opened, begun, go };
 }
 
 const ALL = [

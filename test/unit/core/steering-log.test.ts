@@ -1,6 +1,7 @@
 import { expect, it } from "vitest";
 import { createSteeringLog } from "../../../src/core/stores/insight/steering-log.ts";
 import { createMemoryInsight } from "../../../src/memory/memory-insight.ts";
+import { deferred } from "../../support/async/deferred.ts";
 
 it("makes a change that cannot be noted, and says so in the log of the process", async () => {
   const warnings: string[] = [];
@@ -19,4 +20,26 @@ it("makes a change that cannot be noted, and says so in the log of the process",
   expect(warnings).toEqual([
     'drain of queue "charges" by ann is made, but is not in the log of changes.',
   ]);
+});
+
+it("makes a change while its note is on the way, and tells of it once that is there", async () => {
+  const [begun, noted] = [deferred(), deferred()];
+  const noteSteering = (): Promise<string> => noted.promise.then(() => "1-1");
+  const store = { ...createMemoryInsight(), noteSteering };
+  const log = createSteeringLog({ store, logger: console, process: "web-7:1" });
+  let isTold = false;
+  const make = async (): Promise<number> => {
+    begun.resolve();
+    return 5;
+  };
+
+  const made = log.make({ queue: "charges", action: "pause" }, make).then((count) => {
+    isTold = true;
+    return count;
+  });
+  await begun.promise;
+  const before = isTold;
+  noted.resolve();
+
+  expect([before, await made]).toEqual([false, 5]);
 });

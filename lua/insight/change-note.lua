@@ -1,7 +1,7 @@
 --[[
   change-note: notes a change in one of the logs of changes, and one of a bucket as the override that it begins once it is
-  made. There is a log for each of: buckets by hand, rules, queues, and endpoints. Rules may change thousands of buckets at
-  once, and code thousands of endpoints: those do not push out what else was changed.
+  made. There is a log for each of: buckets by hand, by rules, queues, endpoints, and both of these by rules. Rules may change
+  thousands of buckets at once, and code thousands of endpoints: those do not push out what else was changed.
 
   KEYS  [1] how all keys of the fleet begin
   ARGV  [1] the bucket, or the queue  [2] the change as JSON  [3] how many changes are kept

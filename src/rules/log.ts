@@ -2,7 +2,8 @@
 import { reasonOf } from "../core/describe.ts";
 import type { Logger } from "../core/logger.ts";
 import { formatPolicy, readPolicyElsewhere, type Policy } from "../core/policy/policy.ts";
-import type { InsightStore, NewChange, SteeredState } from "../core/stores/insight/store.ts";
+import type { NewSteering } from "../core/stores/insight/steering.ts";
+import type { InsightStore, SteeredState } from "../core/stores/insight/store.ts";
 
 /** Who, in place of a person. */
 const RULES = "rules";
@@ -29,23 +30,38 @@ export async function noteRuled(
   parts: LogParts,
 ): Promise<void> {
   const made = changes.filter(({ earlier, policy }) => earlier !== policy?.text);
-  const logged = made.map(({ bucket, earlier, policy, code }) => {
+  const noting = made.map(async ({ bucket, earlier, policy, code }) => {
     const before = earlier === undefined ? undefined : readPolicyElsewhere(bucket, earlier);
-    return { bucket, subject: "policy" as const, ...stateOf(before, policy, code) };
+    const states = stateOf(before, policy, code);
+    await parts.insight.noteChange({
+      bucket,
+      subject: "policy",
+      ...states,
+      ...byRules(reason),
+    });
   });
-  await logRuled(logged, reason, parts);
+  await tellFailed(noting, parts);
 }
 
-export async function logRuled(
-  changes: readonly Pick<NewChange, "bucket" | "subject" | "before" | "after">[],
+/** The same of queues, and of senders of webhooks. */
+export async function noteRuledSettings(
+  changes: readonly Pick<NewSteering, "queue" | "before" | "after">[],
   reason: string,
-  { insight, logger }: LogParts,
+  parts: LogParts,
 ): Promise<void> {
   const noting = changes.map(async (change) => {
-    const how = { action: "rules", by: RULES, reason } as const;
-    const more = { key: undefined, forMs: undefined, undoes: undefined };
-    await insight.noteChange({ ...change, ...how, ...more });
+    const more = { endpoint: undefined, filter: undefined };
+    await parts.insight.noteSteering({ ...change, ...more, ...byRules(reason) });
   });
+  await tellFailed(noting, parts);
+}
+
+function byRules(reason: string) {
+  const how = { action: "rules", by: RULES, reason } as const;
+  return { ...how, key: undefined, forMs: undefined, undoes: undefined };
+}
+
+async function tellFailed(noting: readonly Promise<void>[], { logger }: LogParts): Promise<void> {
   const failed = (await Promise.allSettled(noting)).find(({ status }) => status === "rejected");
   if (failed === undefined) return;
   const why = reasonOf((failed as PromiseRejectedResult).reason);

@@ -2,8 +2,9 @@
 import { leavesOf } from "../core/describe.ts";
 import { InvalidOptionError, StoreUnavailableError } from "../core/errors.ts";
 import { settingOf } from "../core/stores/insight/rules.ts";
-import type { InsightStore, SteeredState } from "../core/stores/insight/store.ts";
-import { logRuled, type LogParts } from "./log.ts";
+import type { ChangeFacts } from "../core/stores/insight/steering.ts";
+import type { InsightStore } from "../core/stores/insight/store.ts";
+import { noteRuledSettings, type LogParts } from "./log.ts";
 import { versionOf } from "./tell.ts";
 import type { DatedRules } from "./watch.ts";
 
@@ -26,10 +27,9 @@ export async function noteSettings(
   if (earlier === undefined) return false;
   const changes = names.flatMap((name, at) => {
     if (earlier[at] === texts[at]) return [];
-    const { section: subject, name: bucket } = settingOf(name)!;
-    return [{ bucket, subject, ...statesOf(earlier[at], texts[at]) }];
+    return [{ queue: settingOf(name)!.name, ...factsOf(earlier[at], texts[at]) }];
   });
-  await logRuled(changes, `version ${version} of ${of.file}, by ${parts.by}`, parts);
+  await noteRuledSettings(changes, `version ${version} of ${of.file}, by ${parts.by}`, parts);
   return true;
 }
 
@@ -66,20 +66,17 @@ function valuesOf(text: string | undefined): ReadonlyMap<string, unknown> {
 const MOST_SHOWN = 20;
 
 /** What was said before and is said now, as far as that differs. */
-export function statesOf(
+export function factsOf(
   earlier: string | undefined,
   text: string | undefined,
-): { readonly before: SteeredState; readonly after: SteeredState } {
+): { readonly before: ChangeFacts; readonly after: ChangeFacts } {
   const [before, after] = [valuesOf(earlier), valuesOf(text)];
   const names = [...new Set([...before.keys(), ...after.keys()])];
   const changed = names.filter((name) => before.get(name) !== after.get(name));
-  const stateOf = (values: ReadonlyMap<string, unknown>, of: string | undefined): SteeredState => {
-    const said = changed.filter((name) => values.has(name));
-    const shown = said.slice(0, MOST_SHOWN).map((name) => `${name} ${String(values.get(name))}`);
-    const more = said.length > MOST_SHOWN ? [`${said.length - MOST_SHOWN} more`] : [];
-    const policy = [...shown, ...more].join(", ") || "as the code says";
-    const source = of === undefined ? "code" : "rules";
-    return { policy, source, text: "", pausedForMs: 0 };
+  const ofThose = (values: ReadonlyMap<string, unknown>): ChangeFacts => {
+    const said = changed.slice(0, MOST_SHOWN).filter((name) => values.has(name));
+    return Object.fromEntries(said.map((name) => [name, values.get(name) as ChangeFacts[string]]));
   };
-  return { before: stateOf(before, earlier), after: stateOf(after, text) };
+  const more = changed.length > MOST_SHOWN ? { more: changed.length - MOST_SHOWN } : {};
+  return { before: ofThose(before), after: { ...ofThose(after), ...more } };
 }

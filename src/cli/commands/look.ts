@@ -309,10 +309,9 @@ function effectOf(change: BucketChange): string {
     pausedForMs === 0 ? "running" : `paused ${duration(pausedForMs)}`,
   );
   const what = subject === "pause" ? pauses.join(" -> ") : `${before.policy} -> ${after.policy}`;
-  const whole = subject === "policy" || subject === "pause" ? "" : `${subject}: `;
   const end = forMs === undefined ? "" : ` for ${duration(forMs)}`;
   const fate = failed === undefined ? (undoneBy === undefined ? "" : " (undone)") : " (failed)";
-  return `${whole}${what}${about}${end}${fate}`;
+  return `${what}${about}${end}${fate}`;
 }
 
 function describeReplicas(replicas: Overview["replicas"]): string {

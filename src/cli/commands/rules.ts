@@ -3,13 +3,17 @@ import { readFile } from "node:fs/promises";
 import { Argument, type Command } from "commander";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { reasonOf } from "../../core/describe.ts";
-import { settingOf, type RulesInForce } from "../../core/stores/insight/rules.ts";
-import type { NewChange } from "../../core/stores/insight/store.ts";
+import {
+  settingOf,
+  type RulesInForce,
+  type RulesSection,
+} from "../../core/stores/insight/rules.ts";
+import type { ChangeFacts } from "../../core/stores/insight/steering.ts";
 import { formatPolicy } from "../../core/policy/policy.ts";
 import { policyUnder } from "../../rules/compile.ts";
 import { describeProblem } from "../../rules/problem.ts";
 import { checkRules, type Rules } from "../../rules/read.ts";
-import { statesOf } from "../../rules/settings.ts";
+import { factsOf } from "../../rules/settings.ts";
 import type { Sluice } from "../../sluice.ts";
 import { partsOf } from "../../sluice/parts.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
@@ -29,7 +33,7 @@ type What = "check" | "diff" | "apply";
 /** What a file would change of one bucket, or of the queue or the sender of webhooks that the subject says. */
 interface Difference {
   readonly bucket: string;
-  readonly subject: NewChange["subject"];
+  readonly subject: "policy" | RulesSection;
   /** The policy in force, and where it comes from; undefined: no process has told of the bucket. */
   readonly before: string | undefined;
   readonly source: string | undefined;
@@ -152,8 +156,14 @@ async function differences(sluice: Sluice, rules: Rules): Promise<readonly Diffe
 function settingDifference(rules: Rules, key: string, earlier: string | undefined): Difference {
   const { section: subject, name: bucket } = settingOf(key)!;
   const said = rules.settings.get(key);
-  const { before, after } = statesOf(earlier, said && JSON.stringify(said));
-  return { bucket, subject, before: before.policy, source: before.source, after: after.policy };
+  const { before, after } = factsOf(earlier, said && JSON.stringify(said));
+  const source = earlier === undefined ? "code" : "rules";
+  return { bucket, subject, before: textOf(before), source, after: textOf(after) };
+}
+
+function textOf(facts: ChangeFacts): string {
+  const each = Object.entries(facts).map(([name, value]) => `${name} ${value}`);
+  return each.join(", ") || "as the code says";
 }
 
 async function differenceOf(sluice: Sluice, rules: Rules, name: string): Promise<Difference> {

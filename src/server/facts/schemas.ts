@@ -110,9 +110,9 @@ const STEERED = object({
 export const CHANGE: object = object(
   {
     id: text('"1764166000000-0"'),
-    bucket: text("The bucket, or the queue or sender of webhooks that the subject says."),
+    bucket: text("The bucket."),
     action: { type: "string", enum: ["configure", "pause", "resume", "undo", "expire", "rules"] },
-    subject: { type: "string", enum: ["policy", "pause", "queue", "endpoints"] },
+    subject: { type: "string", enum: ["policy", "pause"] },
     atMs: number("When, in ms since 1970."),
     by: text("Who."),
     reason: text("Why."),
@@ -141,14 +141,14 @@ export const QUEUE_CHANGE: object = object(
     endpoint: object({ tenant: text("Whose it is."), id: text("Left out for all of theirs.") }, [
       "id",
     ]),
-    action: text('"pause", "drain", "replay", "disable" and the like.'),
+    action: text('"pause", "drain", "replay", "disable", "rules" and the like.'),
     atMs: number("When, in ms since 1970."),
     by: text("Who."),
     reason: text("Why."),
     key: { description: "The key that it is about." },
     filter: FACTS("Which jobs were meant, besides the key."),
     forMs: number("For how long it was to hold."),
-    before: FACTS("A pause, jobs by state, or the settings of an endpoint."),
+    before: FACTS("A pause, jobs by state, the settings of an endpoint, or what rules say."),
     after: FACTS("The same afterwards; left out if it is not known, and of what was removed."),
     jobs: count("How many jobs it has changed."),
     undoes: text("The change that this one took back."),

@@ -97,6 +97,9 @@ endpoints:
   }, "the worker has the limits");
   const found = await findWebhooks(sluices.open());
   expect((await found?.status(REF))?.limits).toEqual((await hooks.status(REF))?.limits);
-  const changes = await sluices.open().changes();
-  expect(changes[0]).toMatchObject({ by: "rules", subject: "endpoints", bucket: "webhooks" });
+  const isLogged = async (): Promise<boolean> => {
+    const [change] = await sluices.open().changes({ queue: "webhooks" });
+    return change?.action === "rules" && change.after?.["perEndpoint.rate"] === "5/s";
+  };
+  await waitUntil(isLogged, "the log has them");
 });

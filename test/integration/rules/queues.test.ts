@@ -1,5 +1,6 @@
 import { expect, inject, it } from "vitest";
 import { scriptProcesses } from "../../support/children/script-process.ts";
+import { rejectionOf } from "../../support/async/rejection.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { heardLog, rulesFiles } from "../../support/rules/rules-files.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
@@ -39,17 +40,23 @@ it("hold in a process without the file as it uses the queue, until the file says
     "attempts 3",
   ]);
   await waitUntil(
-    async () => (await sluice.changes({ bucket: "jobs" })).length === 3,
+    async () => (await sluice.changes({ queue: "jobs" })).length === 3,
     "the log has all changes",
   );
-  const changes = await sluice.changes({ bucket: "jobs" });
-  expect(
-    changes.map(({ by, subject, before, after }) => [by, subject, before.policy, after.policy]),
-  ).toEqual([
-    ["rules", "queue", "maxBacklog 1", "as the code says"],
-    ["rules", "queue", "defaults.attempts 7", "maxBacklog 1"],
-    ["rules", "queue", "as the code says", "defaults.attempts 7"],
+  const changes = await sluice.changes({ queue: "jobs" });
+  expect(changes.map(({ by, action, before, after }) => [by, action, before, after])).toEqual([
+    ["rules", "rules", { maxBacklog: 1 }, {}],
+    ["rules", "rules", { "defaults.attempts": 7 }, { maxBacklog: 1 }],
+    ["rules", "rules", {}, { "defaults.attempts": 7 }],
   ]);
+  expect(await sluice.changes({ bucket: "jobs" })).toEqual([]);
+  // Only the file changes what a file says.
+  expect(await queue.undo()).toBeUndefined();
+  const refused = await rejectionOf(queue.undo({ id: changes[0]!.id }));
+  expect(refused).toMatchObject({
+    code: "ERR_CANNOT_UNDO",
+    why: expect.stringMatching(/rules file/),
+  });
 });
 
 it("say what workers keep, and what the keys of a queue weigh; the status says who set what", async () => {

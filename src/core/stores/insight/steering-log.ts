@@ -59,6 +59,7 @@ const FINAL: Readonly<Partial<Record<NewSteering["action"], string>>> = {
   put: "not all that the endpoint was is kept; put it again",
   setLimits: "set the limits again; the change says what they were",
   rotateSecret: "the old secret is not put back; rotate it again",
+  rules: "it came from a rules file; change that",
   undo: "it took another change back; make that one again",
 };
 
@@ -122,7 +123,7 @@ export function createSteeringLog({
       const all = await store.steerings({ queue, before: undefined, limit: MOST_LOOKED_AT });
       const own = all.filter(({ endpoint }) => (endpoint !== undefined) === isOfEndpoint);
       const isOpen = ({ action, undoneBy, failed }: Steering): boolean =>
-        action !== "undo" && undoneBy === undefined && failed === undefined;
+        !isPassedOver(action) && undoneBy === undefined && failed === undefined;
       const at = own.findIndex((each) => (id === undefined ? isOpen(each) : each.id === id));
       const last = own[at];
       if (id === undefined && last === undefined) return undefined;
@@ -150,6 +151,11 @@ export function createSteeringLog({
       return { ...last, undoneBy: undo.id };
     },
   };
+}
+
+/** What is undone in another way than by `undo()` is not the last change of anything. */
+function isPassedOver(action: Steering["action"]): boolean {
+  return action === "undo" || action === "rules";
 }
 
 /** Whether both change the same pause, or the same endpoint. */

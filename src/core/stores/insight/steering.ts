@@ -10,6 +10,7 @@ export type QueueAction =
   | "reschedule"
   | "replay"
   | "purge"
+  | "rules"
   | "undo";
 export type EndpointAction =
   | "put"
@@ -88,6 +89,7 @@ export interface QueueChange {
   /** The queue; of an endpoint, the sender. */
   readonly queue: string;
   readonly endpoint: EndpointOfTenant | undefined;
+  /** `"rules"` is what a rules file has changed, of a queue or of the endpoints of a sender: `by` is then `"rules"`, and `reason` says which. */
   readonly action: QueueAction | EndpointAction;
   /** The key that it is about; undefined is the whole queue. */
   readonly key: Key | undefined;
@@ -99,7 +101,10 @@ export interface QueueChange {
   readonly reason: string | undefined;
   /** For how long a pause was to hold, in ms; undefined: until the next change. */
   readonly forMs: number | undefined;
-  /** Of a pause, `pausedForMs`; of a change of jobs, how many there were by state; of an endpoint, its settings, if it was there. */
+  /**
+   * Of a pause, `pausedForMs`; of a change of jobs, how many there were by state; of an endpoint, its settings, if it was
+   * there; of rules the values that differ, as `"defaults.attempts"`: one that is left out is as the code says.
+   */
   readonly before: ChangeFacts | undefined;
   /** The same afterwards; undefined of what was removed, and where it is not known what came of the change. */
   readonly after: ChangeFacts | undefined;

@@ -1,5 +1,5 @@
 import type { PolicySource } from "../../store.ts";
-import type { RuledPolicy, RulesSection, RulesStore } from "./rules.ts";
+import type { RuledPolicy, RulesStore } from "./rules.ts";
 import type { SlotNotes } from "./slots.ts";
 import type { SteeringStore } from "./steering.ts";
 
@@ -45,7 +45,7 @@ export const INDEX_KEPT_MS = 2_592_000_000;
 export const HISTORY_STEP_MS = 10_000;
 /** … for this long. */
 export const HISTORY_KEPT_MS = 86_400_000;
-/** How many changes are kept: of buckets by hand, by rules, of queues, and of endpoints … */
+/** How many changes are kept: of buckets by hand, by rules, of queues, of endpoints, and of both by rules … */
 export const CHANGES_KEPT = 10_000;
 /** … and for how long after the last one. */
 export const CHANGES_KEPT_MS = 31_622_400_000;
@@ -273,8 +273,7 @@ export type ChangeAction = "configure" | "pause" | "resume" | "undo" | "expire" 
 
 export interface NewChange {
   readonly bucket: string;
-  /** What it is about: of `"queue"` and `"endpoints"`, which only rules change, `bucket` is the queue or the sender. */
-  readonly subject: "policy" | "pause" | RulesSection;
+  readonly subject: "policy" | "pause";
   readonly action: ChangeAction;
   /** The text of the key that it is about; undefined is the whole bucket. */
   readonly key: string | undefined;

@@ -92,8 +92,8 @@ export const changeNote: Script<{ readonly change: NewChange } & OfPrefix, strin
   decode: String,
 });
 
-/** The logs of what is changed of queues, and of endpoints. */
-export const STEERING_LOGS = [":queues", ":endpoints"] as const;
+/** The logs of what is changed of queues, of endpoints, and by rules of both. */
+export const STEERING_LOGS = [":queues", ":endpoints", ":settings"] as const;
 
 type SteeringNote = { readonly change: NewSteering } & OfPrefix;
 
@@ -102,9 +102,9 @@ export const steeringNote: Script<SteeringNote, string> = defineScript({
   keys: (input) => [fleetBase(input)],
   args: ({ change }) => {
     const text = JSON.stringify(change, sayInfinity);
-    const [ofQueues, ofEndpoints] = STEERING_LOGS;
-    const log = change.endpoint === undefined ? [ofQueues, 2_000_000] : [ofEndpoints, 3_000_000];
-    return [change.queue, text, CHANGES_KEPT, "", "", CHANGES_KEPT_MS, ...log];
+    const log = change.action === "rules" ? 2 : change.endpoint === undefined ? 0 : 1;
+    const ids = [STEERING_LOGS[log], (log + 2) * 1_000_000];
+    return [change.queue, text, CHANGES_KEPT, "", "", CHANGES_KEPT_MS, ...ids];
   },
   decode: String,
 });

@@ -58,11 +58,8 @@ export interface BucketChange {
    * has changed, whether or not what was set by hand goes before it: `by` is then `"rules"`, and `reason` says which.
    */
   readonly action: ChangeAction;
-  /**
-   * What it is about: that of an `"undo"` is what is taken back. Of `"queue"` and `"endpoints"`, which only rules change,
-   * `bucket` is the name of the queue, or of the sender of webhooks, and `before` and `after` have the values that differ.
-   */
-  readonly subject: "policy" | "pause" | "queue" | "endpoints";
+  /** What it is about: that of an `"undo"` is what is taken back. */
+  readonly subject: "policy" | "pause";
   /** When, in ms since 1970, by the clock of Redis. */
   readonly atMs: number;
   readonly by: string;

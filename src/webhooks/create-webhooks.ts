@@ -185,7 +185,7 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
   const webhooks: Webhooks = {
     ...sending,
     ...createBroadcasting({ ...options, store, ask, fanOut, tenantOf, logger }),
-    ...createLog({ store, ask, queue, tenantOf }),
+    ...createLog({ store, ask, queue, tenantOf, log }),
     ...createEndpointStatuses({ ...parts, ask, tenantOf, code: options }),
     endpoints: createEndpoints({
       ...options,

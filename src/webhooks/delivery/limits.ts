@@ -81,8 +81,8 @@ export function rulesOf(ruled: RuledPolicy | undefined): EndpointsRules {
  * not of their end.
  */
 const LIFTED: LimitsOptions = { rate: "1000000/s" };
-/** New limits hold within a second. */
-const LOOK_EVERY_MS = 1_000;
+/** New limits hold within a second, also those of a rules file, which is to be read and noted before. */
+const LOOK_EVERY_MS = 500;
 
 export function createOwnLimits(
   store: Pick<WebhookStore, "limitsSince"> & {

@@ -1,4 +1,6 @@
 import { refuseExtra, type Arities } from "../../core/input/arguments.ts";
+import { filterFacts } from "../../core/stores/insight/steering.ts";
+import type { SteeringLog } from "../../core/stores/insight/steering-log.ts";
 import { EndpointMissingError, MessageMissingError } from "../../core/stores/webhooks/errors.ts";
 import type {
   EndpointName,
@@ -92,6 +94,8 @@ export interface LogParts {
   readonly ask: Ask;
   readonly queue: DeliveryQueue;
   readonly tenantOf: TenantOf;
+  /** The log of changes by hand. */
+  readonly log: SteeringLog;
 }
 
 /** How many are read and stored at a time. */
@@ -101,7 +105,7 @@ const BODIES_AT_ONCE = 20;
 const MOST_PAGE_CHARACTERS = 8_000_000;
 
 export function createLog(parts: LogParts): WebhookLog {
-  const { store, ask, queue, tenantOf } = parts;
+  const { store, ask, queue, tenantOf, log: changes } = parts;
 
   async function messageOf(tenant: string, id: string): Promise<Message | undefined> {
     const found = await ask(() => store.message({ tenant, message: id }));
@@ -201,19 +205,29 @@ export function createLog(parts: LogParts): WebhookLog {
     return all.reverse();
   }
 
+  /** Notes in the log of changes by hand that something is sent again, and how much. */
+  function noted(
+    action: "replay" | "recover",
+    given: ReplayOptions & { readonly tenant: string },
+    how: () => Promise<number>,
+  ): Promise<number> {
+    const { tenant, endpoint: id, by, message, types, since, until } = given;
+    const filter = filterFacts({
+      message,
+      types: types?.join(", "),
+      since: since && Number(since),
+      until: until && Number(until),
+    });
+    const change = { queue: queue.name, action, endpoint: { tenant, id }, filter, by };
+    return changes.make(change, how, async (jobs) => ({ jobs }));
+  }
+
   const log: Pick<WebhookLog, "replay" | "recover" | "expunge"> = {
     async replay(given) {
       const where = "replay()";
-      const {
-        message,
-        endpoint,
-        types,
-        by,
-        since,
-        until,
-        tenant: named,
-      } = readReplay(where, given);
-      const tenant = tenantOf(where, named);
+      const asked = readReplay(where, given);
+      const { message, endpoint, types, by, since, until } = asked;
+      const tenant = tenantOf(where, asked.tenant);
       if (endpoint !== undefined) await assertThere({ tenant, endpoint });
       const again = async (ids: readonly string[]): Promise<number> => {
         const found = await Promise.all(
@@ -238,22 +252,30 @@ export function createLog(parts: LogParts): WebhookLog {
         }
         return count;
       };
-      if (message !== undefined) return again([message]);
-      let total = 0;
-      for await (const ids of messagesOf(tenant, { since, until })) total += await again(ids);
-      return total;
+      if (message !== undefined) {
+        const one = (): Promise<number> => again([message]);
+        // What code does with one message is its own business.
+        return by === undefined ? one() : noted("replay", { ...asked, tenant }, one);
+      }
+      return noted("replay", { ...asked, tenant }, async () => {
+        let total = 0;
+        for await (const ids of messagesOf(tenant, { since, until })) total += await again(ids);
+        return total;
+      });
     },
     async recover(given) {
       const where = "recover()";
       const { endpoint, by, since, until, tenant: named } = readRecover(where, given);
       const name = { tenant: tenantOf(where, named), endpoint };
       await assertThere(name);
-      const found = await failedAt(name, { since, until });
-      let total = 0;
-      for (let at = 0; at < found.length; at += AT_ONCE) {
-        total += await sendAgain(name, found.slice(at, at + AT_ONCE), by);
-      }
-      return total;
+      return noted("recover", { ...name, by, since, until }, async () => {
+        const found = await failedAt(name, { since, until });
+        let total = 0;
+        for (let at = 0; at < found.length; at += AT_ONCE) {
+          total += await sendAgain(name, found.slice(at, at + AT_ONCE), by);
+        }
+        return total;
+      });
     },
     async expunge(given) {
       const where = "expunge()";

@@ -1,4 +1,5 @@
-import { expect, inject, it } from "vitest";
+import { expect, inject, it, vi } from "vitest";
+import type { Bucket } from "sluice";
 import { createWebhooks, findWebhooks } from "sluice/webhooks";
 import { scriptProcesses } from "../../support/children/script-process.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
@@ -102,4 +103,29 @@ endpoints:
     return change?.action === "rules" && change.after?.["perEndpoint.rate"] === "5/s";
   };
   await waitUntil(isLogged, "the log has them");
+});
+
+it("wake the deliveries that wait for what they were, when they change", async () => {
+  const write = (rate: string): string =>
+    files.write("sluice.yaml", `buckets: {}\nendpoints: { webhooks: { perEndpoint: ${rate} } }`);
+  const sluice = sluices.open({ rules: write("{ rate: 1/h }"), logger: heardLog().logger });
+  const hooks = createWebhooks(sluice, LOCAL);
+  const receiver = await startReceiver();
+  await put(hooks, { ...REF, url: receiver.url });
+  // By itself, what waits asks again after ten seconds, and would be sent late.
+  const woken = vi.spyOn(hooks.queue.bucket as Bucket & { askAgain(): void }, "askAgain");
+  await waitUntil(async () => {
+    const found = (await hooks.status(REF))?.limits.find(({ name }) => name === "rate");
+    return found?.setBy === "rules";
+  }, "the first rules are in force");
+  hooks.worker();
+  for (let data = 0; data < 3; data++)
+    await hooks.send({ tenant: "acme", type: "note.made", data });
+  await waitUntil(() => receiver.arrivals.length === 1, "the others wait");
+  const before = woken.mock.calls.length;
+
+  write("{ rate: 1000/s }");
+
+  await waitUntil(() => receiver.arrivals.length === 3, "all have arrived");
+  expect(woken.mock.calls.length).toBeGreaterThan(before);
 });

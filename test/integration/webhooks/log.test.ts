@@ -1,6 +1,7 @@
 import { Redis } from "ioredis";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
 import { verify, type ReplayOptions, type Webhooks } from "sluice/webhooks";
+import { rejectionOf } from "../../support/async/rejection.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { openHooks, put, startReceiver, untilIdle } from "../../support/webhooks/open-hooks.ts";
@@ -135,6 +136,8 @@ describe("replay()", () => {
     expect(verify({ body: second!.body, headers: second!.headers, secret }).id).toBe(id);
     const { entries } = await hooks.attempts.list({ tenant: "acme", message: id });
     expect(entries[0]).toMatchObject({ purpose: "replay", by: "ann", outcome: "success" });
+    const [change] = await sluices.open().changes({ queue: "webhooks" });
+    expect(change).toMatchObject({ action: "replay", by: "ann", jobs: 1, filter: { message: id } });
   });
 
   it("reaches an endpoint that is disabled, and leaves its health as it was", async () => {
@@ -223,6 +226,10 @@ describe("recover()", () => {
     expect(await hooks.messages.get({ tenant: "acme", id: "m-0" })).toMatchObject({
       endpoints: { a: "delivered" },
     });
+    const [second, first] = await sluices.open().changes({ queue: "webhooks" });
+    expect(first).toMatchObject({ endpoint: REF, filter: { since: 0 }, by: "ann", jobs: 5 });
+    expect(second).toMatchObject({ action: "recover", jobs: 0 });
+    expect(await rejectionOf(hooks.endpoints.undo())).toMatchObject({ change: second!.id });
   });
 });
 

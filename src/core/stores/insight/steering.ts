@@ -19,6 +19,8 @@ export type EndpointAction =
   | "enable"
   | "setLimits"
   | "rotateSecret"
+  | "replay"
+  | "recover"
   | "undo";
 
 /** Facts by their names: `{ pausedForMs: 60000 }`, `{ waiting: 12, failed: 3 }`, `{ url: "https://…" }`. Never a secret. */
@@ -26,8 +28,23 @@ export type ChangeFacts = Readonly<Record<string, string | number | boolean>>;
 
 export interface EndpointOfTenant {
   readonly tenant: string;
-  /** Undefined for the limits of all endpoints of the tenant. */
+  /** Undefined for the limits of all endpoints of the tenant, and for what was sent again to several. */
   readonly id: string | undefined;
+}
+
+/** How much of a filter's text the log keeps. */
+const MOST_OF_TEXT = 200;
+
+/** What the log keeps of what was asked for; undefined if that is nothing. */
+export function filterFacts(filter: Readonly<Record<string, unknown>>): ChangeFacts | undefined {
+  const given = Object.entries(filter).filter(([, value]) => value !== undefined);
+  if (given.length === 0) return undefined;
+  return Object.fromEntries(
+    given.map(([name, value]) => [
+      name,
+      typeof value === "number" ? value : String(value).slice(0, MOST_OF_TEXT),
+    ]),
+  );
 }
 
 export interface NewSteering {
@@ -93,7 +110,7 @@ export interface QueueChange {
   readonly action: QueueAction | EndpointAction;
   /** The key that it is about; undefined is the whole queue. */
   readonly key: Key | undefined;
-  /** Which jobs were meant, besides the key: `{ reason: "timed out" }`; of one job, its id. */
+  /** Which jobs were meant, besides the key: `{ reason: "timed out" }`; of one job, its id; of webhooks which messages. */
   readonly filter: ChangeFacts | undefined;
   /** When, in ms since 1970, by the clock of Redis. */
   readonly atMs: number;
@@ -108,7 +125,7 @@ export interface QueueChange {
   readonly before: ChangeFacts | undefined;
   /** The same afterwards; undefined of what was removed, and where it is not known what came of the change. */
   readonly after: ChangeFacts | undefined;
-  /** How many jobs it has changed: `12`. Undefined where no jobs are, or while it is not known. */
+  /** How many jobs it has changed, or messages it has sent again: `12`. Undefined where no jobs are, or while it is not known. */
   readonly jobs: number | undefined;
   /** The id of the change that this one took back. */
   readonly undoes: string | undefined;

@@ -2,11 +2,14 @@
   costs-settle: settles a call's true cost. What it cost beyond its estimate is booked now, into debt if need be; what it
   cost less is taken back from where it was booked. Twin of settle in src/core/draw/give-back.ts.
 
-  KEYS  as in slots-draw, with the keys of the call, and the shadows if there is anything to settle under them
+  KEYS  as in slots-draw, with the keys of the call, and the shadows if there is anything to settle under them; then of a
+        slot that a server has given: note, see lib/state/slot-note
   ARGV  [1] the policy's text
         [2] numbers: pinned_us slot_us is_unused, terms, keys, a difference for each limit, and if there is anything to
             settle under shadows: those {limits}, and a difference for each
-  Reply 1 if the bucket holds the same policy, else 0
+        of a slot that a server has given  [3] until when it is held, as in slot-note  [4] the request, as there
+  Reply 1 if the bucket holds the same policy, else 0; of a slot that a server has given, what slot-note replies: the cost
+        is booked if it is noted for the first time
 ]]
 -- @include lib/now
 -- @include lib/request/numbers
@@ -16,17 +19,25 @@
 -- @include lib/state/pack
 -- @include lib/state/load-and-save
 -- @include lib/state/bucket
+-- @include lib/state/slot-note
 -- @include lib/request/request
 -- @include lib/draw/shadows
 
-local text, next_number = ARGV[1], numbers_of(ARGV[2])
-if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end
+local text, next_number, until_ms, request = ARGV[1], numbers_of(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+local note_key = request and KEYS[#KEYS]
+if not next_number or (note_key and not until_ms) then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end
 local server_us, slot_us, is_unused = now_us(next_number()), next_number(), next_number() == 1
 local terms, keys = read_frame(next_number, text)
 if not terms then return redis.error_reply('SLUICE_BAD_ARGUMENT a number is out of its bounds') end
 
+local reply
+if note_key then
+  local state, left_ms, is_first = note_slot(note_key, 'settle', until_ms, 0, request, math.floor(server_us / 1000))
+  reply = { state, left_ms }
+  if not is_first then return reply end
+end
 local bucket = load_bucket(KEYS[1])
-if not bucket or bucket.text ~= text then return 0 end
+if not bucket or bucket.text ~= text then return reply or 0 end
 advance(bucket, server_us)
 
 local function settle_scope(scope)
@@ -52,7 +63,7 @@ for _, key in ipairs(keys) do
     for _ = 1, #key.limits do next_number() end
   end
 end
-local shadows = read_shadows(next_number) or {}
+local shadows = read_shadows(next_number, note_key and 1) or {}
 settle_shadows(shadows, slot_us, next_number, bucket.clock_us)
 if #shadows > 0 then save_shadows(shadows) end
-return 1
+return reply or 1

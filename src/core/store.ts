@@ -1,3 +1,4 @@
+import type { SlotNote, SlotNoted } from "./stores/insight/slots.ts";
 import type { Limit, LimitStatus } from "./limits/rule.ts";
 
 /**
@@ -10,6 +11,11 @@ export interface Store {
   /** Gives slots back, and the asker's place with them. */
   giveBack(request: ReturnRequest): Promise<void>;
   settle(request: SettleRequest): Promise<void>;
+  /**
+   * Notes what becomes of a slot that a server has given to a caller; nothing of one that is over. Books the cost with which
+   * it is settled for the first time, in the same step. Answers what it was before.
+   */
+  noteSlot(note: SlotNote, settling?: SettleRequest): Promise<SlotNoted>;
   /** Makes leases last for another period from now. Returns those that were already lost. */
   renew(request: LeasesRequest): Promise<readonly number[]>;
   release(request: LeasesRequest): Promise<void>;

@@ -15,7 +15,6 @@ import {
 } from "../core/stores/insight/store.ts";
 import type { Steering } from "../core/stores/insight/steering.ts";
 import { createMemoryRules } from "./memory-rules.ts";
-import { createMemorySlots } from "./memory-slots.ts";
 
 interface KnownBucket {
   readonly told: Map<string, BucketTold & { readonly replica: string; readonly atMs: number }>;
@@ -38,6 +37,7 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
   const steerings: Steering[] = [];
   const noted = { byHand: 0, byRules: 0 };
   const { ruled, ...rules } = createMemoryRules();
+  let slotSecret: string | undefined;
   let lastId = 0;
 
   function known(name: string): KnownBucket {
@@ -89,7 +89,7 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
 
   return {
     ...rules,
-    ...createMemorySlots(nowMs),
+    slotSecret: async (own) => (slotSecret ??= own),
     async declaredOf(names) {
       return names.map((name) => buckets.get(name)?.declared);
     },

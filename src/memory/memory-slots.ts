@@ -1,4 +1,4 @@
-import type { SlotNotes } from "../core/stores/insight/slots.ts";
+import type { SlotNote, SlotNoted } from "../core/stores/insight/slots.ts";
 
 interface KeptNote {
   untilMs: number;
@@ -8,10 +8,9 @@ interface KeptNote {
   isReleased: boolean;
 }
 
-/** What became of slots, in the memory of one process. Twin of `lua/bucket/slot-note.lua`. */
-export function createMemorySlots(nowMs: () => number): SlotNotes {
+/** What became of slots, in the memory of one process. Twin of `lua/lib/state/slot-note.lua`. */
+export function createMemorySlots(): { note(note: SlotNote, nowMs: number): SlotNoted } {
   const notes = new Map<string, KeptNote>();
-  let kept: string | undefined;
 
   /** The oldest stand first, and what is renewed is put last. */
   function forgetOld(now: number): void {
@@ -22,11 +21,7 @@ export function createMemorySlots(nowMs: () => number): SlotNotes {
   }
 
   return {
-    async slotSecret(own) {
-      return (kept ??= own);
-    },
-    async noteSlot({ bucket, slot, untilMs, what, holdMs = 0 }) {
-      const now = nowMs();
+    note({ bucket, slot, untilMs, what, holdMs = 0 }, now) {
       forgetOld(now);
       const name = `${bucket} ${slot}`;
       const before = notes.get(name);

@@ -8,7 +8,8 @@ import { drainedAtUs, type Scope } from "../core/draw/scope.ts";
 import { peek, steer } from "../core/draw/steer.ts";
 import { addResets } from "../core/limits/calendar-windows.ts";
 import { countLeases, type Leases } from "../core/limits/concurrency.ts";
-import { AWAY_KEPT_MS, type Store, type Wake } from "../core/store.ts";
+import { createMemorySlots } from "./memory-slots.ts";
+import { AWAY_KEPT_MS, type SettleRequest, type Store, type Wake } from "../core/store.ts";
 
 const SWEEP_EVERY_US = 60_000_000;
 /** How long an idle bucket is kept, one that was configured or paused by hand, and a key; as in Redis. */
@@ -25,6 +26,7 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
   const wakes = new Map<string, Wake>();
   const learned = new Map<string, Ratios>();
   const away = new Map<string, Map<string | undefined, { coolMs: number; nextMs: number }>>();
+  const slots = createMemorySlots();
   let sweepAtUs = nowUs() + SWEEP_EVERY_US;
 
   function forgetIdle(now: number): void {
@@ -42,6 +44,11 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
     }
   }
 
+  function settleAt(request: SettleRequest, now: number): void {
+    const found = states.get(request.bucket);
+    if (found !== undefined) settle(found, addResets(request, now), now);
+  }
+
   return {
     async draw(request) {
       const now = nowUs();
@@ -56,9 +63,13 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
       if (found !== undefined) giveBack(found, addResets(request, now), now);
     },
     async settle(request) {
+      settleAt(request, nowUs());
+    },
+    async noteSlot(note, settling) {
       const now = nowUs();
-      const found = states.get(request.bucket);
-      if (found !== undefined) settle(found, addResets(request, now), now);
+      const noted = slots.note(note, Math.floor(now / 1_000));
+      if (settling !== undefined && noted.state === "held") settleAt(settling, now);
+      return noted;
     },
     async renew(request) {
       const now = nowUs();

@@ -1,4 +1,5 @@
 /** The `Store` of buckets in Redis: each call is one script, sent by `requests.ts`; messages come by `pubsub.ts`. */
+import { randomBytes } from "node:crypto";
 import type { Cluster, Redis } from "ioredis";
 import { WrongResetsError, type CostTooLargeError } from "../core/errors.ts";
 import type { StoreEvent } from "../core/events/events.ts";
@@ -13,10 +14,11 @@ import { createBreakers, type BreakerOptions } from "./requests/breaker.ts";
 import { createNotifications } from "./pubsub.ts";
 import { createRequests, refusalOf } from "./requests/requests.ts";
 import { bucketPeek, bucketSteer } from "./scripts/bucket/bucket.ts";
-import { costsSettle, slotsReturn } from "./scripts/bucket/give-back.ts";
+import { costsSettle, givenSettle, slotsReturn } from "./scripts/bucket/give-back.ts";
 import { bucketKeys } from "./scripts/keys.ts";
 import { leasesRelease, leasesRenew } from "./scripts/bucket/leases.ts";
 import { ratiosLearn } from "./scripts/bucket/ratios.ts";
+import { slotNote } from "./scripts/bucket/slot-note.ts";
 import { runScript, type Script } from "./scripts/script.ts";
 import { slotsDraw, type SlotsDraw } from "./scripts/bucket/slots-draw.ts";
 import { planScopesTry, scopesTry } from "./scripts/bucket/scopes-try.ts";
@@ -40,6 +42,8 @@ export interface RedisStoreOptions {
 export interface RedisStore extends Store {
   readonly insight: InsightStore;
 }
+
+const REQUEST_BYTES = 9;
 
 /** Buckets in Redis, shared by all replicas that use the same server and prefix. */
 export function createRedisStore(options: RedisStoreOptions): RedisStore {
@@ -126,6 +130,17 @@ export function createRedisStore(options: RedisStoreOptions): RedisStore {
     },
     giveBack: (request) => sendOnce(slotsReturn, request),
     settle: (request) => sendOnce(costsSettle, request),
+    noteSlot(note, settling) {
+      const request = randomBytes(REQUEST_BYTES).toString("base64url");
+      if (settling === undefined) {
+        const { bucket } = note;
+        return requests.send(bucket, () =>
+          runScript(redis, slotNote, { ...note, request, prefix }),
+        );
+      }
+      const { slot, untilMs } = note;
+      return send(givenSettle, { ...settling, slot, untilMs, request });
+    },
     renew: (request) => sendOnce(leasesRenew, request),
     release: (request) => sendOnce(leasesRelease, request),
     steer: (request) => send(bucketSteer, request),

@@ -46,6 +46,7 @@ export function combineStores(stores: readonly Store[], storeOf: (bucket: string
     draw: (request) => storeOf(request.bucket).draw(request),
     giveBack: (request) => storeOf(request.bucket).giveBack(request),
     settle: (request) => storeOf(request.bucket).settle(request),
+    noteSlot: (note, settling) => storeOf(note.bucket).noteSlot(note, settling),
     renew: (request) => storeOf(request.bucket).renew(request),
     release: (request) => storeOf(request.bucket).release(request),
     steer: (request) => storeOf(request.bucket).steer(request),
@@ -107,7 +108,6 @@ export function combineInsight(
     },
     bucket: (name) => storeOf(name).bucket(name),
     declared: (bucket) => storeOf(bucket).declared(bucket),
-    noteSlot: (note) => storeOf(note.bucket).noteSlot(note),
     // Any name does: it is the same for all processes.
     slotSecret: (own) => storeOf("slots").slotSecret(own),
     async offerRules(offer) {

@@ -84,7 +84,7 @@ export async function createServer(
   healthRoutes(app, { sluice, isClosing: () => closing !== undefined });
   metricsRoute(app, { sluice });
   const found = createFound(sluice);
-  decideRoutes(app, { found, notes: insight });
+  decideRoutes(app, { found, secrets: insight });
   forwardRoutes(app, { forwards: read.forwards, found, hasTokens: read.tokens.length > 0 });
   const isReady = async (): Promise<boolean> =>
     closing === undefined && (await whyNotReady(sluice)).length === 0;

@@ -195,7 +195,7 @@ const NOT_MEANT: Readonly<Partial<Record<Subject, readonly string[]>>> = {
     "close",
   ],
   queue: ["weightsOf", "close"],
-  slot: ["factsFor", "settleIf", "takeOver"],
+  slot: ["factsFor", "settleGiven", "takeOver"],
 };
 
 async function errorOf(call: () => unknown): Promise<unknown> {

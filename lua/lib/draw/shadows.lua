@@ -1,16 +1,16 @@
 -- Limits that hold nothing back, and only count which calls they would have. Twin of src/core/draw/shadows.ts.
 -- Their key has twelve doubles for each: code count period_us capacity a b c last_us calls waited refused longest_us. It
--- expires 30 days after the last call. It and the parts of their limits are the last keys of a request.
+-- expires 30 days after the last call. It and the parts of their limits are the last keys of a request, but for after_them.
 local PER_SHADOW, KEEP_SHADOWS_MS = 12, 2592000000
 -- A call that would have waited longer than this counts as refused, and takes no room.
 local MOST_AHEAD_US = 3600000000
 
 -- The shadows at the end of a request, as Redis has kept them; nil if one can never work.
-local function read_shadows(next_number)
+local function read_shadows(next_number, after_them)
   local limits, parts = read_limits(next_number), 0
   if not limits or #limits == 0 then return limits end
   for _, limit in ipairs(limits) do parts = parts + (RULES[limit.code].parts or 0) end
-  local at = #KEYS - parts
+  local at = #KEYS - parts - (after_them or 0)
   bind_keys(limits, at)
   local packed = redis.call('GET', KEYS[at]) or ''
   local n = { struct.unpack('<' .. string.rep('d', #packed / 8), packed) }

@@ -2,6 +2,7 @@
 import type { Cluster, Redis } from "ioredis";
 import { reasonOf } from "../../core/describe.ts";
 import { SluiceError, StoreUnavailableError } from "../../core/errors.ts";
+import { SLOT_SECRET_KEPT_MS } from "../../core/stores/insight/slots.ts";
 import {
   HISTORY_STEP_MS,
   REPLICA_ALIVE_MS,
@@ -30,7 +31,6 @@ import { clockRead } from "../scripts/queue/jobs.ts";
 import { runScript } from "../scripts/script.ts";
 import { createQueueIndex } from "./queue-index.ts";
 import { createRedisRules } from "./rules.ts";
-import { createSlotNotes } from "./slot-notes.ts";
 
 const HOUR_MS = 3_600_000;
 /** How many changes are read at a time while those of one bucket are looked for. */
@@ -89,7 +89,12 @@ export function createRedisInsight(
 
   return {
     ...createRedisRules(redis, prefix, requests),
-    ...createSlotNotes(redis, prefix, requests),
+    slotSecret: (own) =>
+      send(async () => {
+        const key = `${base}:slot-secret`;
+        await redis.set(key, own, "PX", SLOT_SECRET_KEPT_MS, "NX");
+        return (await redis.get(key)) ?? own;
+      }),
     ...createQueueIndex(redis, base, { send, nowMs }),
     report: (report) =>
       sendOnce(async () => {

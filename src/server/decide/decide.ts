@@ -6,8 +6,8 @@ import { jobRoutes } from "./jobs.ts";
 import { slotRoutes } from "./slot-routes.ts";
 import { createGivenSlots, type GivenParts } from "./slots.ts";
 
-export function decideRoutes(app: FastifyInstance, { found, notes }: GivenParts): void {
-  const slots = createGivenSlots({ found, notes });
+export function decideRoutes(app: FastifyInstance, { found, secrets }: GivenParts): void {
+  const slots = createGivenSlots({ found, secrets });
   const callers = createCallers();
   drawRoutes(app, { found, slots, callers });
   slotRoutes(app, slots);

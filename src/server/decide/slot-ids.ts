@@ -3,7 +3,7 @@
  * in Redis: a draw writes nothing for it, and nobody else can make one.
  */
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
-import type { SlotNotes } from "../../core/stores/insight/slots.ts";
+import type { SlotSecrets } from "../../core/stores/insight/slots.ts";
 import type { Cost } from "../../throttle/costs.ts";
 import type { SlotFacts } from "../../throttle/slot/slot.ts";
 
@@ -47,7 +47,7 @@ type Packed = readonly [
   asker: string,
 ];
 
-export function createSlotIds(notes: Pick<SlotNotes, "slotSecret">): SlotIds {
+export function createSlotIds(store: SlotSecrets): SlotIds {
   /** The first is the one to sign with. */
   let secrets = [randomBytes(SECRET_BYTES).toString("base64url")];
   let asking: Promise<void> | undefined;
@@ -57,7 +57,7 @@ export function createSlotIds(notes: Pick<SlotNotes, "slotSecret">): SlotIds {
   async function ask(): Promise<void> {
     askedAtMs = performance.now();
     try {
-      const secret = await notes.slotSecret(secrets[0]!);
+      const secret = await store.slotSecret(secrets[0]!);
       secrets = [secret, ...secrets.filter((each) => each !== secret)].slice(0, MOST_SECRETS);
     } catch {
       // Then this server alone knows the ids that it writes, until Redis answers.

@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { SettledCost } from "../../throttle/call-options.ts";
+import { StoreUnavailableError } from "../../core/errors.ts";
 import { assertBucket } from "../access/access.ts";
 import { PROBLEM, RELEASE, RENEW, SETTLE, SLOT_PARAMS } from "./schemas.ts";
 import type { SlotId } from "./slot-ids.ts";
@@ -18,6 +19,20 @@ const BOOKED = {
 };
 const SETTLED = { type: "object", properties: { ...ID, booked: BOOKED } };
 
+const AGAIN =
+  "Send the request again: it takes effect once, however often it comes; a slot that it has released is answered 404 then. " +
+  "A lease that nobody renews ends by itself.";
+
+/** Says to callers what to do while Redis gives no answer. */
+async function orSayAgain<Done>(work: Promise<Done>): Promise<Done> {
+  try {
+    return await work;
+  } catch (error) {
+    if (!(error instanceof StoreUnavailableError)) throw error;
+    throw new StoreUnavailableError(`${error.message} ${AGAIN}`, error);
+  }
+}
+
 /** What becomes of slots that callers hold, whichever server gave them. */
 export function slotRoutes(app: FastifyInstance, slots: GivenSlots): void {
   const common = (summary: string, body: object, answer: object) => ({
@@ -35,7 +50,8 @@ export function slotRoutes(app: FastifyInstance, slots: GivenSlots): void {
     "/v1/slots/:id/settle",
     common("Books what the call truly took; the first time counts", SETTLE, SETTLED),
     async (request) => {
-      const booked = await slots.settle(await slotOf(request), request.body.cost);
+      const slot = await slotOf(request);
+      const booked = await orSayAgain(slots.settle(slot, request.body.cost));
       return { id: request.params.id, booked };
     },
   );
@@ -50,8 +66,8 @@ export function slotRoutes(app: FastifyInstance, slots: GivenSlots): void {
       const { id } = request.params;
       const slot = await slotOf(request);
       const { cost } = request.body ?? {};
-      const booked = cost === undefined ? undefined : await slots.settle(slot, cost);
-      await slots.release(slot);
+      const booked = cost === undefined ? undefined : await orSayAgain(slots.settle(slot, cost));
+      await orSayAgain(slots.release(slot));
       return { id, ...(booked === undefined ? {} : { booked }) };
     },
   );
@@ -59,7 +75,8 @@ export function slotRoutes(app: FastifyInstance, slots: GivenSlots): void {
     "/v1/slots/:id/renew",
     common("The call goes on: holds its slot for holdMs from now", RENEW, DONE),
     async (request) => {
-      await slots.renew(await slotOf(request), request.body.holdMs);
+      const slot = await slotOf(request);
+      await orSayAgain(slots.renew(slot, request.body.holdMs));
       return { id: request.params.id };
     },
   );

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import type { SlotNote, SlotNoted, SlotNotes } from "../../core/stores/insight/slots.ts";
+import type { GivenSlot, SlotNoted, SlotSecrets } from "../../core/stores/insight/slots.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { SettledCost } from "../../throttle/call-options.ts";
 import type { Cost } from "../../throttle/costs.ts";
@@ -43,11 +43,11 @@ interface Held {
 
 export interface GivenParts {
   readonly found: Found;
-  readonly notes: SlotNotes;
+  readonly secrets: SlotSecrets;
 }
 
-export function createGivenSlots({ found, notes }: GivenParts): GivenSlots {
-  const ids = createSlotIds(notes);
+export function createGivenSlots({ found, secrets }: GivenParts): GivenSlots {
+  const ids = createSlotIds(secrets);
   /** Those with leases that this server renews, by their names. */
   const held = new Map<string, Held>();
 
@@ -72,16 +72,18 @@ export function createGivenSlots({ found, notes }: GivenParts): GivenSlots {
 
   /** Another server may have renewed it. */
   async function endIfOver(id: SlotId): Promise<void> {
-    const noted = await notes.noteSlot(noteOf(id, "look")).catch(() => undefined);
     const own = held.get(id.name);
     if (own === undefined) return;
+    const look = own.slot.keeper.noteSlot({ ...asGiven(id), what: "look" });
+    const noted = await look.catch(() => undefined);
+    if (held.get(id.name) !== own) return;
     if (noted?.state === "over") letGo(id.name);
     else hold(id, own.slot, noted?.leftMs ?? ASK_AGAIN_MS);
   }
 
-  async function note(id: SlotId, what: SlotNote["what"], holdMs?: number): Promise<SlotNoted> {
-    const noted = await notes.noteSlot({ ...noteOf(id, what), holdMs });
-    if (noted.state !== "over") return noted;
+  /** @throws {@link HttpProblem} 404 for a slot that is over. */
+  function assertHeld(id: SlotId, { state }: SlotNoted): void {
+    if (state !== "over") return;
     letGo(id.name);
     throw new HttpProblem(404, "This slot was released, or its holdMs is over.");
   }
@@ -108,34 +110,28 @@ export function createGivenSlots({ found, notes }: GivenParts): GivenSlots {
       throw new HttpProblem(404, "No server of this Redis gave a slot of this id.");
     },
     async renew(id, holdMs) {
-      await note(id, "renew", holdMs);
-      if (id.facts.lease === 0) return;
       const slot = await slotOf(id);
+      assertHeld(id, await slot.keeper.noteSlot({ ...asGiven(id), what: "renew", holdMs }));
+      if (id.facts.lease === 0) return;
       if (held.has(id.name) || (await slot.takeOver())) return hold(id, slot, holdMs);
       throw new HttpProblem(410, "The lease of this slot was lost: another call may run by now.");
     },
     async settle(id, cost) {
       const slot = await slotOf(id);
-      let noted: SlotNoted | undefined;
-      const isFirst = async (): Promise<boolean> => {
-        noted = await note(id, "settle");
-        return noted.state === "held";
-      };
-      await slot.settleIf(cost, isFirst);
-      // Of a cost that says nothing yet, none is booked.
-      if (noted === undefined) await note(id, "look");
-      return noted?.state === "held";
+      const noted = await slot.settleGiven(cost, asGiven(id));
+      assertHeld(id, noted);
+      return noted.state === "held";
     },
     async release(id) {
-      await note(id, "release");
-      if (id.facts.lease === 0) return;
       const slot = await slotOf(id);
+      assertHeld(id, await slot.keeper.noteSlot({ ...asGiven(id), what: "release" }));
+      if (id.facts.lease === 0) return;
       if (held.has(id.name)) letGo(id.name);
       else slot.release();
     },
   };
 }
 
-function noteOf({ bucket, name, untilMs }: SlotId, what: SlotNote["what"]): SlotNote {
-  return { bucket, slot: name, untilMs, what };
+function asGiven({ name, untilMs }: SlotId): GivenSlot {
+  return { slot: name, untilMs };
 }

@@ -358,6 +358,7 @@ export function createPartStores(store: Store, bucket: string): PartStore[] {
       draw: (request) => draw(withName(request)),
       giveBack: (request) => store.giveBack(withName(request)),
       settle: (request) => store.settle(withName(request)),
+      noteSlot: (note, settling) => store.noteSlot(withName(note), settling && withName(settling)),
       renew: (request) => store.renew(withName(request)),
       release: (request) => store.release(withName(request)),
       steer: (request) =>

@@ -130,7 +130,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     sent: () => pacer.knownTimes.forget(),
     booked: (key) => tries.forget(key),
   });
-  const keeper = { name, leases, settle: settling.settle, giveBack: settling.giveBack };
+  const keeper = { name, leases, ...settling };
   const groups = createGroups(keeper, () => known.policy);
   const pacer: Pacer = createPacer({
     ...context,

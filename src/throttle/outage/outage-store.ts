@@ -142,13 +142,20 @@ export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOpt
     return drawFromStandIn(request, current);
   }
 
-  async function settle(request: SettleRequest): Promise<void> {
+  /** What of it Redis has to book: of a slot of the outage it never booked the estimate, and has nothing to give back. */
+  function ofRedis(request: SettleRequest): SettleRequest | undefined {
     const { slotUs, deltas } = request;
-    if (outage !== undefined && slotUs >= outage.sinceUs) return outage.standIn.settle(request);
-    if (slotUs < lastOutage.sinceUs || slotUs > lastOutage.untilUs) return store.settle(request);
-    // The slot is of the outage: Redis never booked it, and has nothing to give back.
+    if (slotUs < lastOutage.sinceUs || slotUs > lastOutage.untilUs) return request;
     const more = deltas.map((delta) => Math.max(0, delta));
-    if (more.some((delta) => delta > 0)) await store.settle({ ...request, deltas: more });
+    return more.some((delta) => delta > 0) ? { ...request, deltas: more } : undefined;
+  }
+
+  async function settle(request: SettleRequest): Promise<void> {
+    if (outage !== undefined && request.slotUs >= outage.sinceUs) {
+      return outage.standIn.settle(request);
+    }
+    const settling = ofRedis(request);
+    if (settling !== undefined) await store.settle(settling);
   }
 
   /** Asks each store that gave some of these leases about its own. */
@@ -166,6 +173,7 @@ export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOpt
     ...store,
     draw,
     settle,
+    noteSlot: (note, settling) => store.noteSlot(note, settling && ofRedis(settling)),
     async giveBack(request) {
       await (outage?.standIn ?? store).giveBack(request);
     },

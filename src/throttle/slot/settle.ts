@@ -1,13 +1,17 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { reasonOf } from "../../core/describe.ts";
-import type { SettleBy } from "../call-options.ts";
+import type { SlotNoted } from "../../core/stores/insight/slots.ts";
+import type { SettleRequest } from "../../core/store.ts";
+import type { SettleBy, SettledCost } from "../call-options.ts";
 import { differences, shadowDifferences } from "../costs.ts";
 import { assertCounted, type BucketContext } from "../known-policy.ts";
-import type { Slot, SlotContext, Unneeded } from "./slot.ts";
+import type { Booking, Slot, SlotContext, Unneeded } from "./slot.ts";
 
 /** Books what calls truly cost, in place of what they were estimated to cost. */
 export interface Settling {
   readonly settle: SlotContext["settle"];
+  readonly settleGiven: SlotContext["settleGiven"];
+  readonly noteSlot: SlotContext["noteSlot"];
   readonly giveBack: SlotContext["giveBack"];
   /** Settles the cost that `read` finds in a call's result. */
   readonly settleByResult: (read: SettleBy<unknown>, result: unknown, slot: Slot) => void;
@@ -36,31 +40,45 @@ export function createSettling(
     underWay.add(tracked);
   }
 
-  async function send(unneeded: Unneeded): Promise<void> {
+  /** Undefined if there is nothing to book. */
+  function requestOf(unneeded: Unneeded): SettleRequest | undefined {
     const { group, deltas, shadowDeltas = [], slotUs, isUnused } = unneeded;
     const { scopes, callTerms } = group;
-    const { shared, text } = callTerms;
+    const { terms } = known;
     // Another policy is in force by now: it has other limits than those that these numbers are for.
-    if (text !== known.terms.text) return;
+    if (callTerms.text !== terms.text) return undefined;
     const isInShadow = shadowDeltas.some((delta) => delta !== 0);
-    if (!isInShadow && deltas.every((delta) => delta === 0)) return;
+    if (!isInShadow && deltas.every((delta) => delta === 0)) return undefined;
+    const ofShadows = isInShadow ? shadowDeltas : undefined;
+    return { bucket, terms, scopes, deltas, slotUs, isUnused, shadowDeltas: ofShadows };
+  }
+
+  /** Tells of what was taken back, as it is sent and when it is booked, which `ask` answers. */
+  async function telling({ group, deltas }: Unneeded, ask: () => Promise<boolean>): Promise<void> {
     const isLess = deltas.some((delta) => delta < 0);
+    const asking = ask();
+    if (isLess) onLess.sent();
+    if (!(await asking) || !isLess) return;
+    const { scopes, callTerms } = group;
+    const { shared } = callTerms;
+    const isLessOf = (after: number, count: number): boolean =>
+      deltas.slice(after, after + count).some((delta) => delta < 0);
+    if (isLessOf(0, shared.length)) return onLess.booked(undefined);
+    let after = shared.length;
+    for (const { key, limits } of scopes) {
+      if (isLessOf(after, limits.length)) onLess.booked(key);
+      after += limits.length;
+    }
+  }
+
+  async function send(unneeded: Unneeded): Promise<void> {
+    const request = requestOf(unneeded);
+    if (request === undefined) return;
     try {
-      const { terms } = known;
-      const ofShadows = isInShadow ? shadowDeltas : undefined;
-      const request = { bucket, terms, scopes, deltas, slotUs, isUnused };
-      const settling = store.settle({ ...request, shadowDeltas: ofShadows });
-      if (isLess) onLess.sent();
-      await settling;
-      if (!isLess) return;
-      const isLessOf = (after: number, count: number): boolean =>
-        deltas.slice(after, after + count).some((delta) => delta < 0);
-      if (isLessOf(0, shared.length)) return onLess.booked(undefined);
-      let after = shared.length;
-      for (const { key, limits } of scopes) {
-        if (isLessOf(after, limits.length)) onLess.booked(key);
-        after += limits.length;
-      }
+      await telling(unneeded, async () => {
+        await store.settle(request);
+        return true;
+      });
     } catch (error) {
       logger.warn(
         { bucket, reason: reasonOf(error) },
@@ -69,16 +87,22 @@ export function createSettling(
     }
   }
 
+  /** @throws {@link InvalidOptionError} when it can be no cost of the call. */
+  function unneededOf({ slotUs, group }: Booking, cost: SettledCost): Unneeded {
+    const { limits, costs, shadowCosts = [], text } = group.callTerms;
+    const deltas = differences(limits, costs, cost);
+    const shadows = text === known.terms.text ? (known.terms.shadows ?? []) : [];
+    const shadowDeltas = shadowDifferences(shadows, shadowCosts, cost);
+    assertCounted(bucket, known, { where: "settle()", path: "", byUnit: cost, isKeyed: true });
+    return { group, deltas, shadowDeltas, slotUs };
+  }
+
   return {
-    async settle({ slotUs, group, later }, cost, mayBook) {
-      const { limits, costs, shadowCosts = [], text } = group.callTerms;
-      const deltas = differences(limits, costs, cost);
-      const shadows = text === known.terms.text ? (known.terms.shadows ?? []) : [];
-      const shadowDeltas = shadowDifferences(shadows, shadowCosts, cost);
-      const named = { where: "settle()", path: "", byUnit: cost, isKeyed: true };
-      assertCounted(bucket, known, named);
-      if (mayBook !== undefined && !(await mayBook())) return undefined;
-      if (later === undefined) return send({ group, deltas, shadowDeltas, slotUs });
+    async settle(booking, cost) {
+      const unneeded = unneededOf(booking, cost);
+      const { later } = booking;
+      if (later === undefined) return send(unneeded);
+      const { group, deltas, shadowDeltas, slotUs } = unneeded;
       // What the call lacked is booked with what was booked last; what it had too much is taken from there first.
       const ofLater = deltas.map((delta, index) => Math.max(delta, -later.costs[index]!));
       const rest = deltas.map((delta, index) => delta - ofLater[index]!);
@@ -87,6 +111,19 @@ export function createSettling(
         send({ group, deltas: rest, shadowDeltas, slotUs }),
       ]);
     },
+    async settleGiven(booking, cost, slot) {
+      const unneeded = unneededOf(booking, cost);
+      const request = requestOf(unneeded);
+      const note = { ...slot, bucket, what: "settle" } as const;
+      if (request === undefined) return store.noteSlot(note);
+      let noted: SlotNoted | undefined;
+      await telling(unneeded, async () => {
+        noted = await store.noteSlot(note, request);
+        return noted.state === "held";
+      });
+      return noted!;
+    },
+    noteSlot: (note) => store.noteSlot({ ...note, bucket }),
     giveBack: (unneeded) => track(send(unneeded)),
     settleByResult(read, result, slot) {
       const settling = (async () => {

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { refuseExtra, type Arities } from "../../core/input/arguments.ts";
 import { namedOf, textOfNamed, type Key, type NamedKeys } from "../../core/key-path.ts";
+import type { GivenSlot, SlotNote, SlotNoted } from "../../core/stores/insight/slots.ts";
 import type { SettledCost } from "../call-options.ts";
 import { isByUnit, type Cost } from "../costs.ts";
 import type { LeaseHolder, LeaseKeeper } from "./leases.ts";
@@ -77,8 +78,11 @@ export function policyDigest(terms: { readonly text: string }): string {
 export interface SlotContext {
   readonly name: string;
   readonly leases: LeaseKeeper;
-  /** Books it if `mayBook` says so, which is asked once the cost is known to be one; without it, in any case. */
-  settle(booking: Booking, cost: SettledCost, mayBook?: () => Promise<boolean>): Promise<void>;
+  settle(booking: Booking, cost: SettledCost): Promise<void>;
+  /** Books the cost of a slot that a server has given, if it is the first one. */
+  settleGiven(booking: Booking, cost: SettledCost, slot: GivenSlot): Promise<SlotNoted>;
+  /** Notes what else becomes of such a slot. */
+  noteSlot(note: Omit<SlotNote, "bucket">): Promise<SlotNoted>;
   /** Gives back, in the background, what a call turns out not to need. */
   giveBack(unneeded: Unneeded): void;
 }
@@ -218,9 +222,12 @@ export class DrawnSlot implements Slot {
     }
   }
 
-  /** Settles a slot that other processes may settle, too: only `mayBook` knows whether a cost is the first. */
-  async settleIf(cost: SettledCost, mayBook: () => Promise<boolean>): Promise<void> {
-    if (!isEmpty(cost)) await this.#group.keeper.settle(this.booking, cost, mayBook);
+  /** Settles it where other processes may settle it, too; answers what it was before. */
+  async settleGiven(cost: SettledCost, slot: GivenSlot): Promise<SlotNoted> {
+    const { keeper } = this.#group;
+    // Of a cost that says nothing yet, none is booked.
+    if (isEmpty(cost)) return keeper.noteSlot({ ...slot, what: "look" });
+    return keeper.settleGiven(this.booking, cost, slot);
   }
 
   /** Renews a lease that another process has drawn, and keeps it from now on. Resolves to false if it was lost. */

@@ -1,8 +1,11 @@
-import { describe, expect, inject, it } from "vitest";
+import { Redis } from "ioredis";
+import { describe, expect, inject, it, onTestFinished } from "vitest";
 import { concurrency, tokenBucket } from "sluice";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { scriptProcesses, type ScriptProcess } from "../../support/children/script-process.ts";
 import { postTo } from "../../support/server/service.ts";
+import { startTcpProxy } from "../../support/servers/tcp-proxy.ts";
+import { rejectionOf } from "../../support/async/rejection.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 
 const sluices = realSluices();
@@ -18,16 +21,18 @@ interface Server {
   readonly post: ReturnType<typeof postTo>;
 }
 
-/** As many servers as are asked for, each a process. */
-async function start(count: number, ...more: readonly string[]): Promise<Server[]> {
+/** As many servers as are asked for, each a process, or one of several workers. */
+async function start(
+  count: number,
+  { workers = 1, redis = inject("redisUrl") } = {},
+): Promise<Server[]> {
   const started = Array.from({ length: count }, () =>
     processes.start("test/support/processes/service-replica.ts", {
-      args: [inject("redisUrl"), sluices.prefix(), String(LEASE_MS), ...more],
+      args: [redis, sluices.prefix(), String(LEASE_MS), String(workers)],
     }),
   );
-  const listening = Math.max(1, Number(more[0] ?? 1));
   const areListening = (): boolean =>
-    started.every(({ stdout }) => stdout.split("\n").length > listening);
+    started.every(({ stdout }) => stdout.split("\n").length > workers);
   await waitUntil(areListening, "the servers listen");
   return started.map((process) => ({ process, post: postTo(process.stdout.split("\n")[0]!) }));
 }
@@ -73,6 +78,33 @@ describe("a slot that a server gave", () => {
     expect(left).toBe(10_000 - booked[0]!.tokens);
   });
 
+  it("has its cost booked if it is noted as settled, though the server was killed before it heard of that", async () => {
+    const { port } = new URL(inject("redisUrl"));
+    const proxy = await startTcpProxy(Number(port));
+    onTestFinished(() => proxy.close());
+    const [dying] = await start(1, { redis: `redis://127.0.0.1:${proxy.port}` });
+    const [other] = await start(1);
+    const drawn = await dying!.post("/v1/buckets/gpt/draw", HELD);
+    // From here on, Redis knows the scripts.
+    const before = await other!.post("/v1/buckets/lost/draw", HELD);
+    const known = { cost: { tokens: 100 } };
+    await other!.post(`/v1/slots/${before.json.slot.id}/settle`, known);
+    const path = `/v1/slots/${drawn.json.slot.id}`;
+    const redis = new Redis(inject("redisUrl"));
+    onTestFinished(() => redis.disconnect());
+
+    proxy.set("lose replies");
+    const lost = rejectionOf(dying!.post(`${path}/settle`, { cost: { tokens: 1_000 } }));
+    const notes = `${sluices.prefix()}:{gpt}:slot:*`;
+    await waitUntil(async () => (await redis.keys(notes)).length > 0, "it is noted as settled");
+    await kill(dying!);
+    await lost;
+    const settled = await other!.post(`${path}/settle`, { cost: { tokens: 5_000 } });
+
+    expect(settled).toMatchObject({ status: 200, json: { booked: false } });
+    expect(await remaining("gpt", concurrency(1, { leaseMs: LEASE_MS }))).toBe(9_000);
+  });
+
   it("keeps its lease where another server was asked to renew it; else that ends after leaseMs", async () => {
     const [giver, other] = (await start(2)) as [Server, Server];
     const kept = await giver.post("/v1/buckets/gpt/draw", HELD);
@@ -97,7 +129,7 @@ describe("a slot that a server gave", () => {
 
 describe("two processes on one port", () => {
   it("release each other's slots", async () => {
-    const [{ post }] = (await start(1, "2")) as [Server];
+    const [{ post }] = (await start(1, { workers: 2 })) as [Server];
     const drawing = Array.from({ length: 4 }, () => post("/v1/buckets/many/draw", HELD));
     const drawn = await Promise.all(drawing);
     const givers = new Set(drawn.map(({ headers }) => headers["x-process"]));

@@ -5,7 +5,12 @@ import { createAwayNotes } from "../../../src/redis/facts/away-notes.ts";
 import { drawSlots } from "../../../src/redis/bucket-store.ts";
 import { runScript, type Script } from "../../../src/redis/scripts/script.ts";
 import { bucketPeek, bucketSteer } from "../../../src/redis/scripts/bucket/bucket.ts";
-import { costsSettle, slotsReturn } from "../../../src/redis/scripts/bucket/give-back.ts";
+import {
+  costsSettle,
+  givenSettle,
+  slotsReturn,
+} from "../../../src/redis/scripts/bucket/give-back.ts";
+import { slotNote } from "../../../src/redis/scripts/bucket/slot-note.ts";
 import { leasesRelease, leasesRenew } from "../../../src/redis/scripts/bucket/leases.ts";
 import { ratiosLearn } from "../../../src/redis/scripts/bucket/ratios.ts";
 
@@ -42,6 +47,10 @@ export function createPinnedRedisStore(
     },
     giveBack: (request) => run(slotsReturn, request),
     settle: (request) => run(costsSettle, request),
+    noteSlot: (note, settling) =>
+      settling === undefined
+        ? runScript(redis, slotNote, { ...note, request: "test", prefix })
+        : run(givenSettle, { ...settling, ...note, request: "test" }),
     renew: (request) => run(leasesRenew, request),
     release: (request) => run(leasesRelease, request),
     steer: (request) => run(bucketSteer, request),

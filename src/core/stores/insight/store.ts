@@ -1,13 +1,13 @@
 import type { PolicySource } from "../../store.ts";
 import type { RuledPolicy, RulesStore } from "./rules.ts";
-import type { SlotNotes } from "./slots.ts";
+import type { SlotSecrets } from "./slots.ts";
 import type { SteeringStore } from "./steering.ts";
 
 /**
  * What is known of a fleet beside its limits: which replicas there are, what they told of their buckets, and what was
  * changed by hand, by whom.
  */
-export interface InsightStore extends RulesStore, SlotNotes, SteeringStore {
+export interface InsightStore extends RulesStore, SlotSecrets, SteeringStore {
   /** Takes in what one replica tells. */
   report(report: ReplicaReport): Promise<Reported>;
   /** Names of buckets that replicas have told of, in order, after a name. */

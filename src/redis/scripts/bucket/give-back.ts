@@ -1,6 +1,9 @@
 /** `bucket/slots-return` gives unused slots back; `bucket/costs-settle` books the true cost of a call. */
 import type { ReturnRequest, SettleRequest } from "../../../core/store.ts";
 import { frameKeys, frameNumbers, packNumbers, shadowsNumbers, type Frame } from "./frame.ts";
+import type { GivenSlot, SlotNoted } from "../../../core/stores/insight/slots.ts";
+import { slotNoteKey } from "../keys.ts";
+import { readSlotNoted } from "./slot-note.ts";
 import { defineScript, type Script } from "../script.ts";
 
 export type SlotsReturn = ReturnRequest & Frame;
@@ -30,4 +33,18 @@ export const costsSettle: Script<SettleRequest & Frame, void> = defineScript({
     return [terms.text, packNumbers([...head, ...frameNumbers(input), ...deltas, ...ofShadows])];
   },
   decode: () => undefined,
+});
+
+/** Settles a slot that a server has given, if nobody has: notes that, and books the cost. */
+export const givenSettle: Script<
+  SettleRequest & Frame & GivenSlot & { readonly request: string },
+  SlotNoted
+> = defineScript({
+  name: costsSettle.name,
+  keys: (input) => [
+    ...costsSettle.keys(input),
+    slotNoteKey(input.prefix, input.bucket, input.slot),
+  ],
+  args: (input) => [...costsSettle.args(input), input.untilMs, input.request],
+  decode: readSlotNoted,
 });

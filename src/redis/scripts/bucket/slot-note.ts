@@ -13,8 +13,10 @@ export const slotNote: Script<Given, SlotNoted> = defineScript({
   name: "bucket/slot-note",
   keys: ({ prefix, bucket, slot }) => [slotNoteKey(prefix, bucket, slot)],
   args: ({ what, untilMs, holdMs = 0, request }) => [what, untilMs, holdMs, request],
-  decode(reply) {
-    const [state, leftMs] = reply as [SlotNoted["state"], number];
-    return { state, leftMs };
-  },
+  decode: readSlotNoted,
 });
+
+export function readSlotNoted(reply: unknown): SlotNoted {
+  const [state, leftMs] = reply as [SlotNoted["state"], number];
+  return { state, leftMs };
+}

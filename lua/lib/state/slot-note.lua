@@ -1,0 +1,23 @@
+-- What is noted of a slot that a server has given to a caller. Twin of src/memory/memory-slots.ts.
+-- Its key is a hash: until_ms (if it was renewed), settled, released (by which request). It expires when the slot is over.
+
+-- Notes one of look (nothing), settle, release and renew. What it was before: held, settled, or over, of which nothing is
+-- noted; for how long it is held now, in ms; and whether this is the first time that it is settled. A request whose reply
+-- was lost may come again: it is answered as it was then.
+local function note_slot(key, what, first_ms, hold_ms, request, now_ms)
+  local kept = redis.call('HMGET', key, 'until_ms', 'settled', 'released')
+  local until_ms = tonumber(kept[1] or first_ms)
+  local is_released = kept[3] and kept[3] ~= request
+  if is_released or until_ms <= now_ms then return 'over', 0, false end
+
+  local is_first = what == 'settle' and not kept[2]
+  if is_first then redis.call('HSET', key, 'settled', request) end
+  if what == 'release' then redis.call('HSET', key, 'released', request) end
+  if what == 'renew' then
+    until_ms = now_ms + hold_ms
+    redis.call('HSET', key, 'until_ms', string.format('%.0f', until_ms))
+  end
+  if what ~= 'look' then redis.call('PEXPIRE', key, math.max(until_ms, first_ms) - now_ms) end
+  local is_settled = kept[2] and kept[2] ~= request
+  return is_settled and 'settled' or 'held', until_ms - now_ms, is_first
+end

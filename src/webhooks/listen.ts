@@ -55,12 +55,13 @@ export async function listen(
   const server = createServer(async (request, response) => {
     const chunks: Buffer[] = [];
     let length = 0;
-    for await (const chunk of request as AsyncIterable<Buffer>) {
-      length += chunk.length;
-      if (length > MOST_BYTES) break;
-      chunks.push(chunk);
-    }
     try {
+      // Rejects where the sender ends its connection in the middle.
+      for await (const chunk of request as AsyncIterable<Buffer>) {
+        length += chunk.length;
+        if (length > MOST_BYTES) break;
+        chunks.push(chunk);
+      }
       const { id, payload } = verify({
         ...how,
         body: Buffer.concat(chunks),

@@ -36,7 +36,7 @@ export interface WebhooksOptions extends LimitsOptions {
   readonly keys?: string | undefined;
   /**
    * Returns the secret of an endpoint, or several while it is rotated, the newest first; Redis then has none. Called for
-   * each attempt. Defaults to secrets in Redis.
+   * each attempt, and waited for 5 s. Defaults to secrets in Redis.
    */
   readonly secretsOf?: SecretsOf | undefined;
   /** Private addresses that may be sent to: `["10.0.0.0/8"]`. It is logged. Defaults to none. */

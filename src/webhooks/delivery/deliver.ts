@@ -6,6 +6,7 @@ import { readWaitMs } from "../../throttle/feedback/retry-after.ts";
 import { createJudge } from "../guard/addresses.ts";
 import {
   createConnector,
+  SECURE,
   type ClientCertificate,
   type ConnectorTls,
   type Resolve,
@@ -108,7 +109,7 @@ function createDispatcher(
     return new Agent({ ...bounds, connect });
   }
   const requestTls = Object.fromEntries(
-    Object.entries({ ...tls, minVersion: "TLSv1.2", timeout: connectMs }).filter(
+    Object.entries({ ...tls, ...SECURE, timeout: connectMs }).filter(
       ([, value]) => value !== undefined,
     ),
   );
@@ -206,11 +207,14 @@ export function deliver(
         controller = given;
         if (isOver) given.abort(new DeadlineError());
       },
-      onResponseStart(_given, code, given) {
+      onResponseStart(answering, code, given) {
         // An answer may be announced first.
         if (code < 200) return;
         status = code;
         retryAfterMs = waitOf(given);
+        // Nothing follows them; some servers send a body nevertheless, and a 205 may not say where it ends.
+        if (code === 204 || code === 205) complete();
+        if (code === 205) answering.abort(new Error("a 205 has no body"));
       },
       onResponseData(given, chunk) {
         if (!answer.add(chunk)) return;
@@ -234,7 +238,11 @@ class DeadlineError extends Error {
 }
 
 function waitOf(headers: IncomingHttpHeaders): number | undefined {
-  return readWaitMs(headers["retry-after"], Date.now());
+  // It may come twice; then the longer one counts.
+  const waits = [headers["retry-after"]]
+    .flat()
+    .flatMap((text) => readWaitMs(text, Date.now()) ?? []);
+  return waits.length === 0 ? undefined : Math.max(...waits);
 }
 
 /** The start of an answer, as it comes. What is compressed stays so: nothing here makes it larger. */

@@ -41,10 +41,7 @@ const BY_CODE: Readonly<Record<string, Outcome>> = {
   HPE_HEADER_OVERFLOW: "too-large",
   EBLOCKED: "blocked",
   // The resolver did not answer, or it has none; a name that does not exist is its endpoint's fault.
-  EAI_AGAIN: "ours",
-  ESERVFAIL: "ours",
-  EREFUSED: "ours",
-  ETIMEOUT: "ours",
+  ERESOLVE: "ours",
   EPROXY: "ours",
   EMFILE: "ours",
   ENFILE: "ours",

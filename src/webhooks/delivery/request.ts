@@ -1,4 +1,5 @@
 /** One request to an endpoint, as of this moment: its URL, headers and certificate, and the signature. */
+import pTimeout from "p-timeout";
 import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { createLru } from "../../throttle/lru.ts";
@@ -37,7 +38,10 @@ export function toldOf(record: EndpointRecord, { id, type, body }: Told): Told {
 export interface RequestParts {
   readonly deliverer: Deliverer;
   readonly sealing: Sealing | undefined;
-  readonly options: Pick<ReadWebhooksOptions, "isSingle" | "secretsOf" | "timeoutMs" | "userAgent">;
+  readonly options: Pick<
+    ReadWebhooksOptions,
+    "isSingle" | "secretsOf" | "http" | "timeoutMs" | "userAgent"
+  >;
 }
 
 /** Signs and sends a request, now: a signature that was made before the wait would be old. Never rejects. */
@@ -48,12 +52,17 @@ export type SendRequest = (
   at: { readonly nowMs: number; readonly signal: AbortSignal },
 ) => Promise<Delivered>;
 
+type At = Parameters<SendRequest>[3];
+
+const NO_TLS = "its URL is http://, and the sender is not declared with http: true";
+/** A function of the operator's that never returns would hold the place of an attempt for good. */
+const SECRETS_MS = 5_000;
 const UNSIGNED = "the endpoint has no secret; make one with rotateSecret()";
 /** Endpoints whose secrets stay open in this process. */
 const MOST_KEYS = 10_000;
 
 export function createRequests({ deliverer, sealing, options }: RequestParts): SendRequest {
-  const { isSingle, secretsOf, userAgent } = options;
+  const { isSingle, secretsOf, http, userAgent } = options;
   const signingKeys = createLru<SigningKey>(MOST_KEYS);
 
   function open(sealed: string, { tenant, endpoint }: EndpointName): string {
@@ -74,7 +83,7 @@ export function createRequests({ deliverer, sealing, options }: RequestParts): S
   async function keysOf(
     name: EndpointName,
     record: EndpointRecord,
-    nowMs: number,
+    { nowMs, signal }: At,
   ): Promise<readonly SigningKey[]> {
     const style = record.signature ?? "standard";
     if (secretsOf === undefined) {
@@ -84,7 +93,9 @@ export function createRequests({ deliverer, sealing, options }: RequestParts): S
       return secrets.map(({ sealed }) => signingKeyOf(sealed, name, style));
     }
     const tenant = isSingle ? undefined : name.tenant;
-    const given = await secretsOf({ tenant, id: name.endpoint });
+    const asking = (async () => secretsOf({ tenant, id: name.endpoint }))();
+    const message = `secretsOf() returned nothing within ${SECRETS_MS} ms`;
+    const given = await pTimeout(asking, { milliseconds: SECRETS_MS, signal, message });
     const secrets = typeof given === "string" ? [given] : given;
     if (Array.isArray(secrets) && secrets.length > 0) {
       return secrets.map((each) => readSecret("secretsOf()", "secret", each, style));
@@ -97,10 +108,10 @@ export function createRequests({ deliverer, sealing, options }: RequestParts): S
     name: EndpointName,
     record: EndpointRecord,
     { id, type, body }: Told,
-    nowMs: number,
+    at: At,
   ): Promise<Request> {
     const { url, signature: style = "standard", headerPrefix, timeoutMs, certificate } = record;
-    const keys = await keysOf(name, record, nowMs);
+    const keys = await keysOf(name, record, at);
     const extra = record.headers && open(record.headers.sealed, name);
     const own = extra === undefined ? {} : (JSON.parse(extra) as Record<string, string>);
     const signature = signWith({ id, at: new Date(), body, keys, style, headerPrefix, type });
@@ -123,9 +134,13 @@ export function createRequests({ deliverer, sealing, options }: RequestParts): S
     };
   }
 
-  return async (name, record, told, { nowMs, signal }) => {
+  return async (name, record, told, at) => {
+    // It may have been put while that was allowed.
+    if (!http && new URL(record.url).protocol === "http:") {
+      return { ...notSent(wordsFor("blocked", undefined), NO_TLS), outcome: "blocked" };
+    }
     try {
-      return await deliverer.deliver(await make(name, record, told, nowMs), signal);
+      return await deliverer.deliver(await make(name, record, told, at), at.signal);
     } catch (error) {
       // What was to be sent could not be made: its secret cannot be read.
       return notSent(wordsFor("ours", undefined), reasonOf(error));

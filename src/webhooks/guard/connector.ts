@@ -2,6 +2,7 @@
 import { lookup as lookUpName, type LookupAddress } from "node:dns";
 import { isIP, type LookupFunction, type Socket } from "node:net";
 import { buildConnector } from "undici";
+import { reasonOf } from "../../core/describe.ts";
 import type { JudgeAddress } from "./addresses.ts";
 
 /** Finds the addresses of a host, IPv4 and IPv6. */
@@ -39,12 +40,14 @@ export interface ClientCertificate {
   readonly key: string;
 }
 
+/** Whatever `$NODE_TLS_REJECT_UNAUTHORIZED` says. */
+export const SECURE = { minVersion: "TLSv1.2", rejectUnauthorized: true } as const;
+
 export function createConnector(options: ConnectorOptions): buildConnector.connector {
   const { judge, connectMs: timeout, tls = {} } = options;
   const given = Object.fromEntries(Object.entries(tls).filter(([, value]) => value !== undefined));
   const lookup = guardedLookup(options);
-  const secure = { minVersion: "TLSv1.2", rejectUnauthorized: true } as const;
-  const connect = buildConnector({ ...given, ...secure, lookup, timeout });
+  const connect = buildConnector({ ...given, ...SECURE, lookup, timeout });
   return (target, callback) => {
     const hostname = withoutBrackets(target.hostname);
     // Node looks up names only.
@@ -84,7 +87,7 @@ function refusalOf(
 function guardedLookup({ judge, resolve = resolveBySystem }: ConnectorOptions): LookupFunction {
   async function openOf(hostname: string, of: number): Promise<LookupAddress[]> {
     // A dot at the end is for the resolver alone, and some do not know "localhost." by it.
-    const addresses = await resolve(hostname.replace(/\.$/, ""));
+    const addresses = await addressesOf(hostname.replace(/\.$/, ""), resolve);
     const found = addresses
       .map((address) => ({ address, family: isIP(address) }))
       .filter(({ family }) => family !== 0 && (of === 0 || family === of));
@@ -97,6 +100,21 @@ function guardedLookup({ judge, resolve = resolveBySystem }: ConnectorOptions): 
     const of = family === "IPv4" ? 4 : family === "IPv6" ? 6 : (family ?? 0);
     void answerWith(openOf(hostname, of), all === true, callback);
   };
+}
+
+/** What a resolver answers of a name that has no address; all else that it fails with is a fault of the resolver. */
+const NOT_THERE: ReadonlySet<string | undefined> = new Set(["ENOTFOUND", "ENODATA", "EBADNAME"]);
+
+async function addressesOf(hostname: string, resolve: Resolve): Promise<readonly string[]> {
+  try {
+    const addresses = await resolve(hostname);
+    if (Array.isArray(addresses)) return addresses;
+    throw new TypeError("resolve() returned no list of addresses");
+  } catch (cause) {
+    if (NOT_THERE.has((cause as NodeJS.ErrnoException).code)) throw cause;
+    const text = `${hostname} could not be looked up: ${reasonOf(cause)}`;
+    throw Object.assign(new Error(text, { cause }), { code: "ERESOLVE" });
+  }
 }
 
 async function answerWith(

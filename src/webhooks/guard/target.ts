@@ -7,6 +7,8 @@ const LONGEST_VALUE = 4_096;
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$/;
 /** Visible ASCII and Latin-1, spaces and tabs within: what ends a line would begin a header of its own. */
 const VALUE = /^[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?$/;
+/** What a name may be at all; a dot may end it. */
+const HOST = /^(?=.{1,254}$)(?:[^.]{1,63}\.)*[^.]{1,63}\.?$/;
 /** They say how the request itself is framed or routed, and what the sender signs. */
 const OWN =
   /^(?:host|content-type|content-length|content-encoding|transfer-encoding|accept-encoding|connection|keep-alive|te|trailer|upgrade|expect|via|forwarded|x-forwarded-.*|webhook-.*|proxy-.*|x-hub-signature.*|x-github-(?:delivery|event)|stripe-signature)$/;
@@ -32,14 +34,17 @@ function problemOf(
   { http, scheme }: { readonly http: boolean; readonly scheme: string },
 ): string | undefined {
   if (!URL.canParse(text)) return `give a URL that begins with ${scheme}`;
-  const { protocol, username, password, hostname, hash } = new URL(text);
+  const { protocol, username, password, hostname, port, hash } = new URL(text);
   if (protocol === "http:" && !http)
     return "give an https:// URL, or declare the sender with http: true";
   if (protocol !== "https:" && protocol !== "http:") return `give a URL that begins with ${scheme}`;
   if (username !== "" || password !== "")
     return "leave the user out of the URL; give a header instead";
   if (hash !== "") return "leave out the part after #, which is never sent";
-  if (hostname.replace(/\.$/, "") === "") return "give a URL with a host";
+  if (!hostname.startsWith("[") && !HOST.test(hostname)) {
+    return "give a URL with a host, in parts of 1 to 63 characters, 253 in all";
+  }
+  if (port === "0") return "give a port from 1 to 65535";
   return undefined;
 }
 

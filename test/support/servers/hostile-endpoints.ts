@@ -22,6 +22,15 @@ type Behave = (socket: Socket, end: AbortSignal) => void;
 const OK = "HTTP/1.1 200 OK\r\n";
 const CHUNK = "x".repeat(64 * 1_024);
 
+/** Goes on with the same, some of it every few ms. */
+function endless(head: string, more: string): Behave {
+  return (socket, end) => {
+    socket.write(head);
+    const goOn = setInterval(() => socket.write(more.repeat(100)), 5);
+    end.addEventListener("abort", () => clearInterval(goOn));
+  };
+}
+
 const BEHAVIOURS: Readonly<Record<string, Behave>> = {
   "an endless body"(socket) {
     socket.write(`${OK}content-length: 999999999999\r\n\r\n`);
@@ -71,6 +80,23 @@ const BEHAVIOURS: Readonly<Record<string, Behave>> = {
   "HTTP/1.0 without a length"(socket) {
     socket.end("HTTP/1.0 200 OK\r\n\r\nfine");
   },
+  "204 and a body": (socket) => void socket.write(`HTTP/1.1 204 OK\r\ncontent-length: 2\r\n\r\nok`),
+  "205 without an end": (socket) => void socket.write("HTTP/1.1 205 Reset\r\n\r\n"),
+  "two answers": (socket) => void socket.end(`${OK}content-length: 0\r\n\r\n`.repeat(2)),
+  "two lengths": (socket) =>
+    void socket.write(`${OK}content-length: 2\r\ncontent-length: 5\r\n\r\nok`),
+  "a length and chunks": (socket) =>
+    void socket.write(`${OK}content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n`),
+  "another protocol": (socket) =>
+    void socket.write("HTTP/1.1 101 Other\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"),
+  "100 Continue without end": endless("", "HTTP/1.1 100 Continue\r\n\r\n"),
+  "103 Early Hints without end": endless("", "HTTP/1.1 103 Hints\r\nlink: </a>\r\n\r\n"),
+  "a header without end": endless(`${OK}x-a: `, "x"),
+  "trailers without end": endless(
+    `${OK}transfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n`,
+    "x-a: b\r\n",
+  ),
+  "a chunk's head without end": endless(`${OK}transfer-encoding: chunked\r\n\r\n1;`, "a=b;"),
 };
 
 /** Starts one; it ends after the test. */

@@ -42,6 +42,10 @@ function fakeResolver(answers: readonly (readonly string[])[]): {
   };
 }
 
+function refusing(code: string): () => Promise<never> {
+  return () => Promise.reject(Object.assign(new Error(code), { code }));
+}
+
 describe("an endpoint that answers with", () => {
   it.each([
     ["an endless body", "success"],
@@ -52,6 +56,15 @@ describe("an endpoint that answers with", () => {
     ["an end without an answer", "unreachable"],
     ["what is no HTTP", "unreachable"],
     ["HTTP/1.0 without a length", "success"],
+    ["204 and a body", "success"],
+    ["205 without an end", "success"],
+    ["two answers", "success"],
+    ["two lengths", "unreachable"],
+    ["a length and chunks", "unreachable"],
+    ["another protocol", "unreachable"],
+    ["100 Continue without end", "unreachable"],
+    ["a header without end", "too-large"],
+    ["trailers without end", "too-large"],
   ])("%s holds nothing up: %s", async (behaviour, outcome) => {
     const endpoint = await startHostile(behaviour);
 
@@ -62,20 +75,24 @@ describe("an endpoint that answers with", () => {
     await waitUntil(() => endpoint.open === 0, "its connection has ended");
   });
 
-  it.each(["a slow drip", "a slow head", "silence", "200 after the deadline"])(
-    "%s is given up at the deadline for all of it",
-    async (behaviour) => {
-      const endpoint = await startHostile(behaviour);
+  it.each([
+    "a slow drip",
+    "a slow head",
+    "silence",
+    "200 after the deadline",
+    "103 Early Hints without end",
+    "a chunk's head without end",
+  ])("%s is given up at the deadline for all of it", async (behaviour) => {
+    const endpoint = await startHostile(behaviour);
 
-      const delivered = await post(open(), `http://127.0.0.1:${endpoint.port}/`, 300);
+    const delivered = await post(open(), `http://127.0.0.1:${endpoint.port}/`, 300);
 
-      expect(delivered).toMatchObject({
-        outcome: "timeout",
-        error: expect.stringContaining("did not answer in time"),
-      });
-      await waitUntil(() => endpoint.open === 0, "its connection has ended");
-    },
-  );
+    expect(delivered).toMatchObject({
+      outcome: "timeout",
+      error: expect.stringContaining("did not answer in time"),
+    });
+    await waitUntil(() => endpoint.open === 0, "its connection has ended");
+  });
 
   it("an endless body is read to a bound", async () => {
     const endpoint = await startHostile("an endless body");
@@ -98,6 +115,26 @@ describe("an endpoint that answers with", () => {
 
     expect(delivered).toMatchObject({ outcome: "redirect", status: 301 });
     expect(endpoint.came).toBe(1);
+  });
+
+  it.each([
+    ["7", 7_000],
+    ["7.5", 7_500],
+    ["-5", undefined],
+    ["soon", undefined],
+    ["1, 2", undefined],
+    ["1e3", undefined],
+    ["1\r\nretry-after: 9", 9_000],
+    ["9\r\nretry-after: soon", 9_000],
+    ["Fri, 01 Jan 2021 00:00:00 GMT", 0],
+    ["9".repeat(30), Number.MAX_SAFE_INTEGER],
+  ])("Retry-After: %j asks to be left alone for %s ms", async (text, retryAfterMs) => {
+    const answer = `HTTP/1.1 503 Away\r\nretry-after: ${text}\r\ncontent-length: 0\r\n\r\n`;
+    const endpoint = await startAnswering(answer);
+
+    const delivered = await post(open(), `http://127.0.0.1:${endpoint.port}/`);
+
+    expect(delivered).toMatchObject({ outcome: "server-error", retryAfterMs });
   });
 
   it("control characters shows none of them in a log", async () => {
@@ -249,13 +286,25 @@ describe("a request", () => {
     expect(delivered.outcome).toBe("success");
   });
 
-  it("is no fault of its endpoint when no resolver answers, or the sender is closed", async () => {
-    const resolve = (): Promise<never> =>
-      Promise.reject(Object.assign(new Error("try again"), { code: "EAI_AGAIN" }));
+  it.each<[string, DeliverySettings["resolve"], string]>([
+    ["has no answer for now", refusing("EAI_AGAIN"), "ours"],
+    ["cannot be reached", refusing("ECONNREFUSED"), "ours"],
+    ["throws", () => Promise.reject(new Error("boom")), "ours"],
+    ["returns nothing", () => Promise.resolve(undefined as never), "ours"],
+    ["knows no such name", refusing("ENOTFOUND"), "unreachable"],
+    ["knows no address of it", refusing("ENODATA"), "unreachable"],
+    ["returns no address", () => Promise.resolve(["somewhere"]), "unreachable"],
+    ["returns private ones alone", () => Promise.resolve(["10.0.0.1", "::1"]), "blocked"],
+  ])("whose resolver %s is: %s", async (_what, resolve, outcome) => {
+    const delivered = await post(open({ resolve }), "http://hooks.example.com/");
+
+    expect(delivered.outcome).toBe(outcome);
+  });
+
+  it("is no fault of its endpoint when the sender is closed", async () => {
     const silent = await startHostile("silence");
     const closing = new AbortController();
 
-    const unresolved = await post(open({ resolve }), "http://hooks.example.com/");
     const sending = open().deliver(
       {
         url: `http://127.0.0.1:${silent.port}/`,
@@ -268,7 +317,6 @@ describe("a request", () => {
     await waitUntil(() => silent.came === 1, "the request has come");
     closing.abort(new Error("closing"));
 
-    expect(unresolved.outcome).toBe("ours");
     expect((await sending).outcome).toBe("ours");
   });
 

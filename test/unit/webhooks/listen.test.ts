@@ -1,5 +1,7 @@
+import { connect } from "node:net";
 import { expect, it, onTestFinished } from "vitest";
 import { createSecret, listen, sign } from "sluice/webhooks";
+import { waitUntil } from "../../support/async/wait-until.ts";
 
 it("a receiver for development verifies what comes, and prints it", async () => {
   const secret = createSecret();
@@ -16,6 +18,22 @@ it("a receiver for development verifies what comes, and prints it", async () => 
   expect([good, bad]).toEqual([204, 400]);
   expect(lines[0]).toBe('/hooks m-1 {"type":"note.made"}');
   expect(lines[1]).toContain("refused");
+});
+
+it("a receiver for development outlives a sender that goes away in the middle", async () => {
+  const secret = createSecret();
+  const lines: string[] = [];
+  const listener = await listen(0, { secret, print: (line) => lines.push(line) });
+  onTestFinished(() => listener.close());
+
+  const socket = connect(Number(new URL(listener.url).port), "127.0.0.1");
+  socket.write("POST /hooks HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\nhalf", () =>
+    socket.resetAndDestroy(),
+  );
+
+  // What it does not handle would end the process.
+  await waitUntil(() => lines.length === 1, "it is printed");
+  expect(lines[0]).toContain("/hooks refused");
 });
 
 it.each([

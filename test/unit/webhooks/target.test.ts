@@ -9,6 +9,8 @@ describe("the URL of an endpoint", () => {
     "https://example.com/hooks?a=1",
     "https://example.com:8443//host",
     "https://[2606::1]/",
+    "https://hooks.example.com.:65535/",
+    `https://${"a".repeat(63)}.example.com/`,
   ])("may be %s", (url) => expect(secure.safeParse(url).success).toBe(true));
 
   it.each([
@@ -22,6 +24,13 @@ describe("the URL of an endpoint", () => {
     "https://example.com/#part",
     "https://",
     "https://./",
+    "https://.../",
+    "https://example.com../",
+    "https://hooks..example.com/",
+    `https://${"a".repeat(64)}.example.com/`,
+    `https://${"a.".repeat(150)}com/`,
+    "https://example.com:0/",
+    "https://example.com:65536/",
     "https://[fe80::1%25eth0]/",
     `https://example.com/${"a".repeat(2_048)}`,
     "",

@@ -28,6 +28,11 @@ export interface HeldSlots {
   takeLatest(count: number): HeldSlot[];
 }
 
+/** How many slots a reply brings. */
+export function slotCountOf({ slotsUs, run }: Pick<Granted, "slotsUs" | "run">): number {
+  return slotsUs.length + (run?.count ?? 0);
+}
+
 /** All slots of a reply, latest first. */
 export function slotsOf(granted: Granted, firstLease: number, offsetMs: number): HeldSlot[] {
   const held = createHeldSlots();

@@ -14,6 +14,7 @@ import {
 } from "../../core/store.ts";
 import type { TryCall } from "../call-options.ts";
 import type { BucketContext, PolicyNews } from "../known-policy.ts";
+import { slotCountOf } from "../slot/held-slots.ts";
 import type { LeaseKeeper } from "../slot/leases.ts";
 import { DrawnSlot } from "../slot/slot.ts";
 import type { Group } from "../waiting/group.ts";
@@ -167,7 +168,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     const { nowUs, sentAtMs, generation } = reply;
     const outcome = { group, granted, nowUs };
     const decisions = limitDecisionsOf(outcome);
-    const count = granted.slotsUs.length + (granted.run?.count ?? 0);
+    const count = slotCountOf(granted);
     const refusal = count < size ? refused(decisions, outcome) : undefined;
     // A lease may come free at any time: it is unknown how long such a refusal holds.
     const mayEnd = granted.notBeforeUs === Infinity || isOutdated;

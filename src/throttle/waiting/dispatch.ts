@@ -5,7 +5,7 @@ import { createGroupSchedule, type GroupSchedule } from "./group-schedule.ts";
 import { isOfKey, type Caller, type Group } from "./group.ts";
 import type { Line } from "./line.ts";
 import type { KnownTimes } from "./hopeless.ts";
-import type { HeldSlot, HeldSlots } from "../slot/held-slots.ts";
+import { slotCountOf, type HeldSlot, type HeldSlots } from "../slot/held-slots.ts";
 import { createLateSlots, mostLateMs } from "./lateness.ts";
 import { NoRoomYet } from "./waiting-call.ts";
 
@@ -311,4 +311,17 @@ export function keyHeldBy(
     if (bindsAt > upTo - limits.length && bindsAt <= upTo) return key;
   }
   return (scopes.find((_, index) => !isNone(places[index]!)) ?? scopes.at(-1))?.key;
+}
+
+/**
+ * What holds the calls of a group back, by a reply to a request for `wanted` slots, as a reply numbers it. A reply may
+ * bring fewer and name no limit, since it leaves room within the horizon to others: then what did so before still does.
+ */
+export function limitHolding(
+  { bindsAt, callTerms }: Pick<Group, "bindsAt" | "callTerms">,
+  granted: Granted,
+  wanted: number,
+): number {
+  if (granted.bindsAt !== 0 || slotCountOf(granted) >= wanted) return granted.bindsAt;
+  return callTerms.limits.length === 1 ? 1 : bindsAt;
 }

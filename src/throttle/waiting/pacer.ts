@@ -11,13 +11,13 @@ import {
   type AskTimes,
   type Received,
 } from "./ask-times.ts";
-import { createDispatcher, keyHeldBy, type Dispatcher } from "./dispatch.ts";
+import { createDispatcher, keyHeldBy, limitHolding, type Dispatcher } from "./dispatch.ts";
 import { createLinePlaces, mostLeases, nextWishes, type Wishes } from "./draw-request.ts";
 import { giveBack, refundUnused } from "./give-back.ts";
 import type { Arrival } from "./group-schedule.ts";
 import type { Caller, Group } from "./group.ts";
 import { createHopelessCalls, createKnownTimes, type KnownTimes } from "./hopeless.ts";
-import { slotsOf, type HeldSlot } from "../slot/held-slots.ts";
+import { slotCountOf, slotsOf, type HeldSlot } from "../slot/held-slots.ts";
 
 /**
  * Draws slots for the callers of one bucket, and lets each go when its slot comes. One request is under way at a time;
@@ -186,7 +186,7 @@ export function createPacer(options: PacerOptions): Pacer {
       schedule.deferNone();
     }
     heldGeneration = reply.generation;
-    const { newText, version, isOverride } = reply;
+    const { newText, version, isOverride, sentAtMs } = reply;
     if (newText !== undefined) return learn({ text: newText, version, isOverride });
 
     known.confirm(version);
@@ -196,14 +196,14 @@ export function createPacer(options: PacerOptions): Pacer {
     const deferred = new Set<Group>();
     for (const [index, granted] of reply.granted.entries()) {
       const group = groups[index]!;
-      if (asked.wishes[index]!.wanted === 0) continue;
+      const { wanted, rank } = asked.wishes[index]!;
+      if (wanted === 0) continue;
       const { hasLeases, areNumbered } = group.callTerms;
       const firstLease = hasLeases ? nextLease : 0;
       if (areNumbered) nextLease += granted.slotsUs.length;
       // What comes first of a group says when it is asked for again.
       const isDeferred = deferred.has(group);
-      const { rank } = asked.wishes[index]!;
-      take(group, granted, { firstLease, sentAtMs: reply.sentAtMs, isDeferred, rank, ...received });
+      take(group, granted, { firstLease, sentAtMs, isDeferred, rank, wanted, ...received });
       if (granted.notBeforeUs > 0) deferred.add(group);
     }
     linePlaces.shared = reply.place;
@@ -218,8 +218,7 @@ export function createPacer(options: PacerOptions): Pacer {
   /** The first call that waits for its turn, rather than for its key. */
   function firstInLine({ granted }: Drawn, { wishes, firsts }: Wishes): Arrival | undefined {
     const index = granted.findIndex(
-      ({ slotsUs, run, notBeforeUs }, each) =>
-        notBeforeUs === 0 && slotsUs.length + (run?.count ?? 0) < wishes[each]!.wanted,
+      (each, at) => each.notBeforeUs === 0 && slotCountOf(each) < wishes[at]!.wanted,
     );
     return firsts[index];
   }
@@ -242,16 +241,17 @@ export function createPacer(options: PacerOptions): Pacer {
       readonly sentAtMs: number;
       readonly isDeferred: boolean;
       readonly rank: number;
+      readonly wanted: number;
     },
   ): void {
-    const { isDeferred, arrivedMs, offsetMs, isStale, firstLease } = drawn;
+    const { isDeferred, wanted, arrivedMs, offsetMs, isStale, firstLease } = drawn;
     if (granted.refusal !== undefined) dispatcher.refuse(group, granted.refusal);
     if (!isStale) dispatcher.hold(group, granted, drawn);
-    const { bindsAt, places } = granted;
+    const bindsAt = limitHolding(group, granted, wanted);
     const untilMs = keyTimeMs(granted, drawn);
     group.heldBy = keyHeldBy(group, granted);
     if (!isDeferred) schedule.answered(group, { untilMs, arrivedMs, bindsAt });
-    group.scopes.forEach(({ key }, index) => linePlaces.keep(key, places[index]!));
+    group.scopes.forEach(({ key }, index) => linePlaces.keep(key, granted.places[index]!));
     if (!isStale) return;
     const slots = slotsOf(granted, firstLease, offsetMs);
     leases.releaseAll(slots, group);

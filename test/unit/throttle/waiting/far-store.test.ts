@@ -29,6 +29,24 @@ describe("a process to which a reply takes its time", () => {
     await bucket.close();
   });
 
+  it("names the limit for as long as it holds calls back", async () => {
+    const store = createFarStore({ thereMs: 60, backMs: 60 });
+    const { bucket } = createTestBucket({ rate: "40/s" }, { store });
+    const named = new Set<string | undefined>();
+
+    const drawing = Array.from({ length: 100 }, () => bucket.draw());
+    await advance(500);
+    for (let looks = 0; looks < 100; looks += 1) {
+      await advance(10);
+      named.add(bucket.told().limitedBy);
+    }
+
+    expect([...named]).toEqual(["40/s"]);
+    await advance(5_000);
+    await Promise.all(drawing);
+    await bucket.close();
+  });
+
   it("asks for all keys whose time will have come there", async () => {
     const keys = Array.from({ length: 10 }, (_, number) => `key ${number}`);
     const store = createFarStore({ thereMs: 30, backMs: 30 });

@@ -69,12 +69,13 @@ function unknownOption(
   });
 }
 
-/** The names of the options at a path; none if the value there is not an object of options. */
+/** The names of the options at a path, which may lead through a table by any names; none if the value there is not an object of options. */
 function shapeAt(schema: z.ZodType, path: readonly PropertyKey[]): readonly string[] {
   let found: unknown = schema;
   for (const name of path) {
-    if (!(found instanceof z.ZodObject)) return [];
-    found = objectIn(found.shape[name as string]);
+    if (found instanceof z.ZodRecord) found = objectIn(found.valueType);
+    else if (found instanceof z.ZodObject) found = objectIn(found.shape[name as string]);
+    else return [];
   }
   return found instanceof z.ZodObject ? Object.keys(found.shape) : [];
 }

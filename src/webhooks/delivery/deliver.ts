@@ -1,6 +1,7 @@
 /** Sends one request to an endpoint, and reads of its answer no more than it has to. */
 import type { IncomingHttpHeaders } from "node:http";
-import { Agent, Pool, ProxyAgent, type buildConnector, type Dispatcher } from "undici";
+import { Agent, Pool, ProxyAgent, type Dispatcher } from "undici";
+import { reasonOf } from "../../core/describe.ts";
 import type { Observing } from "../../core/events/observer.ts";
 import { readWaitMs } from "../../throttle/feedback/retry-after.ts";
 import { createJudge } from "../guard/addresses.ts";
@@ -118,29 +119,38 @@ function createDispatcher(
     uri: proxy,
     requestTls,
     proxyTls: { timeout: connectMs },
-    clientFactory: (origin, options) => new Pool(origin, markProxy(options as Pool.Options)),
+    clientFactory: (origin, options) =>
+      createTunnels(origin, { ...options, headersTimeout: connectMs }),
     proxyTunnel: true,
   });
 }
 
-/** Tells what goes wrong on the way to the proxy from what goes wrong behind it. */
-function markProxy(options: Pool.Options): Pool.Options {
-  const connect = options.connect as buildConnector.connector;
-  return {
-    ...options,
-    connect: (target, callback) =>
-      connect(target, (...[error, socket]) => {
-        if (error === null) callback(null, socket);
-        else
-          callback(
-            Object.assign(new Error(PROXY_AWAY, { cause: error }), { code: "EPROXY" }),
-            null,
-          );
-      }),
-  };
+/**
+ * Tells what the proxy itself fails at from what goes wrong behind it. Of a proxy that ends the connection, undici would
+ * ask again and again until the deadline, as fast as it can.
+ */
+function createTunnels(origin: URL, options: Pool.Options): Pool {
+  const pool = new Pool(origin, options);
+  const open = pool.connect.bind(pool) as (
+    options: Dispatcher.ConnectOptions,
+  ) => Promise<Dispatcher.ConnectData>;
+  return Object.assign(pool, {
+    async connect(target: Dispatcher.ConnectOptions) {
+      const tunnel = await open(target).catch((cause: unknown) => {
+        throw proxyFault(cause);
+      });
+      // Without that header it is how some proxies refuse a target.
+      if (tunnel.statusCode !== 407 || !("proxy-authenticate" in tunnel.headers)) return tunnel;
+      tunnel.socket.on("error", () => {}).destroy();
+      throw proxyFault(new Error("it takes no password, or another one"));
+    },
+  });
 }
 
-const PROXY_AWAY = "the egress proxy cannot be reached";
+function proxyFault(cause: unknown): Error {
+  const text = `the egress proxy opens no tunnel: ${reasonOf(cause)}`;
+  return Object.assign(new Error(text, { cause }), { code: "EPROXY" });
+}
 
 /**
  * Sends one request through a dispatcher. Never rejects. It hears of the answer from the parser itself: a stream and a

@@ -9,7 +9,12 @@ import type { Disabled, EndpointName, WebhookStore } from "../../core/stores/web
 import type { Ask } from "../asking.ts";
 import type { SecretsOf } from "../options.ts";
 import { limitsKeyOf, type TenantOf } from "../names.ts";
-import { createKeyPair, createSecret, readSecret } from "../signing/secrets.ts";
+import {
+  createKeyPair,
+  createSecret,
+  readSecret,
+  type SignatureStyle,
+} from "../signing/secrets.ts";
 import {
   assertWithin,
   createPutReader,
@@ -207,6 +212,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
       const make = (before: EndpointRecord | undefined): EndpointRecord => {
         const nowMs = Date.now();
         const had = before?.secrets ?? [];
+        if (before !== undefined && own === undefined) assertStillSigns(where, before, style, name);
         const hasSecret = own !== undefined || secretsOf !== undefined || had.length > 0;
         // Once, however often somebody else was quicker.
         made = hasSecret ? undefined : (made ?? createSecret());
@@ -321,28 +327,48 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
     return changed;
   }
 
+  /** A secret that is kept may be of another style, and then nothing could be sent. */
+  function assertStillSigns(
+    where: string,
+    before: EndpointRecord,
+    style: SignatureStyle,
+    name: EndpointName,
+  ): void {
+    if (sealing === undefined || style === (before.signature ?? "standard")) return;
+    for (const { sealed } of secretsInForce(before, Date.now())) {
+      const text = tryOpen(sealing, sealed, name);
+      try {
+        if (text !== undefined) assertSigns(where, text, style);
+      } catch (cause) {
+        const remedy = "give a secret too: the one that it has is none of this style";
+        throw new InvalidOptionError({ where, option: "signature", value: style, remedy, cause });
+      }
+    }
+  }
+
   /** A pair for who has a pair; if the old secret cannot be read, one that both sides share. */
   function freshLike(before: EndpointRecord, name: EndpointName): string {
     const [newest] = before.secrets;
-    try {
-      const old = newest && sealing!.open(newest.sealed, name);
-      return old?.startsWith("whsk_") === true ? createKeyPair().secret : createSecret();
-    } catch {
-      return createSecret();
-    }
+    const old = newest && tryOpen(sealing!, newest.sealed, name);
+    return old?.startsWith("whsk_") === true ? createKeyPair().secret : createSecret();
   }
 
   return refuseExtra(endpoints, ARITIES);
 }
 
+/** Undefined for what was sealed with a key that is lost. */
+function tryOpen(sealing: Sealing, sealed: string, name: EndpointName): string | undefined {
+  try {
+    return sealing.open(sealed, name);
+  } catch {
+    return undefined;
+  }
+}
+
 /** How many secrets sign at a time. */
 const MOST_SECRETS = 4;
 
-function assertSigns(
-  where: string,
-  secret: string,
-  style: NonNullable<PutEndpoint["signature"]>,
-): void {
+function assertSigns(where: string, secret: string, style: SignatureStyle): void {
   const { half } = readSecret(where, "secret", secret, style);
   if (half !== "public") return;
   const remedy = "a whpk_ key only verifies; give its whsk_ secret";

@@ -43,11 +43,16 @@ export const TYPES: z.ZodType<readonly string[]> = z
   .min(1, { error: "give at least one type, or leave types out for all" })
   .max(MOST_TYPES, { error: `give at most ${MOST_TYPES} types` });
 
+const VALUES = "give a list of 1 to 100 values";
 const CONDITION = z
   .strictObject({
     eq: SCALAR.optional(),
     ne: SCALAR.optional(),
-    in: z.array(SCALAR, { error: "give a list of values" }).min(1).max(100).optional(),
+    in: z
+      .array(SCALAR, { error: VALUES })
+      .min(1, { error: VALUES })
+      .max(100, { error: VALUES })
+      .optional(),
     gt: ORDERED.optional(),
     lt: ORDERED.optional(),
     exists: z.boolean({ error: "give true or false" }).optional(),

@@ -240,6 +240,12 @@ describe("send()", () => {
     const event = { tenant: "acme", type: "note.made" };
 
     await hooks.send({ ...event, data: "x".repeat(256 * 1_024 - 2) });
+    const most = `${"\u20ac".repeat(87_380)}xx`;
+    await hooks.send({ ...event, data: most });
+    await expect(hooks.send({ ...event, data: `${most}x` })).rejects.toMatchObject({
+      option: "data",
+      message: expect.stringContaining("262145 bytes"),
+    });
     // Of text that is not ASCII, the bytes count.
     await openHooks(sluices, {}, logger).send({ ...event, data: "\u20ac".repeat(7_000) });
     await expect(hooks.send({ ...event, data: "x".repeat(256 * 1_024) })).rejects.toMatchObject({

@@ -60,6 +60,19 @@ describe("options", () => {
     expect(() => readOptions("draw()", schema, given)).toThrow(message);
   });
 
+  it.each([
+    [
+      { filter: { a: { regex: 1 } } },
+      'put(): option "filter.a.regex" is 1; there is no such option; the options are gt, lt.',
+    ],
+    [{ filter: { a: 1 } }, 'put(): option "filter.a" is 1; give an object of gt, lt.'],
+  ])("in a table by any names, as %j, are refused so, too", (given, message) => {
+    const condition = z.strictObject({ gt: z.number().optional(), lt: z.number().optional() });
+    const table = z.strictObject({ filter: z.record(z.string(), condition).optional() });
+
+    expect(() => readOptions("put()", table, given)).toThrow(message);
+  });
+
   it.each<[string, () => unknown, string]>([
     ["a promise", async () => ({ maxWaitMs: 5 }), "a promise"],
     // A test fails with a rejection that nobody hears.

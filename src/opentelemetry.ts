@@ -1,24 +1,45 @@
 import { metrics, trace } from "@opentelemetry/api";
-import { hearToo } from "./core/events/observer.ts";
+import { InvalidOptionError } from "./core/errors.ts";
 import { createTraces } from "./metrics/opentelemetry/follow.ts";
-import { createMeasuring } from "./metrics/opentelemetry/measure.ts";
+import { SCOPE } from "./metrics/opentelemetry/instruments.ts";
+import { measure } from "./metrics/opentelemetry/measure.ts";
+import type { MetricProducer } from "./metrics/opentelemetry/metric-data.ts";
+import { readInstrumentOptions, type InstrumentOptions } from "./metrics/opentelemetry/options.ts";
+import { addingTo } from "./metrics/opentelemetry/produce.ts";
 import type { Sluice } from "./sluice.ts";
 import { partsOf } from "./sluice/parts.ts";
 
-const instrumented = new WeakSet<object>();
+export { createMetricProducer } from "./metrics/opentelemetry/produce.ts";
+export type { InstrumentOptions } from "./metrics/opentelemetry/options.ts";
+export type { MetricProducer } from "./metrics/opentelemetry/metric-data.ts";
+
+const instrumented = new WeakMap<object, MetricProducer | undefined>();
 
 /**
  * Tells OpenTelemetry what a sluice does in this process, from now on: a span `sluice.wait` for each wait that a limit
- * caused, with that limit and its bucket, linked to the producer of a job; the metrics of the process; and those that
- * messaging systems have, of its queues. It uses the providers that the application has set; called again, it changes nothing.
+ * caused, in the trace of its caller or linked to the producer of a job, with that limit and its bucket; the metrics of
+ * the process; and those that messaging systems have, of its queues. It uses the providers that the application has set,
+ * and for metrics the `metricProducer`, if it is given one; called again, it changes nothing.
  *
- * @throws {@link InvalidOptionError} when it is given what is no sluice.
+ * @throws {@link InvalidOptionError} when it is given what is no sluice, an unknown option, or a `metricProducer` after
+ * the sluice was instrumented without it.
  */
-export function instrument(sluice: Sluice): void {
-  const parts = partsOf("instrument()", sluice);
-  if (instrumented.has(sluice)) return;
-  instrumented.add(sluice);
-  const measuring = createMeasuring(metrics.getMeter("sluice"));
-  const traces = createTraces(trace.getTracer("sluice"));
-  hearToo(parts.observing, { ...measuring, traces });
+export function instrument(sluice: Sluice, options: InstrumentOptions = {}): void {
+  const where = "instrument()";
+  const { observing } = partsOf(where, sluice);
+  const { metricProducer } = readInstrumentOptions(where, options);
+  if (instrumented.has(sluice)) {
+    if (metricProducer === undefined || metricProducer === instrumented.get(sluice)) return;
+    const remedy = "it was instrumented without this one: give it to the first call";
+    throw new InvalidOptionError({
+      where,
+      option: "metricProducer",
+      value: metricProducer,
+      remedy,
+    });
+  }
+  instrumented.set(sluice, metricProducer);
+  observing.traces = createTraces(trace.getTracerProvider());
+  if (metricProducer === undefined) measure(observing, metrics.getMeter(SCOPE));
+  else addingTo(metricProducer)!(observing);
 }

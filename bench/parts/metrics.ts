@@ -1,14 +1,21 @@
 import process from "node:process";
-import { metrics } from "@opentelemetry/api";
+import { context, metrics, ROOT_CONTEXT, trace } from "@opentelemetry/api";
+import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import {
   AggregationTemporality,
   InMemoryMetricExporter,
   MeterProvider,
   PeriodicExportingMetricReader,
 } from "@opentelemetry/sdk-metrics";
+import {
+  AlwaysOffSampler,
+  AlwaysOnSampler,
+  BasicTracerProvider,
+  type Sampler,
+} from "@opentelemetry/sdk-trace-base";
 import { createSluice, type Bucket, type Sluice } from "sluice";
 import { fleetMetrics } from "sluice/metrics";
-import { instrument } from "sluice/opentelemetry";
+import { createMetricProducer, instrument } from "sluice/opentelemetry";
 import type { Flags } from "../flags.ts";
 import { median } from "../fleet/measure.ts";
 import type { Bench } from "../fleet/run-load.ts";
@@ -17,16 +24,24 @@ import type { Row, Table } from "../table.ts";
 
 const OUT_OF_REACH = 10_000_000;
 const CALLERS = 2_000;
-const TURN_MS = 150;
+const TURN_MS = 75;
 const WARM_UP = 10;
 const BUCKETS = 1_000;
 const SCRAPES = 15;
 const NEVER_MS = 3_600_000;
+/** Of the draws without. */
+const LEAST = 0.99;
 
 /** Draws in one turn, by second of time and by second of CPU. */
 interface Turn {
   readonly perSecond: number;
   readonly perCpuSecond: number;
+}
+
+/** Turns with something enabled, ÷ those without. */
+interface Compared extends Turn {
+  /** What a draw takes more of CPU. */
+  readonly addedUs: number;
 }
 
 /**
@@ -36,34 +51,57 @@ interface Turn {
  */
 export async function measureMetrics({ redisUrl }: Bench, { effort }: Flags): Promise<Table[]> {
   const turns = 20 * effort.rounds;
-  const counted = await compare(redisUrl, turns, (sluice) => sluice.metrics());
+  const compareOn = (enable: Enable, run?: Run): Promise<Compared> =>
+    compare(redisUrl, turns, { enable, run });
+  const metricProducer = createMetricProducer();
   const reader = new PeriodicExportingMetricReader({
     exporter: new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE),
     exportIntervalMillis: NEVER_MS,
+    metricProducers: [metricProducer],
   });
   const meters = new MeterProvider({ readers: [reader] });
   metrics.setGlobalMeterProvider(meters);
-  const instrumented = await compare(redisUrl, turns, instrument);
+  const counted = await compareOn((sluice) => sluice.metrics());
+  const produced = await compareOn((sluice) => instrument(sluice, { metricProducer }));
+  const all = await compareOn(async (sluice) => {
+    await sluice.metrics();
+    instrument(sluice, { metricProducer });
+  });
+  const instrumented = await compareOn((sluice) => instrument(sluice));
   await meters.shutdown();
   metrics.disable();
-  const row = (figure: string, ratio: number): Row => ({
+  const traced = (sampler: Sampler): Promise<Compared> =>
+    inTrace(sampler, (run) => compareOn((sluice) => instrument(sluice, { metricProducer }), run));
+  const dropped = await traced(new AlwaysOffSampler());
+  const sampled = await traced(new AlwaysOnSampler());
+  const row = (figure: string, value: number): Row => ({
     figure,
-    values: { sluice: formatNumber(ratio, 3) },
+    values: { sluice: formatNumber(value, 3) },
+  });
+  const promised = (figure: string, { perCpuSecond }: Turn): Row => ({
+    ...row(figure, perCpuSecond),
+    promise: "≥ 0.990",
+    isKept: perCpuSecond >= LEAST,
   });
   return [
     {
       title: `Metrics, with the cap out of reach: ${2 * turns} turns with and as many without`,
       rows: [
-        {
-          ...row("draws by second of CPU, with metrics ÷ without", counted.perCpuSecond),
-          promise: "≥ 0.990",
-          isKept: counted.perCpuSecond >= 0.99,
-        },
+        promised("draws by second of CPU, with metrics() ÷ without", counted),
         row("draws by second of time", counted.perSecond),
-        row(
-          "draws by second of CPU, with OpenTelemetry and its metrics SDK ÷ without",
-          instrumented.perCpuSecond,
-        ),
+        promised("by CPU, with OpenTelemetry and a producer of metrics", produced),
+        promised("by CPU, with both", all),
+        row("by CPU, with OpenTelemetry and instruments of its API", instrumented.perCpuSecond),
+        row("what that adds to a draw, µs", instrumented.addedUs),
+      ],
+    },
+    {
+      title: "Traces, with a producer of metrics, in a trace of the caller",
+      rows: [
+        row("draws by second of CPU, in one that is not sampled", dropped.perCpuSecond),
+        row("what that adds to a draw, µs", dropped.addedUs),
+        row("in one that is sampled: a span of each wait", sampled.perCpuSecond),
+        row("what that adds to a draw, µs", sampled.addedUs),
       ],
     },
     await measureScrapes(redisUrl),
@@ -71,41 +109,67 @@ export async function measureMetrics({ redisUrl }: Bench, { effort }: Flags): Pr
 }
 
 type Enable = (sluice: Sluice) => unknown;
+type Run = <Result>(draw: () => Promise<Result>) => Promise<Result>;
+
+/** The callers are part of a trace, whether they are followed or not. Nothing exports the spans. */
+async function inTrace<Result>(
+  sampler: Sampler,
+  measure: (run: Run) => Promise<Result>,
+): Promise<Result> {
+  context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
+  trace.setGlobalTracerProvider(new BasicTracerProvider({ sampler }));
+  const request = trace.getTracer("bench").startSpan("request");
+  const found = await measure((draw) => context.with(trace.setSpan(ROOT_CONTEXT, request), draw));
+  request.end();
+  for (const api of [context, trace]) api.disable();
+  return found;
+}
+
+interface Comparison {
+  readonly enable: Enable;
+  readonly run?: Run | undefined;
+}
 
 /** The median of all turns with what is enabled, ÷ those without. */
-async function compare(redisUrl: string, turns: number, enable: Enable): Promise<Turn> {
+async function compare(redis: string, turns: number, given: Comparison): Promise<Compared> {
   const found = [
-    await takeTurns(redisUrl, { at: 0, turns, enable }),
-    await takeTurns(redisUrl, { at: 1, turns, enable }),
+    await takeTurns(redis, { at: 0, turns, ...given }),
+    await takeTurns(redis, { at: 1, turns, ...given }),
   ];
   const ratioOf = (what: keyof Turn): number =>
     Math.sqrt(
       median(found[0]!.map((turn) => turn[what])) * median(found[1]!.map((turn) => turn[what])),
     );
-  return { perSecond: ratioOf("perSecond"), perCpuSecond: ratioOf("perCpuSecond") };
+  const added = found.map((each) => median(each.map(({ addedUs }) => addedUs)));
+  return {
+    perSecond: ratioOf("perSecond"),
+    perCpuSecond: ratioOf("perCpuSecond"),
+    addedUs: (added[0]! + added[1]!) / 2,
+  };
 }
 
 /** What each turn of the sluice that is counted came to, ÷ that of the other. */
 async function takeTurns(
   redis: string,
-  { at: counted, turns, enable }: { at: 0 | 1; turns: number; enable: Enable },
-): Promise<Turn[]> {
+  { at: counted, turns, enable, run = (draw) => draw() }: Comparison & { at: 0 | 1; turns: number },
+): Promise<Compared[]> {
   const opened = ["a", "b"].map((prefix) => createSluice({ redis, prefix }));
   await enable(opened[counted]!);
   const rate = `${OUT_OF_REACH}/s` as const;
   const [withThem, without] = [counted, 1 - counted].map((at) =>
     opened[at]!.bucket("bench", { rate }),
   );
-  const ratios: Turn[] = [];
+  const ratios: Compared[] = [];
   for (let turn = -WARM_UP; turn < turns; turn += 1) {
     const isFirst = turn % 2 === 0;
-    const before = isFirst ? undefined : await drawFor(without!);
-    const own = await drawFor(withThem!);
-    const other = before ?? (await drawFor(without!));
+    const before = isFirst ? undefined : await run(() => drawFor(without!));
+    const own = await run(() => drawFor(withThem!));
+    const other = before ?? (await run(() => drawFor(without!)));
     if (turn < 0) continue;
     ratios.push({
       perSecond: own.perSecond / other.perSecond,
       perCpuSecond: own.perCpuSecond / other.perCpuSecond,
+      addedUs: 1_000_000 / own.perCpuSecond - 1_000_000 / other.perCpuSecond,
     });
   }
   await Promise.all(opened.map((each) => each.close()));

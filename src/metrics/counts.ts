@@ -1,8 +1,10 @@
 /** Counts what happens in this process. Plain numbers, since every draw comes by here: a register reads them when it is scraped. */
 import {
+  hearToo,
   SLOT_OUTCOMES,
   type BucketObserver,
   type Observer,
+  type Observing,
   type SlotOutcome,
 } from "../core/events/observer.ts";
 import { RANKS, type Priority } from "../core/input/options.ts";
@@ -82,6 +84,7 @@ export class BucketCounts implements BucketObserver {
 
 /** All counts of a process, or of one of its sluices. Of more than a thousand names, the others are counted together. */
 export class Counts implements Observer {
+  readonly startedAtMs: number = Date.now();
   readonly buckets: Map<string, BucketCounts> = new Map();
   readonly asks: Map<string, Spread> = new Map();
   readonly attempts: Map<string, Spread> = new Map();
@@ -114,6 +117,46 @@ export class Counts implements Observer {
     for (const [name, counts] of buckets) this.bucket(name).addAll(counts);
     for (const [name, spread] of asks) spreadOf(this.asks, name).addAll(spread);
     for (const [name, spread] of attempts) spreadOf(this.attempts, name).addAll(spread);
+  }
+}
+
+const ofSluices = new WeakMap<Observing, Counts>();
+
+/** The counts of some sluices together. Each sluice is counted from the first time on, once for all who ask. */
+export class SluicesCounts {
+  /** When the first of them began to be counted. */
+  startedAtMs: number = Date.now();
+  readonly #open: Set<Counts> = new Set();
+  /** What sluices counted that are closed: a counter never goes back. */
+  readonly #ended: Counts = new Counts();
+
+  add(observing: Observing): void {
+    const known = ofSluices.get(observing);
+    const counts = known ?? new Counts();
+    if (known === undefined) {
+      ofSluices.set(observing, counts);
+      hearToo(observing, counts);
+    }
+    if (this.#open.has(counts)) return;
+    this.#open.add(counts);
+    this.startedAtMs = Math.min(this.startedAtMs, counts.startedAtMs);
+    observing.whenClosed.push(() => {
+      this.#open.delete(counts);
+      this.#ended.addAll(counts);
+    });
+  }
+
+  /** All of them; those of the only sluice as they are. */
+  sum(): Counts {
+    const [first] = this.#open;
+    if (this.#open.size === 1 && this.#ended.isEmpty) return first!;
+    const sum = new Counts();
+    for (const counts of this.each()) sum.addAll(counts);
+    return sum;
+  }
+
+  each(): readonly Counts[] {
+    return [this.#ended, ...this.#open];
   }
 }
 

@@ -2,8 +2,8 @@
 import { Registry } from "prom-client";
 import * as z from "zod";
 import { PRIORITIES, readOptions } from "../core/input/options.ts";
-import { hearToo, SLOT_OUTCOMES, type Observing } from "../core/events/observer.ts";
-import { Counts, type Spread } from "./counts.ts";
+import { SLOT_OUTCOMES, type Observing } from "../core/events/observer.ts";
+import { SluicesCounts, type Counts, type Spread } from "./counts.ts";
 import { exportSamples, exportSpreads, type Sample, type SpreadSample } from "./exported.ts";
 import { PROCESS_METRICS, type ProcessMetric } from "./names.ts";
 import { isRegister, registerAll, type MetricsRegister } from "./register.ts";
@@ -31,16 +31,11 @@ const OPTIONS = z.strictObject({ register: REGISTER.optional() });
 /** What a register tells of. */
 interface Told {
   readonly metrics: ReadonlyMap<ProcessMetric, object>;
-  readonly open: Set<Counts>;
-  /** What sluices counted that are closed: a counter never goes back. */
-  readonly ended: Counts;
+  readonly counts: SluicesCounts;
 }
 
 const toldBy = new WeakMap<MetricsRegister, Told>();
-const ofSluices = new WeakMap<
-  Observing,
-  { readonly counts: Counts; readonly register: MetricsRegister }
->();
+const ownRegisters = new WeakMap<Observing, MetricsRegister>();
 
 /**
  * The metrics of a sluice. From the first call on, its calls are counted.
@@ -50,23 +45,13 @@ const ofSluices = new WeakMap<
 export function openMetrics(observing: Observing, given: MetricsOptions = {}): Metrics {
   const where = "metrics()";
   const { register: asked } = readOptions(where, OPTIONS, given);
-  const known = ofSluices.get(observing);
-  const own = known ?? { counts: new Counts(), register: new Registry() as MetricsRegister };
-  const register = asked ?? own.register;
+  const own = ownRegisters.get(observing) ?? (new Registry() as MetricsRegister);
+  const register = asked ?? own;
   const told = toldBy.get(register) ?? createTold();
   registerAll(where, register, told.metrics);
   toldBy.set(register, told);
-  if (known === undefined) {
-    ofSluices.set(observing, own);
-    hearToo(observing, own.counts);
-  }
-  if (!told.open.has(own.counts)) {
-    told.open.add(own.counts);
-    observing.whenClosed.push(() => {
-      told.open.delete(own.counts);
-      told.ended.addAll(own.counts);
-    });
-  }
+  ownRegisters.set(observing, own);
+  told.counts.add(observing);
   return metricsOf(register);
 }
 
@@ -81,22 +66,10 @@ export function metricsOf(register: MetricsRegister): Metrics {
 }
 
 function createTold(): Told {
-  const open = new Set<Counts>();
-  const ended = new Counts();
-
-  /** All counts; those of the only sluice as they are. */
-  function all(): Counts {
-    const [first] = open;
-    if (open.size === 1 && ended.isEmpty) return first!;
-    const sum = new Counts();
-    for (const counts of [ended, ...open]) sum.addAll(counts);
-    return sum;
-  }
+  const counts = new SluicesCounts();
 
   function resetting(reset: (counts: Counts) => void): () => void {
-    return () => {
-      for (const counts of [ended, ...open]) reset(counts);
-    };
+    return () => counts.each().forEach(reset);
   }
 
   function spreads(
@@ -104,16 +77,16 @@ function createTold(): Told {
     read: (counts: Counts) => SpreadSample[],
     reset: (counts: Counts) => void,
   ): [ProcessMetric, object] {
-    const source = { read: () => read(all()), reset: resetting(reset) };
+    const source = { read: () => read(counts.sum()), reset: resetting(reset) };
     return [name, exportSpreads(name, PROCESS_METRICS[name], source)];
   }
 
   const slots = {
-    read: () => readSlots(all()),
-    reset: resetting((counts) => counts.resetBuckets()),
+    read: () => readSlots(counts.sum()),
+    reset: resetting((each) => each.resetBuckets()),
   };
   const metrics = new Map<ProcessMetric, object>([
-    spreads("sluice_bucket_wait_seconds", readWaits, (counts) => counts.resetBuckets()),
+    spreads("sluice_bucket_wait_seconds", readWaits, (each) => each.resetBuckets()),
     [
       "sluice_bucket_slots_total",
       exportSamples("sluice_bucket_slots_total", PROCESS_METRICS.sluice_bucket_slots_total, slots),
@@ -129,7 +102,7 @@ function createTold(): Told {
       ({ attempts }) => attempts.clear(),
     ),
   ]);
-  return { metrics, open, ended };
+  return { metrics, counts };
 }
 
 const labels = new WeakMap<object, unknown>();

@@ -35,9 +35,9 @@ export interface WaitTrace {
 
 /** Follows calls and jobs from where they come from. */
 export interface Traces {
-  /** A call begins to wait; that of a job is linked to its producer. */
-  begin(producer: string | undefined): WaitTrace;
-  /** What the code at hand is part of, as it travels with a job: at most 55 characters. Undefined if nothing follows it. */
+  /** A call begins to wait; that of a job is linked to its producer. Undefined if nobody follows the wait. */
+  begin(producer: string | undefined): WaitTrace | undefined;
+  /** What the code at hand is part of, as it travels with a job: at most 55 characters. Undefined if nobody follows it. */
   producer(): string | undefined;
 }
 
@@ -57,8 +57,6 @@ export interface JobsObserver {
 
 /** Hears what a sluice does in this process, as it happens. */
 export interface Observer {
-  readonly traces?: Traces | undefined;
-  readonly jobs?: JobsObserver | undefined;
   bucket(name: string): BucketObserver;
   /** The store has answered, or failed. */
   asked(command: string, ms: number): void;
@@ -69,11 +67,14 @@ export interface Observer {
 /** Who hears what a sluice does: nobody at first, and then nothing is counted or timed. */
 export interface Observing {
   observer: Observer | undefined;
+  /** Of several who would follow calls or jobs, the first does. */
+  traces: Traces | undefined;
+  jobs: JobsObserver | undefined;
   /** Called once the sluice is closed: nothing more will be heard. */
   readonly whenClosed: (() => void)[];
 }
 
-/** One more hears what a sluice does. Of several that follow calls or jobs, the first does. */
+/** One more hears what a sluice does. */
 export function hearToo(observing: Observing, added: Observer): void {
   const { observer } = observing;
   observing.observer = observer === undefined ? added : both(observer, added);
@@ -81,8 +82,6 @@ export function hearToo(observing: Observing, added: Observer): void {
 
 function both(one: Observer, other: Observer): Observer {
   return {
-    traces: one.traces ?? other.traces,
-    jobs: one.jobs ?? other.jobs,
     bucket(name) {
       const [first, second] = [one.bucket(name), other.bucket(name)];
       return {
@@ -108,7 +107,7 @@ function both(one: Observer, other: Observer): Observer {
 }
 
 export function createObserving(): Observing {
-  return { observer: undefined, whenClosed: [] };
+  return { observer: undefined, traces: undefined, jobs: undefined, whenClosed: [] };
 }
 
 /** Returns who hears of a bucket at this moment. */

@@ -16,7 +16,7 @@ export const MESSAGING = {
   process: "process",
 } as const;
 
-/** The bounds, in seconds, that they give for durations. */
-export const DURATION_BOUNDS: readonly number[] = [
-  0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10,
+/** The bounds that they give for durations. */
+export const MESSAGING_BOUNDS_MS: readonly number[] = [
+  5, 10, 25, 50, 75, 100, 250, 500, 750, 1_000, 2_500, 5_000, 7_500, 10_000,
 ];

@@ -1,16 +1,23 @@
-/** `sluice.wait`: a span for each wait that a limit caused, in the trace of its caller, or linked to the producer of its job. */
+/**
+ * `sluice.wait`: a span for each wait that a limit caused, in the trace of its caller, or linked to the producer of its
+ * job. Where neither is sampled, a wait is not followed: it would cost as much as the draw.
+ */
 import {
   context,
   isSpanContextValid,
   SpanStatusCode,
   trace,
+  TraceFlags,
   type Attributes,
   type Context,
   type Link,
   type Span,
+  type SpanContext,
   type Tracer,
+  type TracerProvider,
 } from "@opentelemetry/api";
 import type { Traces, WaitTrace } from "../../core/events/observer.ts";
+import { SCOPE } from "./instruments.ts";
 
 /** A traceparent, as W3C Trace Context writes it. */
 const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
@@ -21,10 +28,11 @@ const LEAST_MS = 1;
 class Wait implements WaitTrace {
   readonly tracer: Tracer;
   readonly producer: string | undefined;
-  readonly parent: Context = context.active();
+  readonly parent: Context;
 
-  constructor(tracer: Tracer, producer: string | undefined) {
+  constructor(tracer: Tracer, parent: Context, producer: string | undefined) {
     this.tracer = tracer;
+    this.parent = parent;
     this.producer = producer;
   }
 
@@ -59,16 +67,38 @@ class Wait implements WaitTrace {
   }
 }
 
-export function createTraces(tracer: Tracer): Traces {
+/** Of tracers that the application sets before or after this. */
+export function createTraces(provider: TracerProvider): Traces {
+  const tracer = provider.getTracer(SCOPE);
+  const isSet = watchProvider(provider);
   return {
-    begin: (producer) => new Wait(tracer, producer),
+    begin(producer) {
+      if (!isSet()) return undefined;
+      const parent = context.active();
+      if (producer === undefined && sampledIn(parent) === undefined) return undefined;
+      return new Wait(tracer, parent, producer);
+    },
     producer() {
-      const found = trace.getSpanContext(context.active());
+      const found = sampledIn(context.active());
       if (found === undefined || !isSpanContextValid(found)) return undefined;
       const { traceId, spanId, traceFlags } = found;
       return `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, "0")}`;
     },
   };
+}
+
+/** Whether spans may be kept at all: until the application has set its provider, that of the API stands in for it. */
+function watchProvider(provider: TracerProvider): () => boolean {
+  const standIn = provider as { readonly getDelegateTracer?: (name: string) => Tracer | undefined };
+  let isSet = standIn.getDelegateTracer === undefined;
+  return () => isSet || (isSet = standIn.getDelegateTracer?.(SCOPE) !== undefined);
+}
+
+/** The span that the code at hand is part of, if it is kept. */
+function sampledIn(parent: Context): SpanContext | undefined {
+  const found = trace.getSpanContext(parent);
+  if (found === undefined) return undefined;
+  return (found.traceFlags & TraceFlags.SAMPLED) === 0 ? undefined : found;
 }
 
 function linksTo(producer: string | undefined): Link[] {

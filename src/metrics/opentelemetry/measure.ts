@@ -1,47 +1,47 @@
-/** The metrics of a process as OpenTelemetry has them: those of Prometheus, and of jobs those that messaging systems have. */
-import type { Attributes, Meter } from "@opentelemetry/api";
-import type { BucketObserver, JobsObserver, Observer } from "../../core/events/observer.ts";
+/** Tells instruments of OpenTelemetry's API of each thing as it happens: each time costs as much as a draw, or more. */
+import type { Attributes, Counter, Histogram, Meter } from "@opentelemetry/api";
+import {
+  hearToo,
+  type BucketObserver,
+  type JobsObserver,
+  type Observer,
+  type Observing,
+} from "../../core/events/observer.ts";
 import type { Priority } from "../../core/input/options.ts";
-import { DURATION_BOUNDS_MS, named, WAIT_BOUNDS_MS } from "../counts.ts";
-import { PROCESS_METRICS, type ProcessMetric } from "../names.ts";
-import { DURATION_BOUNDS, MESSAGING } from "./conventions.ts";
+import { named } from "../counts.ts";
+import {
+  attributes,
+  COUNTERS,
+  errorTypeOf,
+  HISTOGRAMS,
+  type CounterFacts,
+  type HistogramFacts,
+} from "./instruments.ts";
 
-const SYSTEM = "sluice";
+export function measure(observing: Observing, meter: Meter): void {
+  const { jobs, ...observer } = createMeasuring(meter);
+  hearToo(observing, observer);
+  observing.jobs ??= jobs;
+}
 
 export function createMeasuring(meter: Meter): Observer & { readonly jobs: JobsObserver } {
-  const histogram = (name: string, description: string, bounds = DURATION_BOUNDS) =>
-    meter.createHistogram(name, {
-      description,
-      unit: "s",
-      advice: { explicitBucketBoundaries: [...bounds] },
-    });
-  /** As Prometheus has it: values fall into the same parts. */
-  const asInPrometheus = (name: string, metric: ProcessMetric, boundsMs = DURATION_BOUNDS_MS) => {
-    const bounds = boundsMs.map((ms) => ms / 1_000);
-    return histogram(name, PROCESS_METRICS[metric].help, bounds);
+  const counter = ({ name, ...facts }: CounterFacts): Counter => meter.createCounter(name, facts);
+  const histogram = ({ name, boundsMs, ...facts }: HistogramFacts): Histogram => {
+    const explicitBucketBoundaries = boundsMs.map((ms) => ms / 1_000);
+    return meter.createHistogram(name, { ...facts, advice: { explicitBucketBoundaries } });
   };
-  const waits = asInPrometheus("sluice.bucket.wait", "sluice_bucket_wait_seconds", WAIT_BOUNDS_MS);
-  const slots = meter.createCounter("sluice.bucket.slots", {
-    description: PROCESS_METRICS.sluice_bucket_slots_total.help,
-    unit: "{slot}",
-  });
-  const asks = asInPrometheus("sluice.store.duration", "sluice_store_duration_seconds");
-  const attempts = asInPrometheus("sluice.webhook.attempt", "sluice_webhook_attempt_seconds");
-  const operations = histogram(MESSAGING.operationDuration, "How long it took to store jobs.");
-  const processing = histogram(MESSAGING.processDuration, "How long handlers took.");
-  const sent = meter.createCounter(MESSAGING.sentMessages, {
-    description: "Jobs that were to be stored.",
-    unit: "{message}",
-  });
-  const consumed = meter.createCounter(MESSAGING.consumedMessages, {
-    description: "Jobs whose handlers began.",
-    unit: "{message}",
-  });
+  const slots = counter(COUNTERS.slots);
+  const sent = counter(COUNTERS.sent);
+  const consumed = counter(COUNTERS.consumed);
+  const waits = histogram(HISTOGRAMS.waits);
+  const asks = histogram(HISTOGRAMS.asks);
+  const attempts = histogram(HISTOGRAMS.attempts);
+  const operations = histogram(HISTOGRAMS.operations);
+  const processing = histogram(HISTOGRAMS.processing);
   const buckets = new Map<string, BucketObserver>();
 
   function createBucket(name: string): BucketObserver {
-    const bucket = { "sluice.bucket": name };
-    const granted = { ...bucket, "sluice.outcome": "granted" };
+    const granted = attributes.slots(name, "granted");
     const byPriority = new Map<Priority, Attributes>();
     let started = 0;
     const addStarted = (): void => {
@@ -50,51 +50,32 @@ export function createMeasuring(meter: Meter): Observer & { readonly jobs: JobsO
     };
     return {
       waited(waitedMs, priority) {
-        const attributes = named(byPriority, priority, () => ({
-          ...bucket,
-          "sluice.priority": priority,
-        }));
-        waits.record(waitedMs / 1_000, attributes);
+        const labels = named(byPriority, priority, () => attributes.wait(name, priority));
+        waits.record(waitedMs / 1_000, labels);
         // The calls of one turn are added together: each addition costs as much as a draw.
         if (started === 0) queueMicrotask(addStarted);
         started += 1;
       },
       count(outcome, count) {
-        slots.add(count, { ...bucket, "sluice.outcome": outcome });
+        slots.add(count, attributes.slots(name, outcome));
       },
     };
   }
 
   return {
     bucket: (name) => named(buckets, name, createBucket),
-    asked: (command, ms) => asks.record(ms / 1_000, { "sluice.command": command }),
-    attempted: (outcome, ms) => attempts.record(ms / 1_000, { "sluice.outcome": outcome }),
+    asked: (command, ms) => asks.record(ms / 1_000, attributes.ask(command)),
+    attempted: (outcome, ms) => attempts.record(ms / 1_000, attributes.attempt(outcome)),
     jobs: {
       sent(queue, jobs, { ms, error }) {
-        const named = { ...attributesOf(queue, "enqueue"), ...errorType(error) };
-        sent.add(jobs, named);
-        operations.record(ms / 1_000, { ...named, [MESSAGING.operationType]: MESSAGING.send });
+        const type = errorTypeOf(error);
+        sent.add(jobs, attributes.sent(queue, type));
+        operations.record(ms / 1_000, attributes.operation(queue, type));
       },
-      consumed: (queue) => consumed.add(1, attributesOf(queue, "process")),
+      consumed: (queue) => consumed.add(1, attributes.process(queue)),
       processed(queue, ms, error) {
-        processing.record(ms / 1_000, { ...attributesOf(queue, "process"), ...errorType(error) });
+        processing.record(ms / 1_000, attributes.process(queue, errorTypeOf(error)));
       },
     },
   };
-}
-
-function attributesOf(queue: string, operation: string): Attributes {
-  return {
-    [MESSAGING.system]: SYSTEM,
-    [MESSAGING.destination]: queue,
-    [MESSAGING.operationName]: operation,
-  };
-}
-
-/** A code where there is one, else the name of the class: messages would be without bound. */
-function errorType(error: unknown): Attributes {
-  if (error === undefined) return {};
-  const { code, name } = error as { readonly code?: unknown; readonly name?: unknown };
-  const type = [code, name].find((each) => typeof each === "string" && each !== "");
-  return { [MESSAGING.errorType]: typeof type === "string" ? type : "_OTHER" };
 }

@@ -88,7 +88,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
       : storeOnce(queue, entries, most);
     const sent = (error?: unknown): void => {
       const ms = performance.now() - startedAtMs;
-      parts.observing?.observer?.jobs?.sent(name, entries.length, { ms, error });
+      parts.observing?.jobs?.sent(name, entries.length, { ms, error });
     };
     try {
       const jobs = await confirmed(access.inTimeSince(startedAtMs, storing));
@@ -134,7 +134,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
     most: AddRequest["most"],
   ): Promise<StoredNow<Data>[]> {
     const { clock } = access;
-    const trace = parts.observing?.observer?.traces?.producer();
+    const trace = parts.observing?.traces?.producer();
     await clock.ready();
     const bulk = entries.map(({ json, value, options }) => {
       const { opts: own, storedAtMs } = storedOptions(options, clock, shareOf(options));

@@ -52,7 +52,7 @@ export function createReport<Data, Result>(
   }
 
   function processed(ms: number | undefined, error?: Error): void {
-    if (ms !== undefined) observing?.observer?.jobs?.processed(queue, ms, error && thrownOf(error));
+    if (ms !== undefined) observing?.jobs?.processed(queue, ms, error && thrownOf(error));
   }
 
   return {
@@ -85,7 +85,7 @@ export function createReport<Data, Result>(
     },
     started(stored) {
       tally.started(stored);
-      observing?.observer?.jobs?.consumed(queue);
+      observing?.jobs?.consumed(queue);
       if (!emitter.hasListener("active")) return;
       const { attemptsMade, opts } = stored;
       const attempt = attemptsMade + 1;

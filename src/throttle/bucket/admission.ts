@@ -184,8 +184,8 @@ export function createAdmission(parts: AdmissionParts): Admission {
 
   /** The same call, if its wait is followed. */
   function followed<Options extends WaitOptions>(options: Options): Options {
-    const traces = parts.tally.traces();
-    return traces === undefined ? options : { ...options, trace: traces.begin(options.producer) };
+    const trace = parts.tally.traces()?.begin(options.producer);
+    return trace === undefined ? options : { ...options, trace };
   }
 
   /** As a line fills, the rest of it is kept for more urgent calls. */

@@ -1,4 +1,4 @@
-import { context, metrics, ROOT_CONTEXT, trace } from "@opentelemetry/api";
+import { context, metrics, ROOT_CONTEXT, trace, TraceFlags } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import {
   AggregationTemporality,
@@ -79,8 +79,11 @@ describe("instrument()", () => {
     instrument(sluice);
     const bucket = sluice.bucket("api", { rate: "1/h", burst: 2 });
     await bucket.pause();
+    const request = trace.getTracer("test").startSpan("request");
 
-    await rejectionOf(bucket.draw({ maxWaitMs: 20 }));
+    await context.with(trace.setSpan(ROOT_CONTEXT, request), () =>
+      rejectionOf(bucket.draw({ maxWaitMs: 20 })),
+    );
 
     const [wait] = waits();
     expect(wait!.attributes).toMatchObject({
@@ -88,7 +91,31 @@ describe("instrument()", () => {
       "error.type": "ERR_WAIT_TOO_LONG",
     });
     expect(wait!.status.code).toBe(2);
+    request.end();
     await bucket.resume();
+  });
+
+  it("follows no wait outside of a trace that is kept", async () => {
+    const sluice = sluices.open();
+    instrument(sluice);
+    const bucket = sluice.bucket("api", { rate: "100/s", burst: 2 });
+    const jobs = sluice.queue<string>("mail", { bucket });
+    const dropped = trace.setSpanContext(ROOT_CONTEXT, {
+      traceId: "1".repeat(32),
+      spanId: "2".repeat(16),
+      traceFlags: TraceFlags.NONE,
+    });
+
+    await Promise.all([1, 2, 3].map(() => bucket.draw()));
+    await context.with(dropped, async () => {
+      await Promise.all([1, 2, 3].map(() => bucket.draw()));
+      await jobs.enqueueMany(["a", "b", "c"], (key) => ({ key }));
+    });
+    const done: string[] = [];
+    sluice.worker(jobs, async ({ data }) => void done.push(data));
+
+    await waitUntil(() => done.length === 3, "all are done");
+    expect(waits()).toEqual([]);
   });
 
   it("links the wait of a job to its producer, in another process too", async () => {

@@ -1,7 +1,25 @@
-import { createNoopMeter, type Attributes, type Meter, type Tracer } from "@opentelemetry/api";
+import {
+  createNoopMeter,
+  type Attributes,
+  type Meter,
+  type TracerProvider,
+} from "@opentelemetry/api";
+import {
+  AggregationTemporality,
+  InMemoryMetricExporter,
+  MeterProvider,
+  PeriodicExportingMetricReader,
+  type Histogram,
+  type MetricDescriptor,
+} from "@opentelemetry/sdk-metrics";
+import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { createObserving, SLOT_OUTCOMES } from "../../../src/core/events/observer.ts";
+import { PRIORITIES } from "../../../src/core/input/options.ts";
 import { createTraces } from "../../../src/metrics/opentelemetry/follow.ts";
-import { createMeasuring } from "../../../src/metrics/opentelemetry/measure.ts";
+import { createMeasuring, measure } from "../../../src/metrics/opentelemetry/measure.ts";
+import { addingTo, createMetricProducer } from "../../../src/metrics/opentelemetry/produce.ts";
+import { forAll } from "../../fuzz/support/outcomes.ts";
 
 /** A meter that keeps with which attributes its counters count, and the bounds of its histograms. */
 function listeningMeter() {
@@ -42,12 +60,94 @@ describe("what OpenTelemetry is told", () => {
         spans.push(startTime);
         return { end: () => {} };
       },
-    } as unknown as Tracer;
+    };
+    const provider = { getTracer: () => tracer } as unknown as TracerProvider;
     const wait = { bucket: "api", priority: "normal", limitedBy: undefined } as const;
-    const trace = createTraces(tracer).begin(undefined);
+    const producer = `00-${"1".repeat(32)}-${"2".repeat(16)}-01`;
+    const trace = createTraces(provider).begin(producer)!;
     trace.ended({ ...wait, waitedMs: 0.99 });
     expect(spans).toEqual([]);
     trace.ended({ ...wait, waitedMs: 1 });
     expect(spans).toHaveLength(1);
   });
+
+  it("is the same by the instruments of the API as by a producer of metrics", async () => {
+    const name = fc.constantFrom("a", "b");
+    const ms = fc.oneof(fc.double({ min: 0, max: 20_000, noNaN: true }), fc.constantFrom(5, 75));
+    const error = fc.constantFrom(undefined, new TypeError("no"), { code: "ERR_LINE_FULL" });
+    const event = fc.oneof(
+      fc.record({ is: fc.constant("waited" as const), name, ms, rank: fc.nat(3) }),
+      fc.record({ is: fc.constant("count" as const), name, of: fc.nat(3), by: fc.nat(9) }),
+      fc.record({ is: fc.constantFrom("asked" as const, "attempted" as const), name, ms }),
+      fc.record({ is: fc.constant("sent" as const), name, ms, error, jobs: fc.nat(9) }),
+      fc.record({ is: fc.constant("consumed" as const), name }),
+      fc.record({ is: fc.constant("processed" as const), name, ms, error }),
+    );
+    await forAll(100, fc.array(event, { maxLength: 30 }), async (events) => {
+      const producer = createMetricProducer();
+      const exporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE);
+      const reader = new PeriodicExportingMetricReader({ exporter, metricProducers: [producer] });
+      const meters = new MeterProvider({ readers: [reader] });
+      const both = [createObserving(), createObserving()] as const;
+      measure(both[0], meters.getMeter("sluice"));
+      addingTo(producer)!(both[1]);
+      for (const { observer, jobs } of both) {
+        for (const one of events) {
+          if (one.is === "waited") observer!.bucket(one.name).waited(one.ms, PRIORITIES[one.rank]!);
+          else if (one.is === "count") {
+            observer!.bucket(one.name).count(SLOT_OUTCOMES[one.of]!, one.by);
+          } else if (one.is === "sent") jobs!.sent(one.name, one.jobs, one);
+          else if (one.is === "consumed") jobs!.consumed(one.name);
+          else if (one.is === "processed") jobs!.processed(one.name, one.ms, one.error as never);
+          else observer![one.is](one.name, one.ms);
+        }
+      }
+
+      const { resourceMetrics } = await reader.collect();
+      await meters.shutdown();
+
+      const told = resourceMetrics.scopeMetrics.map(({ scope, metrics }) => {
+        expect(scope.name).toBe("sluice");
+        return metrics.map(({ descriptor, dataPoints, ...facts }) => ({
+          ...facts,
+          descriptor: pick(descriptor),
+          dataPoints: (dataPoints as readonly { attributes: Attributes; value: unknown }[])
+            .map(({ attributes, value }) => ({ attributes, value: comparable(value) }))
+            .filter(({ value }) => value !== 0),
+        }));
+      });
+      expect(byName(told[1] ?? [])).toEqual(byName(told[0] ?? []));
+    });
+  });
 });
+
+/** Sums of the SDK are of seconds, and it has the least and the most beside; a rounding differs. */
+function comparable(value: unknown): unknown {
+  if (typeof value === "number") return value;
+  const { buckets, count, sum } = value as Histogram;
+  return { buckets, count, sum: Number(sum!.toFixed(6)) };
+}
+
+/** The SDK keeps more of it for itself. */
+function pick({ name, description, unit, valueType }: MetricDescriptor): MetricDescriptor {
+  return { name, description, unit, valueType };
+}
+
+interface Named {
+  readonly descriptor: { readonly name: string };
+  readonly dataPoints: readonly { readonly attributes: Attributes }[];
+}
+
+function byName<Metric extends Named>(metrics: readonly Metric[]): unknown[] {
+  return metrics
+    .filter(({ dataPoints }) => dataPoints.length > 0)
+    .map(({ dataPoints, ...facts }) => ({
+      ...facts,
+      dataPoints: dataPoints.toSorted((a, b) => (text(a.attributes) < text(b.attributes) ? -1 : 1)),
+    }))
+    .toSorted((a, b) => (a.descriptor.name < b.descriptor.name ? -1 : 1));
+}
+
+function text(attributes: Attributes): string {
+  return JSON.stringify(attributes);
+}

@@ -57,7 +57,7 @@ export function createTally({ name, onActivity = () => {}, observing }: TallyPar
       if (!isTold) touch();
       observer()?.waited(waitedMs, priority);
     },
-    traces: () => observing?.observer?.traces,
+    traces: () => observing?.traces,
     count: (outcome, slots) => observer()?.count(outcome, slots),
     cooled() {
       refused += 1;

@@ -37,6 +37,7 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
   const steerings: Steering[] = [];
   const noted = { byHand: 0, byRules: 0 };
   const { ruled, ...rules } = createMemoryRules();
+  const asks = new Map<string, { readonly asked: string; readonly untilMs: number }>();
   let slotSecret: string | undefined;
   let lastId = 0;
 
@@ -89,6 +90,22 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
 
   return {
     ...rules,
+    async noteRequest({ queue, name, asked }, keptMs) {
+      const now = nowMs();
+      // The oldest stand first: all are kept for as long.
+      for (const [known, { untilMs }] of asks) {
+        if (untilMs > now) break;
+        asks.delete(known);
+      }
+      const of = `${queue}:${name}`;
+      const first = asks.get(of) ?? { asked, untilMs: now + keptMs };
+      asks.set(of, first);
+      return first.asked;
+    },
+    async forgetRequest({ queue, name, asked }) {
+      const of = `${queue}:${name}`;
+      if (asks.get(of)?.asked === asked) asks.delete(of);
+    },
     slotSecret: async (own) => (slotSecret ??= own),
     async declaredOf(names) {
       return names.map((name) => buckets.get(name)?.declared);

@@ -109,6 +109,8 @@ export function combineInsight(
     bucket: (name) => storeOf(name).bucket(name),
     declared: (bucket) => storeOf(bucket).declared(bucket),
     // Any name does: it is the same for all processes.
+    noteRequest: (request, keptMs) => storeOf(request.queue).noteRequest(request, keptMs),
+    forgetRequest: (request) => storeOf(request.queue).forgetRequest(request),
     slotSecret: (own) => storeOf("slots").slotSecret(own),
     async offerRules(offer) {
       const { answers } = await fromAll((store) => store.offerRules(offer));

@@ -1,5 +1,6 @@
 /** Every error leaves as `application/problem+json` (RFC 9457). */
 import { STATUS_CODES } from "node:http";
+import type { Socket } from "node:net";
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { InvalidOptionError, remedyOf, SluiceError, type ErrorCode } from "../core/errors.ts";
 import { closest } from "../core/input/options.ts";
@@ -60,6 +61,7 @@ export function problemOf(error: unknown): Problem {
       'Send the body as JSON, with "content-type: application/json".',
     );
   }
+  if (statusCode === 414) return describe(414, "ERR_HTTP", "A part of the path is too long.");
   const isOurs = error instanceof Error && statusCode >= 400 && statusCode < 500;
   if (isOurs) return describe(statusCode, "ERR_HTTP", message ?? "");
   // What it is may tell of the inside: it is in the log.
@@ -90,6 +92,26 @@ export function sendProblem(reply: FastifyReply, problem: Problem): FastifyReply
     .type("application/problem+json")
     .serializer((value: unknown) => JSON.stringify(value, sayInJson))
     .send(problem);
+}
+
+const UNREAD: Readonly<Record<string, readonly [status: number, detail: string]>> = {
+  ERR_HTTP_REQUEST_TIMEOUT: [408, "The request did not come in time."],
+  HPE_HEADER_OVERFLOW: [431, "The headers of the request are too long."],
+};
+
+/** Answers what is no HTTP request, and closes the connection: nobody knows where the next one begins. */
+export function refuseUnread(error: Error & { readonly code?: string }, socket: Socket): void {
+  if (error.code === "ECONNRESET" || socket.destroyed) return;
+  const [status, detail] = UNREAD[error.code ?? ""] ?? [400, "This is no request of HTTP."];
+  const text = JSON.stringify(describe(status, "ERR_HTTP", detail));
+  const head = [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+    "Content-Type: application/problem+json",
+    `Content-Length: ${Buffer.byteLength(text)}`,
+    "Connection: close",
+  ];
+  if (socket.writable) socket.write(`${head.join("\r\n")}\r\n\r\n${text}`);
+  socket.destroySoon();
 }
 
 /** JSON has no bigint: numbers above 2^53 are given as text. Nor has it Infinity: a time without an end is `"forever"`. */

@@ -31,7 +31,7 @@ import {
   type ReadServerOptions,
   type ServerOptions,
 } from "./options.ts";
-import { installProblems, sayInJson } from "./problem.ts";
+import { installProblems, refuseUnread, sayInJson, sendProblem, problemOf } from "./problem.ts";
 
 /** Serves over HTTP what a sluice knows and does. End it with `close()`. */
 export interface SluiceServer {
@@ -84,7 +84,7 @@ export async function createServer(
   healthRoutes(app, { sluice, isClosing: () => closing !== undefined });
   metricsRoute(app, { sluice });
   const found = createFound(sluice);
-  decideRoutes(app, { found, secrets: insight });
+  decideRoutes(app, { found, secrets: insight, notes: insight });
   forwardRoutes(app, { forwards: read.forwards, found, hasTokens: read.tokens.length > 0 });
   const isReady = async (): Promise<boolean> =>
     closing === undefined && (await whyNotReady(sluice)).length === 0;
@@ -173,6 +173,9 @@ function createApp({ tls, logger, bodyLimit }: ReadServerOptions): FastifyInstan
     // The id of a slot holds the keys of its call; Node takes 16 KiB of headers.
     routerOptions: { caseSensitive: true, maxParamLength: 8_192 },
     forceCloseConnections: "idle",
+    // Errors from before a route is found, and from before there is a request.
+    frameworkErrors: (error, _request, reply) => sendProblem(reply, problemOf(error)),
+    clientErrorHandler: refuseUnread,
     // Nothing is dropped from what was sent, or read as what it is not.
     ajv: { customOptions: { removeAdditional: false, coerceTypes: false, verbose: true } },
     ...(logger === undefined || logger === false
@@ -187,7 +190,17 @@ function createApp({ tls, logger, bodyLimit }: ReadServerOptions): FastifyInstan
           https: { key: bytesOf(tls.key), cert: bytesOf(tls.cert) },
         } as object) as FastifyInstance);
   // What a form of another site can send: JSON alone is read.
-  app.removeContentTypeParser("text/plain");
+  app.removeContentTypeParser(["application/json", "text/plain"]);
+  const readJson = app.getDefaultJsonParser("error", "error");
+  app.addContentTypeParser<string>(
+    "application/json",
+    { parseAs: "string" },
+    (request, text, done) => {
+      // Clients that send JSON say so of an empty body, too.
+      if (text === "") done(null, null);
+      else void readJson(request, text, done);
+    },
+  );
   // The schemas of answers are for the description; what they do not name is kept.
   app.setSerializerCompiler(() => (value) => JSON.stringify(value, sayInJson));
   app.setReplySerializer((value) => JSON.stringify(value, sayInJson));

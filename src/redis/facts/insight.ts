@@ -30,6 +30,7 @@ import { bucketsLook, readChange, readSteering, valueOf } from "../scripts/insig
 import { clockRead } from "../scripts/queue/jobs.ts";
 import { runScript } from "../scripts/script.ts";
 import { createQueueIndex } from "./queue-index.ts";
+import { createRequestNotes } from "./request-notes.ts";
 import { createRedisRules } from "./rules.ts";
 
 const HOUR_MS = 3_600_000;
@@ -89,6 +90,7 @@ export function createRedisInsight(
 
   return {
     ...createRedisRules(redis, prefix, requests),
+    ...createRequestNotes(redis, prefix, requests),
     slotSecret: (own) =>
       send(async () => {
         const key = `${base}:slot-secret`;

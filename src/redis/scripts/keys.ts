@@ -5,7 +5,8 @@
  * bucket that has limits of its own, each level of a path for itself: `<prefix>:{<bucket>}:key:<key>:state`, and so on,
  * with the text of the key (see `core/key-path.ts`). What limits count that hold nothing back: `…:shadows`, and
  * `…:shadow:<part>:<n>`. What became of a slot that a server gave: `…:slot:<name>`. A bucket whose keys are
- * spread over a cluster is stored as several, `<bucket>:<n>`. A queue: `<prefix>:{<queue>}:…`, BullMQ's keys and ours.
+ * spread over a cluster is stored as several, `<bucket>:<n>`. A queue: `<prefix>:{<queue>}:…`, BullMQ's keys
+ * and ours.
  *
  * The braces are the hash tag, so that a cluster keeps a bucket's keys on one node.
  */
@@ -58,6 +59,11 @@ export function awayKey(prefix: string, bucket: string, key: string | undefined)
 /** What became of a slot that a server has given to a caller. */
 export function slotNoteKey(prefix: string, bucket: string, slot: string): string {
   return `${prefix}:{${bucket}}:slot:${slot}`;
+}
+
+/** What was asked for by a request that may come again. */
+export function requestNoteKey(prefix: string, queue: string, name: string): string {
+  return `${prefix}:{${queue}}:request:${name}`;
 }
 
 /** Colons separate the parts of a name; an IPv6 address has some. */

@@ -1,6 +1,7 @@
 /** Jobs over HTTP: to enqueue them, to see what became of them, to cancel and to replay. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { InvalidOptionError } from "../../core/errors.ts";
+import type { RequestNotes } from "../../core/stores/insight/requests.ts";
 import type { QueuedJob } from "../../queue/enqueue/job-handle.ts";
 import type { EnqueueOptions } from "../../queue/options.ts";
 import type { FailedFilter } from "../../queue/manage/dead-letters.ts";
@@ -35,7 +36,10 @@ interface OfJob {
   readonly Querystring: { readonly data?: boolean };
 }
 
-export function jobRoutes(app: FastifyInstance, found: Found): void {
+export function jobRoutes(
+  app: FastifyInstance,
+  { found, notes }: { readonly found: Found; readonly notes: RequestNotes },
+): void {
   for (const type of NDJSON) {
     app.addContentTypeParser(
       type,
@@ -50,20 +54,22 @@ export function jobRoutes(app: FastifyInstance, found: Found): void {
   ): Promise<object> {
     const { queue: name } = request.params;
     const queue = await found.queue(name);
-    const once = readOnce(request.headers["idempotency-key"]);
+    const header = request.headers["idempotency-key"];
+    const once = readOnce({ notes, queue: name, header });
+    const store = <Stored>(work: () => Promise<Stored>): Promise<Stored> =>
+      once === undefined ? work() : once.store(request.body, work);
     void reply.code(202);
     const { body } = request;
     if (Array.isArray(body)) {
       const given = body as readonly GivenJob[];
       const options = given.map((job, index) => withOnce(once, optionsOf(job), index));
       const data = given.map((job) => job.data);
-      const jobs = await queue.enqueueMany(data, (_data, index) => options[index]!);
-      for (const [index, job] of jobs.entries()) once?.assertSame(job, data[index]);
+      const jobs = await store(() => queue.enqueueMany(data, (_data, index) => options[index]!));
       return { jobs: jobs.map(({ id, isNew }) => ({ id, isNew })) };
     }
     const given = body as GivenJob;
-    const job = await queue.enqueue(given.data, withOnce(once, optionsOf(given)));
-    once?.assertSame(job, given.data);
+    const options = withOnce(once, optionsOf(given));
+    const job = await store(() => queue.enqueue(given.data, options));
     void reply.header("location", pathOf(name, job.id));
     return { ...(await told(job)), isNew: job.isNew };
   }

@@ -11,7 +11,8 @@ const MOST_LINES = 10_000;
  * @throws {@link HttpProblem} 400 when one is no JSON, and names it; 413 for too many.
  */
 export function jobsOfLines(text: string): readonly unknown[] {
-  const lines = text.split("\n");
+  // Files of Windows begin with a mark of their encoding.
+  const lines = text.replace(/^\ufeff/, "").split("\n");
   if (lines.length > MOST_LINES + 1) {
     throw new HttpProblem(413, `There are more than ${MOST_LINES} lines; send them in parts.`);
   }

@@ -79,6 +79,49 @@ describe("POST /v1/queues/:queue/jobs", () => {
     expect((await queue.counts()).waiting).toBe(3);
   });
 
+  it("stores nothing of another request with the Idempotency-Key of one before", async () => {
+    const { queue, service } = await open();
+    const other = await servers.start(sluices.open());
+    const lines = { "content-type": "application/x-ndjson" };
+    const first = '{"data":{"a":1,"b":2}}\n{"data":2}\n';
+    const ask = (body: string, key: string, headers = lines) =>
+      other.post(MAIL, body, { ...headers, "idempotency-key": key });
+    await service.post(MAIL, first, { ...lines, "idempotency-key": "k" });
+
+    const others = [
+      await ask(`{"data":{"a":9}}\n${first}`, "k"),
+      await ask(`${first}{"data":3}\n`, "k"),
+      await ask('{"data":{"a":1,"b":2}}\n', "k"),
+      await ask(first.replace('"data":2', '"data":2,"priority":"high"'), "k"),
+      await ask('{"data":{"a":1,"b":2}}', "k", { "content-type": "application/json" }),
+    ];
+    const same = await ask('{"data":{"b":2,"a":1}}\r\n\r\n{"data":2}', "k");
+    const refused = await ask('{"data":1}\n{"data":2,"cost":{"tokens":1}}\n', "m");
+    const mended = await ask('{"data":1}\n{"data":2}\n', "m");
+    const atOnce = await Promise.all(
+      [1, 2, 3, 4].map((data) => ask(`{"data":${data}}\n{"data":${data}}\n`, "n")),
+    );
+
+    expect(others.map(({ status }) => status)).toEqual(others.map(() => 422));
+    expect(same).toMatchObject({
+      status: 202,
+      json: { jobs: [{ isNew: false }, { isNew: false }] },
+    });
+    expect([refused.status, mended.status]).toEqual([400, 202]);
+    expect(atOnce.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([202, 422, 422, 422]);
+    expect((await queue.counts()).waiting).toBe(6);
+  });
+
+  it("reads lines however they end, and after a byte order mark", async () => {
+    const { queue, service } = await open();
+    const lines = { "content-type": "application/x-ndjson; charset=utf-8" };
+
+    const { status } = await service.post(MAIL, '\ufeff{"data":1}\r\n\r\n{"data":2}', lines);
+
+    expect(status).toBe(202);
+    expect((await queue.counts()).waiting).toBe(2);
+  });
+
   it("stores the jobs of one Idempotency-Key once, also after they are done, by any server", async () => {
     const { owner, queue, service } = await open();
     const other = await servers.start(sluices.open());

@@ -1,5 +1,6 @@
 import type { PolicySource } from "../../store.ts";
 import type { RuledPolicy, RulesStore } from "./rules.ts";
+import type { RequestNotes } from "./requests.ts";
 import type { SlotSecrets } from "./slots.ts";
 import type { SteeringStore } from "./steering.ts";
 
@@ -7,7 +8,7 @@ import type { SteeringStore } from "./steering.ts";
  * What is known of a fleet beside its limits: which replicas there are, what they told of their buckets, and what was
  * changed by hand, by whom.
  */
-export interface InsightStore extends RulesStore, SlotSecrets, SteeringStore {
+export interface InsightStore extends RulesStore, RequestNotes, SlotSecrets, SteeringStore {
   /** Takes in what one replica tells. */
   report(report: ReplicaReport): Promise<Reported>;
   /** Names of buckets that replicas have told of, in order, after a name. */

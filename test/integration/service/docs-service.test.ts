@@ -2,14 +2,16 @@ import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { promisify } from "node:util";
 import { expect, it } from "vitest";
-import { concurrency, tokenBucket } from "sluice";
+import { concurrency } from "sluice";
 import { realSluices } from "../../support/setup/real-sluice.ts";
+import { rulesFiles } from "../../support/rules/rules-files.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { services } from "../../support/server/service.ts";
 
 const run = promisify(execFile);
 const sluices = realSluices();
 const servers = services();
+const files = rulesFiles();
 
 const ADDRESS = "http://127.0.0.1:3010";
 const INTERPRETERS: Readonly<Record<string, readonly [string, string]>> = {
@@ -22,11 +24,9 @@ it("docs/service.md says what its commands and its Python print", async () => {
   const blocks = [...page.matchAll(/^```(sh|python)\n([^]*?)^```$/gm)].filter(([, , code]) =>
     code!.includes(ADDRESS),
   );
-  const sluice = sluices.open();
-  sluice.bucket("api", { perKey: { rate: "1/min" } });
-  sluice.bucket("gpt", {
-    limits: [tokenBucket({ capacity: 10_000, refill: "1000/min", unit: "tokens" })],
-  });
+  const [, rules] = /^```yaml\n(buckets:\n[^]*?)^```$/m.exec(page) ?? [];
+  const sluice = sluices.open({ rules: files.write("sluice.yaml", rules!) });
+  await waitUntil(async () => (await sluice.find("gpt")) !== undefined, "the rules are in force");
   sluice.queue("mail", { bucket: sluice.bucket("mail", { rate: "100/s" }) });
   const { url } = await servers.start(sluice);
 

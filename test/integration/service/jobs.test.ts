@@ -108,7 +108,9 @@ describe("POST /v1/queues/:queue/jobs", () => {
       json: { jobs: [{ isNew: false }, { isNew: false }] },
     });
     expect([refused.status, mended.status]).toEqual([400, 202]);
-    expect(atOnce.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([202, 422, 422, 422]);
+    expect(atOnce.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([
+      202, 422, 422, 422,
+    ]);
     expect((await queue.counts()).waiting).toBe(6);
   });
 

@@ -110,7 +110,7 @@ export type {
 export type { FinishedOptions } from "./queue/manage/finished.ts";
 
 export type { JobExplanation, WaitsFor } from "./queue/forecast/explain.ts";
-export type { LaneStatus, OldestDue, QueueStatus } from "./queue/forecast/status.ts";
+export type { LaneStatus, OldestDue, QueueSetting, QueueStatus } from "./queue/forecast/status.ts";
 export type { Forecast, JobEta, NoPromise, QueuePreview } from "./queue/forecast/forecast.ts";
 
 export type { Ordered } from "./queue/lanes/order.ts";
@@ -132,8 +132,15 @@ export type {
   Pauses,
   QueuePause,
   QueuePauseOptions,
-  QueueUndoOptions,
+  QueueResumeOptions,
 } from "./queue/manage/pauses.ts";
+
+export type {
+  QueueByHand,
+  QueueSetOptions,
+  QueueUndoOptions,
+  SettingByHand,
+} from "./queue/manage/by-hand.ts";
 
 export type { OfKey } from "./queue/options.ts";
 

@@ -135,18 +135,27 @@ export class CostTooLargeError extends SluiceError {
 export class ChangedError extends SluiceError {
   override readonly name = "ChangedError";
   readonly code = "ERR_CHANGED";
-  readonly bucket: string;
+  /** Which bucket, or which queue. */
+  readonly bucket: string | undefined;
+  readonly queue: string | undefined;
   /** The generation, or the id of the change, that was seen: `17`. */
   readonly since: number | string;
   /** That of now. */
   readonly generation: number | string;
 
-  constructor(facts: { bucket: string; since: number | string; generation: number | string }) {
+  constructor(facts: {
+    bucket?: string;
+    queue?: string;
+    since: number | string;
+    generation: number | string;
+  }) {
+    const what = facts.queue === undefined ? `Bucket "${facts.bucket}"` : `Queue "${facts.queue}"`;
     super(
-      `Bucket "${facts.bucket}" has changed since ${facts.since}; it is at ${facts.generation} now. ` +
+      `${what} has changed since ${facts.since}; it is at ${facts.generation} now. ` +
         `Look at it again, and repeat the change if it still fits.`,
     );
     this.bucket = facts.bucket;
+    this.queue = facts.queue;
     this.since = facts.since;
     this.generation = facts.generation;
   }

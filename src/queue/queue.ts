@@ -35,6 +35,7 @@ import { createNoteBulk } from "./manage/noted.ts";
 import { createPages, type JobsOptions } from "./manage/pages.ts";
 import { createRetriedRuns } from "./manage/retried-runs.ts";
 import { createPauses, type Pauses } from "./manage/pauses.ts";
+import { createSettingByHand, type SettingByHand } from "./manage/by-hand.ts";
 
 /**
  * Durable work for one bucket; it waits in Redis until a worker's slot comes.
@@ -47,6 +48,7 @@ export interface Queue<Data, Result = unknown, Input = Data>
     Schedules,
     QueueSteering,
     Pauses,
+    SettingByHand,
     BulkChanges,
     DeadLetters<Data>,
     QueueEmitter {
@@ -130,6 +132,7 @@ const ARITIES: Arities<Queue<unknown>> = {
   remove: 1,
   cancel: 1,
   reprioritise: 2,
+  set: 1,
   undo: 1,
   removeJobs: 2,
   rescheduleJobs: 3,
@@ -176,9 +179,12 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const found = elsewhere && createElsewhere(name, elsewhere);
   // Whatever weight a lane has, it keeps.
   const ofCode = found === undefined ? createWeights(name, settings.weights) : () => undefined;
-  const live = createSettings({ code: settings, weightsOf: ofCode, read: settings.readRules });
-  const weightsOf: WeightsOf = (key) => live.now.weightsOf(key);
+  const { readRules: rules } = settings;
   const access = createStoredAccess({ name, connection, prefix, timeoutMs, logger });
+  const byHand = () => access.ask(() => lanes.byHand(name));
+  const read = rules && { rules, byHand };
+  const live = createSettings({ code: settings, weightsOf: ofCode, read });
+  const weightsOf: WeightsOf = (key) => live.now.weightsOf(key);
   const events = createEventStream({ name, access, connection, logger });
   const waits = createFinishedWaits({ name, connection, access, events });
   const forecasts = createForecasts({ queue: name, bucket, lanes, access });
@@ -224,6 +230,9 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     wakes,
   });
 
+  const steering = { queue: name, access, lanes, log };
+  const { pauses, inverseOfPause } = createPauses(steering);
+
   const owned: OwnedQueue<Data, Result, Input> = {
     name,
     bucket,
@@ -249,7 +258,13 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     },
     stored: { name: storedQueueName(name), prefix },
     ...control,
-    ...createPauses({ queue: name, access, lanes, log, wakeIdle: () => connection.wakeIdle(name) }),
+    ...pauses,
+    ...createSettingByHand({
+      ...steering,
+      settings: live,
+      isSettable: rules !== undefined,
+      inverseOfPause,
+    }),
     removeJobs: (filter, byHand) => bulk.removeJobs(filter, byHand),
     rescheduleJobs: (filter, due, byHand) => bulk.rescheduleJobs(filter, due, byHand),
     async jobs(options = {}) {

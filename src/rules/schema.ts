@@ -3,21 +3,10 @@
  * one source: this schema. What only makes sense together (a burst that fits a window) is checked by `compile.ts`.
  */
 import * as z from "zod";
-import { MOST_LEVELS } from "../core/key-path.ts";
 import { NAME, wholeNumber } from "../core/input/options.ts";
-import {
-  JOB_DEFAULTS,
-  KEEP_DONE,
-  KEEP_FAILED,
-  LEAST_WEIGHT,
-  MAX_BACKLOG,
-  MOST_WEIGHT,
-  type QueueRules,
-} from "../core/input/queue-settings.ts";
+import { queueSettingSchemas, type QueueRules } from "../core/input/queue-settings.ts";
 import { limitSchemas } from "../core/policy/limit-data.ts";
 import { ENDPOINT_ID, MOST_AT_ONCE, type EndpointsRules } from "../core/policy/endpoint-rules.ts";
-
-const WEIGHT_ERROR = `give each key a number from ${LEAST_WEIGHT} to ${MOST_WEIGHT}`;
 
 /** Made where it is first needed: a process without a rules file does not pay for it. */
 function makeSchema() {
@@ -50,23 +39,7 @@ function makeSchema() {
       .describe("How much of the horizon each priority may fill."),
   });
   const bucket = policy.nullable();
-  const weights = z.record(
-    z.string(),
-    z
-      .number({ error: WEIGHT_ERROR })
-      .min(LEAST_WEIGHT, { error: WEIGHT_ERROR })
-      .max(MOST_WEIGHT, { error: WEIGHT_ERROR }),
-  );
-  const queue = z.strictObject({
-    maxBacklog: MAX_BACKLOG.optional().describe("How many jobs may wait."),
-    keepDone: KEEP_DONE.optional().describe("Which done jobs are kept."),
-    keepFailed: KEEP_FAILED.optional().describe("Which dead letters are kept."),
-    defaults: JOB_DEFAULTS.optional().describe("The options of jobs that are enqueued without."),
-    weights: z
-      .union([weights, z.array(weights.nullable()).min(1).max(MOST_LEVELS)])
-      .optional()
-      .describe("How much of a shared rate keys get beside others: by name, or by level."),
-  });
+  const queue = z.strictObject(queueSettingSchemas());
   const ofEndpoint = {
     rate: rate.optional(),
     concurrency: wholeNumber(1, MOST_AT_ONCE, "calls").optional(),

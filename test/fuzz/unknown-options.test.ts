@@ -124,6 +124,7 @@ const CALLS: Readonly<
     pause: { args: [], options: { key: "acme" } },
     resume: { args: [], options: { key: "acme" } },
     paused: { args: [] },
+    set: { args: [], options: { maxBacklog: 5 } },
     undo: { args: [], options: { by: "ann" } },
     drain: { args: [], options: { key: "acme" } },
     remove: { args: ["1"] },

@@ -1,17 +1,21 @@
 --[[
-  pauses-set: pauses a queue or one key of it, with all below it, or ends the pause of a key. Its lane steps aside.
+  pauses-set: pauses a queue or one key of it, with all below it, or ends such a pause. A key's lane steps aside.
 
-  KEYS  as in lanes-join
+  KEYS  as in lanes-join, then [6] where old versions of BullMQ put the jobs of a paused queue: list
   ARGV  [1] the prefix of the queue's keys  [2] the key, "" for the whole queue
-        [3] ms for which it is paused: -1 without an end, 0 ends the pause of a key
-  Reply nothing
+        [3] ms for which it is paused: -1 without an end, 0 ends the pause  [4] the generation that was seen, or ""
+  Reply 1 if it is done, 0 if another change came since that generation; the generation of now; and 1 if a queue that is
+        resumed has jobs that an old version of BullMQ put away
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/lanes
+-- @include lib/lanes/generation
 
 local lanes = open_lanes(KEYS, ARGV[1], now_ms())
-local key, for_ms = ARGV[2], tonumber(ARGV[3])
+local put_away, key, for_ms, seen = KEYS[6], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local until_ms = string.format('%.0f', for_ms < 0 and FOREVER_MS or lanes.now_ms + for_ms)
+local is_next, generation = next_generation(lanes.state, seen, lanes.now_ms)
+if not is_next then return { 0, generation, 0 } end
 
 local function set_aside()
   leave_line(lanes, head_of(key), key)
@@ -20,12 +24,21 @@ local function set_aside()
   end
 end
 
+-- As BullMQ's own pause and resume do, but for its end.
+local function set_queue()
+  if for_ms == 0 then
+    redis.call('HDEL', lanes.meta, 'paused')
+    redis.call('ZADD', lanes.marker, 0, '0')
+  else
+    redis.call('HSET', lanes.meta, 'paused', for_ms < 0 and 1 or until_ms)
+    redis.call('DEL', lanes.marker)
+  end
+  redis.call('XADD', lanes.events, '*', 'event', for_ms == 0 and 'resumed' or 'paused')
+end
+
 redis.call('HINCRBY', lanes.state, 'orders', 1)
 if key == '' then
-  -- As BullMQ's own pause does, but for its end.
-  redis.call('HSET', lanes.meta, 'paused', for_ms < 0 and 1 or until_ms)
-  redis.call('DEL', lanes.marker)
-  redis.call('XADD', lanes.events, '*', 'event', 'paused')
+  set_queue()
 elseif for_ms == 0 then
   redis.call('ZREM', lanes.paused, key)
 else
@@ -41,4 +54,4 @@ elseif for_ms > 0 then
   -- A worker that asks now learns when the pause ends.
   redis.call('ZADD', lanes.marker, 0, '0')
 end
-return 1
+return { 1, generation, key == '' and for_ms == 0 and redis.call('EXISTS', put_away) or 0 }

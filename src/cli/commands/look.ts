@@ -6,9 +6,9 @@ import type { ChangeFacts, QueueChange } from "../../core/stores/insight/steerin
 import type { LoggedChange, Overview } from "../../insight/overview.ts";
 import type { Sluice } from "../../sluice.ts";
 import type { BucketChange } from "../../throttle/bucket/facts/changes.ts";
-import type { BucketStatus, SetBy } from "../../throttle/bucket/facts/status.ts";
+import type { BucketStatus } from "../../throttle/bucket/facts/status.ts";
 import { countOf } from "../given.ts";
-import { whyText } from "./queues.ts";
+import { byText, whyText } from "./queues.ts";
 import {
   duration,
   findBucket,
@@ -219,12 +219,6 @@ function setByText(status: BucketStatus): string {
   const { source, setBy } = status;
   if (source !== "override") return sourceText(status);
   return setBy === undefined ? "override, it is not known whose" : `override ${byText(setBy)}`;
-}
-
-function byText({ by, reason, atMs, endsInMs }: SetBy): string {
-  const why = reason === undefined ? "" : `, "${reason}"`;
-  const end = endsInMs === Infinity ? "until it is changed" : `for another ${duration(endsInMs)}`;
-  return `by ${by}${why}, since ${new Date(atMs).toISOString()}, ${end}`;
 }
 
 /** What holds calls back, the strongest first. */

@@ -6,6 +6,7 @@ import type { QueueStatus } from "../../queue/forecast/status.ts";
 import type { QueuedJob } from "../../queue/enqueue/job-handle.ts";
 import type { JobState } from "../../queue/job.ts";
 import type { Sluice } from "../../sluice.ts";
+import type { SetBy } from "../../throttle/bucket/facts/status.ts";
 import { countOf, KEY_OPTION, keyOf, type KeyGiven } from "../given.ts";
 import {
   duration,
@@ -128,19 +129,31 @@ function describeQueue(status: QueueStatus): string {
     ],
     ["why", oldest === undefined ? "-" : whyText(oldest.why)],
     ["unexplained", unexplainedMs === 0 ? "nothing" : duration(unexplainedMs)],
+    ["generation", String(status.generation)],
     ["gone in", goneInMs === undefined ? `not known: ${reason ?? "?"}` : duration(goneInMs)],
   ];
   const { settings, rulesVersion } = status;
-  const rows = settings.map(({ name, value, setBy }) => [
+  const rows = settings.map(({ name, value, setBy, override }) => [
     name,
     String(value),
-    setBy === "rules" ? `rules, version ${rulesVersion ?? "unknown"}` : setBy,
+    override !== undefined
+      ? `override ${byText(override)}`
+      : setBy === "rules"
+        ? `rules, version ${rulesVersion ?? "unknown"}`
+        : setBy,
   ]);
   return [
     ...facts.map(([name, value]) => onOneLine(`${`${name}:`.padEnd(13)}${value}`)),
     "",
     table(["setting", "value", "set by"], rows),
   ].join("\n");
+}
+
+/** Who set what is in force by hand, when and for how long. */
+export function byText({ by, reason, atMs, endsInMs }: SetBy): string {
+  const why = reason === undefined ? "" : `, "${reason}"`;
+  const end = endsInMs === Infinity ? "until it is changed" : `for another ${duration(endsInMs)}`;
+  return `by ${by}${why}, since ${new Date(atMs).toISOString()}, ${end}`;
 }
 
 export function whyText(why: JobExplanation | undefined): string {

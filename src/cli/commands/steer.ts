@@ -1,7 +1,7 @@
-/** `set`, `pause`, `resume` and `undo`: commands that change a bucket, or pause a queue, for all processes. */
+/** `set`, `pause`, `resume` and `undo`: commands that change a bucket or a queue for all processes. */
 import type { Command } from "commander";
 import { InvalidOptionError } from "../../core/errors.ts";
-import { KEY_OPTION, keyOf } from "../given.ts";
+import { KEY_OPTION, keyOf, settingsOf } from "../given.ts";
 import type { QueuePause } from "../../queue/manage/pauses.ts";
 import type { Queue } from "../../queue/queue.ts";
 import type { Bucket } from "../../throttle/bucket.ts";
@@ -33,15 +33,28 @@ interface ByHandOptions {
 const OF_QUEUE = ["--queue", "the name is that of a queue, and no bucket's"] as const;
 
 export function addSteering(program: Command, io: Io): void {
-  byHand(program.command("set <bucket>"))
-    .description("puts another rate or concurrency in force, over that of the code")
+  byHand(program.command("set <name>"))
+    .description("puts another rate or concurrency of a bucket in force, or settings of a queue")
+    .option(...OF_QUEUE)
     .option("--rate <rate>", "such as 50/s; it replaces all limits that the keys share")
     .option("--concurrency <calls>", "how many calls at once")
+    .option(
+      "--setting <settings...>",
+      "of a queue: maxBacklog=500, defaults.attempts=3, weights=code",
+    )
     .option("--code", "puts the policy of the code in force again")
     .option("--for <time>", "for how long, such as 15m; then the code's policy holds again")
     .option("--dry-run", "says what would change, and changes nothing")
-    .addHelpText("after", '\nExample: sluice set stripe --rate 20/s --for 1h --reason "429s"')
+    .addHelpText(
+      "after",
+      '\nExample: sluice set stripe --rate 20/s --for 1h --reason "429s"' +
+        "\nExample: sluice set charges --queue --setting maxBacklog=500 --for 1h",
+    )
     .action(async (name: string, options: SetOptions, command: Command) => {
+      if (options.queue === true) {
+        await setQueue(command, io, name, options);
+        return;
+      }
       await change(command, io, name, (target) => set(target, options, command, io));
     });
   byHand(program.command("pause <name>"))
@@ -73,7 +86,7 @@ export function addSteering(program: Command, io: Io): void {
       await change(command, io, name, ({ bucket }) => bucket.resume(resume));
     });
   byHand(program.command("undo <name>"))
-    .description("takes back the last change of a bucket that is in force, or a pause of a queue")
+    .description("takes back the last change of a bucket or a queue that is in force")
     .option(...OF_QUEUE)
     .option("--id <id>", "refuses to take back any other change than this one")
     .addHelpText("after", "\nExample: sluice undo stripe")
@@ -100,6 +113,7 @@ function byHand(command: Command): Command {
 interface SetOptions extends ByHandOptions {
   readonly rate?: string;
   readonly concurrency?: string;
+  readonly setting?: string[];
   readonly code?: boolean;
   readonly dryRun?: boolean;
 }
@@ -136,6 +150,33 @@ async function changeQueue(
     await make(queue);
     const pauses = await queue.paused();
     print(command, io, { queue: name, pauses }, () => onOneLine(pausesText(name, pauses)));
+  });
+}
+
+/** Sets a queue, and prints what holds of it then. */
+async function setQueue(
+  command: Command,
+  io: Io,
+  name: string,
+  options: SetOptions,
+): Promise<void> {
+  const { rate, concurrency, code, dryRun, setting = [] } = options;
+  const ofBucket = { "--rate": rate, "--concurrency": concurrency, "--code": code };
+  for (const [option, value] of Object.entries({ ...ofBucket, "--dry-run": dryRun })) {
+    if (value === undefined) continue;
+    const remedy = "leave it out: it is of a bucket; a queue takes --setting";
+    throw new InvalidOptionError({ where: "sluice set", option, value, remedy });
+  }
+  const forMs = options.for === undefined ? undefined : parseDuration("--for", options.for);
+  const set = { ...settingsOf(setting), ...given(options, io), ...(forMs && { forMs }) };
+  await withSluice(command, io, async (sluice) => {
+    const queue = await findQueue(sluice, name);
+    await queue.set(set);
+    const { settings, generation } = await queue.status();
+    const each = settings.map(({ name: of, value, setBy }) => `${of} ${value} (${setBy})`);
+    print(command, io, { queue: name, settings, generation }, () =>
+      onOneLine(`${name}: ${each.join(", ")}, generation ${generation}`),
+    );
   });
 }
 

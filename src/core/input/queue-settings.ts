@@ -1,5 +1,6 @@
 /** What can be set of a queue while it is open: by its code, and over that by a rules file. */
 import * as z from "zod";
+import { MOST_LEVELS } from "../key-path.ts";
 import { LONGEST_MS, PRIORITY, wholeNumber, type Priority } from "./options.ts";
 
 /** The options of a queue's jobs for which `enqueue` gets no others. */
@@ -111,11 +112,42 @@ export const MOST_WEIGHT = 1_000;
 /** The weights of names, of one level of keys. */
 type WeightTable = Readonly<Record<string, number>>;
 
-/** What rules say of a queue. What they leave out is as the code says it. */
+/** What rules, and operators, say of a queue. What they leave out is as the code says it. */
 export interface QueueRules {
   readonly maxBacklog?: number | MaxBacklog | undefined;
   readonly keepDone?: KeepDone | undefined;
   readonly keepFailed?: KeepFailed | undefined;
   readonly defaults?: JobDefaults | undefined;
   readonly weights?: WeightTable | readonly (WeightTable | null)[] | undefined;
+}
+
+export type QueueSettingName = keyof QueueRules;
+
+const WEIGHT_ERROR = `give each key a number from ${LEAST_WEIGHT} to ${MOST_WEIGHT}`;
+
+/**
+ * Made where it is first needed.
+ *
+ * @internal
+ */
+export function queueSettingSchemas(): {
+  readonly [Name in QueueSettingName]-?: z.ZodType<QueueRules[Name]>;
+} {
+  const weights = z.record(
+    z.string(),
+    z
+      .number({ error: WEIGHT_ERROR })
+      .min(LEAST_WEIGHT, { error: WEIGHT_ERROR })
+      .max(MOST_WEIGHT, { error: WEIGHT_ERROR }),
+  );
+  return {
+    maxBacklog: MAX_BACKLOG.optional().describe("How many jobs may wait."),
+    keepDone: KEEP_DONE.optional().describe("Which done jobs are kept."),
+    keepFailed: KEEP_FAILED.optional().describe("Which dead letters are kept."),
+    defaults: JOB_DEFAULTS.optional().describe("The options of jobs that are enqueued without."),
+    weights: z
+      .union([weights, z.array(weights.nullable()).min(1).max(MOST_LEVELS)])
+      .optional()
+      .describe("How much of a shared rate keys get beside others: by name, or by level."),
+  };
 }

@@ -1,8 +1,8 @@
 /**
  * What of a queue can change while it is open: what its code says, and over that, value by value, what the rules in force
- * say. A process asks for the rules as it uses the queue, and not while it is idle.
+ * say, and over those what was set by hand. A process asks for both as it uses the queue, and not while it is idle.
  */
-import { leavesOf } from "../../core/describe.ts";
+import { leavesOf, sayEndless } from "../../core/describe.ts";
 import type {
   JobDefaults,
   KeepDone,
@@ -12,7 +12,9 @@ import type {
 } from "../../core/input/queue-settings.ts";
 import { namesOfText } from "../../core/key-path.ts";
 import type { RuledPolicy } from "../../core/stores/insight/rules.ts";
+import type { SteeredSettings } from "../../core/stores/queue/steering.ts";
 import type { KeptFailed, KeptJobs } from "../../core/stores/queue/store.ts";
+import type { SetBy } from "../../throttle/bucket/facts/status.ts";
 import type { QueueSetting, SettingsStatus } from "../forecast/status.ts";
 import type { WeightsOf } from "../lanes/weights.ts";
 import { withKeptDefaults } from "../options.ts";
@@ -32,6 +34,14 @@ export interface QueueSettingsLive {
   /** The same, half a second old at most unless Redis is slow. */
   current(): Promise<SettingsInForce>;
   status(): Promise<SettingsStatus>;
+  /** What is known is to be asked for again: it was changed here. */
+  forget(): void;
+}
+
+/** Asks for what goes before the code. */
+interface ReadSettings {
+  readonly rules: () => Promise<RuledPolicy | undefined>;
+  readonly byHand: () => Promise<SteeredSettings>;
 }
 
 export interface SettingsGiven {
@@ -46,14 +56,15 @@ const FRESH_MS = 500;
 /** … and how long a caller waits for the answer; then what is known goes on to hold. */
 const MOST_WAIT_MS = 200;
 
-/** The values, each where it is set: those of the rules go before those of the code. */
+/** The values, each where it is set. */
 function valuesOf({ maxBacklog, keepDone, keepFailed, defaults }: SettingsGiven): SettingsGiven {
   const most = typeof maxBacklog === "number" ? { all: maxBacklog } : maxBacklog;
   return { maxBacklog: most, keepDone, keepFailed, defaults };
 }
 
-function over<T extends object>(rules: T | undefined, code: T | undefined): T | undefined {
-  return rules === undefined ? code : ({ ...code, ...rules } as T);
+/** The values of the one, and where it has none those of the other. */
+function over<T extends object>(one: T | undefined, other: T | undefined): T | undefined {
+  return one === undefined ? other : ({ ...other, ...one } as T);
 }
 
 export function createSettings({
@@ -63,37 +74,41 @@ export function createSettings({
 }: {
   readonly code: SettingsGiven;
   readonly weightsOf: WeightsOf;
-  /** What rules say of the queue, as it is kept; undefined where no rules can. */
-  readonly read: (() => Promise<RuledPolicy | undefined>) | undefined;
+  /** What rules say of the queue, as it is kept, and what was set by hand; undefined where neither can. */
+  readonly read: ReadSettings | undefined;
 }): QueueSettingsLive {
   const code = valuesOf(given);
   let ruled: RuledPolicy | undefined;
-  let now = merge({});
+  let held: SteeredSettings["settings"] = [];
+  let now = merge();
   let readAtMs = -Infinity;
   let reading: Promise<void> | undefined;
 
-  function merge(rules: QueueRules): SettingsInForce {
-    const own = valuesOf(rules);
+  function merge(): SettingsInForce {
+    const [rules, byHand] = [rulesOf(ruled), handRulesOf(held)];
+    const [own, hand] = [valuesOf(rules), valuesOf(byHand)];
+    const most = over(
+      own.maxBacklog as MaxBacklog | undefined,
+      code.maxBacklog as MaxBacklog | undefined,
+    );
     return {
-      most: over(own.maxBacklog as MaxBacklog | undefined, code.maxBacklog as MaxBacklog),
-      keepDone: withKeptDefaults(over(own.keepDone, code.keepDone)),
-      keepFailed: over(own.keepFailed, code.keepFailed),
-      defaults: over(own.defaults, code.defaults),
-      weightsOf: weightsUnder(rules.weights, weightsOf),
+      most: over(hand.maxBacklog as MaxBacklog | undefined, most),
+      keepDone: withKeptDefaults(over(hand.keepDone, over(own.keepDone, code.keepDone))),
+      keepFailed: over(hand.keepFailed, over(own.keepFailed, code.keepFailed)),
+      defaults: over(hand.defaults, over(own.defaults, code.defaults)),
+      weightsOf: weightsUnder(byHand.weights, weightsUnder(rules.weights, weightsOf)),
     };
   }
 
-  async function readNow(ask: () => Promise<RuledPolicy | undefined>): Promise<void> {
-    try {
-      const found = await ask();
-      if (found?.text !== ruled?.text) now = merge(rulesOf(found));
-      ruled = found;
-    } catch {
-      // What is known holds on. Whoever uses the queue hears of a Redis that does not answer.
-    } finally {
-      readAtMs = performance.now();
-      reading = undefined;
-    }
+  async function readNow(ask: ReadSettings): Promise<void> {
+    // What is not answered holds on as it is known. Whoever uses the queue hears of a Redis that does not answer.
+    const [rules, byHand] = await Promise.allSettled([ask.rules(), ask.byHand()]);
+    const before = ruled?.text + textOf(held);
+    if (rules.status === "fulfilled") ruled = rules.value;
+    if (byHand.status === "fulfilled") held = byHand.value.settings;
+    if (ruled?.text + textOf(held) !== before) now = merge();
+    readAtMs = performance.now();
+    reading = undefined;
   }
 
   async function refresh(): Promise<void> {
@@ -115,21 +130,53 @@ export function createSettings({
     },
     async status() {
       await refresh();
-      const rules = rulesOf(ruled);
-      const byRules = new Map(leavesOf({ ...valuesOf(rules), weights: rules.weights }));
+      const [byRules, byHand] = [rulesOf(ruled), handRulesOf(held)].map(leavesBy);
       const { most, keepDone, keepFailed, defaults } = now;
       const ofAll = leavesOf({ maxBacklog: most, keepDone, keepFailed, defaults });
-      const all = new Map([...ofAll, ...byRules]) as ReadonlyMap<string, QueueSetting["value"]>;
+      const all = new Map([...ofAll, ...byRules!, ...byHand!]);
       return {
-        settings: [...all].map(([name, value]) => ({
-          name,
-          value,
-          setBy: byRules.has(name) ? "rules" : "code",
-        })),
+        settings: [...all].map(([name, value]): QueueSetting => {
+          const read = { name, value: value as QueueSetting["value"] };
+          if (byHand!.has(name)) {
+            return { ...read, setBy: "override", override: setByOf(held, name) };
+          }
+          return { ...read, setBy: byRules!.has(name) ? "rules" : "code" };
+        }),
         rulesVersion: ruled?.version,
       };
     },
+    forget() {
+      readAtMs = -Infinity;
+    },
   };
+}
+
+function leavesBy(rules: QueueRules): ReadonlyMap<string, unknown> {
+  return new Map(leavesOf({ ...valuesOf(rules), weights: rules.weights }));
+}
+
+/** What is kept of a setting that was set by hand. */
+interface Held {
+  readonly value: unknown;
+  readonly by: string;
+  readonly reason?: string | undefined;
+}
+
+function handRulesOf(held: SteeredSettings["settings"]): QueueRules {
+  return Object.fromEntries(
+    held.map(({ name, text }) => [name, (JSON.parse(text) as Held).value]),
+  ) as QueueRules;
+}
+
+function textOf(held: SteeredSettings["settings"]): string {
+  return held.map(({ name, text }) => `${name} ${text}`).join("|");
+}
+
+/** Who set a value by hand: that of its setting. */
+function setByOf(held: SteeredSettings["settings"], leaf: string): SetBy {
+  const { text, atMs, forMs } = held.find(({ name }) => name === leaf.split(".", 1)[0])!;
+  const { by, reason } = JSON.parse(text) as Held;
+  return sayEndless({ by, reason, atMs, endsInMs: forMs });
 }
 
 function rulesOf(ruled: RuledPolicy | undefined): QueueRules {

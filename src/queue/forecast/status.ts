@@ -4,6 +4,7 @@ import { keyOfText, type Key } from "../../core/key-path.ts";
 import type { EndedSince } from "../../core/stores/queue/steering.ts";
 import type { LanesSeen, LaneStore, QueueCounts } from "../../core/stores/queue/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
+import type { SetBy } from "../../throttle/bucket/facts/status.ts";
 import { storedKeyOf, type Stored } from "../bullmq/stored-job.ts";
 import { oldestFailedAtMs, type StoredAccess } from "../bullmq/stored-queue.ts";
 import type { JobExplanation } from "./explain.ts";
@@ -12,6 +13,10 @@ import type { Forecast, Forecasts, NoPromise } from "./forecast.ts";
 /** How a queue is, over all processes. */
 export interface QueueStatus extends SettingsStatus {
   readonly name: string;
+  /**
+   * Grows with each pause, resume and setting by hand: give it to one that is based on what you saw. `0` before the first.
+   */
+  readonly generation: number;
   /** How many jobs are in each state. */
   readonly jobs: QueueCounts;
   /** The job that has waited longest of those that are due; undefined if none waits. Of more than 500 keys 500 are looked at. */
@@ -47,17 +52,19 @@ export interface QueueStatus extends SettingsStatus {
   readonly handlerMs: number | undefined;
 }
 
-/** One value that a rules file can set of a queue, as far as there is one. */
+/** One value that operators and a rules file can set of a queue, as far as there is one. */
 export interface QueueSetting {
-  /** `"maxBacklog.all"`, `"keepDone.count"`, `"defaults.attempts"`, or of the rules `"weights.acme"`. */
+  /** `"maxBacklog.all"`, `"keepDone.count"`, `"defaults.attempts"`, or of these `"weights.acme"`. */
   readonly name: string;
   readonly value: number | string;
-  /** Whether a rules file says it, or else the code; where that says nothing, the default. */
-  readonly setBy: "rules" | "code";
+  /** Whether it was set by hand, or else a rules file says it, or else the code; where that says nothing, the default. */
+  readonly setBy: "override" | "rules" | "code";
+  /** Who set it by hand, when, why and for how long. */
+  readonly override?: SetBy | undefined;
 }
 
 export interface SettingsStatus {
-  /** What holds of what a rules file can set, and who set it. */
+  /** What holds of what can be set, and who set it. */
   readonly settings: readonly QueueSetting[];
   /** The version of the rules, if they say anything of the queue. */
   readonly rulesVersion: number | undefined;
@@ -103,7 +110,7 @@ export function createStatus({
 }: {
   readonly queue: string;
   readonly bucket: Pick<OwnedBucket, "status" | "history">;
-  readonly lanes: Pick<LaneStore, "oldest" | "ended">;
+  readonly lanes: Pick<LaneStore, "oldest" | "ended" | "byHand">;
   readonly access: StoredAccess;
   readonly counts: () => Promise<QueueCounts>;
   readonly glance: Forecasts["glance"];
@@ -141,7 +148,7 @@ export function createStatus({
   }
 
   return async () => {
-    const [jobs, { expected, seen }, ended, oldest, deadAtMs, { capPerSecond }, set] =
+    const [jobs, { expected, seen }, ended, oldest, deadAtMs, { capPerSecond }, set, hand] =
       await Promise.all([
         counts(),
         glance(),
@@ -150,11 +157,13 @@ export function createStatus({
         access.ask(oldestFailedAtMs),
         bucket.status(),
         settings(),
+        access.ask(() => lanes.byHand(queue)),
       ]);
     const { workers, places, goneInMs, reason } = expected;
     const rates = ratesOf(ended);
     return {
       name: queue,
+      generation: hand.generation,
       jobs,
       oldest,
       oldestDeadMs: deadAtMs && Math.max(0, access.clock.latestMs() - deadAtMs),

@@ -4,18 +4,14 @@ import { sayEndless } from "../../core/describe.ts";
 import { KEY_PATH } from "../../core/input/key-options.ts";
 import { keyOfText, type Key } from "../../core/key-path.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
-import { TEXT, WHO_AND_WHY, type WhoAndWhy } from "../../core/input/who-and-why.ts";
-import {
-  describeSteering,
-  type QueueChange,
-  type Steering,
-} from "../../core/stores/insight/steering.ts";
+import type { Steering } from "../../core/stores/insight/steering.ts";
 import type { Inverse, SteeringLog } from "../../core/stores/insight/steering-log.ts";
 import type { LaneStore } from "../../core/stores/queue/store.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
-import { readOfKeyByHand, type OfKeyByHand } from "../options.ts";
+import type { OfKey } from "../options.ts";
+import { assertSteered, BY_HAND, type QueueByHand } from "./by-hand.ts";
 
-export interface QueuePauseOptions extends OfKeyByHand {
+export interface QueuePauseOptions extends OfKey, QueueByHand {
   /** For how long, in ms. Defaults to until it is resumed. */
   readonly forMs?: number | undefined;
 }
@@ -28,10 +24,7 @@ export interface QueuePause {
   readonly forMs: number;
 }
 
-export interface QueueUndoOptions extends WhoAndWhy {
-  /** The change that is to be taken back. Defaults to the last change of the queue. */
-  readonly id?: string | undefined;
-}
+export interface QueueResumeOptions extends OfKey, QueueByHand {}
 
 /** Pauses of a queue, and of its keys: `sluice.changes()` lists them. All reject with StoreUnavailableError when Redis is away. */
 export interface Pauses {
@@ -41,37 +34,31 @@ export interface Pauses {
    * started goes back to its place. Jobs that run go on. A later pause of the same takes the place of an earlier one.
    *
    * @throws {@link InvalidOptionError} when an option can never work.
+   * @throws {@link ChangedError} when another change came since the `generation` that was given.
    */
   pause(options?: QueuePauseOptions): Promise<void>;
   /** Ends a pause of the queue; with a key, that key's own. Each is ended by itself. Throws as `pause` does. */
-  resume(options?: OfKeyByHand): Promise<void>;
-  /**
-   * Takes back a pause or a resume, and returns it: the pause that was there before is again, for the rest of its time, or
-   * none. Undefined if no change of the queue is left in the log.
-   *
-   * @throws {@link CannotUndoError} when the change is another, such as a `drain`, or a later one changed the same pause.
-   */
-  undo(options?: QueueUndoOptions): Promise<QueueChange | undefined>;
+  resume(options?: QueueResumeOptions): Promise<void>;
   /** Which pauses hold: the queue's own first, then those of keys, by when they end. */
   paused(): Promise<QueuePause[]>;
 }
 
-const PAUSE = z.strictObject({
-  key: KEY_PATH.optional(),
-  forMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
-  ...WHO_AND_WHY,
-});
-const UNDO = z.strictObject({ ...WHO_AND_WHY, id: TEXT.optional() });
+const RESUME = z.strictObject({ key: KEY_PATH.optional(), ...BY_HAND });
+const PAUSE = RESUME.extend({ forMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional() });
+
+interface OwnedPauses {
+  readonly pauses: Pauses;
+  /** What takes back a pause or a resume, unless another change comes after this generation. */
+  readonly inverseOfPause: (last: Steering, since: number) => Promise<Inverse>;
+}
 
 export function createPauses(parts: {
   readonly queue: string;
   readonly access: StoredAccess;
-  readonly lanes: Pick<LaneStore, "pause" | "resume" | "pauses">;
+  readonly lanes: Pick<LaneStore, "pause" | "pauses">;
   readonly log: SteeringLog;
-  /** Has an idle worker look for jobs at once. */
-  readonly wakeIdle: () => Promise<void>;
-}): Pauses {
-  const { queue, access, lanes, log, wakeIdle } = parts;
+}): OwnedPauses {
+  const { queue, access, lanes, log } = parts;
 
   /** For how long the queue, or a key, has a pause of its own. */
   async function pausedForMs(key: string | undefined): Promise<number> {
@@ -79,18 +66,20 @@ export function createPauses(parts: {
     return pauses.find((each) => each.key === key)?.forMs ?? 0;
   }
 
-  async function set(key: string | undefined, forMs: number): Promise<void> {
+  async function set(
+    key: string | undefined,
+    forMs: number,
+    since: number | undefined,
+  ): Promise<void> {
     await access.ask(async (stored) => {
-      if (forMs > 0) return lanes.pause(queue, { key, forMs });
-      if (key !== undefined) return lanes.resume(queue, key);
-      await stored.resume();
-      // Without it, as while the memory of Redis is full, an idle worker looks by itself within five seconds.
-      await wakeIdle().catch(() => undefined);
+      const steered = await lanes.pause(queue, { key, forMs, since });
+      assertSteered(queue, since, steered);
+      if (steered.hasPutAway) await stored.resume();
     });
   }
 
   async function change(
-    { key, ...byHand }: WhoAndWhy & { readonly key?: string | undefined },
+    { key, generation, ...byHand }: QueueByHand & { readonly key?: string | undefined },
     forMs: number,
   ): Promise<void> {
     // Whoever can resume shall, also where nothing can be looked at.
@@ -104,11 +93,14 @@ export function createPauses(parts: {
       before: before === undefined ? undefined : { pausedForMs: before },
       after: { pausedForMs: forMs },
     };
-    await log.make(noted, () => set(key, forMs));
+    await log.make(noted, () => set(key, forMs, generation));
   }
 
   /** The pause that was there before a change, as it would be now. */
-  async function inverseOf({ key, atMs, before, after, forMs }: Steering): Promise<Inverse> {
+  async function inverseOfPause(
+    { key, atMs, before, after, forMs }: Steering,
+    since: number,
+  ): Promise<Inverse> {
     const goneMs = access.clock.earliestMs() - atMs;
     if (forMs !== undefined && goneMs >= forMs) return { why: "the pause has ended by itself" };
     const was = before?.["pausedForMs"];
@@ -121,11 +113,11 @@ export function createPauses(parts: {
       before: { pausedForMs: await pausedForMs(key) },
       after: { pausedForMs: leftMs },
       forMs: endOf(leftMs),
-      make: () => set(key, leftMs),
+      make: () => set(key, leftMs, since),
     };
   }
 
-  return {
+  const pauses: Pauses = {
     async pause(given = {}) {
       refuseUndefined("pause()", given);
       const { forMs = Infinity, ...others } = readOptions("pause()", PAUSE, given);
@@ -133,12 +125,7 @@ export function createPauses(parts: {
     },
     async resume(given = {}) {
       refuseUndefined("resume()", given);
-      await change(readOfKeyByHand("resume()", given), 0);
-    },
-    async undo(given = {}) {
-      const { id, by, reason } = readOptions("undo()", UNDO, given);
-      const undone = await log.undo({ queue, isOfEndpoint: false, id, by, reason }, inverseOf);
-      return undone && describeSteering(undone);
+      await change(readOptions("resume()", RESUME, given), 0);
     },
     async paused() {
       const pauses = await access.ask(() => lanes.pauses(queue));
@@ -147,6 +134,7 @@ export function createPauses(parts: {
       );
     },
   };
+  return { pauses, inverseOfPause };
 }
 
 /** For how long a pause was to hold; undefined without an end, and for no pause. */

@@ -18,7 +18,7 @@ import {
 } from "../scripts/queue/lanes.ts";
 import { jobsMove, jobsRemove, jobsUpdate } from "../scripts/queue/changes.ts";
 import { jobsCount, jobsPage } from "../scripts/queue/pages.ts";
-import { pausesLook, pausesSet } from "../scripts/queue/pauses.ts";
+import { pausesLook, pausesSet, settingsLook, settingsSet } from "../scripts/queue/pauses.ts";
 import { runsBegin, runsDeclare, runsDrop, runsEnd, runsSettle } from "../scripts/queue/runs.ts";
 import { endedLook, oldestLook, workersLook, workersNote } from "../scripts/queue/workers.ts";
 import { runScript } from "../scripts/script.ts";
@@ -73,8 +73,10 @@ export function createRedisLanes(
       else await redis.set(key, JSON.stringify(ids), "PX", forMs);
     },
     look,
-    pause: (queue, { key, forMs }) => runScript(redis, pausesSet, { prefix, queue, key, forMs }),
-    resume: (queue, key) => runScript(redis, pausesSet, { prefix, queue, key, forMs: 0 }),
+    pause: (queue, pause) => runScript(redis, pausesSet, { prefix, queue, ...pause }),
+    setByHand: (queue, settings, since) =>
+      runScript(redis, settingsSet, { prefix, queue, settings, since }),
+    byHand: (queue) => runScript(redis, settingsLook, { prefix, queue }),
     pauses: (queue) => runScript(redis, pausesLook, { prefix, queue }),
     page: (queue, request) => runScript(redis, jobsPage, { prefix, queue, ...request }),
     move: (queue, ids, move) => runScript(redis, jobsMove, { prefix, queue, ids, ...move }),

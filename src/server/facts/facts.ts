@@ -4,6 +4,7 @@ import { endpointRoutes } from "./endpoints.ts";
 import { keyRoutes } from "./keys.ts";
 import { lookRoutes } from "./looks.ts";
 import { previewRoutes } from "./previews.ts";
+import { queueSteeringRoutes } from "./queue-steering.ts";
 import { queueRoutes } from "./queues.ts";
 import { createSnapshots } from "./snapshot.ts";
 import { steeringRoutes } from "./steering.ts";
@@ -14,6 +15,7 @@ export function factRoutes(app: FastifyInstance, { sluice }: { readonly sluice: 
   lookRoutes(app, sluice, snapshots);
   steeringRoutes(app, sluice, snapshots);
   queueRoutes(app, sluice);
+  queueSteeringRoutes(app, sluice);
   keyRoutes(app, sluice, snapshots);
   endpointRoutes(app, sluice);
   previewRoutes(app, sluice);

@@ -1,5 +1,5 @@
 /** The schemas of what is answered of queues. A field that is not known is left out, never `null`. */
-import { list, object } from "./schemas.ts";
+import { list, object, SET_BY } from "./schemas.ts";
 
 const TEXT = { type: "string" };
 const NUMBER = { type: "number" };
@@ -17,9 +17,23 @@ export const LANES: object = {
   description: "The keys of which most jobs wait, up to 20.",
 };
 
+export const SETTINGS_SEEN: object = {
+  ...list(
+    object({ name: TEXT, value: { anyOf: [NUMBER, TEXT] }, setBy: TEXT, override: SET_BY }, [
+      "override",
+    ]),
+  ),
+  description: 'What can be set, and what did: "override", "rules" or "code".',
+};
+
 export const QUEUE_STATUS: object = object(
   {
     name: TEXT,
+    generation: {
+      ...COUNT,
+      description:
+        "Grows with each change by hand; send it with one that is based on what you saw.",
+    },
     jobs: object({ waiting: COUNT, active: COUNT, delayed: COUNT, done: COUNT, failed: COUNT }),
     oldest: object({ id: TEXT, key: KEY, waitingMs: NUMBER, why: WHY }, ["key", "why"]),
     unexplainedMs: {
@@ -37,10 +51,7 @@ export const QUEUE_STATUS: object = object(
     failedPerSecond: NUMBER,
     failureRate: NUMBER,
     handlerMs: NUMBER,
-    settings: {
-      ...list(object({ name: TEXT, value: { anyOf: [NUMBER, TEXT] }, setBy: TEXT })),
-      description: 'What a rules file can set, and whether it or the code did: "rules" or "code".',
-    },
+    settings: SETTINGS_SEEN,
     rulesVersion: { ...NUMBER, description: "Of the rules, if they say anything of the queue." },
   },
   ["oldest", "goneInMs", "reason", "handlerMs", "rulesVersion"],

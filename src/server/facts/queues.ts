@@ -1,10 +1,7 @@
-/** `/api/v1/queues/…`: what waits in queues and why, their jobs and dead letters; pauses and replays. */
+/** `/api/v1/queues/…`: what waits in queues and why, their jobs and dead letters. */
 import type { FastifyInstance } from "fastify";
 import { reasonOf } from "../../core/describe.ts";
-import type { WhoAndWhy } from "../../core/input/who-and-why.ts";
 import { JOB_STATES, type Job, type JobState } from "../../queue/job.ts";
-import type { Queue } from "../../queue/queue.ts";
-
 import type { Sluice } from "../../sluice.ts";
 import { accessOf, assertMaySee } from "../access/access.ts";
 import { HttpProblem } from "../problem.ts";
@@ -18,15 +15,17 @@ import {
   SCHEDULE,
   WORKER,
 } from "./queue-schemas.ts";
-import { answer, list, object, PROBLEM, QUEUE_CHANGE, UNREACHABLE } from "./schemas.ts";
-import { byHandOf, BY_WHOM, UNDO_ID, type SaidBy } from "./steering.ts";
+import { answer, list, object, PROBLEM, UNREACHABLE } from "./schemas.ts";
 
 const VIEW = { needs: "view" } as const;
 const OF_QUEUE = { needs: "view", queue: "queue" } as const;
-const STEER = { needs: "act", queue: "queue" } as const;
-const NAMED = object({ queue: { type: "string", maxLength: 1_024 } });
-const WRONG = { 400: PROBLEM, 401: PROBLEM, 403: PROBLEM, 503: PROBLEM };
-const COUNT = { type: "integer", minimum: 0 };
+export const NAMED: object = object({ queue: { type: "string", maxLength: 1_024 } });
+export const WRONG: Readonly<Record<number, object>> = {
+  400: PROBLEM,
+  401: PROBLEM,
+  403: PROBLEM,
+  503: PROBLEM,
+};
 const LIMIT = { type: "integer", minimum: 1, maximum: 200, default: 50 };
 const DATA = {
   type: "boolean",
@@ -34,16 +33,14 @@ const DATA = {
   description:
     'Adds the data of the jobs, which may be private: only for tokens of the role "act".',
 };
-const KEY = { description: "The key of the jobs: its name, or the names of a path." };
 
-interface OfQueue {
+export interface OfQueue {
   readonly Params: { readonly queue: string };
 }
 
 export function queueRoutes(app: FastifyInstance, sluice: Sluice): void {
   listRoutes(app, sluice);
   lookRoutes(app, sluice);
-  steeringRoutes(app, sluice);
 }
 
 function listRoutes(app: FastifyInstance, sluice: Sluice): void {
@@ -293,102 +290,4 @@ function withoutData<Failed extends { readonly data: unknown }>(
 ): Omit<Failed, "data"> {
   const { data: _hidden, ...facts } = failed;
   return facts;
-}
-
-interface Steering {
-  readonly action: "pause" | "resume" | "replay" | "undo";
-  readonly summary: string;
-  readonly body: Readonly<Record<string, object>>;
-  readonly make: (
-    queue: Queue<unknown>,
-    given: Record<string, unknown>,
-    byHand: WhoAndWhy,
-  ) => Promise<object | void>;
-}
-
-const STEERINGS: readonly Steering[] = [
-  {
-    action: "pause",
-    summary: "Starts no jobs, of all keys or of one",
-    body: {
-      key: KEY,
-      forMs: { type: "integer", minimum: 1, description: "For how long. Defaults to no end." },
-    },
-    make: (queue, given, byHand) => queue.pause({ ...given, ...byHand }),
-  },
-  {
-    action: "resume",
-    summary: "Ends a pause, of all keys or of one",
-    body: { key: KEY },
-    make: (queue, given, byHand) => queue.resume({ ...given, ...byHand }),
-  },
-  {
-    action: "replay",
-    summary: "Puts dead letters back: the one of an id, or all that match",
-    body: {
-      id: { type: "string", description: "One dead letter; the others then do not count." },
-      key: KEY,
-      name: { type: "string" },
-      reason: { type: "string", description: "A part of the reason." },
-      code: { type: "string" },
-      since: {
-        type: "integer",
-        minimum: 0,
-        description: "Failed then or later, in ms since 1970.",
-      },
-      limit: { type: "integer", minimum: 1, description: "How many at most. Defaults to all." },
-    },
-    make: async (queue, { id, ...filter }, byHand) => {
-      const which = typeof id === "string" ? id : (filter as Parameters<typeof queue.replay>[0]);
-      return { replayed: await queue.replay(which, byHand) };
-    },
-  },
-  {
-    action: "undo",
-    summary: "Takes back a pause or a resume",
-    body: { id: UNDO_ID },
-    make: async (queue, given, byHand) => ({ undone: await queue.undo({ ...given, ...byHand }) }),
-  },
-];
-
-function steeringRoutes(app: FastifyInstance, sluice: Sluice): void {
-  for (const { action, summary, body, make } of STEERINGS) {
-    app.post<OfQueue & { Body?: Record<string, unknown> & SaidBy }>(
-      `/api/v1/queues/:queue/${action}`,
-      {
-        config: STEER,
-        schema: {
-          summary,
-          tags: ["queues"],
-          params: NAMED,
-          body: {
-            type: "object",
-            additionalProperties: false,
-            properties: { ...body, ...BY_WHOM },
-          },
-          response: {
-            200: answer(
-              "How many jobs were put back, what was taken back, and which pauses hold now.",
-              object({ replayed: COUNT, undone: QUEUE_CHANGE, pauses: list(QUEUE_PAUSE) }, [
-                "replayed",
-                "undone",
-              ]),
-            ),
-            404: PROBLEM,
-            409: PROBLEM,
-            ...WRONG,
-          },
-        },
-        preValidation: async (request) => void (request.body ??= {}),
-      },
-      async (request) => {
-        const queue = await queueNamed(sluice, request.params.queue);
-        const { by, why, ...given } = request.body ?? {};
-        const byHand = byHandOf(request, { by, why });
-        const done = await make(queue, given, byHand);
-        request.log.info({ queue: queue.name, action, by: byHand.by }, "steered by hand");
-        return { ...done, pauses: await queue.paused() };
-      },
-    );
-  }
 }

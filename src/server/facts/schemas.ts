@@ -20,7 +20,7 @@ export const object = (
 export const list = (items: object): object => ({ type: "array", items });
 export const answer = (description: string, schema: object): object => ({ description, ...schema });
 
-const SET_BY = object(
+export const SET_BY: object = object(
   {
     by: text("Who."),
     reason: text("Why."),

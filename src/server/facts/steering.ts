@@ -17,7 +17,11 @@ const BY_HAND = {
     description: "The generation that you saw: refused with 409 if another change came since.",
   },
 } as const;
-const FOR_MS = { type: "integer", minimum: 1, description: "For how long. Defaults to no end." };
+export const FOR_MS: object = {
+  type: "integer",
+  minimum: 1,
+  description: "For how long. Defaults to no end.",
+};
 const KEY = {
   description: "One key: its name, the names of a path, or an object of keys by name.",
 } as const;

@@ -70,10 +70,10 @@ function createHistory() {
         return void (await byHand.take({ probes: [[given.key, given.wentAtOnce]] }));
       case "pause":
         paused.add(given.key);
-        return byHand.lanes.pause("jobs", { key: given.key, forMs: Infinity });
+        return void (await byHand.lanes.pause("jobs", { key: given.key, forMs: Infinity }));
       case "resume":
         paused.delete(given.key);
-        return byHand.lanes.resume("jobs", given.key);
+        return void (await byHand.lanes.pause("jobs", { key: given.key, forMs: 0 }));
       case "remove": {
         const id = [...waiting][given.at];
         if (id === undefined) return;
@@ -91,7 +91,7 @@ function createHistory() {
 
   /** Ends all pauses, and takes what is left while all have room. */
   async function finish(): Promise<void> {
-    for (const key of paused) await byHand.lanes.resume("jobs", key);
+    for (const key of paused) await byHand.lanes.pause("jobs", { key, forMs: 0 });
     paused.clear();
     await byHand.redis.hdel(byHand.keyOf("lanes:state"), "mendedAt");
     await byHand.take({ woken: ["*"] });

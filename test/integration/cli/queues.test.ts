@@ -137,6 +137,33 @@ describe("sluice, of queues,", () => {
     expect(refused.err).toContain("cannot be taken back: the jobs are gone");
   });
 
+  it("sets a queue by hand for a time, says who did, and refuses what is based on an older state", async () => {
+    const { queue } = await openQueue();
+    const { generation } = await queue.status();
+    const since = ["--generation", String(generation)];
+    const settings = ["--setting", "maxBacklog.perKey=5", "defaults.attempts=3", "weights.a.b=2"];
+
+    const set = await sluice("set", "charges", "--queue", ...settings, "--for", "1h", ...since);
+    const late = await sluice("set", "charges", "--queue", "--setting", "maxBacklog=1", ...since);
+    const wrong = await sluice("set", "charges", "--queue", "--setting", "maxBacklog=many");
+    const rate = await sluice("set", "charges", "--queue", "--rate", "5/s");
+
+    expect(set.out).toMatch(
+      /^charges: .*maxBacklog\.perKey 5 \(override\).*weights\.a\.b 2 \(override\), generation \d+\n$/,
+    );
+    expect(late).toMatchObject({ code: 5, out: "" });
+    expect(late.err).toContain('Queue "charges" has changed');
+    expect(wrong).toMatchObject({ code: 2, out: "" });
+    expect(rate.err).toContain('option "--rate"');
+    const shown = await sluice("queue", "charges");
+    expect(shown.out).toMatch(/^defaults\.attempts +3 +override by ann, since .*, for another /m);
+    const back = ["--setting", "maxBacklog=code", "defaults=code", "weights=code"];
+    await sluice("set", "charges", "--queue", ...back);
+    expect((await queue.status()).settings.map(({ setBy }) => setBy)).not.toContain("override");
+    const changes = await sluice("changes", "charges", "--queue");
+    expect(changes.out).toMatch(/charges +set +ann +maxBacklog\.perKey - -> 5,.* for 1 h/m);
+  });
+
   it("says what a rate would do to the jobs, and changes nothing", async () => {
     const { bucket, queue } = await openQueue("1/min");
     await pretendWorker(sluices.prefix(), "charges");

@@ -124,6 +124,36 @@ describe("/api/v1/queues", () => {
     expect(resumed.json.pauses).toMatchObject([{ key: "acme" }]);
   });
 
+  it("sets a queue by hand, says who did, and refuses what is based on an older state", async () => {
+    const look = async () => (await call("GET /api/v1/queues/{queue}")).json.status;
+    const { generation } = (await look()) as { generation: number };
+    const set = "POST /api/v1/queues/{queue}/set";
+
+    const first = await call(set, {
+      body: { maxBacklog: 500, defaults: { attempts: 4 }, forMs: 60_000, why: "429s", generation },
+    });
+    const late = await call(set, { body: { maxBacklog: "code", generation } });
+    const wrong = await call(set, { body: { maxBacklog: -1 } });
+    const viewer = await call(set, { token: VIEW, body: { maxBacklog: 1 } });
+
+    expect(late).toMatchObject({ status: 409, json: { code: "ERR_CHANGED" } });
+    expect(wrong).toMatchObject({ status: 400, json: { option: "maxBacklog" } });
+    expect(viewer.status).toBe(403);
+    const seen = (await look()) as { settings: object[] };
+    expect(seen).toMatchObject({ generation: first.json.generation });
+    expect(seen.settings).toContainEqual({
+      name: "maxBacklog.all",
+      value: 500,
+      setBy: "override",
+      override: expect.objectContaining({ reason: "429s", endsInMs: expect.any(Number) }),
+    });
+    const undone = await call("POST /api/v1/queues/{queue}/undo", {
+      body: { generation: first.json.generation },
+    });
+    expect(undone.json.undone).toMatchObject({ action: "set", after: { "maxBacklog.all": 500 } });
+    expect(JSON.stringify(undone.json.settings)).not.toContain("override");
+  });
+
   it("notes who changed a queue, and takes a pause back; of what it cannot take back it says why", async () => {
     const undo = "POST /api/v1/queues/{queue}/undo";
     await call("POST /api/v1/queues/{queue}/pause", { body: { why: "429s", by: "ann" } });

@@ -16,6 +16,8 @@ type Noted = Pick<NewSteering, "queue" | "action"> & {
 };
 
 export interface SteeringLog {
+  /** Who makes a change, unless that is said. */
+  readonly process: string;
   /** Makes a change and notes it meanwhile, and then what `fateOf` says came of it. */
   make<Made>(
     change: Noted,
@@ -99,11 +101,11 @@ export function createSteeringLog({
     how: () => Promise<Made>,
     fateOf?: (made: Made) => Promise<SteeringFate>,
   ): Promise<{ made: Made; id: string | undefined }> {
-    const { queue, action, endpoint, key, filter, by, reason, forMs, before, after, undoes } =
-      given;
+    const { queue, action, endpoint, key, filter, by, reason, forMs } = given;
+    const { before, after, undoes, was } = given;
     const about = { queue, action, endpoint, key, filter, by: by ?? process, reason, forMs };
     // It does not wait for the log: who stops a queue wants it to stop.
-    const noting = note({ ...about, before, after, undoes });
+    const noting = note({ ...about, before, after, undoes, was });
     let made: Made;
     try {
       made = await how();
@@ -119,6 +121,7 @@ export function createSteeringLog({
   }
 
   return {
+    process,
     make: async (change, how, fateOf) => (await make(change, how, fateOf)).made,
     async undo({ queue, isOfEndpoint, id, by, reason }, inverseOf) {
       const all = await store.steerings({ queue, before: undefined, limit: MOST_LOOKED_AT });
@@ -159,11 +162,12 @@ function isPassedOver(action: Steering["action"]): boolean {
   return action === "undo" || action === "rules";
 }
 
-/** Whether both change the same pause, or the same endpoint. */
+/** Whether both change the same pause, or the same endpoint, or settings. */
 function isOfSame(one: Steering, other: Steering): boolean {
   const { endpoint, key } = one;
   return (
     key === other.key &&
+    (one.action === "set") === (other.action === "set") &&
     endpoint?.tenant === other.endpoint?.tenant &&
     endpoint?.id === other.endpoint?.id
   );

@@ -10,6 +10,7 @@ export type QueueAction =
   | "reschedule"
   | "replay"
   | "purge"
+  | "set"
   | "rules"
   | "undo";
 export type EndpointAction =
@@ -65,6 +66,8 @@ export interface NewSteering {
   readonly after: ChangeFacts | undefined;
   /** The change that this one takes back. */
   readonly undoes: string | undefined;
+  /** What `undo` puts back where `before` does not say it whole; users do not see it. */
+  readonly was?: unknown;
 }
 
 export interface Steering extends NewSteering {
@@ -116,11 +119,11 @@ export interface QueueChange {
   readonly atMs: number;
   readonly by: string;
   readonly reason: string | undefined;
-  /** For how long a pause was to hold, in ms; undefined: until the next change. */
+  /** For how long a pause or a setting was to hold, in ms; undefined: until the next change. */
   readonly forMs: number | undefined;
   /**
    * Of a pause, `pausedForMs`; of a change of jobs, how many there were by state; of an endpoint, its settings, if it was
-   * there; of rules the values that differ, as `"defaults.attempts"`: one that is left out is as the code says.
+   * there; of settings and of rules the values that differ, as `"defaults.attempts"`: one that is left out is as the code says.
    */
   readonly before: ChangeFacts | undefined;
   /** The same afterwards; undefined of what was removed, and where it is not known what came of the change. */
@@ -136,9 +139,9 @@ export interface QueueChange {
 }
 
 export function describeSteering(steering: Steering): QueueChange {
-  const { key, before, after } = steering;
+  const { key, before, after, was: _forUndo, ...facts } = steering;
   return {
-    ...steering,
+    ...facts,
     key: key === undefined ? undefined : keyOfText(key),
     before: before && sayEndless({ ...before }),
     after: after && sayEndless({ ...after }),

@@ -8,6 +8,33 @@ export interface PauseSeen {
   readonly forMs: number;
 }
 
+/** What came of a change of a queue that carried the generation it saw. */
+export interface Steered {
+  /** Another change came since then, and nothing was changed. */
+  readonly isStale: boolean;
+  /** That of now: it grows with each pause, resume and setting by hand. 0 before the first. */
+  readonly generation: number;
+}
+
+/** A setting of a queue to set by hand. */
+export interface HandSetting {
+  readonly name: string;
+  /** JSON; undefined ends it. */
+  readonly text: string | undefined;
+  /** Infinity without an end. */
+  readonly forMs: number;
+}
+
+/** What was set by hand of a queue, and holds. */
+export interface SteeredSettings {
+  readonly generation: number;
+  readonly settings: readonly (HandSetting & {
+    readonly text: string;
+    /** When it was set, in ms since 1970. */
+    readonly atMs: number;
+  })[];
+}
+
 /** Where jobs of a queue are looked for: in BullMQ's lists and sorted sets, or in the lane of a key. */
 export type JobShelf =
   | "wait"
@@ -81,10 +108,21 @@ export interface OldestJob {
 
 /** The store, as far as one steers queues with it. */
 export interface SteeringStore {
-  /** Pauses one key, or the whole queue; for Infinity until that is ended. */
-  pause(queue: string, pause: PauseSeen): Promise<void>;
-  /** Ends the pause of one key. */
-  resume(queue: string, key: string): Promise<void>;
+  /**
+   * Pauses one key, or the whole queue; for Infinity until that is ended, for 0 ms to end it. Nothing is changed if another
+   * change came since a generation. `hasPutAway`: an old version of BullMQ put jobs away, which its own `resume` brings back.
+   */
+  pause(
+    queue: string,
+    pause: PauseSeen & { readonly since?: number | undefined },
+  ): Promise<Steered & { readonly hasPutAway: boolean }>;
+  /** Sets settings by hand, all or none. */
+  setByHand(
+    queue: string,
+    settings: readonly HandSetting[],
+    since: number | undefined,
+  ): Promise<Steered>;
+  byHand(queue: string): Promise<SteeredSettings>;
   /** Reads which pauses hold: the queue's own first, then those of keys by when they end. */
   pauses(queue: string): Promise<readonly PauseSeen[]>;
   /**

@@ -1,0 +1,20 @@
+--[[
+  settings-set: sets settings of a queue by hand, or ends that.
+
+  KEYS  [1] the state of the lanes: hash  [2] the settings that were set by hand: hash of "<at>|<until, or nothing>|<JSON>"
+  ARGV  [1] the generation that was seen, or ""
+        then of each setting: its name, the ms for which it holds or "" without an end, and JSON; "" ends it
+  Reply 1 if it is done, 0 if another change came since that generation; and the generation of now
+]]
+-- @include lib/now-ms
+-- @include lib/lanes/generation
+local state, settings, now = KEYS[1], KEYS[2], now_ms()
+local is_next, generation = next_generation(state, ARGV[1], now)
+if not is_next then return { 0, generation } end
+for at = 2, #ARGV, 3 do
+  local name, for_ms, text = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2]
+  local until_ms = for_ms and string.format('%.0f', now + for_ms) or ''
+  if text == '' then redis.call('HDEL', settings, name)
+  else redis.call('HSET', settings, name, string.format('%.0f|%s|%s', now, until_ms, text)) end
+end
+return { 1, generation }

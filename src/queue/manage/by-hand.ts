@@ -1,0 +1,204 @@
+/** `queue.set()`: settings of a queue that operators put over those of the rules and of its code; and `undo()`. */
+import * as z from "zod";
+import { InvalidOptionError, ChangedError } from "../../core/errors.ts";
+import { refuseUndefined } from "../../core/input/arguments.ts";
+import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
+import {
+  queueSettingSchemas,
+  type QueueRules,
+  type QueueSettingName,
+} from "../../core/input/queue-settings.ts";
+import { TEXT, WHO_AND_WHY, type WhoAndWhy } from "../../core/input/who-and-why.ts";
+import {
+  describeSteering,
+  type ChangeFacts,
+  type QueueChange,
+  type Steering,
+} from "../../core/stores/insight/steering.ts";
+import type { Inverse, SteeringLog } from "../../core/stores/insight/steering-log.ts";
+import type { HandSetting, Steered, SteeredSettings } from "../../core/stores/queue/steering.ts";
+import type { LaneStore } from "../../core/stores/queue/store.ts";
+import type { StoredAccess } from "../bullmq/stored-queue.ts";
+
+/** Who changes a queue, and why, and what that is based on. */
+export interface QueueByHand extends WhoAndWhy {
+  /**
+   * The generation that was seen, of `status()`: the change is refused with `ChangedError` if the queue was paused, resumed or
+   * set since. Defaults to none: the change is made in any case.
+   */
+  readonly generation?: number | undefined;
+}
+
+/** Each takes the place of what was set by hand of it before; `"code"` ends that: what the rules, else the code, say holds. */
+export type QueueSetOptions = QueueByHand & {
+  readonly [Name in QueueSettingName]?: QueueRules[Name] | "code";
+} & {
+  /** For how long, in ms; then the rules, else the code, hold again. Defaults to until it is set again. */
+  readonly forMs?: number | undefined;
+};
+
+export interface QueueUndoOptions extends QueueByHand {
+  /** The change that is to be taken back. Defaults to the last change of the queue. */
+  readonly id?: string | undefined;
+}
+
+/** Both reject with StoreUnavailableError when Redis is away. */
+export interface SettingByHand {
+  /**
+   * Puts settings in force over those of a rules file and of the code, for all processes, within a second of use:
+   * `{ maxBacklog: 500, forMs: 3_600_000, reason: "…" }`. Value by value, as a rules file does. `status()` says who set what,
+   * `sluice.changes()` lists it.
+   *
+   * @throws {@link InvalidOptionError} when an option can never work, or the queue is that of a sender of webhooks.
+   * @throws {@link ChangedError} when another change came since the `generation` that was given.
+   */
+  set(options: QueueSetOptions): Promise<void>;
+  /**
+   * Takes back a pause, a resume or a setting, and returns it: what was there before is again, for the rest of its time, or
+   * nothing. If another change comes meanwhile, that stays. Undefined if no change of the queue is left in the log.
+   *
+   * @throws {@link CannotUndoError} when the change is another, such as a `drain`, or a later one changed the same.
+   * @throws {@link ChangedError} when another change came since the `generation` that was given.
+   */
+  undo(options?: QueueUndoOptions): Promise<QueueChange | undefined>;
+}
+
+/** @internal */
+export const BY_HAND = {
+  ...WHO_AND_WHY,
+  generation: wholeNumber(0, Number.MAX_SAFE_INTEGER, "changes").optional(),
+};
+const UNDO = z.strictObject({ ...BY_HAND, id: TEXT.optional() });
+/** How often a change is tried anew when another one comes meanwhile. */
+const MOST_TRIES = 5;
+
+/** @throws {@link ChangedError} when nothing was changed. */
+export function assertSteered(queue: string, since: number | undefined, steered: Steered): void {
+  if (steered.isStale) {
+    throw new ChangedError({ queue, since: since!, generation: steered.generation });
+  }
+}
+
+function makeSchema() {
+  const forMs = wholeNumber(1, LONGEST_MS, "milliseconds").optional();
+  return z.strictObject({ ...queueSettingSchemas(), forMs, ...BY_HAND });
+}
+
+const SETTINGS: Readonly<Record<QueueSettingName, true>> = {
+  maxBacklog: true,
+  keepDone: true,
+  keepFailed: true,
+  defaults: true,
+  weights: true,
+};
+
+/** Made where it is first needed. */
+let schema: ReturnType<typeof makeSchema> | undefined;
+
+/** What is asked for, apart from the settings of which what was set by hand is to end. */
+function readSet(where: string, given: QueueSetOptions) {
+  schema ??= makeSchema();
+  const pairs = typeof given === "object" && given !== null ? Object.entries(given) : [];
+  const isEnd = ([name, value]: readonly [string, unknown]): boolean =>
+    value === "code" && Object.hasOwn(SETTINGS, name);
+  const rest = pairs.some(isEnd) ? Object.fromEntries(pairs.filter((pair) => !isEnd(pair))) : given;
+  const ended = pairs.filter(isEnd).map(([name]) => name);
+  return { ...readOptions(where, schema, rest), ended };
+}
+
+export function createSettingByHand(parts: {
+  readonly queue: string;
+  readonly access: StoredAccess;
+  readonly lanes: Pick<LaneStore, "setByHand" | "byHand">;
+  readonly log: SteeringLog;
+  readonly settings: {
+    status(): Promise<{
+      readonly settings: readonly { readonly name: string; readonly value: number | string }[];
+    }>;
+    forget(): void;
+  };
+  /** Whether it takes any: that of a sender of webhooks does not. */
+  readonly isSettable: boolean;
+  readonly inverseOfPause: (last: Steering, since: number) => Promise<Inverse>;
+}): SettingByHand {
+  const { queue, access, lanes, log, settings, isSettable, inverseOfPause } = parts;
+  const byHand = (): Promise<SteeredSettings> => access.ask(() => lanes.byHand(queue));
+
+  /** What holds of some settings, value by value. */
+  async function factsOf(names: readonly string[]): Promise<ChangeFacts> {
+    settings.forget();
+    const { settings: all } = await settings.status();
+    const own = all.filter(({ name }) => names.includes(name.split(".", 1)[0]!));
+    return Object.fromEntries(own.map(({ name, value }) => [name, value]));
+  }
+
+  async function put(all: readonly HandSetting[], since: number | undefined): Promise<void> {
+    const steered = await access.ask(() => lanes.setByHand(queue, all, since));
+    settings.forget();
+    assertSteered(queue, since, steered);
+  }
+
+  async function inverseOf(last: Steering, since: number): Promise<Inverse> {
+    if (last.action !== "set") return inverseOfPause(last, since);
+    const goneMs = access.clock.earliestMs() - last.atMs;
+    if (last.forMs !== undefined && goneMs >= last.forMs) return { why: "it has ended by itself" };
+    const was = last.was as readonly HandSetting[];
+    const back = was.map(({ name, text, forMs }): HandSetting => {
+      const leftMs = (forMs ?? Infinity) - goneMs;
+      return { name, text: leftMs > 0 ? text : undefined, forMs: leftMs };
+    });
+    return {
+      before: await factsOf(was.map(({ name }) => name)),
+      after: last.before,
+      make: () => put(back, since),
+    };
+  }
+
+  return {
+    async set(given) {
+      const where = "set()";
+      refuseUndefined(where, given);
+      const { forMs, by, reason, generation, ended, ...asked } = readSet(where, given);
+      const names = [...Object.keys(asked), ...ended];
+      if (!isSettable) {
+        const remedy = "leave it: it is the queue of a sender of webhooks";
+        throw new InvalidOptionError({ where, option: names[0] ?? "queue", value: queue, remedy });
+      }
+      if (names.length === 0) {
+        const remedy = "say what to set, such as { maxBacklog: 10_000 }";
+        throw new InvalidOptionError({ where, option: "options", value: given, remedy });
+      }
+      const all = names.map((name): HandSetting => {
+        const value = (asked as Readonly<Record<string, unknown>>)[name];
+        const said = { value, by: by ?? log.process, reason };
+        const text = value === undefined ? undefined : JSON.stringify(said);
+        return { name, text, forMs: forMs ?? Infinity };
+      });
+      const [{ settings: held }, before] = await Promise.all([byHand(), factsOf(names)]);
+      const was = names.map((name) => {
+        const { text, forMs: leftMs } = held.find((each) => each.name === name) ?? {};
+        return { name, text, forMs: leftMs };
+      });
+      const noted = { queue, action: "set", by, reason, forMs, before, was } as const;
+      await log.make(
+        noted,
+        () => put(all, generation),
+        async () => ({ after: await factsOf(names) }),
+      );
+    },
+    async undo(given = {}) {
+      const { id, by, reason, generation } = readOptions("undo()", UNDO, given);
+      for (let time = 1; ; time++) {
+        const since = generation ?? (await byHand()).generation;
+        try {
+          const asked = { queue, isOfEndpoint: false, id, by, reason };
+          const undone = await log.undo(asked, (last) => inverseOf(last, since));
+          return undone && describeSteering(undone);
+        } catch (error) {
+          const isOver = generation !== undefined || time === MOST_TRIES;
+          if (isOver || !(error instanceof ChangedError)) throw error;
+        }
+      }
+    },
+  };
+}

@@ -67,6 +67,7 @@ describe("the board of endpoints", () => {
   it("disables an endpoint after it said what that does, and sends to it again", async () => {
     const { url, hooks } = await openEndpointBoard();
     const { page, errors } = await boards.open(`${url}/#/endpoint/webhooks/acme/billing`);
+    await page.getByRole("row", { name: "rate 50/s its own" }).waitFor();
 
     await page.getByRole("button", { name: "Disable" }).click();
     await page.getByText("Nothing more is sent to it.").waitFor();

@@ -127,6 +127,40 @@ describe("the board of queues", () => {
     expect(errors).toEqual([]);
   });
 
+  it("says who set what holds of a queue, and takes that back", async () => {
+    const { url, queue } = await openQueueBoard();
+    const forMs = 3_600_000;
+    await queue.set({ defaults: { attempts: 4 }, by: HOSTILE, reason: "429s", forMs });
+    const { page, errors } = await boards.open(`${url}/#/queue/charges`);
+    const row = page
+      .getByRole("region", { name: "Settings" })
+      .locator("tr", { hasText: "attempts" });
+
+    await row.getByText("override").waitFor();
+    expect(await row.locator("td").nth(1).textContent()).toBe("4");
+    expect(await row.textContent()).toContain(`${HOSTILE}, for `);
+    const change = page.getByRole("region", { name: "Changes" }).locator("tr", { hasText: "429s" });
+    expect(await change.textContent()).toContain("defaults.attempts – → 4 for 1 h");
+    await page.getByRole("button", { name: "Undo set of charges" }).click();
+
+    await row.waitFor({ state: "detached" });
+    expect((await queue.status()).settings.map(({ setBy }) => setBy)).not.toContain("override");
+    expect(await page.evaluate("window.hurt")).toBeUndefined();
+    expect(errors).toEqual([]);
+  });
+
+  it("refuses a pause of a queue that somebody else has paused meanwhile", async () => {
+    const { url, queue } = await openQueueBoard();
+    const { page } = await boards.open(`${url}/#/queue/charges`);
+
+    await page.getByRole("button", { name: "Pause" }).click();
+    await queue.pause({ forMs: 3_600_000, by: "bob" });
+    await page.getByRole("button", { name: "Pause the queue" }).click();
+
+    await page.getByText("Somebody else changed it meanwhile.").waitFor();
+    expect((await queue.paused())[0]!.forMs).toBeLessThanOrEqual(3_600_000);
+  });
+
   it.each([
     ["light", 1280],
     ["dark", 400],
@@ -134,6 +168,7 @@ describe("the board of queues", () => {
     const { url, queue } = await openQueueBoard();
     await queue.pause({ key: ["acme", "orders"], forMs: 3_600_000, by: "ann", reason: "429s" });
     await queue.purge({ reason: "Expired" }, { by: "bob" });
+    await queue.set({ maxBacklog: 500, by: "ann", reason: "429s", forMs: 3_600_000 });
     await queue.enqueue({ card: "1" }, { cron: "0 3 * * *", timeZone: "UTC", dedupeId: "nightly" });
     const { page } = await boards.open(url, { theme, width });
 

@@ -96,7 +96,7 @@ describe("the board", () => {
     await bucket.configure({ rate: "50/s" }, { by: "bob" });
     await page.getByRole("button", { name: "Put it in force" }).click();
 
-    await page.getByText("Somebody else changed the bucket meanwhile.").waitFor();
+    await page.getByText("Somebody else changed it meanwhile.").waitFor();
     expect(await bucket.status()).toMatchObject({ capPerSecond: 50 });
   });
 

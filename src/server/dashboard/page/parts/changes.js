@@ -1,21 +1,17 @@
 /** What was changed, of buckets, queues and endpoints. */
 import { ask } from "./api.js";
 import { h } from "./dom.js";
-import { ago, count, duration, plural, time } from "./format.js";
-import { isOn, nothing, table } from "./parts.js";
+import { count, duration, plural } from "./format.js";
+import { isOn, nothing, table, when } from "./parts.js";
 import { toast } from "./toast.js";
 
 /** Those that are taken back by their ids. */
-const UNDONE = new Set(["pause", "resume", "disable", "enable"]);
+const UNDONE = new Set(["pause", "resume", "set", "disable", "enable"]);
 
 /** A table of them; `isOfAll` says of what each is, `redraw` that some may be taken back. */
 export function changesTable(changes, empty, { isOfAll = false, redraw } = {}) {
   const rows = changes.map((change) => [
-    h(
-      "time",
-      { datetime: new Date(change.atMs).toISOString(), title: time(change.atMs) },
-      ago(change.atMs),
-    ),
+    when(change.atMs),
     ...(isOfAll ? [whose(change)] : []),
     change.by,
     [change.action, " ", fate(change), back(change, redraw)],

@@ -133,9 +133,9 @@ export function drawWaits(place, parts) {
     seriesOf: (_uPlot, colour) =>
       above.map((name) => ({
         label: name,
-        stroke: () => colour(`--${name}`),
         fill: () => colour(`--${name}`),
-        width: 1,
+        // A line at the foot would look like callers.
+        width: 0,
         points: { show: false },
       })),
     label: `Callers of ${parts.status.name} that waited, by priority`,

@@ -74,7 +74,7 @@ export function open({ title, fields, preview, confirm, make, danger = false }) 
 
 function textOf({ code, option, remedy, message }) {
   if (code === "ERR_CHANGED") {
-    return "Somebody else changed the bucket meanwhile. Close this, look again, and repeat it if it still fits.";
+    return "Somebody else changed it meanwhile. Close this, look again, and repeat it if it still fits.";
   }
   return remedy ? `${option}: ${remedy}` : message;
 }

@@ -1,6 +1,6 @@
 /** What several views show. */
 import { h, svg } from "./dom.js";
-import { duration, rate } from "./format.js";
+import { ago, count, duration, rate, time } from "./format.js";
 
 export function tile(label, value, { note, tone, meter } = {}) {
   return h(
@@ -12,6 +12,17 @@ export function tile(label, value, { note, tone, meter } = {}) {
     h("div.note", {}, note ?? ""),
   );
 }
+
+export const button = (label, onclick, props) =>
+  h("button", { type: "button", onclick, ...props }, label);
+
+/** A part of a page under its heading. */
+export const panel = (title, ...children) =>
+  h("section.panel", { "aria-label": title }, h("h2", {}, title), children);
+
+/** When something was; the time itself is there for who points at it. */
+export const when = (atMs) =>
+  h("time", { datetime: new Date(atMs).toISOString(), title: time(atMs) }, ago(atMs));
 
 /** A part of a whole, 0 to 1. What it says is beside it as text. */
 export function bar(part) {
@@ -81,6 +92,16 @@ export function setBy({ source, setBy: by }) {
   );
 }
 
+/** What holds, value by value, and who set each; `note` says it of what has a name of its own. */
+export function settingsPanel(title, settings, empty, note = {}) {
+  const rows = settings.map(({ name, value, setBy: source, override }) => [
+    h("code", {}, name),
+    typeof value === "string" ? value : name.endsWith("Ms") ? duration(value) : count(value),
+    note[source]?.() ?? setBy({ source, setBy: override }),
+  ]);
+  return panel(title, table(title, ["Setting", "Value", "Set by"], rows, empty, "cards"));
+}
+
 /** A table with a heading for each column; `label` names it for who cannot see it. */
 export function table(label, heads, rows, empty, kind = "plain") {
   if (rows.length === 0) return h("p.empty", {}, empty);
@@ -132,12 +153,10 @@ export function crumb(href, label) {
 /** Back and forth over pages of which each names the next; `go` gets the cursors of the pages up to the one to show. */
 export function pager(pages, next, go, [back, on] = ["Previous", "Next"]) {
   if (pages.length === 0 && next === undefined) return undefined;
-  const button = (label, disabled, to) =>
-    h("button", { type: "button", disabled, onclick: () => go(to) }, label);
   return h(
     "nav.pager",
     { "aria-label": "Pages" },
-    button(back, pages.length === 0, pages.slice(0, -1)),
-    button(on, next === undefined, [...pages, next]),
+    button(back, () => go(pages.slice(0, -1)), { disabled: pages.length === 0 }),
+    button(on, () => go([...pages, next]), { disabled: next === undefined }),
   );
 }

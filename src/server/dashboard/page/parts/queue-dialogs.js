@@ -8,14 +8,15 @@ async function send({ path, redraw }, action, body, said, back) {
   const answer = await ask(`${path}/${action}`, { method: "POST", body });
   redraw();
   const run = async () => {
-    await ask(`${path}/${back}`, { method: "POST", body: {} });
+    const { generation } = answer;
+    await ask(`${path}/${back}`, { method: "POST", body: { generation } });
     redraw();
   };
   toast(said(answer), back === undefined ? undefined : { label: "Undo", run });
 }
 
 export function pauseQueue(parts) {
-  const { name, jobs } = parts.status;
+  const { name, jobs, generation } = parts.status;
   open({
     title: `Pause ${name}`,
     danger: true,
@@ -27,7 +28,11 @@ export function pauseQueue(parts) {
       send(
         parts,
         "pause",
-        { ...(forMs ? { forMs: Number(forMs) } : {}), ...(reason ? { why: reason } : {}) },
+        {
+          ...(forMs ? { forMs: Number(forMs) } : {}),
+          ...(reason ? { why: reason } : {}),
+          generation,
+        },
         () => `${name} is paused.`,
         "undo",
       ),
@@ -35,13 +40,13 @@ export function pauseQueue(parts) {
 }
 
 export function resumeQueue(parts) {
-  const { name, jobs } = parts.status;
+  const { name, jobs, generation } = parts.status;
   open({
     title: `Resume ${name}`,
     fields: [],
     preview: () => `Jobs start again as the bucket lets them; ${count(jobs.waiting)} wait.`,
     confirm: "Resume",
-    make: () => send(parts, "resume", {}, () => `${name} runs again.`, "undo"),
+    make: () => send(parts, "resume", { generation }, () => `${name} runs again.`, "undo"),
   });
 }
 

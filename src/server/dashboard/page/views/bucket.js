@@ -6,7 +6,7 @@ import { changeRate, pause, resume, undo } from "../parts/dialogs.js";
 import { h } from "../parts/dom.js";
 import { capOf, count, duration, rate } from "../parts/format.js";
 import { lanesPanel } from "./queue.js";
-import { badges, bar, crumb, isOn, setBy, table, tile } from "../parts/parts.js";
+import { badges, bar, button, crumb, isOn, panel, setBy, table, tile } from "../parts/parts.js";
 
 const SPANS = [
   ["10 min", 600_000],
@@ -76,10 +76,8 @@ export function bucketView({ name, redraw, stay, mayAct }) {
         ),
         h("div.columns", {}, waits(status, `${name} ${shown.spanMs}`), limits(status)),
         keys.lanes.length > 0 ? lanesPanel(keys, "Keys by waiting jobs") : undefined,
-        h(
-          "section.panel",
-          { "aria-label": "Processes" },
-          h("h2", {}, "Processes"),
+        panel(
+          "Processes",
           table(
             "Processes",
             ["Process", "#Calls a second", "#Waiting", "#Told"],
@@ -92,14 +90,10 @@ export function bucketView({ name, redraw, stay, mayAct }) {
               `${duration(toldAgoMs)} ago`,
             ]),
             "No process has told of this bucket in the last 90 seconds.",
+            "cards",
           ),
         ),
-        h(
-          "section.panel",
-          { "aria-label": "Changes" },
-          h("h2", {}, "Changed by hand"),
-          changesTable(changes, "Nothing was changed by hand."),
-        ),
+        panel("Changes", changesTable(changes, "Nothing was changed.")),
       ];
     },
     after({ status, history, changes, deploys, sinceMs }) {
@@ -117,15 +111,9 @@ export function bucketView({ name, redraw, stay, mayAct }) {
       "div.choice",
       { role: "group", "aria-label": "How far back" },
       SPANS.map(([label, spanMs]) =>
-        h(
-          "button",
-          {
-            type: "button",
-            "aria-pressed": String(shown.spanMs === spanMs),
-            onclick: () => (Object.assign(shown, { spanMs }), redraw()),
-          },
-          label,
-        ),
+        button(label, () => (Object.assign(shown, { spanMs }), redraw()), {
+          "aria-pressed": String(shown.spanMs === spanMs),
+        }),
       ),
     );
   }
@@ -150,17 +138,9 @@ export function bucketView({ name, redraw, stay, mayAct }) {
         "Change rate",
       ),
       isOn(status.pausedForMs)
-        ? h("button", { type: "button", onclick: () => resume(parts) }, "Resume")
-        : h("button", { type: "button", onclick: () => pause(parts) }, "Pause"),
-      h(
-        "button",
-        {
-          type: "button",
-          disabled: last === undefined,
-          onclick: () => undo({ ...parts, change: last }),
-        },
-        "Undo",
-      ),
+        ? button("Resume", () => resume(parts))
+        : button("Pause", () => pause(parts)),
+      button("Undo", () => undo({ ...parts, change: last }), { disabled: last === undefined }),
     );
   }
 }
@@ -226,10 +206,8 @@ function waits({ waiting }, drawn) {
       h("span.num", {}, count(many)),
     ),
   );
-  return h(
-    "section.panel",
-    { "aria-label": "Waiting by priority" },
-    h("h2", {}, "Waiting by priority"),
+  return panel(
+    "Waiting by priority",
     h("div.chart", { id: "waits", "data-keep": true, "data-key": drawn }),
     h("p.legend", {}, "Now:"),
     rows,
@@ -243,10 +221,8 @@ function limits(status) {
     rate(capacity),
     nextFreeMs === undefined ? "unknown" : duration(nextFreeMs),
   ]);
-  return h(
-    "section.panel",
-    { "aria-label": "Limits" },
-    h("h2", {}, "Limits"),
+  return panel(
+    "Limits",
     table("Limits", ["Limit", "#Used", "#Of", "#Next in"], rows, "No limit is shared by all keys."),
     status.shadows.length === 0 ? undefined : shadows(status),
   );

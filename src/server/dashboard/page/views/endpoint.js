@@ -2,10 +2,10 @@
 import { ask } from "../parts/api.js";
 import { field, open } from "../parts/dialogs.js";
 import { h } from "../parts/dom.js";
-import { ago, count, duration, time } from "../parts/format.js";
-import { badge, crumb, nothing, table, tile } from "../parts/parts.js";
+import { ago, count, duration } from "../parts/format.js";
+import { badge, button, crumb, nothing, settingsPanel, table, tile, when } from "../parts/parts.js";
 import { toast } from "../parts/toast.js";
-import { health, limitsText } from "./endpoints.js";
+import { health } from "./endpoints.js";
 
 export function endpointView({ sender, tenant, id, redraw, stay, mayAct }) {
   const path = `/api/v1/endpoints/${[sender, tenant, id].map(encodeURIComponent).join("/")}`;
@@ -30,6 +30,12 @@ export function endpointView({ sender, tenant, id, redraw, stay, mayAct }) {
           actions(endpoint),
         ),
         tiles(endpoint),
+        settingsPanel(
+          endpoint.ordered ? "Limits, one after another" : "Limits",
+          endpoint.status.limits,
+          "It has no limits.",
+          { own: () => badge("info", "its own") },
+        ),
         h(
           "section.panel",
           { "aria-label": "Attempts" },
@@ -54,11 +60,9 @@ export function endpointView({ sender, tenant, id, redraw, stay, mayAct }) {
       redraw();
     };
     const pressed = String(shown.answers);
-    return h(
-      "button",
-      { type: "button", "aria-pressed": pressed, onclick: toggle },
-      shown.answers ? "Hide answers" : "Show answers",
-    );
+    return button(shown.answers ? "Hide answers" : "Show answers", toggle, {
+      "aria-pressed": pressed,
+    });
   }
 
   function actions({ disabled, status }) {
@@ -70,9 +74,7 @@ export function endpointView({ sender, tenant, id, redraw, stay, mayAct }) {
       isHeld
         ? h("button.primary", { type: "button", onclick: () => enable(status) }, "Send again")
         : undefined,
-      disabled === undefined
-        ? h("button", { type: "button", onclick: () => disable(status) }, "Disable")
-        : undefined,
+      disabled === undefined ? button("Disable", () => disable(status)) : undefined,
     );
   }
 
@@ -138,9 +140,6 @@ function tiles(endpoint) {
       tone: leftAloneForMs > 0 ? "warn" : undefined,
       note: leftAloneForMs > 0 ? "then one message tries" : "it is sent to",
     }),
-    tile("Its limits", limitsText(endpoint) ?? "the sender’s", {
-      note: endpoint.ordered === true ? "one after another" : "",
-    }),
   );
 }
 
@@ -158,7 +157,7 @@ function attempt({
   const isWell = outcome === "success";
   const said = status === undefined ? outcome : `${outcome} ${status}`;
   return [
-    h("time", { datetime: new Date(atMs).toISOString(), title: time(atMs) }, ago(atMs)),
+    when(atMs),
     [
       h("code", {}, message),
       by === undefined ? undefined : h("div.muted.small", {}, `replayed by ${by}`),

@@ -133,7 +133,7 @@ export function health({ status, disabled }) {
 }
 
 /** The limits that it has of its own. */
-export function limitsText({ rate, concurrency }) {
+function limitsText({ rate, concurrency }) {
   const said = [
     rate === undefined || typeof rate === "string" ? rate : JSON.stringify(rate),
     concurrency === undefined ? undefined : `${count(concurrency)} at once`,

@@ -3,8 +3,20 @@ import { ask } from "../parts/api.js";
 import { changesTable } from "../parts/changes.js";
 import { h } from "../parts/dom.js";
 import { pauseQueue, replay, resumeQueue } from "../parts/queue-dialogs.js";
-import { ago, count, duration, plural, rate, time } from "../parts/format.js";
-import { badge, bar, crumb, isOn, nothing, table, tile } from "../parts/parts.js";
+import { ago, count, duration, plural, rate } from "../parts/format.js";
+import {
+  badge,
+  bar,
+  button,
+  crumb,
+  isOn,
+  nothing,
+  panel,
+  settingsPanel,
+  table,
+  tile,
+  when,
+} from "../parts/parts.js";
 
 const SHOWN = 25;
 
@@ -56,14 +68,7 @@ export function queueView({ name, redraw, stay, mayAct }) {
             {},
             h("h2", {}, "Dead letters"),
             mayAct() && status.jobs.failed > 0
-              ? h(
-                  "button",
-                  {
-                    type: "button",
-                    onclick: () => replay({ path, redraw, many: status.jobs.failed }),
-                  },
-                  "Replay all",
-                )
+              ? button("Replay all", () => replay({ path, redraw, many: status.jobs.failed }))
               : undefined,
           ),
           deadLetters(failed),
@@ -75,10 +80,11 @@ export function queueView({ name, redraw, stay, mayAct }) {
               )
             : undefined,
         ),
-        h(
-          "section.panel",
-          { "aria-label": "Schedules" },
-          h("h2", {}, "Schedules"),
+        settingsPanel("Settings", status.settings, "Nothing is set.", {
+          rules: () => [badge("quiet", "rules"), ` version ${status.rulesVersion}`],
+        }),
+        panel(
+          "Schedules",
           table(
             "Schedules",
             ["Name", "Every", "Next", "Last", "#Missed"],
@@ -87,11 +93,9 @@ export function queueView({ name, redraw, stay, mayAct }) {
             "cards",
           ),
         ),
-        h(
-          "section.panel",
-          { "aria-label": "Changed by hand" },
-          h("h2", {}, "Changed by hand"),
-          changesTable(changes, "Nothing was changed by hand.", {
+        panel(
+          "Changes",
+          changesTable(changes, "Nothing was changed.", {
             redraw: mayAct() ? redraw : undefined,
           }),
         ),
@@ -106,32 +110,22 @@ export function queueView({ name, redraw, stay, mayAct }) {
       "div.actions",
       {},
       own === undefined
-        ? h("button", { type: "button", onclick: () => pauseQueue(parts) }, "Pause")
-        : h("button", { type: "button", onclick: () => resumeQueue(parts) }, "Resume"),
+        ? button("Pause", () => pauseQueue(parts))
+        : button("Resume", () => resumeQueue(parts)),
     );
   }
 
   function deadLetters(failed) {
     const rows = failed.map((job) => [
-      h(
-        "time",
-        { datetime: new Date(job.failedAtMs).toISOString(), title: time(job.failedAtMs) },
-        ago(job.failedAtMs),
-      ),
+      when(job.failedAtMs),
       h("code", {}, job.id),
       keyOf(job),
       [h("span", {}, job.reason), mayAct() ? dataOf(job) : ""],
       count(job.attempts),
       mayAct()
-        ? h(
-            "button",
-            {
-              type: "button",
-              "aria-label": `Replay ${job.id}`,
-              onclick: () => replay({ path, redraw, id: job.id }),
-            },
-            "Replay",
-          )
+        ? button("Replay", () => replay({ path, redraw, id: job.id }), {
+            "aria-label": `Replay ${job.id}`,
+          })
         : "",
     ]);
     const heads = ["Failed", "Job", "Key", "Why", "#Attempts", ""];

@@ -2,7 +2,7 @@
 import { ask } from "../parts/api.js";
 import { h } from "../parts/dom.js";
 import { ago, count, plural } from "../parts/format.js";
-import { badge, bar, nothing, table } from "../parts/parts.js";
+import { badge, bar, nothing, panel, table } from "../parts/parts.js";
 
 export function workersView() {
   return {
@@ -35,10 +35,8 @@ export function workersView() {
             "cards",
           ),
         ),
-        h(
-          "section.panel",
-          { "aria-label": "Processes" },
-          h("h2", {}, "Processes"),
+        panel(
+          "Processes",
           table(
             "Processes",
             ["Process", "Version", "#Runs for", "#Workers", "#Jobs run", "#Heard"],

@@ -12,7 +12,8 @@ const PATTERNS: readonly (readonly [pattern: RegExp, shown: string])[] = [
   [/\b(bearer|basic)\s+[\w.~+/=\\-]{4,}/gi, "$1 ***"],
   [/\b((?:set-)?cookie["']?\s*[:=]\s*["']?)[^"'\n]+/gi, "$1***"],
   [
-    /\b((?:proxy-)?authorization|[\w-]*(?:password|passwd|secret|token|api[_-]?key))(["']?\s*[:=]\s*["']?)(?!\s)[^\s"',;&}]+/gi,
+    // Not from the beginning of their words on: of many hyphens, that took 30 ms for each answer.
+    /(\bauthorization|password|passwd|secret|token|api[_-]?key)(["']?\s*[:=]\s*["']?)(?!\s)[^\s"',;&}]+/gi,
     "$1$2***",
   ],
 ];

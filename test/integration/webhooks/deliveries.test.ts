@@ -279,15 +279,13 @@ describe("an endpoint that fails", () => {
     expect(heard.at(-1)).toEqual(["recovered", { tenant: "acme", endpoint: "a" }]);
   });
 
-  it("is tried by one message at a time, however long one may take there", async () => {
-    const hooks = openHooks(sluices, {
-      scheduleMs: [0],
-      breaker: { failures: 1, coolMs: 1 },
-      timeoutMs: 100,
-    });
+  it("is tried by one message at a time, of two replicas, however long one may take there", async () => {
+    const breaker = { failures: 1, coolMs: 1 };
+    const options = { scheduleMs: [0], breaker, timeoutMs: 100 };
+    const hooks = openHooks(sluices, options);
     const slow = await startSlow();
     await put(hooks, { ...REF, url: slow.url, timeoutMs: 30_000 });
-    hooks.worker();
+    for (const replica of [hooks, openHooks(sluices, options)]) replica.worker();
     await hooks.send(EVENT);
     await waitUntil(() => slow.held.length === 1, "it was asked");
     slow.held[0]!.writeHead(500).end();

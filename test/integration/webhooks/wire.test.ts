@@ -50,6 +50,22 @@ describe("an endpoint that demands a certificate of its clients", () => {
   });
 });
 
+it("an endpoint of http:// gets nothing more once its sender is declared without it", async () => {
+  const receiver = await startReceiver();
+  await put(openHooks(sluices), { ...REF, url: receiver.url });
+  const hooks = openHooks(sluices, { http: false, scheduleMs: [0] });
+  const blocked: string[] = [];
+  hooks.on("blocked", ({ detail }) => blocked.push(detail));
+  hooks.worker();
+
+  await hooks.send(EVENT);
+  await untilIdle(hooks);
+
+  expect(outcomesOf(await attemptsAt(hooks, "a"))).toEqual(["blocked"]);
+  expect(blocked).toEqual([expect.stringContaining("http: true")]);
+  expect(receiver.arrivals).toEqual([]);
+});
+
 describe("through an egress proxy", () => {
   it("all is sent in tunnels, plain HTTP too, and the proxy finds the addresses", async () => {
     const proxy = await startEgressProxy();

@@ -10,6 +10,7 @@ import {
 } from "../../../src/webhooks/delivery/deliver.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { closedUrl } from "../../support/servers/closed-url.ts";
+import { startEgressProxy } from "../../support/servers/egress-proxy.ts";
 import { startAnswering, startHostile, startTls } from "../../support/servers/hostile-endpoints.ts";
 
 const LOCAL = ["127.0.0.0/8"];
@@ -257,6 +258,20 @@ describe("a request", () => {
       "unreachable",
     ]);
     expect(wrong.detail).toMatch(/altnames/i);
+  });
+
+  it("goes to no endpoint whose certificate nobody trusts, whatever the environment says", async () => {
+    vi.stubEnv("NODE_TLS_REJECT_UNAUTHORIZED", "0");
+    onTestFinished(() => void vi.unstubAllEnvs());
+    const endpoint = await startTls(OK);
+    const proxy = await startEgressProxy();
+    const url = `https://127.0.0.1:${endpoint.port}/`;
+
+    const direct = await post(open(), url);
+    const tunnelled = await post(open({ proxy: proxy.url }), url);
+
+    expect([direct.outcome, tunnelled.outcome]).toEqual(["unreachable", "unreachable"]);
+    expect(proxy.asked).toHaveLength(1);
   });
 
   it("shows a certificate to an endpoint that has one for it, and not with another's request", async () => {

@@ -83,7 +83,10 @@ export interface Endpoints {
    * @throws {@link InvalidOptionError} when they can never work, or are above the sender's `ceiling`.
    */
   setLimits(limits: SetLimits, byHand?: WhoAndWhy): Promise<Endpoint>;
-  /** Signs with a new secret from now on, and for `graceMs` with the old one beside it; returns the new one. */
+  /**
+   * Signs with a new secret from now on, and for `graceMs` with the old one beside it; returns the new one. If the key is
+   * lost by which the old one could be read, `graceMs` has to be 0.
+   */
   rotateSecret(options: RotateSecret, byHand?: WhoAndWhy): Promise<string>;
   /**
    * Takes back a `disable` or an `enable`, and returns it: the one of this id, or the last change of any endpoint of the
@@ -291,6 +294,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
         const untilMs = nowMs + graceMs;
         // Of a second rotation within the first one's time, the oldest goes.
         const older = graceMs === 0 ? [] : secretsInForce(before, nowMs).slice(0, MOST_SECRETS - 1);
+        assertReadable(where, older, graceMs, name);
         const rotated = older.map((each) => ({
           ...each,
           untilMs: Math.min(each.untilMs ?? Infinity, untilMs),
@@ -344,6 +348,18 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
         throw new InvalidOptionError({ where, option: "signature", value: style, remedy, cause });
       }
     }
+  }
+
+  /** Nothing is sent as long as one of the secrets cannot be read. */
+  function assertReadable(
+    where: string,
+    secrets: EndpointRecord["secrets"],
+    graceMs: number,
+    name: EndpointName,
+  ): void {
+    if (secrets.every(({ sealed }) => tryOpen(sealing!, sealed, name) !== undefined)) return;
+    const remedy = "give 0, or the key with which its old secret was sealed, which is not here";
+    throw new InvalidOptionError({ where, option: "graceMs", value: graceMs, remedy });
   }
 
   /** A pair for who has a pair; if the old secret cannot be read, one that both sides share. */

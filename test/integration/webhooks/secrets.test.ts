@@ -57,6 +57,9 @@ describe("the keys of secrets", () => {
 
     await waitUntil(() => heard.some((text) => text.includes('with key "k1"')), "it is heard");
     expect(receiver.arrivals).toEqual([]);
+    // With the old one beside it, nothing would be sent until that has ended.
+    const refused = { code: "ERR_INVALID_OPTION", option: "graceMs" };
+    await expect(hooks.endpoints.rotateSecret(REF)).rejects.toMatchObject(refused);
     const secret = await hooks.endpoints.rotateSecret({ ...REF, graceMs: 0 });
     await waitUntil(() => receiver.arrivals.length === 1, "it has arrived");
     const { body, headers } = receiver.arrivals[0]!;

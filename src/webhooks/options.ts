@@ -20,6 +20,7 @@ export interface WebhooksOptions extends LimitsOptions {
   readonly name?: string | undefined;
   /**
    * The limits of each tenant, all its endpoints together, unless it has its own: `{ rate: "50/s", concurrency: 25 }`.
+   * Give a `concurrency` below the places of your workers: without, slow endpoints of one tenant can hold all of them.
    * Defaults to no bound.
    */
   readonly perTenant?: LimitsOptions | undefined;

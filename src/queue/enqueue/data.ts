@@ -206,6 +206,8 @@ export function asJson(where: string, data: unknown): string {
   let json: string | undefined;
   let cause: unknown;
   try {
+    // It would be stored as `{}`: somebody has forgotten to await it.
+    if (isPromise(data)) throw new TypeError("it is a promise; await it first");
     json = JSON.stringify(data) as string | undefined;
   } catch (error) {
     // A cycle, a BigInt, or a toJSON that throws.

@@ -190,6 +190,7 @@ describe("a queue", () => {
     ["undefined", undefined],
     ["a BigInt", 1n],
     ["a function", () => 1],
+    ["a promise", Promise.resolve(1)],
   ])("refuses data that is %s, since JSON would lose it", async (_name, data) => {
     const { queue } = openQueue<unknown>();
 

@@ -264,6 +264,7 @@ describe("send()", () => {
     ["no type", { type: undefined }, "type"],
     ["no data", { data: undefined }, "data"],
     ["data that is no JSON", { data: 1n }, "data"],
+    ["data that nobody has awaited", { data: Promise.resolve(1) }, "data"],
     ["an id with a dot", { id: "m.1" }, "id"],
     ["an endpoint that is none", { endpoint: "a/b" }, "endpoint"],
     ["an unknown option", { event: "note.made" }, "event"],

@@ -24,9 +24,10 @@ if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every numb
 local leased, leases, now = read_leases(next_number)
 if not leased then return redis.error_reply('SLUICE_BAD_ARGUMENT a number is out of its bounds') end
 
-local woken, is_woken = {}, {}
+local woken, is_woken, names = {}, {}, {}
+for index, lease in ipairs(leases) do names[index] = lease_name(asker, lease) end
 for _, limit in ipairs(leased) do
-  for _, lease in ipairs(leases) do redis.call('ZREM', limit.keys[1], lease_name(asker, lease)) end
+  if #names > 0 then redis.call('ZREM', limit.keys[1], unpack(names)) end
   local message = ARGV[4 + limit.key_index]
   local free = limit.count - count_leases(limit, now)
   for _, waiter in ipairs(waiters_of(limit, now)) do

@@ -196,7 +196,7 @@ const NOT_MEANT: Readonly<Partial<Record<Subject, readonly string[]>>> = {
     "close",
   ],
   queue: ["weightsOf", "close"],
-  slot: ["factsFor", "settleGiven", "takeOver"],
+  slot: ["factsFor", "onLeaseEnding", "settleGiven", "takeOver"],
 };
 
 async function errorOf(call: () => unknown): Promise<unknown> {

@@ -8,7 +8,7 @@ import {
   type JobSlot,
 } from "../../throttle/slot/job-slot.ts";
 import type { Pass } from "../../throttle/outage/breaker.ts";
-import type { DrawnSlot, Slot } from "../../throttle/slot/slot.ts";
+import type { DrawnSlot } from "../../throttle/slot/slot.ts";
 import { isFinalError } from "../bullmq/errors.ts";
 import { DEFAULT_BASE_MS, setBackoff, type Stored } from "../bullmq/stored-job.ts";
 import { check, type Schema } from "../enqueue/data.ts";
@@ -66,7 +66,8 @@ export async function runAttempt<Data, Result>(
   /** Undefined until the handler runs, and where it makes no calls. */
   let hand: JobSlot | undefined;
   context.begin(stored, slot);
-  if (slot.hasLease) abortOnLeaseLost(slot, context);
+  // Once its lease is lost, another call may take its place. A process that was busy may have lost it already.
+  slot.onLeaseEnding((reason) => context.abort(reason));
   let result: Result | undefined;
   let failed: Extract<CameTo<Result>, { thrown: unknown }> | undefined;
   try {
@@ -162,13 +163,6 @@ export function outcomeOf<Result>(
   const problem = "A handler's result is not JSON, or too long; the job is done without it.";
   logger.warn({ queue, job: job.id }, problem);
   return undefined;
-}
-
-/** Once a lease is lost, another call may take its place in the bucket. A process that was busy may have lost it already. */
-export function abortOnLeaseLost({ signal }: Slot, context: OwnedJobContext): void {
-  const abort = (): void => context.abort(signal.reason);
-  if (signal.aborted) abort();
-  else signal.addEventListener("abort", abort, { once: true });
 }
 
 /**

@@ -28,17 +28,50 @@ export interface LeaseKeeper {
   releaseLost(first: number, count: number, groups: readonly LeaseHolder[]): void;
   /** Aborted before the lease ends, if it cannot be renewed. */
   signalOf(lease: number): AbortSignal;
+  /** Calls back then, or at once where the lease has ended: cheaper than a signal. */
+  onEnding(lease: number, listener: OnEnding): void;
   /** Resolves when all leases that were given back so far have been sent. */
   settled(): Promise<void>;
   /** Renews and gives back no more: the leases of calls that still run end by themselves, after a warning. */
   close(): void;
 }
 
+type OnEnding = (reason: LeaseLostError) => void;
+
 interface Kept {
   readonly group: LeaseHolder;
   readonly lastsMs: number;
   endsAtMs: number;
-  readonly ending: AbortController;
+  readonly ending: Ending;
+}
+
+/** The warning that a lease ends. Its signal is made on first use: one for each call cost as much as all else about its lease. */
+class Ending {
+  #reason: LeaseLostError | undefined;
+  #controller: AbortController | undefined;
+  #listeners: OnEnding[] | undefined;
+
+  get isWarned(): boolean {
+    return this.#reason !== undefined;
+  }
+
+  get signal(): AbortSignal {
+    this.#controller ??= new AbortController();
+    if (this.#reason !== undefined) this.#controller.abort(this.#reason);
+    return this.#controller.signal;
+  }
+
+  on(listener: OnEnding): void {
+    if (this.#reason === undefined) (this.#listeners ??= []).push(listener);
+    else listener(this.#reason);
+  }
+
+  warn(reason: LeaseLostError): void {
+    if (this.#reason !== undefined) return;
+    this.#reason = reason;
+    this.#controller?.abort(reason);
+    for (const listener of this.#listeners ?? []) listener(reason);
+  }
 }
 
 /** Renewed after a third of its time, a lease survives two failures. */
@@ -82,7 +115,7 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
     for (const [lease, { group, endsAtMs, lastsMs, ending }] of kept) {
       const startedMs = endsAtMs - lastsMs;
       if (nowMs >= startedMs + lastsMs * WARN_AT) {
-        ending.abort(new LeaseLostError(bucket));
+        ending.warn(new LeaseLostError(bucket));
         if (isClosed) kept.delete(lease);
       } else if (!isClosed && nowMs >= startedMs + lastsMs * RENEW_AT) due.add(lease, group);
     }
@@ -94,7 +127,7 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
   function firstWarningAtMs(): number {
     let firstMs = Infinity;
     for (const { endsAtMs, lastsMs, ending } of kept.values()) {
-      if (!ending.signal.aborted) firstMs = Math.min(firstMs, endsAtMs - lastsMs * (1 - WARN_AT));
+      if (!ending.isWarned) firstMs = Math.min(firstMs, endsAtMs - lastsMs * (1 - WARN_AT));
     }
     return firstMs;
   }
@@ -106,7 +139,7 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
       for (const lease of leases) {
         const own = kept.get(lease);
         if (own === undefined) continue;
-        if (lost.has(lease)) own.ending.abort(new LeaseLostError(bucket));
+        if (lost.has(lease)) own.ending.warn(new LeaseLostError(bucket));
         else own.endsAtMs = sentAtMs + own.lastsMs;
       }
     } catch (error) {
@@ -130,9 +163,9 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
   }
 
   function giveBackEnded(): void {
-    const parts = ended?.inParts() ?? [];
+    const requests = ended?.together() ?? [];
     ended = undefined;
-    for (const [group, leases] of parts) {
+    for (const [group, leases] of requests) {
       const giving = store
         .release(leasesRequest(context, group, leases))
         .catch((error: unknown) => {
@@ -154,8 +187,7 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
       shortestMs = lastsMs;
       stop();
     }
-    const ending = new AbortController();
-    kept.set(lease, { group, lastsMs, endsAtMs: atMs + lastsMs, ending });
+    kept.set(lease, { group, lastsMs, endsAtMs: atMs + lastsMs, ending: new Ending() });
     setTimer();
   }
 
@@ -190,6 +222,11 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
     signalOf(lease) {
       return kept.get(lease)?.ending.signal ?? AbortSignal.abort(new LeaseLostError(bucket));
     },
+    onEnding(lease, listener) {
+      const own = kept.get(lease);
+      if (own === undefined) listener(new LeaseLostError(bucket));
+      else own.ending.on(listener);
+    },
     async settled() {
       giveBackEnded();
       await Promise.all(returning);
@@ -201,13 +238,31 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
   };
 }
 
-/** Calls of one key and cost: their leases are renewed and given back together. */
+/** Calls of one key and cost: their leases are renewed together. */
 export interface LeaseHolder {
   /** What of the calls' key has limits of its own. */
   readonly scopes: readonly LimitedKey[];
   readonly callTerms: CallTerms;
 }
 
+/** Where leases are. */
+interface LeasePlaces {
+  readonly scopes: readonly LimitedKey[];
+  readonly callTerms: Pick<CallTerms, "shared">;
+}
+
+type JointPlaces = LeasePlaces & { readonly scopes: LimitedKey[] };
+
+/** The endpoints of a tenant share its scope. */
+function addScopes({ scopes }: JointPlaces, more: LeasePlaces): void {
+  for (const scope of more.scopes) {
+    const { key, limits } = scope;
+    if (!scopes.some((known) => known.key === key && known.limits === limits)) scopes.push(scope);
+  }
+}
+
+/** With so many, a request to give leases back takes no more of them: each is looked for at each key. */
+const MOST_JOINT = 50;
 /** How many leases one request names: Lua can unpack a few thousand numbers at once. */
 const MOST_AT_ONCE = 500;
 
@@ -225,6 +280,27 @@ class LeasesByHolder {
     if (!this.#leases.has(holder)) this.#leases.set(holder, []);
   }
 
+  /** For requests that give them back: those of several keys together, where a lease that a key never had changes nothing. */
+  *together(): Iterable<readonly [LeasePlaces, readonly number[]]> {
+    let joint: { readonly places: JointPlaces; readonly leases: number[] } | undefined;
+    for (const [holder, leases] of this.inParts()) {
+      const { shared } = holder.callTerms;
+      // Without one, it passes an offer on, and is to get none for itself.
+      if (leases.length === 0) yield [holder, leases];
+      else if (joint?.places.callTerms.shared === shared && joint.leases.length < MOST_JOINT) {
+        addScopes(joint.places, holder);
+        joint.leases.push(...leases);
+      } else {
+        if (joint !== undefined) yield [joint.places, joint.leases];
+        joint = {
+          places: { callTerms: { shared }, scopes: [...holder.scopes] },
+          leases: [...leases],
+        };
+      }
+    }
+    if (joint !== undefined) yield [joint.places, joint.leases];
+  }
+
   /** In parts that one request may name. */
   *inParts(): Iterable<readonly [LeaseHolder, readonly number[]]> {
     for (const [holder, leases] of this.#leases) {
@@ -239,7 +315,7 @@ class LeasesByHolder {
 /** Names the limits that the leases were drawn under, since another policy may be in force by now. */
 function leasesRequest(
   { bucket, asker, known }: BucketContext,
-  { scopes, callTerms: { shared } }: LeaseHolder,
+  { scopes, callTerms: { shared } }: LeasePlaces,
   leases: readonly number[],
 ): LeasesRequest {
   const terms = { ...known.terms, limits: shared };

@@ -204,6 +204,11 @@ export class DrawnSlot implements Slot {
     return this.#lease === 0 ? NEVER : this.#group.keeper.leases.signalOf(this.#lease);
   }
 
+  /** Calls back as `signal` would be aborted, which is cheaper. */
+  onLeaseEnding(listener: (reason: unknown) => void): void {
+    if (this.#lease > 0) this.#group.keeper.leases.onEnding(this.#lease, listener);
+  }
+
   async settle(cost: SettledCost): Promise<void> {
     // A stream has no cost until its end: this is not yet the one that counts.
     if (isEmpty(cost)) return;

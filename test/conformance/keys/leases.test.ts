@@ -333,6 +333,19 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
     expect(replies.map((reply) => slotsOf(reply).length)).toEqual([0, 1, 1]);
   });
 
+  it("comes free at each of the keys that are given back together, and at no other", async () => {
+    const pinned = open();
+    const perKey = policyOf({ perKey: { concurrency: 1 } });
+    const [holder, asker] = askersOf(pinned, "ab", perKey);
+    for (const key of "xyz") await holder!.drawAll([{ key, wanted: 1 }]);
+
+    await holder!.release([1, 2], "x", "y");
+    const replies = [];
+    for (const key of "xyz") replies.push(await asker!.drawAll([{ key, wanted: 1 }]));
+
+    expect(replies.map((reply) => slotsOf(reply).length)).toEqual([1, 1, 0]);
+  });
+
   it("still counts for calls that run when its limit is taken away and comes back", async () => {
     const pinned = open();
     const [holder] = askersOf(pinned, "a");

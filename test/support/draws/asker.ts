@@ -54,7 +54,7 @@ export interface Asker {
     key?: string,
     isUnused?: boolean,
   ): Promise<void>;
-  release(leases: readonly number[], key?: string): Promise<void>;
+  release(leases: readonly number[], ...keys: readonly (string | undefined)[]): Promise<void>;
   renew(leases: readonly number[], key?: string): Promise<readonly number[]>;
   steer(change: Change, key?: string): Promise<Steered>;
   peek(key?: string): Promise<Peeked>;
@@ -210,7 +210,10 @@ export function createAsker(
       const shadowDeltas = inShadow?.map(({ unit }) => byUnit[unit] ?? 0);
       return store.settle({ ...about(key), deltas, shadowDeltas, slotUs, isUnused });
     },
-    release: (leases, key) => store.release({ ...about(key), asker: name, leases }),
+    release(leases, ...keys) {
+      const scopes = (keys.length === 0 ? [undefined] : keys).flatMap(scopesFor);
+      return store.release({ bucket, terms: terms(), scopes, asker: name, leases });
+    },
     renew: (leases, key) => store.renew({ ...about(key), asker: name, leases }),
     steer: (change, key) =>
       store.steer({ bucket, terms: terms(), scope: scopesFor(key).at(-1), change }),

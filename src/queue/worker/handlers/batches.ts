@@ -19,15 +19,7 @@ import { keyOfText } from "../../../core/key-path.ts";
 import { LONGEST_MS, PRIORITIES } from "../../../core/input/options.ts";
 import { keyTextOf, type Job } from "../../job.ts";
 import type { BatchOptions } from "../worker-options.ts";
-import {
-  abortOnLeaseLost,
-  checked,
-  inTime,
-  failedOutcome,
-  outcomeOf,
-  whyBlocked,
-  type Attempt,
-} from "../attempt.ts";
+import { checked, inTime, failedOutcome, outcomeOf, whyBlocked, type Attempt } from "../attempt.ts";
 import type { BatchHandler, BatchOutcomes, OwnedJobContext, WorkerContext } from "../context.ts";
 import type { JobSlots } from "../job-start.ts";
 import { asFailure, expiredFailure } from "../outcome.ts";
@@ -266,7 +258,7 @@ export function createBatches<Data, Result>(
       const { stored, context, slot } = attempt;
       const batch = batchOf.get(context)!;
       context.begin(stored, slot);
-      if (slot.hasLease) abortOnLeaseLost(slot, context);
+      slot.onLeaseEnding((reason) => context.abort(reason));
       let job: Job<Data>;
       try {
         job = await checked(worker, attempt);

@@ -196,6 +196,25 @@ describe("a bucket that limits concurrency", () => {
     await bucket.close();
   });
 
+  it("gives back those of all keys whose calls end together in one request", async () => {
+    const memory = createMemoryStore();
+    const release = vi.fn<Store["release"]>((request) => memory.release(request));
+    const store: Store = { ...memory, release };
+    const { bucket } = createTestBucket({ perKey: { concurrency: 1 } }, { store });
+    const slots = await Promise.all(["a", "b", "c"].map((key) => bucket.draw({ key })));
+
+    slots[0]!.release();
+    slots[1]!.release();
+    await vi.advanceTimersByTimeAsync(0);
+
+    const tries = await Promise.all(["a", "b", "c"].map((key) => bucket.tryDraw({ key })));
+    expect(tries.map(({ allowed }) => allowed)).toEqual([true, true, false]);
+    expect(release.mock.calls.map(([{ leases }]) => leases.length)).toEqual([2]);
+    for (const each of tries) if (each.allowed) each.slot.release();
+    slots[2]!.release();
+    await bucket.close();
+  });
+
   it("counts leases of those calls alone that hold one, whoever draws beside them", async () => {
     const { bucket } = createTestBucket({
       perKey: {

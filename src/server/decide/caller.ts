@@ -38,10 +38,13 @@ export function whenOver(raw: ServerResponse, act: (isHungUp: boolean) => void):
   // Node tells an answer that waits behind others of its connection nothing when the connection ends.
   const isQueued = raw.socket === null;
   function end(): void {
-    raw.off("close", end);
-    if (isQueued) socket.off("close", end);
+    if (isQueued) {
+      raw.off("close", end);
+      socket.off("close", end);
+    }
     act(!raw.writableFinished);
   }
+  // An answer tells it once.
   raw.on("close", end);
   // Any number may wait behind each other.
   if (isQueued) socket.setMaxListeners(0).on("close", end);

@@ -6,7 +6,7 @@ import type { Key, NamedKeys } from "../../core/key-path.ts";
 import type { Bucket } from "../../throttle/bucket.ts";
 import type { Cost } from "../../throttle/costs.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
-import { overWholeSeconds, rateLimitHeaders } from "../../throttle/try/rate-limit-headers.ts";
+import { headersOf, limitsOverWholeSeconds } from "../../throttle/try/rate-limit-headers.ts";
 import { assertBucket } from "../access/access.ts";
 import { problemOf, sendProblem, type Problem } from "../problem.ts";
 import { whenHungUp, type Caller, type Callers } from "./caller.ts";
@@ -102,12 +102,12 @@ export function drawRoutes(app: FastifyInstance, { found, slots, callers }: Draw
     const bucket = known instanceof Promise ? await known : known;
     const preparing = slots.ready();
     if (preparing !== undefined) await preparing;
+    await endOfTurn();
     const decision = await bucket.tryDraw(tried(asked));
+    const limits = limitsOverWholeSeconds(decision);
     // The one of the server replaces each value on its way, which takes several times as long.
-    void reply.headers(rateLimitHeaders(decision)).type(JSON_TYPE).serializer(asJson);
+    void reply.headers(headersOf(decision, limits)).type(JSON_TYPE).serializer(asJson);
     const { allowed, resetAfterMs, slot } = decision;
-    // In whole seconds, as the headers have them.
-    const limits = decision.limits.map((limit) => overWholeSeconds(limit, decision));
     const least = Math.min(...limits.map((limit) => limit.remaining));
     // JSON has no Infinity: where nothing limits, it is left out.
     const remaining = limits.length === 0 ? undefined : least;
@@ -253,6 +253,21 @@ export function giveBack(
   slot.settle(Object.fromEntries(units.map((unit) => [unit, 0]))).catch((error: unknown) => {
     log.warn({ bucket: slot.bucket, reason: reasonOf(error) }, "Could not give a slot back.");
   });
+}
+
+let turn: Promise<void> | undefined;
+
+/**
+ * Resolves when all requests were read that have come by now: their tries share a script. Without it, the first of them
+ * would go alone, and the others would wait for its answer.
+ */
+function endOfTurn(): Promise<void> {
+  return (turn ??= new Promise((resolve) => {
+    setImmediate(() => {
+      turn = undefined;
+      resolve();
+    });
+  }));
 }
 
 /** What is finer is noise of the clock. */

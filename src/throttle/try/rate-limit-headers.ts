@@ -35,7 +35,15 @@ export function rateLimitHeaders(decision: Decision): Record<string, string> {
     const where = "rateLimitHeaders()";
     throw new InvalidOptionError({ where, option: "decision", value: decision, remedy });
   }
-  const limits = decision.limits.filter(isShown).map((limit) => overWholeSeconds(limit, decision));
+  return headersOf(decision, limitsOverWholeSeconds(decision));
+}
+
+/** The same, of limits as {@link limitsOverWholeSeconds} has them. */
+export function headersOf(
+  decision: Decision,
+  wholeLimits: readonly LimitDecision[],
+): Record<string, string> {
+  const limits = wholeLimits.filter(isShown);
   const shown = nameLimits(limits);
   const binding = bindingLimit(limits, decision);
   const headers: Record<string, string> = {};
@@ -77,6 +85,11 @@ function nameLimits(limits: readonly LimitDecision[]): readonly NamedLimit[] {
   });
 }
 
+/** The limits of a decision, as HTTP counts: in whole seconds. */
+export function limitsOverWholeSeconds(decision: Decision): LimitDecision[] {
+  return decision.limits.map((limit) => overWholeSeconds(limit, decision));
+}
+
 /**
  * A window of 10 ms for 1 call would come out as one of a second, and a rate of
  * 100/s as 1/s: such a limit is given as what it lets pass in whole seconds, and
@@ -115,9 +128,12 @@ function bindingLimit(
 ): LimitDecision | undefined {
   const refusing = shown.filter(({ name, retryAfterMs }) => name === limitedBy && retryAfterMs > 0);
   const candidates = refusing.length > 0 ? refusing : shown;
-  return candidates.toSorted(
-    (a, b) => a.remaining - b.remaining || b.resetAfterMs - a.resetAfterMs,
-  )[0];
+  let least = candidates[0];
+  for (const each of candidates) {
+    const order = each.remaining - least!.remaining || least!.resetAfterMs - each.resetAfterMs;
+    if (order < 0) least = each;
+  }
+  return least;
 }
 
 function formatPolicyItem({ name, limit }: NamedLimit): string {

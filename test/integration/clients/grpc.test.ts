@@ -12,10 +12,12 @@ import { afterEach, describe, expect, it } from "vitest";
 import { readAnswer } from "sluice";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { rejectionOf } from "../../support/async/rejection.ts";
+import { serviceOf } from "../../../src/server/decide/envoy/grpc-server.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 
 const sluices = realSluices();
-const PATH = "/api.Api/Get";
+const SERVICE = "api.Api";
+const METHOD = "Get";
 const asIs = (bytes: Buffer): Buffer => bytes;
 const closers: (() => void)[] = [];
 afterEach(() => {
@@ -25,19 +27,9 @@ afterEach(() => {
 /** A client of a server that answers each call with this error; the server has one method of plain bytes. */
 async function openClient(error: Partial<ServiceError>): Promise<() => Promise<Buffer>> {
   const server = new Server();
-  const method = {
-    path: PATH,
-    requestStream: false,
-    responseStream: false,
-    requestSerialize: asIs,
-    requestDeserialize: asIs,
-    responseSerialize: asIs,
-    responseDeserialize: asIs,
-  };
-  server.addService(
-    { get: method },
-    { get: (_call: unknown, done: sendUnaryData<Buffer>) => done(error, null) },
-  );
+  server.addService(serviceOf(SERVICE, METHOD), {
+    [METHOD]: (_call: unknown, done: sendUnaryData<Buffer>) => done(error, null),
+  });
   const port = await new Promise<number>((resolve, reject) => {
     server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (failure, bound) =>
       failure === null ? resolve(bound) : reject(failure),
@@ -50,8 +42,12 @@ async function openClient(error: Partial<ServiceError>): Promise<() => Promise<B
   });
   return () =>
     new Promise((resolve, reject) => {
-      client.makeUnaryRequest(PATH, asIs, asIs, Buffer.from("a"), (failure, value) =>
-        failure === null ? resolve(value!) : reject(failure),
+      client.makeUnaryRequest(
+        `/${SERVICE}/${METHOD}`,
+        asIs,
+        asIs,
+        Buffer.from("a"),
+        (failure, value) => (failure === null ? resolve(value!) : reject(failure)),
       );
     });
 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { concurrency } from "sluice";
+import { concurrency, tokenBucket } from "sluice";
 import { worstWindow } from "sluice/testing";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { services } from "../../support/server/service.ts";
@@ -207,6 +207,23 @@ describe("POST /v1/buckets/:bucket/try", () => {
     expect(third.headers["ratelimit"]).toContain("r=0");
     expect(Number(third.headers["retry-after"])).toBeGreaterThan(0);
     expect(third.json).toMatchObject({ status: 429, title: "Too Many Requests", remaining: 0 });
+  });
+
+  it("answers all that come in one turn of the event loop by one script, so that none waits for another", async () => {
+    const sluice = sluices.open();
+    sluice.bucket("api", { limits: [tokenBucket({ capacity: 100_000, refill: SLOW })] });
+    const service = await servers.start(sluice);
+
+    // A slot of a try is when its script ran, to the microsecond.
+    const scripts = async (): Promise<number> => {
+      const asked = [1, 2, 3].map(() =>
+        fetch(`${service.url}/v1/buckets/api/try`, { method: "POST" }),
+      );
+      const answers = await Promise.all(asked.map(async (answer) => (await answer).json()));
+      return new Set(answers.map(({ slot }) => slot.atMs as number)).size;
+    };
+
+    await waitUntil(async () => (await scripts()) === 1, "three came in one turn");
   });
 
   it("counts exactly over two servers that are asked at once", async () => {

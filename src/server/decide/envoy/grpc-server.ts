@@ -107,7 +107,7 @@ function addService(server: Server, grpc: Grpc, parts: GrpcServerOptions): void 
 }
 
 /** A service with one method, whose messages are bytes. */
-function serviceOf(service: string, method: string): ServiceDefinition {
+export function serviceOf(service: string, method: string): ServiceDefinition {
   const asIs = (bytes: Uint8Array): Buffer => Buffer.from(bytes);
   return {
     [method]: {

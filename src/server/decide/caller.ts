@@ -83,3 +83,18 @@ export function createCallers(): Callers {
     },
   };
 }
+
+let turn: Promise<void> | undefined;
+
+/**
+ * Resolves when all requests were read that have come by now: their draws share a script. Without it, the first of them
+ * would go alone, and the others would wait for its answer.
+ */
+export function endOfTurn(): Promise<void> {
+  return (turn ??= new Promise((resolve) => {
+    setImmediate(() => {
+      turn = undefined;
+      resolve();
+    });
+  }));
+}

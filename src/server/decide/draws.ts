@@ -9,7 +9,7 @@ import type { Slot } from "../../throttle/slot/slot.ts";
 import { headersOf, limitsOverWholeSeconds } from "../../throttle/try/rate-limit-headers.ts";
 import { assertBucket } from "../access/access.ts";
 import { problemOf, sendProblem, type Problem } from "../problem.ts";
-import { whenHungUp, type Caller, type Callers } from "./caller.ts";
+import { endOfTurn, whenHungUp, type Caller, type Callers } from "./caller.ts";
 import type { Found } from "./found.ts";
 import {
   BUCKET_PARAMS,
@@ -253,21 +253,6 @@ export function giveBack(
   slot.settle(Object.fromEntries(units.map((unit) => [unit, 0]))).catch((error: unknown) => {
     log.warn({ bucket: slot.bucket, reason: reasonOf(error) }, "Could not give a slot back.");
   });
-}
-
-let turn: Promise<void> | undefined;
-
-/**
- * Resolves when all requests were read that have come by now: their tries share a script. Without it, the first of them
- * would go alone, and the others would wait for its answer.
- */
-function endOfTurn(): Promise<void> {
-  return (turn ??= new Promise((resolve) => {
-    setImmediate(() => {
-      turn = undefined;
-      resolve();
-    });
-  }));
 }
 
 /** What is finer is noise of the clock. */

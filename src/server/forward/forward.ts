@@ -4,6 +4,7 @@ import type { Duplex } from "node:stream";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Bucket, OwnedBucket } from "../../throttle/bucket.ts";
 import { assertBucket } from "../access/access.ts";
+import { endOfTurn } from "../decide/caller.ts";
 import type { Found } from "../decide/found.ts";
 import { HttpProblem } from "../problem.ts";
 import { pathBelow } from "./address.ts";
@@ -50,6 +51,7 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
     const wish = wishOf(raw);
     const { key, path } = keyOf(to.key, raw, pathBelow(raw.url!, to.at));
     const body = await readBody(raw);
+    await endOfTurn();
     for (const [index, upstream] of to.upstreams.entries()) {
       const isLast = index === to.upstreams.length - 1;
       const bucket = await bucketOf(upstream, request);

@@ -225,6 +225,10 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
       if (steerings.length > CHANGES_KEPT) steerings.shift();
       return id;
     },
+    async settingsByHand() {
+      // There are no queues without Redis.
+      return { generation: 0, settings: [] };
+    },
     async amendSteering({ id }, fate) {
       const at = steerings.findIndex((each) => each.id === id);
       if (at >= 0) steerings[at] = { ...steerings[at]!, ...fate };

@@ -3,7 +3,6 @@ import type { Logger } from "../core/logger.ts";
 import type { QueueDeclared } from "../core/stores/insight/store.ts";
 import type { SteeringLog } from "../core/stores/insight/steering-log.ts";
 import type { Observing } from "../core/events/observer.ts";
-import type { RuledPolicy } from "../core/stores/insight/rules.ts";
 import type { RateInput } from "../core/limits/rate.ts";
 import type { Bucket, OwnedBucket } from "../throttle/bucket.ts";
 import type { PreviewOptions } from "../throttle/bucket/facts/preview.ts";
@@ -15,7 +14,12 @@ import { createElsewhere } from "./enqueue/elsewhere.ts";
 import { createEnqueuing, type Enqueuing } from "./enqueue/enqueue.ts";
 import { queuedJob, type JobSource, type QueuedJob } from "./enqueue/job-handle.ts";
 import { createWakeWatch } from "./enqueue/wake-watch.ts";
-import { createSettings, type QueueSettingsLive, type SettingsGiven } from "./enqueue/settings.ts";
+import {
+  createSettings,
+  type QueueSettingsLive,
+  type ReadSettings,
+  type SettingsGiven,
+} from "./enqueue/settings.ts";
 import { createSchedules, type Schedules } from "./enqueue/schedules.ts";
 import { createExplanations } from "./forecast/explain.ts";
 import { createForecasts, type Forecast, type QueuePreview } from "./forecast/forecast.ts";
@@ -160,8 +164,8 @@ export interface QueueSettings<Data> extends SettingsGiven {
   readonly ordered?: Ordered | undefined;
   readonly schema?: Schema<Data> | undefined;
   readonly maxJobBytes?: number | undefined;
-  /** What rules say of it; undefined where no rules can. */
-  readonly readRules?: (() => Promise<RuledPolicy | undefined>) | undefined;
+  /** What rules say of it, and what was set by hand; undefined where neither can. */
+  readonly readSettings?: ReadSettings | undefined;
   /** What the code of other processes says of it, if they declare it and not this one. */
   readonly elsewhere?: QueueDeclared | undefined;
   readonly observing?: Observing | undefined;
@@ -179,10 +183,8 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const found = elsewhere && createElsewhere(name, elsewhere);
   // Whatever weight a lane has, it keeps.
   const ofCode = found === undefined ? createWeights(name, settings.weights) : () => undefined;
-  const { readRules: rules } = settings;
   const access = createStoredAccess({ name, connection, prefix, timeoutMs, logger });
-  const byHand = () => access.ask(() => lanes.byHand(name));
-  const read = rules && { rules, byHand };
+  const { readSettings: read } = settings;
   const live = createSettings({ code: settings, weightsOf: ofCode, read });
   const weightsOf: WeightsOf = (key) => live.now.weightsOf(key);
   const events = createEventStream({ name, access, connection, logger });
@@ -262,7 +264,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     ...createSettingByHand({
       ...steering,
       settings: live,
-      isSettable: rules !== undefined,
+      isSettable: read !== undefined,
       inverseOfPause,
     }),
     removeJobs: (filter, byHand) => bulk.removeJobs(filter, byHand),

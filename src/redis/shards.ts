@@ -191,6 +191,7 @@ export function combineInsight(
       return newest(answers.flat(), limit);
     },
     noteSteering: (change) => storeOf(change.queue).noteSteering(change),
+    settingsByHand: (queue) => storeOf(queue).settingsByHand(queue),
     amendSteering: (change, fate) => storeOf(change.queue).amendSteering(change, fate),
     async steerings(page) {
       const { queue, limit } = page;

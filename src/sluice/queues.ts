@@ -52,7 +52,7 @@ export interface Queues {
 
 export interface QueuesParts {
   readonly buckets: Pick<Buckets, "of" | "find">;
-  readonly insight: Pick<InsightStore, "queue" | "ruledOf">;
+  readonly insight: Pick<InsightStore, "queue" | "ruledOf" | "settingsByHand">;
   readonly steeringLog: SteeringLog;
   readonly prefix: string;
   readonly timeoutMs: number;
@@ -74,9 +74,13 @@ export function createQueues(parts: QueuesParts): Queues {
   const declarations = new Map<string, Declaration>();
 
   /** A sender of webhooks stores each retry as a job: a bound on what waits would lose some. */
-  function rulesOf(name: string, isSender: boolean) {
+  function settingsOf(name: string, isSender: boolean) {
     if (isSender) return undefined;
-    return async () => (await insight.ruledOf([settingName("queue", name)]))[0];
+    return {
+      rules: async () => (await insight.ruledOf([settingName("queue", name)]))[0],
+      // Not by the queue's connection: a process that only works has none.
+      byHand: () => insight.settingsByHand(name),
+    };
   }
 
   async function openFound(facts: QueueFacts): Promise<AnyQueue | undefined> {
@@ -89,8 +93,8 @@ export function createQueues(parts: QueuesParts): Queues {
     const keepFailed = declared.keepFailed as KeepFailed | undefined;
     const connect = connectFor("findQueue()", name);
     const told = { defaults, maxJobBytes, maxBacklog, keepDone, keepFailed, elsewhere: declared };
-    const readRules = rulesOf(name, isSender);
-    return createQueue({ ...common, name, bucket, connect, readRules, ...told });
+    const readSettings = settingsOf(name, isSender);
+    return createQueue({ ...common, name, bucket, connect, readSettings, ...told });
   }
 
   return {
@@ -113,8 +117,8 @@ export function createQueues(parts: QueuesParts): Queues {
         return opened;
       }
       const connect = connectFor(where, name, others.ownConnections);
-      const readRules = rulesOf(name, senders.has(name));
-      const made = { ...common, name, bucket: owned, connect, readRules, ...behaviour };
+      const readSettings = settingsOf(name, senders.has(name));
+      const made = { ...common, name, bucket: owned, connect, readSettings, ...behaviour };
       const queue = createQueue<Data, Result, Input>(made);
       const isSender = senders.has(name) ? { isSender: true } : {};
       const declared = { ...declaredOf({ ...behaviour, bucket: owned }), ...isSender };

@@ -39,7 +39,7 @@ export interface QueueSettingsLive {
 }
 
 /** Asks for what goes before the code. */
-interface ReadSettings {
+export interface ReadSettings {
   readonly rules: () => Promise<RuledPolicy | undefined>;
   readonly byHand: () => Promise<SteeredSettings>;
 }

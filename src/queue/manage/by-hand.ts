@@ -16,7 +16,8 @@ import {
   type Steering,
 } from "../../core/stores/insight/steering.ts";
 import type { Inverse, SteeringLog } from "../../core/stores/insight/steering-log.ts";
-import type { HandSetting, Steered, SteeredSettings } from "../../core/stores/queue/steering.ts";
+import type { HandSetting, SteeredSettings } from "../../core/stores/queue/steering.ts";
+import type { Steered } from "../../core/stores/queue/steering.ts";
 import type { LaneStore } from "../../core/stores/queue/store.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 

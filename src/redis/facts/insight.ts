@@ -28,6 +28,7 @@ import {
 } from "../scripts/insight/insight.ts";
 import { bucketsLook, readChange, readSteering, valueOf } from "../scripts/insight/looks.ts";
 import { clockRead } from "../scripts/queue/jobs.ts";
+import { settingsLook } from "../scripts/queue/pauses.ts";
 import { runScript } from "../scripts/script.ts";
 import { createQueueIndex } from "./queue-index.ts";
 import { createRequestNotes } from "./request-notes.ts";
@@ -168,6 +169,7 @@ export function createRedisInsight(
     changes: ({ bucket: of, before, limit }) =>
       send(() => readLogs(["", ":rules"], { of, before, limit }, readChange)),
     noteSteering: (change) => sendOnce(() => runScript(redis, steeringNote, { change, prefix })),
+    settingsByHand: (queue) => send(() => runScript(redis, settingsLook, { prefix, queue })),
     amendSteering: ({ id }, fate) => amend(id, fate),
     steerings: ({ queue: of, before, limit }) =>
       send(() => readLogs(STEERING_LOGS, { of, before, limit }, readSteering)),

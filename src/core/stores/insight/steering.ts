@@ -87,10 +87,23 @@ export interface SteeringFate {
   readonly failed?: string | undefined;
 }
 
+/** As the store of queues has it. */
+interface SettingsByHand {
+  readonly generation: number;
+  readonly settings: readonly {
+    readonly name: string;
+    readonly text: string;
+    readonly forMs: number;
+    readonly atMs: number;
+  }[];
+}
+
 export interface SteeringStore {
   /** Notes a change before it is made; answers its id. */
   noteSteering(change: NewSteering): Promise<string>;
   amendSteering(change: Pick<Steering, "queue" | "id">, fate: SteeringFate): Promise<void>;
+  /** What was set by hand of a queue, read where processes without a connection of the queue's own can. */
+  settingsByHand(queue: string): Promise<SettingsByHand>;
   /** The newest first, of one queue or of all, older than `before`. */
   steerings(page: SteeringsPage): Promise<readonly Steering[]>;
 }

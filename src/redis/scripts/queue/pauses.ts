@@ -1,9 +1,5 @@
-import type {
-  HandSetting,
-  PauseSeen,
-  Steered,
-  SteeredSettings,
-} from "../../../core/stores/queue/steering.ts";
+import type { HandSetting, SteeredSettings } from "../../../core/stores/queue/steering.ts";
+import type { PauseSeen, Steered } from "../../../core/stores/queue/steering.ts";
 import { baseOf, type QueueName } from "../keys.ts";
 import { endless, laneKeys, readPausedKeys } from "./lanes.ts";
 import { defineScript, type Script } from "../script.ts";

@@ -18,10 +18,10 @@ const OWN_COMMANDS = new Set(["info", "config|resetstat"]);
 /** Starts counting; resolves with a function that returns the cost since then. */
 export async function watchRedisCost(redis: Redis): Promise<() => Promise<RedisCost>> {
   await redis.config("RESETSTAT");
-  const startUs = await cpuUs(redis);
+  const startUs = await redisCpuUs(redis);
 
   return async () => {
-    const endUs = await cpuUs(redis);
+    const endUs = await redisCpuUs(redis);
     const commands = await redis.info("commandstats");
     const latencies = await redis.info("latencystats");
     return {
@@ -42,7 +42,8 @@ function countCommands(stats: string): number {
   return count;
 }
 
-async function cpuUs(redis: Redis): Promise<number> {
+/** What the server has taken since it started. */
+export async function redisCpuUs(redis: Redis): Promise<number> {
   const info = await redis.info("cpu");
   const user = numberIn(info, /^used_cpu_user:([\d.]+)/m) ?? NaN;
   const system = numberIn(info, /^used_cpu_sys:([\d.]+)/m) ?? NaN;

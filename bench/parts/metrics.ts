@@ -1,4 +1,5 @@
 import process from "node:process";
+import { setTimeout as sleep } from "node:timers/promises";
 import { context, metrics, ROOT_CONTEXT, trace } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
 import {
@@ -13,11 +14,13 @@ import {
   BasicTracerProvider,
   type Sampler,
 } from "@opentelemetry/sdk-trace-base";
+import { Redis } from "ioredis";
 import { createSluice, type Bucket, type Sluice } from "sluice";
 import { fleetMetrics } from "sluice/metrics";
 import { createMetricProducer, instrument } from "sluice/opentelemetry";
 import type { Flags } from "../flags.ts";
 import { median } from "../fleet/measure.ts";
+import { redisCpuUs } from "../fleet/redis-cost.ts";
 import type { Bench } from "../fleet/run-load.ts";
 import { formatNumber } from "../promises.ts";
 import type { Row, Table } from "../table.ts";
@@ -29,6 +32,9 @@ const WARM_UP = 10;
 const BUCKETS = 1_000;
 const SCRAPES = 15;
 const NEVER_MS = 3_600_000;
+/** Draws of each bucket, before it is told of; and when all that was told of them is over. */
+const DRAWS = 25;
+const REST_MS = 11_500;
 /** Of the draws without. */
 const LEAST = 0.99;
 
@@ -104,6 +110,7 @@ export async function measureMetrics({ redisUrl }: Bench, { effort }: Flags): Pr
         row("what that adds to a draw, µs", sampled.addedUs),
       ],
     },
+    await measureReports(redisUrl),
     await measureScrapes(redisUrl),
   ];
 }
@@ -194,6 +201,60 @@ async function drawFor(bucket: Bucket): Promise<Turn> {
     perSecond: (draws * 1_000) / tookMs,
     perCpuSecond: (draws * 1_000_000) / (user + system),
   };
+}
+
+/**
+ * What a report of all buckets takes, in this process and in Redis, ÷ their draws of a second. The rate of the last ten
+ * seconds ends when ten seconds are over, and is told then, while nothing else happens.
+ */
+async function measureReports(url: string): Promise<Table> {
+  const redis = new Redis(url);
+  const sluice = createSluice({ redis: url, prefix: "reported" });
+  const { text } = await metricsOf(sluice);
+  const buckets = Array.from({ length: BUCKETS }, (_, at) =>
+    sluice.bucket(`b${at}`, { rate: "1000/s" }),
+  );
+  const drawAll = (): Promise<unknown> => Promise.all(buckets.map((bucket) => bucket.draw()));
+  await drawAll();
+  const started = await cpuUs(redis);
+  for (let draw = 0; draw < DRAWS; draw += 1) await drawAll();
+  const drawn = await cpuUs(redis);
+  await untilTold(sluice);
+  await sleep(REST_MS / 4);
+  const [before, reportsBefore] = [await cpuUs(redis), reportsIn(await text())];
+  await sleep(REST_MS);
+  const [after, reportsAfter] = [await cpuUs(redis), reportsIn(await text())];
+  await sluice.close();
+  await redis.quit();
+  const reportUs = (after - before) / (reportsAfter - reportsBefore);
+  const ratio = reportUs / (drawn - started);
+  return {
+    title: `A report of ${BUCKETS} buckets, CPU of the process and of Redis`,
+    rows: [
+      {
+        figure: `of the draws of a second, ${DRAWS} a bucket`,
+        promise: "≤ 0.01",
+        isKept: ratio <= 0.01,
+        values: { sluice: formatNumber(ratio, 4) },
+      },
+      { figure: "µs a bucket", values: { sluice: formatNumber(reportUs / BUCKETS, 1) } },
+    ],
+  };
+}
+
+async function metricsOf(sluice: Sluice): Promise<{ readonly text: () => Promise<string> }> {
+  const metrics = await sluice.metrics();
+  return { text: () => metrics.text() };
+}
+
+function reportsIn(text: string): number {
+  const found = /^sluice_store_duration_seconds_count\{command="report"\} (\d+)$/m.exec(text);
+  return Number(found?.[1] ?? 0);
+}
+
+async function cpuUs(redis: Redis): Promise<number> {
+  const { user, system } = process.cpuUsage();
+  return user + system + (await redisCpuUs(redis));
 }
 
 async function measureScrapes(redis: string): Promise<Table> {

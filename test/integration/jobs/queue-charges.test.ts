@@ -16,7 +16,7 @@ import { useDownstream } from "../../support/servers/use-downstream.ts";
 const sluices = realSluices();
 
 /** Windows show exactly what is booked; hardly ever does one end in a test. */
-const COUNTED = [fixedWindow(500, "6h"), fixedWindow(100_000, "6h", { unit: "tokens" })];
+const COUNTED = [fixedWindow(500, "1d"), fixedWindow(100_000, "1d", { unit: "tokens" })];
 
 type Send = () => Promise<unknown>;
 

@@ -62,8 +62,8 @@ describe("a login", () => {
     sluice = createSluice({ redis: inject("redisUrl"), prefix, logger: { warn() {}, error() {} } });
     const bucket = sluice.bucket("logins", {
       perKey: {
-        address: { limits: [fixedWindow(10, "1min"), fixedWindow(100, "1h")] },
-        email: { limits: [fixedWindow(5, "1min")] },
+        address: { limits: [fixedWindow(10, "12h"), fixedWindow(100, "1d")] },
+        email: { limits: [fixedWindow(5, "1d")] },
       },
     });
     const login = (email: string) => ({ keys: { address: "10.0.0.1", email } });

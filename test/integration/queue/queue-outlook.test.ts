@@ -163,8 +163,8 @@ describe("what is expected of a steady backlog", () => {
 
   it("counts what there is room for now, under limits that let it go at once", async () => {
     const sluice = sluices.open();
-    const hourly = sluice.bucket("hourly", { limits: [fixedWindow(1_000, "1h")] });
-    const windows = sluice.queue<number>("windows", { bucket: hourly });
+    const daily = sluice.bucket("daily", { limits: [fixedWindow(1_000, "1d")] });
+    const windows = sluice.queue<number>("windows", { bucket: daily });
     const tokens = sluice.bucket("tokens", {
       limits: [tokenBucket({ capacity: 100, refill: "10/s" })],
     });
@@ -174,7 +174,7 @@ describe("what is expected of a steady backlog", () => {
 
     const now = await etaOf(inWindow[200]!);
     const [next, later] = [await etaOf(inBurst[90]!), await etaOf(inBurst[200]!)];
-    await hourly.tryDraw({ cost: 1_000 });
+    await daily.tryDraw({ cost: 1_000 });
     const thenAll =
       (await etaOf(inWindow[200]!)).startsInMs - (await etaOf(inWindow[0]!)).startsInMs;
 

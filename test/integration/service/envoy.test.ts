@@ -24,7 +24,7 @@ async function start(sluice: Sluice, grpc: GrpcOptions = {}): Promise<EnvoyClien
 describe("ShouldRateLimit", () => {
   it("lets pass what its bucket has room for, and then refuses with the limit and the headers of HTTP", async () => {
     const sluice = sluices.open();
-    sluice.bucket("edge", { perKey: { limits: [fixedWindow(2, "1min")] } });
+    sluice.bucket("edge", { perKey: { limits: [fixedWindow(2, "1d")] } });
     const envoy = await start(sluice);
     const request = { domain: "edge", descriptors: [ANN] };
 
@@ -34,9 +34,9 @@ describe("ShouldRateLimit", () => {
     expect(answers.map(({ statuses }) => statuses[0]!.limit_remaining)).toEqual([1, 0, 0]);
     const [first, , last] = answers;
     expect(first!.statuses).toMatchObject([
-      { code: "OK", current_limit: { name: "2 each 1min", requests_per_unit: 2, unit: "MINUTE" } },
+      { code: "OK", current_limit: { name: "2 each 1d", requests_per_unit: 2, unit: "DAY" } },
     ]);
-    expect(first!.headers["ratelimit-policy"]).toBe('"2 each 1min";q=2;w=60');
+    expect(first!.headers["ratelimit-policy"]).toBe('"2 each 1d";q=2;w=86400');
     expect(first!.headers).not.toHaveProperty("retry-after");
     const untilReset = last!.statuses[0]!.duration_until_reset!;
     expect(last!.statuses[0]!.code).toBe("OVER_LIMIT");
@@ -44,7 +44,7 @@ describe("ShouldRateLimit", () => {
     expect(Number(last!.headers["retry-after"])).toBe(
       Math.max(1, Math.ceil(untilReset.seconds + untilReset.nanos / 1e9)),
     );
-    expect(last!.headers["ratelimit"]).toMatch(/^"2 each 1min";r=0;t=\d+$/);
+    expect(last!.headers["ratelimit"]).toMatch(/^"2 each 1d";r=0;t=\d+$/);
     expect((await envoy.ask({ ...request, descriptors: [BOB] })).overall_code).toBe("OK");
   });
 

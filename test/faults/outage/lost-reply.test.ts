@@ -8,6 +8,7 @@ import { rejectionOf } from "../../support/async/rejection.ts";
 import { reportFigures } from "../../support/docs/report-figures.ts";
 import { figuresOf, timesOf } from "../../support/draws/steady-draws.ts";
 import { startTcpProxy, type TcpProxy } from "../../support/servers/tcp-proxy.ts";
+import { hearCommands } from "../../support/redis/for-one-test.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 
 const RATE = 200;
@@ -78,12 +79,10 @@ describe("a reply that is lost on the wire", () => {
 /** Counts the scripts that the server is asked to run of a bucket; what a process tells of itself is none. */
 async function watchScripts(): Promise<() => Promise<number>> {
   const client = new Redis(redis.url);
-  const monitor = await client.monitor();
-  onTestFinished(() => monitor.disconnect());
   onTestFinished(() => client.disconnect());
   let count = 0;
   let seen = "";
-  monitor.on("monitor", (_time: string, [command, ...args]: string[]) => {
+  await hearCommands(redis.url, ({ args: [command, ...args] }) => {
     if (command === "evalsha" && args[2]?.includes("{b}") === true) count += 1;
     if (command === "echo") seen = args[0]!;
   });

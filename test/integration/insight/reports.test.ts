@@ -1,5 +1,6 @@
 import { Redis } from "ioredis";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
+import { hearCommands } from "../../support/redis/for-one-test.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 
@@ -39,24 +40,18 @@ describe("what a process reports", () => {
   it("is told of once a second at most, however much happens", async () => {
     const service = sluices.open();
     const bucket = service.bucket("api", { rate: "1000000/s", burst: 1_000 });
-    const redis = new Redis(inject("redisUrl"));
-    const monitor = await redis.monitor();
-    onTestFinished(() => {
-      monitor.disconnect();
-      redis.disconnect();
-    });
-    const atMs: number[] = [];
-    monitor.on("monitor", (time: string, args: string[]) => {
+    const reportsAtMs: number[] = [];
+    await hearCommands(inject("redisUrl"), ({ atMs, args }) => {
       const isReport = args[0] === "evalsha" && args[3] === `${sluices.prefix()}:{:fleet}`;
-      if (isReport && args.length > 10) atMs.push(Number(time) * 1_000);
+      if (isReport && args.length > 10) reportsAtMs.push(atMs);
     });
 
     await waitUntil(async () => {
       await bucket.draw();
-      return atMs.length >= 4;
+      return reportsAtMs.length >= 4;
     }, "four reports were seen");
 
-    const gapsMs = atMs.slice(1).map((at, index) => at - atMs[index]!);
+    const gapsMs = reportsAtMs.slice(1).map((at, index) => at - reportsAtMs[index]!);
     expect(Math.min(...gapsMs)).toBeGreaterThan(900);
   });
 

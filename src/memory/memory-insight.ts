@@ -98,9 +98,11 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
         asks.delete(known);
       }
       const of = `${queue}:${name}`;
-      const first = asks.get(of) ?? { asked, untilMs: now + keptMs };
-      asks.set(of, first);
-      return first.asked;
+      const first = asks.get(of);
+      if (first !== undefined && first.asked !== asked) return "other";
+      asks.delete(of);
+      asks.set(of, { asked, untilMs: now + keptMs });
+      return first === undefined ? "first" : "same";
     },
     async forgetRequest({ queue, name, asked }) {
       const of = `${queue}:${name}`;

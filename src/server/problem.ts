@@ -2,6 +2,7 @@
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { describeValue } from "../core/describe.ts";
 import { InvalidOptionError, remedyOf, SluiceError, type ErrorCode } from "../core/errors.ts";
 import { closest } from "../core/input/options.ts";
 
@@ -90,8 +91,30 @@ export function sendProblem(reply: FastifyReply, problem: Problem): FastifyReply
   return reply
     .code(status)
     .type("application/problem+json")
-    .serializer((value: unknown) => JSON.stringify(value, sayInJson))
+    .serializer((value: Problem) => textOf(value))
     .send(problem);
+}
+
+function textOf(problem: Problem): string {
+  try {
+    return JSON.stringify(problem, sayInJson);
+  } catch {
+    // A value may have too many levels to be written.
+    return JSON.stringify({ ...problem, value: describeValue(problem.value) });
+  }
+}
+
+/** What is read beside a change that is made already: it is left out of the answer when it cannot be read. */
+export async function readBeside<Read>(
+  request: FastifyRequest,
+  reading: Promise<Read>,
+): Promise<Read | undefined> {
+  try {
+    return await reading;
+  } catch (error) {
+    request.log.warn({ err: error }, "The change was made; how things are now could not be read.");
+    return undefined;
+  }
 }
 
 const UNREAD: Readonly<Record<string, readonly [status: number, detail: string]>> = {

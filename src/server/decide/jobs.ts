@@ -6,7 +6,7 @@ import type { QueuedJob } from "../../queue/enqueue/job-handle.ts";
 import type { EnqueueOptions } from "../../queue/options.ts";
 import type { FailedFilter } from "../../queue/manage/dead-letters.ts";
 import { accessOf, assertMaySee } from "../access/access.ts";
-import { HttpProblem } from "../problem.ts";
+import { HttpProblem, readBeside } from "../problem.ts";
 import type { Found } from "./found.ts";
 import { readOnce, withOnce } from "./once.ts";
 import { jobsOfLines, NDJSON } from "./ndjson.ts";
@@ -40,11 +40,22 @@ export function jobRoutes(
   app: FastifyInstance,
   { found, notes }: { readonly found: Found; readonly notes: RequestNotes },
 ): void {
+  const readJson = app.getDefaultJsonParser("error", "error");
+  const readLine = (request: FastifyRequest, line: string): unknown => {
+    let read: unknown;
+    // It calls back at once.
+    void readJson(request, line, (error, value) => {
+      if (error) throw error;
+      read = value;
+    });
+    return read;
+  };
   for (const type of NDJSON) {
     app.addContentTypeParser(
       type,
       { parseAs: "string" },
-      async (_request: FastifyRequest, text: string) => jobsOfLines(text),
+      async (request: FastifyRequest, text: string) =>
+        jobsOfLines(text, (line) => readLine(request, line)),
     );
   }
 
@@ -56,22 +67,29 @@ export function jobRoutes(
     const queue = await found.queue(name);
     const header = request.headers["idempotency-key"];
     const once = readOnce({ notes, queue: name, header });
-    const store = <Stored>(work: () => Promise<Stored>): Promise<Stored> =>
-      once === undefined ? work() : once.store(request.body, work);
-    void reply.code(202);
     const { body } = request;
+    const store = (
+      data: readonly unknown[],
+      work: () => Promise<QueuedJob<unknown>[]>,
+    ): Promise<QueuedJob<unknown>[]> =>
+      once === undefined ? work() : once.store({ body, data, work });
+    void reply.code(202);
     if (Array.isArray(body)) {
       const given = body as readonly GivenJob[];
       const options = given.map((job, index) => withOnce(once, optionsOf(job), index));
       const data = given.map((job) => job.data);
-      const jobs = await store(() => queue.enqueueMany(data, (_data, index) => options[index]!));
+      const jobs = await store(data, () =>
+        queue.enqueueMany(data, (_data, index) => options[index]!),
+      );
       return { jobs: jobs.map(({ id, isNew }) => ({ id, isNew })) };
     }
     const given = body as GivenJob;
     const options = withOnce(once, optionsOf(given));
-    const job = await store(() => queue.enqueue(given.data, options));
-    void reply.header("location", pathOf(name, job.id));
-    return { ...(await told(job)), isNew: job.isNew };
+    const { data } = given;
+    const [job] = await store([data], async () => [await queue.enqueue(data, options)]);
+    const { id, isNew } = job!;
+    void reply.header("location", pathOf(name, id));
+    return { id, ...(await readBeside(request, told(job!))), isNew };
   }
 
   async function jobOf({ queue: name, id }: OfJob["Params"]): Promise<QueuedJob<unknown>> {

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { CostTooLargeError, InvalidOptionError } from "../../core/errors.ts";
 import type { RequestNotes } from "../../core/stores/insight/requests.ts";
+import type { QueuedJob } from "../../queue/enqueue/job-handle.ts";
 import type { EnqueueOptions } from "../../queue/options.ts";
 import { HttpProblem } from "../problem.ts";
 
@@ -10,14 +11,22 @@ export interface Once {
   /**
    * Stores the jobs of a request, as long as it asks for what the first one of its key did.
    *
-   * @throws {@link HttpProblem} 422 when that one asked for something else; then nothing is stored.
+   * @throws {@link HttpProblem} 422 when that one asked for something else; then nothing is stored. Only if its note is
+   * gone and its jobs are not, jobs that it did not have are.
    */
-  store<Stored>(body: unknown, work: () => Promise<Stored>): Promise<Stored>;
+  store(request: OnceRequest): Promise<QueuedJob<unknown>[]>;
+}
+
+interface OnceRequest {
+  readonly body: unknown;
+  /** That of each job. */
+  readonly data: readonly unknown[];
+  readonly work: () => Promise<QueuedJob<unknown>[]>;
 }
 
 /** How long an `Idempotency-Key` holds. */
 const HOLDS_MS = 24 * 3_600_000;
-/** Longer than the jobs of the first request are known. */
+/** Longer than the jobs are known that the last request like it has stored. */
 const NOTED_MS = HOLDS_MS + 3_600_000;
 const LONGEST_KEY = 255;
 
@@ -42,24 +51,36 @@ export function readOnce({ notes, queue, header }: OnceParts): Once | undefined 
   const name = digestOf(key);
   return {
     dedupeIdOf: (index) => `http-${name}${index === undefined ? "" : `-${index}`}`,
-    async store(body, work) {
-      const asking = { queue, name, asked: digestOf(JSON.stringify(body, inOrder)) };
-      if ((await notes.noteRequest(asking, NOTED_MS)) !== asking.asked) {
-        throw new HttpProblem(
-          422,
-          "This Idempotency-Key came with another request before; give each request its own.",
-        );
-      }
+    async store({ body, data, work }) {
+      const asking = { queue, name, asked: digestOf(textOf(body)) };
+      const noted = await notes.noteRequest(asking, NOTED_MS);
+      if (noted === "other") throw otherBefore();
       try {
-        return await work();
+        const jobs = await work();
+        // Without a note, jobs may be there still: it was evicted, or they are of a version that made none. With one,
+        // their data may differ since it was updated, or is what a schema made of it.
+        const isOther = (job: QueuedJob<unknown>, index: number): boolean =>
+          !job.isNew && textOf(job.data) !== textOf(data[index]);
+        if (noted === "first" && jobs.some(isOther)) throw otherBefore();
+        return jobs;
       } catch (error) {
         // It stored nothing, and may be sent again with what is mended.
-        const isRefused = error instanceof InvalidOptionError || error instanceof CostTooLargeError;
-        if (isRefused) await notes.forgetRequest(asking).catch(() => {});
+        const isRefused =
+          error instanceof InvalidOptionError ||
+          error instanceof CostTooLargeError ||
+          error instanceof HttpProblem;
+        if (isRefused && noted === "first") await notes.forgetRequest(asking).catch(() => {});
         throw error;
       }
     },
   };
+}
+
+function otherBefore(): HttpProblem {
+  return new HttpProblem(
+    422,
+    "This Idempotency-Key came with another request before; give each request its own.",
+  );
 }
 
 /** The options of a job whose request may come again. */
@@ -84,8 +105,29 @@ function digestOf(text: string): string {
   return createHash("sha256").update(text).digest("base64url");
 }
 
-/** The same request may be written in another order of its fields. */
-function inOrder(_name: string, value: unknown): unknown {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
-  return Object.fromEntries(Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1)));
+/**
+ * A value as JSON, whatever the order of its fields. It is written without recursion: a request of 20 kB may be 10,000
+ * levels deep.
+ */
+function textOf(root: unknown): string {
+  const written: string[] = [];
+  const rest: ({ readonly text: string } | { readonly value: unknown })[] = [{ value: root }];
+  for (let next = rest.pop(); next !== undefined; next = rest.pop()) {
+    if ("text" in next) written.push(next.text);
+    else if (typeof next.value !== "object" || next.value === null) {
+      written.push(JSON.stringify(next.value));
+    } else {
+      const isList = Array.isArray(next.value);
+      const fields = Object.entries(next.value);
+      if (!isList) fields.sort(([a], [b]) => (a < b ? -1 : 1));
+      written.push(isList ? "[" : "{");
+      rest.push({ text: isList ? "]" : "}" });
+      // What is written first is on top.
+      for (const [index, [name, value]] of [...fields.entries()].toReversed()) {
+        const comma = index === 0 ? "" : ",";
+        rest.push({ value }, { text: isList ? comma : `${comma}${JSON.stringify(name)}:` });
+      }
+    }
+  }
+  return written.join("");
 }

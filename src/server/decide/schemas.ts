@@ -191,11 +191,15 @@ export const FAILED_QUERY: object = object({
 });
 export const JOB_TOLD: object = {
   type: "object",
-  required: ["id", "state"],
+  required: ["id"],
   properties: {
     id: { type: "string" },
     isNew: { type: "boolean", description: "Whether this request has stored it." },
-    state: { enum: ["waiting", "active", "delayed", "done", "failed", "gone"] },
+    state: {
+      enum: ["waiting", "active", "delayed", "done", "failed", "gone"],
+      description:
+        "Left out, with all that follows, when the job was stored and this could not be read.",
+    },
     position: { type: "integer", description: "How many jobs are expected to start before it." },
     startsInMs: { type: "number" },
     startsAtMs: { type: "number", description: "In ms since 1970." },

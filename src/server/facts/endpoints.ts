@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyRequest } from "fastify";
 import { listWebhooks, type Attempt, type Endpoint, type FoundWebhooks } from "../../webhooks.ts";
 import type { Sluice } from "../../sluice.ts";
 import { accessOf, assertMaySee } from "../access/access.ts";
-import { HttpProblem } from "../problem.ts";
+import { HttpProblem, readBeside } from "../problem.ts";
 import { senderNamed } from "./named.ts";
 import { answer, list, object, PROBLEM, QUEUE_CHANGE } from "./schemas.ts";
 import { byHandOf, BY_WHOM, UNDO_ID, type SaidBy } from "./steering.ts";
@@ -179,7 +179,10 @@ export function endpointRoutes(app: FastifyInstance, sluice: Sluice): void {
 function steeringRoutes(app: FastifyInstance, sluice: Sluice): void {
   const params = OF_ENDPOINT;
   const response = {
-    200: answer("The endpoint as it is now.", object({ endpoint: ENDPOINT })),
+    200: answer(
+      "The endpoint as it is now, unless it could not be read.",
+      object({ endpoint: ENDPOINT }, ["endpoint"]),
+    ),
     ...WRONG,
   };
   app.post<OfEndpoint & { Body?: SaidBy }>(
@@ -201,7 +204,7 @@ function steeringRoutes(app: FastifyInstance, sluice: Sluice): void {
       const { why } = request.body ?? {};
       await found.endpoints.disable({ tenant, id, why }, byHandOf(request, request.body ?? {}));
       note(request, "disable");
-      return { endpoint: await oneOf(found, { tenant, id }, true) };
+      return { endpoint: await readBeside(request, oneOf(found, { tenant, id }, true)) };
     },
   );
   app.post<OfEndpoint & { Body?: SaidBy }>(
@@ -222,7 +225,7 @@ function steeringRoutes(app: FastifyInstance, sluice: Sluice): void {
       const found = await senderNamed(sluice, sender);
       await found.endpoints.enable({ tenant, id }, byHandOf(request, request.body ?? {}));
       note(request, "enable");
-      return { endpoint: await oneOf(found, { tenant, id }, true) };
+      return { endpoint: await readBeside(request, oneOf(found, { tenant, id }, true)) };
     },
   );
   app.post<OfSender & { Body?: SaidBy & { readonly id?: string } }>(

@@ -3,6 +3,7 @@ import type { FastifyInstance } from "fastify";
 import type { WhoAndWhy } from "../../core/input/who-and-why.ts";
 import type { Queue } from "../../queue/queue.ts";
 import type { Sluice } from "../../sluice.ts";
+import { readBeside } from "../problem.ts";
 import { queueNamed } from "./named.ts";
 import { QUEUE_PAUSE, SETTINGS_SEEN } from "./queue-schemas.ts";
 import { NAMED, WRONG, type OfQueue } from "./queues.ts";
@@ -112,7 +113,7 @@ export function queueSteeringRoutes(app: FastifyInstance, sluice: Sluice): void 
           },
           response: {
             200: answer(
-              "How many jobs were put back, what was taken back, and how the queue is steered now.",
+              "How many jobs were put back, what was taken back, and how the queue is steered now, as far as it could be read.",
               object(
                 {
                   replayed: COUNT,
@@ -121,7 +122,7 @@ export function queueSteeringRoutes(app: FastifyInstance, sluice: Sluice): void 
                   settings: SETTINGS_SEEN,
                   generation: COUNT,
                 },
-                ["replayed", "undone"],
+                ["replayed", "undone", "pauses", "settings", "generation"],
               ),
             ),
             404: PROBLEM,
@@ -137,11 +138,11 @@ export function queueSteeringRoutes(app: FastifyInstance, sluice: Sluice): void 
         const byHand = byHandOf(request, { by, why });
         const done = await make(queue, given, byHand);
         request.log.info({ queue: queue.name, action, by: byHand.by }, "steered by hand");
-        const [pauses, { settings, generation }] = await Promise.all([
-          queue.paused(),
-          queue.status(),
+        const [pauses, status] = await Promise.all([
+          readBeside(request, queue.paused()),
+          readBeside(request, queue.status()),
         ]);
-        return { ...done, pauses, settings, generation };
+        return { ...done, pauses, settings: status?.settings, generation: status?.generation };
       },
     );
   }

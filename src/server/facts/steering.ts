@@ -4,6 +4,7 @@ import type { WhoAndWhy } from "../../core/input/who-and-why.ts";
 import type { Sluice } from "../../sluice.ts";
 import type { Bucket } from "../../throttle/bucket.ts";
 import { accessOf } from "../access/access.ts";
+import { readBeside } from "../problem.ts";
 import { bucketNamed } from "./named.ts";
 import { answer, CHANGE, object, PROBLEM, STATUS } from "./schemas.ts";
 import type { Snapshots } from "./snapshot.ts";
@@ -116,8 +117,8 @@ export function steeringRoutes(app: FastifyInstance, sluice: Sluice, snapshots: 
           body: { type: "object", additionalProperties: false, required, properties: body },
           response: {
             200: answer(
-              "The bucket as it is now.",
-              object({ status: STATUS, undone: CHANGE }, ["undone"]),
+              "The bucket as it is now, unless it could not be read.",
+              object({ status: STATUS, undone: CHANGE }, ["status", "undone"]),
             ),
             400: PROBLEM,
             401: PROBLEM,
@@ -136,7 +137,7 @@ export function steeringRoutes(app: FastifyInstance, sluice: Sluice, snapshots: 
         const extra = await make(bucket, { ...given, by: whoAsks(request, given.by) });
         snapshots.forget();
         request.log.info({ bucket: bucket.name, action }, "changed by hand");
-        return { ...extra, status: await bucket.status() };
+        return { ...extra, status: await readBeside(request, bucket.status()) };
       },
     );
   }

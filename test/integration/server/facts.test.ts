@@ -1,5 +1,6 @@
 import { Validator } from "@seriousme/openapi-schema-validator";
-import { beforeEach, describe, expect, it } from "vitest";
+import { Redis } from "ioredis";
+import { beforeEach, describe, expect, inject, it, onTestFinished } from "vitest";
 import type { Bucket } from "sluice";
 import type { SluiceServer } from "sluice/server";
 import { waitUntil } from "../../support/async/wait-until.ts";
@@ -54,6 +55,17 @@ describe("/api/v1", () => {
     expect(one.json).toMatchObject({ name: "stripe", policy: "100/s; per key 5/s" });
     expect(keys.json).toEqual({ lanes: [], lanesInAll: 0 });
     expect(history.json).toMatchObject({ stepMs: 10_000, points: [{ started: 1, refused: 0 }] });
+  });
+
+  it("says that a change was made though how the bucket is then cannot be read", async () => {
+    const redis = new Redis(inject("redisUrl"));
+    onTestFinished(() => redis.disconnect());
+    await redis.set(`${sluices.prefix()}:{:fleet}:told:stripe`, "no list of replicas");
+
+    const paused = await call("POST /api/v1/buckets/{bucket}/pause", { body: {} });
+
+    expect([paused.status, paused.json]).toEqual([200, {}]);
+    expect((await stripe.peek()).pausedForMs).toBe(Infinity);
   });
 
   it("changes a rate for all processes, says who did, and takes it back", async () => {

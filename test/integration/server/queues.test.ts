@@ -1,4 +1,5 @@
-import { beforeEach, describe, expect, it } from "vitest";
+import { Redis } from "ioredis";
+import { beforeEach, describe, expect, inject, it, onTestFinished } from "vitest";
 import type { Queue, Sluice } from "sluice";
 import type { SluiceServer } from "sluice/server";
 import { waitUntil } from "../../support/async/wait-until.ts";
@@ -122,6 +123,18 @@ describe("/api/v1/queues", () => {
     expect(await queue.paused()).toHaveLength(2);
     const resumed = await call("POST /api/v1/queues/{queue}/resume");
     expect(resumed.json.pauses).toMatchObject([{ key: "acme" }]);
+  });
+
+  it("says that a change was made though how the queue is then cannot be read", async () => {
+    const redis = new Redis(inject("redisUrl"));
+    onTestFinished(() => redis.disconnect());
+    await redis.set(`${sluices.prefix()}:{charges}:failed`, "no list of jobs");
+
+    const paused = await call("POST /api/v1/queues/{queue}/pause", { body: {} });
+
+    expect(paused).toMatchObject({ status: 200, json: { pauses: [{ forMs: "forever" }] } });
+    expect(paused.json).not.toHaveProperty("generation");
+    expect(await queue.paused()).toHaveLength(1);
   });
 
   it("sets a queue by hand, says who did, and refuses what is based on an older state", async () => {

@@ -1,4 +1,5 @@
-import { describe, expect, it } from "vitest";
+import { Redis } from "ioredis";
+import { describe, expect, inject, it, onTestFinished } from "vitest";
 import { Discard, type Queue, type Sluice } from "sluice";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { services, type Service } from "../../support/server/service.ts";
@@ -8,6 +9,16 @@ const sluices = realSluices();
 const servers = services();
 
 const MAIL = "/v1/queues/mail/jobs";
+
+function redisOfTest(): Redis {
+  const redis = new Redis(inject("redisUrl"));
+  onTestFinished(() => redis.disconnect());
+  return redis;
+}
+
+/** The notes of requests that may come again. */
+const notesIn = (redis: Redis): Promise<string[]> =>
+  redis.keys(`${sluices.prefix()}:{mail}:request:*`);
 
 /** A queue that one process has declared, and a server that has not its code. */
 async function open(rate = "100/s"): Promise<{
@@ -112,6 +123,71 @@ describe("POST /v1/queues/:queue/jobs", () => {
       202, 422, 422, 422,
     ]);
     expect((await queue.counts()).waiting).toBe(6);
+  });
+
+  it("stores and drops no other data where the note of the first request is gone", async () => {
+    const { queue, service } = await open();
+    const redis = redisOfTest();
+    const key = { "idempotency-key": "k" };
+    await service.post(MAIL, { data: { a: 1, b: 2 } }, key);
+    await redis.del(...(await notesIn(redis)));
+
+    const other = await service.post(MAIL, { data: { a: 9, b: 2 } }, key);
+    const same = await service.post(MAIL, { data: { b: 2, a: 1 } }, key);
+
+    expect(other.status).toBe(422);
+    expect(same).toMatchObject({ status: 202, json: { isNew: false } });
+    expect((await queue.counts()).waiting).toBe(1);
+  });
+
+  it("keeps the note of a request for as long after it came again", async () => {
+    const { service } = await open();
+    const redis = redisOfTest();
+    const key = { "idempotency-key": "k" };
+    await service.post(MAIL, { data: 1 }, key);
+    const [note] = await notesIn(redis);
+    await redis.pexpire(note!, 60_000);
+
+    await service.post(MAIL, { data: 1 }, key);
+
+    expect(await redis.pttl(note!)).toBeGreaterThan(24 * 3_600_000);
+  });
+
+  it("keeps the note of a stored request when a repeat of it is refused", async () => {
+    const owner = sluices.open();
+    let takes = true;
+    const schema = {
+      "~standard": {
+        version: 1,
+        vendor: "test",
+        validate: (value: unknown) => (takes ? { value } : { issues: [{ message: "is no more" }] }),
+      },
+    } as const;
+    const bucket = owner.bucket("mail", { rate: "100/s" });
+    const queue = owner.queue<unknown>("mail", { bucket, schema });
+    const service = await servers.start(owner);
+    const key = { "idempotency-key": "k" };
+    const first = await service.post(MAIL, { data: 1 }, key);
+    takes = false;
+    const refused = await service.post(MAIL, { data: 1 }, key);
+    takes = true;
+
+    const other = await service.post(MAIL, { data: 2 }, key);
+
+    expect([first.status, refused.status, other.status]).toEqual([202, 400, 422]);
+    expect(await notesIn(redisOfTest())).toHaveLength(1);
+    expect((await queue.counts()).waiting).toBe(1);
+  });
+
+  it("says that a job is stored though its state cannot be read", async () => {
+    const { service } = await open();
+    await redisOfTest().set(`${sluices.prefix()}:{mail}:failed`, "no list of jobs");
+
+    const { status, json, headers } = await service.post(MAIL, { data: 1 });
+
+    expect(status).toBe(202);
+    expect(json).toEqual({ id: expect.any(String), isNew: true });
+    expect(headers.location).toBe(`${MAIL}/${json.id}`);
   });
 
   it("reads lines however they end, and after a byte order mark", async () => {

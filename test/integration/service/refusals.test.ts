@@ -54,6 +54,38 @@ it.each([
   expect(JSON.parse(body)).toMatchObject({ status, code: "ERR_HTTP" });
 });
 
+it("refuses data that is nested too deeply in the same words, with an Idempotency-Key", async () => {
+  const sluice = sluices.open();
+  sluice.queue("mail", { bucket: sluice.bucket("mail", { rate: "1/s" }) });
+  const service = await servers.start(sluice);
+  const body = `{"data":${"[".repeat(10_000)}${"]".repeat(10_000)}}`;
+
+  const plain = await service.post("/v1/queues/mail/jobs", body);
+  const once = await service.post("/v1/queues/mail/jobs", body, { "idempotency-key": "k" });
+
+  expect(plain).toMatchObject({ status: 400, json: { code: "ERR_INVALID_OPTION" } });
+  expect(plain.json.option).toBe("data");
+  expect(once).toMatchObject({ status: 400, json: plain.json });
+});
+
+it.each([
+  ["__proto__", '{"data":{"__proto__":{"a":1}}}'],
+  ["constructor.prototype", '{"data":{"constructor":{"prototype":{"a":1}}}}'],
+])("refuses %s in a body, and in lines by the number of the line", async (_what, job) => {
+  const sluice = sluices.open();
+  const queue = sluice.queue("mail", { bucket: sluice.bucket("mail", { rate: "1/s" }) });
+  const service = await servers.start(sluice);
+  const lines = { "content-type": "application/x-ndjson" };
+
+  const one = await service.post("/v1/queues/mail/jobs", job);
+  const many = await service.post("/v1/queues/mail/jobs", `{"data":1}\n${job}`, lines);
+
+  expect(one).toMatchObject({ status: 400, json: { code: "ERR_HTTP" } });
+  expect(many).toMatchObject({ status: 400, json: { code: "ERR_HTTP" } });
+  expect(many.json.detail).toContain("Line 2");
+  expect((await queue.counts()).waiting).toBe(0);
+});
+
 it("takes no body for one that was left out, whatever its type is said to be", async () => {
   const sluice = sluices.open();
   sluice.bucket("api", { rate: "1/s", burst: 5 });

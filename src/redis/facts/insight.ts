@@ -169,7 +169,8 @@ export function createRedisInsight(
     changes: ({ bucket: of, before, limit }) =>
       send(() => readLogs(["", ":rules"], { of, before, limit }, readChange)),
     noteSteering: (change) => sendOnce(() => runScript(redis, steeringNote, { change, prefix })),
-    settingsByHand: (queue) => send(() => runScript(redis, settingsLook, { prefix, queue })),
+    // Asked twice a second, which is often enough where Redis refuses.
+    settingsByHand: (queue) => sendOnce(() => runScript(redis, settingsLook, { prefix, queue })),
     amendSteering: ({ id }, fate) => amend(id, fate),
     steerings: ({ queue: of, before, limit }) =>
       send(() => readLogs(STEERING_LOGS, { of, before, limit }, readSteering)),

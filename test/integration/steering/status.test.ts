@@ -41,6 +41,7 @@ describe("the status of a queue", () => {
 
     expect(await queue.status()).toEqual({
       name: "jobs",
+      generation: 0,
       jobs: { waiting: 0, active: 0, delayed: 0, done: 0, failed: 0 },
       oldest: undefined,
       unexplainedMs: 0,

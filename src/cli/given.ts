@@ -1,5 +1,6 @@
 /** Options that several commands read. */
 import { InvalidOptionError } from "../core/errors.ts";
+import { QUEUE_SETTINGS } from "../core/input/queue-settings.ts";
 
 export interface KeyGiven {
   readonly key?: string[];
@@ -22,8 +23,9 @@ export function countOf(option: string, text: string): number {
 
 /**
  * Settings of a queue, by the names that `sluice queue` shows: `defaults.attempts=3` is `{ defaults: { attempts: 3 } }`.
+ * A value may be JSON: `weights=[{"acme":3},null]`.
  *
- * @throws {@link InvalidOptionError} when one has no value.
+ * @throws {@link InvalidOptionError} when one has no value, is none of a queue, or another one says the same.
  */
 export function settingsOf(given: readonly string[]): Readonly<Record<string, unknown>> {
   // A key may be called `__proto__`.
@@ -31,22 +33,50 @@ export function settingsOf(given: readonly string[]): Readonly<Record<string, un
   const settings = make();
   for (const text of given) {
     const [, path = "", said = ""] = /^([^=]+)=(.+)$/s.exec(text) ?? [];
-    if (path === "") {
-      const remedy = "give a name and a value, such as maxBacklog=500";
-      throw new InvalidOptionError({
-        where: "sluice set",
-        option: "--setting",
-        value: text,
-        remedy,
-      });
-    }
+    if (path === "") throw wrongSetting(text, "give a name and a value, such as maxBacklog=500");
     // A key may have dots in its name.
     const names = path.startsWith("weights.")
       ? ["weights", path.slice("weights.".length)]
       : path.split(".");
-    let at = settings;
-    for (const name of names.slice(0, -1)) at = (at[name] ??= make()) as Record<string, unknown>;
-    at[names.at(-1)!] = said.trim() !== "" && Number.isFinite(Number(said)) ? Number(said) : said;
+    if (!Object.hasOwn(QUEUE_SETTINGS, names[0]!)) {
+      const all = Object.keys(QUEUE_SETTINGS).join(", ");
+      throw wrongSetting(text, `the settings are ${all}; --for and --generation stand beside them`);
+    }
+    if (/^weights\.\d+\./.test(path)) {
+      const remedy = `give weights by level, or of a key with such a name, as JSON: 'weights=[{"acme":3},null]'`;
+      throw wrongSetting(text, remedy);
+    }
+    let at: unknown = settings;
+    for (const name of names.slice(0, -1)) at = inside(at, text)[name] ??= make();
+    const table = inside(at, text);
+    const last = names.at(-1)!;
+    if (last in table) throw wrongSetting(text, ONCE);
+    table[last] = valueOf(said, text);
   }
   return settings;
+}
+
+const ONCE = "leave it out: another --setting says the same, or what it is a part of";
+
+function inside(value: unknown, text: string): Record<string, unknown> {
+  // Only those that were made here have no prototype.
+  if (typeof value === "object" && value !== null && Object.getPrototypeOf(value) === null) {
+    return value as Record<string, unknown>;
+  }
+  throw wrongSetting(text, ONCE);
+}
+
+function valueOf(said: string, text: string): unknown {
+  if (/^\s*[[{]/.test(said)) {
+    try {
+      return JSON.parse(said);
+    } catch {
+      throw wrongSetting(text, "it is no JSON; give a number, a word, or JSON");
+    }
+  }
+  return said.trim() !== "" && Number.isFinite(Number(said)) ? Number(said) : said;
+}
+
+function wrongSetting(value: string, remedy: string): InvalidOptionError {
+  return new InvalidOptionError({ where: "sluice set", option: "--setting", value, remedy });
 }

@@ -185,7 +185,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const ofCode = found === undefined ? createWeights(name, settings.weights) : () => undefined;
   const access = createStoredAccess({ name, connection, prefix, timeoutMs, logger });
   const { readSettings: read } = settings;
-  const live = createSettings({ code: settings, weightsOf: ofCode, read });
+  const live = createSettings({ code: settings, weightsOf: ofCode, read, logger });
   const weightsOf: WeightsOf = (key) => live.now.weightsOf(key);
   const events = createEventStream({ name, access, connection, logger });
   const waits = createFinishedWaits({ name, connection, access, events });

@@ -2,7 +2,7 @@
 import { leavesOf } from "../core/describe.ts";
 import { InvalidOptionError, StoreUnavailableError } from "../core/errors.ts";
 import { settingOf } from "../core/stores/insight/rules.ts";
-import type { ChangeFacts } from "../core/stores/insight/steering.ts";
+import { shownFacts, type ChangeFacts } from "../core/stores/insight/steering.ts";
 import type { InsightStore } from "../core/stores/insight/store.ts";
 import { noteRuledSettings, type LogParts } from "./log.ts";
 import { versionOf } from "./tell.ts";
@@ -62,9 +62,6 @@ function valuesOf(text: string | undefined): ReadonlyMap<string, unknown> {
   return new Map(text === undefined ? [] : leavesOf(JSON.parse(text)));
 }
 
-/** How many values the log shows of a change. */
-const MOST_SHOWN = 20;
-
 /** What was said before and is said now, as far as that differs. */
 export function factsOf(
   earlier: string | undefined,
@@ -73,10 +70,5 @@ export function factsOf(
   const [before, after] = [valuesOf(earlier), valuesOf(text)];
   const names = [...new Set([...before.keys(), ...after.keys()])];
   const changed = names.filter((name) => before.get(name) !== after.get(name));
-  const ofThose = (values: ReadonlyMap<string, unknown>): ChangeFacts => {
-    const said = changed.slice(0, MOST_SHOWN).filter((name) => values.has(name));
-    return Object.fromEntries(said.map((name) => [name, values.get(name) as ChangeFacts[string]]));
-  };
-  const more = changed.length > MOST_SHOWN ? { more: changed.length - MOST_SHOWN } : {};
-  return { before: ofThose(before), after: { ...ofThose(after), ...more } };
+  return shownFacts(changed, before, after);
 }

@@ -43,7 +43,10 @@ export function addSteering(program: Command, io: Io): void {
       "of a queue: maxBacklog=500, defaults.attempts=3, weights=code",
     )
     .option("--code", "puts the policy of the code in force again")
-    .option("--for <time>", "for how long, such as 15m; then the code's policy holds again")
+    .option(
+      "--for <time>",
+      "for how long, such as 15m; then the code's policy holds again, of a queue the rules and the code",
+    )
     .option("--dry-run", "says what would change, and changes nothing")
     .addHelpText(
       "after",

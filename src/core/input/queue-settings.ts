@@ -118,10 +118,23 @@ export interface QueueRules {
   readonly keepDone?: KeepDone | undefined;
   readonly keepFailed?: KeepFailed | undefined;
   readonly defaults?: JobDefaults | undefined;
+  /** Of 1,000 keys at most, of all levels together. */
   readonly weights?: WeightTable | readonly (WeightTable | null)[] | undefined;
 }
 
 export type QueueSettingName = keyof QueueRules;
+
+/** @internal */
+export const QUEUE_SETTINGS: Readonly<Record<QueueSettingName, true>> = {
+  maxBacklog: true,
+  keepDone: true,
+  keepFailed: true,
+  defaults: true,
+  weights: true,
+};
+
+/** Each process reads them anew when they change, and the log of changes keeps those that were. */
+const MOST_WEIGHTS = 1_000;
 
 const WEIGHT_ERROR = `give each key a number from ${LEAST_WEIGHT} to ${MOST_WEIGHT}`;
 
@@ -147,7 +160,15 @@ export function queueSettingSchemas(): {
     defaults: JOB_DEFAULTS.optional().describe("The options of jobs that are enqueued without."),
     weights: z
       .union([weights, z.array(weights.nullable()).min(1).max(MOST_LEVELS)])
+      .refine((given) => countOf(given) <= MOST_WEIGHTS, {
+        error: `give the weights of ${MOST_WEIGHTS} keys at most, or those of all in code`,
+      })
       .optional()
       .describe("How much of a shared rate keys get beside others: by name, or by level."),
   };
+}
+
+function countOf(weights: NonNullable<QueueRules["weights"]>): number {
+  const levels = Array.isArray(weights) ? weights : [weights];
+  return levels.reduce((sum, table) => sum + Object.keys(table ?? {}).length, 0);
 }

@@ -37,7 +37,7 @@ export function addingTo(producer: MetricProducer): Add | undefined {
 
 /**
  * Makes a producer of metrics, for the `metricProducers` of a reader of OpenTelemetry's SDK. It has the sums over all
- * sluices that are given it by {@link instrument}, since it was made; closing one takes nothing away.
+ * sluices that are given it by {@link instrument}, since the first of them was counted; closing one takes nothing away.
  */
 export function createMetricProducer(): MetricProducer {
   const sluices = new SluicesCounts();

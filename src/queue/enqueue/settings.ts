@@ -2,7 +2,7 @@
  * What of a queue can change while it is open: what its code says, and over that, value by value, what the rules in force
  * say, and over those what was set by hand. A process asks for both as it uses the queue, and not while it is idle.
  */
-import { leavesOf, sayEndless } from "../../core/describe.ts";
+import { leavesOf, reasonOf, sayEndless } from "../../core/describe.ts";
 import type {
   JobDefaults,
   KeepDone,
@@ -11,6 +11,7 @@ import type {
   QueueRules,
 } from "../../core/input/queue-settings.ts";
 import { namesOfText } from "../../core/key-path.ts";
+import type { Logger } from "../../core/logger.ts";
 import type { RuledPolicy } from "../../core/stores/insight/rules.ts";
 import type { SteeredSettings } from "../../core/stores/queue/steering.ts";
 import type { KeptFailed, KeptJobs } from "../../core/stores/queue/store.ts";
@@ -71,21 +72,25 @@ export function createSettings({
   code: given,
   weightsOf,
   read,
+  logger,
 }: {
   readonly code: SettingsGiven;
   readonly weightsOf: WeightsOf;
   /** What rules say of the queue, as it is kept, and what was set by hand; undefined where neither can. */
   readonly read: ReadSettings | undefined;
+  readonly logger: Pick<Logger, "warn">;
 }): QueueSettingsLive {
   const code = valuesOf(given);
-  let ruled: RuledPolicy | undefined;
-  let held: SteeredSettings["settings"] = [];
+  let ruled: Ruled | undefined;
+  let held: readonly Held[] = [];
   let now = merge();
   let readAtMs = -Infinity;
   let reading: Promise<void> | undefined;
+  /** How often what was known has been forgotten. */
+  let epoch = 0;
 
   function merge(): SettingsInForce {
-    const [rules, byHand] = [rulesOf(ruled), handRulesOf(held)];
+    const [rules, byHand] = [ruled?.rules ?? {}, handRulesOf(held)];
     const [own, hand] = [valuesOf(rules), valuesOf(byHand)];
     const most = over(
       own.maxBacklog as MaxBacklog | undefined,
@@ -102,13 +107,45 @@ export function createSettings({
 
   async function readNow(ask: ReadSettings): Promise<void> {
     // What is not answered holds on as it is known. Whoever uses the queue hears of a Redis that does not answer.
-    const [rules, byHand] = await Promise.allSettled([ask.rules(), ask.byHand()]);
-    const before = ruled?.text + textOf(held);
-    if (rules.status === "fulfilled") ruled = rules.value;
-    if (byHand.status === "fulfilled") held = byHand.value.settings;
-    if (ruled?.text + textOf(held) !== before) now = merge();
-    readAtMs = performance.now();
-    reading = undefined;
+    const epochOfRead = epoch;
+    try {
+      const [rules, byHand] = await Promise.allSettled([ask.rules(), ask.byHand()]);
+      // It may have been read before a change that was made here since.
+      if (epoch !== epochOfRead) return;
+      const before = ruled?.text + textOf(held);
+      if (rules.status === "fulfilled") ruled = readRuled(rules.value);
+      if (byHand.status === "fulfilled") held = byHand.value.settings.map(readHeld);
+      if (ruled?.text + textOf(held) !== before) now = merge();
+      readAtMs = performance.now();
+    } finally {
+      if (epoch === epochOfRead) reading = undefined;
+    }
+  }
+
+  /** Each text is parsed, and refused, once. */
+  function readRuled(value: RuledPolicy | undefined): Ruled | undefined {
+    if (value === undefined) return undefined;
+    const isKnown = ruled?.text === value.text;
+    return { ...value, rules: isKnown ? ruled!.rules : parse<QueueRules>("rules", value.text) };
+  }
+
+  function readHeld(setting: SteeredSettings["settings"][number]): Held {
+    const { name, text } = setting;
+    const known = held.find((each) => each.name === name && each.text === text);
+    return { ...setting, said: known ? known.said : parse<Said>(`${name} by hand`, text) };
+  }
+
+  /** Undefined if it cannot be read: then it is as if it was not there. */
+  function parse<Of>(what: string, text: string): Of | undefined {
+    try {
+      const read: unknown = JSON.parse(text);
+      if (typeof read === "object" && read !== null) return read as Of;
+      throw new SyntaxError("it is no object");
+    } catch (error) {
+      const reason = reasonOf(error);
+      logger.warn({ settings: what, reason }, `Settings of a queue (${what}) cannot be read.`);
+      return undefined;
+    }
   }
 
   async function refresh(): Promise<void> {
@@ -130,7 +167,7 @@ export function createSettings({
     },
     async status() {
       await refresh();
-      const [byRules, byHand] = [rulesOf(ruled), handRulesOf(held)].map(leavesBy);
+      const [byRules, byHand] = [ruled?.rules ?? {}, handRulesOf(held)].map(leavesBy);
       const { most, keepDone, keepFailed, defaults } = now;
       const ofAll = leavesOf({ maxBacklog: most, keepDone, keepFailed, defaults });
       const all = new Map([...ofAll, ...byRules!, ...byHand!]);
@@ -142,11 +179,13 @@ export function createSettings({
           }
           return { ...read, setBy: byRules!.has(name) ? "rules" : "code" };
         }),
-        rulesVersion: ruled?.version,
+        rulesVersion: ruled?.rules && ruled.version,
       };
     },
     forget() {
+      epoch++;
       readAtMs = -Infinity;
+      reading = undefined;
     },
   };
 }
@@ -155,32 +194,34 @@ function leavesBy(rules: QueueRules): ReadonlyMap<string, unknown> {
   return new Map(leavesOf({ ...valuesOf(rules), weights: rules.weights }));
 }
 
-/** What is kept of a setting that was set by hand. */
-interface Held {
+/** What rules say, parsed; undefined where it cannot be read. */
+interface Ruled extends RuledPolicy {
+  readonly rules: QueueRules | undefined;
+}
+
+/** A setting that was set by hand, and what is kept of it, parsed. */
+type Held = SteeredSettings["settings"][number] & { readonly said: Said | undefined };
+
+interface Said {
   readonly value: unknown;
   readonly by: string;
   readonly reason?: string | undefined;
 }
 
-function handRulesOf(held: SteeredSettings["settings"]): QueueRules {
-  return Object.fromEntries(
-    held.map(({ name, text }) => [name, (JSON.parse(text) as Held).value]),
-  ) as QueueRules;
+function handRulesOf(held: readonly Held[]): QueueRules {
+  const read = held.filter(({ said }) => said !== undefined);
+  return Object.fromEntries(read.map(({ name, said }) => [name, said!.value])) as QueueRules;
 }
 
-function textOf(held: SteeredSettings["settings"]): string {
+function textOf(held: readonly Held[]): string {
   return held.map(({ name, text }) => `${name} ${text}`).join("|");
 }
 
 /** Who set a value by hand: that of its setting. */
-function setByOf(held: SteeredSettings["settings"], leaf: string): SetBy {
-  const { text, atMs, forMs } = held.find(({ name }) => name === leaf.split(".", 1)[0])!;
-  const { by, reason } = JSON.parse(text) as Held;
+function setByOf(held: readonly Held[], leaf: string): SetBy {
+  const { said, atMs, forMs } = held.find(({ name }) => name === leaf.split(".", 1)[0])!;
+  const { by, reason } = said!;
   return sayEndless({ by, reason, atMs, endsInMs: forMs });
-}
-
-function rulesOf(ruled: RuledPolicy | undefined): QueueRules {
-  return ruled === undefined ? {} : (JSON.parse(ruled.text) as QueueRules);
 }
 
 /** The weights of the names that the rules give, and of all others those of the code. */

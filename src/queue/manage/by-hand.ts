@@ -1,9 +1,11 @@
 /** `queue.set()`: settings of a queue that operators put over those of the rules and of its code; and `undo()`. */
 import * as z from "zod";
 import { InvalidOptionError, ChangedError } from "../../core/errors.ts";
+import { leavesOf } from "../../core/describe.ts";
 import { refuseUndefined } from "../../core/input/arguments.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
 import {
+  QUEUE_SETTINGS,
   queueSettingSchemas,
   type QueueRules,
   type QueueSettingName,
@@ -11,7 +13,8 @@ import {
 import { TEXT, WHO_AND_WHY, type WhoAndWhy } from "../../core/input/who-and-why.ts";
 import {
   describeSteering,
-  type ChangeFacts,
+  MOST_SHOWN,
+  shownFacts,
   type QueueChange,
   type Steering,
 } from "../../core/stores/insight/steering.ts";
@@ -34,7 +37,7 @@ export interface QueueByHand extends WhoAndWhy {
 export type QueueSetOptions = QueueByHand & {
   readonly [Name in QueueSettingName]?: QueueRules[Name] | "code";
 } & {
-  /** For how long, in ms; then the rules, else the code, hold again. Defaults to until it is set again. */
+  /** For how long, in ms; then the rules, else the code, hold again. Not beside a `"code"`. Defaults to until it is set again. */
   readonly forMs?: number | undefined;
 };
 
@@ -51,15 +54,17 @@ export interface SettingByHand {
    * `sluice.changes()` lists it.
    *
    * @throws {@link InvalidOptionError} when an option can never work, or the queue is that of a sender of webhooks.
-   * @throws {@link ChangedError} when another change came since the `generation` that was given.
+   * @throws {@link ChangedError} when another change came since the `generation` that was given; without one, when others came
+   * in between five times.
    */
   set(options: QueueSetOptions): Promise<void>;
   /**
    * Takes back a pause, a resume or a setting, and returns it: what was there before is again, for the rest of its time, or
-   * nothing. If another change comes meanwhile, that stays. Undefined if no change of the queue is left in the log.
+   * nothing. If another change comes meanwhile, that stays: without an `id` it takes back the change that was the last when
+   * it was called, and no other. Undefined if no change of the queue is left in the log.
    *
    * @throws {@link CannotUndoError} when the change is another, such as a `drain`, or a later one changed the same.
-   * @throws {@link ChangedError} when another change came since the `generation` that was given.
+   * @throws {@link ChangedError} as `set` does.
    */
   undo(options?: QueueUndoOptions): Promise<QueueChange | undefined>;
 }
@@ -85,14 +90,6 @@ function makeSchema() {
   return z.strictObject({ ...queueSettingSchemas(), forMs, ...BY_HAND });
 }
 
-const SETTINGS: Readonly<Record<QueueSettingName, true>> = {
-  maxBacklog: true,
-  keepDone: true,
-  keepFailed: true,
-  defaults: true,
-  weights: true,
-};
-
 /** Made where it is first needed. */
 let schema: ReturnType<typeof makeSchema> | undefined;
 
@@ -101,10 +98,15 @@ function readSet(where: string, given: QueueSetOptions) {
   schema ??= makeSchema();
   const pairs = typeof given === "object" && given !== null ? Object.entries(given) : [];
   const isEnd = ([name, value]: readonly [string, unknown]): boolean =>
-    value === "code" && Object.hasOwn(SETTINGS, name);
+    value === "code" && Object.hasOwn(QUEUE_SETTINGS, name);
   const rest = pairs.some(isEnd) ? Object.fromEntries(pairs.filter((pair) => !isEnd(pair))) : given;
   const ended = pairs.filter(isEnd).map(([name]) => name);
-  return { ...readOptions(where, schema, rest), ended };
+  const read = readOptions(where, schema, rest);
+  if (read.forMs !== undefined && ended.length > 0) {
+    const remedy = `leave it out, or set ${ended[0]} by itself: "code" holds without an end`;
+    throw new InvalidOptionError({ where, option: "forMs", value: read.forMs, remedy });
+  }
+  return { ...read, ended };
 }
 
 export function createSettingByHand(parts: {
@@ -126,14 +128,30 @@ export function createSettingByHand(parts: {
   const byHand = (): Promise<SteeredSettings> => access.ask(() => lanes.byHand(queue));
 
   /** What holds of some settings, value by value. */
-  async function factsOf(names: readonly string[]): Promise<ChangeFacts> {
+  async function factsOf(names: readonly string[]): Promise<Values> {
     settings.forget();
     const { settings: all } = await settings.status();
     const own = all.filter(({ name }) => names.includes(name.split(".", 1)[0]!));
-    return Object.fromEntries(own.map(({ name, value }) => [name, value]));
+    return new Map(own.map(({ name, value }) => [name, value]));
   }
 
-  async function put(all: readonly HandSetting[], since: number | undefined): Promise<void> {
+  /** Makes a change of what is seen now, and tries it anew when another one comes meanwhile, unless a generation was given. */
+  async function makeUnder<Made>(
+    generation: number | undefined,
+    make: (seen: SteeredSettings, since: number) => Promise<Made>,
+  ): Promise<Made> {
+    for (let time = 1; ; time++) {
+      const seen = await byHand();
+      try {
+        return await make(seen, generation ?? seen.generation);
+      } catch (error) {
+        const isOver = generation !== undefined || time === MOST_TRIES;
+        if (isOver || !(error instanceof ChangedError)) throw error;
+      }
+    }
+  }
+
+  async function put(all: readonly HandSetting[], since: number): Promise<void> {
     const steered = await access.ask(() => lanes.setByHand(queue, all, since));
     settings.forget();
     assertSteered(queue, since, steered);
@@ -148,8 +166,11 @@ export function createSettingByHand(parts: {
       const leftMs = (forMs ?? Infinity) - goneMs;
       return { name, text: leftMs > 0 ? text : undefined, forMs: leftMs };
     });
+    const now = await factsOf(was.map(({ name }) => name));
+    const seen = last.after === undefined ? [...now.keys()] : Object.keys(last.after);
+    const names = [...new Set([...Object.keys(last.before ?? {}), ...seen])];
     return {
-      before: await factsOf(was.map(({ name }) => name)),
+      before: shownFacts(names, now, now).before,
       after: last.before,
       make: () => put(back, since),
     };
@@ -175,31 +196,43 @@ export function createSettingByHand(parts: {
         const text = value === undefined ? undefined : JSON.stringify(said);
         return { name, text, forMs: forMs ?? Infinity };
       });
-      const [{ settings: held }, before] = await Promise.all([byHand(), factsOf(names)]);
-      const was = names.map((name) => {
-        const { text, forMs: leftMs } = held.find((each) => each.name === name) ?? {};
-        return { name, text, forMs: leftMs };
+      const asks = new Map(leavesOf(asked));
+      const how = { queue, action: "set", by, reason, forMs } as const;
+      await makeUnder(generation, async ({ settings: held }, since) => {
+        const before = await factsOf(names);
+        const was = names.map((name) => {
+          const { text, forMs: leftMs } = held.find((each) => each.name === name) ?? {};
+          return { name, text, forMs: leftMs };
+        });
+        await log.make(
+          { ...how, before: shown(before, asks).before, was },
+          () => put(all, since),
+          async () => ({ after: shown(before, await factsOf(names)).after }),
+        );
       });
-      const noted = { queue, action: "set", by, reason, forMs, before, was } as const;
-      await log.make(
-        noted,
-        () => put(all, generation),
-        async () => ({ after: await factsOf(names) }),
-      );
     },
     async undo(given = {}) {
       const { id, by, reason, generation } = readOptions("undo()", UNDO, given);
-      for (let time = 1; ; time++) {
-        const since = generation ?? (await byHand()).generation;
-        try {
-          const asked = { queue, isOfEndpoint: false, id, by, reason };
-          const undone = await log.undo(asked, (last) => inverseOf(last, since));
-          return undone && describeSteering(undone);
-        } catch (error) {
-          const isOver = generation !== undefined || time === MOST_TRIES;
-          if (isOver || !(error instanceof ChangedError)) throw error;
-        }
-      }
+      let target = id;
+      return makeUnder(generation, async (_seen, since) => {
+        const asked = { queue, isOfEndpoint: false, id: target, by, reason };
+        const undone = await log.undo(asked, (last) => {
+          // The last change may be another's when it is tried anew.
+          target ??= last.id;
+          return inverseOf(last, since);
+        });
+        return undone && describeSteering(undone);
+      });
     },
   };
+}
+
+type Values = ReadonlyMap<string, unknown>;
+
+/** As much as the log shows: of many values those that differ. */
+function shown(before: Values, after: Values): ReturnType<typeof shownFacts> {
+  const names = [...new Set([...before.keys(), ...after.keys()])];
+  const isFew = names.length <= MOST_SHOWN;
+  const changed = names.filter((name) => isFew || before.get(name) !== after.get(name));
+  return shownFacts(changed, before, after);
 }

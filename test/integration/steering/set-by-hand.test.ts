@@ -47,7 +47,8 @@ it("goes before rules, and these before the code, in all processes; then ends by
       "defaults.priority low code",
     ]),
   );
-  await queue.set({ maxBacklog: "code", defaults: { attempts: 6 }, forMs: 60_000, by: "bob" });
+  await queue.set({ maxBacklog: "code" });
+  await queue.set({ defaults: { attempts: 6 }, forMs: 60_000, by: "bob" });
   const { settings } = await queue.status();
   expect(settings.find(({ name }) => name === "defaults.attempts")?.override).toMatchObject({
     by: "bob",

@@ -48,6 +48,23 @@ export function filterFacts(filter: Readonly<Record<string, unknown>>): ChangeFa
   );
 }
 
+/** How many values the log shows of a change of settings. */
+export const MOST_SHOWN = 20;
+
+/** What the log shows of what some values were and are; of how many more it does not, `more` says. */
+export function shownFacts(
+  names: readonly string[],
+  before: ReadonlyMap<string, unknown>,
+  after: ReadonlyMap<string, unknown>,
+): { readonly before: ChangeFacts; readonly after: ChangeFacts } {
+  const ofThose = (values: ReadonlyMap<string, unknown>): ChangeFacts => {
+    const said = names.slice(0, MOST_SHOWN).filter((name) => values.has(name));
+    return Object.fromEntries(said.map((name) => [name, values.get(name) as ChangeFacts[string]]));
+  };
+  const more = names.length > MOST_SHOWN ? { more: names.length - MOST_SHOWN } : {};
+  return { before: ofThose(before), after: { ...ofThose(after), ...more } };
+}
+
 export interface NewSteering {
   /** The queue; that of a sender of webhooks has the name of the sender. */
   readonly queue: string;

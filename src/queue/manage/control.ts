@@ -8,7 +8,6 @@ import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { JOB_STATES, readJobId } from "../job.ts";
 import { readOfKey, readOfKeyByHand, type OfKey, type OfKeyByHand } from "../options.ts";
 import type { OwnedBulkChanges } from "./bulk.ts";
-import { cancelJob } from "./cancel.ts";
 import type { NoteBulk } from "./noted.ts";
 import type { Pages } from "./pages.ts";
 import type { RetriedRuns } from "./retried-runs.ts";
@@ -164,4 +163,24 @@ async function changePriority(
     if (codeOf(error) === NOT_THERE) return false;
     throw error;
   }
+}
+
+/** How often a job may go to a worker and back while it is about to be removed. */
+const MOST_ROUNDS = 5;
+
+/** Cancels a job; `remove` removes one that waits, and tells whether it did. False if the job has ended or is gone. */
+async function cancelJob(
+  { queue, lanes }: { readonly queue: string; readonly lanes: Pick<LaneStore, "cancel"> },
+  id: string,
+  remove: () => Promise<boolean>,
+): Promise<boolean> {
+  for (let round = 0; round < MOST_ROUNDS; round += 1) {
+    const found = await lanes.cancel(queue, id);
+    if (found === "scheduled") return remove();
+    if (found === "held") return true;
+    // After the first round no worker begins it: who removed it did so since it was cancelled.
+    if (found === "over") return round > 0;
+    if (await remove()) return true;
+  }
+  return true;
 }

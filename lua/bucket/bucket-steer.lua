@@ -17,6 +17,7 @@
 -- @include lib/state/pack
 -- @include lib/state/load-and-save
 -- @include lib/state/bucket
+-- @include lib/state/changes
 -- @include lib/request/request
 -- @include lib/draw/steer
 

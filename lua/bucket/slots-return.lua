@@ -3,10 +3,9 @@
   Twin of giveBack in src/core/draw/give-back.ts.
 
   KEYS  as in slots-draw, with the keys of the wish
-  ARGV  [1] asker  [2] the policy's text  [3] name of the asker's turn, "" if none  [4] name of the wish
-        [5] numbers: pinned_us generation lease_order, terms, keys, the asker's lease_order for each, costs,
+  ARGV  [1] asker  [2] the policy's text  [3] name of the wish
+        [4] numbers: pinned_us generation, the asker's since_us and lease_order, terms, keys, the same for each, costs,
             slots {us, latest first}
-        [6..] per key: name of the asker's turn for it, "" if none
   Reply 1 if the bucket was known, else 0
 ]]
 -- @include lib/now
@@ -18,15 +17,16 @@
 -- @include lib/state/load-and-save
 -- @include lib/state/bucket
 -- @include lib/request/request
+-- @include lib/draw/turns
 -- @include lib/state/holes
 -- @include lib/draw/give-back
 
-local asker, text, turn_name, name = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local next_number = numbers_of(ARGV[5])
+local asker, text, name, next_number = ARGV[1], ARGV[2], ARGV[3], numbers_of(ARGV[4])
 if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every number has to be whole') end
-local server_us, generation, lease_order = now_us(next_number()), next_number(), next_number()
+local server_us, generation = now_us(next_number()), next_number()
+local since_us, lease_order = next_number(), next_number()
 local terms, keys = read_frame(next_number, text)
-for index, key in ipairs(keys or {}) do key.turn_name, key.lease_order = ARGV[5 + index], next_number() end
+for _, key in ipairs(keys or {}) do key.since_us, key.lease_order = next_number(), next_number() end
 local parts = terms and { { costs = read_costs(next_number, terms.limits, {}) } }
 for index, key in ipairs(keys or {}) do parts[index + 1] = { costs = read_costs(next_number, key.limits, {}) } end
 for index = 1, #(keys or {}) + 1 do
@@ -42,8 +42,9 @@ advance(bucket, server_us)
 if bucket.text ~= text then return 1 end
 bucket.shared.limits = apply_limits(bucket.shared.limits, terms.limits, bucket.clock_us)
 
-local function leave(scope, turns_key, own_turn_name, own_order)
-  if own_turn_name ~= '' then redis.call('ZREM', turns_key, own_turn_name) end
+local function leave(scope, turns_key, own_since_us, own_order)
+  scope.turns_key = turns_key
+  if own_since_us > 0 then leave_turn(scope, asker, own_since_us, bucket.clock_us) end
   for _, limit in ipairs(scope.limits) do
     local rule = RULES[limit.code]
     if own_order > 0 and rule.leave_place then
@@ -53,13 +54,13 @@ local function leave(scope, turns_key, own_turn_name, own_order)
 end
 local known = { parts[1] }
 parts[1].scope = bucket.shared
-leave(bucket.shared, KEYS[2], turn_name, lease_order)
+leave(bucket.shared, KEYS[2], since_us, lease_order)
 for index, key in ipairs(keys) do
   -- An expired key has nothing left to give back.
   if redis.call('EXISTS', key.state_key) == 1 then
     parts[index + 1].scope = open_key(key, bucket.clock_us)
     known[#known + 1] = parts[index + 1]
-    leave(key.scope, key.turns_key, key.turn_name, key.lease_order)
+    leave(key.scope, key.turns_key, key.since_us, key.lease_order)
   end
 end
 

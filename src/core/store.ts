@@ -121,13 +121,13 @@ export function limitsOfCall(
 export interface Place {
   /** When its turn comes; 0: none. */
   readonly turnUs: number;
-  /** The turn's name in the store; "" if there is none. */
-  readonly turnName: string;
+  /** Since when it waits for that turn, as the store counts it; 0: it has none. */
+  readonly sinceUs: number;
   /** Its order among those that wait for a lease; 0: it does not wait for one. */
   readonly leaseOrder: number;
 }
 
-export const NO_PLACE: Place = Object.freeze({ turnUs: 0, turnName: "", leaseOrder: 0 });
+export const NO_PLACE: Place = Object.freeze({ turnUs: 0, sinceUs: 0, leaseOrder: 0 });
 
 /** Whether an asker waits for nothing. */
 export function isNone({ turnUs, leaseOrder }: Place): boolean {
@@ -227,6 +227,8 @@ export interface DrawReply {
   /** Until when a cooldown or a pause of the bucket lets nothing start, and which does: `COOLING` or `PAUSED`; 0: neither. */
   readonly closedUntilUs: number;
   readonly closedBy: number;
+  /** How many more calls could start under the bucket's limits on calls at once, beside all that wait for one. */
+  readonly spareLeases: number;
   readonly granted: readonly Granted[];
   /** The place for wishes that got too little; its turn is when to ask again. */
   readonly place: Place;

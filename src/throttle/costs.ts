@@ -180,12 +180,16 @@ export interface CallTerms {
   readonly text: string;
   /** Whether its calls hold leases. */
   readonly hasLeases: boolean;
+  /** Whether no key of its own has a limit on calls at once. */
+  readonly areLeasesShared: boolean;
   /** Whether all limits that hold units per time give them evenly. */
   readonly areDrains: boolean;
   /** Whether a draw numbers a lease for each slot of them, also for calls that need no lease of their own. */
   readonly areNumbered: boolean;
   /** What one call takes of the downstream, in ms. */
   readonly stepMs: number;
+  /** The same under the limits that all keys share; 0 if there are none. */
+  readonly sharedStepMs: number;
   /** The time between two calls of this cost where limits space them evenly; undefined where none does. */
   readonly intervalMs: number | undefined;
 }
@@ -215,8 +219,10 @@ export function callTermsOf(given: Given): CallTerms {
     text,
     hasLeases: limits.some((limit, index) => isLeased(limit) && costs[index]! > 0),
     areNumbered: limits.some(isLeased),
+    areLeasesShared: !scopeLimits.flat().some(isLeased),
     areDrains: limits.every(({ kind }) => !ruleOf(kind).isRate || ruleOf(kind).doesDrain === true),
     stepMs: stepOf(limits, costs) / 1_000,
+    sharedStepMs: stepOf(shared, costs) / 1_000,
     intervalMs: isSpaced ? stepOf(spacing, costs) / 1_000 : undefined,
   };
 }

@@ -4,60 +4,74 @@
 local function open_bucket(terms, server_us, drew)
   local bucket = load_bucket(KEYS[1])
   local is_lost = is_state_lost(bucket, terms, server_us, drew)
-  if not bucket then return new_bucket(terms, server_us), true, is_lost end
+  if not bucket then return for_changes().new_bucket(terms, server_us), true, is_lost end
   advance(bucket, server_us)
-  local is_agreed = settle_terms(bucket, terms, server_us)
+  local is_known = bucket.text == terms.text and terms.version <= bucket.version
+  local is_agreed = is_known or for_changes().settle_terms(bucket, terms, server_us)
   if is_agreed then bucket.shared.limits = apply_limits(bucket.shared.limits, terms.limits, bucket.clock_us) end
   return bucket, is_agreed, is_lost
 end
 
-local function reply_of(bucket, new_text, place, wishes)
+local function reply_of(bucket, new_text, place, numbers, spare)
   local alive = math.max(1, bucket.alive, bucket.alive_before)
-  local closed_us, shared = closed_until_us(bucket.shared), bucket.shared
-  local is_open = closed_us <= bucket.clock_us
-  return {
-    bucket.clock_us, bucket.generation, bucket.version, alive, new_text,
-    place.turn_us, place.turn_name, place.lease_order, bucket.source,
-    is_open and 0 or closed_us, closed_by({ { scope = shared, number = 0 } }, bucket.clock_us), unpack(wishes),
-  }
+  local shared, now_us = bucket.shared, bucket.clock_us
+  local closed_us = closed_until_us(shared)
+  local is_open = closed_us <= now_us
+  local head = struct.pack('<ddddddddddd', now_us, bucket.generation, bucket.version, alive, bucket.source, place.turn_us,
+    place.since_us, place.lease_order, is_open and 0 or closed_us,
+    is_open and 0 or closed_by({ { scope = shared, number = 0 } }, now_us), spare or 0)
+  return { head .. pack_numbers(numbers), new_text }
 end
 
--- The asker's place for a key; as before, if the key was not looked at.
-local function place_in(serving, key, before)
-  if not key.scope or not key.scope.line then return before end
-  key.place = key.place or settle_line(serving, key.scope.line)
-  return key.place
+-- The asker's place in the line of a key; nil if the key was not looked at: it is as before.
+local function place_in(serving, key)
+  local line = key.scope and key.scope.line
+  if not line then return nil end
+  line.place = line.place or settle_line(serving, line)
+  return line.place
 end
 
-local function encode(serving, wish, granted)
-  local run = granted.run
-  local reply = { run.count, run.at_us, run.excess, or_minus_one(granted.not_before_us), granted.binds_at, granted.soonest_us }
-  local at = 6
-  for index, key in ipairs(wish.keys) do
-    local place = place_in(serving, key, wish.places[index])
-    reply[at + 1], reply[at + 2], reply[at + 3] = place.turn_us, place.turn_name, place.lease_order
-    at = at + 3
+-- Adds what a wish got. Of what nothing is to be said but why it waits, only that.
+local function encode(serving, wish, granted, numbers)
+  local at, slots, keys = #numbers, granted.slots, wish.keys
+  local is_short = granted.count == 0 and granted.soonest_us == 0 and granted.not_before_us < math.huge
+  for index = 1, #keys do is_short = is_short and not place_in(serving, keys[index]) end
+  if is_short then
+    numbers[at + 1], numbers[at + 2], numbers[at + 3] = -1, granted.not_before_us, granted.binds_at
+    return
   end
-  for index, slot_us in ipairs(granted.slots) do reply[at + index] = slot_us end
-  return reply
+  numbers[at + 1], numbers[at + 2], numbers[at + 3] = granted.run_count, granted.run_at_us, granted.run_excess
+  numbers[at + 4], numbers[at + 5], numbers[at + 6] = granted.not_before_us == math.huge and -1 or granted.not_before_us, granted.binds_at, granted.soonest_us
+  at = at + 6
+  for index = 1, #keys do
+    local place = place_in(serving, keys[index])
+    numbers[at + 1] = place and 0 or -1
+    place = place or NO_PLACE
+    numbers[at + 2], numbers[at + 3], numbers[at + 4] = place.turn_us, place.since_us, place.lease_order
+    at = at + 4
+  end
+  numbers[at + 1] = #slots
+  for index = 1, #slots do numbers[at + 1 + index] = slots[index] end
 end
 
-local function statuses_for(statuses, bucket, wish)
-  local now = bucket.clock_us
-  add_statuses(statuses, bucket.shared, wish.costs, 0, now)
-  local after = #bucket.shared.limits
-  for _, key in ipairs(wish.keys) do
-    add_statuses(statuses, open_key(key, now), wish.costs, after, now)
-    after = after + #key.limits
+-- A try saves only the keys that it drew from, and a draw those that it did not only look at.
+local function save_keys(serving, keys)
+  for index = 1, #keys do
+    local key = keys[index]
+    local scope = key.scope
+    if scope and (key.is_drawn or key.is_used_up or not serving.is_try and (scope.line or scope.is_looked_at)) then
+      save_key(key.state_key, scope, serving.now_us)
+      flush_leases(scope.limits, serving.now_us)
+    end
   end
 end
 
 local function draw(serving, terms, keys, wishes)
   local bucket, is_agreed, is_lost = open_bucket(terms, serving.now_us, serving.drew)
-  serving.bucket, serving.now_us, serving.shares = bucket, bucket.clock_us, terms.shares
+  serving.bucket, serving.now_us, serving.shares, serving.wishes = bucket, bucket.clock_us, terms.shares, wishes
   -- One that only asks when calls could start takes no share, and keeps its place.
   local is_look = true
-  for _, wish in ipairs(wishes) do is_look = is_look and wish.wanted == 0 end
+  for index = 1, #wishes do is_look = is_look and wishes[index].wanted == 0 end
   if not serving.is_try and not is_look then count_asker(bucket, serving.drew.at_us) end
   if not is_agreed then
     save_bucket(KEYS[1], bucket)
@@ -66,28 +80,29 @@ local function draw(serving, terms, keys, wishes)
 
   bucket.shared.turns_key = KEYS[2]
   if is_lost then
-    use_up(bucket.shared, serving.now_us)
+    for_losses().use_up(bucket.shared, serving.now_us)
     bucket.has_changed = true
     for _, key in ipairs(keys) do key.is_lost = true end
   end
-  serving.alive = math.max(1, bucket.alive, bucket.alive_before)
-  serving.is_new_window = bucket.is_new_window
+  serving.alive, serving.drawer.now_us = math.max(1, bucket.alive, bucket.alive_before), bucket.clock_us
   serving.missed_us = serving.now_us - math.floor(serving.horizon_us / 2)
-  local replies = {}
-  for index, wish in ipairs(wishes) do replies[index] = serve(serving, wish) end
+  load_keys(keys)
+  local served, numbers = {}, {}
+  for index = 1, #wishes do served[index] = serve(serving, wishes[index]) end
   local place = is_look and serving.own or settle_line(serving, line_of(serving, bucket.shared, serving.own))
-  for index, wish in ipairs(wishes) do replies[index] = encode(serving, wish, replies[index]) end
+  for index = 1, #wishes do encode(serving, wishes[index], served[index], numbers) end
   if serving.is_try then
-    for _, wish in ipairs(wishes) do statuses_for(replies, bucket, wish) end
+    for index = 1, #wishes do for_tries().add_statuses_for(bucket, wishes[index], numbers) end
   end
   if serving.is_try and serving.has_granted and #terms.limits > 0 then bucket.tried_us = serving.now_us end
   -- A refused try changes nothing.
-  if serving.is_try and not serving.has_granted and not bucket.has_changed then return reply_of(bucket, '', place, replies) end
-  save_bucket(KEYS[1], bucket)
-  if #serving.shadows > 0 and serving.has_granted then save_shadows(serving.shadows) end
-  for _, key in ipairs(keys) do
-    -- A try saves only the keys that it drew from, and a draw those that it did not only look at.
-    if key.scope and (key.is_drawn or key.is_used_up or not serving.is_try and key.scope.line) then save_key(key.state_key, key.scope, serving.now_us) end
+  if serving.is_try and not serving.has_granted and not bucket.has_changed then
+    return reply_of(bucket, '', place, numbers)
   end
-  return reply_of(bucket, '', place, replies)
+  save_bucket(KEYS[1], bucket)
+  local spare = not serving.is_try and spare_leases(bucket.shared.limits, serving.now_us)
+  flush_leases(bucket.shared.limits, serving.now_us)
+  if #serving.shadows > 0 and serving.has_granted then for_shadows().save_shadows(serving.shadows) end
+  save_keys(serving, keys)
+  return reply_of(bucket, '', place, numbers, spare)
 end

@@ -13,7 +13,7 @@ local PARTS_ASKED = 8
 -- When the limits of a key let a call pass; whether that would delay nobody who waits for the key; and when the key opens.
 local function pass_of(gate)
   local opens_us = opens_at_us(gate.scope, gate.drawer.now_us, gate.step_us)
-  local passes_us = earliest_for_all_us(gate.scope, opens_us, gate.costs, gate.drawer)
+  local passes_us = earliest_for_all_us(gate.scope, opens_us, gate.costs, gate.after, gate.drawer)
   return passes_us, passes_us < math.huge and delays_none(gate, 1), opens_us
 end
 
@@ -22,7 +22,7 @@ local function deferred_at(gate, slot_us, lead_us, is_try)
   local passes_us, is_free, opens_us = pass_of(gate)
   if is_free and passes_us <= slot_us then return nil end
   if passes_us == math.huge then return { gate = gate, until_us = math.huge, start_us = math.huge } end
-  local now_us, start_us = gate.drawer.now_us, turn_of(gate, gate.ahead, opens_us, 1)
+  local now_us, start_us = gate.drawer.now_us, turn_of(gate, gate.ahead, opens_us, times(gate, 1))
   local soonest_us = (is_try or is_free) and now_us or now_us + LEAST_ASK_GAP_US
   local part_us = is_try and 0 or math.floor((start_us - MOST_PUSHED_US - now_us) / PARTS_ASKED)
   return { gate = gate, until_us = math.max(soonest_us, now_us + part_us, start_us - lead_us), start_us = start_us }
@@ -44,19 +44,20 @@ end
 -- The time at which all gates let the call start: the slot, or up to MOST_PUSHED_US from now. Otherwise nil, and what holds
 -- it back: the gate, when to ask again, and when it may start then.
 -- The first slot says how far ahead the shared limits give slots now; they will still do so later.
-local function start_through(booking, first_us, slot_us)
-  local gates = booking.gates
+local function start_through(serving, gates, first_us, slot_us, until_us)
   if #gates == 0 then return slot_us end
-  local is_try, now_us, start_us, are_free = booking.serving.is_try, booking.main.drawer.now_us, slot_us, true
+  local is_try, now_us, start_us, are_free = serving.is_try, serving.now_us, slot_us, true
   for index = 1, #gates do
-    local passes_us, is_free = pass_of(gates[index])
+    local gate = gates[index]
+    local opens_us = opens_at_us(gate.scope, now_us, gate.step_us)
+    local passes_us = earliest_for_all_us(gate.scope, opens_us, gate.costs, gate.after, gate.drawer)
     if passes_us > start_us then start_us = passes_us end
-    are_free = are_free and is_free
+    are_free = are_free and passes_us < math.huge and (#gate.ahead == 0 or delays_none(gate, 1))
   end
   -- A slot is not pushed past earlier turns: the key's times only go forward, so nothing would be left to them.
   if are_free and start_us == slot_us then return start_us end
-  local is_tried = is_try or now_us < booking.serving.bucket.tried_us + UNTRIED_US
-  local push_us = is_tried and 0 or math.min(booking.until_us - now_us, MOST_PUSHED_US)
+  local is_tried = is_try or now_us < serving.bucket.tried_us + UNTRIED_US
+  local push_us = is_tried and 0 or math.min(until_us - now_us, MOST_PUSHED_US)
   -- What lets a call pass at its earliest time does so later too.
   if are_free and start_us <= now_us + push_us then return start_us end
   return nil, deferred_by(gates, slot_us, math.max(first_us - now_us, push_us), is_try)

@@ -5,7 +5,7 @@ local function unbook(part, slot_us, drawer)
   if #part.scope.limits == 0 then return end
   local negative = {}
   for index, cost in ipairs(part.costs) do negative[index] = -cost end
-  commit_all(part.scope, slot_us, negative, drawer)
+  commit_all(part.scope, slot_us, negative, 0, drawer)
   part.scope.last_us = slot_us - 1
 end
 

@@ -1,18 +1,32 @@
 -- Whether a wish fits into a scope, and the place that its asker keeps there if it does not.
 -- Twin of src/core/draw/place.ts.
-local NO_PLACE = { turn_us = 0, turn_name = '', lease_order = 0 }
+local NO_PLACE = { turn_us = 0, since_us = 0, lease_order = 0 }
+local NOTHING = {}
 
 -- How far ahead a wish of this rank may be booked, in us.
 local function horizon_of(serving, rank)
   return math.floor((serving.horizon_us * serving.shares[rank + 1]) / 1000)
 end
 
--- The line of a scope, opened at first use: who waits in it.
+-- The line of a scope, opened at first use: the pending turns in it, and what the asker came for, by rank.
 local function line_of(serving, scope, own)
-  if not scope.line then
-    scope.line = { scope = scope, own = own, others = read_turns(scope, serving.asker, serving.missed_us), waiting = {}, used = 0 }
+  local line = scope.line
+  if not line then
+    local turns = read_turns(scope, serving.missed_us)
+    line = {
+      scope = scope, own = own, turns = turns,
+      others = turns == NO_TURNS and NO_TURNS or others_of(turns, serving.asker, #scope.limits),
+      waiting = NOTHING, slices = NOTHING, used = 0, refused = nil, place = nil,
+    }
+    scope.line = line
   end
-  return scope.line
+  return line
+end
+
+-- Adds what the asker waits for in a line.
+local function add_need(line, need)
+  if line.waiting == NOTHING then line.waiting = {} end
+  line.waiting[#line.waiting + 1] = need
 end
 
 -- Calls that came together are behind each other, but not by more than this.
@@ -25,47 +39,103 @@ end
 
 -- Since when an asker waits for its turn; math.huge if it has none: it comes last of those that came together.
 local function turn_since_of(place)
-  return place.turn_name ~= '' and tonumber(string.match(place.turn_name, '^%d+')) or math.huge
+  return place.since_us > 0 and place.since_us or math.huge
 end
 
 -- What comes before calls of this order: of other askers, and of wishes before this one.
 local function ahead_in(line, order, since_us)
-  if #line.waiting == 0 then return ahead_of(line.others, order, since_us) end
-  local turns = {}
-  for _, turn in ipairs(line.others) do turns[#turns + 1] = turn end
+  local turns = line.others
+  if #line.waiting == 0 then return #turns == 0 and NOTHING or ahead_of(turns, order, since_us) end
+  turns = { unpack(turns) }
   for _, need in ipairs(line.waiting) do
     turns[#turns + 1] = { since_us = 0, start_us = need.start_us, needs = { need } }
   end
   return ahead_of(turns, order, since_us)
 end
 
--- So many of a list, which come after so many others.
-local function slice(list, after, count)
-  local part = {}
-  for index = 1, count do part[index] = list[after + index] end
-  return part
+-- The most calls of one horizon, where no limit bounds them.
+local MOST_ROOM = 1000000
+
+-- How long a call of these costs occupies what the limits give, how many of a horizon each asker may have, and how many of
+-- those come without bursts.
+local function sizes_of(serving, limits, costs)
+  local step_us, calls, flow, horizon_us = 0, MOST_ROOM, MOST_ROOM, serving.horizon_us
+  for index = 1, #limits do
+    local limit, cost = limits[index], costs[index]
+    if not RULES[limit.code].is_rate then
+      if limit.capacity < calls then calls = limit.capacity end
+      if limit.capacity < flow then flow = limit.capacity end
+    elseif cost > 0 then
+      local each = cost * limit.period_us
+      local in_horizon = (horizon_us * limit.count) / each
+      step_us = math.max(step_us, each / limit.count)
+      calls = math.min(calls, limit.capacity / cost + in_horizon)
+      flow = math.min(flow, 1 + in_horizon)
+    end
+  end
+  local share = share_of(math.floor(calls), serving.alive)
+  return step_us, share, math.min(share, share_of(math.floor(flow), serving.alive))
 end
 
--- What a wish needs of a scope, whose limits come after so many others: of what all keys share (0), or of one of the wish's
--- keys, by its number. A gate gives nothing ahead, so what comes before a call is not delayed there, and it has no share.
-local function fit(serving, wish, line, number, after, is_gate)
-  local limits, now_us = line.scope.limits, serving.now_us
-  local costs = slice(wish.costs, after, #limits)
-  local share = not is_gate and share_of(calls_in(limits, costs, serving.horizon_us, true), serving.alive)
-  local order = order_of(wish.rank, since_of(wish.since_us, now_us))
-  return {
-    scope = line.scope, number = number, line = line, costs = costs, after = after, step_us = step_of(limits, costs), share = share,
-    flow = share and math.min(share, share_of(calls_in(limits, costs, serving.horizon_us, false), serving.alive)),
-    drawer = { asker = serving.asker, now_us = now_us, order = order, lease = serving.lease },
-    until_us = is_gate and now_us or now_us + horizon_of(serving, wish.rank),
-    ahead = ahead_in(line, order, turn_since_of(line.own)),
+-- The same, worked out once for all calls of a class, whose limits and costs are the same.
+local function size_class(serving, limits, class)
+  if not class.flow then class.step_us, class.share, class.flow = sizes_of(serving, limits, class.costs) end
+end
+
+-- The slice that is being served; nil if a wish is judged by its own order: after a refusal, and for tries.
+local function slice_of(serving, line, rank)
+  return not serving.is_try and not line.refused and line.slices[rank]
+end
+
+-- What a wish needs of the scope that decides its slots: what all keys share (number 0), or its widest key (1).
+local function fit(serving, wish, line, number)
+  local scope, now_us, rank, class = line.scope, serving.now_us, wish.rank, wish.class
+  local slice = slice_of(serving, line, rank)
+  -- Calls of a class that are in one slice fit alike.
+  local main = slice and class.rank == rank and class.main
+  if main and main.line == line then return main end
+  size_class(serving, scope.limits, class)
+  local ahead = slice and slice.ahead or ahead_in(line, serving.drawer.order, turn_since_of(line.own))
+  if not slice and not line.slices[rank] then
+    if line.slices == NOTHING then line.slices = {} end
+    line.slices[rank] = { first = wish.index, ahead = ahead }
+  end
+  main = {
+    scope = scope, number = number, line = line, costs = wish.class.costs, after = 0, step_us = class.step_us, share = class.share,
+    flow = class.flow, drawer = serving.drawer, until_us = now_us + horizon_of(serving, rank), ahead = ahead,
   }
+  if slice then class.rank, class.main = rank, main end
+  return main
+end
+
+-- The same of a key beside it, whose limits come after so many others. It gives nothing ahead, so what comes before a call
+-- is not delayed there, and it has no share. Where nobody waits for the key, it has no line until somebody does.
+local function fit_gate(serving, wish, scope, number, after, own)
+  local line, ahead, drawer = scope.line, NOTHING, serving.drawer
+  if not line and (own ~= NO_PLACE or scope.turns_until_us >= serving.missed_us) then line = line_of(serving, scope, own) end
+  if line and (#line.others > 0 or #line.waiting > 0) then ahead = ahead_in(line, drawer.order, turn_since_of(line.own)) end
+  scope.is_looked_at = true
+  return {
+    scope = scope, number = number, costs = wish.class.costs, after = after,
+    step_us = scope.factor < 1000 and step_of(scope.limits, wish.class.costs, after) or 0,
+    drawer = drawer, until_us = serving.now_us, ahead = ahead,
+  }
+end
+
+-- A script cannot reply with thousands of values.
+local MOST_LISTED = 1000
+
+-- The earliest time at which anything may start; it moves with each booking.
+local function main_opens_us(serving, main)
+  local opens_us, shared = opens_at_us(main.scope, serving.now_us, main.step_us), serving.bucket.shared
+  if main.scope == shared then return opens_us end
+  return math.max(opens_us, opens_at_us(shared, serving.now_us, main.step_us))
 end
 
 -- The number, from 1 on, of the limit that holds the next call back; 0: none does.
 local function binding_at(fitting)
   local opens_us = opens_at_us(fitting.scope, fitting.drawer.now_us, fitting.step_us)
-  return binding_of(fitting.scope, opens_us, fitting.costs, fitting.drawer)
+  return binding_of(fitting.scope, opens_us, fitting.costs, fitting.after, fitting.drawer)
 end
 
 -- Until when a cooldown or a pause lets nothing start.
@@ -105,30 +175,32 @@ end
 local function settle_line(serving, line)
   if serving.is_try then return NO_PLACE end
   local scope, own, lease_order, turn, turn_us = line.scope, line.own, 0, nil, 0
+  if #line.waiting == 0 and own == NO_PLACE then return NO_PLACE end
   for _, need in ipairs(line.waiting) do
     if need.turn_us == math.huge then
       if lease_order == 0 then lease_order = need.order end
     elseif need.due_us > 0 then
       -- One that was served comes after those that asked at the same moment.
-      local since_us = line.is_served and serving.now_us + 1 or math.min(serving.now_us, turn_since_of(own))
+      local since_us = scope.is_served and serving.now_us + 1 or math.min(serving.now_us, turn_since_of(own))
       turn = turn or { asker = serving.asker, since_us = since_us, due_us = need.due_us, start_us = need.start_us, needs = {} }
       turn.due_us = math.min(turn.due_us, need.due_us)
       turn_us = #turn.needs == 0 and need.turn_us or math.min(turn_us, need.turn_us)
       turn.needs[#turn.needs + 1] = need
     end
   end
-  for _, limit in ipairs(scope.limits) do
-    local rule = RULES[limit.code]
-    if rule.leave_place and own.lease_order > 0 and own.lease_order ~= lease_order then
-      rule.leave_place(limit, { asker = serving.asker, now_us = serving.now_us, order = own.lease_order })
-    end
-    if rule.keep_place and lease_order > 0 then
-      rule.keep_place(limit, { asker = serving.asker, now_us = serving.now_us, order = lease_order })
+  if lease_order > 0 or own.lease_order > 0 then
+    for _, limit in ipairs(scope.limits) do
+      local rule = RULES[limit.code]
+      if rule.leave_place and own.lease_order > 0 and own.lease_order ~= lease_order then
+        rule.leave_place(limit, { asker = serving.asker, now_us = serving.now_us, order = own.lease_order })
+      end
+      if rule.keep_place and lease_order > 0 then
+        rule.keep_place(limit, { asker = serving.asker, now_us = serving.now_us, order = lease_order })
+      end
     end
   end
-  local missed_us = serving.is_new_window and serving.missed_us or nil
-  local name = keep_turn(scope, own.turn_name, turn, missed_us, serving.now_us)
-  return { turn_us = turn_us, turn_name = name, lease_order = lease_order }
+  local since_us = keep_turn(scope, line.turns, serving.asker, own.since_us, turn, serving.now_us)
+  return { turn_us = turn_us, since_us = since_us, lease_order = lease_order }
 end
 
 -- The order of what is left of a wish: its calls came evenly, as far as is known.
@@ -140,40 +212,27 @@ local function order_of_rest(wish, served, now_us)
   return order_of(wish.rank, next_us + math.floor(((last_us - next_us) * (served - 1)) / wish.wanted))
 end
 
-local function times(costs, count)
-  local all = {}
-  for index, cost in ipairs(costs) do all[index] = cost * count end
+-- What so many calls cost under the limits of a fitting.
+local function times(fitting, count)
+  local all, costs, after = {}, fitting.costs, fitting.after
+  for index = 1, #fitting.scope.limits do all[index] = costs[after + index] * count end
   return all
-end
-
--- The most calls that may start at once, where no limit bounds them.
-local MOST_TOGETHER = 1000000
-
--- How many such calls the capacities allow at once.
-local function most_of(fitting)
-  local most = MOST_TOGETHER
-  for index, limit in ipairs(fitting.scope.limits) do
-    if fitting.costs[index] > 0 and RULES[limit.code].is_rate then
-      most = math.min(most, math.floor(limit.capacity / fitting.costs[index]))
-    end
-  end
-  return most
 end
 
 -- Whether all that comes before these calls keeps its time if so many of them are booked at once.
 local function delays_none(fitting, count)
   if #fitting.ahead == 0 then return true end
   local opens_us = opens_at_us(fitting.scope, fitting.drawer.now_us, fitting.step_us)
-  local all = times(fitting.costs, count)
+  local all = times(fitting, count)
   for _, before in ipairs(fitting.ahead) do
     if not is_in_time(fitting.scope, before, all, opens_us, fitting.until_us) then return false end
   end
   return true
 end
 
--- When so many calls could start after all that comes before them, and the limit, from 1 on, that decides it.
-local function turn_of(fitting, ahead, opens_us, count)
-  local all, sums = times(fitting.costs, count), {}
+-- When this much could start after all that comes before it, and the limit, from 1 on, that decides it.
+local function turn_of(fitting, ahead, opens_us, all)
+  local sums = NOTHING
   for _, before in ipairs(ahead) do
     if not is_in_time(fitting.scope, before, all, opens_us, fitting.until_us) then sums = before.sums end
   end
@@ -187,25 +246,132 @@ local function turn_of(fitting, ahead, opens_us, count)
   return start_us, binding
 end
 
+-- Whether all limits that such a call needs give evenly what they count.
+local function gives_evenly(fitting)
+  for index, limit in ipairs(fitting.scope.limits) do
+    local rule = RULES[limit.code]
+    if fitting.costs[fitting.after + index] > 0 and rule.is_rate and not rule.does_drain then return false end
+  end
+  return true
+end
+
+-- The wishes from a number on that are served with a wish, from the same line and in the same slice.
+local function next_follower(serving, from, wish)
+  local wishes, own = serving.wishes, #serving.bucket.shared.limits == 0 and wish.keys[1]
+  while wishes[from] and wishes[from].rank == wish.rank do
+    local each = wishes[from]
+    if each.wanted > 0 and (not own or each.keys[1] == own) and (own or #serving.bucket.shared.limits > 0 or not each.keys[1]) then
+      return each
+    end
+    from = from + 1
+  end
+end
+
+-- What an asker comes for when its turn comes: so many calls of this wish and what follows it, as far as a horizon has room
+-- for them. More calls come until then, so those that it was served in this draw count again; but were it for all that
+-- wait, those behind it would ask too early.
+local function amounts_of_slice(serving, main, wish, left)
+  local limits, amounts, used = main.scope.limits, {}, 0
+  for index = 1, #limits do amounts[index] = 0 end
+  local function add(class, count)
+    if used >= 1 or count == 0 then return end
+    size_class(serving, limits, class)
+    local flow = class.flow
+    local taken = math.min(count, math.max(used == 0 and 1 or 0, math.floor((1 - used) * flow)))
+    for index = 1, #limits do amounts[index] = amounts[index] + taken * class.costs[index] end
+    used = used + (taken < count and 1 or taken / flow)
+  end
+  add(wish.class, left)
+  if not gives_evenly(main) then
+    add(wish.class, wish.wanted - left)
+    return amounts
+  end
+  local each = next_follower(serving, wish.index + 1, wish)
+  while each and used < 1 do
+    add(each.class, each.wanted)
+    each = next_follower(serving, each.index + 1, wish)
+  end
+  local slice = main.line.slices[wish.rank]
+  each = slice and next_follower(serving, slice.first, wish)
+  while each and each ~= wish and used < 1 do
+    add(each.class, each.wanted)
+    each = next_follower(serving, each.index + 1, wish)
+  end
+  add(wish.class, wish.wanted - left)
+  return amounts
+end
+
 -- Calls of a wish that came within this time are served one after the other.
 local RUN_US = 50000
 
--- Adds to a line what the calls of a wish need that are left: as many as its asker comes for, and of limits that do not
--- give evenly the others that came with those.
-local function add_needs(fitting, wish, turn, first, left)
-  local waiting, is_even = fitting.line.waiting, true
-  turn.amounts = times(fitting.costs, first)
-  waiting[#waiting + 1] = turn
-  for index, limit in ipairs(fitting.scope.limits) do
-    local rule = RULES[limit.code]
-    is_even = is_even and (fitting.costs[index] == 0 or not rule.is_rate or rule.does_drain or false)
+local function turn_like(turn, order, amounts)
+  return { order = order, turn_us = turn.turn_us, due_us = turn.due_us, start_us = turn.start_us, amounts = amounts }
+end
+
+-- Adds what calls need that came with the first ones of a wish.
+local function add_rest(line, fitting, wish, turn, amounts, count)
+  if wish.last_since_us - wish.since_us >= RUN_US then return end
+  local rest, is_some = {}, false
+  for index = 1, #amounts do
+    rest[index] = math.max(0, wish.class.costs[fitting.after + index] * count - amounts[index])
+    is_some = is_some or rest[index] > 0
   end
-  local more = left - first
-  if is_even or more <= 0 or wish.last_since_us - wish.since_us >= RUN_US then return end
-  waiting[#waiting + 1] = {
-    order = turn.order, turn_us = turn.turn_us, due_us = turn.due_us, start_us = turn.start_us,
-    amounts = times(fitting.costs, more),
-  }
+  if is_some then add_need(line, turn_like(turn, turn.order, rest)) end
+end
+
+-- Adds to a gate what the calls of a wish need that are left: one of them, and of limits that do not give evenly the others
+-- that came with it.
+local function add_to_gate(serving, gate, wish, turn, left)
+  local amounts, line = times(gate, 1), line_of(serving, gate.scope, NO_PLACE)
+  add_need(line, turn_like(turn, turn.order, amounts))
+  if not gives_evenly(gate) then add_rest(line, gate, wish, turn, amounts, left) end
+end
+
+-- Keeps a place for what an asker waits for in a line: a slice. Where limits do not give evenly, what comes back at one
+-- moment is for all that wait, so each of the wishes has its own place there.
+local function wait_for(serving, main, wish, left, turn, amounts)
+  local line = main.line
+  add_need(line, turn_like(turn, turn.order, amounts))
+  if gives_evenly(main) then return end
+  add_rest(line, main, wish, turn, amounts, left)
+  local each = next_follower(serving, wish.index + 1, wish)
+  while each and #line.waiting < MOST_NEEDS do
+    local order = order_of_rest(each, 0, serving.now_us)
+    size_class(serving, main.scope.limits, each.class)
+    local count, first = math.min(each.wanted, each.class.flow), {}
+    for index = 1, #main.scope.limits do first[index] = each.class.costs[index] * count end
+    local own = turn_like(turn, order, first)
+    add_need(line, own)
+    add_rest(line, main, each, own, first, each.wanted)
+    each = next_follower(serving, each.index + 1, wish)
+  end
+end
+
+-- Keeps a place for a wish that waits behind another one of its line, unless one of its rank has a place already.
+local function wait_behind(serving, wish, line)
+  if line.slices[wish.rank] then return end
+  serving.drawer.order = order_of(wish.rank, since_of(wish.since_us, serving.now_us))
+  local main = fit(serving, wish, line, line.scope == serving.bucket.shared and 0 or 1)
+  local turn = turn_like(line.waiting[#line.waiting], order_of_rest(wish, 0, serving.now_us))
+  wait_for(serving, main, wish, wish.wanted, turn, amounts_of_slice(serving, main, wish, wish.wanted))
+end
+
+-- Whether less is left beside what comes before a slice than it comes for: that is not worth a draw.
+local function is_too_little(serving, wish, main, opens_us, until_us, most)
+  if #main.ahead == 0 then return false end
+  -- A slice is judged once, at its first wish.
+  local line, all = main.line, nil
+  if serving.is_try or line.refused then
+    all = times(main, math.min(most, main.flow))
+  elseif line.slices[wish.rank] and line.slices[wish.rank].first == wish.index then
+    all = amounts_of_slice(serving, main, wish, wish.wanted)
+  else
+    return false
+  end
+  for _, before in ipairs(main.ahead) do
+    if not is_in_time(main.scope, before, all, opens_us, until_us) then return true end
+  end
+  return turn_of(main, NOTHING, opens_us, all) > until_us
 end
 
 -- An asker that got nothing does not ask again before this time has passed; it asks again at least this often.
@@ -218,33 +384,36 @@ local function ask_ahead_us(horizon_us, step_us)
   return step_us <= left_us / 8 and horizon_us - left_us or horizon_us
 end
 
--- Gives the asker a turn for the rest of a wish. Returns that, and the limit, from 1 on, that the rest waits for; 0 if none.
+-- Gives the asker a turn for the rest of a wish. Returns when to ask again, and the limit, from 1 on, that the rest waits
+-- for; 0 if none.
 local function refuse(serving, wish, main, granted, opens_us, horizon_us)
   local left, now_us, scope, shared = wish.wanted - granted.count, serving.now_us, main.scope, serving.bucket.shared
-  local next_us = earliest_for_all_us(scope, opens_us, main.costs, main.drawer)
-  -- A try asks again for one call. An asker that waits comes for as many as now, since more calls come until then, but
-  -- for no more than a horizon has for it; were it for those that are left, all behind it would ask too early.
-  local needed = serving.is_try and 1 or math.min(wish.wanted, main.flow)
+  local is_try, line = serving.is_try, main.line
+  local next_us = earliest_for_all_us(scope, opens_us, main.costs, 0, main.drawer)
+  -- A try asks again for one call.
+  local amounts = is_try and times(main, 1) or amounts_of_slice(serving, main, wish, left)
   -- The rest came later than those that were served.
-  local order = order_of_rest(wish, granted.count, now_us)
-  local ahead = granted.count == 0 and main.ahead or ahead_in(main.line, order, math.huge)
-  local start_us, binding = turn_of(main, ahead, opens_us, needed)
-  local soonest_us = (granted.count == 0 and not serving.is_try) and now_us + LEAST_ASK_GAP_US or now_us
-  local is_later = not serving.is_try and scope == shared and #ahead > 0
+  local order, has_some = order_of_rest(wish, granted.count, now_us), granted.count > 0 or scope.is_served
+  local ahead = has_some and ahead_in(line, order, math.huge) or main.ahead
+  local start_us, binding = turn_of(main, ahead, opens_us, amounts)
+  local soonest_us = (has_some or is_try) and now_us or now_us + LEAST_ASK_GAP_US
+  local is_later = not is_try and scope == shared and #ahead > 0
   local ahead_us = is_later and ask_ahead_us(horizon_us, main.step_us) or horizon_us
   local turn_us = next_us == math.huge and math.huge or math.max(soonest_us, start_us - ahead_us)
   -- In a bucket with limits per key only, a pause may end any time: a turn after it would keep the key waiting.
   local is_bucket_closed = scope ~= shared and closed_until_us(shared) > now_us + horizon_us
   local due_us = scope == shared and math.min(turn_us, now_us + LONGEST_ASK_GAP_US) or turn_us
   if is_bucket_closed then due_us = 0 end
-  local turn = { order = order, turn_us = turn_us, due_us = due_us, start_us = start_us }
   -- A try waits for nothing, so others of its request are not behind it.
-  if not serving.is_try then add_needs(main, wish, turn, needed, left) end
+  if not is_try then
+    local turn = { order = order, turn_us = turn_us, due_us = due_us, start_us = start_us }
+    wait_for(serving, main, wish, left, turn, amounts)
+  end
   local both = { { scope = shared, number = 0 }, main }
   granted.binds_at = closed_by(both, now_us + horizon_us)
   if granted.binds_at == 0 and next_us > now_us + horizon_us then
     local at = binding_at(main)
     granted.binds_at = at > 0 and at or slowed_by(both, now_us)
   end
-  return turn, turn_us == math.huge and binding_at(main) or binding
+  return turn_us, turn_us == math.huge and binding_at(main) or binding
 end

@@ -1,59 +1,39 @@
 -- Serves the wishes of one draw, one after the other. Twin of src/core/draw/serve.ts.
 
--- The line in which a wish waits for its slots, if it has been opened.
-local function main_line_of(serving, wish)
-  local shared, widest = serving.bucket.shared, wish.keys[1]
-  if #shared.limits > 0 or #wish.keys < 2 then return shared.line end
-  return widest.scope and widest.scope.line
-end
-
 -- A wish before this one that waits for what this one needs too; others may fill what is left.
 local function refused_before(serving, wish)
-  local line = main_line_of(serving, wish)
-  local refused = not serving.is_try and line and line.refused
-  if not refused or (refused.waits_for > 0 and wish.costs[refused.waits_for] == 0) then return nil end
-  -- Calls of another key may not be let pass by that key: others do not wait for them.
-  if wish.keys[#wish.keys] ~= refused.key then return refused end
-  local main, last = fit(serving, wish, line, line.scope == serving.bucket.shared and 0 or 1, 0, false), line.waiting[#line.waiting]
-  local turn = { turn_us = last.turn_us, due_us = last.due_us, start_us = last.start_us }
-  turn.order = order_of_rest(wish, 0, serving.now_us)
-  add_needs(main, wish, turn, math.min(wish.wanted, main.flow), wish.wanted)
+  if serving.is_try then return nil end
+  local shared, widest = serving.bucket.shared, wish.keys[1]
+  local main = (#shared.limits > 0 or not widest) and shared or widest.scope
+  local line = main and main.line
+  local refused = line and line.refused
+  if not refused or (refused.waits_for > 0 and wish.class.costs[refused.waits_for] == 0) then return nil end
+  wait_behind(serving, wish, line)
   return refused
 end
 
 -- A call that wider limits hold back came to the gates of its narrower keys: others of those keys must not pass it there
 -- meanwhile. Narrower keys that hold it back keep no place in wider ones: there, calls of other keys go on.
-local function keep_behind(gates, after_gate, wish, turn, left)
+local function keep_behind(serving, gates, after_gate, wish, turn, left)
+  if turn.turn_us == math.huge then return end
   local is_behind = after_gate == nil
   for _, gate in ipairs(gates) do
-    local line = gate.line
-    -- Unless nobody waits in this line, nor has its asker since before this draw.
-    if is_behind and turn.turn_us < math.huge and (line.own.turn_name ~= '' or #line.others > 0) then
-      local own = { order = turn.order, turn_us = turn.turn_us, due_us = turn.due_us, start_us = turn.start_us }
-      add_needs(gate, wish, own, 1, left)
-    end
+    local line = gate.scope.line
+    -- Unless no other asker waits in this line, nor has this one waited since before this draw.
+    if is_behind and line and (line.own.since_us > 0 or #line.others > 0) then add_to_gate(serving, gate, wish, turn, left) end
     is_behind = is_behind or gate == after_gate
   end
-end
-
--- A try that a key refuses is told of the limits that decide the slots instead if those refuse it for longer.
-local function later_of_main(asked, granted)
-  local main = asked.main
-  local next_us = earliest_for_all_us(main.scope, asked.opens(), main.costs, main.drawer)
-  if next_us == math.huge or next_us <= granted.not_before_us then return end
-  local binding = binding_at(main)
-  if binding > 0 then granted.not_before_us, granted.binds_at = next_us, binding end
 end
 
 -- Gives the asker a turn in the line of the key that holds its call back.
 local function end_at_gate(serving, wish, gates, granted, deferred)
   local gate, left = deferred.gate, wish.wanted - granted.count
-  local turn = { turn_us = deferred.until_us, due_us = deferred.until_us, start_us = deferred.start_us }
-  turn.order = order_of_rest(wish, granted.count, serving.now_us)
   granted.not_before_us = deferred.until_us
   if not serving.is_try then
-    add_needs(gate, wish, turn, 1, left)
-    keep_behind(gates, gate, wish, turn, left)
+    local turn = { turn_us = deferred.until_us, due_us = deferred.until_us, start_us = deferred.start_us }
+    turn.order = order_of_rest(wish, granted.count, serving.now_us)
+    add_to_gate(serving, gate, wish, turn, left)
+    keep_behind(serving, gates, gate, wish, turn, left)
   end
   local binding = binding_at(gate)
   -- If no limit of the key holds the call back, a cooldown, a pause or a gap of the key does.
@@ -62,117 +42,112 @@ local function end_at_gate(serving, wish, gates, granted, deferred)
   granted.binds_at = binding > 0 and gate.after + binding or held
 end
 
+-- Whether the wishes of a line share one slice of a horizon. Leases of a key are no part of one: each wish takes its own.
+local function is_slice(main, gates)
+  if main.number == 0 or #gates > 0 then return true end
+  for _, limit in ipairs(main.scope.limits) do
+    if RULES[limit.code].is_rate then return true end
+  end
+  return false
+end
+
 -- Why a wish got no more, and when to ask again.
-local function end_wish(serving, wish, asked, granted, deferred)
-  local left, main = wish.wanted - granted.count, asked.main
+local function end_wish(serving, wish, main, gates, granted, deferred, horizon_us)
   if deferred then
-    end_at_gate(serving, wish, asked.gates, granted, deferred)
-    if serving.is_try then later_of_main(asked, granted) end
-    return
-  end
-  if left == 0 then return end
-  local turn, waits_for = refuse(serving, wish, main, granted, asked.opens(), asked.horizon_us)
-  if not asked.is_alone and not main.line.refused then
-    main.line.refused = { waits_for = waits_for, key = wish.keys[#wish.keys], not_before_us = asked.is_own and turn.turn_us or 0 }
-  end
-  if not serving.is_try then keep_behind(asked.gates, nil, wish, main.line.waiting[#main.line.waiting], left) end
-  -- A try keeps no place, so the time to ask again goes here.
-  if asked.is_own or serving.is_try then granted.not_before_us = turn.turn_us end
-end
-
--- A refused try cannot pass before the last pause or cooldown ends, whatever else refused it.
-local function until_open(serving, asked, granted)
-  local fittings, open_us = { { scope = serving.bucket.shared, number = 0 }, unpack(asked.fittings) }, 0
-  for _, fitting in ipairs(fittings) do open_us = math.max(open_us, closed_until_us(fitting.scope)) end
-  local is_last = granted.not_before_us == math.huge or granted.not_before_us < open_us
-  if open_us <= serving.now_us or not is_last then return end
-  granted.not_before_us, granted.binds_at = open_us, closed_by(fittings, serving.now_us)
-end
-
--- The scopes of the wish's keys; used up if Redis has lost them.
-local function open_scopes(wish, now_us)
-  local scopes = {}
-  for index, key in ipairs(wish.keys) do
-    scopes[index] = open_key(key, now_us)
-    if key.is_lost then
-      use_up(scopes[index], now_us)
-      key.is_lost, key.is_used_up = false, true
+    end_at_gate(serving, wish, gates, granted, deferred)
+    if serving.is_try then for_tries().later_of_main(serving, main, granted) end
+  else
+    local line, is_own = main.line, main.number > 0
+    local turn_us, waits_for = refuse(serving, wish, main, granted, main_opens_us(serving, main), horizon_us)
+    if is_slice(main, gates) then line.refused = line.refused or {
+      waits_for = waits_for, binds_at = granted.binds_at, not_before_us = is_own and turn_us or 0,
+      slots = NOTHING, count = 0, run_count = 0, run_at_us = 0, run_excess = 0, soonest_us = 0,
+    } end
+    if not serving.is_try then
+      keep_behind(serving, gates, nil, wish, line.waiting[#line.waiting], wish.wanted - granted.count)
     end
+    -- A try keeps no place, so the time to ask again goes here.
+    if is_own or serving.is_try then granted.not_before_us = turn_us end
   end
-  return scopes
+  local soonest_us, binds_at = soonest_of(serving, main, gates, horizon_us)
+  granted.soonest_us = soonest_us
+  if binds_at ~= 0 then granted.binds_at = binds_at end
+  if serving.is_try then for_tries().until_open(serving, main, gates, granted) end
 end
 
--- What a wish has to fit: `main` decides its slots, and all gates must allow the very same ones.
-local function fit_all(serving, wish, horizon_us)
-  local shared, now_us, gates = serving.bucket.shared, serving.now_us, {}
-  local key_scopes, after = open_scopes(wish, now_us), #shared.limits
-  local is_own = after == 0 and #key_scopes > 0
-  local asked = {
-    gates = gates, is_own = is_own, is_alone = is_own and #key_scopes == 1, horizon_us = horizon_us, main = nil,
-    fittings = nil, opens = nil,
+-- The scope of a key; used up if Redis has lost it.
+local function open_scope(key, now_us)
+  local scope = key.scope or open_key(key, now_us)
+  if key.is_lost then
+    for_losses().use_up(scope, now_us)
+    key.is_lost, key.is_used_up = false, true
+  end
+  return scope
+end
+
+-- When a call could start of a wish that nothing is wanted for, or that waits behind another one.
+local function look(serving, wish, refused, horizon_us)
+  -- All that wait behind it are told the same.
+  if refused and not wish.is_bounded then return refused end
+  local granted = {
+    slots = NOTHING, count = 0, run_count = 0, run_at_us = 0, run_excess = 0, binds_at = 0, soonest_us = 0,
+    not_before_us = refused and refused.not_before_us or 0,
   }
-  for index, scope in ipairs(key_scopes) do
-    local is_main = is_own and index == 1
-    local fitting = fit(serving, wish, line_of(serving, scope, wish.places[index]), index, after, not is_main)
-    if is_main then asked.main = fitting else gates[#gates + 1] = fitting end
+  local scopes = {}
+  for index, key in ipairs(wish.is_bounded and wish.keys or NOTHING) do scopes[index] = open_scope(key, serving.now_us) end
+  granted.soonest_us, granted.binds_at = soonest_unserved(serving, wish, scopes, horizon_us)
+  return granted
+end
+
+-- What a wish has to fit: the limits that decide its slots, and the gates, which must all allow the very same ones.
+local function fit_all(serving, wish)
+  local shared, gates, main, after = serving.bucket.shared, NOTHING, nil, #serving.bucket.shared.limits
+  for index = 1, #wish.keys do
+    local scope = open_scope(wish.keys[index], serving.now_us)
+    local own = wish.places and wish.places[index] or NO_PLACE
+    if after == 0 and not main then
+      main = fit(serving, wish, line_of(serving, scope, own), index)
+    else
+      if gates == NOTHING then gates = {} end
+      gates[#gates + 1] = fit_gate(serving, wish, scope, index, after, own)
+    end
     after = after + #scope.limits
   end
-  asked.main = asked.main or fit(serving, wish, line_of(serving, shared, serving.own), 0, 0, false)
-  asked.fittings = { asked.main, unpack(gates) }
-  -- The earliest time at which anything may start; it moves with each booking.
-  function asked.opens()
-    local opens_us = opens_at_us(asked.main.scope, now_us, asked.main.step_us)
-    return is_own and math.max(opens_us, opens_at_us(shared, now_us, asked.main.step_us)) or opens_us
-  end
-  return asked
+  return main or fit(serving, wish, line_of(serving, shared, serving.own), 0), gates
 end
 
 local function serve(serving, wish)
-  local now_us, horizon_us = serving.now_us, horizon_of(serving, wish.rank)
-  local granted = { slots = {}, run = { count = 0, at_us = 0, excess = 0 }, not_before_us = 0, binds_at = 0, soonest_us = 0, count = 0 }
-  local refused = wish.wanted > 0 and refused_before(serving, wish)
-  if wish.wanted == 0 or refused then
-    if refused then granted.not_before_us = refused.not_before_us end
-    local told_scopes = wish.is_bounded and open_scopes(wish, now_us) or {}
-    granted.soonest_us, granted.binds_at = soonest_unserved(serving, wish, told_scopes, horizon_us)
-    return granted
-  end
-  local asked = fit_all(serving, wish, horizon_us)
-  local main = asked.main
-  -- Of a key's limits alone, each wish may have a whole share.
-  local used = asked.is_alone and 0 or main.line.used
+  local now_us, refused = serving.now_us, wish.wanted > 0 and refused_before(serving, wish)
+  if wish.wanted == 0 or refused then return look(serving, wish, refused, horizon_of(serving, wish.rank)) end
+  local granted, horizon_us = {
+    slots = {}, count = 0, run_count = 0, run_at_us = 0, run_excess = 0, not_before_us = 0, binds_at = 0, soonest_us = 0,
+  }, horizon_of(serving, wish.rank)
+  serving.drawer.order = order_of(wish.rank, since_of(wish.since_us, now_us))
+  local main, gates = fit_all(serving, wish)
+  local line = main.line
   -- A try waits for no turn, so the horizon is not shared out.
-  local share_left = serving.is_try and wish.wanted or math.floor((1 - used) * main.share)
-  local most = math.min(wish.wanted, math.max(used == 0 and 1 or 0, share_left))
-
-  local recycled = serving.is_try and {} or take_holes(serving.bucket, wish.name, most, now_us + serving.horizon_us)
-  local booking = {
-    serving = serving, main = main, gates = asked.gates, fittings = asked.fittings, opens = asked.opens,
-    most = most - #recycled, until_us = now_us + horizon_us,
-  }
-  local booked = is_runnable(booking) and book_run(booking) or is_at_once(booking) and book_at_once(booking)
-    or book_list(booking)
+  local share_left = serving.is_try and wish.wanted or math.floor((1 - line.used) * main.share)
+  local most, until_us = math.min(wish.wanted, math.max(line.used == 0 and 1 or 0, share_left)), now_us + horizon_us
+  local is_from_holes = serving.bucket.holes > 0 and not serving.is_try
+  if is_from_holes then granted.slots = for_holes()(serving.bucket, ARGV[LAST_BEFORE_NAMES + wish.index], most, now_us + serving.horizon_us) end
+  local recycled, deferred = #granted.slots, nil
+  most = most - recycled
+  if is_runnable(serving, main, gates) then
+    book_run(serving, wish, main, most, until_us, granted)
+  elseif is_at_once(serving, main, gates) then
+    deferred = for_tries().book_at_once(serving, main, gates, most, until_us, granted)
+  else
+    deferred = book_list(serving, wish, main, gates, most, until_us, granted)
+  end
   -- What was recycled was counted when it was booked.
-  if #serving.shadows > 0 then
-    local limit = main.scope.limits[1]
-    local drain, step = limit and limit.count or 1, limit and main.costs[1] * limit.period_us or 0
-    count_calls(serving.shadows, booked, wish.shadow_costs, drain, step, main.drawer)
-  end
-  for _, slot_us in ipairs(booked.slots) do recycled[#recycled + 1] = slot_us end
-  granted.slots, granted.run, granted.count = recycled, booked, #recycled + booked.count
+  if #serving.shadows > 0 then for_shadows().count_calls(serving.shadows, granted, recycled, wish, main) end
+  granted.count = #granted.slots + granted.run_count
   if granted.count > 0 then
-    serving.has_granted = true
-    for _, fitting in ipairs(asked.fittings) do fitting.line.is_served = true end
-    for _, key in ipairs(wish.keys) do key.is_drawn = true end
+    serving.has_granted, main.scope.is_served = true, true
+    for index = 1, #gates do gates[index].scope.is_served = true end
+    for index = 1, #wish.keys do wish.keys[index].is_drawn = true end
   end
-  if not asked.is_alone then main.line.used = main.line.used + granted.count / main.share end
-
-  end_wish(serving, wish, asked, granted, booked.deferred)
-  if granted.count < wish.wanted then
-    local soonest_us, binds_at = soonest_of(serving, asked)
-    granted.soonest_us = soonest_us
-    if binds_at ~= 0 then granted.binds_at = binds_at end
-    if serving.is_try then until_open(serving, asked, granted) end
-  end
+  if is_slice(main, gates) then line.used = line.used + granted.count / main.share end
+  if deferred or granted.count < wish.wanted then end_wish(serving, wish, main, gates, granted, deferred, horizon_us) end
   return granted
 end

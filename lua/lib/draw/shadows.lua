@@ -56,14 +56,17 @@ local function count_call(shadow, at_us, cost, drawer)
   shadow.last_us = slot_us
 end
 
--- Counts the calls for which slots were booked: a run, or one by one.
-local function count_calls(shadows, booked, costs, drain, step, drawer)
+-- Counts the calls for which slots were booked: a run, or one by one after those that were recycled.
+local function count_calls(shadows, granted, recycled, wish, main)
+  local limit = main.scope.limits[1]
+  local drain, step = limit and limit.count or 1, limit and main.costs[1] * limit.period_us or 0
   for index, shadow in ipairs(shadows) do
-    for at = 0, booked.count - 1 do
-      local slot_us = booked.at_us + math.ceil(math.max(0, booked.excess + at * step) / drain)
-      count_call(shadow, slot_us, costs[index], drawer)
+    local cost = wish.class.shadow_costs[index]
+    for at = 0, granted.run_count - 1 do
+      local slot_us = granted.run_at_us + math.ceil(math.max(0, granted.run_excess + at * step) / drain)
+      count_call(shadow, slot_us, cost, main.drawer)
     end
-    for _, slot_us in ipairs(booked.slots) do count_call(shadow, slot_us, costs[index], drawer) end
+    for at = recycled + 1, #granted.slots do count_call(shadow, granted.slots[at], cost, main.drawer) end
   end
 end
 

@@ -16,7 +16,7 @@ local function soonest_in(gate, beside, now_us, until_us)
   local opens_us = math.max(closed_us, least_opens_at_us(scope, now_us, gate.step_us))
   local soonest_us, binding = opens_us, 0
   for index, limit in ipairs(scope.limits) do
-    local at_us = RULES[limit.code].earliest(limit, opens_us, gate.costs[index], gate.drawer)
+    local at_us = RULES[limit.code].earliest(limit, opens_us, gate.costs[gate.after + index], gate.drawer)
     if at_us < math.huge and at_us > soonest_us then soonest_us, binding = at_us, gate.after + index end
   end
   if soonest_us <= until_us then return soonest_us, 0 end
@@ -26,13 +26,13 @@ local function soonest_in(gate, beside, now_us, until_us)
 end
 
 -- Of a wish that was looked at, under the limits of the bucket and of its keys.
-local function soonest_of(serving, asked)
+local function soonest_of(serving, main, gates, horizon_us)
   -- A try is told when to ask again.
   if serving.is_try then return 0, 0 end
   local now_us = serving.now_us
-  local until_us = now_us + asked.horizon_us
-  local soonest_us, binds_at = soonest_in(asked.main, { scope = serving.bucket.shared, number = 0 }, now_us, until_us)
-  for _, gate in ipairs(asked.gates) do
+  local until_us = now_us + horizon_us
+  local soonest_us, binds_at = soonest_in(main, { scope = serving.bucket.shared, number = 0 }, now_us, until_us)
+  for _, gate in ipairs(gates) do
     local key_us, key_binds_at = soonest_in(gate, gate, now_us, until_us)
     if key_us > soonest_us then soonest_us, binds_at = key_us, key_binds_at end
   end
@@ -43,9 +43,8 @@ end
 local function soonest_unserved(serving, wish, key_scopes, horizon_us)
   local now_us, after, soonest_us, binds_at = serving.now_us, 0, 0, 0
   for index, scope in ipairs({ serving.bucket.shared, unpack(key_scopes) }) do
-    local costs = slice(wish.costs, after, #scope.limits)
     local gate = {
-      scope = scope, number = index - 1, costs = costs, step_us = step_of(scope.limits, costs), after = after,
+      scope = scope, number = index - 1, costs = wish.class.costs, step_us = step_of(scope.limits, wish.class.costs, after), after = after,
       drawer = { asker = '', now_us = now_us, order = 0, lease = 0 },
     }
     local key_us, key_binds_at = soonest_in(gate, gate, now_us, now_us + horizon_us)

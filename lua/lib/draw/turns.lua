@@ -1,20 +1,22 @@
 -- How many replicas draw from a bucket, and which of them comes first: the one whose call is the most urgent, and has
 -- waited longest. Here a replica is an asker, by the name that it asks with. Twin of src/core/draw/turns.ts.
--- A scope's turns are a zset at scope.turns_key: the name of a turn -> the order of its first call. Its name is
--- "since due start limits amount... asker", with "order amount..." for each other need before the asker.
+-- A scope's turns are one string at scope.turns_key, in their order: doubles {how many doubles, turns {since_us due_us
+-- start_us, needs, limits, per need its order and an amount of each limit}}, then the names of their askers, each after a
+-- space. It expires a minute after the last turn.
 local WINDOW_US, KEEP_TURNS_MS = 1000000, 60000
 -- Above every time of a bucket's clock until 2041, and small enough for four ranks to be whole numbers.
 local RANK_STEP = 2 ^ 51
 -- Calls that came in the same millisecond came together: their askers take turns.
 local TOGETHER_US = 1000
--- More turns than this are not read, and more needs of one asker are not kept.
-local MOST_READ, MOST_NEEDS = 64, 8
+-- More turns than this are not kept, nor more needs of one asker, nor more numbers: Lua unpacks a few thousand at once.
+local MOST_TURNS, MOST_NEEDS, MOST_NUMBERS = 128, 8, 6000
+
+local NO_TURNS = {}
 
 -- Counts the askers of each second. Each says when it last drew, so no list of them is needed.
 local function count_asker(bucket, drew_us)
   local age = bucket.clock_us - bucket.window_us
-  bucket.is_new_window = age >= WINDOW_US
-  if bucket.is_new_window then
+  if age >= WINDOW_US then
     bucket.alive_before = age < 2 * WINDOW_US and bucket.alive or 0
     bucket.alive = 0
     bucket.window_us = bucket.clock_us
@@ -32,104 +34,137 @@ local function order_of(rank, since_us)
   return rank * RANK_STEP + since_us - since_us % TOGETHER_US
 end
 
-local function read_due(name)
-  return tonumber(string.match(name, '^%d+ (%d+)'))
-end
-
--- A turn from its name and the order of its first call; nil if it was made under another count of limits.
-local function read_turn(name, order, limit_count)
-  local numbers, count = {}, 0
-  for number in string.gmatch(name, '(%d+) ') do
-    count = count + 1
-    numbers[count] = tonumber(number)
-  end
-  if numbers[4] ~= limit_count then return nil end
-  local turn, at = { since_us = numbers[1], start_us = numbers[3], needs = {} }, 4
-  while at + limit_count <= count do
-    local amounts = {}
-    for index = 1, limit_count do amounts[index] = numbers[at + index] end
-    turn.needs[#turn.needs + 1] = { order = order, amounts = amounts }
-    at = at + limit_count + 1
-    order = numbers[at]
-  end
-  return turn
-end
-
--- The turns of other askers, in their order. Those that were missed are forgotten.
-local function read_turns(scope, asker, missed_us)
-  local turns = {}
-  if scope.turns_until_us < missed_us then return turns end
-  local found = redis.call('ZRANGE', scope.turns_key, 0, MOST_READ - 1, 'WITHSCORES')
-  for index = 1, #found, 2 do
-    local name = found[index]
-    if read_due(name) < missed_us then
-      redis.call('ZREM', scope.turns_key, name)
-    elseif string.match(name, '%S+$') ~= asker then
-      turns[#turns + 1] = read_turn(name, tonumber(found[index + 1]), #scope.limits)
+-- The turns of a scope that were not missed, in their order.
+local function read_turns(scope, missed_us)
+  local packed = scope.turns_until_us >= missed_us and redis.call('GET', scope.turns_key)
+  if not packed then return NO_TURNS end
+  local count = struct.unpack('<d', packed)
+  local numbers, at, turns = { struct.unpack('<' .. string.rep('d', count), packed) }, 1, {}
+  for asker in string.gmatch(string.sub(packed, count * 8 + 1), '%S+') do
+    local since_us, due_us, start_us, need_count, limit_count = unpack(numbers, at + 1, at + 5)
+    local needs = {}
+    at = at + 5
+    for index = 1, need_count do
+      needs[index] = { order = numbers[at + 1], amounts = { unpack(numbers, at + 2, at + 1 + limit_count) } }
+      at = at + 1 + limit_count
+    end
+    if due_us >= missed_us then
+      turns[#turns + 1] = { asker = asker, since_us = since_us, due_us = due_us, start_us = start_us, needs = needs }
     end
   end
   return turns
 end
 
-local function name_of(turn)
-  local parts = { string.format('%.0f %.0f %.0f %d', turn.since_us, turn.due_us, turn.start_us, #turn.needs[1].amounts) }
-  for index, need in ipairs(turn.needs) do
-    if index > MOST_NEEDS then break end
-    if index > 1 then parts[#parts + 1] = string.format('%.0f', need.order) end
-    for _, amount in ipairs(need.amounts) do parts[#parts + 1] = string.format('%.0f', amount) end
+-- Those of other askers, but for turns that were made under another count of limits.
+local function others_of(turns, asker, limit_count)
+  local others = NO_TURNS
+  for index = 1, #turns do
+    local turn = turns[index]
+    if turn.asker ~= asker and #turn.needs[1].amounts == limit_count then
+      if others == NO_TURNS then others = {} end
+      others[#others + 1] = turn
+    end
   end
-  parts[#parts + 1] = turn.asker
-  return table.concat(parts, ' ')
+  return others
 end
 
--- Forgets askers that never came back.
-local function forget_missed(turns_key, missed_us)
-  for _, name in ipairs(redis.call('ZRANGE', turns_key, 0, -1)) do
-    if read_due(name) < missed_us then redis.call('ZREM', turns_key, name) end
+local function write_turns(scope, turns, now_us)
+  if #turns == 0 then return redis.call('DEL', scope.turns_key) end
+  local numbers, askers, count = { 0 }, {}, 1
+  for index = 1, math.min(#turns, MOST_TURNS) do
+    local turn = turns[index]
+    local needs = turn.needs
+    local limit_count = #needs[1].amounts
+    if count + 5 + #needs * (1 + limit_count) > MOST_NUMBERS then break end
+    numbers[count + 1], numbers[count + 2], numbers[count + 3] = turn.since_us, turn.due_us, turn.start_us
+    numbers[count + 4], numbers[count + 5] = #needs, limit_count
+    count = count + 5
+    for each = 1, #needs do
+      local need = needs[each]
+      numbers[count + 1] = need.order
+      for limit = 1, limit_count do numbers[count + 1 + limit] = need.amounts[limit] end
+      count = count + 1 + limit_count
+    end
+    askers[index] = ' ' .. turn.asker
   end
+  numbers[1] = count
+  local packed = struct.pack('<' .. string.rep('d', count), unpack(numbers)) .. table.concat(askers)
+  local keep_ms = math.ceil((scope.turns_until_us - now_us) / 1000) + KEEP_TURNS_MS
+  redis.call('SET', scope.turns_key, packed, 'PX', string.format('%.0f', keep_ms))
 end
 
--- Sets the asker's turn, or takes it away. Returns its name.
-local function keep_turn(scope, own_name, turn, missed_us, now_us)
-  local name = turn and name_of(turn) or ''
-  if own_name ~= name and own_name ~= '' then redis.call('ZREM', scope.turns_key, own_name) end
-  if not turn then return name end
-  redis.call('ZADD', scope.turns_key, string.format('%.0f', turn.needs[1].order), name)
-  scope.turns_until_us = math.max(scope.turns_until_us, turn.due_us)
-  if missed_us then forget_missed(scope.turns_key, missed_us) end
-  redis.call('PEXPIRE', scope.turns_key, math.ceil((scope.turns_until_us - now_us) / 1000) + KEEP_TURNS_MS)
-  return name
+-- Sets an asker's turn, or takes it away, among all turns of the scope. Returns since when it waits for that; 0: it has no
+-- turn.
+local function keep_turn(scope, all, asker, own_since_us, turn, now_us)
+  if not turn and own_since_us == 0 then return 0 end
+  local turns = {}
+  if turn and #turn.needs > MOST_NEEDS then turn.needs = { unpack(turn.needs, 1, MOST_NEEDS) } end
+  local order, is_placed = turn and turn.needs[1].order, not turn
+  for index = 1, #all do
+    local each = all[index]
+    if each.asker ~= asker then
+      local its = each.needs[1].order
+      if not is_placed and (order < its or (order == its and turn.since_us < each.since_us)) then
+        turns[#turns + 1], is_placed = turn, true
+      end
+      turns[#turns + 1] = each
+    end
+  end
+  if not is_placed then turns[#turns + 1] = turn end
+  if turn then scope.turns_until_us = math.max(scope.turns_until_us, turn.due_us) end
+  write_turns(scope, turns, now_us)
+  return turn and turn.since_us or 0
+end
+
+-- Takes the turn away that an asker gives up.
+local function leave_turn(scope, asker, since_us, now_us)
+  local turns = read_turns(scope, 0)
+  for index, turn in ipairs(turns) do
+    if turn.asker == asker and turn.since_us == since_us then
+      table.remove(turns, index)
+      return write_turns(scope, turns, now_us)
+    end
+  end
 end
 
 -- What comes before a call of this order, in order, with the sums of what it and all before it need of each limit. Of
 -- those that came together, the turn that has waited longest does.
 local function ahead_of(turns, order, own_since_us)
-  local before = {}
-  if #turns == 0 then return before end
-  for _, turn in ipairs(turns) do
-    local after = {}
-    for index, need in ipairs(turn.needs) do
+  local before, is_sorted = {}, true
+  for at = 1, #turns do
+    local turn, after = turns[at], nil
+    for index = 1, #turn.needs do
+      local need = turn.needs[index]
       if index > 1 then
         local sum = {}
-        for each, amount in ipairs(need.amounts) do sum[each] = amount + (after[each] or 0) end
-        after = sum
+        for each, amount in ipairs(need.amounts) do sum[each] = amount + (after and after[each] or 0) end
+        after, is_sorted = sum, false
       end
       if need.order < order or (need.order == order and turn.since_us < own_since_us) then
+        if #before > 0 and need.order < before[#before].order then is_sorted = false end
         before[#before + 1] = {
-          order = need.order, amounts = need.amounts, start_us = turn.start_us, after = after, index = #before,
+          order = need.order, amounts = need.amounts, start_us = turn.start_us, after = after, index = #before, sums = nil,
         }
       end
     end
   end
-  table.sort(before, function(a, b)
-    if a.order ~= b.order then return a.order < b.order end
-    return a.index < b.index
-  end)
-  local sums = {}
-  for _, each in ipairs(before) do
-    each.sums = {}
-    for index, amount in ipairs(each.amounts) do each.sums[index] = amount + (sums[index] or 0) end
-    sums = each.sums
+  if not is_sorted then
+    table.sort(before, function(a, b)
+      if a.order ~= b.order then return a.order < b.order end
+      return a.index < b.index
+    end)
+  end
+  local sums = nil
+  for index = 1, #before do
+    local each = before[index]
+    if sums then
+      local amounts, all = each.amounts, {}
+      for limit = 1, #amounts do all[limit] = amounts[limit] + (sums[limit] or 0) end
+      sums = all
+    else
+      sums = each.amounts
+    end
+    each.sums = sums
   end
   return before
 end
@@ -142,19 +177,22 @@ end
 -- When a limit has room for an amount, which may be more than it can ever give at once.
 local function room_at_us(limit, at_us, amount)
   local earliest, beyond = RULES[limit.code].earliest, amount - limit.capacity
-  local drawer = { asker = '', now_us = at_us, order = 0, lease = 0 }
-  if beyond <= 0 then return earliest(limit, at_us, amount, drawer) end
-  return earliest(limit, at_us, limit.capacity, drawer) + math.ceil((beyond * limit.period_us) / limit.count)
+  if beyond <= 0 then return earliest(limit, at_us, amount, NOBODY) end
+  return earliest(limit, at_us, limit.capacity, NOBODY) + math.ceil((beyond * limit.period_us) / limit.count)
 end
 
 -- Whether what comes before a call has all the room it needs in time if this is booked before it: until until_us, or when
 -- its asker was told.
 local function is_in_time(scope, before, costs, opens_us, until_us)
-  for index, limit in ipairs(scope.limits) do
-    local is_needed = costs[index] > 0 and (before.amounts[index] or 0) > 0
-    if is_needed and RULES[limit.code].is_rate then
-      local deadline_us = math.max(until_us, before.start_us + after_us(limit, before.after[index] or 0))
-      if room_at_us(limit, opens_us, before.sums[index] + costs[index]) > deadline_us then return false end
+  local limits, amounts = scope.limits, before.amounts
+  for index = 1, #limits do
+    local limit, cost = limits[index], costs[index]
+    if cost > 0 and (amounts[index] or 0) > 0 and RULES[limit.code].is_rate then
+      local deadline_us = until_us
+      if before.start_us > until_us or before.after then
+        deadline_us = math.max(until_us, before.start_us + after_us(limit, before.after and before.after[index] or 0))
+      end
+      if room_at_us(limit, opens_us, before.sums[index] + cost) > deadline_us then return false end
     end
   end
   return true

@@ -1,5 +1,5 @@
 -- Twin of src/core/limits/fixed-window.ts. a: us at which the newest window began; b: used in it.
-do
+MAKERS[5] = function()
   -- The window that holds a time. Twin of windowAt in src/core/limits/calendar-windows.ts. Resets, if there are any, are the
   -- beginnings of windows about now, as the asker worked them out.
   local function window_at(limit, at_us)
@@ -16,7 +16,7 @@ do
     return start_us, start_us + limit.period_us
   end
 
-  RULES[5] = {
+  return {
     is_rate = true,
     earliest = function(limit, at_us, cost)
       -- After a booking was given back, the newest window may lie ahead; until it begins, nothing may pass.

@@ -1,6 +1,6 @@
 -- Twin of src/core/limits/leaky-bucket.ts. a: us at which the bucket will have drained; b: the fraction beyond, in 1/count
 -- us; c: us since which it has not been empty.
-do
+MAKERS[1] = function()
   local function level_at(limit, at_us)
     if limit.a < at_us then return 0 end
     return (limit.a - at_us) * limit.count + limit.b
@@ -10,13 +10,15 @@ do
     return level_at(limit, at_us) + (cost - limit.capacity) * limit.period_us
   end
 
-  RULES[1] = {
+  return {
     is_rate = true,
     does_drain = true,
     excess = excess_at,
+    -- As excess_at: a call in Lua takes as long as the arithmetic.
     earliest = function(limit, at_us, cost)
-      local excess = excess_at(limit, at_us, cost)
-      return excess > 0 and at_us + math.ceil(excess / limit.count) or at_us
+      local excess, count = (cost - limit.capacity) * limit.period_us, limit.count
+      if limit.a >= at_us then excess = excess + (limit.a - at_us) * count + limit.b end
+      return excess > 0 and at_us + math.ceil(excess / count) or at_us
     end,
     commit = function(limit, at_us, cost)
       if cost < 0 and at_us < limit.c then return end

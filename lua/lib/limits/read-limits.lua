@@ -1,13 +1,15 @@
--- Limits from an asker's numbers, and what Redis has kept of them. Their tables name all fields: Lua takes long to make room
--- for one more.
+-- Limits from an asker's numbers, and what Redis has kept of them. Lua makes room for twice as many fields where there are
+-- more than eight, so what few limits have is added to those.
 
 local function copy_limits(limits)
   local copies = {}
-  for index, limit in ipairs(limits) do
-    copies[index] = {
-      code = limit.code, count = limit.count, period_us = limit.period_us, capacity = limit.capacity,
-      a = 0, b = 0, c = 0, resets = limit.resets, keys = nil,
+  for index = 1, #limits do
+    local limit = limits[index]
+    local copy = {
+      code = limit.code, count = limit.count, period_us = limit.period_us, capacity = limit.capacity, a = 0, b = 0, c = 0,
     }
+    if limit.resets then copy.resets = limit.resets end
+    copies[index] = copy
   end
   return copies
 end
@@ -17,11 +19,11 @@ end
 -- are none.
 local function read_limits(next_number, keys)
   local limits, limit_count = {}, next_number() or 0
-  if limit_count < 0 then return keys and keys[-limit_count] and copy_limits(keys[-limit_count].limits) end
+  if limit_count < 0 then return keys and keys[-limit_count] and keys[-limit_count].template end
   for index = 1, limit_count do
     local limit = {
       code = next_number(), count = next_number(), period_us = next_number(), capacity = next_number(),
-      a = 0, b = 0, c = 0, resets = nil, keys = nil,
+      a = 0, b = 0, c = 0,
     }
     local reset_count = next_number()
     if reset_count > 0 then limit.resets = {} end
@@ -47,15 +49,20 @@ local function apply_limits(found, limits, now_us)
   return limits
 end
 
--- Gives limits the Redis keys of their parts, if they have some; returns how many keys are used up to here.
+-- How many Redis keys the parts of limits have.
+local function count_parts(limits)
+  local count = 0
+  for index = 1, #limits do count = count + (RULES[limits[index].code].parts or 0) end
+  return count
+end
+
+-- Gives limits the Redis keys of their parts, which come after so many other keys.
 local function bind_keys(limits, used)
-  for _, limit in ipairs(limits) do
+  for index = 1, #limits do
+    local limit = limits[index]
     local parts = RULES[limit.code].parts
-    limit.keys = parts and {}
-    for part = 1, parts or 0 do
-      used = used + 1
-      limit.keys[part] = KEYS[used]
-    end
+    if parts then limit.keys = { unpack(KEYS, used + 1, used + parts) } end
+    used = used + (parts or 0)
   end
-  return used
+  return limits
 end

@@ -1,6 +1,6 @@
 -- Twin of src/core/limits/sliding-log.ts. a: the sum of all that was ever booked;
 -- keys[1] zset: "slot_us total" -> that total, for each booking.
-do
+MAKERS[3] = function()
   -- Where more entries than this would have to be rewritten, a call that cost less gives nothing back.
   local MOST_REWRITTEN = 1000
   -- One draw may book many calls; it sets the expiry of the log anew only for calls this much later.
@@ -39,7 +39,7 @@ do
     limit.a = limit.a - taken
   end
 
-  RULES[3] = {
+  return {
     is_rate = true,
     parts = 1,
     earliest = function(limit, at_us, cost)

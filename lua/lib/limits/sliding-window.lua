@@ -1,6 +1,6 @@
 -- Twin of src/core/limits/sliding-window.ts. a: us at which the newest window began; b: used in it;
 -- c: used in the one before.
-do
+MAKERS[4] = function()
   local function rolled(limit, at_us)
     local start_us = math.floor(at_us / limit.period_us) * limit.period_us
     if start_us <= limit.a then return limit.a, limit.b, limit.c end
@@ -14,7 +14,7 @@ do
     return math.ceil(period_us - (room * period_us) / used_before)
   end
 
-  RULES[4] = {
+  return {
     is_rate = true,
     earliest = function(limit, at_us, cost)
       local start_us, used, used_before = rolled(limit, at_us)

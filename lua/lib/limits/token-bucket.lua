@@ -1,7 +1,7 @@
 -- Twin of src/core/limits/token-bucket.ts. a: what is missing from a full bucket, in tokens x period; b: us at which that
 -- was so;
 -- c: us since which it has not been full.
-do
+MAKERS[2] = function()
   local function lacking_at(limit, when_us)
     -- Below 0 once a later booking was given back: what comes back until then is still missing.
     local elapsed_us = when_us - limit.b
@@ -9,7 +9,7 @@ do
     return limit.a - limit.count * elapsed_us
   end
 
-  RULES[2] = {
+  return {
     is_rate = true,
     does_drain = true,
     earliest = function(limit, at_us, cost)

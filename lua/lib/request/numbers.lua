@@ -16,3 +16,16 @@ local function numbers_of(packed)
     return numbers[at]
   end
 end
+
+-- Whole numbers as doubles, in parts that Lua can unpack.
+local MOST_PACKED = 2000
+local function pack_numbers(numbers)
+  local count = #numbers
+  if count <= MOST_PACKED then return struct.pack('<' .. string.rep('d', count), unpack(numbers)) end
+  local parts = {}
+  for first = 1, count, MOST_PACKED do
+    local last = math.min(first + MOST_PACKED - 1, count)
+    parts[#parts + 1] = struct.pack('<' .. string.rep('d', last - first + 1), unpack(numbers, first, last))
+  end
+  return table.concat(parts)
+end

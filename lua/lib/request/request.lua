@@ -20,21 +20,28 @@ local function read_costs(next_number, limits, costs)
   return costs
 end
 
--- The keys of the request, each with its limits; nil if one can never work.
+-- The keys of the request, each with a template of its limits; nil if one can never work.
 local function read_keys(next_number, terms)
-  local used = bind_keys(terms.limits, 3)
-  local keys = {}
+  bind_keys(terms.limits, 3)
+  local used, keys, template, parts = 3 + count_parts(terms.limits), {}, nil, 0
   for index = 1, next_number() do
     local limits = read_limits(next_number, keys)
     if not limits then return nil end
-    -- It names all fields: Lua takes long to make room for one more.
+    if limits ~= template then template, parts = limits, count_parts(limits) end
+    -- It names what most keys get: Lua takes long to make room for one more field.
     keys[index] = {
-      limits = limits, state_key = KEYS[used + 1], turns_key = KEYS[used + 2], scope = nil, place = nil,
-      is_lost = nil, is_used_up = nil, is_drawn = nil,
+      template = limits, limits = nil, state_key = KEYS[used + 1], turns_key = KEYS[used + 2], parts_after = used + 2,
+      scope = nil, packed = nil, is_drawn = nil,
     }
-    used = bind_keys(limits, used + 2)
+    used = used + 2 + parts
   end
   return keys
+end
+
+-- The limits of a key, with what Redis keeps of them. Most keys of a request have the same ones, and few are looked at.
+local function limits_of(key)
+  key.limits = key.limits or bind_keys(copy_limits(key.template), key.parts_after)
+  return key.limits
 end
 
 -- The policy, and the keys of a call or of what is asked about; nil if a number can never work.
@@ -42,16 +49,28 @@ local function read_frame(next_number, text)
   local terms = read_terms(next_number, text)
   local keys = terms and read_keys(next_number, terms)
   if not keys then return nil end
+  for _, key in ipairs(keys) do limits_of(key) end
   return terms, keys
 end
 
 -- The scope of a key, loaded on first use.
 local function open_key(key, now_us)
-  if not key.scope then
-    key.scope = load_key(key.state_key, key.limits, now_us)
-    key.scope.turns_key = key.turns_key
+  local scope = key.scope
+  if not scope then
+    if key.packed == nil then key.packed = redis.call('GET', key.state_key) end
+    scope = scope_of_key(key.packed, limits_of(key), now_us)
+    scope.turns_key, key.scope = key.turns_key, scope
   end
-  return key.scope
+  return scope
+end
+
+-- Reads the states of several keys at once: a command for each would cost more than all that is done with it.
+local function load_keys(keys)
+  if #keys < 2 then return end
+  local names = {}
+  for index = 1, #keys do names[index] = keys[index].state_key end
+  local found = redis.call('MGET', unpack(names))
+  for index = 1, #keys do keys[index].packed = found[index] end
 end
 
 -- Whether resets were worked out for another time than this one. Twin of areResetsOff in src/core/limits/calendar-windows.ts.
@@ -69,7 +88,7 @@ local function are_all_resets_off(terms, keys, shadows, now_us)
     if are_resets_off({ shadow.limit }, now_us) then return true end
   end
   for _, key in ipairs(keys) do
-    if are_resets_off(key.limits, now_us) then return true end
+    if are_resets_off(key.template, now_us) then return true end
   end
   return false
 end

@@ -1,42 +1,103 @@
--- An asker's wishes, each of least_wanted calls at least; nil if one can never work. too_large is set if a call costs more than a limit can ever give.
-local function read_wishes(next_number, terms, keys, least_wanted)
-  local wishes, text_at = {}, 4
-  local function next_text()
-    text_at = text_at + 1
-    return ARGV[text_at]
+-- An asker's wishes, from an argument of whole numbers, packed as doubles: the classes of its calls, each with what a call
+-- costs under the limits of the bucket and of its keys, and under the shadows; and its wishes, each of a class.
+-- The names of the wishes are the arguments after this one.
+local LAST_BEFORE_NAMES = 4
+
+-- The numbers of an argument; nil if one is not whole. A fraction, NaN or an infinity leaves the sum no 0.
+local function whole_numbers(packed)
+  local count, odd = #packed / 8, 0
+  local numbers = { struct.unpack('<' .. string.rep('d', count), packed) }
+  for index = 1, count do
+    local number = numbers[index]
+    odd = odd + number % 1
+    if number >= 2 ^ 53 or number <= -(2 ^ 53) then return nil end
   end
-  for index = 1, next_number() do
-    local wish = {
-      name = next_text(), keys = {}, places = {}, wanted = next_number(), rank = next_number(),
-      is_bounded = next_number() == 1, since_us = next_number(), next_since_us = next_number(),
-      last_since_us = next_number(), costs = nil, shadow_costs = nil,
+  return odd == 0 and numbers or nil
+end
+
+-- The classes, and where their numbers end; nil if a cost can never be one.
+local function read_classes(numbers, shadow_count)
+  local classes, at, least = {}, 1, 0
+  for index = 1, numbers[1] or 0 do
+    local count, costs, shadow_costs = numbers[at + 1] or -1, {}, nil
+    for each = 1, count do
+      local cost = numbers[at + 1 + each] or -1
+      if cost < least then least = cost end
+      costs[each] = cost
+    end
+    at = at + 1 + count
+    if shadow_count > 0 then shadow_costs = { unpack(numbers, at + 1, at + shadow_count) } end
+    for each = 1, shadow_count do least = math.min(least, numbers[at + each] or -1) end
+    at = at + shadow_count
+    if count < 0 or least < 0 then return nil end
+    -- It names all fields: Lua takes long to make room for one more.
+    classes[index] = {
+      costs = costs, shadow_costs = shadow_costs, templates = nil, share = nil, flow = nil, step_us = nil, has_leases = nil,
+      rank = nil, main = nil,
     }
-    for at = 1, next_number() do
-      wish.keys[at] = keys[next_number()]
-      wish.places[at] = { turn_us = next_number(), lease_order = next_number(), turn_name = next_text() }
-      if not wish.keys[at] then return nil end
+  end
+  return classes, at
+end
+
+-- Adds what a cost is too large for; how many limits come up to here.
+local function check_costs(wishes, limits, costs, after)
+  for index = 1, #limits do
+    local cost, capacity = costs[after + index], limits[index].capacity
+    if cost and cost > capacity and not wishes.too_large then wishes.too_large, wishes.capacity = cost, capacity end
+  end
+  return after + #limits
+end
+
+-- Whether a class has a cost for each limit of such calls. Calls of one class nearly always have the same limits.
+local function fits_class(wishes, class, terms, keys)
+  local templates = class.templates
+  local is_known = templates and #templates == #keys
+  for index = 1, #keys do is_known = is_known and templates[index] == keys[index].template end
+  if is_known then return true end
+  templates = {}
+  local known = check_costs(wishes, terms.limits, class.costs, 0)
+  for index = 1, #keys do
+    templates[index] = keys[index].template
+    known = check_costs(wishes, keys[index].template, class.costs, known)
+  end
+  -- What was worked out for other limits does not hold.
+  class.templates, class.flow, class.has_leases, class.main = templates, nil, nil, nil
+  return known == #class.costs
+end
+
+-- The wishes, each of least_wanted calls at least; nil if one can never work. too_large is set if a call costs more than
+-- a limit can ever give.
+local function read_wishes(packed, terms, keys, shadows, least_wanted)
+  local numbers = whole_numbers(packed)
+  if not numbers then return nil end
+  local classes, at = read_classes(numbers, #shadows)
+  if not classes then return nil end
+  local wishes, shares = {}, terms.shares
+  for index = 1, numbers[at + 1] or 0 do
+    local class, wanted, rank, is_bounded, since_us, next_since_us, last_since_us, key_count = unpack(numbers, at + 2, at + 9)
+    if not key_count or not classes[class] or wanted < least_wanted or not shares[rank + 1] then return nil end
+    local own, places = {}, nil
+    class, at = classes[class], at + 8
+    for each = 1, key_count do
+      -- The number of a key, below 0 if the asker has a place in its line, which follows.
+      local number = numbers[at + 2] or 0
+      local key = keys[number < 0 and -number or number]
+      if not key then return nil end
+      own[each], at = key, at + 1
+      if number < 0 then
+        places = places or {}
+        places[each] = { turn_us = 0, since_us = numbers[at + 2] or 0, lease_order = numbers[at + 3] or 0 }
+        at = at + 2
+      end
     end
-    wish.costs = read_costs(next_number, terms.limits, {})
-    for _, key in ipairs(wish.keys) do
-      wish.costs = wish.costs and read_costs(next_number, key.limits, wish.costs)
-    end
-    if not wish.costs or wish.wanted < least_wanted or not terms.shares[wish.rank + 1] then return nil end
-    wishes.too_large = wishes.too_large or wish.costs.too_large
-    wishes.capacity = wishes.capacity or wish.costs.capacity
+    if not fits_class(wishes, class, terms, own) then return nil end
+    local wish = {
+      index = index, class = class, keys = own, wanted = wanted, rank = rank, since_us = since_us,
+      next_since_us = next_since_us, last_since_us = last_since_us,
+    }
+    if places then wish.places = places end
+    if is_bounded == 1 then wish.is_bounded = true end
     wishes[index] = wish
   end
   return wishes
-end
-
--- What a call of each wish costs under each shadow; false if one can never work.
-local function read_shadow_costs(next_number, wishes, shadows)
-  if #shadows == 0 then return true end
-  for _, wish in ipairs(wishes) do
-    wish.shadow_costs = {}
-    for index = 1, #shadows do
-      wish.shadow_costs[index] = next_number() or -1
-      if wish.shadow_costs[index] < 0 then return false end
-    end
-  end
-  return true
 end

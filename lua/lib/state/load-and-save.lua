@@ -4,10 +4,14 @@
 -- hand; and a key.
 local KEEP_MS, KEEP_OVERRIDE_MS, KEEP_KEY_MS = 3600000, 2592000000, 60000
 
+-- In place of an asker, where a limit is only looked at.
+local NOBODY = { asker = '', now_us = 0, order = 0, lease = 0 }
+
 -- From when on a scope holds nothing back, but for a pause: all has drained, and cooldown and gap are over.
 local function drained_at_us(scope, now_us, drawer)
   local last_us = math.max(scope.cool_until_us, scope.gap_until_us, scope.since_us + scope.recover_us)
-  for _, limit in ipairs(scope.limits) do
+  for index = 1, #scope.limits do
+    local limit = scope.limits[index]
     local rule = RULES[limit.code]
     if rule.is_rate then
       -- Without the keys of its parts, as for an asker of another policy, a limit counts as full.
@@ -38,21 +42,32 @@ local function save_bucket(key, bucket)
     bucket.clock_us, bucket.skew_us, bucket.window_us, bucket.alive, bucket.alive_before, bucket.holes)
   local is_kept = bucket.source > 0 or bucket.shared.paused_until_us > bucket.clock_us
   local keep_ms = is_kept and KEEP_OVERRIDE_MS or KEEP_MS
-  local drained_ms = math.ceil((drained_at_us(bucket.shared, bucket.clock_us, {}) - bucket.clock_us) / 1000)
-  redis.call('SET', key, head .. scope .. struct.pack('<d', bucket.tried_us) .. bucket.text, 'PX', drained_ms + keep_ms)
+  local drained_ms = math.ceil((drained_at_us(bucket.shared, bucket.clock_us, NOBODY) - bucket.clock_us) / 1000)
+  redis.call('SET', key, head .. scope .. struct.pack('<d', bucket.tried_us) .. bucket.text, 'PX',
+    string.format('%.0f', drained_ms + keep_ms))
 end
 
--- The scope of a key, under the limits that the asker knows.
-local function load_key(key, limits, now_us)
-  local packed = redis.call('GET', key)
+-- The scope of a key, under the limits that the asker knows, from its state in Redis, if that has one.
+local function scope_of_key(packed, limits, now_us)
+  local scope = nil
   if not packed then return fresh_scope(limits) end
-  local scope = unpack_key(packed)
+  if #packed == 72 and #limits == 1 then
+    local limit = limits[1]
+    local _, code, count, period_us, capacity, a, b, c, last_us = struct.unpack('<ddddddddd', packed)
+    if code == limit.code and count == limit.count and period_us == limit.period_us and capacity == limit.capacity then
+      limit.a, limit.b, limit.c, scope = a, b, c, fresh_scope(limits)
+      scope.last_us = last_us
+      return scope
+    end
+  end
+  scope = unpack_key(packed)
   scope.limits = apply_limits(scope.limits, limits, now_us)
   return scope
 end
 
+-- An expiry as text: Redis takes longer to format a number than for the rest of a command.
 local function save_key(key, scope, now_us)
   local paused_us = math.max(0, scope.paused_until_us - now_us)
-  local drained = math.max(drained_at_us(scope, now_us, {}) - now_us, math.min(paused_us, KEEP_OVERRIDE_MS * 1000))
-  redis.call('SET', key, pack_key(scope), 'PX', math.ceil(drained / 1000) + KEEP_KEY_MS)
+  local drained = math.max(drained_at_us(scope, now_us, NOBODY) - now_us, math.min(paused_us, KEEP_OVERRIDE_MS * 1000))
+  redis.call('SET', key, pack_key(scope), 'PX', string.format('%.0f', math.ceil(drained / 1000) + KEEP_KEY_MS))
 end

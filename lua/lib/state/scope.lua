@@ -3,37 +3,23 @@
 local function fresh_scope(limits)
   return {
     last_us = 0, cool_until_us = 0, paused_until_us = 0, cut_us = 0, factor = 1000, since_us = 0, recover_us = 0,
-    gap_us = 0, gap_until_us = 0, turns_until_us = 0, limits = limits,
+    gap_us = 0, gap_until_us = 0, turns_until_us = 0, limits = limits, turns_key = nil, line = nil, is_served = nil,
+    is_looked_at = nil,
   }
 end
 
--- How long such a call occupies the downstream, in us, by the limit that it uses most of.
-local function step_of(limits, costs)
+-- How long such a call occupies the downstream, in us, by the limit that it uses most of. The costs of the scope's limits
+-- come after so many others, here and below.
+local function step_of(limits, costs, after)
   local step_us = 0
-  for index, limit in ipairs(limits) do
+  for index = 1, #limits do
+    local limit = limits[index]
     if RULES[limit.code].is_rate then
-      step_us = math.max(step_us, (costs[index] * limit.period_us) / limit.count)
+      local limit_us = (costs[after + index] * limit.period_us) / limit.count
+      if limit_us > step_us then step_us = limit_us end
     end
   end
   return step_us
-end
-
--- The most calls of one horizon, where no limit bounds them.
-local MOST_ROOM = 1000000
-
--- How many such calls the limits give in a horizon, with bursts or with one call more.
-local function calls_in(limits, costs, horizon_us, has_bursts)
-  local calls = MOST_ROOM
-  for index, limit in ipairs(limits) do
-    local cost = costs[index]
-    if not RULES[limit.code].is_rate then
-      calls = math.min(calls, limit.capacity)
-    elseif cost > 0 then
-      local at_once = has_bursts and limit.capacity / cost or 1
-      calls = math.min(calls, at_once + (horizon_us * limit.count) / (cost * limit.period_us))
-    end
-  end
-  return math.floor(calls)
 end
 
 -- How much of the rate is in force, per mille.
@@ -60,30 +46,36 @@ local function after_cut_us(scope, at_us, step_us)
   return math.min(scope.last_us + gap_us, scope.since_us + scope.recover_us)
 end
 
--- The earliest time at which a scope lets anything start.
+-- The earliest time at which a scope lets anything start. Nearly always nothing but its last slot matters.
 local function opens_at_us(scope, now_us, step_us)
-  local at_us, last_us = math.max(now_us, scope.cool_until_us), scope.last_us
+  local at_us, last_us = now_us, scope.last_us
+  if scope.cool_until_us > at_us then at_us = scope.cool_until_us end
+  local opens_us = at_us
+  if scope.paused_until_us > opens_us then opens_us = scope.paused_until_us end
+  if last_us > opens_us then opens_us = last_us end
   -- A gap ends with its cause; after that, the limits alone space calls.
-  local after_gap_us = at_us < scope.gap_until_us and math.min(last_us + scope.gap_us, scope.gap_until_us) or 0
-  return math.max(at_us, scope.paused_until_us, last_us, after_cut_us(scope, at_us, step_us), after_gap_us)
+  if at_us < scope.gap_until_us then opens_us = math.max(opens_us, math.min(last_us + scope.gap_us, scope.gap_until_us)) end
+  if scope.factor < 1000 then opens_us = math.max(opens_us, after_cut_us(scope, at_us, step_us)) end
+  return opens_us
 end
 
 -- The earliest time, at or after at_us, on which all limits agree; math.huge if it is unknown.
 -- A limit that allows one time allows every later one too.
-local function earliest_for_all_us(scope, at_us, costs, drawer)
-  local slot_us = at_us
-  for index, limit in ipairs(scope.limits) do
-    slot_us = RULES[limit.code].earliest(limit, slot_us, costs[index], drawer)
-    if slot_us == math.huge then return slot_us end
+local function earliest_for_all_us(scope, at_us, costs, after, drawer)
+  local limits, huge = scope.limits, math.huge
+  for index = 1, #limits do
+    local limit = limits[index]
+    at_us = RULES[limit.code].earliest(limit, at_us, costs[after + index], drawer)
+    if at_us == huge then return huge end
   end
-  return slot_us
+  return at_us
 end
 
 -- The number of the limit that delays such a call most; 0 if none does.
-local function binding_of(scope, at_us, costs, drawer)
+local function binding_of(scope, at_us, costs, after, drawer)
   local binding, latest_us = 0, at_us
   for index, limit in ipairs(scope.limits) do
-    local slot_us = RULES[limit.code].earliest(limit, at_us, costs[index], drawer)
+    local slot_us = RULES[limit.code].earliest(limit, at_us, costs[after + index], drawer)
     if slot_us > latest_us then binding, latest_us = index, slot_us end
   end
   return binding
@@ -91,15 +83,18 @@ end
 
 -- Whether no call under these limits holds a lease.
 local function are_all_rates(scope)
-  for _, limit in ipairs(scope.limits) do
-    if not RULES[limit.code].is_rate then return false end
+  local limits = scope.limits
+  for index = 1, #limits do
+    if not RULES[limits[index].code].is_rate then return false end
   end
   return true
 end
 
-local function commit_all(scope, slot_us, costs, drawer)
-  for index, limit in ipairs(scope.limits) do
-    RULES[limit.code].commit(limit, slot_us, costs[index], drawer)
+local function commit_all(scope, slot_us, costs, after, drawer)
+  local limits = scope.limits
+  for index = 1, #limits do
+    local limit = limits[index]
+    RULES[limit.code].commit(limit, slot_us, costs[after + index], drawer)
   end
-  scope.last_us = math.max(scope.last_us, slot_us)
+  if slot_us > scope.last_us then scope.last_us = slot_us end
 end

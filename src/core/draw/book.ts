@@ -1,7 +1,8 @@
 import { ruleOf } from "../limits/registry.ts";
-import { AT_ONCE, slotOfRun, spacingOf, type Run } from "../store.ts";
+import { AT_ONCE, slotOfRun, spacingOf, type Run, type Wish } from "../store.ts";
 import {
   delaysNone,
+  isTooLittle,
   LEAST_ASK_GAP_US,
   mostOf,
   times,
@@ -20,6 +21,7 @@ import { afterUs } from "./turns.ts";
 /** What is to be booked for one wish. */
 export interface Booking {
   readonly serving: Serving;
+  readonly wish: Wish;
   /** The limits that decide the slots: those that all keys share, or else those of the call's widest key. */
   readonly main: Fitting;
   /** The limits of the call's other keys, the widest first; they must allow the very same slot. */
@@ -58,8 +60,8 @@ export function isRunnable({ main, gates, opens, serving }: Booking): boolean {
   return !isSpaced && ruleOf(scope.records[0]!.limit.kind).excess !== undefined;
 }
 
-export function bookRun({ main, opens, untilUs, most }: Booking): Booked {
-  const { scope, costs, drawer, ahead, flow } = main;
+export function bookRun({ serving, wish, main, opens, untilUs, most }: Booking): Booked {
+  const { scope, costs, drawer, ahead } = main;
   const { limit, state } = scope.records[0]!;
   const rule = ruleOf(limit.kind);
   const atUs = opens();
@@ -72,9 +74,8 @@ export function bookRun({ main, opens, untilUs, most }: Booking): Booked {
     const left = (deadlineUs - atUs) * limit.count - rule.excess!(limit, state, atUs, sums[0]!);
     fit = Math.min(fit, Math.max(0, Math.floor(left / step)));
   }
-  // Less than a whole share is left beside what comes before: it is not worth a draw.
-  const isTooLittle = ahead.length > 0 && fit < Math.min(most, flow);
-  const count = isTooLittle ? 0 : Math.min(most, fit);
+  const isNone = isTooLittle(serving, wish, main, { opensUs: atUs, untilUs, most });
+  const count = isNone ? 0 : Math.min(most, fit);
   if (count <= 0) return { slotsUs: [], run: undefined, deferred: undefined };
   const run = { count, atUs, excess, step, drain };
   rule.commit(limit, state, slotOfRun(run, 0), count * costs[0]!, drawer);
@@ -134,20 +135,16 @@ export function bookAtOnce(booking: Booking): Booked {
 }
 
 export function bookList(booking: Booking): Booked {
-  const { serving, main, gates, opens, untilUs, most } = booking;
-  const { scope, costs, stepUs, drawer, ahead, flow } = main;
+  const { serving, wish, main, gates, opens, untilUs, most } = booking;
+  const { scope, costs, drawer } = main;
   const hasLeases = !hasNoLeases(booking);
   const slotsUs: number[] = [];
   let deferred: Deferred | undefined;
-  const firstUs = earliestForAllUs(scope, opens(), costs, drawer);
+  const opensUs = opens();
+  const firstUs = earliestForAllUs(scope, opensUs, costs, drawer);
   let atUs = firstUs;
-  // As in a run: less than a whole share is left to earlier turns.
-  const least = Math.min(most, flow);
-  const isTooLittle =
-    ahead.length > 0 &&
-    least > 1 &&
-    (atUs + Math.floor((least - 1) * stepUs) > untilUs || !delaysNone(main, least));
-  while (!isTooLittle && slotsUs.length < Math.min(most, MOST_LISTED) && atUs <= untilUs) {
+  const isNone = isTooLittle(serving, wish, main, { opensUs, untilUs, most });
+  while (!isNone && slotsUs.length < Math.min(most, MOST_LISTED) && atUs <= untilUs) {
     if (!delaysNone(main)) break;
     const start = startThrough(booking, { firstUs, slotUs: atUs });
     if (start.deferred !== undefined) {
@@ -251,7 +248,7 @@ function deferredAt(
 ): Deferred {
   if (passesUs === Infinity) return { gate, untilUs: Infinity, startUs: Infinity };
   const { nowUs } = gate.drawer;
-  const { startUs } = turnOf(gate, opensUs, 1);
+  const { startUs } = turnOf(gate, opensUs, gate.costs);
   const soonestUs = request.isTry || isFree ? nowUs : nowUs + LEAST_ASK_GAP_US;
   const partUs = request.isTry ? 0 : Math.floor((startUs - MOST_PUSHED_US - nowUs) / PARTS_ASKED);
   return { gate, startUs, untilUs: Math.max(soonestUs, nowUs + partUs, startUs - leadUs) };

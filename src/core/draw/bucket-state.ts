@@ -98,7 +98,7 @@ export function putInForce(
 
 /** Forgets turns and holes; those of an older generation are worthless. */
 export function clearPlaces(state: BucketState): void {
-  state.shared.turns = new Map();
+  state.shared.turns = [];
   state.shared.turnsUntilUs = 0;
   state.holes = [];
 }

@@ -21,6 +21,7 @@ import {
   useUp,
   type BucketState,
 } from "./bucket-state.ts";
+import { spareLeases } from "./leases.ts";
 import { closedBy, closedUntilUs, lineOf, settleLine, type Serving } from "./place.ts";
 import { applyLimits, hasLimits, addStatuses, type Scope } from "./scope.ts";
 import { serve, type Served } from "./serve.ts";
@@ -56,7 +57,7 @@ export function draw(
   const isAgreed = settleTerms(state, terms, serverUs);
   // One that only asks when calls could start takes no share, and keeps its place.
   const isLook = wishes.every(({ wanted }) => wanted === 0);
-  const isNewWindow = !isTry && !isLook && countDraw(state, drewUs);
+  if (!isTry && !isLook) state.window = countAsker(state.window, { nowUs, drewUs });
   const { generation, version } = state;
   const alive = Math.max(1, state.window.alive, state.window.aliveBefore);
   const isOverride = state.source !== "code";
@@ -65,7 +66,7 @@ export function draw(
     closedUntilUs: closedUs > nowUs ? closedUs : 0,
     closedBy: closedBy([{ scope: state.shared, number: 0 }], nowUs),
   };
-  const common = { nowUs, generation, version, alive, isOverride, ...closed };
+  const common = { nowUs, generation, version, alive, isOverride, spareLeases: 0, ...closed };
   if (!isAgreed) {
     const nothing = { granted: [], place: NO_PLACE };
     return { state, reply: { ...common, newText: state.text, ...nothing } };
@@ -79,15 +80,16 @@ export function draw(
     state,
     request,
     alive,
-    isNewWindow,
     missedUs: nowUs - Math.floor(request.horizonUs / 2),
     lease: request.lease,
     hasGranted: false,
+    index: 0,
     lines: new Map(),
     shadows: shadowsOf(state.shadows, shadows),
   };
   const before = isTry && !isLost ? keysUnderOtherLimits(state, ofKeys) : NO_KEYS;
-  const served = wishes.map((wish) => {
+  const served = wishes.map((wish, index) => {
+    serving.index = index;
     const open = (): Scope[] => wish.scopes.map((key) => openKey(state, key, lostKeys));
     const look = (): Scope[] => wish.scopes.map((key) => lookAtKey(state, key, lostKeys));
     return serve(serving, wish, { open, look });
@@ -115,7 +117,8 @@ export function draw(
     );
     if (!isDrawn) state.keys.set(key, scope);
   }
-  return { state, reply: { ...common, newText: undefined, granted, place } };
+  const spare = isTry ? 0 : spareLeases(state.shared, nowUs);
+  return { state, reply: { ...common, spareLeases: spare, newText: undefined, granted, place } };
 }
 
 /** Copies of those keys that are under other limits than the try knows; a refused try puts them back. */
@@ -159,13 +162,6 @@ function lookAtKey(state: BucketState, limited: LimitedKey, lostKeys: Set<string
   const scope = structuredClone(found);
   applyLimits(scope, limits, state.clockUs);
   return scope;
-}
-
-/** Counts the asker; whether its draw begins a new second. */
-function countDraw(state: BucketState, drewUs: number): boolean {
-  const { isNew, ...window } = countAsker(state.window, { nowUs: state.clockUs, drewUs });
-  state.window = window;
-  return isNew;
 }
 
 function statusesFor(state: BucketState, { scopes, costs }: Wish): readonly LimitStatus[] {

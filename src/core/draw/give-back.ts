@@ -4,6 +4,7 @@ import type { LimitedKey, Place, ReturnRequest, SettleRequest } from "../store.t
 import { addHoles, advance, holeName, type BucketState, type Hole } from "./bucket-state.ts";
 import { settleShadows, shadowsOf } from "./shadows.ts";
 import { applyLimits, areAllRates, commitAll, type Scope } from "./scope.ts";
+import { leaveTurn } from "./turns.ts";
 
 /**
  * Takes slots back, and the asker's place with them. Twin of `lua/bucket/slots-return.lua` and
@@ -26,13 +27,13 @@ export function giveBack(state: BucketState, request: ReturnRequest, serverUs: n
 
 function leave(
   { clockUs: nowUs }: BucketState,
-  { turns, records }: Scope,
+  scope: Scope,
   asker: string,
-  { turnName, leaseOrder }: Place,
+  { sinceUs, leaseOrder }: Place,
 ): void {
-  turns.delete(turnName);
+  if (sinceUs > 0) leaveTurn(scope, { asker, sinceUs });
   if (leaseOrder === 0) return;
-  for (const { limit, state } of records) {
+  for (const { limit, state } of scope.records) {
     ruleOf(limit.kind).leavePlace?.(state, { asker, nowUs, order: leaseOrder, lease: 0 });
   }
 }

@@ -1,5 +1,5 @@
 import { countLeases, leaseName, waitersOf, type Leases } from "../limits/concurrency.ts";
-import { ruleOf } from "../limits/registry.ts";
+import { isLeased, ruleOf } from "../limits/registry.ts";
 import type { Limit } from "../limits/rule.ts";
 import type { LeasesRequest } from "../store.ts";
 import { clockAt, scopeOfKey, type BucketState } from "./bucket-state.ts";
@@ -21,6 +21,19 @@ export function renewLeases(
     }
   }
   return [...lost];
+}
+
+/**
+ * How many more calls could start under the limits on calls at once, beside all that wait for one; 0 if there is no such
+ * limit. Twin of `spare_leases` in `lua/lib/limits/concurrency.lua`.
+ */
+export function spareLeases({ records }: Scope, nowUs: number): number {
+  const spare = records.flatMap(({ limit, state }) => {
+    if (!isLeased(limit)) return [];
+    const leases = state as Leases;
+    return [limit.count - countLeases(leases, nowUs) - waitersOf(leases, nowUs).length];
+  });
+  return spare.length === 0 ? 0 : Math.max(0, Math.min(...spare));
 }
 
 /** An asker to wake, and the key with a free lease for it; without a key, a shared limit has the free lease. */
@@ -57,7 +70,7 @@ interface Leased {
   readonly key: string | undefined;
 }
 
-/** Where the asker's leases are. Its own limits say so, whatever policy is in force now. Twin of `lua/lib/draw/leases.lua`. */
+/** Where the asker's leases are. Its own limits say so, whatever policy is in force now. Twin of `lua/lib/request/leases.lua`. */
 function readLeases(state: BucketState, { terms, scopes }: LeasesRequest): Leased[] {
   const ofKeys = scopes.flatMap(({ key, limits }) => leasedIn(scopeOfKey(state, key), limits, key));
   return [...leasedIn(state.shared, terms.limits, undefined), ...ofKeys];

@@ -28,6 +28,7 @@ import {
   isInTime,
   keepTurn,
   LONGEST_ASK_GAP_US,
+  MOST_NEEDS,
   orderOf,
   readTurns,
   roomAtUs,
@@ -45,12 +46,13 @@ export interface Serving {
   readonly state: BucketState;
   readonly request: DrawRequest;
   readonly alive: number;
-  readonly isNewWindow: boolean;
   /** Turns before it have been missed. */
   readonly missedUs: number;
   /** The number of the next lease. */
   lease: number;
   hasGranted: boolean;
+  /** The number of the wish that is being served. */
+  index: number;
   /** The limits that only count. */
   readonly shadows: readonly Shadow[];
   readonly lines: Map<Scope, Line>;
@@ -68,8 +70,21 @@ export interface Line {
   isServed: boolean;
   /** How much of the asker's share of the horizon is used: 1 is all of it. */
   used: number;
+  /** What the asker came for in this draw, by rank. */
+  readonly slices: Map<number, Slice>;
   /** The first wish that these limits refused. */
   refused: Refusal | undefined;
+}
+
+/**
+ * The calls of one rank that an asker may have in one turn: its share of a horizon, in its own order. Calls of other
+ * askers come before all of them or after all of them, so calls go in order within one horizon.
+ */
+interface Slice {
+  /** The number of its first wish. */
+  readonly first: number;
+  /** What comes before its first call. */
+  readonly ahead: readonly Ahead[];
 }
 
 /** What a wish waits for. */
@@ -140,7 +155,7 @@ export function lineOf(serving: Serving, scope: Scope, own: Place): Line {
   if (found !== undefined) return found;
   const { request, missedUs } = serving;
   const others = readTurns(scope, request.asker, missedUs);
-  const waits = { waiting: [], isServed: false, used: 0, refused: undefined };
+  const waits = { waiting: [], isServed: false, used: 0, refused: undefined, slices: new Map() };
   const line: Line = { scope, own, others, ...waits };
   serving.lines.set(scope, line);
   return line;
@@ -158,21 +173,38 @@ export function fit(
   }: { readonly number: number; readonly after: number; readonly isGate: boolean },
 ): Fitting {
   const { scope } = line;
-  const { request, state, alive, lease } = serving;
+  const { request, state, lease } = serving;
   const limits = scope.records.map(({ limit }) => limit);
   const costs = all.slice(after, after + limits.length);
-  const { asker, horizonUs } = request;
+  const { asker } = request;
   const { clockUs: nowUs } = state;
   const stepUs = stepOf(limits, costs);
-  const room = callsIn(limits, costs, { horizonUs, hasBursts: true });
-  const share = shareOf(room, alive);
-  const withoutBursts = callsIn(limits, costs, { horizonUs, hasBursts: false });
-  const flow = Math.min(share, shareOf(withoutBursts, alive));
+  const { share, flow } = sharesOf(serving, scope, costs);
   const order = orderOf(rank, sinceOf(sinceUs, nowUs));
   const drawer = { asker, nowUs, order, lease };
   const untilUs = isGate ? nowUs : nowUs + horizonOf(request, rank);
-  const ahead = aheadIn(line, asker, { order, sinceUs: turnSinceOf(line.own) });
+  const known = isGate ? undefined : sliceOf(serving, line, rank);
+  const ahead = known?.ahead ?? aheadIn(line, asker, { order, sinceUs: turnSinceOf(line.own) });
+  const begins = !isGate && !line.slices.has(rank);
+  if (begins) line.slices.set(rank, { first: serving.index, ahead });
   return { scope, number, line, costs, after, stepUs, share, flow, drawer, untilUs, ahead };
+}
+
+/** How many such calls of a horizon each asker may have, and how many of them come without bursts. */
+function sharesOf(
+  { request: { horizonUs }, alive }: Serving,
+  { records }: Scope,
+  costs: readonly number[],
+): Pick<Fitting, "share" | "flow"> {
+  const limits = records.map(({ limit }) => limit);
+  const share = shareOf(callsIn(limits, costs, { horizonUs, hasBursts: true }), alive);
+  const withoutBursts = callsIn(limits, costs, { horizonUs, hasBursts: false });
+  return { share, flow: Math.min(share, shareOf(withoutBursts, alive)) };
+}
+
+/** The slice that is being served; undefined if a wish is judged by its own order: after a refusal, and for tries. */
+function sliceOf({ request }: Serving, line: Line, rank: number): Slice | undefined {
+  return request.isTry || line.refused !== undefined ? undefined : line.slices.get(rank);
 }
 
 /** What comes before calls of this order: of other askers, and of wishes before this one. */
@@ -186,8 +218,8 @@ function aheadIn(
 }
 
 /** Since when an asker waits for its turn; Infinity if it has none: it comes last of those that came together. */
-function turnSinceOf({ turnName }: Place): number {
-  return turnName === "" ? Infinity : Number.parseInt(turnName, 10);
+function turnSinceOf({ sinceUs }: Place): number {
+  return sinceUs === 0 ? Infinity : sinceUs;
 }
 
 /** The number, from 1 on, of the limit that holds the next call back; 0: none does. */
@@ -206,13 +238,12 @@ export function delaysNone(
   return ahead.every((each) => isInTime(scope, each, all, { opensUs, untilUs }));
 }
 
-/** When so many calls could start after all that comes before them, and the limit, from 1 on, that decides it. */
+/** When this much could start after all that comes before it, and the limit, from 1 on, that decides it. */
 export function turnOf(
-  { scope, costs, untilUs, ahead }: Fitting,
+  { scope, untilUs, ahead }: Pick<Fitting, "scope" | "untilUs" | "ahead">,
   opensUs: number,
-  count: number,
+  all: readonly number[],
 ): { readonly startUs: number; readonly binding: number } {
-  const all = times(costs, count);
   const last = ahead.findLast((each) => !isInTime(scope, each, all, { opensUs, untilUs }));
   let startUs = opensUs;
   let binding = 0;
@@ -228,7 +259,7 @@ export function turnOf(
 /** Keeps the asker's place in a line for all that it waits for there; if that is nothing, it leaves. */
 export function settleLine(serving: Serving, line: Line): Place {
   const { scope, own, waiting, isServed } = line;
-  const { request, isNewWindow, missedUs, state } = serving;
+  const { request, missedUs, state } = serving;
   if (request.isTry) return NO_PLACE;
   const { asker } = request;
   const leaseOrder = waiting.find(({ turnUs }) => turnUs === Infinity)?.order ?? 0;
@@ -245,9 +276,10 @@ export function settleLine(serving: Serving, line: Line): Place {
   // One that was served comes after those that asked at the same moment.
   const sinceUs = isServed ? nowUs + 1 : Math.min(nowUs, turnSinceOf(own));
   const turn = needs.length === 0 ? undefined : turnFor(asker, sinceUs, needs);
-  const turnName = keepTurn(scope, own.turnName, turn, isNewWindow ? missedUs : undefined);
+  const { sinceUs: ownSinceUs } = own;
+  const keptUs = keepTurn(scope, { asker, sinceUs: ownSinceUs }, turn, missedUs);
   const turnUs = turn === undefined ? 0 : Math.min(...needs.map((each) => each.turnUs));
-  return { turnUs, turnName, leaseOrder };
+  return { turnUs, sinceUs: keptUs, leaseOrder };
 }
 
 function turnFor(asker: string, sinceUs: number, needs: readonly Waiting[]): Turn {
@@ -277,23 +309,73 @@ function sinceOf(sinceUs: number, nowUs: number): number {
 const RUN_US = 50_000;
 
 /**
- * Adds to a line what the calls of a wish need that are left: as many as its asker comes for, and of limits that do
- * not give evenly the others that came with those.
+ * Adds to a gate what the calls of a wish need that are left: one of them, and of limits that do not give evenly the
+ * others that came with it.
  */
-export function addNeeds(
+export function addToGate(
   { scope, line, costs }: Fitting,
-  { sinceUs, lastSinceUs }: Wish,
+  wish: Wish,
   turn: Omit<Waiting, "amounts">,
-  { first, left }: { readonly first: number; readonly left: number },
+  left: number,
 ): void {
-  line.waiting.push({ ...turn, amounts: times(costs, first) });
-  const isRun = lastSinceUs - sinceUs < RUN_US;
-  const isEven = scope.records.every(
+  line.waiting.push({ ...turn, amounts: costs });
+  if (givesEvenly(scope, costs)) return;
+  addRest(line, wish, turn, { costs, amounts: costs, count: left });
+}
+
+/** Whether all limits that such a call needs give evenly what they count. */
+function givesEvenly({ records }: Scope, costs: readonly number[]): boolean {
+  return records.every(
     ({ limit: { kind } }, index) =>
       costs[index] === 0 || !ruleOf(kind).isRate || ruleOf(kind).doesDrain === true,
   );
-  const more = left - first;
-  if (isRun && !isEven && more > 0) line.waiting.push({ ...turn, amounts: times(costs, more) });
+}
+
+/** The wishes from a number on that are served with a wish, from the same line and in the same slice. */
+function* followers(serving: Serving, from: number, wish: Wish): Iterable<Wish> {
+  const { wishes } = serving.request;
+  const name = mainNameOf(serving, wish);
+  for (let index = from; wishes[index]?.rank === wish.rank; index++) {
+    const each = wishes[index]!;
+    if (each.wanted > 0 && mainNameOf(serving, each) === name) yield each;
+  }
+}
+
+/** The key in whose line a wish waits for its slots; undefined: in that of what all keys share. */
+function mainNameOf({ state }: Serving, { scopes }: Wish): string | undefined {
+  return state.shared.records.length > 0 ? undefined : scopes[0]?.key;
+}
+
+/**
+ * What an asker comes for when its turn comes: `left` calls of this wish and what follows it, as far as a horizon has
+ * room for them. More calls come until then, so those that it was served in this draw count again; but were it for all
+ * that wait, those behind it would ask too early.
+ */
+function amountsOfSlice(serving: Serving, main: Fitting, wish: Wish, left: number): number[] {
+  const { scope, line, costs: own } = main;
+  const amounts = own.map(() => 0);
+  const isAlone = !givesEvenly(scope, own);
+  let used = 0;
+  const add = (costs: readonly number[], count: number): void => {
+    if (used >= 1 || count === 0) return;
+    const { flow } = sharesOf(serving, scope, costs);
+    const taken = Math.min(count, Math.max(used === 0 ? 1 : 0, Math.floor((1 - used) * flow)));
+    for (const index of amounts.keys()) amounts[index]! += taken * costs[index]!;
+    used += taken < count ? 1 : taken / flow;
+  };
+  add(own, left);
+  if (isAlone) {
+    add(own, wish.wanted - left);
+    return amounts;
+  }
+  const first = line.slices.get(wish.rank)?.first ?? serving.index;
+  for (const each of followers(serving, serving.index + 1, wish)) add(each.costs, each.wanted);
+  for (const each of followers(serving, first, wish)) {
+    if (each === wish) break;
+    add(each.costs, each.wanted);
+  }
+  add(own, wish.wanted - left);
+  return amounts;
 }
 
 /** A wish that did not get all it wanted. */
@@ -313,15 +395,8 @@ export interface Refusal {
   readonly bindsAt: number;
   /** The limit, from 1 on, that the rest of the wish waits for; 0 if none. */
   readonly waitsFor: number;
-  /** Whose key it is, as `keyOf`. */
-  readonly key: string | undefined;
   /** Whether these are limits of a key, so that only wishes of that key wait with it. */
   readonly isOwn: boolean;
-}
-
-/** The narrowest key that has limits of its own; undefined if none has. */
-export function keyOf({ scopes }: Wish): string | undefined {
-  return scopes.at(-1)?.key;
 }
 
 /** An asker that got nothing does not ask again before this time has passed. */
@@ -345,19 +420,19 @@ export function refuse(
 ): Omit<Refusal, "isOwn"> {
   const { request, state } = serving;
   const { clockUs: nowUs, shared } = state;
-  const { scope, line, flow, costs, drawer } = main;
+  const { scope, line, costs, drawer } = main;
+  const { isTry } = request;
   const nextUs = earliestForAllUs(scope, opensUs, costs, drawer);
-  // A try asks again for one call. An asker that waits comes for as many as now, since more calls come until then, but
-  // for no more than a horizon has for it; were it for those that are left, all behind it would ask too early.
-  const needed = request.isTry ? 1 : Math.min(wish.wanted, flow);
+  // A try asks again for one call.
+  const amounts = isTry ? costs : amountsOfSlice(serving, main, wish, left);
   // The rest came later than those that were served.
   const order = orderOfRest(wish, count, nowUs);
-  const ahead =
-    count === 0 ? main.ahead : aheadIn(line, request.asker, { order, sinceUs: Infinity });
-  const { startUs, binding } = turnOf({ ...main, ahead }, opensUs, needed);
-  const soonestUs = count === 0 && !request.isTry ? nowUs + LEAST_ASK_GAP_US : nowUs;
+  const hasSome = count > 0 || line.isServed;
+  const ahead = hasSome ? aheadIn(line, request.asker, { order, sinceUs: Infinity }) : main.ahead;
+  const { startUs, binding } = turnOf({ ...main, ahead }, opensUs, amounts);
+  const soonestUs = hasSome || isTry ? nowUs : nowUs + LEAST_ASK_GAP_US;
   const isBlocked = nextUs === Infinity;
-  const isLater = !request.isTry && scope === shared && ahead.length > 0;
+  const isLater = !isTry && scope === shared && ahead.length > 0;
   const aheadUs = isLater ? askAheadUs(horizonUs, main.stepUs) : horizonUs;
   const turnUs = isBlocked ? Infinity : Math.max(soonestUs, startUs - aheadUs);
   // In a bucket with limits per key only, a pause may end any time: a turn after it would keep the key waiting.
@@ -365,15 +440,86 @@ export function refuse(
   const rechecked = scope === shared ? Math.min(turnUs, nowUs + LONGEST_ASK_GAP_US) : turnUs;
   const dueUs = isBucketClosed ? 0 : rechecked;
   // A try waits for nothing, so others of its request are not behind it.
-  if (!request.isTry) {
-    addNeeds(main, wish, { order, turnUs, dueUs, startUs }, { first: needed, left });
-  }
+  if (!isTry) waitFor(serving, main, { wish, left, amounts }, { order, turnUs, dueUs, startUs });
   const isLate = nextUs > nowUs + horizonUs;
   const both = [{ scope: shared, number: 0 }, main];
   const slows = (): number => bindingAt(main) || slowedBy(both, nowUs);
   const bindsAt = closedBy(both, nowUs + horizonUs) || (isLate ? slows() : 0);
   const waitsFor = isBlocked ? bindingAt(main) : binding;
-  return { turnUs, bindsAt, waitsFor, key: keyOf(wish) };
+  return { turnUs, bindsAt, waitsFor };
+}
+
+/**
+ * Keeps a place for what an asker waits for in a line: a slice. Where limits do not give evenly, what comes back at one
+ * moment is for all that wait, so each of the wishes has its own place there.
+ */
+function waitFor(
+  serving: Serving,
+  { scope, line, costs }: Fitting,
+  { wish, left, amounts }: { wish: Wish; left: number; amounts: readonly number[] },
+  turn: Omit<Waiting, "amounts">,
+): void {
+  line.waiting.push({ ...turn, amounts });
+  if (givesEvenly(scope, costs)) return;
+  addRest(line, wish, turn, { costs, amounts, count: left });
+  for (const each of followers(serving, serving.index + 1, wish)) {
+    if (line.waiting.length >= MOST_NEEDS) return;
+    const order = orderOfRest(each, 0, serving.state.clockUs);
+    const own = each.costs.slice(0, costs.length);
+    const { flow } = sharesOf(serving, scope, own);
+    const first = times(own, Math.min(each.wanted, flow));
+    line.waiting.push({ ...turn, order, amounts: first });
+    addRest(line, each, { ...turn, order }, { costs: own, amounts: first, count: each.wanted });
+  }
+}
+
+/** Adds what calls need that came with the first ones of a wish. */
+function addRest(
+  line: Line,
+  { sinceUs, lastSinceUs }: Wish,
+  turn: Omit<Waiting, "amounts">,
+  {
+    costs,
+    amounts,
+    count,
+  }: { costs: readonly number[]; amounts: readonly number[]; count: number },
+): void {
+  if (lastSinceUs - sinceUs >= RUN_US) return;
+  const rest = costs.map((cost, index) => Math.max(0, cost * count - amounts[index]!));
+  if (rest.some((amount) => amount > 0)) line.waiting.push({ ...turn, amounts: rest });
+}
+
+/** Keeps a place for a wish that waits behind another one of its line, unless one of its rank has a place already. */
+export function waitBehind(serving: Serving, wish: Wish, line: Line): void {
+  if (line.slices.has(wish.rank)) return;
+  const number = line.scope === serving.state.shared ? 0 : 1;
+  const main = fit(serving, wish, line, { number, after: 0, isGate: false });
+  const order = orderOfRest(wish, 0, serving.state.clockUs);
+  const { turnUs, dueUs, startUs } = line.waiting.at(-1)!;
+  const amounts = amountsOfSlice(serving, main, wish, wish.wanted);
+  const turn = { order, turnUs, dueUs, startUs };
+  waitFor(serving, main, { wish, left: wish.wanted, amounts }, turn);
+}
+
+/** Whether less is left beside what comes before a slice than it comes for: that is not worth a draw. */
+export function isTooLittle(
+  serving: Serving,
+  wish: Wish,
+  main: Fitting,
+  { opensUs, untilUs, most }: { opensUs: number; untilUs: number; most: number },
+): boolean {
+  const { scope, line, ahead, costs, flow } = main;
+  if (ahead.length === 0) return false;
+  const isTry = serving.request.isTry;
+  // A slice is judged once, at its first wish.
+  const { first } = line.slices.get(wish.rank) ?? { first: -1 };
+  const isWhole = !isTry && line.refused === undefined;
+  if (isWhole && first !== serving.index) return false;
+  const all = isWhole
+    ? amountsOfSlice(serving, main, wish, wish.wanted)
+    : times(costs, Math.min(most, flow));
+  const fits = ahead.every((each) => isInTime(scope, each, all, { opensUs, untilUs }));
+  return !fits || turnOf({ scope, untilUs, ahead: [] }, opensUs, all).startUs > untilUs;
 }
 
 /** The most calls that may start at once, where no limit bounds them. */

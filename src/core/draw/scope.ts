@@ -48,8 +48,8 @@ export interface Scope {
   gapUntilUs: number;
   /** When the last turn is due. */
   turnsUntilUs: number;
-  /** The turns of waiting askers, by their names. */
-  turns: Map<string, Turn>;
+  /** The turns of waiting askers, in their order. */
+  turns: readonly Turn[];
   records: LimitRecord[];
   /** What limits keep even while they are not in force, by their kind and number. */
   readonly kept: Map<string, unknown>;
@@ -67,7 +67,7 @@ export function freshScope(): Scope {
     gapUs: 0,
     gapUntilUs: 0,
     turnsUntilUs: 0,
-    turns: new Map(),
+    turns: [],
     records: [],
     kept: new Map(),
   };
@@ -187,6 +187,11 @@ export function drainedAtUs(scope: Scope, nowUs: number): number {
     return rule.isRate ? rule.earliest(limit, state, nowUs, limit.capacity, drawer) : nowUs;
   });
   return Math.max(coolUntilUs, pausedUntilUs, gapUntilUs, sinceUs + recoverUs, ...drained);
+}
+
+/** Whether any of the limits counts units per time. */
+export function hasRates({ records }: Scope): boolean {
+  return records.some(({ limit }) => ruleOf(limit.kind).isRate);
 }
 
 /** Whether no call under these limits holds a lease. */

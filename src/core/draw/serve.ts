@@ -11,24 +11,24 @@ import {
 } from "./book.ts";
 import { takeHoles } from "./bucket-state.ts";
 import {
-  addNeeds,
+  addToGate,
   bindingAt,
   fit,
   horizonOf,
-  keyOf,
   lineOf,
   orderOfRest,
   refuse,
   closedBy,
   closedUntilUs,
   slowedBy,
+  waitBehind,
   type Fitting,
   type Line,
   type Refusal,
   type Serving,
   type Waiting,
 } from "./place.ts";
-import { earliestForAllUs, opensAtUs, type Scope } from "./scope.ts";
+import { earliestForAllUs, hasRates, opensAtUs, type Scope } from "./scope.ts";
 import { countCalls } from "./shadows.ts";
 import { soonestOf, soonestUnserved } from "./soonest.ts";
 
@@ -64,8 +64,11 @@ export function serve(serving: Serving, wish: Wish, keys: KeyScopes): Served {
   const horizonUs = horizonOf(serving.request, wish.rank);
   const refused = wish.wanted === 0 ? undefined : refusedBefore(serving, wish);
   if (wish.wanted === 0 || refused !== undefined) {
-    const keyScopes = wish.isBounded ? keys.look() : [];
     const notBeforeUs = refused?.isOwn === true ? refused.turnUs : 0;
+    if (refused !== undefined && !wish.isBounded) {
+      return { ...NOTHING, notBeforeUs, soonestUs: 0, bindsAt: refused.bindsAt };
+    }
+    const keyScopes = wish.isBounded ? keys.look() : [];
     const soonest = soonestUnserved(serving, wish, { keyScopes, horizonUs });
     return { ...NOTHING, notBeforeUs, ...soonest };
   }
@@ -85,7 +88,7 @@ export function serve(serving: Serving, wish: Wish, keys: KeyScopes): Served {
 /** The line in which a wish waits for its slots, if it has been opened. */
 function mainLineOf({ state, lines }: Serving, { scopes }: Wish): Line | undefined {
   const { shared, keys } = state;
-  if (shared.records.length > 0 || scopes.length < 2) return lines.get(shared);
+  if (shared.records.length > 0 || scopes.length === 0) return lines.get(shared);
   const widest = keys.get(scopes[0]!.key);
   return widest && lines.get(widest);
 }
@@ -94,16 +97,9 @@ function mainLineOf({ state, lines }: Serving, { scopes }: Wish): Line | undefin
 function refusedBefore(serving: Serving, wish: Wish): Refusal | undefined {
   const line = mainLineOf(serving, wish);
   if (line?.refused === undefined || serving.request.isTry) return undefined;
-  const { waitsFor, key } = line.refused;
+  const { waitsFor } = line.refused;
   if (waitsFor > 0 && wish.costs[waitsFor - 1]! === 0) return undefined;
-  // Calls of another key may not be let pass by that key: others do not wait for them.
-  if (keyOf(wish) !== key) return line.refused;
-  const number = line.scope === serving.state.shared ? 0 : 1;
-  const main = fit(serving, wish, line, { number, after: 0, isGate: false });
-  const order = orderOfRest(wish, 0, serving.state.clockUs);
-  const { turnUs, dueUs, startUs } = line.waiting.at(-1)!;
-  const first = Math.min(wish.wanted, main.flow);
-  addNeeds(main, wish, { order, turnUs, dueUs, startUs }, { first, left: wish.wanted });
+  waitBehind(serving, wish, line);
   return line.refused;
 }
 
@@ -142,9 +138,7 @@ function book(serving: Serving, wish: Wish, asked: Fittings & Horizon): Booked {
   const { main, gates, opens, isOwn, horizonUs } = asked;
   const { line } = main;
   const { name, wanted } = wish;
-  // Of a key's limits alone, each wish may have a whole share.
-  const isAlone = isOwn && gates.length === 0;
-  const used = isAlone ? 0 : line.used;
+  const { used } = line;
   // A try waits for no turn, so the horizon is not shared out.
   const shareLeft = request.isTry ? wanted : Math.floor((1 - used) * main.share);
   const mostInAll = Math.min(wanted, Math.max(used === 0 ? 1 : 0, shareLeft));
@@ -154,7 +148,7 @@ function book(serving: Serving, wish: Wish, asked: Fittings & Horizon): Booked {
     : takeHoles(state, { name, most: mostInAll, untilUs: holesUntilUs });
   const untilUs = state.clockUs + horizonUs;
   const most = mostInAll - recycledUs.length;
-  const booking: Booking = { serving, main, gates, opens, untilUs, most };
+  const booking: Booking = { serving, wish, main, gates, opens, untilUs, most };
   const booked = isRunnable(booking)
     ? bookRun(booking)
     : isAtOnce(booking)
@@ -168,12 +162,17 @@ function book(serving: Serving, wish: Wish, asked: Fittings & Horizon): Booked {
     serving.hasGranted = true;
     for (const fitting of [main, ...gates]) fitting.line.isServed = true;
   }
-  if (!isAlone) line.used += count / main.share;
+  if (isSlice({ main, gates, isOwn })) line.used += count / main.share;
   return { ...booked, slotsUs };
 }
 
 function countOf({ slotsUs, run }: Booked): number {
   return slotsUs.length + (run?.count ?? 0);
+}
+
+/** Whether the wishes of a line share one slice of a horizon. Leases of a key are no part of one: each wish takes its own. */
+function isSlice({ main, gates, isOwn }: Pick<Fittings, "main" | "gates" | "isOwn">): boolean {
+  return !isOwn || gates.length > 0 || hasRates(main.scope);
 }
 
 type Ended = Pick<Granted, "notBeforeUs" | "bindsAt">;
@@ -195,8 +194,7 @@ function endWish(
   if (left === 0) return { notBeforeUs: 0, bindsAt: 0 };
   const refusal = refuse(serving, wish, main, { count, left, opensUs: opens(), horizonUs });
   const { turnUs, bindsAt } = refusal;
-  const isAlone = isOwn && gates.length === 0;
-  if (!isAlone) main.line.refused ??= { ...refusal, isOwn };
+  if (isSlice(asked)) main.line.refused ??= { ...refusal, isOwn };
   if (!request.isTry) keepBehind(gates, wish, main.line.waiting.at(-1)!, left);
   // A try keeps no place, so the time to ask again goes here.
   return { notBeforeUs: isOwn || request.isTry ? turnUs : 0, bindsAt };
@@ -216,7 +214,7 @@ function endAtGate(
   const held = closedBy([gate], nowUs) || slowedBy([gate], nowUs);
   const turn = { order: orderOfRest(wish, count, nowUs), turnUs, dueUs: turnUs, startUs };
   if (!request.isTry) {
-    addNeeds(gate, wish, turn, { first: 1, left });
+    addToGate(gate, wish, turn, left);
     keepBehind(gates.slice(gates.indexOf(gate) + 1), wish, turn, left);
   }
   return { notBeforeUs: turnUs, bindsAt: binding > 0 ? gate.after + binding : held };
@@ -237,8 +235,8 @@ function keepBehind(
   for (const gate of gates) {
     const { own, others } = gate.line;
     // Nobody waits in this line, nor has its asker since before this draw.
-    if (own.turnName === "" && others.length === 0) continue;
-    addNeeds(gate, wish, { order, turnUs, dueUs, startUs }, { first: 1, left });
+    if (own.sinceUs === 0 && others.length === 0) continue;
+    addToGate(gate, wish, { order, turnUs, dueUs, startUs }, left);
   }
 }
 

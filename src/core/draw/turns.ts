@@ -23,7 +23,7 @@ export interface AliveWindow {
 export function countAsker(
   { windowUs, alive, aliveBefore }: AliveWindow,
   { nowUs, drewUs }: { nowUs: number; drewUs: number },
-): AliveWindow & { readonly isNew: boolean } {
+): AliveWindow {
   const ageUs = nowUs - windowUs;
   const isNew = ageUs >= WINDOW_US;
   const startUs = isNew ? nowUs : windowUs;
@@ -32,7 +32,6 @@ export function countAsker(
     windowUs: startUs,
     alive: (isNew ? 0 : alive) + (isFirstDraw ? 1 : 0),
     aliveBefore: isNew ? (ageUs < 2 * WINDOW_US ? alive : 0) : aliveBefore,
-    isNew,
   };
 }
 
@@ -51,52 +50,56 @@ export function orderOf(rank: number, sinceUs: number): number {
   return rank * RANK_STEP + sinceUs - (sinceUs % TOGETHER_US);
 }
 
-/** More turns than this are not read. */
-const MOST_READ = 64;
 /** More needs than this are not kept of one asker; those that come first matter most. */
-const MOST_NEEDS = 8;
+export const MOST_NEEDS = 8;
+/** More turns than this are not kept; those that come first matter most. */
+const MOST_TURNS = 128;
 
-/** The turns of other askers, in their order. Those that were missed are forgotten. */
+/** The turns of other askers, in their order, but for those that were missed. */
 export function readTurns(scope: Scope, asker: string, missedUs: number): readonly Turn[] {
   if (scope.turnsUntilUs < missedUs) return [];
   const limitCount = scope.records.length;
-  const first = [...scope.turns];
-  first.sort(([a, x], [b, y]) => x.needs[0]!.order - y.needs[0]!.order || (a < b ? -1 : 1));
-  const turns: Turn[] = [];
-  for (const [name, turn] of first.slice(0, MOST_READ)) {
-    if (turn.dueUs < missedUs) scope.turns.delete(name);
-    // A key's limits may be others to another asker.
-    else if (turn.asker !== asker && turn.needs[0]!.amounts.length === limitCount) turns.push(turn);
-  }
-  return turns;
+  // A key's limits may be others to another asker.
+  return scope.turns.filter(
+    (turn) =>
+      turn.asker !== asker &&
+      turn.dueUs >= missedUs &&
+      turn.needs[0]!.amounts.length === limitCount,
+  );
 }
 
-/** Sets the asker's turn, or takes it away. Returns its name. */
+/** Sets the asker's turn, or takes it away. Returns since when it waits for that; 0: it has no turn. */
 export function keepTurn(
   scope: Scope,
-  ownName: string,
+  { asker, sinceUs }: { readonly asker: string; readonly sinceUs: number },
   given: Turn | undefined,
-  missedUs: number | undefined,
-): string {
-  const turn = given && { ...given, needs: given.needs.slice(0, MOST_NEEDS) };
-  const turnName = turn === undefined ? "" : nameOf(turn);
-  if (ownName !== turnName) scope.turns.delete(ownName);
-  if (turn === undefined) return turnName;
-  scope.turns.set(turnName, turn);
-  scope.turnsUntilUs = Math.max(scope.turnsUntilUs, turn.dueUs);
-  if (missedUs !== undefined) forgetMissed(scope.turns, missedUs);
-  return turnName;
+  missedUs: number,
+): number {
+  if (given === undefined && sinceUs === 0) return 0;
+  const known = scope.turnsUntilUs < missedUs ? [] : scope.turns;
+  const turns = known.filter((turn) => turn.asker !== asker && turn.dueUs >= missedUs);
+  if (given !== undefined) {
+    const turn = { ...given, needs: given.needs.slice(0, MOST_NEEDS) };
+    const at = turns.findIndex((each) => comesBefore(turn, each));
+    turns.splice(at === -1 ? turns.length : at, 0, turn);
+    scope.turnsUntilUs = Math.max(scope.turnsUntilUs, turn.dueUs);
+  }
+  scope.turns = turns.slice(0, MOST_TURNS);
+  return given?.sinceUs ?? 0;
 }
 
-function nameOf({ sinceUs, dueUs, startUs, needs: [first, ...more], asker }: Turn): string {
-  const others = more.flatMap(({ order, amounts }) => [order, ...amounts]);
-  const numbers = [sinceUs, dueUs, startUs, first!.amounts.length, ...first!.amounts, ...others];
-  return `${numbers.join(" ")} ${asker}`;
+function comesBefore(a: Turn, b: Turn): boolean {
+  return (a.needs[0]!.order - b.needs[0]!.order || a.sinceUs - b.sinceUs) < 0;
 }
 
-/** Forgets askers that never came back. */
-function forgetMissed(turns: Map<string, Turn>, missedUs: number): void {
-  for (const [name, { dueUs }] of turns) if (dueUs < missedUs) turns.delete(name);
+/** Takes the turn away that an asker gives up. */
+export function leaveTurn(
+  scope: Scope,
+  given: { readonly asker: string; readonly sinceUs: number },
+): void {
+  scope.turns = scope.turns.filter(
+    ({ asker, sinceUs }) => asker !== given.asker || sinceUs !== given.sinceUs,
+  );
 }
 
 /** Something that comes before a call, with what it and all before it need of each limit. */

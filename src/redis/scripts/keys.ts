@@ -1,7 +1,7 @@
 /**
  * The names of all keys in Redis.
  *
- * A bucket: `<prefix>:{<bucket>}:state`, `…:turns`, `…:holes`, and `…:<part>:<n>` for each part of a limit. A key of a
+ * A bucket: `<prefix>:{<bucket>}:state`, `…:line`, `…:holes`, and `…:<part>:<n>` for each part of a limit. A key of a
  * bucket that has limits of its own, each level of a path for itself: `<prefix>:{<bucket>}:key:<key>:state`, and so on,
  * with the text of the key (see `core/key-path.ts`). What limits count that hold nothing back: `…:shadows`, and
  * `…:shadow:<part>:<n>`. What became of a slot that a server gave: `…:slot:<name>`. A bucket whose keys are
@@ -10,7 +10,7 @@
  *
  * The braces are the hash tag, so that a cluster keeps a bucket's keys on one node.
  */
-import { countSameKindBefore, ruleOf } from "../../core/limits/registry.ts";
+import { countSameKindBefore, isLeased, ruleOf } from "../../core/limits/registry.ts";
 import type { Limit } from "../../core/limits/rule.ts";
 import type { LimitedKey } from "../../core/store.ts";
 
@@ -25,17 +25,42 @@ export function bucketKeys(
   const tagged = `${prefix}:{${bucket}}`;
   const own = keys.flatMap(({ key, limits: keyLimits }) => {
     const base = `${tagged}:key:${encoded(key)}`;
-    return [`${base}:state`, `${base}:turns`, ...partsOf(base, keyLimits)];
+    return [`${base}:state`, `${base}:line`, ...partsOf(base, keyLimits)];
   });
   return [
     `${tagged}:state`,
-    `${tagged}:turns`,
+    `${tagged}:line`,
     `${tagged}:holes`,
     ...partsOf(tagged, limits),
     ...own,
     ...(shadows.length === 0 ? [] : [`${tagged}:shadows`]),
     ...partsOf(`${tagged}:shadow`, shadows),
   ];
+}
+
+/** A limit of which calls hold leases, with the Redis keys of its parts; without a key, the bucket's. */
+export interface LeasedLimit {
+  readonly limit: Limit;
+  readonly key: string | undefined;
+  readonly parts: readonly string[];
+}
+
+/** The limits of a bucket and of some of its keys of which calls hold leases. */
+export function leasedLimits(
+  prefix: string,
+  bucket: string,
+  limits: readonly Limit[],
+  keys: readonly LimitedKey[],
+): LeasedLimit[] {
+  const tagged = `${prefix}:{${bucket}}`;
+  const of = (base: string, all: readonly Limit[], key: string | undefined): LeasedLimit[] =>
+    all.flatMap((limit, index) =>
+      isLeased(limit) ? [{ limit, key, parts: partsOfLimit(base, all, index) }] : [],
+    );
+  const own = keys.flatMap((each) =>
+    of(`${tagged}:key:${encoded(each.key)}`, each.limits, each.key),
+  );
+  return [...of(tagged, limits, undefined), ...own];
 }
 
 /** The `:state` keys alone, of a bucket and of some of its keys. */
@@ -76,11 +101,13 @@ export function encoded(key: string): string {
  * come or go; all others have the number of their limit.
  */
 function partsOf(base: string, limits: readonly Limit[]): string[] {
-  return limits.flatMap((limit, index) => {
-    const { parts = [], isKept } = ruleOf(limit.kind);
-    const number = isKept === true ? countSameKindBefore(limits, index) : index;
-    return parts.map((part) => `${base}:${part}:${number}`);
-  });
+  return limits.flatMap((_, index) => partsOfLimit(base, limits, index));
+}
+
+function partsOfLimit(base: string, limits: readonly Limit[], index: number): string[] {
+  const { parts = [], isKept } = ruleOf(limits[index]!.kind);
+  const number = isKept === true ? countSameKindBefore(limits, index) : index;
+  return parts.map((part) => `${base}:${part}:${number}`);
 }
 
 export interface QueueName {

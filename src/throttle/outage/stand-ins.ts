@@ -78,6 +78,7 @@ export function createOpenStandIn({ nowUs = ownUs }: Pick<KnownAtOutage, "nowUs"
         alive: 1,
         closedUntilUs: 0,
         closedBy: 0,
+        spareLeases: 0,
         granted,
         place: NO_PLACE,
         sentAtMs: performance.now(),

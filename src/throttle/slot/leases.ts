@@ -22,6 +22,8 @@ export interface LeaseKeeper {
   release(lease: number, group: LeaseHolder): void;
   /** Gives back the leases of slots that are not used. */
   releaseAll(slots: readonly { readonly lease: number }[], group: LeaseHolder): void;
+  /** A reply says how many leases are left beside all that wait for one, and how many replicas draw. */
+  learnSpare(spare: number, alive: number): void;
   /** A free lease was offered, and is another's: those that wait for one of these calls are woken again. */
   passOn(group: LeaseHolder): void;
   /** Gives back all leases that a lost reply may have granted, to any of the groups that were asked for. */
@@ -79,16 +81,26 @@ const RENEW_AT = 1 / 3;
 /** The part of a lease's time after which its call is warned: no other call takes its place before the whole. */
 const WARN_AT = 0.9;
 
+/** While leases are plenty, those of calls that end within this time go back together. */
+const GATHER_MS = 25;
+/** The part of the spare leases that all replicas together may hold back meanwhile. */
+const HELD_BACK_PART = 1 / 4;
+
 export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
   const { store, bucket, logger } = context;
   const kept = new Map<number, Kept>();
-  /** Leases to give back at the end of this tick. */
+  /** Leases to give back at the end of this tick, or a little later. */
   let ended: LeasesByHolder | undefined;
+  /** How many of them may be held back to go with others. */
+  let mostHeldBack = 0;
+  let gathering: NodeJS.Timeout | undefined;
   const returning = new Set<Promise<void>>();
   /** The duration of the shortest lease so far. */
   let shortestMs = Infinity;
   let nextLease = 1;
   let timer: NodeJS.Timeout | undefined;
+  /** Whether the leases that have ended go back at the end of this tick. */
+  let isGivingBack = false;
   let isClosed = false;
 
   function setTimer(): void {
@@ -151,18 +163,22 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
   function release(lease: number, group: LeaseHolder): void {
     kept.delete(lease);
     if (isClosed) return stopIfNone();
-    endedSoon().add(lease, group);
+    ended ??= new LeasesByHolder();
+    ended.add(lease, group);
+    if (ended.count > mostHeldBack || !group.callTerms.areLeasesShared) giveBackSoon();
+    else gathering ??= setTimeout(giveBackEnded, GATHER_MS);
   }
 
-  function endedSoon(): LeasesByHolder {
-    if (ended === undefined) {
-      ended = new LeasesByHolder();
-      queueMicrotask(giveBackEnded);
-    }
-    return ended;
+  function giveBackSoon(): void {
+    if (isGivingBack) return;
+    isGivingBack = true;
+    queueMicrotask(giveBackEnded);
   }
 
   function giveBackEnded(): void {
+    isGivingBack = false;
+    clearTimeout(gathering);
+    gathering = undefined;
     const requests = ended?.together() ?? [];
     ended = undefined;
     for (const [group, leases] of requests) {
@@ -210,8 +226,15 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
     releaseAll(slots, group) {
       for (const { lease } of slots) if (lease > 0) release(lease, group);
     },
+    learnSpare(spare, alive) {
+      mostHeldBack = Math.floor((spare * HELD_BACK_PART) / alive);
+      if ((ended?.count ?? 0) > mostHeldBack) giveBackSoon();
+    },
     passOn(group) {
-      if (!isClosed) endedSoon().addNone(group);
+      if (isClosed) return;
+      ended ??= new LeasesByHolder();
+      ended.addNone(group);
+      giveBackSoon();
     },
     releaseLost(first, count, groups) {
       for (const group of groups) {
@@ -269,8 +292,15 @@ const MOST_AT_ONCE = 500;
 /** Leases, by the calls that hold them. */
 class LeasesByHolder {
   readonly #leases = new Map<LeaseHolder, number[]>();
+  #count = 0;
+
+  /** How many leases there are. */
+  get count(): number {
+    return this.#count;
+  }
 
   add(lease: number, holder: LeaseHolder): void {
+    this.#count += 1;
     const leases = this.#leases.get(holder);
     if (leases === undefined) this.#leases.set(holder, [lease]);
     else leases.push(lease);

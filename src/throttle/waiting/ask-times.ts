@@ -69,7 +69,7 @@ export function createAskTimes(
   /** Whether a call comes before the one that waits for its turn, and could not be asked for with it. */
   function isNewBefore(turn: Arrival, group: Group): boolean {
     const first = firstLacking(group);
-    const isNew = Math.max(group.notBeforeMs, first.queuedMs) > askedAtMs;
+    const isNew = Math.max(group.notBeforeMs, first.sinceMs) > askedAtMs;
     return isNew && arrivedBefore(first, turn);
   }
 

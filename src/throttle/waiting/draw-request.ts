@@ -23,12 +23,46 @@ export interface Wishes {
   readonly firsts: readonly Arrival[];
 }
 
-/** What one script serves; the rest come with the next one. */
-const MOST_WISHES = 12;
-/** Of how many groups beside those it only tells when their calls could start. */
-const MOST_TOLD = 12;
-/** How many groups one request can tell of at most. */
-export const MOST_ASKED_ABOUT: number = MOST_WISHES + MOST_TOLD;
+/** The first request of a bucket has this many wishes at most; the rest come with the next one. */
+const FIRST_WISHES = 12;
+/** However many slots replies bring, a request has no more wishes than this. */
+const MOST_WISHES = 128;
+/** A request asks when calls of up to this many other groups could start. */
+const MOST_LOOKS = 12;
+/** How many groups one reply surely covers. */
+export const MOST_ASKED_ABOUT: number = FIRST_WISHES + MOST_LOOKS;
+
+/** How many wishes a request has at most. */
+export interface WishCount {
+  readonly most: number;
+  /** A reply brought slots for so many of the calls that were asked for. */
+  granted(granted: number, wanted: number): void;
+}
+
+/**
+ * A request asks for what one turn brings, and a few calls more: Redis spends time on each wish, also on those that it has
+ * no slot for. If all are granted, the turn may have brought more.
+ */
+export function createWishCount(): WishCount {
+  let most = FIRST_WISHES;
+  /** How many slots this turn has brought so far. */
+  let ofTurn = 0;
+
+  return {
+    get most() {
+      return most;
+    },
+    granted(granted, wanted) {
+      ofTurn += granted;
+      if (granted === wanted) most = Math.min(MOST_WISHES, most * 2);
+      else {
+        const some = Math.max(FIRST_WISHES, Math.ceil(ofTurn * 1.25) + 2);
+        if (ofTurn > 0) most = Math.min(MOST_WISHES, some);
+        ofTurn = 0;
+      }
+    },
+  };
+}
 
 /**
  * What to ask for: the most urgent calls first, then those that came first, or were deferred by their key first. If no
@@ -39,20 +73,21 @@ export function nextWishes(
   schedule: GroupSchedule,
   untold: ReadonlySet<Group>,
   linePlaces: LinePlaces,
-  { nowMs, bucketUs }: { readonly nowMs: number; readonly bucketUs: (ms: number) => number },
+  { nowMs, bucketUs, most }: At,
 ): Wishes {
-  const ready = schedule.next(MOST_WISHES, nowMs);
+  const ready = schedule.next(most, nowMs);
   ready.sort(byArrival);
-  const asked = ready.filter((group, index) => !hasOtherLimits(ready.slice(0, index), group));
+  const limitsOf = new Map<string, readonly Limit[]>();
+  const asked = ready.filter((group) => joinLimits(limitsOf, group));
   const isPlain =
     asked.length === 1 && asked[0]!.callTerms.areDrains && !hasSiblings(schedule, asked[0]!);
   const all = asked.flatMap((group) => {
-    const wishes = isPlain ? lacking(group) : lackingInOrder(group, MOST_WISHES);
+    const wishes = isPlain ? lacking(group) : lackingInOrder(group, most);
     return wishes.map((each) => ({ group, ...each }));
   });
   if (all.length > 1) all.sort((a, b) => a.rank - b.rank || a.sinceMs - b.sinceMs);
-  const drawn = all.length > MOST_WISHES ? firstOf(all) : all;
-  const first = [...drawn, ...looksAt(untold, asked)];
+  const drawn = all.length > most ? firstOf(all, most) : all;
+  const first = [...drawn, ...looksAt(untold, new Set(asked), limitsOf)];
   return {
     groups: first.map(({ group }) => group),
     firsts: first,
@@ -74,6 +109,13 @@ export function nextWishes(
   };
 }
 
+interface At {
+  readonly nowMs: number;
+  readonly bucketUs: (ms: number) => number;
+  /** How many wishes the request has at most, beside one for each of its groups. */
+  readonly most: number;
+}
+
 /** Whether other groups wait for the same limits: then it matters when each call of a group came, and not only the first. */
 function hasSiblings(schedule: GroupSchedule, { scopes: [widest] }: Group): boolean {
   let count = 0;
@@ -87,13 +129,13 @@ function hasSiblings(schedule: GroupSchedule, { scopes: [widest] }: Group): bool
 /** Wishes that only ask when calls of some groups could start, beside those that are asked for. */
 function looksAt(
   untold: ReadonlySet<Group>,
-  asked: readonly Group[],
+  asked: ReadonlySet<Group>,
+  limitsOf: Map<string, readonly Limit[]>,
 ): (Lacking & { readonly group: Group })[] {
   const groups: Group[] = [];
   for (const group of untold) {
-    if (groups.length === MOST_TOLD) break;
-    if (asked.includes(group) || hasOtherLimits([...asked, ...groups], group)) continue;
-    groups.push(group);
+    if (groups.length === MOST_LOOKS) break;
+    if (!asked.has(group) && joinLimits(limitsOf, group)) groups.push(group);
   }
   const since = { sinceMs: 0, nextSinceMs: 0, lastSinceMs: 0 };
   const rank = RANKS.normal;
@@ -101,7 +143,7 @@ function looksAt(
 }
 
 /** The first wishes, and of each group one at least: one that is not asked for would be due again at once. */
-function firstOf<W extends { readonly group: Group }>(wishes: readonly W[]): W[] {
+function firstOf<W extends { readonly group: Group }>(wishes: readonly W[], most: number): W[] {
   const firsts = new Set<W>();
   const groups = new Set<Group>();
   for (const wish of wishes) {
@@ -109,7 +151,7 @@ function firstOf<W extends { readonly group: Group }>(wishes: readonly W[]): W[]
     groups.add(wish.group);
     firsts.add(wish);
   }
-  for (const wish of wishes) if (firsts.size < MOST_WISHES) firsts.add(wish);
+  for (const wish of wishes) if (firsts.size < most) firsts.add(wish);
   return wishes.filter((wish) => firsts.has(wish));
 }
 
@@ -118,12 +160,17 @@ function byArrival(a: Group, b: Group): number {
   return rankOf(a) - rankOf(b) || a.line.head!.number - b.line.head!.number;
 }
 
-/** A key whose tier has changed may wait under both; one draw takes one set of limits for it. */
-function hasOtherLimits(before: readonly Group[], { scopes }: Group): boolean {
-  const others = scopes.length === 0 ? [] : before.flatMap((group) => group.scopes);
-  return others.some(({ key, limits }) =>
-    scopes.some((scope) => scope.key === key && scope.limits !== limits),
-  );
+/**
+ * Adds the limits of a group's keys to those of a request; false if a key has others there. A key whose tier has changed
+ * may wait under both, and one draw takes one set of limits for it.
+ */
+function joinLimits(limitsOf: Map<string, readonly Limit[]>, { scopes }: Group): boolean {
+  for (const { key, limits } of scopes) {
+    const known = limitsOf.get(key);
+    if (known !== undefined && known !== limits) return false;
+  }
+  for (const { key, limits } of scopes) limitsOf.set(key, limits);
+  return true;
 }
 
 /** How many leases a draw with these wishes can be given at most. */

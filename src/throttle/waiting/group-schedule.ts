@@ -287,14 +287,14 @@ function arrivalOf(group: Group): Arrival {
 }
 
 /** The first call of a group without a slot; the last of its priority, if that is not known at once. */
-export function firstLacking(group: Group): Arrival & { readonly queuedMs: number } {
+export function firstLacking(group: Group): Arrival & { readonly sinceMs: number } {
   const { line } = group;
   for (const [rank, served] of servedOf(group).entries()) {
     if (served === line.sizeOf(rank)) continue;
-    const { number, queuedMs } = line.firstOf(rank)!;
-    return { rank, number: served === 0 ? number : Infinity, queuedMs };
+    const { number, sinceMs } = line.firstOf(rank)!;
+    return { rank, number: served === 0 ? number : Infinity, sinceMs };
   }
-  return { rank: Infinity, number: Infinity, queuedMs: 0 };
+  return { rank: Infinity, number: Infinity, sinceMs: 0 };
 }
 
 export function arrivedBefore(a: Arrival, b: Arrival): boolean {

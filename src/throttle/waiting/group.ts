@@ -24,6 +24,8 @@ export interface Caller extends Waiter {
   readonly number: number;
   /** Since when it is in the line, or since when the caller was whose place it took, on `performance.now()`: who came first is asked for first. */
   queuedMs: number;
+  /** When it came, on `performance.now()`. */
+  readonly sinceMs: number;
   /** If its key's time is farther off than this, in ms, it does not wait. */
   readonly patienceMs: number;
   /** Until when it waits at most, on `performance.now()`. */

@@ -1,6 +1,13 @@
 import { ClosedError, StoreUnavailableError } from "../../core/errors.ts";
 import { HORIZON_US } from "../../core/policy/limit-makers.ts";
-import { isNone, NO_PLACE, type Drawn, type Granted, type News } from "../../core/store.ts";
+import {
+  isNone,
+  NO_PLACE,
+  type Drawn,
+  type Granted,
+  type News,
+  type Wish,
+} from "../../core/store.ts";
 import type { BucketContext, PolicyNews } from "../known-policy.ts";
 import type { LeaseKeeper } from "../slot/leases.ts";
 import {
@@ -12,7 +19,13 @@ import {
   type Received,
 } from "./ask-times.ts";
 import { createDispatcher, keyHeldBy, limitHolding, type Dispatcher } from "./dispatch.ts";
-import { createLinePlaces, mostLeases, nextWishes, type Wishes } from "./draw-request.ts";
+import {
+  createLinePlaces,
+  createWishCount,
+  mostLeases,
+  nextWishes,
+  type Wishes,
+} from "./draw-request.ts";
 import { giveBack, refundUnused } from "./give-back.ts";
 import type { Arrival } from "./group-schedule.ts";
 import type { Caller, Group } from "./group.ts";
@@ -78,6 +91,12 @@ export interface PacerOptions extends BucketContext {
   readonly onNews: (key: string | undefined) => void;
 }
 
+const wantedOf = ({ wanted }: Wish): number => wanted;
+
+function sumOf<T>(items: readonly T[], amountOf: (item: T) => number): number {
+  return items.reduce((sum, item) => sum + amountOf(item), 0);
+}
+
 /** A refund takes a round trip; a key is asked about again after this time even if its refund is lost. */
 const REFUND_MS = 100;
 
@@ -89,6 +108,7 @@ export function createPacer(options: PacerOptions): Pacer {
   const { schedule } = dispatcher;
   const knownTimes = createKnownTimes((beside, bindsAt) => dispatcher.holdsSlots(beside, bindsAt));
   const linePlaces = createLinePlaces();
+  const wishCount = createWishCount();
   const askTimes = createAskTimes(schedule.soonest, times);
   /** Groups that callers may have left: once they are idle, their places in lines go back. */
   const left = new Set<Group>();
@@ -135,7 +155,7 @@ export function createPacer(options: PacerOptions): Pacer {
     askTimes.asked(nowMs);
     const thereAtMs = nowMs + times.leadMs;
     const { bucketUs } = times;
-    const at = { nowMs: thereAtMs, bucketUs };
+    const at = { nowMs: thereAtMs, bucketUs, most: wishCount.most };
     const asked = nextWishes(schedule, hopeless.next(), linePlaces, at);
     const { groups, wishes } = asked;
     const { terms } = known;
@@ -190,8 +210,11 @@ export function createPacer(options: PacerOptions): Pacer {
     if (newText !== undefined) return learn({ text: newText, version, isOverride });
 
     known.confirm(version);
+    leases.learnSpare(reply.spareLeases, reply.alive);
     knownTimes.learn(reply, asked, { epoch, ...received });
     dispatcher.check(groups, knownTimes.ofBucketMs);
+    const isMany = asked.wishes.length > 1;
+    if (isMany) wishCount.granted(sumOf(reply.granted, slotCountOf), sumOf(asked.wishes, wantedOf));
     let nextLease = lease;
     const deferred = new Set<Group>();
     for (const [index, granted] of reply.granted.entries()) {

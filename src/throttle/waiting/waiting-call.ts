@@ -47,7 +47,7 @@ export interface CallContext {
   /** Numbers calls in the order in which they come. */
   takeNumber(): number;
   /** The place in line of a call that comes at this time, of `performance.now()`: see `createArrivals`. */
-  readonly queuedAtMs: (rank: number, nowMs: number) => number;
+  readonly queuedAtMs: (rank: number, nowMs: number, stepMs: number) => number;
   leave(call: WaitingCall): void;
   readonly count: CountSlots;
   /** Called with the slot of each call, before the call goes. */
@@ -102,7 +102,9 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
     this.sinceMs = sinceMs ?? performance.now();
     // The call of a job that has started comes before all that wait.
     const { isUnderWay, priority } = this;
-    this.queuedMs = isUnderWay ? 0 : context.queuedAtMs(RANKS[priority], this.sinceMs);
+    const { sharedStepMs } = group.callTerms;
+    const { sinceMs: cameMs } = this;
+    this.queuedMs = isUnderWay ? 0 : context.queuedAtMs(RANKS[priority], cameMs, sharedStepMs);
     const { signal, maxWaitMs } = options;
     const { waits } = settling;
     const isBound = signal !== undefined || maxWaitMs !== undefined || waits !== undefined;
@@ -176,21 +178,24 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
   }
 }
 
-/** Calls that come together are in line this far apart … */
+/** Calls that arrive together are in line at least this far apart … */
 const APART_MS = 1;
-/** … but none is put off by more than this. */
+/** … and at most so far behind their arrival that, at a slow rate, a second call fits in between. */
 const MOST_APART_MS = 200;
+const MOST_APART_STEPS = 2;
+const LONGEST_APART_MS = 1_000;
 
 /**
- * Returns what gives each call of a process its place in the line of all replicas: when it came. Of calls that come
- * together, each is a little behind the one before; else a replica that brings hundreds at once would be served as a
- * block, and those that bring theirs a moment later would wait for all of them.
+ * Returns a function that gives each call of a process its place in the line of all replicas: the time of its arrival.
+ * Calls that arrive together are one call's time apart (`stepMs`, by the limits that all keys share), so that processes
+ * with several calls take turns. Otherwise a process that brings hundreds of calls at once would be served as a block.
  */
-export function createArrivals(): (rank: number, nowMs: number) => number {
+export function createArrivals(): (rank: number, nowMs: number, stepMs: number) => number {
   const lastMs: number[] = [];
-  return (rank, nowMs) => {
-    const behindMs = (lastMs[rank] ?? -Infinity) + APART_MS;
-    const atMs = Math.min(Math.max(nowMs, behindMs), nowMs + MOST_APART_MS);
+  return (rank, nowMs, stepMs) => {
+    const behindMs = (lastMs[rank] ?? -Infinity) + Math.max(APART_MS, stepMs);
+    const mostMs = Math.max(MOST_APART_MS, Math.min(LONGEST_APART_MS, MOST_APART_STEPS * stepMs));
+    const atMs = Math.min(Math.max(nowMs, behindMs), nowMs + mostMs);
     // A call that came earlier, and for which a policy was looked up meanwhile, does not put the next one back.
     lastMs[rank] = Math.max(lastMs[rank] ?? -Infinity, atMs);
     return atMs;

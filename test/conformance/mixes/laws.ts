@@ -13,7 +13,7 @@ const HORIZON_MS = HORIZON_US / 1_000;
 /** Calls that come this close to each other may go in any order; requests take a while. */
 const CLOSE_MS = 5;
 /** The most that a call counts as later than it came. */
-const MOST_APART_MS = 200;
+const MOST_APART_MS = 1_000;
 
 /** How much of what binds was used while work waited, to within one call of each key: 1 is all of it. */
 export function usedOf(run: MixRun): number {

@@ -1,5 +1,6 @@
 import { createMemoryInsight } from "../../../src/memory/memory-insight.ts";
 import { createBuckets } from "../../../src/sluice/buckets.ts";
+import { stepOf } from "../../../src/core/draw/scope.ts";
 import { isLeased } from "../../../src/core/limits/registry.ts";
 import { createArrivals } from "../../../src/throttle/waiting/waiting-call.ts";
 import { RANKS } from "../../../src/core/input/options.ts";
@@ -100,7 +101,7 @@ export async function runMix(
     while (time.now() < endMs) {
       const atMs = time.now() - startMs;
       const rank = RANKS[priority];
-      const apartMs = arrivals[replica]!(rank, atMs) - atMs;
+      const apartMs = arrivals[replica]!(rank, atMs, sharedStepMs(policy, costs)) - atMs;
       const call: MixCall = { replica, key, costs, rank, atMs, apartMs, wentMs: Infinity };
       calls.push(call);
       try {
@@ -120,6 +121,11 @@ export async function runMix(
   await time.runUntil(endMs + 60_000);
   await Promise.all([calling, closing]);
   return { policy, calls, slots, forMs, draws, errors };
+}
+
+/** How long a call takes of the limits that all keys share. */
+function sharedStepMs({ limits }: Policy, costs: readonly number[]): number {
+  return stepOf(limits, costs) / 1_000;
 }
 
 /** The key of a wish's calls, as far as it has limits. */

@@ -62,10 +62,11 @@ function withKind(
   args: readonly (string | number | Buffer)[],
   code: number,
 ): (typeof args)[number][] {
-  return args.map((arg) => {
-    if (!Buffer.isBuffer(arg)) return arg;
+  return args.map((arg, index) => {
+    // The limits are among the first numbers; those of the wishes follow.
+    if (!Buffer.isBuffer(arg) || index !== 2) return arg;
     const numbers = new Float64Array(Uint8Array.from(arg).buffer);
-    return packNumbers(Array.from(numbers.with(13, code)));
+    return packNumbers(Array.from(numbers.with(14, code)));
   });
 }
 const keysOf = async (): Promise<string[]> => (await redis.keys(`${prefix}*`)).sort();
@@ -91,7 +92,7 @@ describe("a bucket's keys in Redis", () => {
 
     const keys = await keysOf();
 
-    expect(keys).toEqual(["holes", "state", "turns"].map((name) => `${prefix}:{b}:${name}`));
+    expect(keys).toEqual(["holes", "line", "state"].map((name) => `${prefix}:{b}:${name}`));
     for (const key of keys) expect(await redis.pttl(key)).toBeGreaterThan(0);
   });
 
@@ -107,7 +108,7 @@ describe("a bucket's keys in Redis", () => {
 
     await runScript(redis, slotsDraw, { ...request, prefix, terms: slow, asker: "late" });
 
-    expect(await redis.pttl(`${prefix}:{b}:turns`)).toBeGreaterThan(60_000);
+    expect(await redis.pttl(`${prefix}:{b}:line`)).toBeGreaterThan(60_000);
   });
 
   it.each<[string, object]>([

@@ -10,7 +10,7 @@ export interface LuaGlobal {
 /** What a script may use of Redis and of Lua 5.1, JSON for what BullMQ keeps as such; no clock, no loading of code. */
 const KNOWN_GLOBALS: ReadonlySet<string> = new Set(
   `redis cjson KEYS ARGV math string table
-   struct ipairs pairs select tonumber tostring type unpack`.split(/\s+/),
+   struct ipairs pairs rawget select setmetatable tonumber tostring type unpack`.split(/\s+/),
 );
 
 interface ParsedIdentifier {

@@ -14,11 +14,16 @@ export const slotsReturn: Script<SlotsReturn, void> = defineScript({
   args: (input) => {
     const { asker, terms, place, wish, generation, slotsUs, pinnedUs = 0 } = input;
     const { name, scopes, costs } = wish;
-    const head = [pinnedUs, generation, place.leaseOrder, ...frameNumbers({ terms, scopes })];
-    const orders = scopes.map((scope) => scope.place.leaseOrder);
-    const numbers = packNumbers([...head, ...orders, ...costs, slotsUs.length, ...slotsUs]);
-    const turnNames = scopes.map((scope) => scope.place.turnName);
-    return [asker, terms.text, place.turnName, name, numbers, ...turnNames];
+    const head = [pinnedUs, generation, place.sinceUs, place.leaseOrder];
+    const frame = frameNumbers({ terms, scopes });
+    const places = scopes.flatMap((scope) => [scope.place.sinceUs, scope.place.leaseOrder]);
+    const slots = [slotsUs.length, ...slotsUs];
+    return [
+      asker,
+      terms.text,
+      name,
+      packNumbers([...head, ...frame, ...places, ...costs, ...slots]),
+    ];
   },
   decode: () => undefined,
 });

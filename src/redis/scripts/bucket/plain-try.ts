@@ -63,6 +63,7 @@ export function definePlainTry<Input extends SlotsDraw>({
         newText: undefined,
         closedUntilUs: 0,
         closedBy: 0,
+        spareLeases: 0,
         granted: readAll(input, numberAt),
         place: NO_PLACE,
       };

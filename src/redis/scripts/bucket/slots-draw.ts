@@ -2,6 +2,7 @@
 import type { Limit } from "../../../core/limits/rule.ts";
 import type { LimitStatus } from "../../../core/limits/rule.ts";
 import {
+  NO_PLACE,
   spacingOf,
   type DrawReply,
   type DrawRequest,
@@ -23,73 +24,95 @@ import { defineScript, type Script } from "../script.ts";
 
 export type SlotsDraw = DrawRequest & Frame;
 
-type Reply = readonly [
-  nowUs: number,
-  generation: number,
-  version: number,
-  alive: number,
-  newText: string,
-  turnUs: number,
-  turnName: string,
-  leaseOrder: number,
-  source: number,
-  closedUntilUs: number,
-  closedBy: number,
-  ...rest: readonly (readonly (number | string)[])[],
-];
+/** The numbers of the reply, packed as doubles, and the text of another policy that is in force. */
+type Reply = readonly [numbers: Buffer, newText: Buffer];
 
 export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
   name: "bucket/slots-draw",
+  isPacked: true,
   keys: (input) => {
     const { prefix, bucket, terms } = input;
     return bucketKeys(prefix, bucket, terms.limits, keysOf(input), terms.shadows);
   },
   args: (input) => {
-    const { asker, terms, place, wishes } = input;
-    const names: string[] = [];
-    for (const { name, scopes } of wishes) {
-      names.push(name);
-      for (const scope of scopes) names.push(scope.place.turnName);
-    }
-    return [asker, terms.text, place.turnName, packNumbers(numbersOf(input)), ...names];
+    const { asker, terms, wishes } = input;
+    const keys = keysOf(input);
+    const head = packNumbers(headNumbers(input, keys));
+    const names = wishes.map(({ name }) => name);
+    return [asker, terms.text, head, packNumbers(wishNumbers(input, keys)), ...names];
   },
-  decode: (reply, { wishes, terms }) => {
-    const [nowUs, generation, version, alive, newText, ...more] = reply as Reply;
-    const [turnUs, turnName, leaseOrder, source, closedUntilUs, closedBy, ...rest] = more;
+  decode: (reply, { wishes, terms, isTry }) => {
+    const [packed, newText] = reply as Reply;
+    const numbers = createNumbers(packed);
+    const [nowUs, generation, version, alive, source] = numbers.take(5) as Five;
+    const place = readPlace(numbers);
+    const [closedUntilUs, closedBy] = [numbers.next(), numbers.next()];
+    const spareLeases = numbers.next();
+    const isAgreed = newText.length === 0;
     return {
       nowUs,
       generation,
       version,
       alive,
-      newText: newText === "" ? undefined : newText,
+      newText: isAgreed ? undefined : newText.toString(),
       isOverride: source > 0,
       closedUntilUs,
       closedBy,
-      granted: readAll(rest, wishes, terms.limits),
-      place: { turnUs, turnName, leaseOrder },
+      spareLeases,
+      granted: isAgreed ? readAll(numbers, { wishes, terms, isTry }) : [],
+      place,
     };
   },
 });
 
-/** Each key once, even if several wishes are for it. */
+type Five = [number, number, number, number, number];
+
+function readPlace(numbers: Numbers): Place {
+  const [turnUs, sinceUs, leaseOrder] = [numbers.next(), numbers.next(), numbers.next()];
+  return turnUs === 0 && leaseOrder === 0 ? NO_PLACE : { turnUs, sinceUs, leaseOrder };
+}
+
+/** Reads packed doubles one after the other. */
+interface Numbers {
+  next(): number;
+  take(count: number): number[];
+}
+
+/** Numbers of a reply. A view needs an offset that is a multiple of 8, which a part of a socket's buffer seldom has. */
+function createNumbers(packed: Buffer): Numbers {
+  const numbers = new Float64Array(packed.length / 8);
+  packed.copy(new Uint8Array(numbers.buffer));
+  let at = 0;
+  return {
+    next: () => numbers[at++]!,
+    take(count) {
+      at += count;
+      return [...numbers.subarray(at - count, at)];
+    },
+  };
+}
+
+function hasPlace({ sinceUs, leaseOrder }: Place): boolean {
+  return sinceUs > 0 || leaseOrder > 0;
+}
+
+/** Each key once, even if several wishes are for it, with its number from 1 on. */
 function keysOf({ wishes }: Pick<DrawRequest, "wishes">): LimitedKey[] {
   const keys = new Map<string, LimitedKey>();
   for (const { scopes } of wishes) for (const scope of scopes) keys.set(scope.key, scope);
   return [...keys.values()];
 }
 
-function numbersOf(input: SlotsDraw): number[] {
+function headNumbers(input: SlotsDraw, keys: readonly LimitedKey[]): number[] {
   const { pinnedUs = 0, horizonUs, drewUs, isTry, startsFull = false, lease } = input;
-  const { place, terms, wishes } = input;
+  const { place, terms } = input;
   const how = (isTry ? 1 : 0) + (startsFull ? 2 : 0);
-  const head = [pinnedUs, horizonUs, drewUs, how, lease, place.turnUs, place.leaseOrder];
-  const keys = keysOf(input);
+  const own = [place.turnUs, place.sinceUs, place.leaseOrder];
+  const head = [pinnedUs, horizonUs, drewUs, how, lease, ...own];
   const numbers = [...head, ...termsNumbers(terms), keys.length];
-  const numberOf = new Map<string, number>();
   const firstWith = new Map<readonly Limit[], number>();
-  for (const [index, { key, limits }] of keys.entries()) {
+  for (const [index, { limits }] of keys.entries()) {
     const first = firstWith.get(limits);
-    numberOf.set(key, index + 1);
     // Most keys have the same limits as others of their level.
     if (first !== undefined) numbers.push(-first);
     else {
@@ -97,66 +120,78 @@ function numbersOf(input: SlotsDraw): number[] {
       numbers.push(...limitsNumbers(limits));
     }
   }
-  numbers.push(wishes.length);
-  for (const wish of wishes) {
-    const { scopes, wanted, rank, isBounded, sinceUs, nextSinceUs, lastSinceUs, costs } = wish;
-    numbers.push(wanted, rank, isBounded ? 1 : 0, sinceUs, nextSinceUs, lastSinceUs, scopes.length);
-    for (const { key, place: own } of scopes) {
-      numbers.push(numberOf.get(key)!, own.turnUs, own.leaseOrder);
-    }
-    numbers.push(...costs);
-  }
-  if (terms.shadows === undefined) return numbers;
-  numbers.push(...shadowsNumbers(terms));
-  for (const { shadowCosts } of wishes) numbers.push(...shadowCosts!);
-  return numbers;
+  const hasShadows = (terms.shadows?.length ?? 0) > 0;
+  return [...numbers, hasShadows ? 1 : 0, ...shadowsNumbers(terms)];
 }
+
+/** Calls of one class cost the same, under the same limits of the bucket and of their keys. */
+function wishNumbers({ wishes }: SlotsDraw, keys: readonly LimitedKey[]): number[] {
+  const numberOfKey = new Map(keys.map(({ key }, index) => [key, index + 1]));
+  const numberOfClass = new Map<readonly number[], number>();
+  const classes: number[] = [];
+  const numbers: number[] = [];
+  for (const wish of wishes) {
+    const { scopes, wanted, rank, isBounded, sinceUs, nextSinceUs, lastSinceUs } = wish;
+    const { costs, shadowCosts = [] } = wish;
+    let number = numberOfClass.get(costs);
+    if (number === undefined) {
+      number = numberOfClass.size + 1;
+      numberOfClass.set(costs, number);
+      classes.push(costs.length, ...costs, ...shadowCosts);
+    }
+    const bounded = isBounded ? 1 : 0;
+    numbers.push(number, wanted, rank, bounded, sinceUs, nextSinceUs, lastSinceUs, scopes.length);
+    for (const { key, place } of scopes) {
+      const keyNumber = numberOfKey.get(key)!;
+      if (hasPlace(place)) numbers.push(-keyNumber, place.sinceUs, place.leaseOrder);
+      else numbers.push(keyNumber);
+    }
+  }
+  return [numberOfClass.size, ...classes, wishes.length, ...numbers];
+}
+
+type Asked = Pick<SlotsDraw, "wishes" | "terms" | "isTry">;
 
 /** The reply has what was granted, wish by wish; that to a try has the statuses of each wish after it. */
-function readAll(
-  rest: readonly (readonly (number | string)[])[],
-  wishes: readonly Wish[],
-  limits: readonly Limit[],
-): Granted[] {
-  let next = wishes.length;
-  return rest.slice(0, wishes.length).map((reply, index) => {
-    const wish = wishes[index]!;
-    const own = rest.slice(next, next + wish.costs.length);
-    next += own.length;
-    const statuses = own.map((status) => readStatus(status as number[]));
-    return { statuses, ...readGranted(reply, wish, limits) };
+function readAll(numbers: Numbers, { wishes, terms, isTry }: Asked): Granted[] {
+  const granted = wishes.map((wish) => readGranted(numbers, wish, terms));
+  if (!isTry) return granted;
+  return granted.map((each, index) => {
+    const statuses = wishes[index]!.costs.map(() => readStatus(numbers.take(3)));
+    return { ...each, statuses };
   });
 }
 
-type GrantedReply = readonly [
-  count: number,
-  atUs: number,
-  excess: number,
-  notBeforeUs: number,
-  bindsAt: number,
-  soonestUs: number,
-  /** Three for each scope, see `Place`; and then the slots. */
-  ...placesAndSlots: (number | string)[],
-];
-
 function readGranted(
-  reply: readonly (number | string)[],
+  numbers: Numbers,
   { costs, scopes }: Wish,
-  limits: readonly Limit[],
-): Omit<Granted, "statuses"> {
-  const [count, atUs, excess, notBeforeUs, bindsAt, soonestUs, ...more] =
-    reply as unknown as GrantedReply;
-  const places = scopes.map((_, index): Place => {
-    const [turnUs, turnName, leaseOrder] = more.slice(3 * index) as [number, string, number];
-    return { turnUs, turnName, leaseOrder };
+  { limits }: Asked["terms"],
+): Granted {
+  const count = numbers.next();
+  if (count === -1) {
+    const [notBeforeUs, bindsAt] = [numbers.next(), numbers.next()];
+    const places = scopes.map(({ place }) => place);
+    return { ...NOTHING, notBeforeUs, bindsAt, places };
+  }
+  const atUs = numbers.next();
+  const excess = numbers.next();
+  const notBeforeUs = orInfinity(numbers.next());
+  const bindsAt = numbers.next();
+  const soonestUs = numbers.next();
+  const places = scopes.map(({ place }) => {
+    const isAsBefore = numbers.next() === -1;
+    const found = readPlace(numbers);
+    return isAsBefore ? place : found;
   });
-  const slotsUs = more.slice(3 * scopes.length) as number[];
-  const granted = { slotsUs, notBeforeUs: orInfinity(notBeforeUs), bindsAt, soonestUs, places };
+  const slotsUs = numbers.take(numbers.next());
+  const granted = { slotsUs, notBeforeUs, bindsAt, soonestUs, places, statuses: [] };
   if (count === 0) return { run: undefined, ...granted };
   // Runs are spaced by the first limit.
   const spacing = spacingOf(limits[0] ?? scopes[0]?.limits[0], costs);
   return { run: { count, atUs, excess, ...spacing }, ...granted };
 }
+
+const NOTHING = { slotsUs: [], run: undefined, soonestUs: 0, statuses: [] };
 
 export function readStatus([remaining, resetUs, nextUs]: readonly number[]): LimitStatus {
   return { remaining: remaining!, resetUs: orInfinity(resetUs!), nextUs: orInfinity(nextUs!) };

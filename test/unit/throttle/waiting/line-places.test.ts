@@ -2,8 +2,8 @@ import { expect, it } from "vitest";
 import { NO_PLACE } from "../../../../src/core/store.ts";
 import { createLinePlaces } from "../../../../src/throttle/waiting/draw-request.ts";
 
-const turn = { turnUs: 5, turnName: "2 1 a", leaseOrder: 0 };
-const wait = { turnUs: 0, turnName: "", leaseOrder: 7 };
+const turn = { turnUs: 5, sinceUs: 2, leaseOrder: 0 };
+const wait = { turnUs: 0, sinceUs: 0, leaseOrder: 7 };
 
 it.each([turn, wait])("keeps the place of a key that is waited for: %j", (place) => {
   const places = createLinePlaces();

@@ -252,16 +252,24 @@ describe("the place in the line of all replicas", () => {
   it("is a millisecond apart for calls that come together, and when they came for those that come later", () => {
     const queuedAtMs = createArrivals();
 
-    const together = [10, 10, 10.2].map((nowMs) => queuedAtMs(2, nowMs));
+    const together = [10, 10, 10.2].map((nowMs) => queuedAtMs(2, nowMs, 0));
 
     expect(together).toEqual([10, 11, 12]);
-    expect(queuedAtMs(2, 20)).toBe(20);
+    expect(queuedAtMs(2, 20, 0)).toBe(20);
+  });
+
+  it("is one call's time apart where calls take longer, up to a second", () => {
+    const queuedAtMs = createArrivals();
+
+    const places = [1, 2, 3, 4].map(() => queuedAtMs(2, 10, 500));
+
+    expect(places).toEqual([10, 510, 1_010, 1_010]);
   });
 
   it("is put off for each priority by itself", () => {
     const queuedAtMs = createArrivals();
 
-    const places = [2, 0, 2, 0].map((rank) => queuedAtMs(rank, 10));
+    const places = [2, 0, 2, 0].map((rank) => queuedAtMs(rank, 10, 0));
 
     expect(places).toEqual([10, 10, 11, 11]);
   });
@@ -269,7 +277,7 @@ describe("the place in the line of all replicas", () => {
   it("is put off by 200 ms at most, however many come together", () => {
     const queuedAtMs = createArrivals();
 
-    const places = Array.from({ length: 5_000 }, () => queuedAtMs(1, 10));
+    const places = Array.from({ length: 5_000 }, () => queuedAtMs(1, 10, 0));
 
     expect(places.slice(199, 202)).toEqual([209, 210, 210]);
     expect(places.at(-1)).toBe(210);
@@ -277,9 +285,9 @@ describe("the place in the line of all replicas", () => {
 
   it("does not go back for a call that is put into line late, since when it came", () => {
     const queuedAtMs = createArrivals();
-    const together = Array.from({ length: 100 }, () => queuedAtMs(1, 1_000));
+    const together = Array.from({ length: 100 }, () => queuedAtMs(1, 1_000, 0));
 
-    expect(queuedAtMs(1, 500)).toBe(700);
-    expect(queuedAtMs(1, 1_000)).toBe(together.at(-1)! + 1);
+    expect(queuedAtMs(1, 500, 0)).toBe(700);
+    expect(queuedAtMs(1, 1_000, 0)).toBe(together.at(-1)! + 1);
   });
 });

@@ -12,7 +12,7 @@ const scopes = [
   { key: "acme e1", limits: ofEndpoint, place: NO_PLACE },
 ];
 const callTerms = { shared } as unknown as CallTerms;
-const WAITS: Place = { turnUs: 1, turnName: "t", leaseOrder: 0 };
+const WAITS: Place = { turnUs: 1, sinceUs: 1, leaseOrder: 0 };
 
 it.each([
   ["the tenant's first limit", 2, [NO_PLACE, NO_PLACE], "acme"],

@@ -1,0 +1,43 @@
+-- What few draws need: its functions are made when it is first called for, since Lua takes as long to make a function as to
+-- run it, and a script makes all of its own anew at each run.
+
+local shadow_functions = nil
+local function for_shadows()
+  if shadow_functions then return shadow_functions end
+-- @include lib/draw/shadows
+  shadow_functions = { read_shadows = read_shadows, count_calls = count_calls, save_shadows = save_shadows }
+  return shadow_functions
+end
+
+local gate_function = nil
+local function for_gates()
+  if gate_function then return gate_function end
+-- @include lib/draw/gates
+  gate_function = start_through
+  return gate_function
+end
+
+local try_functions = nil
+local function for_tries()
+  if try_functions then return try_functions end
+-- @include lib/draw/tries
+  try_functions = {
+    book_at_once = book_at_once, later_of_main = later_of_main, until_open = until_open, add_statuses_for = add_statuses_for,
+  }
+  return try_functions
+end
+
+local function for_losses()
+-- @include lib/state/lost-state
+  return { use_up = use_up }
+end
+
+local function for_changes()
+-- @include lib/state/changes
+  return { new_bucket = new_bucket, settle_terms = settle_terms }
+end
+
+local function for_holes()
+-- @include lib/state/holes
+  return take_holes
+end

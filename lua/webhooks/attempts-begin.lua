@@ -6,7 +6,8 @@
   ARGV  of each attempt: the endpoint; how many ms an attempt may take where the endpoint says nothing else, or 0, which does
         not ask the breaker
   Reply of each attempt: record; why it is disabled; type; body; what became of the message there; ms to wait for the
-        breaker, or 0; the ms since 1970 at which the message came; now. What is not there is empty.
+        breaker, or 0; the ms since 1970 at which the message came; now; the copy of the message. What is not there is
+        empty.
 ]]
 -- @include lib/now-ms
 -- @include lib/webhooks/breaker
@@ -15,10 +16,11 @@ local now, replies = now_ms(), {}
 
 local function begin(endpoints, disabled_ids, message, health, id, timeout_ms)
   local record, disabled = redis.call('HGET', endpoints, id), redis.call('HGET', disabled_ids, id)
-  local at, type, body, state = unpack(redis.call('HMGET', message, 'at', 'type', 'body', 'to:' .. id))
+  local at, type, body, state, copy = unpack(
+    redis.call('HMGET', message, 'at', 'type', 'body', 'to:' .. id, 'copy'))
   local wait_ms = 0
   if timeout_ms > 0 and record and not disabled then wait_ms = breaker_wait(health, record, now, timeout_ms) end
-  return { record or '', disabled or '', type or '', body or '', state or '', wait_ms, tonumber(at or 0), now }
+  return { record or '', disabled or '', type or '', body or '', state or '', wait_ms, tonumber(at or 0), now, copy or '' }
 end
 
 for at = 1, #KEYS / KEYS_EACH do

@@ -9,21 +9,23 @@
         [5] ms for which it opens first  [6] and at most
         of each attempt: the tenant; the endpoint; the message; the attempt as text; what became of the message there;
         "ok", "bad" or "same", what it says of the endpoint's health; ms for which the endpoint asks to be left alone;
-        why it is disabled at once, empty if it is not; a part of the endpoint's record that each change of it changes
-  Reply of each attempt: ms for which the endpoint's jobs are to wait; the event that this is, or empty; ms since when it
-        fails, 0 if it does not
+        why it is disabled at once, empty if it is not; a part of the endpoint's record that each change of it changes;
+        the copy of the message that was sent
+  Reply of each attempt: ms for which the endpoint's jobs are to wait; the event that this is, or empty, or "gone" if the
+        endpoint was removed; ms since when it fails, 0 if it does not
 ]]
 -- @include lib/now-ms
 -- @include lib/webhooks/changed
 -- @include lib/webhooks/health
-local KEYS_EACH, ARGS_OF_ALL, ARGS_EACH = 8, 6, 9
+local KEYS_EACH, ARGS_OF_ALL, ARGS_EACH = 8, 6, 10
 local keep_ms, most, now, replies = tonumber(ARGV[1]), tonumber(ARGV[2]), now_ms(), {}
 local rules = { ttl = keep_ms, disable_after = tonumber(ARGV[3]), failures = tonumber(ARGV[4]),
   open_ms = tonumber(ARGV[5]), most_open_ms = tonumber(ARGV[6]) }
 
-local function log_attempt(message, attempts, log, failed, endpoint, id, entry, state)
+local function log_attempt(message, attempts, log, failed, endpoint, id, entry, state, copy)
   local left = redis.call('PTTL', message)
-  if left <= 0 then return end
+  -- Forgotten, or another message of the same id by now.
+  if left <= 0 or (redis.call('HGET', message, 'copy') or '') ~= copy then return end
   local count = redis.call('HINCRBY', message, 'attempts', 1)
   redis.call('HSET', attempts, count, entry)
   if count > most then redis.call('HDEL', attempts, count - most) end
@@ -67,11 +69,13 @@ end
 for at = 1, #KEYS / KEYS_EACH do
   local key, arg = (at - 1) * KEYS_EACH, ARGS_OF_ALL + (at - 1) * ARGS_EACH
   local message, attempts, log, failed, health, disabled, versions, endpoints = unpack(KEYS, key + 1, key + KEYS_EACH)
-  local tenant, endpoint, id, entry, state, seen, slow_ms, disable, changed = unpack(ARGV, arg + 1, arg + ARGS_EACH)
-  log_attempt(message, attempts, log, failed, endpoint, id, entry, state)
+  local tenant, endpoint, id, entry, state, seen, slow_ms, disable, changed, copy = unpack(ARGV, arg + 1, arg + ARGS_EACH)
+  log_attempt(message, attempts, log, failed, endpoint, id, entry, state, copy)
   local record = redis.call('HGET', endpoints, endpoint)
   -- What was sent before a change says nothing of the endpoint as it is.
-  if not record or not string.find(record, changed, 1, true) then replies[at] = { 0, '', 0 } else
+  if not record then replies[at] = { 0, 'gone', 0 }
+  elseif not string.find(record, changed, 1, true) then replies[at] = { 0, '', 0 }
+  else
     replies[at] = note_endpoint(health, disabled, versions, tenant, endpoint, seen, tonumber(slow_ms), disable)
   end
 end

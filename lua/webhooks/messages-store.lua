@@ -1,28 +1,38 @@
 --[[
-  messages-store: stores a message, unless its tenant has one of this id.
+  messages-store: stores a message, unless its tenant has one of this id. If all endpoints of the tenant were removed since
+  they were read, there is nothing to send, and nothing is stored.
 
   KEYS  [1] message: hash, expires  [2] messages: zset of the tenant's ids, by the ms since 1970 at which they came
         [3] ends: zset of the same ids, by the ms since 1970 until which they are kept
-        [4…] line and state, as in lib/webhooks/line, of each ordered endpoint
+        [4] endpoints: hash of the tenant's records
+        [5…] line and state, as in lib/webhooks/line, of each ordered endpoint
   ARGV  [1] id  [2] type  [3] body  [4] the endpoints that it goes to, separated by spaces  [5] for how many ms it is kept
-        [6] those of the endpoints that are ordered, separated by spaces
-  Reply the ms since 1970 at which it came; 1 if it is new; its endpoints; 1 if its jobs were all stored; the ordered ones
+        [6] those of the endpoints that are ordered, separated by spaces  [7] the copy: a name that no other message has
+  Reply the ms since 1970 at which it came; 1 if it is new; its endpoints; 1 if its jobs were all stored; the ordered ones;
+        the copy that is stored
 ]]
 -- @include lib/now-ms
 -- @include lib/webhooks/line
 local message, messages, ends, id, keep_ms = KEYS[1], KEYS[2], KEYS[3], ARGV[1], tonumber(ARGV[5])
-local ordered = ARGV[6]
-local at, endpoints, isSent, lines = unpack(redis.call('HMGET', message, 'at', 'endpoints', 'sent', 'ordered'))
-if at then return { tonumber(at), 0, endpoints, isSent and 1 or 0, lines or '' } end
+local records, ordered, copy = KEYS[4], ARGV[6], ARGV[7]
+local at, endpoints, is_sent, lines, stored = unpack(
+  redis.call('HMGET', message, 'at', 'endpoints', 'sent', 'ordered', 'copy'))
+if at then return { tonumber(at), 0, endpoints, is_sent and 1 or 0, lines or '', stored or '' } end
 
 local now = now_ms()
+if ARGV[4] ~= '' and redis.call('EXISTS', records) == 0 then return { now, 1, '', 1, '', copy } end
 if ordered ~= '' then
   -- Later than all before it, so that its place among them is known.
   now = math.max(now, (tonumber(redis.call('ZREVRANGE', messages, 0, 0, 'WITHSCORES')[2]) or 0) + 1)
   redis.call('HSET', message, 'ordered', ordered)
-  for at = 4, #KEYS, 2 do join_line(KEYS[at], KEYS[at + 1], { 'send ' .. id }) end
+  local key = 5
+  for endpoint in string.gmatch(ordered, '%S+') do
+    -- The line of one that was removed would stay for good.
+    if redis.call('HEXISTS', records, endpoint) == 1 then join_line(KEYS[key], KEYS[key + 1], { 'send ' .. id }) end
+    key = key + 2
+  end
 end
-redis.call('HSET', message, 'at', now, 'type', ARGV[2], 'body', ARGV[3], 'endpoints', ARGV[4])
+redis.call('HSET', message, 'at', now, 'type', ARGV[2], 'body', ARGV[3], 'endpoints', ARGV[4], 'copy', copy)
 redis.call('PEXPIRE', message, keep_ms)
 redis.call('ZADD', messages, now, id)
 redis.call('ZADD', ends, now + keep_ms, id)
@@ -36,4 +46,4 @@ if redis.call('PTTL', messages) < keep_ms then
   redis.call('PEXPIRE', messages, keep_ms)
   redis.call('PEXPIRE', ends, keep_ms)
 end
-return { now, 1, ARGV[4], 0, ordered }
+return { now, 1, ARGV[4], 0, ordered, copy }

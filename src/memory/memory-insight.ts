@@ -13,7 +13,7 @@ import {
   type ReplicaFacts,
   type WorkerTold,
 } from "../core/stores/insight/store.ts";
-import type { Steering } from "../core/stores/insight/steering.ts";
+import { namesTenant, type Steering } from "../core/stores/insight/steering.ts";
 import { createMemoryRules } from "./memory-rules.ts";
 
 interface KnownBucket {
@@ -234,6 +234,10 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
     async amendSteering({ id }, fate) {
       const at = steerings.findIndex((each) => each.id === id);
       if (at >= 0) steerings[at] = { ...steerings[at]!, ...fate };
+    },
+    async forgetTenant({ queue, tenant }) {
+      const kept = steerings.filter((each) => each.queue !== queue || !namesTenant(each, tenant));
+      steerings.splice(0, steerings.length, ...kept);
     },
     async steerings({ queue, ...page }) {
       return newestOf(steerings, page, (each) => queue === undefined || each.queue === queue);

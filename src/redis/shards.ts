@@ -193,6 +193,7 @@ export function combineInsight(
     noteSteering: (change) => storeOf(change.queue).noteSteering(change),
     settingsByHand: (queue) => storeOf(queue).settingsByHand(queue),
     amendSteering: (change, fate) => storeOf(change.queue).amendSteering(change, fate),
+    forgetTenant: (of) => storeOf(of.queue).forgetTenant(of),
     async steerings(page) {
       const { queue, limit } = page;
       if (queue !== undefined) return storeOf(queue).steerings(page);

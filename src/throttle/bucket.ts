@@ -1,5 +1,6 @@
 import type { ReadFeedback } from "../core/answer.ts";
 import type { ClosedError, WaitTooLongError } from "../core/errors.ts";
+import type { Key } from "../core/key-path.ts";
 import type { Logger } from "../core/logger.ts";
 import type { Emitter } from "../core/events/events.ts";
 import type { RateInput } from "../core/limits/rate.ts";
@@ -218,6 +219,11 @@ export interface OwnedBucket extends Bucket {
   readonly readAway: (
     keys: readonly (string | undefined)[],
   ) => Promise<readonly (Away | undefined)[]>;
+  /**
+   * Starts nothing of one key with limits of its own for a while, in any process; 0 ends that. Emits `cooldown`. Unlike `pause`
+   * and `resume`, it is no change by hand: it is in no log of changes, and a pause that lasts longer, or that has no end, stays.
+   */
+  hold(key: Key, forMs: number): Promise<void>;
   /** Starts nothing of the bucket, or of one key with limits of its own, for a while. */
   readonly coolDown: (key: string | undefined, coolMs: number) => void;
   /** Resolves when all refusals so far hold for all replicas, or could not be sent. */

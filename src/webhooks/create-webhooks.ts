@@ -109,6 +109,7 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
     options,
   );
   const queue = parts.openQueue(limits.perKey);
+  const bucket = queue.bucket as OwnedBucket;
   const { observing } = parts;
   const deliverer = createDeliverer({ ...options, connectMs: CONNECT_MS, observing });
   const emitter = createEmitter<WebhookEvents>(`the webhook sender "${name}"`, EVENT_NAMES, logger);
@@ -132,26 +133,25 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
   }
 
   /** What waits in this process for any old limits looks at the new ones; others read the rules themselves. */
-  function askAgain(): void {
-    const bucket = queue.bucket as OwnedBucket;
-    bucket.forget(undefined);
-    bucket.askAgain();
+  function askAgain(key?: string): void {
+    bucket.forget(key);
+    bucket.askAgain(key);
   }
 
-  /** What waits for the old limits of a tenant or an endpoint looks at the new ones. */
-  async function wake(key: Key): Promise<void> {
-    if ((await limitedFor(key)) === 0) await queue.bucket.resume({ key });
+  /** What waits in this process for the old limits of tenants and endpoints looks at the new ones. */
+  function askAgainFor(keys: readonly string[]): void {
+    if (keys.length > MOST_NAMED) askAgain();
+    else for (const key of keys) askAgain(key);
   }
 
-  /** For how long a key is paused; undefined without limits of its own. */
-  async function limitedFor(key: Key): Promise<number | undefined> {
-    const { pausedForMs, limits: found } = await queue.bucket.peek({ key });
-    return found.some(({ scope }) => scope === "key") ? pausedForMs : undefined;
+  /** Whether a key has limits of its own. */
+  async function isLimited(key: Key): Promise<boolean> {
+    return (await bucket.peek({ key })).limits.some(({ scope }) => scope === "key");
   }
 
   /** Goes on with an endpoint at once; also where a tool has removed the job of its line. */
   async function resume(name: EndpointName, most: number): Promise<void> {
-    await queue.bucket.resume({ key: keyOf(name) });
+    await bucket.hold(keyOf(name), 0);
     const step = await ask(() => store.lineStep(name));
     if (step !== undefined) await storeStep(queue, { ...name, step, most });
   }
@@ -161,8 +161,8 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
     const [tenant, endpoint] = key as readonly [string, string];
     const name = { tenant, endpoint };
     const { record } = await ask(() => store.endpoint(name));
-    const isLimited = (await limitedFor(key)) !== undefined;
-    if (record !== undefined && isLimited) await resume(name, readRecord(record).batch ?? 1);
+    if (record === undefined || !(await isLimited(key))) return;
+    await resume(name, readRecord(record).batch ?? 1);
   }
 
   const ending = createEnding({ store, queue, options, logger, tell });
@@ -203,9 +203,9 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
         async ready() {
           await Promise.all([
             limits.follow(logger, {
-              onChange: wake,
+              onChange: askAgainFor,
               onWake: resumeFor,
-              onRules: askAgain,
+              onRules: () => askAgain(),
             }),
             warmUp(),
           ]);
@@ -277,6 +277,9 @@ export function assembleFound(
 
 /** Only the sender's code knows them. */
 const UNKNOWN_LIMITS = { perTenant: {}, perEndpoint: {}, ceiling: {} };
+
+/** Of more keys than this that have changed, all calls look at their limits: that is quicker than one key after another. */
+const MOST_NAMED = 100;
 
 /** For the look-up, the connection and TLS. */
 const CONNECT_MS = 5_000;

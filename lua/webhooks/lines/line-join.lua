@@ -1,11 +1,12 @@
 --[[
   line-join: has messages wait in the line of an ordered endpoint, behind all that wait there.
 
-  KEYS  [1] line: list  [2] state: hash, both as in lib/webhooks/line
-  ARGV  [1…] the entries
-  Reply the step that is next
+  KEYS  [1] line: list  [2] state: hash, both as in lib/webhooks/line  [3] endpoints: hash of the tenant's records
+  ARGV  [1] the endpoint  [2…] the entries
+  Reply the step that is next; empty if the endpoint was removed
 ]]
 -- @include lib/webhooks/line
-local line, state = KEYS[1], KEYS[2]
-join_line(line, state, ARGV)
+local line, state, endpoints, id = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
+if redis.call('HEXISTS', endpoints, id) == 0 then return '' end
+join_line(line, state, { unpack(ARGV, 2) })
 return redis.call('HGET', state, 'step')

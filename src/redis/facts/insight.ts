@@ -12,7 +12,11 @@ import {
   type InsightStore,
   type Point,
 } from "../../core/stores/insight/store.ts";
-import type { SteeringFate } from "../../core/stores/insight/steering.ts";
+import {
+  namesTenant,
+  type NewSteering,
+  type SteeringFate,
+} from "../../core/stores/insight/steering.ts";
 import type { Requests } from "../requests/requests.ts";
 import {
   changeAmend,
@@ -172,11 +176,29 @@ export function createRedisInsight(
     // Asked twice a second, which is often enough where Redis refuses.
     settingsByHand: (queue) => sendOnce(() => runScript(redis, settingsLook, { prefix, queue })),
     amendSteering: ({ id }, fate) => amend(id, fate),
+    forgetTenant: ({ queue, tenant }) =>
+      send(async () => {
+        for (const log of ["", ...STEERING_LOGS]) {
+          const key = `${base}:changes${log}`;
+          const all = await readLog(key, { of: queue, before: undefined, limit: Infinity });
+          const ids = all
+            .filter(([, fields]) => namesTenant(noted(fields), tenant))
+            .map(([id]) => id);
+          if (ids.length === 0) continue;
+          await redis.unlink(ids.map((id) => `${base}:fate:${id}`));
+          await redis.xdel(key, ...ids);
+        }
+      }),
     steerings: ({ queue: of, before, limit }) =>
       send(() => readLogs(STEERING_LOGS, { of, before, limit }, readSteering)),
     confirmChange: (made) => send(() => runScript(redis, changeConfirm, { ...made, prefix })),
     endOverride: (override) => send(() => runScript(redis, overrideEnd, { ...override, prefix })),
   };
+}
+
+/** A change as it was noted, of a queue or of its bucket. */
+function noted(fields: readonly string[]): Partial<NewSteering> {
+  return JSON.parse(valueOf(fields, "change")) as Partial<NewSteering>;
 }
 
 /** @throws {@link StoreUnavailableError} for whatever Redis or its connection says. */

@@ -7,7 +7,9 @@ import type {
   TimeSpan,
   WebhookStore,
 } from "../../core/stores/webhooks/store.ts";
-import type { QueueName } from "../scripts/keys.ts";
+import { digestOfTenant } from "../../core/stores/webhooks/tenant-digest.ts";
+import { isWithin } from "../../core/key-path.ts";
+import { baseOf, type QueueName } from "../scripts/keys.ts";
 import { runScript } from "../scripts/script.ts";
 import { webhookKeys } from "../scripts/webhooks/keys.ts";
 import { broadcastsAdvance, broadcastsBegin } from "../scripts/webhooks/broadcasts.ts";
@@ -19,7 +21,11 @@ import {
   endpointsPut,
   endpointsRemove,
   endpointsWake,
+  FORGOTTEN,
+  limitsForget,
   limitsSet,
+  messagesExpunge,
+  messagesSent,
   messagesStore,
   readDisabled,
   WOKEN,
@@ -30,6 +36,9 @@ import { lineBegin, lineJoin, lineStep } from "../scripts/webhooks/lines.ts";
 import { gathered } from "./gathered.ts";
 
 const STATE = "to:";
+/** How the name of a job with a key begins, before the text of its key. */
+const KEYED = "key ";
+const EVENTS_AT_ONCE = 1_000;
 /** How many keys with limits of their own are read at a time. */
 const LIMITS_AT_ONCE = 1_000;
 
@@ -110,9 +119,7 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
     setDisabled: (endpoint, why) =>
       runScript(redis, endpointsEnable, { ...name, ...endpoint, why }),
     storeMessage: (message) => runScript(redis, messagesStore, { ...name, ...message }),
-    async noteSent(message) {
-      await redis.hset(keys.message("message", message), "sent", 1);
-    },
+    noteSent: (message) => runScript(redis, messagesSent, { ...name, ...message }),
     beginBroadcast: (broadcast) => runScript(redis, broadcastsBegin, { ...name, ...broadcast }),
     advanceBroadcast: (advance) => runScript(redis, broadcastsAdvance, { ...name, ...advance }),
     async message(message) {
@@ -121,9 +128,9 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
     },
     async addressed(message) {
       const key = keys.message("message", message);
-      const [type, endpoints] = await redis.hmget(key, "type", "endpoints");
+      const [type, endpoints, copy] = await redis.hmget(key, "type", "endpoints", "copy");
       if (typeof type !== "string") return undefined;
-      return { type, endpoints: wordsOf(endpoints ?? "") };
+      return { type, endpoints: wordsOf(endpoints ?? ""), copy: copy ?? undefined };
     },
     joinLine: (endpoint, entries) => runScript(redis, lineJoin, { ...name, ...endpoint, entries }),
     async lineStep(endpoint) {
@@ -150,31 +157,45 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
         found.map(async ([text, atMs]) => ({ ...(await entryOf(endpoint, text)), atMs })),
       );
     },
-    async expungeMessage(message, endpoints) {
-      const { tenant, message: id } = message;
-      const removed = await redis.unlink(keys.message("message", message));
-      await redis.unlink(keys.message("attempts", message));
-      await redis.zrem(keys.tenant("messages", tenant), id);
-      await redis.zrem(keys.tenant("ends", tenant), id);
-      for (const endpoint of endpoints) {
-        await redis.zrem(keys.endpoint("failed", { tenant, endpoint }), id);
-      }
-      return removed > 0;
+    async expungeMessage({ tenant, message }) {
+      return (await runScript(redis, messagesExpunge, { ...name, tenant, message })).removed > 0;
     },
-    async expungeTenant(tenant) {
-      await redis.unlink(
-        keys.tenant("endpoints", tenant),
-        keys.tenant("ids", tenant),
-        keys.tenant("disabled", tenant),
-        keys.tenant("messages", tenant),
-        keys.tenant("ends", tenant),
-      );
-      await redis.hdel(keys.all("versions"), tenant);
+    expungeTenant: (tenant) => runScript(redis, messagesExpunge, { ...name, tenant }),
+    async forgetLimits(tenant) {
+      const found: string[] = [];
+      for (let from = 0; ; from += LIMITS_AT_ONCE) {
+        const to = from + LIMITS_AT_ONCE - 1;
+        const names = await redis.zrange(keys.all("limits:changed"), from, to);
+        found.push(...names.filter((each) => isWithin(each.replace(WOKEN, ""), tenant)));
+        if (names.length < LIMITS_AT_ONCE) break;
+      }
+      const digest = digestOfTenant(tenant);
+      do {
+        const names = found.splice(0, LIMITS_AT_ONCE);
+        await runScript(redis, limitsForget, { ...name, digest, names });
+      } while (found.length > 0);
+    },
+    async forgetEvents(tenant) {
+      const stream = `${baseOf(name)}events`;
+      const jobs = new Set<string>();
+      for (let from = "-"; ;) {
+        const page = await redis.xrange(stream, from, "+", "COUNT", EVENTS_AT_ONCE);
+        const meant = page.flatMap(([id, fields]) => {
+          const { jobId, name: key } = eventOf(fields);
+          // An event names its job's key when the job is added, and later only the job.
+          if (key?.startsWith(KEYED) && isWithin(key.slice(KEYED.length), tenant)) jobs.add(jobId);
+          return jobs.has(jobId) ? [id] : [];
+        });
+        if (meant.length > 0) await redis.xdel(stream, ...meant);
+        if (page.length < EVENTS_AT_ONCE) return;
+        from = `(${page.at(-1)![0]}`;
+      }
     },
     async limitsSince(version) {
       const now = Number((await redis.get(keys.all("limits:version"))) ?? 0);
       const limits = new Map<string, string | undefined>();
       const woken: string[] = [];
+      const forgotten: string[] = [];
       for (let at = now < version ? 0 : version; at < now;) {
         const changed = await redis.zrangebyscore(
           keys.all("limits:changed"),
@@ -187,7 +208,12 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
         );
         if (changed.length === 0) break;
         const all = changed.filter((_each, index) => index % 2 === 0);
-        const ofKeys = all.filter((key) => !key.startsWith(WOKEN));
+        const ofKeys = all.filter((key) => !key.startsWith(WOKEN) && !key.startsWith(FORGOTTEN));
+        forgotten.push(
+          ...all
+            .filter((key) => key.startsWith(FORGOTTEN))
+            .map((key) => key.slice(FORGOTTEN.length)),
+        );
         woken.push(
           ...all.filter((key) => key.startsWith(WOKEN)).map((key) => key.slice(WOKEN.length)),
         );
@@ -195,9 +221,15 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
         for (const [index, key] of ofKeys.entries()) limits.set(key, values[index] ?? undefined);
         at = Number(changed.at(-1));
       }
-      return { version: now, limits, woken };
+      return { version: now, limits, woken, forgotten };
     },
   };
+}
+
+/** What an event of BullMQ's says of a job. */
+function eventOf(fields: readonly string[]): { readonly jobId: string; readonly name?: string } {
+  const pairs = fields.flatMap((field, at) => (at % 2 === 0 ? [[field, fields[at + 1]]] : []));
+  return Object.fromEntries(pairs) as { readonly jobId: string; readonly name?: string };
 }
 
 function readMessage(fields: Readonly<Record<string, string>>): LoggedMessage {

@@ -100,6 +100,7 @@ export interface BucketTeller extends Emitter<BucketEvents> {
   watchTry(options: TryCall, tryDraw: () => Promise<TryDecision>): Promise<TryDecision>;
   /** An answer has changed the bucket in the store. */
   answered(key: string | undefined, change: Change): void;
+  cooled(key: string | undefined, forMs: number): void;
   /** The breaker has found something of the downstream of the bucket, or of one key. */
   away(key: string | undefined, news: AwayNews): void;
   changed(key: string | undefined): void;
@@ -110,6 +111,10 @@ export function createBucketTeller(name: string, given: Logger): BucketTeller {
   const warn: Logger["warn"] = (facts, message) => given.warn(facts, message);
   const logger: Logger = { warn, error: warn };
   const emitter = createEmitter<BucketEvents>(`bucket "${name}"`, EVENT_NAMES, logger);
+
+  function cooled(key: string | undefined, forMs: number): void {
+    if (emitter.hasListener("cooldown")) emitter.emit("cooldown", { ...namedOf(key), forMs });
+  }
 
   function tellOwn(tell: NonNullable<ObservedDrawCall["onSlot"]>, event: SlotEvent): void {
     const report = (error: unknown): void => {
@@ -166,9 +171,10 @@ export function createBucketTeller(name: string, given: Logger): BucketTeller {
         throw error;
       }
     },
+    cooled,
     answered(key, change) {
-      if (change.do === "cool" && emitter.hasListener("cooldown")) {
-        emitter.emit("cooldown", { ...namedOf(key), forMs: change.durationUs / 1_000 });
+      if (change.do === "cool") {
+        cooled(key, change.durationUs / 1_000);
       } else if (change.do === "cut" && emitter.hasListener("slowed")) {
         const forMs = change.durationUs / 1_000;
         const factor = change.factor / 1_000;

@@ -6,7 +6,7 @@
 import slotOf from "cluster-key-slot";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { PRIORITIES } from "../../core/input/options.ts";
-import { firstOfText, textOfNamed } from "../../core/key-path.ts";
+import { firstOfText, textOfKey, textOfNamed } from "../../core/key-path.ts";
 import type { LimitsOptions } from "../../core/policy/limit-makers.ts";
 import { ownScopeOf } from "../../core/policy/per-key.ts";
 import type { PolicyOptions } from "../../core/policy/policy.ts";
@@ -239,6 +239,7 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
     },
     pause: (options) => steer(options, (part) => part.pause(options)),
     resume: (options) => steer(options, (part) => part.resume(options)),
+    hold: (key, forMs) => partFor(textOfKey(key)).hold(key, forMs),
     async undo(options) {
       const undone = await partFor(undefined).undo(options);
       askAgain();

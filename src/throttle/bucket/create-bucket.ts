@@ -1,5 +1,5 @@
 import { setMaxListeners } from "node:events";
-import { textOfNamed } from "../../core/key-path.ts";
+import { textOfKey, textOfNamed } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { Observing } from "../../core/events/observer.ts";
 import { ownScopeOf } from "../../core/policy/per-key.ts";
@@ -360,6 +360,11 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     pause: liveControl.pause,
     resume: liveControl.resume,
     undo: liveControl.undo,
+    async hold(given, forMs) {
+      const key = textOfKey(given);
+      const isHeld = await liveControl.hold(key, forMs);
+      if (isHeld && forMs > 0) teller.cooled(key, forMs);
+    },
     peek: liveControl.peek,
     inForce: liveControl.inForce,
     expire: liveControl.expire,

@@ -83,6 +83,8 @@ export interface LiveControl {
   readonly pause: (options?: PauseOptions) => Promise<void>;
   readonly resume: (options?: ResumeOptions) => Promise<void>;
   readonly undo: (options?: UndoOptions) => Promise<BucketChange | undefined>;
+  /** Pauses a key without a note in the log of changes; 0 ends that. False if a pause by hand holds it for longer. */
+  readonly hold: (key: string, forMs: number) => Promise<boolean>;
   readonly peek: (options?: KeyOptions) => Promise<BucketState>;
   readonly inForce: () => Promise<InForce>;
   /** Puts the rules' or the code's policy in force in place of one whose time is over, unless that has been changed since. */
@@ -339,6 +341,15 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     async resume(options = {}) {
       refuseUndefined("resume()", options);
       await pauseFor("resume", oneKey("resume()", readOptions("resume()", RESUME, options)), 0);
+    },
+    async hold(key, forMs) {
+      const { policy, state } = await steered(key);
+      const { pausedForMs: leftMs } = state;
+      if (leftMs === Infinity || (forMs > 0 && leftMs >= forMs)) return false;
+      const scope = steeredScopeOf("hold()", policy, key);
+      await store.steer({ bucket, terms: known.terms, scope, change: pauseOf(forMs) });
+      onChange(key);
+      return true;
     },
     async undo(options = {}) {
       const { id, ...byHand } = readOptions("undo()", UNDO, options);

@@ -39,7 +39,8 @@ export function createAttempts(
     const delayMs = outcome === "ours" ? undefined : ending.nextInMs(job, record, delivered);
     if (delayMs !== undefined) {
       // First the endpoint is left alone, if it asked for that. This job ends last: whatever dies meanwhile, it comes again.
-      await ending.end(tried, delivered, "waiting");
+      const isThere = await ending.end(tried, delivered, "waiting");
+      if (!isThere) return;
       const later = { ...job, born: record.born, attempt: job.attempt + 1 };
       await storeLater(queue, later, { delayMs });
       return;
@@ -53,10 +54,12 @@ export function createAttempts(
   return async (job, { signal, attempt: tries }) => {
     const { purpose } = job;
     const begun = await store.begin(job, purpose === "send" ? options.timeoutMs : 0);
-    const { record: text, disabled, type, body, state, waitMs, nowMs } = begun;
+    const { record: text, disabled, type, state, waitMs, nowMs } = begun;
     const record = text === undefined ? undefined : readRecord(text);
     // Removed, or replaced by another of its name.
     if (record === undefined || (job.born !== undefined && job.born !== record.born)) return;
+    // Another message may have its id by now.
+    const body = job.copy === begun.copy ? begun.body : undefined;
     if (body === undefined)
       throw new Discard("The message is no longer kept, and was not delivered");
     if (purpose === "send" && state === "delivered") return;

@@ -1,6 +1,12 @@
 /** What an attempt came to: it is recorded, and its endpoint and the operator hear of it. */
 import type { Logger } from "../../core/logger.ts";
-import type { EndpointName, HealthSeen, WebhookStore } from "../../core/stores/webhooks/store.ts";
+import type {
+  EndpointName,
+  HealthSeen,
+  MessageCopy,
+  WebhookStore,
+} from "../../core/stores/webhooks/store.ts";
+import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { WebhookEvents } from "../events.ts";
 import { keyOf } from "../names.ts";
 import type { ReadWebhooksOptions } from "../options.ts";
@@ -11,8 +17,7 @@ import type { Delivered } from "./deliver.ts";
 import { isEndpointsFault } from "./outcome.ts";
 
 /** One attempt at an endpoint, of a message. */
-export interface Tried extends EndpointName {
-  readonly message: string;
+export interface Tried extends EndpointName, MessageCopy {
   readonly attempt: number;
   readonly purpose: Purpose;
   readonly by?: string | undefined;
@@ -29,8 +34,11 @@ export interface EndingParts {
 }
 
 export interface Ending {
-  /** Records an attempt, and does what it means for its endpoint. `countsOnce` is false for all but one of a request. */
-  end(tried: Tried, delivered: Delivered, state: State, countsOnce?: boolean): Promise<void>;
+  /**
+   * Records an attempt, and does what it means for its endpoint; false if the endpoint was removed meanwhile. `countsOnce` is
+   * false for all but one of a request.
+   */
+  end(tried: Tried, delivered: Delivered, state: State, countsOnce?: boolean): Promise<boolean>;
   /** Says where it would have gone, to who runs the sender. */
   noteBlocked(name: EndpointName, delivered: Delivered): void;
   /** No more attempts come of it by themselves. */
@@ -59,6 +67,7 @@ const GONE = 410;
 
 export function createEnding(parts: EndingParts): Ending {
   const { store, queue, options, logger, tell } = parts;
+  const bucket = queue.bucket as OwnedBucket;
   const { isSingle, breaker, maxRetryAfterMs, disableAfterMs, keepMs } = options;
 
   function nameIn({ tenant, endpoint }: EndpointName): {
@@ -82,14 +91,14 @@ export function createEnding(parts: EndingParts): Ending {
     scheduleMs;
 
   async function leaveAlone(name: EndpointName, forMs: number): Promise<void> {
-    await queue.bucket.pause({ key: keyOf(name), forMs: Math.max(1, Math.ceil(forMs)) });
+    await bucket.hold(keyOf(name), Math.max(1, Math.ceil(forMs)));
   }
 
   return {
     leaveAlone,
     async end(tried, delivered, state, countsOnce = true) {
       const { outcome, status, retryAfterMs } = delivered;
-      const { tenant, endpoint, message, purpose } = tried;
+      const { tenant, endpoint, message, copy, purpose } = tried;
       const counts = purpose === "send" && countsOnce;
       const isSlowed =
         countsOnce &&
@@ -98,6 +107,7 @@ export function createEnding(parts: EndingParts): Ending {
         tenant,
         endpoint,
         message,
+        copy,
         entry: JSON.stringify(entryOf(tried, delivered)),
         state,
         health: counts ? seenBy(delivered) : "same",
@@ -107,7 +117,7 @@ export function createEnding(parts: EndingParts): Ending {
       });
       if (noted.waitMs > 0) await leaveAlone(tried, noted.waitMs);
       if (noted.event === "recovered") {
-        await queue.bucket.resume({ key: keyOf(tried) });
+        await bucket.hold(keyOf(tried), 0);
         tell("recovered", nameIn(tried));
       } else if (noted.event === "disabled") {
         tell("disabled", { ...nameIn(tried), why: status === GONE ? "gone" : "failing" });
@@ -115,6 +125,7 @@ export function createEnding(parts: EndingParts): Ending {
         const sinceMs = noted.failingSinceMs;
         tell("failing", { ...nameIn(tried), sinceMs, disabledAtMs: sinceMs + disableAfterMs });
       }
+      return noted.event !== "gone";
     },
     noteBlocked(name, { detail = "its address" }) {
       logger.warn({ ...nameIn(name), detail }, `A webhook was blocked: ${detail}`);

@@ -1,9 +1,10 @@
 import { reasonOf } from "../../core/describe.ts";
-import { keyOfText, textOfKey, type Key } from "../../core/key-path.ts";
+import { firstOfText, keyOfText, textOfKey, type Key } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { LimitsOptions } from "../../core/policy/limit-makers.ts";
 import type { RuledPolicy } from "../../core/stores/insight/rules.ts";
 import type { EndpointsRules, EndpointLimits } from "../../core/policy/endpoint-rules.ts";
+import { digestOfTenant } from "../../core/stores/webhooks/tenant-digest.ts";
 import type { WebhookStore } from "../../core/stores/webhooks/store.ts";
 import { withinCeiling, type Ceiling } from "../endpoints/endpoint-options.ts";
 
@@ -17,8 +18,8 @@ export interface OwnLimits {
 }
 
 interface LimitsListeners {
-  /** The limits of a key are others. */
-  readonly onChange: (key: Key) => Promise<unknown>;
+  /** The limits of some keys have changed; called with their texts. */
+  readonly onChange: (keys: readonly string[]) => void;
   /** What a key was made to wait for is to end: a process without the sender's code asked for it. */
   readonly onWake: (key: Key) => Promise<unknown>;
   /** The limits of any key may be others. */
@@ -100,6 +101,9 @@ export function createOwnLimits(
   let hadRules = false;
   /** None was read yet. */
   let version = -1;
+  /** Keys that are to be woken still. */
+  const asleep = new Set<string>();
+  let waking: Promise<void> | undefined;
   let isStopped = false;
   let timer: NodeJS.Timeout | undefined;
   let following: Promise<void> | undefined;
@@ -123,7 +127,17 @@ export function createOwnLimits(
     return true;
   }
 
-  async function look({ onChange, onWake, onRules }: LimitsListeners): Promise<void> {
+  /** Ends the limits of expunged tenants; the texts of their keys. */
+  function forget(digests: readonly string[]): string[] {
+    if (digests.length === 0) return [];
+    const ended = [...own.keys()].filter((text) =>
+      digests.includes(digestOfTenant(firstOfText(text))),
+    );
+    for (const text of ended) own.set(text, {});
+    return ended;
+  }
+
+  async function look({ onChange, onRules }: LimitsListeners): Promise<void> {
     const isFirst = version < 0;
     const [changed, areOthers] = await Promise.all([
       store.limitsSince(Math.max(0, version)),
@@ -131,12 +145,24 @@ export function createOwnLimits(
     ]);
     if (areOthers && !isFirst) onRules();
     if (changed.version < version) own.clear();
+    const ended = forget(changed.forgotten);
     for (const [text, limits] of changed.limits) {
       own.set(text, limits === undefined ? {} : (JSON.parse(limits) as EndpointLimits));
     }
-    if (!isFirst) for (const text of changed.limits.keys()) await onChange(keyOfText(text));
-    if (!isFirst) for (const text of changed.woken) await onWake(keyOfText(text));
     version = changed.version;
+    if (isFirst) return;
+    const keys = [...ended, ...changed.limits.keys()];
+    if (keys.length > 0) onChange(keys);
+    for (const text of changed.woken) asleep.add(text);
+  }
+
+  /** Each key takes some requests; new limits of others do not wait for them. */
+  async function wakeAll({ onWake }: LimitsListeners): Promise<void> {
+    for (const text of asleep) {
+      if (isStopped) return;
+      await onWake(keyOfText(text));
+      asleep.delete(text);
+    }
   }
 
   return {
@@ -146,20 +172,20 @@ export function createOwnLimits(
         const again = (): void => {
           if (!isStopped) timer = setTimeout(lookOnce, LOOK_EVERY_MS);
         };
+        const warn = (what: string) => (error: unknown) => {
+          const reason = reasonOf(error);
+          if (!isStopped) logger.warn({ reason }, `${what}: ${reason}`);
+        };
         const lookOnce = (): void => {
-          look(listeners).then(
-            () => {
+          look(listeners)
+            .then(() => {
               resolve();
-              again();
-            },
-            (error: unknown) => {
-              const reason = reasonOf(error);
-              if (!isStopped) {
-                logger.warn({ reason }, `The limits of endpoints could not be read: ${reason}`);
-              }
-              again();
-            },
-          );
+              waking ??= wakeAll(listeners)
+                .catch(warn("An endpoint that was enabled could not be woken, and is tried again"))
+                .finally(() => (waking = undefined));
+            })
+            .catch(warn("The limits of endpoints could not be read"))
+            .finally(again);
         };
         lookOnce();
       }));

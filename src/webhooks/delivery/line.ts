@@ -100,15 +100,17 @@ export function createLineAttempts(
     const leaving = messages.length;
     const isKept = ({ body }: LineMessage): boolean => body !== undefined;
     const gone = messages.filter((each) => !isKept(each)).map(({ message }) => message);
-    const what = `${namesOf(gone)} is no longer kept, and was not delivered`;
+    const lost = gone.filter((message) => message !== EXPUNGED);
+    const what = `${namesOf(lost)} is no longer kept, and was not delivered`;
     if (gone.length === leaving) {
       await go(job, record, { leaving, attempt: 1 });
+      if (lost.length === 0) return;
       throw new Discard(what);
     }
-    if (gone.length > 0) logger.warn({ tenant, endpoint, messages: gone }, what);
+    if (lost.length > 0) logger.warn({ tenant, endpoint, messages: lost }, what);
     const told = messages.filter(isKept);
-    const tried = told.map(({ message }): Tried => {
-      return { tenant, endpoint, message, attempt, purpose, by, changedAtMs };
+    const tried = told.map(({ message, copy }): Tried => {
+      return { tenant, endpoint, message, copy, attempt, purpose, by, changedAtMs };
     });
     const head = { record, tried, leaving };
     if (purpose === "send" && told.every(({ state }) => state === "delivered")) {
@@ -140,6 +142,8 @@ function tell(record: EndpointRecord, messages: readonly LineMessage[]): Told {
 }
 
 const BATCH_TYPE = "webhook.batch";
+/** What stands in a line for a message that was expunged (`lua/lib/webhooks/expunge.lua`). */
+const EXPUNGED = ".";
 
 function mostOf({ batch = 1 }: EndpointRecord): number {
   return batch;

@@ -1,3 +1,4 @@
+import { isWithin, textOfKey } from "../../core/key-path.ts";
 import { refuseExtra, type Arities } from "../../core/input/arguments.ts";
 import { filterFacts } from "../../core/stores/insight/steering.ts";
 import type { SteeringLog } from "../../core/stores/insight/steering-log.ts";
@@ -5,6 +6,7 @@ import { EndpointMissingError, MessageMissingError } from "../../core/stores/web
 import type {
   EndpointName,
   LoggedMessage,
+  MessageCopy,
   WebhookStore,
 } from "../../core/stores/webhooks/store.ts";
 import type { Ask } from "../asking.ts";
@@ -98,6 +100,11 @@ export interface LogParts {
   readonly log: SteeringLog;
 }
 
+/** A message that is sent again. */
+interface Copy extends Pick<MessageCopy, "copy"> {
+  readonly id: string;
+}
+
 /** How many are read and stored at a time. */
 const AT_ONCE = 500;
 /** How many messages are read at a time with their data, and after how much of it their page ends. */
@@ -143,10 +150,20 @@ export function createLog(parts: LogParts): WebhookLog {
     if ((await recordOf(name)) === undefined) throw new EndpointMissingError(name);
   }
 
+  /** The messages that are still kept. */
+  async function copiesOf(tenant: string, ids: readonly string[]): Promise<readonly Copy[]> {
+    const found = await Promise.all(
+      ids.map((id) => ask(() => store.addressed({ tenant, message: id }))),
+    );
+    return found.flatMap((each, at) =>
+      each === undefined ? [] : [{ id: ids[at]!, copy: each.copy }],
+    );
+  }
+
   /** Has messages sent to an endpoint again, in their order; how many. */
   async function sendAgain(
     name: EndpointName,
-    messages: readonly string[],
+    messages: readonly Copy[],
     by: string | undefined,
   ): Promise<number> {
     const record = await recordOf(name);
@@ -154,16 +171,38 @@ export function createLog(parts: LogParts): WebhookLog {
     const { born, ordered = false, batch: most = 1 } = record;
     const purpose = "replay";
     if (ordered) {
-      const entries = messages.map((message) => ({ purpose, message, by }) as const);
+      const entries = messages.map(({ id: message }) => ({ purpose, message, by }) as const);
       const step = await ask(() => store.joinLine(name, entries));
+      if (step === undefined) return 0;
       await storeStep(queue, { ...name, step, most });
     } else {
-      const jobs = messages.map((message): DeliveryJob => {
-        return { ...name, message, attempt: 1, purpose, born, series: newSeries(), by };
+      const jobs = messages.map(({ id: message, copy }): DeliveryJob => {
+        const first = { attempt: 1, series: newSeries() };
+        return { ...name, message, copy, ...first, purpose, born, by };
       });
       await storeFirst(queue, jobs, () => 0);
     }
     return messages.length;
+  }
+
+  /** Removes a tenant's jobs, wherever they are; one that runs ends by itself. It is not noted: the log would name the tenant. */
+  async function removeJobs(tenant: string): Promise<void> {
+    const found: string[] = [];
+    let cursor: string | undefined;
+    do {
+      const page = await queue.jobs({ key: tenant, cursor, limit: AT_ONCE });
+      found.push(...page.jobs.map(({ id }) => id));
+      ({ cursor } = page);
+    } while (cursor !== undefined);
+    while (found.length > 0) {
+      await Promise.all(found.splice(0, AT_ONCE).map((id) => queue.remove(id)));
+    }
+  }
+
+  async function endPauses(tenant: string): Promise<void> {
+    for (const { key } of await queue.paused()) {
+      if (key !== undefined && isWithin(textOfKey(key), tenant)) await queue.resume({ key });
+    }
   }
 
   /** The messages of a time, the oldest first. */
@@ -236,14 +275,15 @@ export function createLog(parts: LogParts): WebhookLog {
         if (message !== undefined && found[0] === undefined) {
           throw new MessageMissingError({ messageId: message });
         }
-        const byEndpoint = new Map<string, string[]>();
+        const byEndpoint = new Map<string, Copy[]>();
         for (const [at, each] of found.entries()) {
           if (each === undefined || !matchesType(types, each.type)) continue;
           // Of a time, an endpoint gets what was for it; a message that is named goes to any.
           const isFor = message !== undefined || each.endpoints.includes(endpoint ?? "");
           const targets = endpoint === undefined ? each.endpoints : isFor ? [endpoint] : [];
           for (const to of targets) {
-            byEndpoint.set(to, [...(byEndpoint.get(to) ?? []), ids[at]!]);
+            const { copy } = each;
+            byEndpoint.set(to, [...(byEndpoint.get(to) ?? []), { id: ids[at]!, copy }]);
           }
         }
         let count = 0;
@@ -272,7 +312,11 @@ export function createLog(parts: LogParts): WebhookLog {
         const found = await failedAt(name, { since, until });
         let total = 0;
         for (let at = 0; at < found.length; at += AT_ONCE) {
-          total += await sendAgain(name, found.slice(at, at + AT_ONCE), by);
+          total += await sendAgain(
+            name,
+            await copiesOf(name.tenant, found.slice(at, at + AT_ONCE)),
+            by,
+          );
         }
         return total;
       });
@@ -281,11 +325,9 @@ export function createLog(parts: LogParts): WebhookLog {
       const where = "expunge()";
       const { message, tenant: named } = readExpunge(where, given);
       const tenant = tenantOf(where, named);
-      const forget = async (id: string): Promise<boolean> => {
-        const found = await ask(() => store.message({ tenant, message: id }));
-        return ask(() => store.expungeMessage({ tenant, message: id }, found?.endpoints ?? []));
-      };
-      if (message !== undefined) return Number(await forget(message));
+      if (message !== undefined) {
+        return Number(await ask(() => store.expungeMessage({ tenant, message })));
+      }
       // Endpoints first: nothing more is sent then, and what waits ends by itself.
       for (let after = ""; ;) {
         const ids = await ask(() => store.ids(tenant, after, AT_ONCE));
@@ -297,15 +339,18 @@ export function createLog(parts: LogParts): WebhookLog {
         after = ids.at(-1)!;
       }
       let total = 0;
-      for (;;) {
-        const ids = await ask(() =>
-          store.messages(tenant, { sinceMs: 0, untilMs: 8.64e15, skip: 0, limit: AT_ONCE }),
-        );
-        for (const [id] of ids) total += Number(await forget(id));
-        if (ids.length < AT_ONCE) break;
+      for (let isDone = false; !isDone;) {
+        const expunged = await ask(() => store.expungeTenant(tenant));
+        total += expunged.removed;
+        ({ isDone } = expunged);
       }
       await ask(() => store.setLimits(limitsKeyOf({ tenant }), undefined));
-      await ask(() => store.expungeTenant(tenant));
+      await removeJobs(tenant);
+      await endPauses(tenant);
+      await ask(() => store.forgetLimits(tenant));
+      await ask(() => store.forgetEvents(tenant));
+      // Last: what was done above is noted there, too.
+      await changes.forget({ queue: queue.name, tenant });
       return total;
     },
   };

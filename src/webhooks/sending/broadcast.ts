@@ -106,6 +106,8 @@ export function createBroadcasting(parts: BroadcastParts): Broadcasting {
       const named = tenants && [...new Set(tenants)].sort();
       const body = bodyOf(type, Date.now(), json);
       const begun = await ask(() => store.beginBroadcast({ id, type, body, named, keepMs }));
+      const { isNew } = begun;
+      if (begun.isDone) return { id, isNew, tenants: begun.tenants, endpoints: begun.endpoints };
       // What the first call said, and to whom, whoever goes on with it.
       const pageAfter = pagesOf(where, begun.named);
       const told = { id, type: begun.type, body: begun.body };
@@ -126,7 +128,7 @@ export function createBroadcasting(parts: BroadcastParts): Broadcasting {
           }),
         );
       }
-      return { id, isNew: begun.isNew, tenants: state.tenants, endpoints: state.endpoints };
+      return { id, isNew, tenants: state.tenants, endpoints: state.endpoints };
     },
   };
 

@@ -1,4 +1,5 @@
 /** Which endpoints a message goes to; it is stored, with a job for each of them. */
+import { randomUUID } from "node:crypto";
 import { EndpointDisabledError, EndpointMissingError } from "../../core/stores/webhooks/errors.ts";
 import type { StoredEndpoints, WebhookStore } from "../../core/stores/webhooks/store.ts";
 import type { Ask } from "../asking.ts";
@@ -7,6 +8,7 @@ import { matchesFilter, matchesType } from "../endpoints/wants.ts";
 import {
   FIRST_SERIES,
   jittered,
+  jobIdOf,
   storeFirst,
   storeStep,
   type DeliveryQueue,
@@ -108,10 +110,11 @@ export function createFanOut(parts: FanOutParts): FanOut {
       const records = new Map(targets);
       // A test waits for nothing.
       const inLine = purpose === "send" ? targets.filter(([, { ordered }]) => ordered) : [];
-      const { isNew, endpoints, isSent, ordered } = await ask(() =>
+      const { isNew, endpoints, isSent, ordered, copy } = await ask(() =>
         store.storeMessage({
           tenant,
           message,
+          copy: randomUUID(),
           type,
           body,
           endpoints: [...records.keys()],
@@ -125,7 +128,8 @@ export function createFanOut(parts: FanOutParts): FanOut {
         .filter((endpoint) => !ordered.includes(endpoint))
         .map((endpoint) => {
           const born = records.get(endpoint)?.born;
-          return { tenant, endpoint, message, purpose, attempt: 1, series: FIRST_SERIES, born };
+          const first = { attempt: 1, series: FIRST_SERIES };
+          return { tenant, endpoint, message, copy, purpose, ...first, born };
         });
       const scheduleOf = (endpoint: string): readonly number[] =>
         records.get(endpoint)?.scheduleMs ?? parts.scheduleMs;
@@ -135,7 +139,9 @@ export function createFanOut(parts: FanOutParts): FanOut {
         const most = records.get(endpoint)?.batch ?? 1;
         if (step !== undefined) await storeStep(queue, { tenant, endpoint, step, most });
       }
-      await ask(() => store.noteSent({ tenant, message }));
+      const isThere = await ask(() => store.noteSent({ tenant, message, copy }));
+      // The message was expunged meanwhile, and its jobs did not exist yet.
+      if (!isThere) await Promise.all(jobs.map((job) => queue.remove(jobIdOf(job))));
       return { isNew, endpoints };
     },
   };

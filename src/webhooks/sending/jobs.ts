@@ -1,14 +1,14 @@
 /** The jobs by which messages go to endpoints: each is one attempt. */
 import { createHash, randomUUID } from "node:crypto";
 import type { Queue } from "../../queue/queue.ts";
-import type { EndpointName, MessageName } from "../../core/stores/webhooks/store.ts";
+import type { EndpointName, MessageCopy } from "../../core/stores/webhooks/store.ts";
 import { keyOf } from "../names.ts";
 
 /** Why a message is sent: since it was sent, as a test, or since somebody asked for it again. */
 export type Purpose = "send" | "test" | "replay";
 
 /** One attempt of one message at one endpoint. What is sent, and where, is read when it begins. */
-export interface DeliveryJob extends EndpointName, MessageName {
+export interface DeliveryJob extends EndpointName, MessageCopy {
   /** 1 for the first one. */
   readonly attempt: number;
   readonly purpose: Purpose;
@@ -46,9 +46,13 @@ export function newSeries(): string {
   return randomUUID();
 }
 
-/** The same for the same attempt, whoever stores it. */
-function jobIdOf({ tenant, endpoint, message, series, attempt }: DeliveryJob): string {
-  return `d${digestOf([tenant, endpoint, message, series])}.${attempt}`;
+/**
+ * The same for the same attempt, whoever stores it. It says which copy of the message is meant: BullMQ stores no job with the
+ * id of one that it still keeps, and it may keep a job for longer than its message.
+ */
+export function jobIdOf({ tenant, endpoint, message, copy, series, attempt }: DeliveryJob): string {
+  const ofCopy = copy === undefined ? [] : [copy];
+  return `d${digestOf([tenant, endpoint, message, series, ...ofCopy])}.${attempt}`;
 }
 
 function digestOf(names: readonly string[]): string {

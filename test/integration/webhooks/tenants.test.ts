@@ -3,7 +3,13 @@ import { describe, expect, inject, it, onTestFinished } from "vitest";
 import { verify } from "sluice/webhooks";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
-import { openHooks, put, startReceiver, untilIdle } from "../../support/webhooks/open-hooks.ts";
+import {
+  openHooks,
+  put,
+  startHolding,
+  startReceiver,
+  untilIdle,
+} from "../../support/webhooks/open-hooks.ts";
 
 const sluices = realSluices();
 const REF = { tenant: "acme", id: "billing" };
@@ -192,3 +198,114 @@ describe("a tenant", () => {
     expect(receiver.arrivals).toHaveLength(1);
   });
 });
+
+describe("the log of changes beside a tenant", () => {
+  it("has nothing of what answers and limits did, and what a person did", async () => {
+    const hooks = openHooks(sluices, { scheduleMs: [0, 60_000], breaker: { failures: 2 } });
+    const sluice = sluices.open();
+    const receiver = await startReceiver({
+      answer: () => ({ status: 429, headers: { "retry-after": "1" } }),
+    });
+    const cooled: unknown[] = [];
+    hooks.queue.bucket.on("cooldown", (event) => void cooled.push(event));
+    await put(hooks, { ...REF, url: receiver.url, rate: "100/s" });
+    hooks.worker();
+    await hooks.endpoints.setLimits({ ...REF, rate: "50/s" }, { by: "ann" });
+    await hooks.send(EVENT);
+    await waitUntil(() => cooled.length > 0, "the endpoint is left alone");
+    await hooks.tenants.setLimits({ tenant: "acme", rate: "20/s" }, { by: "ann" });
+    await waitUntil(async () => {
+      const { limits } = await hooks.queue.bucket.peek({ key: ["acme", "billing"] });
+      return JSON.stringify(limits).includes("20/s");
+    }, "the worker knows the new limits");
+
+    const changes = await sluice.changes();
+
+    expect(changes.map(({ action, by }) => [action, by === "ann"])).toEqual([
+      ["setLimits", true],
+      ["setLimits", true],
+      ["put", false],
+    ]);
+    expect(cooled).toContainEqual({ key: ["acme", "billing"], forMs: expect.any(Number) });
+  });
+
+  it.each([
+    ["that names nobody", undefined],
+    ["that names somebody", { by: "a user of acme" }],
+  ])("keeps what a person did, whatever one tenant changes by code %s", async (_what, byHand) => {
+    const hooks = openHooks(sluices);
+    const redis = new Redis(inject("redisUrl"));
+    onTestFinished(() => redis.disconnect());
+    await put(hooks, { ...REF, url: URL_ });
+    await hooks.endpoints.disable(REF, { by: "ann", reason: "abuse" });
+
+    for (let at = 0; at < 1_100; at += 10) {
+      const some = Array.from({ length: 10 });
+      await Promise.all(some.map(() => hooks.endpoints.setLimits({ ...REF, rate: "5/s" }, byHand)));
+    }
+
+    const changes = `${sluices.prefix()}:{:fleet}:changes:endpoints`;
+    const [byPeople, byCode] = [await redis.xlen(changes), await redis.xlen(`${changes}:code`)];
+    // Of 10,000 that each of these logs keeps.
+    expect([byPeople, byCode]).toEqual(byHand === undefined ? [1, 1_000] : [1_001, 1]);
+    const [first] = await redis.xrange(changes, "-", "+", "COUNT", 1);
+    expect(JSON.stringify(first)).toContain("abuse");
+  });
+
+  it("does not end a pause that a person made", async () => {
+    const hooks = openHooks(sluices, { scheduleMs: [0, 60_000] });
+    const receiver = await startHolding();
+    const { bucket } = hooks.queue;
+    const key = ["acme", "billing"];
+    await put(hooks, { ...REF, url: receiver.url });
+    hooks.worker();
+    await hooks.send(EVENT);
+    await waitUntil(() => receiver.held.length === 1, "it is under way");
+    await bucket.pause({ key, by: "ann" });
+
+    receiver.held[0]!.writeHead(429, { "retry-after": "1" }).end();
+    await waitUntil(async () => (await hooks.queue.counts()).delayed === 1, "it is tried later");
+
+    expect((await bucket.peek({ key })).pausedForMs).toBe(Infinity);
+  });
+});
+
+it("a tenant's new limit holds within the second, beside 3,000 endpoints of another", async () => {
+  const hooks = openHooks(sluices);
+  const other = openHooks(sluices);
+  const receiver = await startReceiver();
+  await put(hooks, { ...REF, url: receiver.url, rate: "1/h" });
+  hooks.worker();
+  const isKnown = async (tenant: string, rate: string): Promise<boolean> => {
+    const { limits } = await hooks.queue.bucket.peek({ key: [tenant, "billing"] });
+    return JSON.stringify(limits).includes(rate);
+  };
+  await waitUntil(() => isKnown("acme", "1/h"), "the worker knows the first limit");
+  const redis = new Redis(inject("redisUrl"));
+  onTestFinished(() => redis.disconnect());
+  // As if another tenant had put so many since the worker looked.
+  const base = `${sluices.prefix()}:{webhooks}:hooks:limits`;
+  const asked = await countCommands(redis, async () => {
+    const many = Array.from({ length: 3_000 }, (_, at) => `mallory\u001Fe-${at}`);
+    const number = await redis.incrby(`${base}:version`, many.length);
+    const scored = many.flatMap((key, at) => [number - many.length + at + 1, key]);
+    await redis.hset(base, ...many.flatMap((key) => [key, '{"rate":"7/s"}']));
+    await redis.zadd(`${base}:changed`, ...scored);
+    await other.endpoints.setLimits({ ...REF, rate: "900/s" });
+    await waitUntil(() => isKnown("acme", "900/s"), "the worker knows the new limit");
+  });
+  await hooks.send(EVENT);
+  await hooks.send(EVENT);
+
+  await waitUntil(() => receiver.arrivals.length === 2, "both have arrived");
+  expect(asked).toBeLessThan(1_000);
+});
+
+/** How many commands a Redis serves meanwhile. */
+async function countCommands(redis: Redis, during: () => Promise<void>): Promise<number> {
+  const count = async (): Promise<number> =>
+    Number(/total_commands_processed:(\d+)/.exec(await redis.info("stats"))![1]);
+  const before = await count();
+  await during();
+  return (await count()) - before;
+}

@@ -1,4 +1,6 @@
 import { randomBytes } from "node:crypto";
+import { createServer, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
 import { onTestFinished } from "vitest";
 import {
   startFakeDownstream,
@@ -35,6 +37,18 @@ export async function startReceiver(options?: FakeDownstreamOptions): Promise<Fa
   const receiver = await startFakeDownstream(options);
   onTestFinished(() => receiver.close());
   return receiver;
+}
+
+/** A receiver whose requests are answered by hand. */
+export async function startHolding(): Promise<{ url: string; held: ServerResponse[] }> {
+  const held: ServerResponse[] = [];
+  const server = createServer((_request, response) => void held.push(response));
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, held };
 }
 
 /** Puts an endpoint, and returns its secret. */

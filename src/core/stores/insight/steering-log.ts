@@ -6,7 +6,13 @@
 import { reasonOf } from "../../describe.ts";
 import { CannotUndoError } from "../../errors.ts";
 import type { Logger } from "../../logger.ts";
-import type { NewSteering, Steering, SteeringFate, SteeringStore } from "./steering.ts";
+import type {
+  NewSteering,
+  Steering,
+  SteeringFate,
+  SteeringStore,
+  TenantOfSender,
+} from "./steering.ts";
 
 /** A change to note: what is left out is not known, or there is nothing. */
 type Noted = Pick<NewSteering, "queue" | "action"> & {
@@ -24,6 +30,8 @@ export interface SteeringLog {
     how: () => Promise<Made>,
     fateOf?: (made: Made) => Promise<SteeringFate>,
   ): Promise<Made>;
+  /** Removes what names a tenant of a sender of webhooks. */
+  forget(of: TenantOfSender): Promise<void>;
   /**
    * Takes back a change of a queue, or of endpoints: the one of this id, or the last; undefined if there is none.
    *
@@ -103,7 +111,8 @@ export function createSteeringLog({
   ): Promise<{ made: Made; id: string | undefined }> {
     const { queue, action, endpoint, key, filter, by, reason, forMs } = given;
     const { before, after, undoes, was } = given;
-    const about = { queue, action, endpoint, key, filter, by: by ?? process, reason, forMs };
+    const who = by === undefined ? { by: process, isByCode: true } : { by };
+    const about = { queue, action, endpoint, key, filter, ...who, reason, forMs };
     // It does not wait for the log: who stops a queue wants it to stop.
     const noting = note({ ...about, before, after, undoes, was });
     let made: Made;
@@ -123,6 +132,7 @@ export function createSteeringLog({
   return {
     process,
     make: async (change, how, fateOf) => (await make(change, how, fateOf)).made,
+    forget: (of) => store.forgetTenant(of),
     async undo({ queue, isOfEndpoint, id, by, reason }, inverseOf) {
       const all = await store.steerings({ queue, before: undefined, limit: MOST_LOOKED_AT });
       const own = all.filter(({ endpoint }) => (endpoint !== undefined) === isOfEndpoint);

@@ -1,6 +1,6 @@
 /** Changes of queues, and of endpoints of webhooks, as the log of changes has them. */
 import { sayEndless } from "../../describe.ts";
-import { keyOfText, type Key } from "../../key-path.ts";
+import { isWithin, keyOfText, type Key } from "../../key-path.ts";
 
 export type QueueAction =
   | "pause"
@@ -76,6 +76,8 @@ export interface NewSteering {
   /** Which jobs were meant, besides the key. */
   readonly filter: ChangeFacts | undefined;
   readonly by: string;
+  /** Whether code made it, and named nobody: `by` is then its process. */
+  readonly isByCode?: boolean | undefined;
   readonly reason: string | undefined;
   readonly forMs: number | undefined;
   readonly before: ChangeFacts | undefined;
@@ -121,8 +123,25 @@ export interface SteeringStore {
   amendSteering(change: Pick<Steering, "queue" | "id">, fate: SteeringFate): Promise<void>;
   /** What was set by hand of a queue, read where processes without a connection of the queue's own can. */
   settingsByHand(queue: string): Promise<SettingsByHand>;
+  /** Removes from the log what names a tenant of a sender of webhooks. */
+  forgetTenant(of: TenantOfSender): Promise<void>;
   /** The newest first, of one queue or of all, older than `before`. */
   steerings(page: SteeringsPage): Promise<readonly Steering[]>;
+}
+
+export interface TenantOfSender {
+  /** The sender's queue. */
+  readonly queue: string;
+  readonly tenant: string;
+}
+
+/** Whether a change, of a queue or of its bucket, names a tenant. */
+export function namesTenant(
+  { endpoint, key, filter }: Partial<Pick<NewSteering, "endpoint" | "key" | "filter">>,
+  tenant: string,
+): boolean {
+  const keys = [key, filter?.["key"]].filter((each) => typeof each === "string");
+  return endpoint?.tenant === tenant || keys.some((text) => isWithin(text, tenant));
 }
 
 interface SteeringsPage {
@@ -169,7 +188,7 @@ export interface QueueChange {
 }
 
 export function describeSteering(steering: Steering): QueueChange {
-  const { key, before, after, was: _forUndo, ...facts } = steering;
+  const { key, before, after, was: _forUndo, isByCode: _forStore, ...facts } = steering;
   return {
     ...facts,
     key: key === undefined ? undefined : keyOfText(key),

@@ -11,6 +11,12 @@ export interface MessageName {
   readonly message: string;
 }
 
+/** One message. An id may come again once its message is no longer kept: `copy` tells the two apart. */
+export interface MessageCopy extends MessageName {
+  /** Undefined for a message that an older version has stored. */
+  readonly copy: string | undefined;
+}
+
 /** Of a tenant's endpoints, as text: when they were changed last, their records, and why some are disabled. */
 export interface StoredEndpoints {
   readonly version: string;
@@ -36,6 +42,8 @@ export interface PutRequest extends EndpointName {
 
 /** A message that is to be stored. */
 export interface NewMessage extends MessageName {
+  /** A name that no other message has; kept if the message is new. */
+  readonly copy: string;
   readonly type: string;
   readonly body: string;
   readonly endpoints: readonly string[];
@@ -47,6 +55,8 @@ export interface NewMessage extends MessageName {
 export interface MessageStored {
   readonly atMs: number;
   readonly isNew: boolean;
+  /** That of the message that is stored. */
+  readonly copy: string | undefined;
   readonly endpoints: readonly string[];
   /** Whether all of its jobs were stored before. */
   readonly isSent: boolean;
@@ -70,6 +80,7 @@ export interface LineMessage {
   /** Undefined if the message is no longer there. */
   readonly body: string | undefined;
   readonly state: string;
+  readonly copy: string | undefined;
 }
 
 /** What an attempt at an ordered endpoint needs. */
@@ -151,12 +162,14 @@ export interface BegunAttempt {
   readonly waitMs: number;
   readonly sentAtMs: number;
   readonly nowMs: number;
+  /** That of the message that is stored now. */
+  readonly copy: string | undefined;
 }
 
 /** What an attempt says of its endpoint: that it is well, that it is not, or nothing. */
 export type HealthSeen = "ok" | "bad" | "same";
 
-export interface EndedAttempt extends EndpointName, MessageName {
+export interface EndedAttempt extends EndpointName, MessageCopy {
   readonly entry: string;
   readonly state: string;
   readonly health: HealthSeen;
@@ -196,7 +209,8 @@ export interface EndRules {
 
 export interface AttemptNoted {
   readonly waitMs: number;
-  readonly event: "recovered" | "failing" | "disabled" | undefined;
+  /** `"gone"`: the endpoint was removed during the attempt. */
+  readonly event: "recovered" | "failing" | "disabled" | "gone" | undefined;
   /** Since when it fails, in ms since 1970; 0 if it does not. */
   readonly failingSinceMs: number;
 }
@@ -213,6 +227,11 @@ export interface TimeSpan {
 
 /** An entry of such a list: an id, and its time in ms since 1970. */
 export type TimedId = readonly [id: string, atMs: number];
+
+/** What a message is, and where it went. */
+export interface Addressed extends Pick<LoggedMessage, "type" | "endpoints"> {
+  readonly copy: string | undefined;
+}
 
 /** All of one sender, on the server that holds its queue. */
 export interface WebhookStore {
@@ -237,7 +256,8 @@ export interface WebhookStore {
   /** Disables an endpoint for a reason, or enables it without one; undefined if there is none. */
   setDisabled(name: EndpointName, why: string | undefined): Promise<boolean | undefined>;
   storeMessage(message: NewMessage): Promise<MessageStored>;
-  noteSent(name: MessageName): Promise<void>;
+  /** Notes that all jobs of a message are stored. False if the message was forgotten meanwhile. */
+  noteSent(message: MessageCopy): Promise<boolean>;
   /** Stores a broadcast, unless there is one of this id. */
   beginBroadcast(broadcast: NewBroadcast): Promise<BegunBroadcast>;
   /** Notes how far it is, unless somebody else has noted more since. */
@@ -247,8 +267,11 @@ export interface WebhookStore {
   begin(name: EndpointName & MessageName, timeoutMs: number): Promise<BegunAttempt>;
   /** What records the attempts of a sender. */
   recorder(rules: EndRules): (attempt: EndedAttempt) => Promise<AttemptNoted>;
-  /** Has messages wait in the line of an ordered endpoint, behind all that wait there; the step that is next. */
-  joinLine(name: EndpointName, entries: readonly LineEntry[]): Promise<string>;
+  /**
+   * Has messages wait in the line of an ordered endpoint, behind all that wait there; the step that is next. Undefined if the
+   * endpoint was removed.
+   */
+  joinLine(name: EndpointName, entries: readonly LineEntry[]): Promise<string | undefined>;
   /** The step of a line that is next; undefined while nothing waits. */
   lineStep(name: EndpointName): Promise<string | undefined>;
   lineLength(name: EndpointName): Promise<number>;
@@ -260,7 +283,7 @@ export interface WebhookStore {
   /** Ends a step; the one that is next, if anything waits and nobody else had ended it. */
   endStep(ended: EndedStep): Promise<string | undefined>;
   /** The type of a message, and the endpoints that it was sent to; undefined if it is not there. */
-  addressed(name: MessageName): Promise<Pick<LoggedMessage, "type" | "endpoints"> | undefined>;
+  addressed(name: MessageName): Promise<Addressed | undefined>;
   /** The messages of a tenant, by when they came. */
   messages(tenant: string, span: TimeSpan): Promise<readonly TimedId[]>;
   /** The messages that failed for good at an endpoint, by when that was. */
@@ -278,10 +301,14 @@ export interface WebhookStore {
       readonly entry: string | undefined;
     }[]
   >;
-  /** Removes a message with its attempts; whether it was there. */
-  expungeMessage(name: MessageName, endpoints: readonly string[]): Promise<boolean>;
-  /** Removes what is left of a tenant once its endpoints and messages are gone. */
-  expungeTenant(tenant: string): Promise<void>;
+  /** Removes a message with all that is kept of it, in one step; whether it was there. */
+  expungeMessage(name: MessageName): Promise<boolean>;
+  /** Removes some messages of a tenant, and what is left of the tenant once it has none; how many, and whether that is all. */
+  expungeTenant(tenant: string): Promise<{ readonly removed: number; readonly isDone: boolean }>;
+  /** Removes the names of a tenant and its endpoints from the list of changed limits. */
+  forgetLimits(tenant: string): Promise<void>;
+  /** Removes a tenant's jobs from the queue's stream of events. */
+  forgetEvents(tenant: string): Promise<void>;
   /**
    * The limits that changed after a change of this number, by the texts of keys; and the number now. All of them if it is
    * lower by now: then all was lost meanwhile.
@@ -291,5 +318,7 @@ export interface WebhookStore {
     readonly limits: ReadonlyMap<string, string | undefined>;
     /** Keys that were woken since. */
     readonly woken: readonly string[];
+    /** The {@link digestOfTenant} of each tenant that was expunged since: its limits and those of its endpoints have ended. */
+    readonly forgotten: readonly string[];
   }>;
 }

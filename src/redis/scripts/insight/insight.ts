@@ -1,4 +1,5 @@
 /** `insight/…`: what replicas tell, and changes by hand. All keys of the fleet lie under one hash tag, so on one node of a cluster. */
+import { createHash } from "node:crypto";
 import {
   INDEX_KEPT_MS,
   CHANGES_KEPT,
@@ -92,8 +93,20 @@ export const changeNote: Script<{ readonly change: NewChange } & OfPrefix, strin
   decode: String,
 });
 
-/** The logs of what is changed of queues, of endpoints, and by rules of both. */
-export const STEERING_LOGS = [":queues", ":endpoints", ":settings"] as const;
+/**
+ * The logs of what is changed of queues, of endpoints, by rules of both, and of endpoints by code that names nobody: tenants
+ * change their endpoints that way, and must not push out what a person did.
+ */
+export const STEERING_LOGS = [":queues", ":endpoints", ":settings", ":endpoints:code"] as const;
+
+function logOf({ action, endpoint, isByCode = false }: NewSteering): number {
+  if (action === "rules") return 2;
+  if (endpoint === undefined) return 0;
+  return isByCode ? 3 : 1;
+}
+
+/** Of the changes that one author makes of the endpoints of one tenant, so many are kept. */
+const KEPT_OF_AUTHOR = 1_000;
 
 type SteeringNote = { readonly change: NewSteering } & OfPrefix;
 
@@ -102,12 +115,21 @@ export const steeringNote: Script<SteeringNote, string> = defineScript({
   keys: (input) => [fleetBase(input)],
   args: ({ change }) => {
     const text = JSON.stringify(change, sayInfinity);
-    const log = change.action === "rules" ? 2 : change.endpoint === undefined ? 0 : 1;
-    const ids = [STEERING_LOGS[log], (log + 2) * 1_000_000];
-    return [change.queue, text, CHANGES_KEPT, "", "", CHANGES_KEPT_MS, ...ids];
+    const log = logOf(change);
+    const ids = [STEERING_LOGS[log]!, (log + 2) * 1_000_000];
+    const { queue, endpoint, by, isByCode } = change;
+    const author =
+      endpoint === undefined
+        ? []
+        : [digestOf([queue, endpoint.tenant, isByCode === true ? "" : by]), KEPT_OF_AUTHOR];
+    return [queue, text, CHANGES_KEPT, "", "", CHANGES_KEPT_MS, ...ids, ...author];
   },
   decode: String,
 });
+
+function digestOf(names: readonly string[]): string {
+  return createHash("sha256").update(names.join("\0")).digest("base64url");
+}
 
 type ChangeAmend = {
   readonly id: string;

@@ -13,6 +13,8 @@ type OfMessage = "message" | "attempts";
 type OfAll = "versions" | "tenants" | "limits" | "limits:changed" | "limits:version";
 
 export interface WebhookKeys {
+  /** How all of them begin. */
+  readonly base: string;
   all(what: OfAll): string;
   tenant(what: OfTenant, tenant: string): string;
   endpoint(what: OfEndpoint, name: EndpointName): string;
@@ -23,6 +25,7 @@ export interface WebhookKeys {
 export function webhookKeys(queue: QueueName): WebhookKeys {
   const base = `${baseOf(queue)}hooks:`;
   return {
+    base,
     all: (what) => `${base}${what}`,
     tenant: (what, tenant) => `${base}${what}:${encoded(tenant)}`,
     endpoint: (what, { tenant, endpoint }) =>

@@ -10,19 +10,23 @@ import { defineScript, type Script } from "../script.ts";
 import { lineKeys, webhookKeys } from "./keys.ts";
 import { given, readDisabled } from "./webhooks.ts";
 
-/** Joins a line; the step that is next. */
+/** Joins a line; the step that is next. Undefined if the endpoint was removed. */
 export const lineJoin: Script<
   QueueName & EndpointName & { entries: readonly LineEntry[] },
-  string
+  string | undefined
 > = defineScript({
   name: "webhooks/lines/line-join",
-  keys: (input) => lineKeys(input),
-  args: ({ entries }) =>
-    entries.map(({ purpose, message, by }) => [purpose, message, by ?? ""].join(" ").trimEnd()),
+  keys: (input) => [...lineKeys(input), webhookKeys(input).tenant("endpoints", input.tenant)],
+  args: ({ endpoint, entries }) => [
+    endpoint,
+    ...entries.map(({ purpose, message, by }) => [purpose, message, by ?? ""].join(" ").trimEnd()),
+  ],
   bringsJobs: true,
-  decode: (reply) => reply as string,
+  decode: (reply) => given(reply as string),
 });
 
+/** Of each message. */
+const FIELDS_EACH = 6;
 /** How much of a line goes together, in bytes: as much as one message may have, and its own words. */
 const MOST_BYTES = 300_000;
 
@@ -62,15 +66,17 @@ export const lineBegin: Script<
       string,
     ];
     const messages: LineMessage[] = [];
-    for (let at = 7; at < fields.length; at += 5) {
-      const [message, atMs, type, body, state] = fields.slice(at, at + 5) as [
+    for (let at = 7; at < fields.length; at += FIELDS_EACH) {
+      const [message, atMs, type, body, state, copy] = fields.slice(at, at + FIELDS_EACH) as [
         string,
         number,
         string,
         string,
         string,
+        string,
       ];
-      messages.push({ message, atMs, type, body: type === "" ? undefined : body, state });
+      const kept = type === "" ? undefined : body;
+      messages.push({ message, atMs, type, body: kept, state, copy: given(copy) });
     }
     return {
       record,

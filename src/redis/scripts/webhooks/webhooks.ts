@@ -6,12 +6,13 @@ import type {
   EndRules,
   EndpointName,
   EndpointSeen,
+  MessageCopy,
   MessageName,
   MessageStored,
   NewMessage,
   PutRequest,
 } from "../../../core/stores/webhooks/store.ts";
-import { baseOf, type QueueName } from "../keys.ts";
+import { baseOf, encoded, type QueueName } from "../keys.ts";
 import { defineScript, type Script } from "../script.ts";
 import { lineKeys, webhookKeys } from "./keys.ts";
 
@@ -76,6 +77,22 @@ export const endpointsWake: Script<QueueName & { readonly key: string }, void> =
   decode: () => undefined,
 });
 
+/** Before the digest of an expunged tenant among the keys of changed limits. No tenant's name begins so. */
+export const FORGOTTEN = "*";
+
+export const limitsForget: Script<
+  QueueName & { readonly digest: string; readonly names: readonly string[] },
+  void
+> = defineScript({
+  name: "webhooks/endpoints/limits-forget",
+  keys(input) {
+    const keys = webhookKeys(input);
+    return [keys.all("limits:changed"), keys.all("limits:version")];
+  },
+  args: ({ digest, names }) => [FORGOTTEN + digest, ...names],
+  decode: () => undefined,
+});
+
 export const endpointsEnable: Script<
   QueueName & EndpointName & { why: string | undefined },
   boolean | undefined
@@ -131,24 +148,27 @@ export const messagesStore: Script<QueueName & NewMessage, MessageStored> = defi
       keys.message("message", input),
       keys.tenant("messages", tenant),
       keys.tenant("ends", tenant),
+      keys.tenant("endpoints", tenant),
       ...input.ordered.flatMap((endpoint) => lineKeys({ ...input, endpoint })),
     ];
   },
-  args: ({ message, type, body, endpoints, keepMs, ordered }) => [
+  args: ({ message, type, body, endpoints, keepMs, ordered, copy }) => [
     message,
     type,
     body,
     endpoints.join(" "),
     keepMs,
     ordered.join(" "),
+    copy,
   ],
   bringsJobs: true,
   decode(reply) {
-    const [atMs, isNew, endpoints, isSent, ordered] = reply as [
+    const [atMs, isNew, endpoints, isSent, ordered, copy] = reply as [
       number,
       number,
       string,
       number,
+      string,
       string,
     ];
     return {
@@ -157,7 +177,50 @@ export const messagesStore: Script<QueueName & NewMessage, MessageStored> = defi
       endpoints: wordsOf(endpoints),
       isSent: isSent === 1,
       ordered: wordsOf(ordered),
+      copy: given(copy),
     };
+  },
+});
+
+export const messagesSent: Script<QueueName & MessageCopy, boolean> = defineScript({
+  name: "webhooks/messages-sent",
+  keys: (input) => [webhookKeys(input).message("message", input)],
+  args: ({ copy = "" }) => [copy],
+  decode: (reply) => reply === 1,
+});
+
+/** How many messages are removed at a time: Redis serves no other request meanwhile. */
+const EXPUNGED_AT_ONCE = 100;
+
+/** Without a message, some of the tenant's. */
+export const messagesExpunge: Script<
+  QueueName & { readonly tenant: string; readonly message?: string },
+  { readonly removed: number; readonly isDone: boolean }
+> = defineScript({
+  name: "webhooks/messages-expunge",
+  keys(input) {
+    const keys = webhookKeys(input);
+    const { tenant } = input;
+    return [
+      keys.tenant("messages", tenant),
+      keys.tenant("ends", tenant),
+      keys.tenant("endpoints", tenant),
+      keys.tenant("ids", tenant),
+      keys.tenant("disabled", tenant),
+      keys.all("versions"),
+      keys.all("tenants"),
+    ];
+  },
+  args: (input) => [
+    webhookKeys(input).base,
+    input.tenant,
+    encoded(input.tenant),
+    input.message ?? "",
+    EXPUNGED_AT_ONCE,
+  ],
+  decode(reply) {
+    const [removed, isDone] = reply as [number, number];
+    return { removed, isDone: isDone === 1 };
   },
 });
 
@@ -191,10 +254,11 @@ type BegunReply = [
   waitMs: number,
   sentAtMs: number,
   nowMs: number,
+  copy: string,
 ];
 
 function readBegun(reply: BegunReply): BegunAttempt {
-  const [record, disabled, type, body, state, waitMs, sentAtMs, nowMs] = reply;
+  const [record, disabled, type, body, state, waitMs, sentAtMs, nowMs, copy] = reply;
   return {
     record: given(record),
     disabled: disabled === "" ? undefined : readDisabled(disabled),
@@ -204,6 +268,7 @@ function readBegun(reply: BegunReply): BegunAttempt {
     waitMs,
     sentAtMs,
     nowMs,
+    copy: given(copy),
   };
 }
 
@@ -242,6 +307,7 @@ export const attemptsEnd: Script<
       attempt.slowMs,
       attempt.disable ?? "",
       `"changedAtMs":${attempt.changedAtMs}`,
+      attempt.copy ?? "",
     ]),
   ],
   decode: (reply) =>

@@ -1,0 +1,28 @@
+--[[
+  messages-expunge: removes messages of a tenant with all that is kept of them, some at a time.
+
+  KEYS  [1] messages  [2] ends: zsets of the tenant's ids  [3] endpoints: hash of its records  [4] ids  [5] disabled: hash
+        [6] versions: hash, of all tenants  [7] tenants: zset
+  ARGV  [1] how the keys of the sender begin  [2] the tenant  [3] the tenant, encoded as in keys  [4] the message; empty for
+        the oldest of the tenant, and once none is left, for what else is kept of it  [5] how many messages at most
+  Reply how many were there; 1 if nothing is left to remove
+]]
+-- @include lib/webhooks/expunge
+local messages, ends, endpoints, ids, disabled, versions, tenants = unpack(KEYS)
+local base, tenant, encoded, id, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+if id ~= '' then return { expunge_message(base, encoded, messages, ends, id) and 1 or 0, 1 } end
+
+local found = redis.call('ZRANGE', messages, 0, most - 1)
+if #found == 0 then found = redis.call('ZRANGE', ends, 0, most - 1) end
+local removed = 0
+for _, each in ipairs(found) do
+  if expunge_message(base, encoded, messages, ends, each) then removed = removed + 1 end
+end
+if redis.call('EXISTS', messages, ends) > 0 then return { removed, 0 } end
+-- One that was put meanwhile stays.
+if redis.call('EXISTS', endpoints) == 0 then
+  redis.call('UNLINK', ids, disabled)
+  redis.call('HDEL', versions, tenant)
+  redis.call('ZREM', tenants, tenant)
+end
+return { removed, 1 }

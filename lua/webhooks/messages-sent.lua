@@ -1,0 +1,12 @@
+--[[
+  messages-sent: notes that all jobs of a message are stored.
+
+  KEYS  [1] message: hash
+  ARGV  [1] the copy of the message
+  Reply 1; 0 if the message was forgotten meanwhile
+]]
+local message, copy = KEYS[1], ARGV[1]
+local at, stored = unpack(redis.call('HMGET', message, 'at', 'copy'))
+if not at or (stored or '') ~= copy then return 0 end
+redis.call('HSET', message, 'sent', 1)
+return 1

@@ -1,4 +1,5 @@
 /** How tenants and endpoints are named, and the one place where the key of an endpoint's jobs is made. */
+import { createHash } from "node:crypto";
 import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
 import { textOfKey } from "../core/key-path.ts";
@@ -47,6 +48,11 @@ export function createTenantOf(isSingle: boolean): TenantOf {
  */
 export function keyOf({ tenant, endpoint }: EndpointName): readonly [string, string] {
   return [tenant, endpoint];
+}
+
+/** Stands for a tenant whose name is not to be kept. */
+export function digestOfTenant(tenant: string): string {
+  return createHash("sha256").update(tenant).digest("base64url");
 }
 
 /** Under which text the limits are kept that a tenant, or one of its endpoints, has of its own. */

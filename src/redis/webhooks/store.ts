@@ -7,7 +7,6 @@ import type {
   TimeSpan,
   WebhookStore,
 } from "../../core/stores/webhooks/store.ts";
-import { digestOfTenant } from "../../core/stores/webhooks/tenant-digest.ts";
 import { isWithin } from "../../core/key-path.ts";
 import { baseOf, type QueueName } from "../scripts/keys.ts";
 import { runScript } from "../scripts/script.ts";
@@ -161,7 +160,7 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
       return (await runScript(redis, messagesExpunge, { ...name, tenant, message })).removed > 0;
     },
     expungeTenant: (tenant) => runScript(redis, messagesExpunge, { ...name, tenant }),
-    async forgetLimits(tenant) {
+    async forgetLimits(tenant, digest) {
       const found: string[] = [];
       for (let from = 0; ; from += LIMITS_AT_ONCE) {
         const to = from + LIMITS_AT_ONCE - 1;
@@ -169,7 +168,6 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
         found.push(...names.filter((each) => isWithin(each.replace(WOKEN, ""), tenant)));
         if (names.length < LIMITS_AT_ONCE) break;
       }
-      const digest = digestOfTenant(tenant);
       do {
         const names = found.splice(0, LIMITS_AT_ONCE);
         await runScript(redis, limitsForget, { ...name, digest, names });

@@ -4,8 +4,8 @@ import type { Logger } from "../../core/logger.ts";
 import type { LimitsOptions } from "../../core/policy/limit-makers.ts";
 import type { RuledPolicy } from "../../core/stores/insight/rules.ts";
 import type { EndpointsRules, EndpointLimits } from "../../core/policy/endpoint-rules.ts";
-import { digestOfTenant } from "../../core/stores/webhooks/tenant-digest.ts";
 import type { WebhookStore } from "../../core/stores/webhooks/store.ts";
+import { digestOfTenant } from "../names.ts";
 import { withinCeiling, type Ceiling } from "../endpoints/endpoint-options.ts";
 
 /** The limits that tenants and endpoints have of their own, as far as this process knows them. */
@@ -128,7 +128,7 @@ export function createOwnLimits(
   }
 
   /** Ends the limits of expunged tenants; the texts of their keys. */
-  function forget(digests: readonly string[]): string[] {
+  function forget(digests: readonly string[] = []): string[] {
     if (digests.length === 0) return [];
     const ended = [...own.keys()].filter((text) =>
       digests.includes(digestOfTenant(firstOfText(text))),

@@ -1,30 +1,15 @@
-import { isWithin, textOfKey } from "../../core/key-path.ts";
 import { refuseExtra, type Arities } from "../../core/input/arguments.ts";
 import { filterFacts } from "../../core/stores/insight/steering.ts";
-import type { SteeringLog } from "../../core/stores/insight/steering-log.ts";
 import { EndpointMissingError, MessageMissingError } from "../../core/stores/webhooks/errors.ts";
-import type {
-  EndpointName,
-  LoggedMessage,
-  MessageCopy,
-  WebhookStore,
-} from "../../core/stores/webhooks/store.ts";
-import type { Ask } from "../asking.ts";
+import type { EndpointName, LoggedMessage, MessageCopy } from "../../core/stores/webhooks/store.ts";
 import { readRecord, type EndpointRecord } from "../endpoints/record.ts";
 import { matchesType } from "../endpoints/wants.ts";
-import { limitsKeyOf, type TenantOf } from "../names.ts";
-import {
-  newSeries,
-  storeFirst,
-  storeStep,
-  type DeliveryJob,
-  type DeliveryQueue,
-} from "../sending/jobs.ts";
+import { newSeries, storeFirst, storeStep, type DeliveryJob } from "../sending/jobs.ts";
 import { dataOf } from "../sending/message.ts";
 import { readAttempt, type Attempt } from "../delivery/attempt-entry.ts";
+import { createExpunge, type ExpungeParts } from "./expunge.ts";
 import {
   cursorAfter,
-  readExpunge,
   readListAttempts,
   readListMessages,
   readMessageRef,
@@ -91,15 +76,6 @@ export interface WebhookLog {
   expunge(options: ExpungeOptions): Promise<number>;
 }
 
-export interface LogParts {
-  readonly store: WebhookStore;
-  readonly ask: Ask;
-  readonly queue: DeliveryQueue;
-  readonly tenantOf: TenantOf;
-  /** The log of changes by hand. */
-  readonly log: SteeringLog;
-}
-
 /** A message that is sent again. */
 interface Copy extends Pick<MessageCopy, "copy"> {
   readonly id: string;
@@ -111,7 +87,7 @@ const AT_ONCE = 500;
 const BODIES_AT_ONCE = 20;
 const MOST_PAGE_CHARACTERS = 8_000_000;
 
-export function createLog(parts: LogParts): WebhookLog {
+export function createLog(parts: ExpungeParts): WebhookLog {
   const { store, ask, queue, tenantOf, log: changes } = parts;
 
   async function messageOf(tenant: string, id: string): Promise<Message | undefined> {
@@ -183,26 +159,6 @@ export function createLog(parts: LogParts): WebhookLog {
       await storeFirst(queue, jobs, () => 0);
     }
     return messages.length;
-  }
-
-  /** Removes a tenant's jobs, wherever they are; one that runs ends by itself. It is not noted: the log would name the tenant. */
-  async function removeJobs(tenant: string): Promise<void> {
-    const found: string[] = [];
-    let cursor: string | undefined;
-    do {
-      const page = await queue.jobs({ key: tenant, cursor, limit: AT_ONCE });
-      found.push(...page.jobs.map(({ id }) => id));
-      ({ cursor } = page);
-    } while (cursor !== undefined);
-    while (found.length > 0) {
-      await Promise.all(found.splice(0, AT_ONCE).map((id) => queue.remove(id)));
-    }
-  }
-
-  async function endPauses(tenant: string): Promise<void> {
-    for (const { key } of await queue.paused()) {
-      if (key !== undefined && isWithin(textOfKey(key), tenant)) await queue.resume({ key });
-    }
   }
 
   /** The messages of a time, the oldest first. */
@@ -321,38 +277,7 @@ export function createLog(parts: LogParts): WebhookLog {
         return total;
       });
     },
-    async expunge(given) {
-      const where = "expunge()";
-      const { message, tenant: named } = readExpunge(where, given);
-      const tenant = tenantOf(where, named);
-      if (message !== undefined) {
-        return Number(await ask(() => store.expungeMessage({ tenant, message })));
-      }
-      // Endpoints first: nothing more is sent then, and what waits ends by itself.
-      for (let after = ""; ;) {
-        const ids = await ask(() => store.ids(tenant, after, AT_ONCE));
-        for (const endpoint of ids) {
-          const name = { tenant, endpoint };
-          await ask(() => store.remove(name, limitsKeyOf(name)));
-        }
-        if (ids.length < AT_ONCE) break;
-        after = ids.at(-1)!;
-      }
-      let total = 0;
-      for (let isDone = false; !isDone;) {
-        const expunged = await ask(() => store.expungeTenant(tenant));
-        total += expunged.removed;
-        ({ isDone } = expunged);
-      }
-      await ask(() => store.setLimits(limitsKeyOf({ tenant }), undefined));
-      await removeJobs(tenant);
-      await endPauses(tenant);
-      await ask(() => store.forgetLimits(tenant));
-      await ask(() => store.forgetEvents(tenant));
-      // Last: what was done above is noted there, too.
-      await changes.forget({ queue: queue.name, tenant });
-      return total;
-    },
+    expunge: createExpunge(parts),
   };
 
   return {

@@ -305,8 +305,8 @@ export interface WebhookStore {
   expungeMessage(name: MessageName): Promise<boolean>;
   /** Removes some messages of a tenant, and what is left of the tenant once it has none; how many, and whether that is all. */
   expungeTenant(tenant: string): Promise<{ readonly removed: number; readonly isDone: boolean }>;
-  /** Removes the names of a tenant and its endpoints from the list of changed limits. */
-  forgetLimits(tenant: string): Promise<void>;
+  /** Removes the names of a tenant and its endpoints from the list of changed limits, and puts the tenant's digest there. */
+  forgetLimits(tenant: string, digest: string): Promise<void>;
   /** Removes a tenant's jobs from the queue's stream of events. */
   forgetEvents(tenant: string): Promise<void>;
   /**
@@ -318,7 +318,7 @@ export interface WebhookStore {
     readonly limits: ReadonlyMap<string, string | undefined>;
     /** Keys that were woken since. */
     readonly woken: readonly string[];
-    /** The {@link digestOfTenant} of each tenant that was expunged since: its limits and those of its endpoints have ended. */
-    readonly forgotten: readonly string[];
+    /** The digests of tenants that were expunged since: their limits and those of their endpoints have ended. */
+    readonly forgotten?: readonly string[];
   }>;
 }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Message, Webhooks } from "sluice/webhooks";
-import { realSluices } from "../../support/setup/real-sluice.ts";
-import { openHooks } from "../../support/webhooks/open-hooks.ts";
+import { realSluices } from "../../../support/setup/real-sluice.ts";
+import { openHooks } from "../../../support/webhooks/open-hooks.ts";
 
 const sluices = realSluices();
 const EVENT = { tenant: "acme", type: "note.made" };

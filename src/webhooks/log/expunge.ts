@@ -1,0 +1,81 @@
+/** Forgets a message, or all that a tenant has. */
+import { isWithin, textOfKey } from "../../core/key-path.ts";
+import type { SteeringLog } from "../../core/stores/insight/steering-log.ts";
+import type { WebhookStore } from "../../core/stores/webhooks/store.ts";
+import type { Ask } from "../asking.ts";
+import type { DeliveryQueue } from "../sending/jobs.ts";
+import { digestOfTenant, limitsKeyOf, type TenantOf } from "../names.ts";
+import { readExpunge, type ExpungeOptions } from "./log-options.ts";
+
+export interface ExpungeParts {
+  readonly store: WebhookStore;
+  readonly ask: Ask;
+  readonly queue: DeliveryQueue;
+  readonly tenantOf: TenantOf;
+  /** The log of changes by hand. */
+  readonly log: SteeringLog;
+}
+
+/** How many are read and removed at a time. */
+const AT_ONCE = 500;
+
+export function createExpunge({
+  store,
+  ask,
+  queue,
+  tenantOf,
+  log: changes,
+}: ExpungeParts): (options: ExpungeOptions) => Promise<number> {
+  /** Removes a tenant's jobs, wherever they are; one that runs ends by itself. It is not noted: the log would name the tenant. */
+  async function removeJobs(tenant: string): Promise<void> {
+    const found: string[] = [];
+    let cursor: string | undefined;
+    do {
+      const page = await queue.jobs({ key: tenant, cursor, limit: AT_ONCE });
+      found.push(...page.jobs.map(({ id }) => id));
+      ({ cursor } = page);
+    } while (cursor !== undefined);
+    while (found.length > 0) {
+      await Promise.all(found.splice(0, AT_ONCE).map((id) => queue.remove(id)));
+    }
+  }
+
+  async function endPauses(tenant: string): Promise<void> {
+    for (const { key } of await queue.paused()) {
+      if (key !== undefined && isWithin(textOfKey(key), tenant)) await queue.resume({ key });
+    }
+  }
+
+  return async (given) => {
+    const where = "expunge()";
+    const { message, tenant: named } = readExpunge(where, given);
+    const tenant = tenantOf(where, named);
+    if (message !== undefined) {
+      return Number(await ask(() => store.expungeMessage({ tenant, message })));
+    }
+    // Endpoints first: nothing more is sent then, and what waits ends by itself.
+    for (let after = ""; ;) {
+      const ids = await ask(() => store.ids(tenant, after, AT_ONCE));
+      for (const endpoint of ids) {
+        const name = { tenant, endpoint };
+        await ask(() => store.remove(name, limitsKeyOf(name)));
+      }
+      if (ids.length < AT_ONCE) break;
+      after = ids.at(-1)!;
+    }
+    let total = 0;
+    for (let isDone = false; !isDone;) {
+      const expunged = await ask(() => store.expungeTenant(tenant));
+      total += expunged.removed;
+      ({ isDone } = expunged);
+    }
+    await ask(() => store.setLimits(limitsKeyOf({ tenant }), undefined));
+    await removeJobs(tenant);
+    await endPauses(tenant);
+    await ask(() => store.forgetLimits(tenant, digestOfTenant(tenant)));
+    await ask(() => store.forgetEvents(tenant));
+    // Last: what was done above is noted there, too.
+    await changes.forget({ queue: queue.name, tenant });
+    return total;
+  };
+}

@@ -271,8 +271,7 @@ function createStart(): {
       return length >= MOST_READ;
     },
     text(hidden) {
-      const held = Buffer.concat(chunks).toString("utf8");
-      const shown = Buffer.from(redacted(held, hidden)).subarray(0, MOST_KEPT);
+      const shown = Buffer.from(redacted(Buffer.concat(chunks), hidden)).subarray(0, MOST_KEPT);
       return printable(shown.toString("utf8"));
     },
   };

@@ -126,7 +126,7 @@ export function createRequests({ deliverer, sealing, options }: RequestParts): S
       },
       body: Buffer.from(body),
       timeoutMs: timeoutMs ?? options.timeoutMs,
-      hidden: hiddenOf(own),
+      hidden: hiddenOf(own, signature),
       certificate:
         certificate === undefined
           ? undefined

@@ -1,3 +1,5 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { Redis } from "ioredis";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
 import { verify, type ReplayOptions, type Webhooks } from "sluice/webhooks";
@@ -93,6 +95,35 @@ describe("the log", () => {
       expect(attempt!.answer).not.toContain(signatures[0]!.slice(-20));
     },
   );
+
+  it.each<[string, (value: string) => string | Buffer]>([
+    ["as Latin-1", (value) => Buffer.from(value, "latin1")],
+    ["as JSON", (value) => JSON.stringify(JSON.stringify({ "x-key": value }))],
+    ["in a query string", (value) => encodeURIComponent(value)],
+    ["as base64", (value) => Buffer.from(`x-key: ${value}`).toString("base64")],
+    ["cut", (value) => value.slice(0, 900)],
+  ])("has no part of a long header that an endpoint repeats %s", async (_how, repeat) => {
+    const hooks = openHooks(sluices, { scheduleMs: [0] });
+    const receiver = createServer((request, response) => {
+      request.resume();
+      response.writeHead(400).end(repeat(request.headers["x-key"] as string));
+    });
+    await new Promise<void>((resolve) => receiver.listen(0, "127.0.0.1", resolve));
+    onTestFinished(() => void receiver.close());
+    const url = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}`;
+    const secret = `"${"Äÿ\\<q7Zp4Wm9Xk2Vb8>".repeat(150)}`;
+    await put(hooks, { ...REF, url, headers: { "x-key": secret } });
+    hooks.worker();
+
+    const { id } = await hooks.send(EVENT);
+    await untilIdle(hooks);
+
+    const [attempt] = (await hooks.attempts.list({ tenant: "acme", message: id })).entries;
+    expect(attempt!.status).toBe(400);
+    expect(attempt!.answer).not.toBe("");
+    const decoded = Buffer.from(attempt!.answer, "base64").toString("latin1");
+    expect(attempt!.answer + decoded).not.toMatch(/q7Zp|4Wm9|Xk2V/);
+  });
 
   it("keeps the last 1,000 attempts of a message", async () => {
     const hooks = openHooks(sluices);

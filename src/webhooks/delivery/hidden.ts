@@ -1,0 +1,223 @@
+/**
+ * Finds in an answer what was sent in secret. Receivers repeat a request in many forms: as bytes, as JSON, HTML, a query string
+ * or base64, whole or cut. So an answer is compared piece by piece with what was sent, after escapes of any kind are undone in
+ * both; and what may be base64 or hex is decoded first.
+ */
+
+/** A text, and where each of its characters stands in the answer. */
+interface View {
+  readonly text: string;
+  readonly starts: readonly number[];
+  readonly ends: readonly number[];
+}
+
+/** So many characters in a row are recognised. Fewer would be found in other words. */
+const PIECE = 6;
+/** The beginning of a secret at the end of an answer that was cut. */
+const SHORTEST_START = 3;
+/** Characters between two found pieces that are hidden with them. */
+const WIDEST_GAP = 6;
+/** JSON in JSON, in a query string: how often escapes are undone. */
+const MOST_ESCAPES = 4;
+/** How often a text is decoded that may be base64 or hex: base64 of hex of base64. */
+const MOST_DECODINGS = 2;
+const SHOWN = Buffer.from("***");
+
+const ESCAPE =
+  /\\u\{([0-9a-f]{1,6})\}|\\u([0-9a-f]{4})|\\x([0-9a-f]{2})|\\([0-7]{3})|\\([^])|%([0-9a-f]{2})|&#x([0-9a-f]{1,6});?|&#(\d{1,7});?|&([a-z]{2,8});/gi;
+const CONTROLS: Readonly<Record<string, string>> = { n: "\n", r: "\r", t: "\t", b: "\b", f: "\f" };
+const ENTITIES: Readonly<Record<string, string>> = {
+  quot: '"',
+  amp: "&",
+  lt: "<",
+  gt: ">",
+  apos: "'",
+  nbsp: " ",
+};
+/** Stands for whatever is not ASCII: receivers write it as Latin-1, as UTF-8, twice as UTF-8, or as a replacement. */
+const NOT_ASCII = "?";
+
+interface Encoding {
+  readonly run: RegExp;
+  /** The bytes that a run may stand for: nobody knows where its first whole character begins. */
+  readonly decode: (run: string) => readonly Buffer[];
+}
+
+const ENCODINGS: readonly Encoding[] = [
+  {
+    run: /[\w+/-]{8,}/g,
+    decode: (run) => [0, 1, 2, 3].map((at) => Buffer.from(run.slice(at), "base64")),
+  },
+  {
+    run: /(?:(?:0x)?[0-9a-f]{2}[\s:,-]{0,2}){6,}/gi,
+    decode(run) {
+      const digits = run.replaceAll(/0x|[^0-9a-f]/gi, "");
+      return [0, 1].map((at) => Buffer.from(digits.slice(at), "hex"));
+    },
+  },
+  {
+    run: /(?:\d{1,3}\s*,\s*){5,}\d{1,3}/g,
+    decode: (run) => [Buffer.from(run.split(",").map(Number))],
+  },
+];
+
+/** An answer without what is `hidden`; its bytes are those of no encoding in particular. */
+export function withoutHidden(answer: Buffer, hidden: readonly string[]): Buffer {
+  const values = hidden.filter((value) => value.length >= PIECE);
+  if (values.length === 0 || answer.length < SHORTEST_START) return answer;
+  const isHidden = new Uint8Array(answer.length);
+  const hide = (from: number, to: number): void => void isHidden.fill(1, from, to);
+  for (const bytes of values.flatMap((value) => [Buffer.from(value), latin1(value)])) {
+    for (let at = answer.indexOf(bytes); at !== -1; at = answer.indexOf(bytes, at + 1)) {
+      hide(at, at + bytes.length);
+    }
+  }
+  const secrets = createSecrets(values);
+  const views = unescaped(viewOf(answer));
+  for (const view of views) hidePieces(view, secrets, hide);
+  for (const view of views) {
+    for (const { run, decode } of ENCODINGS) {
+      for (const { 0: text, index } of view.text.matchAll(run)) {
+        if (!decode(text).some((bytes) => reveals(bytes, secrets, 1))) continue;
+        hide(view.starts[index]!, view.ends[index + text.length - 1]!);
+      }
+    }
+  }
+  return replaced(answer, isHidden);
+}
+
+interface Secrets {
+  readonly texts: readonly string[];
+  readonly pieces: ReadonlySet<string>;
+}
+
+function createSecrets(values: readonly string[]): Secrets {
+  const views = values.flatMap((value) => unescaped(viewOf(latin1(value))));
+  const texts = [...new Set(views.map((view) => plain(view).text))];
+  const pieces = new Set<string>();
+  for (const text of texts) {
+    for (let at = 0; at + PIECE <= text.length; at++) pieces.add(text.slice(at, at + PIECE));
+  }
+  return { texts, pieces };
+}
+
+/** Headers leave as Latin-1. */
+function latin1(value: string): Buffer {
+  return Buffer.from(value, "latin1");
+}
+
+function viewOf(bytes: Buffer): View {
+  const starts = Array.from(bytes, (_byte, at) => at);
+  return { text: bytes.toString("latin1"), starts, ends: starts.map((at) => at + 1) };
+}
+
+/** A text as it is, and after its escapes were undone once, twice and so on. */
+function unescaped(view: View): readonly View[] {
+  const views = [view];
+  for (let last = view; views.length <= MOST_ESCAPES;) {
+    const next = rewritten(last, ESCAPE, (match) => characterOf(match));
+    if (next === last) break;
+    views.push(next);
+    last = next;
+  }
+  return views;
+}
+
+function characterOf(match: RegExpExecArray): string {
+  const [, braced, unicode, hex, octal, escaped, percent, entityHex, entity, named] = match;
+  if (escaped !== undefined) return CONTROLS[escaped] ?? escaped;
+  if (named !== undefined) return ENTITIES[named.toLowerCase()] ?? NOT_ASCII;
+  const ofHex = braced ?? unicode ?? hex ?? percent ?? entityHex;
+  const code =
+    ofHex !== undefined
+      ? Number.parseInt(ofHex, 16)
+      : Number.parseInt(octal ?? entity!, octal === undefined ? 10 : 8);
+  return code > 0xff ? NOT_ASCII : String.fromCharCode(code);
+}
+
+/** What is the same for all who repeat it: no case, no kinds or runs of white space, nothing beside ASCII. */
+function plain(view: View): View {
+  const folded = rewritten(view, /\0|[\s+]+|[?\u0080-\uffff]+/g, ([text]) =>
+    text === "\0" ? "" : text.startsWith(NOT_ASCII) || text > "\u007f" ? NOT_ASCII : " ",
+  );
+  return { ...folded, text: folded.text.toLowerCase() };
+}
+
+/** A view in which each match is another text, of one character or none. The same view if nothing matches. */
+function rewritten(view: View, pattern: RegExp, read: (match: RegExpExecArray) => string): View {
+  const starts: number[] = [];
+  const ends: number[] = [];
+  let text = "";
+  let from = 0;
+  const copy = (to: number): void => {
+    text += view.text.slice(from, to);
+    for (let at = from; at < to; at++) {
+      starts.push(view.starts[at]!);
+      ends.push(view.ends[at]!);
+    }
+  };
+  for (const match of view.text.matchAll(pattern)) {
+    const { 0: found, index } = match;
+    copy(index);
+    from = index + found.length;
+    const instead = read(match);
+    if (instead === "") continue;
+    text += instead;
+    starts.push(view.starts[index]!);
+    ends.push(view.ends[from - 1]!);
+  }
+  if (from === 0) return view;
+  copy(view.text.length);
+  return { text, starts, ends };
+}
+
+function hidePieces(
+  view: View,
+  { texts, pieces }: Secrets,
+  hide: (from: number, to: number) => void,
+): void {
+  const { text, starts, ends } = plain(view);
+  for (let at = 0; at + PIECE <= text.length; at++) {
+    if (pieces.has(text.slice(at, at + PIECE))) hide(starts[at]!, ends[at + PIECE - 1]!);
+  }
+  for (let length = PIECE - 1; length >= SHORTEST_START && length <= text.length; length--) {
+    const end = text.slice(-length);
+    if (texts.some((secret) => secret.startsWith(end))) hide(starts.at(-length)!, ends.at(-1)!);
+  }
+}
+
+/** Whether some bytes hold a piece of a secret. */
+function reveals(bytes: Buffer, secrets: Secrets, decodings: number): boolean {
+  const views = unescaped(viewOf(bytes));
+  const isThere = views.some((view) => {
+    const { text } = plain(view);
+    for (let at = 0; at + PIECE <= text.length; at++) {
+      if (secrets.pieces.has(text.slice(at, at + PIECE))) return true;
+    }
+    return false;
+  });
+  if (isThere || decodings === MOST_DECODINGS) return isThere;
+  return ENCODINGS.some(({ run, decode }) =>
+    [...views.at(-1)!.text.matchAll(run)].some(([text]) =>
+      decode(text).some((decoded) => reveals(decoded, secrets, decodings + 1)),
+    ),
+  );
+}
+
+/** The answer with three stars for each hidden part. */
+function replaced(answer: Buffer, isHidden: Uint8Array): Buffer {
+  const parts: Buffer[] = [];
+  let from = 0;
+  for (let at = isHidden.indexOf(1); at !== -1;) {
+    let end = at;
+    for (let next = at; next !== -1 && next - end <= WIDEST_GAP;) {
+      end = isHidden.indexOf(0, next);
+      if (end === -1) end = answer.length;
+      next = isHidden.indexOf(1, end);
+    }
+    parts.push(answer.subarray(from, at), SHOWN);
+    from = end;
+    at = isHidden.indexOf(1, end);
+  }
+  return from === 0 ? answer : Buffer.concat([...parts, answer.subarray(from)]);
+}

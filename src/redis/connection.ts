@@ -93,7 +93,7 @@ function boundBlocking(client: Redis | Cluster, silenceMs: number, pingAfterMs?:
 /** Whether ioredis can read a URL. If a `%` in its password is not encoded, ioredis throws an error that holds the password. */
 export function canRead(url: string): boolean {
   try {
-    const probe = new Redis(url, { lazyConnect: true });
+    const probe = new Redis(url.trim(), { lazyConnect: true });
     const isLazy = probe.status === "wait";
     // The query of a URL wins over options, and can make it connect at once.
     if (!isLazy) probe.disconnect();
@@ -105,7 +105,9 @@ export function canRead(url: string): boolean {
 
 function open(input: RedisInput, settings: RedisOptions): Redis | Cluster {
   // Through a copy, since the query of a URL wins over options.
-  if (typeof input === "string") return new Redis(input, { lazyConnect: true }).duplicate(settings);
+  if (typeof input === "string") {
+    return new Redis(input.trim(), { lazyConnect: true }).duplicate(settings);
+  }
   if (isCluster(input)) {
     const cluster = input.duplicate([], clusterSettings(input, settings));
     if (settings.enableOfflineQueue === false) refuseWhileAway(cluster);
@@ -113,7 +115,16 @@ function open(input: RedisInput, settings: RedisOptions): Redis | Cluster {
   }
   // Made by our version of ioredis, whichever made the client.
   const options: RedisOptions = isClient(input) ? input.options : input;
-  return new Redis({ ...options, ...settings, ...finder(options) });
+  return new Redis({ ...options, ...settings, ...finder(options), ...passwordsOf(options) });
+}
+
+/** A password that was read from a file ends with a line break. */
+function passwordsOf({ password, sentinelPassword }: RedisOptions): RedisOptions {
+  const trimmed = (text: string): string => text.replace(/[\r\n]+$/, "");
+  return {
+    ...(typeof password === "string" && { password: trimmed(password) }),
+    ...(typeof sentinelPassword === "string" && { sentinelPassword: trimmed(sentinelPassword) }),
+  };
 }
 
 /** How the primary is found, behind Sentinel. */

@@ -80,7 +80,11 @@ const AN_ADDRESS = { error: 'give an address or a host name, such as "127.0.0.1"
 const A_PATH = { error: 'give the path of a socket, such as "/run/sluice.sock"' };
 
 const TOKEN = z.strictObject({
-  token: z.string(A_TOKEN).regex(/^[\x21-\x7e]{8,}$/, A_TOKEN),
+  // One that was read from a file ends with a line break.
+  token: z
+    .string(A_TOKEN)
+    .trim()
+    .regex(/^[\x21-\x7e]{8,}$/, A_TOKEN),
   role: z.enum(["view", "act", "call"], A_ROLE),
   name: NAME.optional(),
   buckets: NAMES.optional(),

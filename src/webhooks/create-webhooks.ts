@@ -23,6 +23,7 @@ import { createEndpoints, type Endpoints } from "./endpoints/endpoints.ts";
 import { createTenants, type Tenants } from "./endpoints/tenants.ts";
 import { readRecord } from "./endpoints/record.ts";
 import { createSealing } from "./endpoints/sealing.ts";
+import { createJudge, type JudgeAddress } from "./guard/addresses.ts";
 import { EVENT_NAMES, type WebhookEvents } from "./events.ts";
 import { createLog, type WebhookLog } from "./log/log.ts";
 import { createEndpointStatuses, type EndpointStatuses } from "./log/status.ts";
@@ -189,6 +190,7 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
     ...createEndpointStatuses({ ...parts, ask, tenantOf, code: options }),
     endpoints: createEndpoints({
       ...options,
+      targets: { http, judge: judgeOf(options) },
       log,
       store,
       ask,
@@ -246,7 +248,7 @@ export function assembleFound(
     ...parts,
     tenantOf,
     isSingle: false,
-    http: true,
+    targets: { http: true },
     ceiling: {},
     sealing: undefined,
     secretsOf: undefined,
@@ -273,6 +275,11 @@ export function assembleFound(
     ...createEndpointStatuses({ ...parts, tenantOf, code: UNKNOWN_LIMITS }),
     queue: parts.queue,
   };
+}
+
+/** Undefined where all goes through a proxy, which judges the addresses. */
+function judgeOf({ proxy, allow }: ReadWebhooksOptions): JudgeAddress | undefined {
+  return proxy === undefined ? createJudge(allow) : undefined;
 }
 
 /** Only the sender's code knows them. */

@@ -5,7 +5,12 @@ import type { WhoAndWhy } from "../../core/input/who-and-why.ts";
 import { limitsElsewhere } from "../../core/policy/policy.ts";
 import type { Sluice } from "../../sluice.ts";
 import { partsOf } from "../../sluice/parts.ts";
-import { createWebhooks, findWebhooks, type FoundWebhooks } from "../../webhooks.ts";
+import {
+  createWebhooks,
+  findWebhooks,
+  type FoundWebhooks,
+  type WebhooksOptions,
+} from "../../webhooks.ts";
 import type { Webhooks } from "../../webhooks/create-webhooks.ts";
 import { describeEndpoint, describeEndpoints, describeLog, next } from "../endpoint-tables.ts";
 import { countOf } from "../given.ts";
@@ -83,8 +88,7 @@ Example: sluice endpoints list --tenant acme`,
           const tenant = options.tenant ?? (hasTenant ? await onlyTenant(found) : ONLY_TENANT);
           await act({
             found,
-            hooks: () =>
-              sameSender(sluice, sender, { keys: io.env[KEYS], http: "http" in options }),
+            hooks: () => sameSender(sluice, sender, { keys: io.env[KEYS], ...targetsOf(options) }),
             tenant,
             args: given.filter((each) => typeof each === "string"),
             options,
@@ -150,7 +154,11 @@ Example: sluice endpoints list --tenant acme`,
     .option("--types <types...>", "which events it gets; else all")
     .option("--rate <rate>", "how fast it is called, such as 5/s; else as the sender says")
     .option("--concurrency <count>", "how many calls it gets at once; else as the sender says")
-    .option("--http", "lets its URL be http://, if the sender does, too");
+    .option("--http", "lets its URL be http://, also on this machine, if the sender does, too")
+    .option(
+      "--allow <ranges...>",
+      "private ranges that its URL may name, if the sender allows them, too",
+    );
   add<SaidGiven>(
     "disable <id>",
     {
@@ -308,7 +316,7 @@ Example: sluice endpoints list --tenant acme`,
 async function sameSender(
   sluice: Sluice,
   name: string,
-  { keys, http }: { readonly keys: string | undefined; readonly http: boolean },
+  { keys, http, allow }: Pick<WebhooksOptions, "http" | "allow"> & { keys: string | undefined },
 ): Promise<Webhooks> {
   const text = await partsOf("sluice endpoints", sluice).insight.declared(name);
   const limits = text === undefined ? undefined : limitsElsewhere(text);
@@ -318,10 +326,19 @@ async function sameSender(
   return createWebhooks(sluice, {
     name,
     http,
+    allow,
     ...(limits.length > 0 && { limits }),
     ...(keys ? { keys } : { secretsOf: () => [] }),
   });
 }
+
+/** Which URLs are taken; only the code of the sender's services knows it. */
+function targetsOf(options: Given): Pick<WebhooksOptions, "http" | "allow"> {
+  const { http = false, allow = [] } = options as { http?: boolean; allow?: readonly string[] };
+  return { http, allow: http ? [...LOOPBACK, ...allow] : allow };
+}
+
+const LOOPBACK = ["127.0.0.0/8", "::1"];
 
 /** @throws {@link InvalidOptionError} when the sender has several, of which one has to be named. */
 async function onlyTenant({ tenants: all }: FoundWebhooks): Promise<string> {

@@ -210,7 +210,7 @@ export function installAccess(
       return assertMay(access, needs);
     },
     signIn(reply, given) {
-      const found = byToken(given);
+      const found = byToken(given.trim());
       const access = found?.access ?? everything;
       if (access === undefined) throw new HttpProblem(401, "This server knows no such token.");
       if (found !== undefined) {

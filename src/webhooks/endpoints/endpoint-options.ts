@@ -6,7 +6,7 @@ import { formatRate, parseRate, type Rate, type RateInput } from "../../core/lim
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
 import { MOST_AT_ONCE } from "../../core/policy/endpoint-rules.ts";
 import type { ClientCertificate } from "../guard/connector.ts";
-import { EXTRA_HEADERS, urlSchema } from "../guard/target.ts";
+import { EXTRA_HEADERS, urlSchema, type TargetRules } from "../guard/target.ts";
 import { ID, lineOf } from "../names.ts";
 import { HEADER_PREFIX, STYLE } from "../signing/sign.ts";
 import type { EndpointSettings } from "./record.ts";
@@ -85,7 +85,7 @@ export const OWN_LIMITS: {
 const SET_LIMITS = z.strictObject({ ...REF, ...OWN_LIMITS });
 const ROTATE_SECRET = z.strictObject({
   ...REF,
-  secret: z.string({ error: SECRET_REMEDY }).optional(),
+  secret: z.string({ error: SECRET_REMEDY }).trim().optional(),
   graceMs: wholeNumber(0, 7 * DAY_MS, "milliseconds").optional(),
 });
 const LIST_ENDPOINTS = z.strictObject({
@@ -114,11 +114,11 @@ export function readList(where: string, given: unknown): ListEndpoints {
   return readOptions(where, LIST_ENDPOINTS, given);
 }
 
-/** Reads what `put` takes, of a sender that takes plain HTTP or not. */
-export function createPutReader(options: {
-  readonly http: boolean;
-}): (where: string, given: unknown) => PutEndpoint {
-  const schema = putEndpointSchema(options);
+/** Reads what `put` takes, of a sender that takes some URLs. */
+export function createPutReader(
+  targets: TargetRules,
+): (where: string, given: unknown) => PutEndpoint {
+  const schema = putEndpointSchema(targets);
   return (where, given) => {
     assertNoProto(where, given);
     const read = readOptions(where, schema, given) as PutEndpoint;
@@ -150,7 +150,7 @@ function assertNoProto(where: string, given: unknown): void {
   }
 }
 
-function putEndpointSchema(options: { readonly http: boolean }) {
+function putEndpointSchema(targets: TargetRules) {
   const pem = (what: string): z.ZodType<string> =>
     z
       .string({ error: `give the ${what} as PEM` })
@@ -158,8 +158,8 @@ function putEndpointSchema(options: { readonly http: boolean }) {
       .regex(/^-----BEGIN [A-Z ]+-----/, { error: `give the ${what} as PEM` });
   return z.strictObject({
     ...REF,
-    url: urlSchema(options),
-    secret: z.string({ error: SECRET_REMEDY }).optional(),
+    url: urlSchema(targets),
+    secret: z.string({ error: SECRET_REMEDY }).trim().optional(),
     types: TYPES.optional(),
     filter: FILTER.optional(),
     ...OWN_LIMITS,

@@ -40,6 +40,7 @@ import {
 } from "./record.ts";
 import { createNoted, type UndoEndpointChange } from "./noted.ts";
 import { limitsText } from "./tenants.ts";
+import type { TargetRules } from "../guard/target.ts";
 import type { Sealing } from "./sealing.ts";
 
 /** An endpoint, and the secret that was made for it: it is shown this once. */
@@ -111,7 +112,7 @@ export interface EndpointsParts {
   readonly ask: Ask;
   readonly tenantOf: TenantOf;
   readonly isSingle: boolean;
-  readonly http: boolean;
+  readonly targets: TargetRules;
   readonly ceiling: Ceiling;
   /** Undefined without keys, which only secrets that are kept elsewhere do without. */
   readonly sealing: Sealing | undefined;
@@ -139,9 +140,9 @@ const DAY_MS = 86_400_000;
 const MOST_OF_WHY = 200;
 
 export function createEndpoints(parts: EndpointsParts): Endpoints {
-  const { store, ask, tenantOf, isSingle, http, ceiling, sealing, secretsOf, resume } = parts;
+  const { store, ask, tenantOf, isSingle, targets, ceiling, sealing, secretsOf, resume } = parts;
   const noted = createNoted({ sender: parts.name, log: parts.log, read, setDisabled });
-  const readPut = createPutReader({ http });
+  const readPut = createPutReader(targets);
 
   function nameOf(where: string, { tenant, id }: EndpointRef): EndpointName {
     return { tenant: tenantOf(where, tenant), endpoint: id };
@@ -366,7 +367,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
   function freshLike(before: EndpointRecord, name: EndpointName): string {
     const [newest] = before.secrets;
     const old = newest && tryOpen(sealing!, newest.sealed, name);
-    return old?.startsWith("whsk_") === true ? createKeyPair().secret : createSecret();
+    return old?.trim().startsWith("whsk_") === true ? createKeyPair().secret : createSecret();
   }
 
   return refuseExtra(endpoints, ARITIES);

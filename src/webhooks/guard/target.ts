@@ -1,5 +1,7 @@
 /** What a tenant gives of a request: its URL and headers. */
+import { isIP } from "node:net";
 import * as z from "zod";
+import type { JudgeAddress } from "./addresses.ts";
 
 const LONGEST_URL = 2_048;
 const MOST_HEADERS = 32;
@@ -13,18 +15,26 @@ const HOST = /^(?=.{1,254}$)(?:[^.]{1,63}\.)*[^.]{1,63}\.?$/;
 const OWN =
   /^(?:host|content-type|content-length|content-encoding|transfer-encoding|accept-encoding|connection|keep-alive|te|trailer|upgrade|expect|via|forwarded|x-forwarded-.*|webhook-.*|proxy-.*|x-hub-signature.*|x-github-(?:delivery|event)|stripe-signature)$/;
 
+/** Which URLs a sender takes. */
+export interface TargetRules {
+  /** Whether plain HTTP, too. */
+  readonly http: boolean;
+  /** Decides about an address that stands in the URL itself; what a name resolves to is judged at each attempt. Defaults to all. */
+  readonly judge?: JudgeAddress | undefined;
+}
+
 /**
  * The URL of an endpoint. Only its own parser's reading counts: `0x7f000001` and `127.1` become `127.0.0.1`.
  *
  * @internal
  */
-export function urlSchema({ http }: { readonly http: boolean }): z.ZodType<string> {
+export function urlSchema({ http, judge }: TargetRules): z.ZodType<string> {
   const scheme = http ? "https:// or http://" : "https://";
   return z
     .string({ error: `give a URL that begins with ${scheme}` })
     .max(LONGEST_URL, { error: `give at most ${LONGEST_URL} characters` })
     .superRefine((text, context) => {
-      const message = problemOf(text, { http, scheme });
+      const message = problemOf(text, { http, scheme }) ?? problemOfAddress(text, judge);
       if (message !== undefined) context.addIssue({ code: "custom", message });
     });
 }
@@ -46,6 +56,19 @@ function problemOf(
   }
   if (port === "0") return "give a port from 1 to 65535";
   return undefined;
+}
+
+/** By RFC 6761, these names are never looked up elsewhere. */
+const LOCALHOST = /^(?:.*\.)?localhost\.?$/;
+const LOOPBACK = ["127.0.0.1", "::1"];
+
+function problemOfAddress(text: string, judge: JudgeAddress = () => true): string | undefined {
+  const { hostname } = new URL(text);
+  const host = hostname.replace(/^\[(.*)\]$/, "$1");
+  const addresses = LOCALHOST.test(host) ? LOOPBACK : [host];
+  const [first] = addresses as [string];
+  if (isIP(first) === 0 || addresses.some(judge)) return undefined;
+  return `give a host with a public address, or declare the sender with allow: ["${first}"]`;
 }
 
 /**
@@ -76,5 +99,8 @@ function problemOfHeaders(headers: Readonly<Record<string, string>>): string | u
     (name) => headers[name]!.length > LONGEST_VALUE || !VALUE.test(headers[name]!),
   );
   if (wrong === undefined) return undefined;
+  if (/[\r\n]$/.test(headers[wrong]!)) {
+    return `leave out the line break at the end of ${wrong}, which a value has that was read from a file`;
+  }
   return `give ${wrong} one line of 1 to ${LONGEST_VALUE} visible characters`;
 }

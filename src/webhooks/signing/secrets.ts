@@ -63,7 +63,7 @@ export function publicKeyOf(secret: string): string | undefined {
 }
 
 /**
- * Reads a secret of a style.
+ * Reads a secret of a style. White space around it is left out: a secret that was read from a file ends with a line break.
  *
  * @throws {@link InvalidOptionError} when it can never be one; the error does not show it.
  */
@@ -76,6 +76,14 @@ export function readSecret(
   const refuse = (remedy: string): InvalidOptionError =>
     new InvalidOptionError({ where, option, value: shapeOf(given), remedy });
   if (typeof given !== "string") throw refuse("give a string");
+  return readTrimmed(given.trim(), style, refuse);
+}
+
+function readTrimmed(
+  given: string,
+  style: SignatureStyle,
+  refuse: (remedy: string) => InvalidOptionError,
+): SigningKey {
   if (style !== "standard") return readText(given, refuse);
   if (given.startsWith(PRIVATE)) return readPrivate(bytesOf(given, PRIVATE, refuse), refuse);
   if (given.startsWith(PUBLIC)) {
@@ -138,6 +146,6 @@ function bytesOf(
 /** What an error may show of a secret. */
 function shapeOf(given: unknown): unknown {
   if (typeof given !== "string") return typeof given;
-  const prefix = [SYMMETRIC, PRIVATE, PUBLIC].find((each) => given.startsWith(each)) ?? "";
+  const prefix = [SYMMETRIC, PRIVATE, PUBLIC].find((each) => given.trim().startsWith(each)) ?? "";
   return `${prefix}*** (${given.length} characters)`;
 }

@@ -31,7 +31,7 @@ export interface VerifiedWebhook {
   readonly id: string | undefined;
   /** When this attempt was sent, in ms since 1970, on the sender's clock. GitHub sends none. */
   readonly sentAtMs: number | undefined;
-  /** The body, parsed as JSON. */
+  /** The body, parsed as JSON; of a form, as GitHub sends it, its field `payload`. */
   readonly payload: unknown;
 }
 
@@ -73,7 +73,7 @@ export function verify(options: VerifyOptions): VerifiedWebhook {
       : style === "github"
         ? verifyGithub(received)
         : verifyStripe(received);
-  return { ...facts, payload: payloadOf(body) };
+  return { ...facts, payload: payloadOf(body.toString("utf8")) };
 }
 
 interface Received {
@@ -185,10 +185,23 @@ function readerOf(headers: ReceivedHeaders): Received["headerOf"] {
   return (name) => byName.get(name);
 }
 
-function payloadOf(body: Buffer): unknown {
+/** GitHub sends a form with the JSON in its field `payload`, unless a webhook's content type is set to `application/json`. */
+function payloadOf(body: string): unknown {
   try {
-    return JSON.parse(body.toString("utf8")) as unknown;
+    return JSON.parse(body) as unknown;
   } catch {
+    const inForm = new URLSearchParams(body).get("payload");
+    // What is in the form is JSON, or nothing is.
+    if (inForm !== null && isJson(inForm)) return JSON.parse(inForm) as unknown;
     throw new WebhookVerificationError("not-json");
+  }
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
   }
 }

@@ -93,6 +93,19 @@ describe("sluice endpoints", () => {
     expect(await hooks.endpoints.get({ tenant: "acme", id: "orders" })).toEqual(stored);
   });
 
+  it("adds no endpoint at a private address that the services do not allow", async () => {
+    const { hooks } = await openSender();
+    const add = ["add", "inner", "http://10.1/hooks", "--tenant", "acme", "--http"];
+
+    const refused = await endpoints(add);
+    const added = await endpoints([...add, "--allow", "10.0.0.0/8"]);
+
+    expect(refused).toMatchObject({ code: 2, out: "" });
+    expect(refused.err).toContain("10.0.0.1");
+    expect(added.code).toBe(0);
+    expect(await hooks.endpoints.get({ tenant: "acme", id: "inner" })).toBeDefined();
+  });
+
   it("disables and enables the endpoint of one tenant, and says who did it", async () => {
     const { hooks } = await openSender();
 

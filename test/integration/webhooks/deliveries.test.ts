@@ -196,7 +196,8 @@ describe("a message", () => {
     const hooks = openHooks(sluices, { allow: [], scheduleMs: [0] }, logger);
     const heard = hear(hooks);
     const receiver = await startReceiver();
-    await put(hooks, { ...REF, url: receiver.url });
+    // It was put while the sender allowed the address.
+    await put(openHooks(sluices), { ...REF, url: receiver.url });
     hooks.worker();
 
     await hooks.send(EVENT);

@@ -8,6 +8,7 @@ import {
   type PutEndpoint,
   type Webhooks,
 } from "sluice/webhooks";
+import { rejectionOf } from "../../support/async/rejection.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { makeCertificate } from "../../support/servers/certificate.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
@@ -140,6 +141,21 @@ describe("an endpoint", () => {
     await hooks.endpoints.put({ ...REF, url: URL_, secret: createKeyPair().secret });
 
     expect(await hooks.endpoints.rotateSecret(REF)).toMatch(/^whsk_/);
+  });
+
+  it("is refused at once where its URL names a private address, and nothing is stored", async () => {
+    const hooks = openHooks(sluices, { allow: [] });
+
+    const refused = await rejectionOf(hooks.endpoints.put({ ...REF, url: "http://0x0a000001/a" }));
+
+    expect(refused).toMatchObject({ code: "ERR_INVALID_OPTION", option: "url" });
+    expect(refused).toHaveProperty("message", expect.stringContaining('allow: ["10.0.0.1"]'));
+    expect(await hooks.endpoints.get(REF)).toBeUndefined();
+    const allowing = openHooks(sluices, { allow: ["10.0.0.1"] });
+    await put(allowing, { ...REF, url: "http://0x0a000001/a" });
+    // A proxy judges the addresses itself.
+    const behind = openHooks(sluices, { allow: undefined, proxy: "http://127.0.0.1:9" });
+    await put(behind, { ...REF, id: "b", url: "http://10.0.0.1/" });
   });
 
   it("may set no more than the ceiling", async () => {

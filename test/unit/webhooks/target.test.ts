@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { createJudge } from "../../../src/webhooks/guard/addresses.ts";
 import { EXTRA_HEADERS, urlSchema } from "../../../src/webhooks/guard/target.ts";
 
 describe("the URL of an endpoint", () => {
@@ -39,6 +40,69 @@ describe("the URL of an endpoint", () => {
   it("may be plain HTTP where that was declared", () => {
     expect(plain.safeParse("http://example.com/").success).toBe(true);
     expect(plain.safeParse("ws://example.com/").success).toBe(false);
+  });
+});
+
+describe("an address in the URL of an endpoint", () => {
+  const given = (allow: readonly string[]) => urlSchema({ http: true, judge: createJudge(allow) });
+
+  it.each([
+    "http://10.0.0.1/",
+    "https://10.0.0.1:8443/hooks?a=1",
+    "http://10.0.0.1./",
+    "http://127.1/",
+    "http://2130706433/",
+    "http://0x7f000001/",
+    "http://0177.0.0.1/",
+    "http://0x7f.1/",
+    "http://%31%30.0.0.1/",
+    "http://\uff11\uff10.0.0.1/",
+    "http://10\u30020\u30020\u30021/",
+    "http://0/",
+    "http://169.254.169.254/latest/meta-data/",
+    "http://168.63.129.16/",
+    "http://[::1]/",
+    "http://[::]/",
+    "http://[0:0:0:0:0:ffff:10.0.0.1]/",
+    "http://[::ffff:a00:1]/",
+    "http://[::10.0.0.1]/",
+    "http://[64:ff9b::10.0.0.1]/",
+    "http://[fd00:ec2::254]/",
+    "http://[fe80::1]/",
+    "http://[2002:a00:1::]/",
+    "http://localhost:3000/",
+    "http://LOCALHOST./",
+    "http://api.localhost/",
+  ])("is refused at once where it is private: %s", (url) => {
+    const { success, error } = given([]).safeParse(url);
+
+    expect(success).toBe(false);
+    expect(error!.issues[0]!.message).toMatch(
+      /public address, or declare .* allow: \["[\d.:a-f]+"\]/,
+    );
+  });
+
+  it.each([
+    ["http://10.0.0.1/", ["10.0.0.0/8"]],
+    ["http://[::ffff:10.0.0.1]/", ["10.0.0.1"]],
+    ["http://[fd00::1]/", ["fd00::/8"]],
+    ["http://localhost/", ["127.0.0.0/8"]],
+    ["http://localhost/", ["::1"]],
+    ["http://8.8.8.8/", []],
+    ["http://[2606:4700::1111]/", []],
+    ["http://10.0.0.1.example.com/", []],
+    ["http://localhost.example.com/", []],
+  ])("may be %s with allow: %j", (url, allow) => {
+    expect(given(allow).safeParse(url).success).toBe(true);
+  });
+
+  it("is refused until the sender allows what the error says", () => {
+    for (const url of ["http://10.0.0.1/", "http://[::1]/", "http://localhost/"]) {
+      const { message } = given([]).safeParse(url).error!.issues[0]!;
+      const [, allow] = /allow: (\[.*\])/.exec(message)!;
+
+      expect(given(JSON.parse(allow!) as string[]).safeParse(url).success).toBe(true);
+    }
   });
 });
 

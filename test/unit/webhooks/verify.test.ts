@@ -1,9 +1,11 @@
 import { Webhook } from "standardwebhooks";
+import { Webhooks as GithubWebhooks } from "@octokit/webhooks";
 import Stripe from "stripe";
 import { describe, expect, it } from "vitest";
 import {
   createKeyPair,
   createSecret,
+  publicKeyOf,
   sign,
   verify,
   type ReceivedHeaders,
@@ -167,3 +169,79 @@ function upper(headers: Readonly<Record<string, string>>): Record<string, string
 function lists(headers: Readonly<Record<string, string>>): Record<string, string[]> {
   return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, [value]]));
 }
+
+describe("a secret that was read from a file", () => {
+  const pair = createKeyPair();
+
+  it.each(["\n", "\r\n", " ", "\n\n", "\t"])("may end with %j, on either side", (end) => {
+    const github = "It's a Secret to Everybody";
+    const given: readonly [Partial<SignOptions>, string][] = [
+      [{ secret }, secret],
+      [{ secret: github, signature: "github" }, github],
+      [{ secret: "whsec_stripe_0123456789", signature: "stripe" }, "whsec_stripe_0123456789"],
+      [{ secret: pair.secret }, pair.publicKey],
+    ];
+
+    for (const [how, ofReceiver] of given) {
+      const webhook = received(how);
+      expect(verify({ ...webhook, secret: ofReceiver + end }).payload).toBeDefined();
+      expect(verify({ ...webhook, secret: `\uFEFF${end}${ofReceiver}` }).payload).toBeDefined();
+      const signed = received({ ...how, secret: `${String(how.secret)}${end}` });
+      expect(verify({ ...signed, secret: ofReceiver }).payload).toBeDefined();
+    }
+    expect(publicKeyOf(pair.secret + end)).toBe(pair.publicKey);
+  });
+
+  it("is verified among others while it is rotated", () => {
+    const older = createSecret();
+
+    expect(verify({ ...received(), secret: [`${older}\n`, `${secret}\r\n`] }).id).toBe("msg_1");
+  });
+});
+
+describe("a form of GitHub's", () => {
+  const github = "It's a Secret to Everybody";
+  const event = { zen: "Ünï + code & more = 100%", hook_id: 1 };
+  const form = new URLSearchParams({ payload: JSON.stringify(event) }).toString();
+
+  async function signed(body: string): Promise<VerifyOptions> {
+    const headers = {
+      "content-type": "application/x-www-form-urlencoded",
+      "x-github-delivery": "72d3162e-cc78-11e3-81ab-4c9367dc0958",
+      "x-hub-signature-256": await new GithubWebhooks({ secret: github }).sign(body),
+    };
+    return { body, headers, secret: github, signature: "github" };
+  }
+
+  it.each([
+    ["as GitHub sends it, unless a webhook is set to JSON", form],
+    ["with other fields beside it", `a=1&${form}&b=2`],
+    ["as bytes", Buffer.from(form)],
+  ])("says what its payload says: %s", async (_what, body) => {
+    const options = await signed(body.toString());
+
+    const verified = verify({ ...options, body });
+
+    expect(verified).toEqual({
+      id: "72d3162e-cc78-11e3-81ab-4c9367dc0958",
+      sentAtMs: undefined,
+      payload: event,
+    });
+  });
+
+  it("is refused where it was changed", async () => {
+    const options = await signed(form);
+
+    expect(reasonOf({ ...options, body: `${form}&a=1` })).toBe("no-match");
+  });
+
+  it.each(["payload=", "payload=no%20JSON", "other=%7B%7D", "no form"])(
+    "is no JSON where it is %j, and the error says what to set",
+    async (body) => {
+      const options = await signed(body);
+
+      expect(reasonOf(options)).toBe("not-json");
+      expect(() => verify(options)).toThrow("set the webhook's content type to application/json");
+    },
+  );
+});

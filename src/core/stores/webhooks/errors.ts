@@ -14,7 +14,8 @@ const FAILURES: Readonly<Record<VerificationFailure, string>> = {
   "too-new": "its timestamp lies in the future; a clock is wrong",
   "no-match":
     "no signature fits; check the secret, and that the body is the raw one, byte for byte",
-  "not-json": "it is signed, but its body is not JSON",
+  "not-json":
+    "it is signed, but its body is neither JSON nor a form with JSON in its field payload; set the webhook's content type to application/json",
 };
 
 /** Thrown when a webhook was not signed with one of the secrets, or not lately. Answer it with 400, and do nothing of what it says. */

@@ -336,6 +336,9 @@ function remedyFor(message: string): string {
   if (isMissingRights(message))
     return "Give its Redis user the rights that docs/topologies.md names";
   if (/^(WRONGPASS|NOAUTH)/.test(message)) return "Check the user and the password";
+  if (/^ERR max number of clients/.test(message)) {
+    return "Raise its maxclients, or end some of the connections that CLIENT LIST shows";
+  }
   return "See the log of Redis, or its INFO";
 }
 

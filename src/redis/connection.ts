@@ -9,6 +9,7 @@ import { adoptCopies, closeWithNodes, rejectWhenClosed } from "./ioredis/closing
 import { connectUntilClosed, pauseBetweenNodes, refuseWhileAway } from "./ioredis/cluster.ts";
 import { retryInfo } from "./ioredis/for-bullmq.ts";
 import { gatherWrites, requireDatabase } from "./ioredis/per-server.ts";
+import { nameRefusals } from "./ioredis/refusals.ts";
 import { PatientConnector, searchUntilClosed } from "./ioredis/sentinel.ts";
 import { dropSilentServers } from "./ioredis/silent-servers.ts";
 
@@ -54,6 +55,7 @@ function keepConnecting(client: Redis | Cluster): void {
   pauseBetweenNodes(client);
   closeWithNodes(client);
   requireDatabase(client);
+  nameRefusals(client);
 }
 
 /**

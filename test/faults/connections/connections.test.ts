@@ -142,7 +142,11 @@ describe("a server that takes no more clients", () => {
     await waitUntil(() => queue.enqueue(2).then(Boolean, () => false), "its queue as well");
     await draws.stop();
 
-    for (const reason of reasons) expect(reason).toBeInstanceOf(StoreUnavailableError);
+    for (const reason of reasons) {
+      expect(reason).toBeInstanceOf(StoreUnavailableError);
+      expect(String(reason)).toContain("max number of clients reached");
+      expect(String(reason)).toContain("maxclients");
+    }
     const figures = figuresOf(timesOf(draws.slots), RATE);
     reportFigures("no more clients are taken", figures);
     expect(draws.errors).toEqual([]);

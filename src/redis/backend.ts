@@ -16,6 +16,7 @@ import { withCopies } from "./ioredis/closing.ts";
 import { onEachServer } from "./ioredis/per-server.ts";
 import { restWhile } from "./ioredis/silent-servers.ts";
 import { untilReady } from "./ioredis/readiness.ts";
+import { dropSilentFor } from "./ioredis/silent-servers.ts";
 import { withTimeout } from "./ioredis/time-limit.ts";
 import { createRedisLanes, createRedisRuns } from "./queue/store.ts";
 import { dedupeKeys, jobsAdd, jobsFollow, jobsHeard } from "./scripts/queue/enqueue.ts";
@@ -171,6 +172,12 @@ function createSharedClient(
 /** A worker at rest fetches every 5 s, and the answers show that Redis is there. */
 const PING_AT_REST_MS = 6_000;
 
+/**
+ * A connection that was silent for longer than a request may take, by this much, was at rest before, and is dropped. One that
+ * was in use is given more time: the server may be busy.
+ */
+const SILENT_SHARE = 1.5;
+
 /** How long it is noted that somebody replays dead letters: longer than a round trip of many takes. */
 const REPLAYING_MS = 60_000;
 
@@ -184,7 +191,11 @@ function forQueue(
     client,
     clockOf,
     untilReady: (ms) => untilReady(client, ms),
-    inTime: (ms, answer) => withTimeout(ms, answer, () => new Error("no answer in time")),
+    inTime: (ms, answer) =>
+      withTimeout(ms, answer, () => {
+        dropSilentFor(client, ms * SILENT_SHARE);
+        return new Error("no answer in time");
+      }),
     isReady: () => client.status === "ready",
     lanes: createRedisLanes(client, prefix, clockOf),
     addJobs: (request) => runScript(client, jobsAdd, { prefix, ...request }),

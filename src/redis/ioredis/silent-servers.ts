@@ -10,6 +10,7 @@
  * but it takes a blocked command for silence.
  */
 
+import type { Socket } from "node:net";
 import type { Cluster, Command, Redis } from "ioredis";
 import { onEachServer } from "./per-server.ts";
 import { startTimeLimit } from "./time-limit.ts";
@@ -47,7 +48,39 @@ export function dropSilentServers(
   }
   /** Where each command was sent last: a cluster may redirect it. */
   const servers = new WeakMap<Command, Redis>();
-  onEachServer(client, (server) => watchCommands(server, servers));
+  onEachServer(client, (server) => {
+    watchCommands(server, servers);
+    noteBytes(server);
+  });
+}
+
+/** When a server sent something last, on `performance.now()`. */
+const lastBytes = new WeakMap<Socket, number>();
+
+function noteBytes(server: Redis): void {
+  server.on("connect", () => {
+    const { stream } = server;
+    const note = (): void => void lastBytes.set(stream, performance.now());
+    note();
+    stream.on("data", note);
+  });
+}
+
+/**
+ * Drops connections that were silent for this long and owe an answer. A function in the cloud that was frozen wakes up on
+ * connections that nobody knows any more; its second request has a new one, long before `commandTimeout`.
+ */
+export function dropSilentFor(client: Redis | Cluster, silentMs: number): void {
+  for (const server of isCluster(client) ? client.nodes() : [client]) {
+    const { stream, commandQueue } = server;
+    const lastMs = stream && lastBytes.get(stream);
+    const isSilent = lastMs !== undefined && performance.now() - lastMs >= silentMs;
+    if (isSilent && commandQueue.length > 0) drop(server);
+  }
+}
+
+function isCluster(client: Redis | Cluster): client is Cluster {
+  return "isCluster" in client && client.isCluster;
 }
 
 function watchCommands(server: Redis, servers: WeakMap<Command, Redis>): void {

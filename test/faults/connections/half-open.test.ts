@@ -3,6 +3,7 @@ import { StoreUnavailableError, type Queue, type Sluice } from "sluice";
 import { startProxy } from "../../support/redis/for-one-test.ts";
 import { ownRedisServers, type OwnRedis } from "../../support/redis/own-redis.ts";
 import { produceSteadily, workOn } from "../../support/jobs/paced-jobs.ts";
+import { rejectionOf } from "../../support/async/rejection.ts";
 import { reportFigures } from "../../support/docs/report-figures.ts";
 import { longestGapMs } from "../../support/draws/steadily.ts";
 import { extraSlots } from "../../support/draws/steady-draws.ts";
@@ -93,6 +94,25 @@ describe("connections that are dead without anybody being told", () => {
     reportFigures("connections go dead, a producer", { recoveryMs: performance.now() - fromMs });
     expect(producer.errors.length).toBeGreaterThan(0);
     expect(producer.errors.every((error) => error instanceof StoreUnavailableError)).toBe(true);
+  });
+
+  it.each<[string, (queue: Queue<number>) => Promise<unknown>]>([
+    ["enqueue", (queue) => queue.enqueue(1)],
+    ["enqueue with an id", (queue) => queue.enqueue(1, { id: "one" })],
+    ["counts", (queue) => queue.counts()],
+  ])("are left by a function that was frozen: the second %s succeeds", async (_what, ask) => {
+    const { redis, proxy } = await openBoth();
+    const at = `redis://127.0.0.1:${proxy.port}`;
+    const queue = openQueue(redis.open({ redis: at, storeTimeoutMs: 200 }));
+    await queue.enqueue(0);
+    const restMs = performance.now();
+
+    proxy.abandon();
+    await waitUntil(() => performance.now() - restMs > 400, "it was at rest");
+    const first = await rejectionOf(ask(queue));
+    await ask(queue);
+
+    expect(first).toBeInstanceOf(StoreUnavailableError);
   });
 
   it("are left by who listens to a queue's events, and those of the meantime are heard", async () => {

@@ -173,8 +173,8 @@ function createSharedClient(
 const PING_AT_REST_MS = 6_000;
 
 /**
- * A connection that was silent for longer than a request may take, by this much, was at rest before, and is dropped. One that
- * was in use is given more time: the server may be busy.
+ * When a request gets no answer in time, its connection is dropped if it was silent for this many times as long. A server that
+ * is busy for a moment keeps its connections.
  */
 const SILENT_SHARE = 1.5;
 

@@ -38,6 +38,7 @@ function hear(stream: Socket): void {
   });
   stream.once("data", (chunk: Buffer) => {
     const [, words] = REFUSAL.exec(chunk.toString("latin1")) ?? [];
-    if (words !== undefined) stream.destroy(Object.assign(new Error(words), { name: "ReplyError" }));
+    if (words !== undefined)
+      stream.destroy(Object.assign(new Error(words), { name: "ReplyError" }));
   });
 }

@@ -144,6 +144,18 @@ describe("a password stays hidden", () => {
   });
 });
 
+it("a password that was read from a file works, with the line break at its end", async () => {
+  const port = await startWithPassword(PASSWORD);
+  const asOption = { host: "127.0.0.1", port, username: "app", password: `${PASSWORD}\r\n` };
+
+  for (const given of [`${urlOf(port)}\n`, asOption]) {
+    const sluice = createSluice({ redis: given });
+    opened.push(sluice);
+
+    expect((await sluice.bucket("b", { rate: "100/s" }).tryDraw()).allowed).toBe(true);
+  }
+});
+
 function caught(act: () => unknown): unknown {
   try {
     act();

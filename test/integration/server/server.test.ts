@@ -77,6 +77,16 @@ describe("createServer", () => {
     expect(await allowed(ACT)).toEqual([200, 200, 200, 200]);
   });
 
+  it("takes a token that was read from a file, with the line break at its end", async () => {
+    const { url } = await openWith((app) => app.get("/seen", VIEWED, () => "seen"), {
+      tokens: [{ token: ` ${VIEW}\r\n`, role: "view" }],
+    });
+
+    expect((await ask(`${url}/seen`, { token: VIEW })).status).toBe(200);
+    const signIn = { body: { token: `${VIEW}\n` } };
+    expect((await ask(`${url}/api/v1/session`, signIn)).json).toMatchObject({ role: "view" });
+  });
+
   it("keeps a token within its buckets and queues", async () => {
     const tokens = [{ token: VIEW, role: "view", buckets: ["stripe"], queues: [] }] as const;
     const { url } = await openWith(

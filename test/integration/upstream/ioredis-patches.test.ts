@@ -2,6 +2,7 @@
  * Why each patch of `src/redis/ioredis/` is there, shown on ioredis as it is without them. Such a test
  * fails when an upgrade mends the fault, or renames what the patch takes hold of: then the patch can go, or must follow.
  */
+import { createServer, type AddressInfo } from "node:net";
 import { Redis, type Command } from "ioredis";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { block } from "../../support/async/block.ts";
@@ -139,6 +140,27 @@ describe("readiness.ts", () => {
     redis.disconnect();
 
     expect(error.message).toBe("connect ETIMEDOUT");
+  });
+});
+
+describe("refusals.ts", () => {
+  it("nameRefusals: ioredis emits nothing of why a server takes no more clients", async () => {
+    const server = createServer((socket) => {
+      socket.on("error", () => undefined).resume();
+      socket.end("-ERR max number of clients reached\r\n");
+    });
+    await new Promise<void>((resolve) => server.listen(0, HOST, resolve));
+    onTestFinished(() => void server.close());
+    const { port } = server.address() as AddressInfo;
+    const redis = new Redis({ host: HOST, port, retryStrategy: () => null });
+    const errors: string[] = [];
+    redis.on("error", ({ message }) => void errors.push(message));
+
+    await nextEvent(redis, "end");
+
+    expect(errors.filter((message) => message.includes("max number"))).toEqual([]);
+    const connector: unknown = Reflect.get(redis, "connector");
+    expect(connector).toHaveProperty("connect", expect.any(Function));
   });
 });
 

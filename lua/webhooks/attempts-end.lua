@@ -73,9 +73,7 @@ for at = 1, #KEYS / KEYS_EACH do
   log_attempt(message, attempts, log, failed, endpoint, id, entry, state, copy)
   local record = redis.call('HGET', endpoints, endpoint)
   -- What was sent before a change says nothing of the endpoint as it is.
-  if not record then replies[at] = { 0, 'gone', 0 }
-  elseif not string.find(record, changed, 1, true) then replies[at] = { 0, '', 0 }
-  else
+  if not record or not string.find(record, changed, 1, true) then replies[at] = { 0, record and '' or 'gone', 0 } else
     replies[at] = note_endpoint(health, disabled, versions, tenant, endpoint, seen, tonumber(slow_ms), disable)
   end
 end

@@ -336,7 +336,7 @@ function remedyFor(message: string): string {
   if (isMissingRights(message))
     return "Give its Redis user the rights that docs/topologies.md names";
   if (/^(WRONGPASS|NOAUTH)/.test(message)) return "Check the user and the password";
-  if (/^ERR max number of clients/.test(message)) {
+  if (message.startsWith("ERR max number of clients")) {
     return "Raise its maxclients, or end some of the connections that CLIENT LIST shows";
   }
   return "See the log of Redis, or its INFO";

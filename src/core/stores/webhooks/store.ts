@@ -229,7 +229,7 @@ export interface TimeSpan {
 export type TimedId = readonly [id: string, atMs: number];
 
 /** What a message is, and where it went. */
-export interface Addressed extends Pick<LoggedMessage, "type" | "endpoints"> {
+interface Addressed extends Pick<LoggedMessage, "type" | "endpoints"> {
   readonly copy: string | undefined;
 }
 

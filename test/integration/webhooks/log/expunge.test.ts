@@ -213,7 +213,7 @@ function isLimitState(key: string, ttlMs: number): boolean {
 
 describe("a message id that comes again", () => {
   /** Sends a message, and has it end in some way. */
-  const ended: [string, (hooks: Webhooks) => Promise<unknown>, object][] = [
+  const ended: [string, (hooks: Webhooks) => Promise<unknown>, { status?: number }][] = [
     [
       "was delivered and expunged",
       (hooks) => hooks.expunge({ tenant: "acme", message: "m-1" }),

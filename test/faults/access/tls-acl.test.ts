@@ -2,11 +2,13 @@ import { readFile } from "node:fs/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { Redis } from "ioredis";
 import { StoreUnavailableError, createSluice, type RedisInput, type Sluice } from "sluice";
+import { createWebhooks } from "sluice/webhooks";
 import { makeCertificate, type Certificate } from "../../support/servers/certificate.ts";
 import { startRedis } from "../../support/redis/local-redis.ts";
 import type { LocalRedis } from "../../support/redis/private-redis.ts";
 import { freePort } from "../../support/redis/redis-port.ts";
 import { rejectionOf } from "../../support/async/rejection.ts";
+import { LOCAL, startReceiver, untilIdle } from "../../support/webhooks/open-hooks.ts";
 import { useAll } from "../../support/children/whole-path.ts";
 
 const PASSWORD = "p@ss/word";
@@ -71,6 +73,37 @@ describe("a user with the rights that docs/topologies.md names", () => {
     await useAll(sluice);
 
     // BullMQ gives its connections names and says what it is; it does without, too.
+    expect(await denials()).toEqual([]);
+  });
+
+  it("can send webhooks, and forget them", async () => {
+    const sluice = openSluice(urlOf("redis", new URL(redis.url).port));
+    const hooks = createWebhooks(sluice, LOCAL);
+    const receiver = await startReceiver();
+    const tenant = "acme";
+    for (const id of ["a", "ordered"]) {
+      const endpoint = { tenant, id, url: receiver.url, ordered: id === "ordered" };
+      await hooks.endpoints.put({ ...endpoint, rate: "500/s" });
+      await hooks.endpoints.disable({ tenant, id });
+      await hooks.endpoints.enable({ tenant, id });
+    }
+    await hooks.tenants.setLimits({ tenant, rate: "900/s" });
+    const event = { type: "note.made", data: { n: 1 } };
+    await hooks.send({ ...event, tenant, id: "m-1" });
+    await hooks.broadcast({ ...event, id: "b-1" });
+    await hooks.replay({ tenant, message: "m-1", by: "ann" });
+    await hooks.expunge({ tenant, message: "m-1" });
+    hooks.worker();
+    await hooks.send({ ...event, tenant, id: "m-2" });
+    await untilIdle(hooks);
+    await hooks.recover({ tenant, endpoint: "a" });
+    await hooks.status({ tenant, id: "a" });
+    await hooks.messages.list({ tenant });
+    await hooks.attempts.list({ tenant, endpoint: "a" });
+    await hooks.queue.pause({ key: tenant });
+
+    await hooks.expunge({ tenant });
+
     expect(await denials()).toEqual([]);
   });
 

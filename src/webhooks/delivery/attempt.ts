@@ -58,13 +58,14 @@ export function createAttempts(
     const record = text === undefined ? undefined : readRecord(text);
     // Removed, or replaced by another of its name.
     if (record === undefined || (job.born !== undefined && job.born !== record.born)) return;
-    // Another message may have its id by now.
-    const body = job.copy === begun.copy ? begun.body : undefined;
+    // Another message may have its id by now. Jobs of an older version do not say which copy they mean.
+    const isSame = job.copy === undefined || job.copy === begun.copy;
+    const body = isSame ? begun.body : undefined;
     if (body === undefined)
       throw new Discard("The message is no longer kept, and was not delivered");
     if (purpose === "send" && state === "delivered") return;
     if (disabled !== undefined && purpose !== "replay") {
-      const tried = { ...job, changedAtMs: record.changedAtMs };
+      const tried = { ...job, copy: begun.copy, changedAtMs: record.changedAtMs };
       await ending.end(tried, notSent(`The endpoint is disabled (${disabled.why}).`), "failed");
       throw new Discard(`The endpoint is disabled (${disabled.why}); enable and recover it`);
     }
@@ -76,6 +77,9 @@ export function createAttempts(
     }
     const told = toldOf(record, { id: job.message, type, body });
     const delivered = await sendRequest(job, record, told, { nowMs, signal });
-    await conclude(job, record, { delivered, isLast: tries >= OUR_TRIES && !signal.aborted });
+    await conclude({ ...job, copy: begun.copy }, record, {
+      delivered,
+      isLast: tries >= OUR_TRIES && !signal.aborted,
+    });
   };
 }

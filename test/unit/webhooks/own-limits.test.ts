@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { textOfKey } from "../../../src/core/key-path.ts";
 import { createOwnLimits } from "../../../src/webhooks/delivery/limits.ts";
 
 beforeEach(() => void vi.useFakeTimers());
@@ -27,4 +28,65 @@ it("tells what waits of other rules within half a second, and of the first ones 
   expect(limits.perKey.at(-1)!(["acme", "a"])).toEqual({ rate: "9/s" });
   limits.stop();
   expect(vi.getTimerCount()).toBe(0);
+});
+
+it("a tenant's limit does not wait for thousands of others that have changed, or are woken", async () => {
+  const key = (name: string): string => textOfKey([name, "e"]);
+  let since = { version: 1, limits: new Map<string, string>(), woken: [] as string[] };
+  const limits = createOwnLimits(
+    { limitsSince: async () => since, readRules: async () => undefined },
+    { perTenant: {}, perEndpoint: {}, ceiling: {} },
+  );
+  const changed: (readonly string[])[] = [];
+  const woken: unknown[] = [];
+  const logger = { warn: vi.fn<() => void>(), error: vi.fn<() => void>() };
+  await limits.follow(logger, {
+    onChange: (keys) => void changed.push(keys),
+    // Redis answers none of these.
+    onWake: (each) => {
+      woken.push(each);
+      return new Promise(() => {});
+    },
+    onRules: () => {},
+  });
+  const many = Array.from({ length: 3_000 }, (_, at) => key(`mallory-${at}`));
+  since = {
+    version: 2,
+    limits: new Map(many.map((each) => [each, '{"rate":"7/s"}'])),
+    woken: many,
+  };
+  await vi.advanceTimersByTimeAsync(500);
+
+  since = { version: 3, limits: new Map([[key("acme"), '{"rate":"9/s"}']]), woken: [] };
+  await vi.advanceTimersByTimeAsync(500);
+
+  expect(changed).toEqual([many, [key("acme")]]);
+  expect(woken).toHaveLength(1);
+  expect(limits.perKey.at(-1)!(["acme", "e"])).toEqual({ rate: "9/s" });
+  limits.stop();
+});
+
+it("keeps trying to wake an endpoint, and the limits are read meanwhile", async () => {
+  let looks = 0;
+  const limits = createOwnLimits(
+    {
+      limitsSince: async () => ({
+        version: 1,
+        limits: new Map(),
+        woken: looks++ === 1 ? ["a"] : [],
+      }),
+      readRules: async () => undefined,
+    },
+    { perTenant: {}, perEndpoint: {}, ceiling: {} },
+  );
+  const logger = { warn: vi.fn<() => void>(), error: vi.fn<() => void>() };
+  const onWake = vi.fn<() => Promise<void>>().mockRejectedValueOnce(new Error("no Redis"));
+  await limits.follow(logger, { onChange: () => {}, onWake, onRules: () => {} });
+
+  await vi.advanceTimersByTimeAsync(2_000);
+
+  expect(onWake).toHaveBeenCalledTimes(2);
+  expect(logger.warn).toHaveBeenCalledOnce();
+  expect(looks).toBeGreaterThan(3);
+  limits.stop();
 });

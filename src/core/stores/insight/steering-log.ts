@@ -134,7 +134,9 @@ export function createSteeringLog({
     make: async (change, how, fateOf) => (await make(change, how, fateOf)).made,
     forget: (of) => store.forgetTenant(of),
     async undo({ queue, isOfEndpoint, id, by, reason }, inverseOf) {
-      const all = await store.steerings({ queue, before: undefined, limit: MOST_LOOKED_AT });
+      // One that is named is found however many came after it.
+      const limit = id === undefined ? MOST_LOOKED_AT : Infinity;
+      const all = await store.steerings({ queue, before: undefined, limit });
       const own = all.filter(({ endpoint }) => (endpoint !== undefined) === isOfEndpoint);
       const isOpen = ({ action, undoneBy, failed }: Steering): boolean =>
         !isPassedOver(action) && undoneBy === undefined && failed === undefined;

@@ -182,6 +182,24 @@ describe("what is left after expunge()", () => {
     expect((await hooks.tenants.list()).tenants).toEqual(["acme2"]);
   });
 
+  it("is no later attempt of what was under way", async () => {
+    const hooks = openHooks(sluices, { scheduleMs: [0, 60_000] });
+    const receiver = await startHolding();
+    await put(hooks, { ...REF, url: receiver.url });
+    await put(hooks, { ...REF, id: "b", ordered: true, url: receiver.url });
+    hooks.worker();
+    await hooks.send(EVENT);
+    await waitUntil(() => receiver.held.length === 2, "both are under way");
+
+    await hooks.expunge({ tenant: "acme" });
+    for (const response of receiver.held) response.writeHead(429).end();
+    await waitUntil(async () => (await hooks.queue.counts()).active === 0, "both have ended");
+
+    expect(await hooks.queue.counts()).toMatchObject({ waiting: 0, delayed: 0, failed: 0 });
+    const left = traces(await everythingOf(openRedis(), `${sluices.prefix()}:{webhooks}:hooks`));
+    expect(left).toEqual([]);
+  });
+
   it("are no limits of a tenant, also where a process knew them", async () => {
     const [hooks, other] = [openHooks(sluices), openHooks(sluices)];
     const receiver = await startReceiver();

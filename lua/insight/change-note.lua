@@ -1,7 +1,7 @@
 --[[
   change-note: notes a change in one of the logs of changes, and one of a bucket as the override that it begins once it is
-  made. There is a log for each of: buckets by hand, by rules, queues, endpoints, both of these by rules, and endpoints by
-  code that names nobody. Rules may change thousands of buckets at once, and tenants thousands of endpoints: those do not push
+  made. There is a log for each of: buckets by hand, by rules, queues, endpoints, both of these by rules, and endpoints
+  without a named author. Rules may change thousands of buckets at once, and tenants thousands of endpoints: those do not push
   out what else was changed.
 
   KEYS  [1] how all keys of the fleet begin

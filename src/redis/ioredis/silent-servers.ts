@@ -67,8 +67,8 @@ function noteBytes(server: Redis): void {
 }
 
 /**
- * Drops connections that were silent for this long and owe an answer. A function in the cloud that was frozen wakes up on
- * connections that nobody knows any more; its second request has a new one, long before `commandTimeout`.
+ * Drops connections that were silent for this long and owe an answer. A cloud function that was frozen wakes up with
+ * connections that the network has forgotten. Its second request gets a new one, long before `commandTimeout`.
  */
 export function dropSilentFor(client: Redis | Cluster, silentMs: number): void {
   for (const server of isCluster(client) ? client.nodes() : [client]) {

@@ -39,7 +39,7 @@ const NOT_ASCII = "?";
 
 interface Encoding {
   readonly run: RegExp;
-  /** The bytes that a run may stand for: nobody knows where its first whole character begins. */
+  /** The bytes that a run may stand for: its first whole character may begin later. */
   readonly decode: (run: string) => readonly Buffer[];
 }
 
@@ -135,7 +135,7 @@ function characterOf(match: RegExpExecArray): string {
   return code > 0xff ? NOT_ASCII : String.fromCharCode(code);
 }
 
-/** What is the same for all who repeat it: no case, no kinds or runs of white space, nothing beside ASCII. */
+/** A text without what differs between receivers: no case, no kinds or runs of white space, nothing beside ASCII. */
 function plain(view: View): View {
   const folded = rewritten(view, /\0|[\s+]+|[?\u0080-\uffff]+/g, ([text]) =>
     text === "\0" ? "" : text.startsWith(NOT_ASCII) || text > "\u007f" ? NOT_ASCII : " ",

@@ -230,8 +230,8 @@ describe("the log of changes beside a tenant", () => {
   });
 
   it.each([
-    ["that names nobody", undefined],
-    ["that names somebody", { by: "a user of acme" }],
+    ["without a by", undefined],
+    ["with a by", { by: "a user of acme" }],
   ])("keeps what a person did, whatever one tenant changes by code %s", async (_what, byHand) => {
     const hooks = openHooks(sluices);
     const redis = new Redis(inject("redisUrl"));

@@ -76,7 +76,7 @@ export interface NewSteering {
   /** Which jobs were meant, besides the key. */
   readonly filter: ChangeFacts | undefined;
   readonly by: string;
-  /** Whether code made it, and named nobody: `by` is then its process. */
+  /** True if the caller gave no `by`: then `by` names the process. */
   readonly isByCode?: boolean | undefined;
   readonly reason: string | undefined;
   readonly forMs: number | undefined;

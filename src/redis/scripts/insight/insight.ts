@@ -94,8 +94,8 @@ export const changeNote: Script<{ readonly change: NewChange } & OfPrefix, strin
 });
 
 /**
- * The logs of what is changed of queues, of endpoints, by rules of both, and of endpoints by code that names nobody: tenants
- * change their endpoints that way, and must not push out what a person did.
+ * The logs of changes: of queues; of endpoints, with a `by`; by rules, of both; of endpoints, without a `by`. Applications
+ * change endpoints for their tenants without a `by`, and these changes must not push out those of a person.
  */
 export const STEERING_LOGS = [":queues", ":endpoints", ":settings", ":endpoints:code"] as const;
 

@@ -22,6 +22,7 @@ import { forwardRoutes } from "./forward/forward.ts";
 import { sessionRoutes } from "./access/session.ts";
 import { installAccess, type Gate } from "./access/access.ts";
 import { dashboardRoutes } from "./dashboard/dashboard.ts";
+import { tokenSearch } from "./access/token-search.ts";
 import { factRoutes } from "./facts/facts.ts";
 import { healthRoutes, QUIET_PATHS, whyNotReady } from "./health.ts";
 import { metricsRoute } from "./metrics.ts";
@@ -85,7 +86,7 @@ export async function createServer(
   metricsRoute(app, { sluice });
   const found = createFound(sluice);
   decideRoutes(app, { found, secrets: insight, notes: insight });
-  forwardRoutes(app, { forwards: read.forwards, found, hasTokens: read.tokens.length > 0 });
+  forwardRoutes(app, { forwards: read.forwards, found, holdsToken: tokenSearch(read.tokens) });
   const isReady = async (): Promise<boolean> =>
     closing === undefined && (await whyNotReady(sluice)).length === 0;
   const grpc = await grpcServer({

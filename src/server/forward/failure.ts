@@ -20,7 +20,11 @@ export function failureOf(error: unknown, forward: string, request: FastifyReque
   if (error instanceof SluiceError || error instanceof HttpProblem) return error;
   const { code } = error as { readonly code?: string };
   request.log.warn({ forward, reason: reasonOf(error) }, "An upstream gave no answer.");
-  if (LATE.has(code ?? "")) return new HttpProblem(504, "The upstream gave no answer in time.");
+  if (LATE.has(code ?? ""))
+    return new HttpProblem(
+      504,
+      "The upstream was silent for longer than the timeoutMs of this forward.",
+    );
   return new HttpProblem(502, "The upstream could not be reached, or broke off.");
 }
 

@@ -1,5 +1,5 @@
 /** Reverse proxies that hold each request until its slot, and hear what upstreams answer. */
-import type { IncomingMessage } from "node:http";
+import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Bucket, OwnedBucket } from "../../throttle/bucket.ts";
@@ -22,8 +22,8 @@ import { keyOf, wishOf } from "./wish.ts";
 export interface ForwardParts {
   readonly forwards: readonly ReadForward[];
   readonly found: Pick<Found, "bucket">;
-  /** Whether requests show a token of this server. */
-  readonly hasTokens: boolean;
+  /** Whether a text holds a token of this server. */
+  readonly holdsToken: (text: string) => boolean;
 }
 
 /** Answers after which another upstream is asked, if there is one. */
@@ -31,7 +31,7 @@ const REFUSALS: ReadonlySet<number> = new Set([429, 502, 503, 504, 529]);
 const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] as const;
 
 export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
-  const { forwards, found, hasTokens } = parts;
+  const { forwards, found, holdsToken } = parts;
   const pools = createPools(
     forwards.flatMap(({ upstreams }) => upstreams.map(({ origin }) => origin)),
   );
@@ -45,9 +45,10 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
   ): Promise<void> {
     const pending = pendings.of(reply.raw);
     const { raw } = request;
-    if (raw.headers.upgrade !== undefined) {
-      throw new HttpProblem(501, "Upgrades, such as WebSockets, are not forwarded.");
+    if (asksForWebSocket(raw.headers)) {
+      throw new HttpProblem(501, "WebSockets are not forwarded.");
     }
+    assertNoTokenIn(raw.url!);
     const wish = wishOf(raw);
     const { key, path } = keyOf(to.key, raw, pathBelow(raw.url!, to.at));
     const body = await readBody(raw);
@@ -82,6 +83,15 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
     throw new Error("a forward has at least one upstream");
   }
 
+  /** @throws {@link HttpProblem} when the upstream would be sent a token of this server as a part of its URL. */
+  function assertNoTokenIn(url: string): void {
+    if (!holdsToken(url)) return;
+    throw new HttpProblem(
+      400,
+      "The URL holds a token of this server, which is not forwarded; send it as x-sluice-token.",
+    );
+  }
+
   async function bucketOf({ bucket }: ReadUpstream, request: FastifyRequest): Promise<Bucket> {
     const name = typeof bucket === "string" ? bucket : bucket.name;
     assertBucket(request, name);
@@ -96,15 +106,16 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
     },
   ): Exchange {
     const { upstream, bucket, raw, key, path, body, pending } = of;
-    const { origin, base, headers: instead } = upstream;
-    const pool = pools.of(origin);
+    const { origin, base, timeoutMs, headers: instead } = upstream;
+    const connections = pools.of(origin);
     const isRead = (bucket as OwnedBucket).calls?.settle !== undefined;
-    const hasOwnToken = hasTokens && raw.headers["x-sluice-token"] === undefined;
-    const headers = requestHeaders(raw.rawHeaders, { hasOwnToken, instead, isRead });
+    const headers = requestHeaders(raw.rawHeaders, { holdsToken, instead, isRead });
     const { "content-length": length } = raw.headers;
     if (body === raw && length !== undefined) headers.push("content-length", length);
-    const common = { pool, key, body, pending, isRead, isSent: false, answer: undefined };
-    return { method: raw.method ?? "GET", origin, path: base + path, headers, ...common };
+    const common = { connections, key, body, timeoutMs, pending, isRead };
+    const method = raw.method ?? "GET";
+    const sent = { method, origin, path: base + path, headers };
+    return { ...common, ...sent, isSent: false, answer: undefined };
   }
 
   for (const to of forwards) {
@@ -125,6 +136,14 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
     pendings.close();
   });
   app.addHook("onClose", async () => pools.close());
+}
+
+/**
+ * Any other upgrade is an offer that a server may ignore (RFC 9110 §7.8), such as the h2c of Java's HttpClient. A WebSocket
+ * cannot go on without it.
+ */
+function asksForWebSocket({ upgrade = "" }: IncomingHttpHeaders): boolean {
+  return upgrade.split(",").some((protocol) => /^\s*websocket\b/i.test(protocol));
 }
 
 /** A tunnel would lead anywhere, and nothing of what goes through it could be seen. */

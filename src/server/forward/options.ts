@@ -35,6 +35,11 @@ export interface Upstream {
   readonly headers?: Readonly<Record<string, string>> | undefined;
   /** How long a request waits for its slot at most; a client may ask for less by `x-sluice-max-wait`. Defaults to no limit. */
   readonly maxWaitMs?: number | undefined;
+  /**
+   * How long the upstream may be silent, before its answer begins and within it; then the client gets a 504. Raise it for
+   * models that think for longer. It does not count the wait for a slot. Defaults to 600000 (10 minutes).
+   */
+  readonly timeoutMs?: number | undefined;
 }
 
 /** A reverse proxy that holds each request until its slot. */
@@ -65,7 +70,11 @@ export interface ReadUpstream {
   readonly bucket: Bucket | string;
   readonly headers: readonly (readonly [string, string])[];
   readonly maxWaitMs: number | undefined;
+  readonly timeoutMs: number;
 }
+
+/** A model may think for minutes. */
+const TIMEOUT_MS = 600_000;
 
 const A_URL = {
   error: 'give a URL with http or https and without a user, such as "https://api.openai.com"',
@@ -100,6 +109,7 @@ const OWN = {
     )
     .optional(),
   maxWaitMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
+  timeoutMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
 };
 const UPSTREAM = z.strictObject({ to: URL_TEXT, ...OWN });
 const FORWARD = z.strictObject({
@@ -146,7 +156,7 @@ export function readForwards(
 function readForward(where: string, name: string, given: ForwardOptions): ReadForward {
   const at = `${where} of forward ${JSON.stringify(name)}`;
   const read = readOptions(at, FORWARD, given) as ForwardOptions;
-  const { to, bucket = name, headers, maxWaitMs, key, tries = 3 } = read;
+  const { to, bucket = name, headers, maxWaitMs, timeoutMs, key, tries = 3 } = read;
   const path = read.at ?? `/${name}`;
   if (read.at === undefined && (!/^[\w.~-]+$/.test(name) || TAKEN.test(path))) {
     const remedy =
@@ -157,12 +167,19 @@ function readForward(where: string, name: string, given: ForwardOptions): ReadFo
     typeof each === "string" ? { to: each } : each,
   );
   const upstreams = all.map((each) =>
-    readUpstream({ bucket, maxWaitMs, ...each, headers: { ...headers, ...each.headers } }),
+    readUpstream({
+      bucket,
+      maxWaitMs,
+      timeoutMs,
+      ...each,
+      headers: { ...headers, ...each.headers },
+    }),
   );
   return { name, at: path, key, tries, upstreams };
 }
 
-function readUpstream({ to, bucket, headers = {}, maxWaitMs }: Upstream): ReadUpstream {
+function readUpstream(given: Upstream): ReadUpstream {
+  const { to, bucket, headers = {}, maxWaitMs, timeoutMs = TIMEOUT_MS } = given;
   const { origin, pathname } = new URL(to);
   return {
     origin,
@@ -170,6 +187,7 @@ function readUpstream({ to, bucket, headers = {}, maxWaitMs }: Upstream): ReadUp
     bucket: bucket!,
     headers: Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]),
     maxWaitMs,
+    timeoutMs,
   };
 }
 

@@ -102,28 +102,61 @@ describe("what is forwarded from the origin of the board", () => {
     ["image/svg+xml", "sandbox"],
     ["application/xhtml+xml", "sandbox"],
     ["no type", "sandbox"],
+    ["unknown/unknown", "sandbox"],
+    ["application/unknown", "sandbox"],
+    ["*/*", "sandbox"],
+    ["text/plain; a=b, text/html", "sandbox"],
+    ["application/x-html+json", "sandbox"],
+    ["application/pdf", "sandbox"],
+    ["text/javascript", "sandbox"],
     [undefined, "sandbox"],
     ["text/event-stream", undefined],
     ["text/plain", undefined],
+    ["Application/JSON; charset=utf-8", undefined],
+    ["application/problem+json", undefined],
     ["image/png", undefined],
-  ])("adds a sandbox to what a browser would show as a page: of %s, %s", async (type, policy) => {
-    const headers = { "cache-control": "no-store", ...(type && { "content-type": type }) };
-    const api = await apis.start(() => ({ headers, body: "<script>1</script>" }));
+  ])("adds a sandbox to all but an inert type: to %s, %s", async (type, policy) => {
+    const headers = {
+      "cache-control": "no-store",
+      "x-content-type-options": "sniff-it",
+      ...(type !== undefined && { "content-type": type }),
+    };
+    const api = await apis.start(() => ({ headers, body: '"<script>1</script>"' }));
     const sluice = sluices.open();
     sluice.bucket("up", { rate: "1000/s" });
     const service = await servers.start(sluice, { forward: { up: { to: api.url } } });
 
     const answer = await service.get("/up/page");
 
-    expect(answer.text).toBe("<script>1</script>");
+    expect(answer.text).toBe('"<script>1</script>"');
     expect(answer.headers["content-security-policy"]).toBe(policy);
+    expect(answer.headers["x-content-type-options"]).toBe("nosniff");
     expect(answer.headers["cache-control"]).toBe("no-store");
+  });
+
+  it("adds a sandbox to a 304, whose headers take the place of those that a browser has kept", async () => {
+    const api = await apis.start(() => ({
+      status: 304,
+      headers: { "content-security-policy": "default-src *", "content-type": "text/plain" },
+    }));
+    const sluice = sluices.open();
+    sluice.bucket("up", { rate: "1000/s" });
+    const service = await servers.start(sluice, { forward: { up: { to: api.url } } });
+
+    const { headers } = await service.get("/up/page", { "if-none-match": '"1"' });
+
+    expect(headers["content-security-policy"]).toContain("sandbox");
+    expect(headers["x-content-type-options"]).toBe("nosniff");
   });
 
   it("keeps an upstream from setting or clearing the cookie of the board", async () => {
     const cookies = ["sluice_session=1.forged; Path=/", "own=1", " sluice_session =; Max-Age=0"];
     const api = await apis.start(() => ({
-      headers: { "set-cookie": cookies, "clear-site-data": '"cookies"' },
+      headers: {
+        "set-cookie": cookies,
+        "clear-site-data": '"cookies"',
+        "alt-svc": 'h2="evil:443"',
+      },
     }));
     const sluice = sluices.open();
     sluice.bucket("up", { rate: "1000/s" });
@@ -133,5 +166,6 @@ describe("what is forwarded from the origin of the board", () => {
 
     expect(headers.getSetCookie()).toEqual(["own=1"]);
     expect(headers.has("clear-site-data")).toBe(false);
+    expect(headers.has("alt-svc")).toBe(false);
   });
 });

@@ -12,6 +12,7 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
   "trailer",
   "transfer-encoding",
   "upgrade",
+  "http2-settings",
 ]);
 const OF_THIS_SERVER = "x-sluice-";
 /** The cookie of the dashboard must not leave this server, and no upstream may set or clear it. */
@@ -22,8 +23,8 @@ const SETS_OWN_COOKIE = /^\s*sluice_session\s*=/;
 type RawHeaders = readonly string[];
 
 export interface RequestHeaderRules {
-  /** Whether `authorization` holds a token of this server. */
-  readonly hasOwnToken: boolean;
+  /** Whether a text holds a token of this server. */
+  readonly holdsToken: (text: string) => boolean;
   /** Take the place of the client's. */
   readonly instead: readonly (readonly [string, string])[];
   /** Whether the body of the answer is read on its way, and must come as it is. */
@@ -45,45 +46,62 @@ const OF_ITS_ENCODING: ReadonlySet<string> = new Set([
 
 /** What an upstream is sent. */
 export function requestHeaders(raw: RawHeaders, rules: RequestHeaderRules): string[] {
-  const { hasOwnToken, isRead, instead } = rules;
+  const { holdsToken, isRead, instead } = rules;
   const passed = pass(
     raw,
-    (name) =>
+    (name, value) =>
       OF_THE_CONNECTION.has(name) ||
-      (hasOwnToken && name === "authorization") ||
       (isRead && name === "accept-encoding") ||
-      instead.some(([other]) => other === name),
+      instead.some(([other]) => other === name) ||
+      holdsToken(value),
   );
   for (const [name, value] of instead) passed.push(name, value);
   if (isRead) passed.push("accept-encoding", "identity");
   return passed;
 }
 
-/** What a browser shows as a page that can run scripts: XML and SVG too, and what names no type, as it may be taken for HTML. */
-const PAGE = /html|xml|svg/i;
-const TYPE = /^\s*[\w.+-]+\/[\w.+-]+\s*(?:;|$)/;
+/**
+ * The types that a browser shows, plays or saves without running a script of them. A header that names several types at
+ * once is not among them, since browsers differ in which one they take.
+ */
+const INERT =
+  /^\s*(?:text\/(?:plain|csv|event-stream)|application\/(?:json|octet-stream|x-ndjson|(?!\S*(?:html|xml|svg))[\w.-]+\+json)|image\/(?:avif|bmp|gif|jpeg|png|webp|x-icon|vnd\.microsoft\.icon)|audio\/(?:aac|flac|mp4|mpeg|ogg|wav|webm)|video\/(?:mp4|mpeg|ogg|webm)|font\/(?:otf|ttf|woff2?))\s*(?:;[^,]*)?$/i;
+/** What an upstream says of its whole origin, which is the origin of the board here. */
+const OF_THE_ORIGIN: ReadonlySet<string> = new Set([
+  "alt-svc",
+  "clear-site-data",
+  "nel",
+  "report-to",
+  "service-worker-allowed",
+  "strict-transport-security",
+]);
 
 /**
- * What a client is sent. A page of an upstream lies on the origin of the board: it gets an origin of its own, in which no
- * script runs. Whether it is one is seen by its type, not by who asks: browsers send no `Sec-Fetch-Dest` over plain HTTP,
- * and may show later what a script had asked for.
+ * What a client is sent. A page of an upstream lies on the origin of the board, so the sandbox gives it an origin of its
+ * own, in which no script runs. The type of the answer decides, and not who asks: browsers send no `Sec-Fetch-Dest` over
+ * plain HTTP, and may show later what a script had asked for.
  */
 export function responseHeaders(
   raw: RawHeaders,
-  { isDecoded, hasBody }: { readonly isDecoded: boolean; readonly hasBody: boolean },
+  { isDecoded, status }: { readonly isDecoded: boolean; readonly status: number },
 ): string[] {
   const dropped = isDecoded ? OF_ITS_ENCODING : HOP_BY_HOP;
   const passed = pass(
     raw,
     (name, value) =>
       dropped.has(name) ||
-      name === "clear-site-data" ||
+      OF_THE_ORIGIN.has(name) ||
+      name === "x-content-type-options" ||
       (name === "set-cookie" && SETS_OWN_COOKIE.test(value)),
   );
   const types = valuesIn(passed, "content-type");
-  const isPlain = types.length > 0 && types.every((type) => TYPE.test(type) && !PAGE.test(type));
-  // Beside a policy of the upstream both hold.
-  if (hasBody && !isPlain) passed.push("Content-Security-Policy", "sandbox");
+  const isInert = types.length > 0 && types.every((type) => INERT.test(type));
+  // The headers of a 304 take the place of those of the page that a browser has kept.
+  const isShown = status !== 204 && status !== 205 && (status === 304 || !isInert);
+  // If the upstream sends a policy too, both hold.
+  if (isShown) passed.push("Content-Security-Policy", "sandbox");
+  // Browsers read only the first value of this header.
+  passed.push("X-Content-Type-Options", "nosniff");
   return passed;
 }
 

@@ -26,6 +26,8 @@ const MOST_KEPT_BYTES = 65_536;
  * them.
  */
 export class Incoming implements Dispatcher.DispatchHandler {
+  /** Whether its connection has already answered another request, and may have been closed by the upstream meanwhile. */
+  isOnUsedConnection = false;
   readonly #asker: Asker;
   readonly #signal: AbortSignal | undefined;
   #controller: Dispatcher.DispatchController | undefined;

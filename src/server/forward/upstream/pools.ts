@@ -1,23 +1,73 @@
-import { Pool } from "undici";
+import { Client, Pool, type Dispatcher } from "undici";
+import type { Incoming } from "./incoming.ts";
 
 /** The connections to all upstreams. There are no others: where nobody configured one, nothing can be sent. */
 export interface Pools {
-  of(origin: string): Pool;
+  of(origin: string): Connections;
   /** Resolves when all that is under way has ended. */
   close(): Promise<void>;
 }
 
-/** How long an upstream may take to answer, and to go on: a model may think for minutes. */
-const PATIENCE_MS = 600_000;
+/** The connections to one upstream. */
+export interface Connections {
+  /** Sends a request on an open connection, if one is idle. */
+  send(request: Dispatcher.DispatchOptions, call: Incoming): void;
+  /** Sends a request on a connection of its own, which is then closed. */
+  sendAnew(request: Dispatcher.DispatchOptions, call: Incoming): void;
+}
 
 export function createPools(origins: readonly string[]): Pools {
-  const pools = new Map<string, Pool>();
-  const options = { headersTimeout: PATIENCE_MS, bodyTimeout: PATIENCE_MS };
-  for (const origin of new Set(origins)) pools.set(origin, new Pool(origin, options));
+  const pools = new Map([...new Set(origins)].map((origin) => [origin, createPool(origin)]));
   return {
     of: (origin) => pools.get(origin)!,
     async close() {
       await Promise.all([...pools.values()].map((pool) => pool.close()));
     },
   };
+}
+
+function createPool(origin: string): Connections & { close(): Promise<void> } {
+  const pool = new Pool(origin, { factory: (url, options) => new MarkingClient(url, options) });
+  const closing = new Set<Promise<void>>();
+  return {
+    send(request, call) {
+      const marked: MarkedRequest = { ...request, call };
+      pool.dispatch(marked, call);
+    },
+    sendAnew(request, call) {
+      const client = new Client(origin);
+      client.dispatch(request, call);
+      // It closes when the request has ended.
+      const closed = client.close();
+      closing.add(closed);
+      void closed.finally(() => closing.delete(closed));
+    },
+    async close() {
+      await Promise.all([pool.close(), ...closing]);
+    },
+  };
+}
+
+/** A pool wraps the handler of a request, and passes its options on as they are. */
+interface MarkedRequest extends Dispatcher.DispatchOptions {
+  readonly call: Incoming;
+}
+
+/** Marks each request that it sends on a connection that has already answered another. */
+class MarkingClient extends Client {
+  #isConnected = false;
+
+  constructor(origin: URL, options: object) {
+    super(origin, options);
+    this.on("connect", () => (this.#isConnected = true));
+    this.on("disconnect", () => (this.#isConnected = false));
+  }
+
+  override dispatch(
+    request: Dispatcher.DispatchOptions,
+    handler: Dispatcher.DispatchHandler,
+  ): boolean {
+    (request as MarkedRequest).call.isOnUsedConnection = this.#isConnected;
+    return super.dispatch(request, handler);
+  }
 }

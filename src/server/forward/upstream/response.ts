@@ -7,15 +7,22 @@ import { headerIn, responseHeaders } from "./headers.ts";
 import type { Incoming, Sink } from "./incoming.ts";
 import type { Pending } from "./pending.ts";
 
+type Decoder = Transform & { readonly bytesWritten: number };
+
 /** A map, since upstreams choose the names: of an object they could name what all objects have. */
-const DECODERS: ReadonlyMap<string, () => Transform> = new Map<string, () => Transform>([
+const DECODERS: ReadonlyMap<string, () => Decoder> = new Map<string, () => Decoder>([
   ["gzip", createGunzip],
   ["x-gzip", createGunzip],
   ["deflate", createInflate],
   ["br", createBrotliDecompress],
 ]);
 
+/** Answers with these codes have no body (RFC 9110 §6.4.1). */
+const BODILESS: ReadonlySet<number> = new Set([204, 205, 304]);
+
 export interface AnswerFacts {
+  /** The method of the request. */
+  readonly method: string;
   readonly status: number;
   /** As they came. */
   readonly headers: string[];
@@ -43,32 +50,31 @@ export class UpstreamResponse implements FollowedResponse {
   /** Those that the client gets. */
   readonly clientHeaders: string[];
   readonly pending: Pending;
+  readonly #hasNoBody: boolean;
   readonly #incoming: Incoming;
-  readonly #decode: (() => Transform) | undefined;
+  readonly #decode: (() => Decoder) | undefined;
   #whole: Response | undefined;
   #tap: Tap | undefined;
 
-  constructor({ status, headers, url, isRead, pending }: AnswerFacts, incoming: Incoming) {
+  constructor(facts: AnswerFacts, incoming: Incoming) {
+    const { method, status, headers, url, isRead, pending } = facts;
     this.statusCode = status;
     // No Response has another.
     this.status = status > 599 ? 502 : status;
     this.ok = status >= 200 && status < 300;
     this.url = url;
     this.pending = pending;
+    this.#hasNoBody = method === "HEAD" || BODILESS.has(status) || isEmpty(headers);
     const encoding = headerIn(headers, "content-encoding")?.trim().toLowerCase();
     // What the bucket reads has to be plain: costs, and what a refusal says.
     const isDecoded = encoding !== undefined && (isRead || status >= 400) && !this.#hasNoBody;
     this.#decode = isDecoded ? DECODERS.get(encoding) : undefined;
     this.clientHeaders = responseHeaders(headers, {
       isDecoded: this.#decode !== undefined,
-      hasBody: !this.#hasNoBody,
+      status,
     });
     this.headers = new Headers(pairsOf(this.clientHeaders));
     this.#incoming = incoming;
-  }
-
-  get #hasNoBody(): boolean {
-    return this.status === 204 || this.status === 205 || this.status === 304;
   }
 
   /** Whether the bytes can go to the client as they come. */
@@ -135,13 +141,25 @@ export class UpstreamResponse implements FollowedResponse {
     if (this.#hasNoBody) return new Response(null, { status, headers });
     const readable = readableOf(this.#incoming, this.#tap);
     const body =
-      this.#decode === undefined ? readable : pipeline(readable, this.#decode(), () => {});
+      this.#decode === undefined ? readable : pipeline(readable, lenient(this.#decode()), () => {});
     return new Response(lazyStream(body), { status, headers });
   }
 }
 
 // For whoever asks whether it is an instance of one.
 Object.setPrototypeOf(UpstreamResponse.prototype, Response.prototype);
+
+/** A decoder that takes an empty body for an empty text: HTTP allows it beside any encoding. */
+function lenient(decoder: Decoder): Transform {
+  const flush = decoder._flush.bind(decoder);
+  decoder._flush = (done) => (decoder.bytesWritten === 0 ? done() : flush(done));
+  return decoder;
+}
+
+/** Whether the body is known to be empty: then there is nothing to decode, whatever encoding the answer names. */
+function isEmpty(headers: readonly string[]): boolean {
+  return headerIn(headers, "content-length")?.trim() === "0";
+}
 
 function pairsOf(headers: readonly string[]): [string, string][] {
   const pairs: [string, string][] = [];

@@ -14,15 +14,14 @@ interface Written {
 const EXAMPLE = "openai=openai,requests=500/min,tokens=200000/min";
 
 /**
- * Declares the buckets.
+ * Reads what `--llm` says, and returns what declares the buckets.
  *
  * @throws {@link InvalidOptionError} when a text is none, or no forward takes that bucket.
  */
-export async function declareLlmBuckets(
-  sluice: Sluice,
+export async function readLlmBuckets(
   texts: readonly string[],
   forwards: readonly string[],
-): Promise<void> {
+): Promise<(sluice: Sluice) => void> {
   const { anthropic, azure, bedrock, gemini, openai } = await import("../llm/index.ts");
   const presets: Readonly<Record<string, (options: never) => LlmBucket>> = {
     openai,
@@ -31,19 +30,21 @@ export async function declareLlmBuckets(
     gemini,
     bedrock,
   };
-  const declared = new Set<string>();
+  const buckets = new Map<string, LlmBucket>();
   for (const { text, bucket, provider, options } of texts.map(read)) {
     if (!forwards.includes(bucket)) {
       const others = forwards.length === 0 ? "give one, too" : `there are ${forwards.join(", ")}`;
       throw wrong(text, `name the bucket of a --forward; ${others}`);
     }
-    if (declared.has(bucket)) throw wrong(text, `bucket ${bucket} has a --llm already`);
+    if (buckets.has(bucket)) throw wrong(text, `bucket ${bucket} has a --llm already`);
     if (!Object.hasOwn(presets, provider)) {
       throw wrong(text, `name an API: ${Object.keys(presets).join(", ")}`);
     }
-    declared.add(bucket);
-    sluice.bucket(bucket, presets[provider]!(options as never));
+    buckets.set(bucket, presets[provider]!(options as never));
   }
+  return (sluice) => {
+    for (const [name, options] of buckets) sluice.bucket(name, options);
+  };
 }
 
 function read(text: string): Written {

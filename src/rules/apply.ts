@@ -53,6 +53,9 @@ export interface RulesInUse {
   settle(): Promise<"done" | "older">;
   /** Redis may have lost all. */
   check(): void;
+  /** Called right after they were made: puts nothing in force until `release()`. */
+  hold(): void;
+  release(): void;
   close(): Promise<void>;
 }
 
@@ -84,6 +87,7 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
   let timer: NodeJS.Timeout | undefined;
   let timerAtMs = Infinity;
   let isClosed = false;
+  let isHeld = false;
   let working = Promise.resolve();
 
   function policyOf(where: string, bucket: string, code: Policy | undefined): Policy | undefined {
@@ -320,7 +324,7 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
   }
 
   function wait(ms: number): void {
-    if (isClosed || timerAtMs <= performance.now() + ms) return;
+    if (isClosed || isHeld || timerAtMs <= performance.now() + ms) return;
     clearTimeout(timer);
     timerAtMs = performance.now() + ms;
     timer = setTimeout(() => {
@@ -369,6 +373,15 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
       }
     },
     check: () => wait(0),
+    hold() {
+      isHeld = true;
+      clearTimeout(timer);
+      timerAtMs = Infinity;
+    },
+    release() {
+      isHeld = false;
+      wait(0);
+    },
     async close() {
       isClosed = true;
       clearTimeout(timer);

@@ -32,7 +32,10 @@ export function metricsRoute(app: FastifyInstance, { sluice }: { readonly sluice
     async (request, reply) => {
       const { mayBucket, mayQueue } = accessOf(request);
       if (!mayBucket(ANY) || !mayQueue(ANY)) {
-        throw new HttpProblem(403, "Metrics are of all buckets and queues; the token is not.");
+        throw new HttpProblem(
+          "ERR_FORBIDDEN",
+          "Metrics are of all buckets and queues; the token is not.",
+        );
       }
       const metrics = await (opening ??= open());
       return reply.type(metrics.contentType).send(await metrics.text());

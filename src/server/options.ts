@@ -2,7 +2,7 @@ import { isIP } from "node:net";
 import type { FastifyBaseLogger } from "fastify";
 import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
-import { NAME, readOptions, wholeNumber } from "../core/input/options.ts";
+import { LONGEST_MS, NAME, readOptions, wholeNumber } from "../core/input/options.ts";
 import { GRPC, type GrpcOptions, type ReadGrpcOptions } from "./decide/envoy/options.ts";
 import { readForwards, type ForwardOptions, type ReadForward } from "./forward/options.ts";
 
@@ -36,6 +36,22 @@ export interface ServerOptions {
   readonly host?: string | undefined;
   /** The path of a Unix socket to listen on instead of host and port. */
   readonly socket?: string | undefined;
+  /**
+   * The address that browsers show, where a proxy has another than this server: `"https://ops.example.com/sluice/"`. Pages
+   * of it may change things. Defaults to none: then the `Host` of each request counts.
+   */
+  readonly publicUrl?: string | undefined;
+  /**
+   * Whether `X-Forwarded-For`, `-Host` and `-Proto` are believed: from every proxy (`true`), from addresses and networks
+   * (`"10.0.0.0/8"`, or a list). With `true`, nobody may reach the server but through a proxy: clients can send these headers,
+   * too. Defaults to false.
+   */
+  readonly trustProxy?: boolean | string | readonly string[] | undefined;
+  /**
+   * How long a connection stays open between two requests. Set it above the idle time of a balancer in front, which else sends
+   * requests on connections that are closed: to 620000 for Google's, which keeps them for 600 s. Defaults to 72000.
+   */
+  readonly keepAliveTimeoutMs?: number | undefined;
   /** Serves over TLS. Defaults to plain HTTP. */
   readonly tls?: TlsOptions | undefined;
   /** Who may do what. Needed, unless `insecureLocal` is given. */
@@ -59,7 +75,9 @@ export interface ServerOptions {
 }
 
 /** What a server was given, with all defaults. */
-export interface ReadServerOptions extends ServerOptions {
+export interface ReadServerOptions extends Omit<ServerOptions, "publicUrl"> {
+  /** Its path ends with a slash. */
+  readonly publicUrl: URL | undefined;
   readonly port: number;
   readonly host: string;
   readonly tokens: readonly TokenOptions[];
@@ -78,6 +96,16 @@ const A_BOOLEAN = { error: "give true or false" };
 const A_LOGGER = { error: "give a pino logger, or false" };
 const AN_ADDRESS = { error: 'give an address or a host name, such as "127.0.0.1"' };
 const A_PATH = { error: 'give the path of a socket, such as "/run/sluice.sock"' };
+
+const A_PUBLIC_URL = {
+  error:
+    'give a URL with http or https and without a user, a query or a #, such as "https://ops.example.com/sluice/"',
+};
+const PROXIES = {
+  error:
+    'give true, or the addresses and networks of proxies, such as "127.0.0.1" or ["10.0.0.0/8"]',
+};
+const PROXY = z.string(PROXIES).refine(areProxies, PROXIES);
 
 const TOKEN = z.strictObject({
   // One that was read from a file ends with a line break.
@@ -98,6 +126,9 @@ const SERVER_OPTIONS = z.strictObject({
     .regex(/^[\w.:-]+$/, AN_ADDRESS)
     .optional(),
   socket: z.string(A_PATH).min(1, A_PATH).optional(),
+  publicUrl: z.string(A_PUBLIC_URL).refine(isPublicUrl, A_PUBLIC_URL).optional(),
+  trustProxy: z.union([z.boolean(PROXIES), PROXY, z.array(PROXY, PROXIES)], PROXIES).optional(),
+  keepAliveTimeoutMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
   tls: z.strictObject({ key: PEM_TEXT, cert: PEM_TEXT }).optional(),
   tokens: z.array(TOKEN, { error: "give a list of tokens" }).optional(),
   insecureLocal: z.boolean(A_BOOLEAN).optional(),
@@ -110,6 +141,29 @@ const SERVER_OPTIONS = z.strictObject({
     .optional(),
   grpc: GRPC.optional(),
 });
+
+function isPublicUrl(text: string): boolean {
+  if (!URL.canParse(text)) return false;
+  const { protocol, username, password, search, hash } = new URL(text);
+  return /^https?:$/.test(protocol) && `${username}${password}${search}${hash}` === "";
+}
+
+function asFolder(text: string): URL {
+  const url = new URL(text);
+  if (!url.pathname.endsWith("/")) url.pathname += "/";
+  return url;
+}
+
+/** Addresses and networks as Fastify takes them, apart by commas. */
+function areProxies(text: string): boolean {
+  return text.split(",").every((part) => {
+    const [address = "", bits, ...rest] = part.trim().split("/");
+    if (["loopback", "linklocal", "uniquelocal"].includes(address)) return bits === undefined;
+    const most = isIP(address) === 6 ? 128 : 32;
+    const isNetwork = bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= most);
+    return isIP(address) !== 0 && isNetwork && rest.length === 0;
+  });
+}
 
 function isLogger(value: unknown): boolean {
   return typeof (value as { child?: unknown } | null | undefined)?.child === "function";
@@ -124,7 +178,8 @@ export function readServerOptions(where: string, given: unknown): ReadServerOpti
   assertGuarded(where, { ...read, host, tokens, insecureLocal });
   assertDifferent(where, tokens);
   const forwards = readForwards(where, read.forward ?? {});
-  return { ...read, port, host, tokens, insecureLocal, bodyLimit, forwards };
+  const publicUrl = read.publicUrl === undefined ? undefined : asFolder(read.publicUrl);
+  return { ...read, publicUrl, port, host, tokens, insecureLocal, bodyLimit, forwards };
 }
 
 function assertGuarded(

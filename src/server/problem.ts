@@ -6,14 +6,74 @@ import { describeValue } from "../core/describe.ts";
 import { InvalidOptionError, remedyOf, SluiceError, type ErrorCode } from "../core/errors.ts";
 import { closest } from "../core/input/options.ts";
 
+/** The status of each error that Sluice throws, too. `docs/errors.md` explains each code. */
+const OF_SLUICE: Readonly<Record<ErrorCode, number>> = {
+  ERR_INVALID_OPTION: 400,
+  ERR_COST_TOO_LARGE: 422,
+  ERR_WAIT_TOO_LONG: 429,
+  ERR_LINE_FULL: 429,
+  ERR_QUEUE_FULL: 429,
+  ERR_CHANGED: 409,
+  ERR_CANNOT_UNDO: 409,
+  ERR_JOB_CANCELLED: 409,
+  ERR_JOB_FAILED: 409,
+  ERR_JOB_LOST: 409,
+  ERR_JOB_MISSING: 404,
+  ERR_JOB_STATE: 409,
+  ERR_JOB_UNFINISHED: 409,
+  ERR_LEASE_LOST: 410,
+  ERR_HANDLER_TIMEOUT: 500,
+  ERR_ENDPOINT_MISSING: 404,
+  ERR_ENDPOINT_DISABLED: 409,
+  ERR_MESSAGE_MISSING: 404,
+  ERR_SECRET_UNREADABLE: 500,
+  ERR_WEBHOOK_NOT_VERIFIED: 400,
+  ERR_STORE_UNAVAILABLE: 503,
+  ERR_CLOSED: 503,
+  ERR_REDIS_REQUIRED: 503,
+};
+
+/** The status of each error that exists over HTTP alone. */
+const OF_HTTP = {
+  ERR_BAD_REQUEST: 400,
+  ERR_UNAUTHENTICATED: 401,
+  ERR_FORBIDDEN: 403,
+  ERR_CROSS_SITE: 403,
+  ERR_BUCKET_MISSING: 404,
+  ERR_QUEUE_MISSING: 404,
+  ERR_SENDER_MISSING: 404,
+  ERR_SLOT_MISSING: 404,
+  ERR_ROUTE_MISSING: 404,
+  ERR_METHOD_NOT_ALLOWED: 405,
+  ERR_REQUEST_TIMEOUT: 408,
+  ERR_NOT_SUPPORTED: 409,
+  ERR_BODY_TOO_LARGE: 413,
+  ERR_PATH_TOO_LONG: 414,
+  ERR_MEDIA_TYPE: 415,
+  ERR_IDEMPOTENCY_KEY_USED: 422,
+  ERR_NO_ROOM: 429,
+  ERR_HEADERS_TOO_LARGE: 431,
+  ERR_CLIENT_GONE: 499,
+  ERR_INTERNAL: 500,
+  ERR_UPGRADE_REFUSED: 501,
+  ERR_UPSTREAM_UNREACHABLE: 502,
+  ERR_PACKAGE_MISSING: 503,
+  ERR_UPSTREAM_TIMEOUT: 504,
+} as const;
+
+export const STATUS_OF_CODE: Readonly<Record<ProblemCode, number>> = { ...OF_SLUICE, ...OF_HTTP };
+
+/** Every `code` of an error that this server answers. */
+export type ProblemCode = ErrorCode | keyof typeof OF_HTTP;
+
 /** What a client reads of an error. */
 export interface Problem {
   readonly type: "about:blank";
   readonly title: string;
   readonly status: number;
   readonly detail: string;
-  /** As docs/errors.md has them, and `ERR_HTTP` for what only HTTP knows. */
-  readonly code: ErrorCode | "ERR_HTTP" | "ERR_INTERNAL";
+  /** As docs/errors.md has them. */
+  readonly code: ProblemCode;
   readonly option?: string;
   readonly value?: unknown;
   readonly remedy?: string;
@@ -25,52 +85,38 @@ export interface Problem {
 /** An answer that is no fault of the server: no such thing, not allowed. */
 export class HttpProblem extends Error {
   override readonly name = "HttpProblem";
-  readonly status: number;
+  readonly code: ProblemCode;
 
-  constructor(status: number, detail: string) {
+  constructor(code: ProblemCode, detail: string) {
     super(detail);
-    this.status = status;
+    this.code = code;
+  }
+
+  get status(): number {
+    return STATUS_OF_CODE[this.code];
   }
 }
 
-const STATUS: Readonly<Partial<Record<ErrorCode, number>>> = {
-  ERR_INVALID_OPTION: 400,
-  ERR_COST_TOO_LARGE: 422,
-  ERR_WAIT_TOO_LONG: 429,
-  ERR_LINE_FULL: 429,
-  ERR_QUEUE_FULL: 429,
-  ERR_CHANGED: 409,
-  ERR_CANNOT_UNDO: 409,
-  ERR_JOB_MISSING: 404,
-  ERR_JOB_STATE: 409,
-  ERR_ENDPOINT_MISSING: 404,
-  ERR_ENDPOINT_DISABLED: 409,
-  ERR_MESSAGE_MISSING: 404,
-  ERR_STORE_UNAVAILABLE: 503,
-  ERR_CLOSED: 503,
-  ERR_REDIS_REQUIRED: 503,
+/** What Fastify refuses by itself, by the status that it has for it. */
+const REFUSED: Readonly<Record<number, readonly [code: ProblemCode, detail?: string]>> = {
+  413: ["ERR_BODY_TOO_LARGE"],
+  414: ["ERR_PATH_TOO_LONG", "A part of the path is too long."],
+  415: ["ERR_MEDIA_TYPE", 'Send the body as JSON, with "content-type: application/json".'],
 };
 
 export function problemOf(error: unknown): Problem {
-  if (error instanceof HttpProblem) return describe(error.status, "ERR_HTTP", error.message);
+  if (error instanceof HttpProblem) return describe(error.code, error.message);
   if (error instanceof SluiceError) return ofSluice(error);
-  const { statusCode = 500, message } = error as Partial<FastifyError>;
-  if (statusCode === 415) {
-    return describe(
-      415,
-      "ERR_HTTP",
-      'Send the body as JSON, with "content-type: application/json".',
-    );
-  }
-  if (statusCode === 414) return describe(414, "ERR_HTTP", "A part of the path is too long.");
-  const isOurs = error instanceof Error && statusCode >= 400 && statusCode < 500;
-  if (isOurs) return describe(statusCode, "ERR_HTTP", message ?? "");
+  const { statusCode = 500, message = "" } = error as Partial<FastifyError>;
+  const isRefused = error instanceof Error && statusCode >= 400 && statusCode < 500;
   // What it is may tell of the inside: it is in the log.
-  return describe(500, "ERR_INTERNAL", "The server failed; its log says why.");
+  if (!isRefused) return describe("ERR_INTERNAL", "The server failed; its log says why.");
+  const [code, detail = message] = REFUSED[statusCode] ?? ["ERR_BAD_REQUEST"];
+  return describe(code, detail);
 }
 
 function ofSluice(error: SluiceError): Problem {
-  const problem = describe(STATUS[error.code] ?? 500, error.code, error.message);
+  const problem = describe(error.code, error.message);
   const { retryAfterMs } = error as { retryAfterMs?: number };
   const retry = retryAfterMs === undefined ? {} : { retryAfterMs };
   if (!(error instanceof InvalidOptionError)) return { ...problem, ...retry };
@@ -78,7 +124,8 @@ function ofSluice(error: SluiceError): Problem {
   return { ...problem, option, value, remedy: remedyOf(error) };
 }
 
-function describe(status: number, code: Problem["code"], detail: string): Problem {
+function describe(code: ProblemCode, detail: string): Problem {
+  const status = STATUS_OF_CODE[code];
   return { type: "about:blank", title: STATUS_CODES[status] ?? "Error", status, detail, code };
 }
 
@@ -117,16 +164,21 @@ export async function readBeside<Read>(
   }
 }
 
-const UNREAD: Readonly<Record<string, readonly [status: number, detail: string]>> = {
-  ERR_HTTP_REQUEST_TIMEOUT: [408, "The request did not come in time."],
-  HPE_HEADER_OVERFLOW: [431, "The headers of the request are too long."],
+const UNREAD: Readonly<Record<string, readonly [code: ProblemCode, detail: string]>> = {
+  ERR_HTTP_REQUEST_TIMEOUT: ["ERR_REQUEST_TIMEOUT", "The request did not come in time."],
+  HPE_HEADER_OVERFLOW: ["ERR_HEADERS_TOO_LARGE", "The headers of the request are too long."],
 };
 
 /** Answers what is no HTTP request, and closes the connection: nobody knows where the next one begins. */
 export function refuseUnread(error: Error & { readonly code?: string }, socket: Socket): void {
   if (error.code === "ECONNRESET" || socket.destroyed) return;
-  const [status, detail] = UNREAD[error.code ?? ""] ?? [400, "This is no request of HTTP."];
-  const text = JSON.stringify(describe(status, "ERR_HTTP", detail));
+  const [code, detail] = UNREAD[error.code ?? ""] ?? [
+    "ERR_BAD_REQUEST",
+    "This is no request of HTTP.",
+  ];
+  const problem = describe(code, detail);
+  const { status } = problem;
+  const text = JSON.stringify(problem);
   const head = [
     `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
     "Content-Type: application/problem+json",
@@ -202,9 +254,38 @@ export function installProblems(app: FastifyInstance): void {
     if (problem.code === "ERR_INTERNAL") request.log.error({ err: error }, "A request failed.");
     return sendProblem(reply, problem);
   });
+  const methodsOf = watchRoutes(app);
   app.setNotFoundHandler((request, reply) => {
-    const path = request.url.split("?")[0]!;
-    const detail = `There is no ${request.method} ${path}.`;
-    return sendProblem(reply, problemOf(new HttpProblem(404, detail)));
+    const { method, url } = request;
+    const path = url.split("?")[0]!;
+    const allowed = methodsOf(path);
+    if (allowed.length === 0) {
+      const detail = `There is no ${method} ${path}.`;
+      return sendProblem(reply, describe("ERR_ROUTE_MISSING", detail));
+    }
+    void reply.header("allow", allowed.join(", "));
+    const detail = `There is no ${method} ${path}; ask it with ${allowed.join(" or ")}.`;
+    return sendProblem(reply, describe("ERR_METHOD_NOT_ALLOWED", detail));
   });
+}
+
+/** Finds the methods of the routes that a path fits. */
+function watchRoutes(app: FastifyInstance): (path: string) => readonly string[] {
+  const routes: { readonly pattern: RegExp; readonly methods: readonly string[] }[] = [];
+  app.addHook("onRoute", ({ url, method }) => {
+    const pattern = url
+      .split("/")
+      .map((part) => (part === "*" ? ".*" : part.startsWith(":") ? "[^/]+" : escaped(part)))
+      .join("/");
+    routes.push({ pattern: new RegExp(`^${pattern}$`), methods: [method].flat() });
+  });
+  return (path) => {
+    const fitting = routes.filter(({ pattern }) => pattern.test(path));
+    return [...new Set(fitting.flatMap(({ methods }) => methods))].sort();
+  };
+}
+
+/** A text as a regular expression that matches it alone. */
+function escaped(text: string): string {
+  return text.replaceAll(/[$()*+.?[\\\]^{|}]/g, String.raw`\$&`);
 }

@@ -21,6 +21,7 @@ import { createFound, type Found } from "./decide/found.ts";
 import { forwardRoutes } from "./forward/forward.ts";
 import { sessionRoutes } from "./access/session.ts";
 import { installAccess, type Gate } from "./access/access.ts";
+import { installBodyDeadlines } from "./access/body-deadline.ts";
 import { dashboardRoutes } from "./dashboard/dashboard.ts";
 import { tokenSearch } from "./access/token-search.ts";
 import { factRoutes } from "./facts/facts.ts";
@@ -70,11 +71,13 @@ export async function createServer(
   let closing: Promise<void> | undefined;
 
   closeUnused(app);
+  installBodyDeadlines(app);
   installProblems(app);
   installHeaders(app, read);
   if (read.logger !== false) installLog(app);
   const gate = installAccess(app, read);
-  await app.register(swagger, { openapi: DESCRIPTION });
+  const servers = read.publicUrl && [{ url: read.publicUrl.href.replace(/\/$/, "") }];
+  await app.register(swagger, { openapi: { ...DESCRIPTION, ...(servers && { servers }) } });
   app.get("/api/openapi.json", { config: { needs: "view" }, schema: { hide: true } }, () =>
     app.swagger(),
   );
@@ -167,13 +170,16 @@ const DESCRIPTION = {
 /** How long requests under way have when the server closes. */
 const CLOSE_MS = 10_000;
 
-function createApp({ tls, logger, bodyLimit }: ReadServerOptions): FastifyInstance {
+function createApp(read: ReadServerOptions): FastifyInstance {
+  const { tls, logger, bodyLimit, keepAliveTimeoutMs, trustProxy } = read;
   const common: FastifyServerOptions = {
     bodyLimit,
     logController: new LogController({ disableRequestLogging: true }),
     // The id of a slot holds the keys of its call; Node takes 16 KiB of headers.
     routerOptions: { caseSensitive: true, maxParamLength: 8_192 },
     forceCloseConnections: "idle",
+    ...(keepAliveTimeoutMs !== undefined && { keepAliveTimeout: keepAliveTimeoutMs }),
+    ...(trustProxy !== undefined && { trustProxy: proxiesOf(trustProxy) }),
     // Errors from before a route is found, and from before there is a request.
     frameworkErrors: (error, _request, reply) => sendProblem(reply, problemOf(error)),
     clientErrorHandler: refuseUnread,
@@ -212,6 +218,10 @@ function createApp({ tls, logger, bodyLimit }: ReadServerOptions): FastifyInstan
     route.preValidation = [read, ...[route.preValidation ?? []].flat()];
   });
   return app;
+}
+
+function proxiesOf(trustProxy: NonNullable<ReadServerOptions["trustProxy"]>) {
+  return typeof trustProxy === "object" ? [...trustProxy] : trustProxy;
 }
 
 /** Connections on which nobody has asked for anything yet would hold the server up: Node takes them for busy ones. */

@@ -6,8 +6,16 @@ import { reasonOf } from "../../core/describe.ts";
 import type { ServerOptions, TokenOptions } from "../../server/options.ts";
 import { whyNotReady } from "../../server/health.ts";
 import type { Sluice } from "../../sluice.ts";
-import { inOwnWords, onOneLine, untilInterrupted, withSluice, type Io } from "../io.ts";
-import { declareLlmBuckets } from "../llm-buckets.ts";
+import { partsOf } from "../../sluice/parts.ts";
+import {
+  inOwnWords,
+  onOneLine,
+  parseDuration,
+  untilInterrupted,
+  withSluice,
+  type Io,
+} from "../io.ts";
+import { readLlmBuckets } from "../llm-buckets.ts";
 
 interface ServeOptions {
   readonly port: string;
@@ -22,6 +30,10 @@ interface ServeOptions {
   readonly llm?: readonly string[];
   readonly grpc?: string;
   readonly rules?: string;
+  readonly publicUrl?: string;
+  readonly trustProxy?: readonly string[] | true;
+  readonly keepAliveTimeout?: string;
+  readonly forwardTimeout?: string;
 }
 
 const EXAMPLES = `
@@ -52,6 +64,19 @@ export function addServe(program: Command, io: Io): void {
       "--llm <bucket=api...>",
       "what the bucket of a --forward is for, so that its requests cost their tokens: openai, azure, anthropic, gemini or bedrock, with the limits of the account",
     )
+    .option(
+      "--forward-timeout <time>",
+      "how long the upstream of a --forward may be silent, such as 20m; 10m unless given",
+    )
+    .option("--public-url <url>", "the address that browsers show, behind a proxy that has another")
+    .option(
+      "--trust-proxy [addresses...]",
+      "believes X-Forwarded-For, -Host and -Proto of these proxies; of all without addresses",
+    )
+    .option(
+      "--keep-alive-timeout <time>",
+      "how long a connection stays open between requests; 72s unless given",
+    )
     .option("--rules <file>", "a rules file, which is put in force and watched")
     .addHelpText("after", EXAMPLES)
     .action(async (options: ServeOptions, command: Command) => {
@@ -60,8 +85,11 @@ export function addServe(program: Command, io: Io): void {
         command,
         io,
         async (sluice) => {
+          // A server that cannot listen must not have changed anything.
+          const { rules } = partsOf("sluice serve", sluice);
+          rules?.hold();
           const forwards = Object.keys(read.forward ?? {});
-          if (options.llm !== undefined) await declareLlmBuckets(sluice, options.llm, forwards);
+          const declareBuckets = await readLlmBuckets(options.llm ?? [], forwards);
           // It loads fastify, which no other command needs.
           const { createServer } = await import("../../server/server.ts");
           const server = await createServer(sluice, read);
@@ -69,6 +97,8 @@ export function addServe(program: Command, io: Io): void {
           let isEnding = false;
           try {
             const { url, grpc } = await server.listen().catch(rethrowInUse);
+            declareBuckets(sluice);
+            rules?.release();
             io.out(grpc === undefined ? `${url}\n` : `${url}\ngrpc ${grpc}\n`);
             void tellIfAway(sluice, io, () => isEnding);
             await interrupted;
@@ -118,7 +148,10 @@ async function readOptions(options: ServeOptions, io: Io): Promise<ServerOptions
     tokens,
     insecureLocal: insecureLocal === true,
     ...(options.grpc === undefined ? {} : { grpc: { port: portOf("--grpc", options.grpc) } }),
-    ...(options.forward === undefined ? {} : { forward: forwardsOf(options.forward) }),
+    forward: forwardsOf(options),
+    publicUrl: options.publicUrl,
+    trustProxy: options.trustProxy,
+    keepAliveTimeoutMs: timeOf("--keep-alive-timeout", options.keepAliveTimeout),
     ...(tlsKey === undefined
       ? {}
       : {
@@ -130,10 +163,18 @@ async function readOptions(options: ServeOptions, io: Io): Promise<ServerOptions
   };
 }
 
-function forwardsOf(texts: readonly string[]): NonNullable<ServerOptions["forward"]> {
-  const pairs = texts.map((text) => {
+function timeOf(option: string, text: string | undefined): number | undefined {
+  return text === undefined ? undefined : parseDuration(option, text);
+}
+
+function forwardsOf({ forward = [], forwardTimeout }: ServeOptions): ServerOptions["forward"] {
+  const timeoutMs = timeOf("--forward-timeout", forwardTimeout);
+  if (timeoutMs !== undefined && forward.length === 0) {
+    throw wrong("--forward-timeout", forwardTimeout, "give it beside a --forward");
+  }
+  const pairs = forward.map((text) => {
     const [, name, to] = /^([^=]+)=(.+)$/.exec(text) ?? [];
-    if (name !== undefined && to !== undefined) return [name, { to }] as const;
+    if (name !== undefined && to !== undefined) return [name, { to, timeoutMs }] as const;
     throw wrong("--forward", text, "give a name and a URL, such as openai=https://api.openai.com");
   });
   return Object.fromEntries(pairs);

@@ -73,8 +73,15 @@ type Judged = FastifyRequest & { [ACCESS]?: Access | undefined };
 /** What the sender of this request may do, once the hook has let it pass. */
 export function accessOf(request: FastifyRequest): Access {
   const found = (request as Judged)[ACCESS];
-  if (found === undefined) throw new HttpProblem(401, "The request has no token.");
+  if (found === undefined)
+    throw new HttpProblem("ERR_UNAUTHENTICATED", "The request has no token.");
   return found;
+}
+
+/** Whether the sender of this request had to show who it is, and did. */
+export function isLetIn(request: FastifyRequest): boolean {
+  const { needs = "act" } = request.routeOptions.config;
+  return needs !== "nothing" && (request as Judged)[ACCESS] !== undefined;
 }
 
 /** @throws {@link HttpProblem} when the bucket is not in the scope of the token. */
@@ -85,7 +92,7 @@ export function assertBucket(request: FastifyRequest, name: string): void {
 /** @throws {@link HttpProblem} when the bucket is not in the scope of the token. */
 export function assertMayBucket({ mayBucket }: Access, name: string): void {
   if (mayBucket(name)) return;
-  throw new HttpProblem(403, `The token is not for bucket ${JSON.stringify(name)}.`);
+  throw new HttpProblem("ERR_FORBIDDEN", `The token is not for bucket ${JSON.stringify(name)}.`);
 }
 
 /**
@@ -95,13 +102,16 @@ export function assertMayBucket({ mayBucket }: Access, name: string): void {
  */
 export function assertMaySee(request: FastifyRequest, { data }: { readonly data: boolean }): void {
   if (!data || accessOf(request).mayUse("act")) return;
-  throw new HttpProblem(403, 'Data is shown to tokens of the role "act" alone; ask without data.');
+  throw new HttpProblem(
+    "ERR_FORBIDDEN",
+    'Data is shown to tokens of the role "act" alone; ask without data.',
+  );
 }
 
 /** @throws {@link HttpProblem} when the queue is not in the scope of the token. */
 export function assertQueue(request: FastifyRequest, name: string): void {
   if (accessOf(request).mayQueue(name)) return;
-  throw new HttpProblem(403, `The token is not for queue ${JSON.stringify(name)}.`);
+  throw new HttpProblem("ERR_FORBIDDEN", `The token is not for queue ${JSON.stringify(name)}.`);
 }
 
 /** The cookie of the dashboard. It holds no token: it says until when it is good, signed with the token. */
@@ -114,6 +124,16 @@ interface TokenHeaders {
   readonly "x-sluice-token"?: string | string[] | undefined;
 }
 
+interface OfPath {
+  /** Below which the browser has the server; a proxy may have put it below a path of its own. */
+  readonly path: string | undefined;
+}
+
+interface SessionCookie extends OfPath {
+  readonly value: string;
+  readonly maxAgeS: number;
+}
+
 export interface Gate {
   /**
    * What the sender of a request may do that has no route.
@@ -122,8 +142,8 @@ export interface Gate {
    */
   assertMay(headers: TokenHeaders, needs: Needs): Access;
   /** Sets the cookie; whoever has it may do what the token may. */
-  signIn(reply: FastifyReply, token: string): Access;
-  signOut(reply: FastifyReply): void;
+  signIn(reply: FastifyReply, by: { readonly token: string } & OfPath): Access;
+  signOut(reply: FastifyReply, from: OfPath): void;
   /** Whether the sender has signed in, and so can sign out. */
   isSignedIn(request: FastifyRequest): boolean;
 }
@@ -131,12 +151,12 @@ export interface Gate {
 /** Judges every request of the server. */
 export function installAccess(
   app: FastifyInstance,
-  { tokens, insecureLocal, tls, socket }: ReadServerOptions,
+  { tokens, insecureLocal, tls, socket, publicUrl }: ReadServerOptions,
 ): Gate {
   const kept = tokens.map((each) => ({ ...each, access: accessOfToken(each) }));
   const everything = insecureLocal ? accessOfToken({ role: "act" }) : undefined;
   const isNamed = insecureLocal && socket === undefined;
-  const isOverTls = tls !== undefined;
+  const isOverTls = tls !== undefined || publicUrl?.protocol === "https:";
   const key = randomBytes(32);
   const digest = (text: string): Buffer => createHmac("sha256", key).update(text).digest();
 
@@ -172,12 +192,12 @@ export function installAccess(
   /** @throws {@link HttpProblem} when the sender may not do what the request asks for. */
   function assertLetIn(request: FastifyRequest): void {
     // A page of another site whose name was pointed at this machine has that name in its requests.
-    if (isNamed) assertLoopbackName(request);
+    if (isNamed) assertLoopbackName(request, publicUrl);
     if (request.is404) return;
     const { needs = "act", bucket, queue } = request.routeOptions.config;
     const { access, isAmbient } = judge(request);
     (request as Judged)[ACCESS] = access;
-    if (isAmbient) assertSameOrigin(request, needs);
+    if (isAmbient) assertSameOrigin(request, needs, publicUrl);
     if (needs === "nothing") return;
     assertMay(access, needs);
     const params = request.params as Readonly<Record<string, string>>;
@@ -197,9 +217,9 @@ export function installAccess(
   });
   refuseRoutesWithoutNeeds(app);
 
-  function setCookie(reply: FastifyReply, value: string, maxAgeS: number): void {
-    const secure = isOverTls ? "; Secure" : "";
-    const rest = `Path=/; Max-Age=${maxAgeS}; HttpOnly; SameSite=Strict${secure}`;
+  function setCookie(reply: FastifyReply, { value, path, maxAgeS }: SessionCookie): void {
+    const secure = isOverTls || reply.request.protocol === "https" ? "; Secure" : "";
+    const rest = `Path=${path ?? publicUrl?.pathname ?? "/"}; Max-Age=${maxAgeS}; HttpOnly; SameSite=Strict${secure}`;
     void reply.header("set-cookie", `${COOKIE}=${value}; ${rest}`);
   }
 
@@ -209,17 +229,19 @@ export function installAccess(
       const access = everything ?? (given === undefined ? undefined : byToken(given)?.access);
       return assertMay(access, needs);
     },
-    signIn(reply, given) {
+    signIn(reply, { token: given, path }) {
       const found = byToken(given.trim());
       const access = found?.access ?? everything;
-      if (access === undefined) throw new HttpProblem(401, "This server knows no such token.");
+      if (access === undefined)
+        throw new HttpProblem("ERR_UNAUTHENTICATED", "This server knows no such token.");
       if (found !== undefined) {
         const until = String(Date.now() + SESSION_MS);
-        setCookie(reply, `${until}.${signed(found.token, until)}`, SESSION_MS / 1_000);
+        const value = `${until}.${signed(found.token, until)}`;
+        setCookie(reply, { value, path, maxAgeS: SESSION_MS / 1_000 });
       }
       return access;
     },
-    signOut: (reply) => setCookie(reply, "", 0),
+    signOut: (reply, { path }) => setCookie(reply, { value: "", path, maxAgeS: 0 }),
     isSignedIn: ({ headers }) => everything === undefined && headers.authorization === undefined,
   };
 }
@@ -235,13 +257,13 @@ function tokenIn({ authorization, "x-sluice-token": apart }: TokenHeaders): stri
 function assertMay(access: Access | undefined, needs: Needs): Access {
   if (access === undefined) {
     throw new HttpProblem(
-      401,
+      "ERR_UNAUTHENTICATED",
       "Send a token of this server as Authorization: Bearer …, or as x-sluice-token.",
     );
   }
   if (access.mayUse(needs)) return access;
   throw new HttpProblem(
-    403,
+    "ERR_FORBIDDEN",
     `This needs a token that may ${needs}; the role of this one is "${access.role}".`,
   );
 }

@@ -6,32 +6,46 @@ import { HttpProblem } from "../problem.ts";
 const SAFE: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
 
 /**
- * Refuses what a page of another site lets a browser send. Only browsers set these headers, and pages cannot change them.
+ * Refuses what a page of another site makes a browser send. Only browsers set these headers, and pages cannot change them.
+ *
+ * Over HTTPS and on localhost, browsers send `Sec-Fetch-Site`, which compares the addresses that the browser sees: a proxy
+ * cannot make it wrong. Elsewhere `Origin` has to name this server: by its `Host`, or by `publicUrl`.
  *
  * @throws {@link HttpProblem} when a request that changes something, or draws, comes from another origin.
  */
-export function assertSameOrigin({ method, headers }: FastifyRequest, needs: string): void {
+export function assertSameOrigin(
+  request: FastifyRequest,
+  needs: string,
+  publicUrl: URL | undefined,
+): void {
+  const { method, headers } = request;
   // A request that is forwarded takes a slot, and may get the credentials of the upstream, whatever its method.
   if (SAFE.has(method) && needs !== "draw") return;
   const site = headers["sec-fetch-site"];
-  const isOtherSite = site !== undefined && site !== "same-origin" && site !== "none";
-  if (!isOtherSite && isOwn(headers.origin, headers.host)) return;
+  if (site === "same-origin" || site === "none") return;
+  if (site === undefined && isOwn(headers.origin, [request.host, publicUrl?.host])) return;
   throw new HttpProblem(
-    403,
-    "A page of another site asked for this; only pages of this server may.",
+    "ERR_CROSS_SITE",
+    "A page of another site asked for this; only pages of this server may. If this is a page of this server behind a proxy, set publicUrl (--public-url) to the address that browsers show.",
   );
 }
 
-function isOwn(origin: string | undefined, host: string | undefined): boolean {
+function isOwn(origin: string | undefined, hosts: readonly (string | undefined)[]): boolean {
   if (origin === undefined) return true;
-  return URL.canParse(origin) && new URL(origin).host === host?.toLowerCase();
+  if (!URL.canParse(origin)) return false;
+  const { protocol, host } = new URL(origin);
+  return hosts.some((own) => {
+    // Of an origin, the port is left out where it is the usual one.
+    const url = `${protocol}//${own}`;
+    return own !== undefined && URL.canParse(url) && new URL(url).host === host;
+  });
 }
 
 /** The last host that was found good: nearly all requests name the same. */
 let lastGood: string | undefined;
 
-/** @throws {@link HttpProblem} when the request was sent to another name than one of this machine. */
-export function assertLoopbackName({ headers }: FastifyRequest): void {
+/** @throws {@link HttpProblem} when the request was sent to another name than one of this machine, or of `publicUrl`. */
+export function assertLoopbackName({ headers }: FastifyRequest, publicUrl: URL | undefined): void {
   const { host = "" } = headers;
   if (host === lastGood) return;
   const url = `http://${host}`;
@@ -40,8 +54,9 @@ export function assertLoopbackName({ headers }: FastifyRequest): void {
     lastGood = host;
     return;
   }
+  if (name !== "" && name === publicUrl?.hostname) return;
   throw new HttpProblem(
-    403,
+    "ERR_CROSS_SITE",
     "This server is for this machine alone; ask it as 127.0.0.1 or localhost.",
   );
 }

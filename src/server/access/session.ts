@@ -3,6 +3,19 @@ import type { FastifyInstance } from "fastify";
 import { accessOf, type Gate } from "./access.ts";
 
 const PATH = "/api/v1/session";
+/** The page knows below which path a browser has it; behind a proxy, the server does not. */
+const OF_PATH = {
+  type: "object",
+  additionalProperties: false,
+  properties: {
+    path: {
+      type: "string",
+      maxLength: 1_024,
+      pattern: "^/[\\w!$&'()*+,./:=@~%-]*$",
+      description: "The path of the cookie. Defaults to that of publicUrl, or /.",
+    },
+  },
+} as const;
 const SESSION = {
   200: {
     description: "What the sender may do.",
@@ -28,7 +41,7 @@ export function sessionRoutes(app: FastifyInstance, gate: Gate): void {
       return { role, name, signedIn: gate.isSignedIn(request) };
     },
   );
-  app.post<{ Body: { token: string } }>(
+  app.post<{ Body: { token: string }; Querystring: { path?: string } }>(
     PATH,
     {
       config: { needs: "nothing" },
@@ -36,6 +49,7 @@ export function sessionRoutes(app: FastifyInstance, gate: Gate): void {
         summary: "Signs in: a cookie stands for the token for twelve hours",
         tags: ["session"],
         security: [],
+        querystring: OF_PATH,
         body: {
           type: "object",
           required: ["token"],
@@ -45,12 +59,12 @@ export function sessionRoutes(app: FastifyInstance, gate: Gate): void {
         response: SESSION,
       },
     },
-    ({ body }, reply) => {
-      const { role, name } = gate.signIn(reply, body.token);
+    ({ body: { token }, query: { path } }, reply) => {
+      const { role, name } = gate.signIn(reply, { token, path });
       return { role, name, signedIn: true };
     },
   );
-  app.delete(
+  app.delete<{ Querystring: { path?: string } }>(
     PATH,
     {
       config: { needs: "nothing" },
@@ -58,11 +72,12 @@ export function sessionRoutes(app: FastifyInstance, gate: Gate): void {
         summary: "Signs out",
         tags: ["session"],
         security: [],
+        querystring: OF_PATH,
         response: { 204: { description: "The cookie is gone.", type: "null" } },
       },
     },
-    (_request, reply) => {
-      gate.signOut(reply);
+    ({ query: { path } }, reply) => {
+      gate.signOut(reply, { path });
       return reply.code(204).send();
     },
   );

@@ -24,7 +24,7 @@ const PATH = "/jobs";
 const MOST_QUEUES = 100;
 const SHOWN: UIConfig = {
   boardTitle: "Sluice jobs",
-  miscLinks: [{ text: "Sluice", url: "/" }],
+  miscLinks: [{ text: "Sluice", url: "../" }],
   // Its manual lies on another host.
   hideDocsLink: true,
   showWorkers: false,
@@ -99,19 +99,26 @@ function pageRoutes(app: FastifyInstance, { folder, entry }: PageParts): void {
     app.get(
       PATH + path,
       { config: { needs: "view" }, schema: { hide: true }, errorHandler: sendToSignIn },
-      (_request, reply) => {
+      ({ url }, reply) => {
         void reply.header("content-security-policy", POLICY);
-        return reply.type("text/html; charset=utf-8").send(html);
+        return reply
+          .type("text/html; charset=utf-8")
+          .send(html.replace(BASE, `${rootOf(url)}jobs/`));
       },
     );
   }
+  app.get(
+    `${PATH}/base.js`,
+    { config: { needs: "nothing" }, schema: { hide: true } },
+    (_request, reply) => reply.type(TYPES[".js"]!).send(RESOLVE_BASE),
+  );
   app.get<{ Params: { "*": string } }>(
     `${PATH}/static/*`,
     { config: { needs: "nothing" }, schema: { hide: true } },
     async ({ params: { "*": name } }, reply) => {
       const type = TYPES[extname(name)];
       if (!known.has(name) || type === undefined)
-        throw new HttpProblem(404, "There is no such file.");
+        throw new HttpProblem("ERR_ROUTE_MISSING", "There is no such file.");
       void reply.header("cache-control", "max-age=86400");
       return reply.type(type).send(await readFile(join(folder, "static", name)));
     },
@@ -122,18 +129,32 @@ function pageRoutes(app: FastifyInstance, { folder, entry }: PageParts): void {
 function pageOf(folder: string, entry: AppViewRoute): string {
   const favIcon = { default: "static/images/logo.svg", alternative: "static/favicon-32x32.png" };
   const { name, params } = entry.handler({
-    basePath: `${PATH}/`,
+    basePath: BASE,
     uiConfig: { ...SHOWN, favIcon },
   });
   return readFileSync(join(folder, name), "utf8")
     .replaceAll(/<link\b[^>]*\bhref="https?:[^>]*>/g, "")
+    .replace("</head>", '<script defer src="base.js"></script></head>')
     .replaceAll(/<%[-=]\s*(\w+)\s*%>/g, (_tag, param: string) => params[param] ?? "");
 }
 
+/** Stands in the page for its base, which depends on the path of each request; bull-board wants a slash at the end. */
+const BASE = "relative-base/";
+/** The scripts of bull-board take the base for a path: it is made one, before they run, in the browser, which knows it. */
+const RESOLVE_BASE = `const base = document.querySelector("base");
+base.setAttribute("href", new URL(base.href).pathname);
+`;
+
+/** The way from the path of a request to the root of the server: a proxy may have put that below a path of its own. */
+function rootOf(url: string): string {
+  const depth = url.split("?", 1)[0]!.split("/").length - 2;
+  return "../".repeat(depth) || "./";
+}
+
 /** The page has no form for a token; the board has. */
-function sendToSignIn(error: Error, _request: FastifyRequest, reply: FastifyReply): FastifyReply {
+function sendToSignIn(error: Error, { url }: FastifyRequest, reply: FastifyReply): FastifyReply {
   const problem = problemOf(error);
-  return problem.status === 401 ? reply.redirect("/") : sendProblem(reply, problem);
+  return problem.status === 401 ? reply.redirect(rootOf(url)) : sendProblem(reply, problem);
 }
 
 type Asked = Record<string, string | undefined>;

@@ -178,5 +178,5 @@ const CLEANED: ReadonlyMap<string, "waiting" | "delayed" | "done" | "failed"> = 
 const MOVED_ON = "It runs now, has ended, is gone, or is the next run of a schedule";
 
 async function refuse(why: string): Promise<never> {
-  throw new HttpProblem(409, `${why}.`);
+  throw new HttpProblem(why === MOVED_ON ? "ERR_JOB_STATE" : "ERR_NOT_SUPPORTED", `${why}.`);
 }

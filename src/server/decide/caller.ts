@@ -21,7 +21,7 @@ export interface Callers {
 
 /** The reason of a signal whose caller is gone: nobody reads it. */
 export function hungUp(): HttpProblem {
-  return new HttpProblem(499, "The client hung up.");
+  return new HttpProblem("ERR_CLIENT_GONE", "The client hung up.");
 }
 
 /** Calls back when the caller hangs up before all of its answer was sent; at once if it has. */

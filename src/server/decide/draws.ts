@@ -123,7 +123,7 @@ export function drawRoutes(app: FastifyInstance, { found, slots, callers }: Draw
       title: "Too Many Requests",
       status: 429,
       detail,
-      code: "ERR_HTTP",
+      code: "ERR_NO_ROOM",
       retryAfterMs,
     };
     const facts = { limitedBy, remaining, resetAfterMs, limits };

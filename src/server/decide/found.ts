@@ -33,7 +33,7 @@ export function createFound(sluice: Finder): Found {
     const bucket = await sluice.find(name);
     if (bucket === undefined) {
       known.delete(name);
-      throw new HttpProblem(404, unknownBucket(name));
+      throw new HttpProblem("ERR_BUCKET_MISSING", unknownBucket(name));
     }
     known.set(name, { bucket, askAgainMs: performance.now() + KNOWN_MS });
     return bucket;
@@ -46,7 +46,7 @@ export function createFound(sluice: Finder): Found {
     },
     async queue(name) {
       const queue = await sluice.findQueue(name);
-      if (queue === undefined) throw new HttpProblem(404, unknownQueue(name));
+      if (queue === undefined) throw new HttpProblem("ERR_QUEUE_MISSING", unknownQueue(name));
       return queue;
     },
   };

@@ -97,7 +97,7 @@ export function jobRoutes(
     const job = await queue.job(id);
     if (job !== undefined) return job;
     throw new HttpProblem(
-      404,
+      "ERR_JOB_MISSING",
       `Queue ${JSON.stringify(name)} has no job ${JSON.stringify(id)}: there was none, or it has ended and is no longer kept.`,
     );
   }

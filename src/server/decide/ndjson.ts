@@ -14,7 +14,10 @@ export function jobsOfLines(text: string, read: (line: string) => unknown): read
   // Files of Windows begin with a mark of their encoding.
   const lines = text.replace(/^\ufeff/, "").split("\n");
   if (lines.length > MOST_LINES + 1) {
-    throw new HttpProblem(413, `There are more than ${MOST_LINES} lines; send them in parts.`);
+    throw new HttpProblem(
+      "ERR_BODY_TOO_LARGE",
+      `There are more than ${MOST_LINES} lines; send them in parts.`,
+    );
   }
   return lines.flatMap((line, index) => {
     if (line.trim() === "") return [];
@@ -22,7 +25,7 @@ export function jobsOfLines(text: string, read: (line: string) => unknown): read
       return [read(line)];
     } catch {
       const detail = `Line ${index + 1} is no JSON, or has a field such as __proto__; give one job on each line.`;
-      throw new HttpProblem(400, detail);
+      throw new HttpProblem("ERR_BAD_REQUEST", detail);
     }
   });
 }

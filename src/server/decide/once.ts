@@ -78,7 +78,7 @@ export function readOnce({ notes, queue, header }: OnceParts): Once | undefined 
 
 function otherBefore(): HttpProblem {
   return new HttpProblem(
-    422,
+    "ERR_IDEMPOTENCY_KEY_USED",
     "This Idempotency-Key came with another request before; give each request its own.",
   );
 }

@@ -85,7 +85,7 @@ export function createGivenSlots({ found, secrets }: GivenParts): GivenSlots {
   function assertHeld(id: SlotId, { state }: SlotNoted): void {
     if (state !== "over") return;
     letGo(id.name);
-    throw new HttpProblem(404, "This slot was released, or its holdMs is over.");
+    throw new HttpProblem("ERR_SLOT_MISSING", "This slot was released, or its holdMs is over.");
   }
 
   async function slotOf({ bucket, name, facts }: SlotId): Promise<DrawnSlot> {
@@ -107,14 +107,17 @@ export function createGivenSlots({ found, secrets }: GivenParts): GivenSlots {
     async read(text) {
       const id = await ids.read(text);
       if (id !== undefined) return id;
-      throw new HttpProblem(404, "No server of this Redis gave a slot of this id.");
+      throw new HttpProblem("ERR_SLOT_MISSING", "No server of this Redis gave a slot of this id.");
     },
     async renew(id, holdMs) {
       const slot = await slotOf(id);
       assertHeld(id, await slot.keeper.noteSlot({ ...asGiven(id), what: "renew", holdMs }));
       if (id.facts.lease === 0) return;
       if (held.has(id.name) || (await slot.takeOver())) return hold(id, slot, holdMs);
-      throw new HttpProblem(410, "The lease of this slot was lost: another call may run by now.");
+      throw new HttpProblem(
+        "ERR_LEASE_LOST",
+        "The lease of this slot was lost: another call may run by now.",
+      );
     },
     async settle(id, cost) {
       const slot = await slotOf(id);

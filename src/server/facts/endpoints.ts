@@ -317,7 +317,7 @@ async function oneOf(sender: FoundWebhooks, ref: Ref, withPath: boolean): Promis
   const found = await statusOf(sender, ref, withPath);
   if (found !== undefined) return found;
   const name = `${ref.tenant}/${ref.id}`;
-  throw new HttpProblem(404, `There is no endpoint ${JSON.stringify(name)}.`);
+  throw new HttpProblem("ERR_ENDPOINT_MISSING", `There is no endpoint ${JSON.stringify(name)}.`);
 }
 
 async function statusOf(

@@ -226,7 +226,7 @@ function lookRoutes(app: FastifyInstance, sluice: Sluice): void {
       const queue = await queueNamed(sluice, params.queue);
       const job = await queue.job(params.id);
       if (job === undefined)
-        throw new HttpProblem(404, `There is no job ${JSON.stringify(params.id)}.`);
+        throw new HttpProblem("ERR_JOB_MISSING", `There is no job ${JSON.stringify(params.id)}.`);
       const [state, why] = await Promise.all([job.state(), job.explain()]);
       return { job: described(job, query.data), state, why };
     },

@@ -1,5 +1,7 @@
 /** The schemas of what is sent and answered, as OpenAPI shows them. A field that is not known is left out, never `null`. */
 
+import { STATUS_OF_CODE } from "../problem.ts";
+
 const text = (description: string): object => ({ type: "string", description });
 const count = (description: string): object => ({ type: "integer", minimum: 0, description });
 const number = (description: string): object => ({ type: "number", description });
@@ -188,7 +190,7 @@ export const PROBLEM: object = {
           title: text("The name of the status."),
           status: count("The status."),
           detail: text("What is wrong."),
-          code: text("As in docs/errors.md; else ERR_HTTP, or ERR_INTERNAL."),
+          code: { ...text("As docs/errors.md explains them."), enum: Object.keys(STATUS_OF_CODE) },
           option: text("The option that is wrong."),
           value: { description: "Its value, without secrets." },
           remedy: text("What to do."),

@@ -20,7 +20,7 @@ export function pathBelow(url: string, at: string): string {
   const parts = path.split("/").map((part) => part.split(/;|%3b/i)[0]!);
   if (!isBelow || !isPlain || parts.some((part) => DOTS.test(part))) {
     throw new HttpProblem(
-      400,
+      "ERR_BAD_REQUEST",
       "Only plain paths are forwarded: no absolute URL, no .. or . as a part, no backslash, no %2f.",
     );
   }
@@ -38,6 +38,6 @@ function decode(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {
-    throw new HttpProblem(400, "The path holds a % that begins no character.");
+    throw new HttpProblem("ERR_BAD_REQUEST", "The path holds a % that begins no character.");
   }
 }

@@ -22,10 +22,13 @@ export function failureOf(error: unknown, forward: string, request: FastifyReque
   request.log.warn({ forward, reason: reasonOf(error) }, "An upstream gave no answer.");
   if (LATE.has(code ?? ""))
     return new HttpProblem(
-      504,
+      "ERR_UPSTREAM_TIMEOUT",
       "The upstream was silent for longer than the timeoutMs of this forward.",
     );
-  return new HttpProblem(502, "The upstream could not be reached, or broke off.");
+  return new HttpProblem(
+    "ERR_UPSTREAM_UNREACHABLE",
+    "The upstream could not be reached, or broke off.",
+  );
 }
 
 /** A client that said how long it would wait has something else to do: its library is not to try again by itself. */

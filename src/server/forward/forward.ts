@@ -46,7 +46,7 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
     const pending = pendings.of(reply.raw);
     const { raw } = request;
     if (asksForWebSocket(raw.headers)) {
-      throw new HttpProblem(501, "WebSockets are not forwarded.");
+      throw new HttpProblem("ERR_UPGRADE_REFUSED", "WebSockets are not forwarded.");
     }
     assertNoTokenIn(raw.url!);
     const wish = wishOf(raw);
@@ -87,7 +87,7 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
   function assertNoTokenIn(url: string): void {
     if (!holdsToken(url)) return;
     throw new HttpProblem(
-      400,
+      "ERR_BAD_REQUEST",
       "The URL holds a token of this server, which is not forwarded; send it as x-sluice-token.",
     );
   }

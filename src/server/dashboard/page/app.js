@@ -12,6 +12,8 @@ import { queuesView } from "./views/queues.js";
 import { workersView } from "./views/workers.js";
 
 const EVERY_MS = 2_000;
+/** A proxy may have put the board below a path of its own, which the page alone knows: the cookie is for that path. */
+const SESSION = `api/v1/session?${new URLSearchParams({ path: new URL(".", location).pathname })}`;
 const TABS = [
   ["#/", "Buckets", /^#\/(bucket\/|$)/],
   ["#/queues", "Queues", /^#\/queues?(\/|$)/],
@@ -61,7 +63,7 @@ async function refresh() {
   const { signal } = underway;
   const shown = view;
   try {
-    session ??= await ask("/api/v1/session", { signal });
+    session ??= await ask("api/v1/session", { signal });
     const found = await shown.load(signal);
     if (signal.aborted || shown !== view) return;
     state = "live";
@@ -130,7 +132,7 @@ function drawBar() {
             TABS.map(([href, label, shows]) =>
               h("a", { href, "aria-current": shows.test(hash) ? "page" : false }, label),
             ),
-            h("a", { href: "/jobs" }, "Jobs"),
+            h("a", { href: "jobs" }, "Jobs"),
           ),
       h("span.grow", {}),
       h(`span.state.${state}`, { role: "status" }, states[state]),
@@ -181,7 +183,7 @@ function signIn() {
     event.preventDefault();
     try {
       const token = new FormData(form).get("token");
-      session = await ask("/api/v1/session", { method: "POST", body: { token } });
+      session = await ask(SESSION, { method: "POST", body: { token } });
       route();
     } catch (error) {
       problem.textContent =
@@ -194,7 +196,7 @@ function signIn() {
 }
 
 async function signOut() {
-  await ask("/api/v1/session", { method: "DELETE" });
+  await ask(SESSION, { method: "DELETE" });
   signIn();
 }
 

@@ -105,7 +105,7 @@ export function createRateLimits({ declare, found, log, options }: RateLimitPart
       if (error instanceof CostTooLargeError) return { allowed: false };
       throw error;
     }
-    throw new HttpProblem(409, hasLeases(name));
+    throw new HttpProblem("ERR_NOT_SUPPORTED", hasLeases(name));
   }
 
   return {

@@ -6,6 +6,7 @@ export class Problem extends Error {
   }
 }
 
+/** `path` is relative to the page, which may lie below any path: `"api/v1/overview"`. */
 export async function ask(path, { method = "GET", body, signal } = {}) {
   let answer;
   try {
@@ -23,4 +24,4 @@ export async function ask(path, { method = "GET", body, signal } = {}) {
   );
 }
 
-export const bucketPath = (name) => `/api/v1/buckets/${encodeURIComponent(name)}`;
+export const bucketPath = (name) => `api/v1/buckets/${encodeURIComponent(name)}`;

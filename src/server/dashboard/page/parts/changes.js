@@ -47,7 +47,7 @@ const fate = ({ failed, undoneBy }) =>
 function back({ id, queue, endpoint, action, failed, undoneBy }, redraw) {
   const isOpen = queue !== undefined && failed === undefined && undoneBy === undefined;
   if (redraw === undefined || !isOpen || !UNDONE.has(action)) return undefined;
-  const path = `/api/v1/${endpoint === undefined ? "queues" : "endpoints"}/${encodeURIComponent(queue)}/undo`;
+  const path = `api/v1/${endpoint === undefined ? "queues" : "endpoints"}/${encodeURIComponent(queue)}/undo`;
   const onclick = async () => {
     try {
       await ask(path, { method: "POST", body: { id } });

@@ -26,10 +26,10 @@ export function bucketView({ name, redraw, stay, mayAct }) {
       const query = new URLSearchParams({ bucket: name, limit: 50 });
       const [status, { replicas }, keys, history, { changes }] = await Promise.all([
         ask(path, { signal }),
-        ask("/api/v1/overview", { signal }),
+        ask("api/v1/overview", { signal }),
         ask(`${path}/keys`, { signal }),
         ask(`${path}/history?sinceMs=${sinceMs}`, { signal }),
-        ask(`/api/v1/changes?${query}`, { signal }),
+        ask(`api/v1/changes?${query}`, { signal }),
       ]);
       const byName = new Map(replicas.map((replica) => [replica.replica, replica]));
       const told = status.toldBy.map((each) => ({ ...each, ...byName.get(each.replica) }));

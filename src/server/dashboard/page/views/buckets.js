@@ -28,8 +28,8 @@ export function bucketsView({ redraw, stay }) {
     async load(signal) {
       const query = new URLSearchParams({ ...asked, limit: PAGE, recent: true });
       const [totals, page] = await Promise.all([
-        ask("/api/v1/overview", { signal }),
-        ask(`/api/v1/buckets?${query}`, { signal }),
+        ask("api/v1/overview", { signal }),
+        ask(`api/v1/buckets?${query}`, { signal }),
       ]);
       if (page.buckets.length === 0 && asked.offset > 0) asked.offset = 0;
       return { totals, page };

@@ -8,7 +8,7 @@ import { toast } from "../parts/toast.js";
 import { health } from "./endpoints.js";
 
 export function endpointView({ sender, tenant, id, redraw, stay, mayAct }) {
-  const path = `/api/v1/endpoints/${[sender, tenant, id].map(encodeURIComponent).join("/")}`;
+  const path = `api/v1/endpoints/${[sender, tenant, id].map(encodeURIComponent).join("/")}`;
   const shown = stay(`endpoint ${path}`, { answers: false });
 
   return {

@@ -17,7 +17,7 @@ export function endpointsView({ redraw, stay }) {
   return {
     title: "Endpoints",
     async load(signal) {
-      const { senders } = await ask("/api/v1/endpoints", { signal });
+      const { senders } = await ask("api/v1/endpoints", { signal });
       const sender = senders.includes(asked.sender) ? asked.sender : senders[0];
       if (sender === undefined) return { senders, endpoints: [] };
       const cursor = asked.pages.at(-1);
@@ -26,7 +26,7 @@ export function endpointsView({ redraw, stay }) {
         ...(asked.tenant && { tenant: asked.tenant }),
         ...(cursor && { cursor }),
       });
-      const page = await ask(`/api/v1/endpoints/${encodeURIComponent(sender)}?${query}`, {
+      const page = await ask(`api/v1/endpoints/${encodeURIComponent(sender)}?${query}`, {
         signal,
       });
       return { senders, sender, ...page };

@@ -15,7 +15,7 @@ export function logView({ redraw, stay, mayAct }) {
     load(signal) {
       const before = asked.before.at(-1);
       return ask(
-        `/api/v1/changes?${new URLSearchParams({ limit: 50, ...(before && { before }) })}`,
+        `api/v1/changes?${new URLSearchParams({ limit: 50, ...(before && { before }) })}`,
         { signal },
       );
     },

@@ -21,7 +21,7 @@ import {
 const SHOWN = 25;
 
 export function queueView({ name, redraw, stay, mayAct }) {
-  const path = `/api/v1/queues/${encodeURIComponent(name)}`;
+  const path = `api/v1/queues/${encodeURIComponent(name)}`;
   /** The data of dead letters that somebody asked for. */
   const seen = stay(`queue ${name}`, { data: new Map() });
 
@@ -32,7 +32,7 @@ export function queueView({ name, redraw, stay, mayAct }) {
       const [queue, { failed }, { changes }] = await Promise.all([
         ask(path, { signal }),
         ask(`${path}/failed?limit=${SHOWN}`, { signal }),
-        ask(`/api/v1/changes?${query}`, { signal }),
+        ask(`api/v1/changes?${query}`, { signal }),
       ]);
       return { ...queue, failed, changes };
     },

@@ -25,7 +25,7 @@ export function queuesView({ redraw, stay }) {
     title: "Queues",
     load(signal) {
       const after = asked.after.at(-1);
-      return ask(`/api/v1/queues?${new URLSearchParams(after && { after })}`, { signal });
+      return ask(`api/v1/queues?${new URLSearchParams(after && { after })}`, { signal });
     },
     draw({ queues, next }) {
       return [

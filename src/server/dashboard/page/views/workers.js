@@ -9,8 +9,8 @@ export function workersView() {
     title: "Workers",
     async load(signal) {
       const [{ replicas }, { workers }] = await Promise.all([
-        ask("/api/v1/overview", { signal }),
-        ask("/api/v1/workers", { signal }),
+        ask("api/v1/overview", { signal }),
+        ask("api/v1/workers", { signal }),
       ]);
       return { replicas, workers };
     },

@@ -10,6 +10,7 @@ import process from "node:process";
 import { build, type Metafile, type Plugin } from "esbuild";
 import packageJson from "../package.json" with { type: "json" };
 import { readLuaFile } from "../src/redis/scripts/lua-source.ts";
+import { readPageFiles } from "../src/server/dashboard/page-files.ts";
 
 const ROOT = resolve(import.meta.dirname, "..");
 const DIST = resolve(process.argv[2] ?? ROOT, "dist");
@@ -38,29 +39,38 @@ const TYPES = [
   "metrics.d.ts",
   "opentelemetry.d.ts",
 ];
-/** It reads scripts from files. A module that holds their texts takes its place: a bundle has no folder beside it. */
+/** These read files. Modules that hold the texts take their place: a bundle has no folder beside it. */
 const LUA_SOURCE = "src/redis/scripts/lua-source.ts";
+const PAGE_FILES = "src/server/dashboard/page-files.ts";
 const LUA = "lua";
 const LICENSES = "licenses.txt";
-/** The files of the board, as browsers get them, with uPlot. */
-const PAGE = "src/server/dashboard/page";
 const UPLOT = "node_modules/uplot";
 const DEPENDENCIES = Object.keys(packageJson.dependencies);
 
-const scriptTexts: Plugin = {
-  name: "script-texts",
+const textsOfFiles: Plugin = {
+  name: "texts-of-files",
   setup(builder) {
-    let isReplaced = false;
+    const left = new Map([
+      [LUA_SOURCE, textsOfScripts],
+      [PAGE_FILES, textsOfPage],
+    ]);
     builder.onLoad({ filter: /\.ts$/ }, ({ path }) => {
-      if (path !== join(ROOT, LUA_SOURCE)) return undefined;
-      isReplaced = true;
-      return { contents: textsOfScripts() };
+      const name = relative(ROOT, path).replaceAll("\\", "/");
+      const contents = left.get(name)?.();
+      left.delete(name);
+      return contents === undefined ? undefined : { contents };
     });
     builder.onEnd(() => {
-      if (!isReplaced) throw new Error(`Nothing imports ${LUA_SOURCE}: it has moved`);
+      const [missed] = left.keys();
+      if (missed !== undefined) throw new Error(`Nothing imports ${missed}: it has moved`);
     });
   },
 };
+
+/** The files of the board, as browsers get them, with uPlot. */
+function textsOfPage(): string {
+  return `const FILES = ${JSON.stringify(readPageFiles())};\nexport const readPageFiles = () => FILES;\n`;
+}
 
 function textsOfScripts(): string {
   const names = readdirSync(join(ROOT, LUA), { recursive: true, encoding: "utf8" })
@@ -97,15 +107,9 @@ async function bundle(): Promise<Metafile> {
     sourcemap: true,
     metafile: true,
     logLevel: "warning",
-    plugins: [scriptTexts, commonJsBeside],
+    plugins: [textsOfFiles, commonJsBeside],
   });
   return metafile;
-}
-
-function copyPage(): void {
-  cpSync(join(ROOT, PAGE), join(OUT, "page"), { recursive: true });
-  cpSync(join(ROOT, UPLOT, "dist/uPlot.iife.min.js"), join(OUT, "page/uplot.js"));
-  cpSync(join(ROOT, UPLOT, "dist/uPlot.min.css"), join(OUT, "page/uplot.css"));
 }
 
 /** What was taken in may be copied as long as its license comes with it. */
@@ -152,7 +156,6 @@ function keepTypes(path: string, kept: Set<string>): void {
 
 rmSync(OUT, { recursive: true, force: true });
 writeLicenses(await bundle());
-copyPage();
 writeTypes();
 rmSync(DIST, { recursive: true, force: true });
 renameSync(OUT, DIST);

@@ -127,6 +127,21 @@ export async function findJob(
   return job;
 }
 
+let isService = false;
+
+/** Marks the command as one that serves or works: it goes on when nobody reads its output any more. */
+export function serveUnread(): void {
+  isService = true;
+}
+
+/** Call it when output can not be written: ends a command that only prints. */
+export function onUnreadable(error: NodeJS.ErrnoException): void {
+  if (isService) return;
+  if (error.code !== "EPIPE") throw error;
+  // The reader has seen enough, as `head` has.
+  process.exit();
+}
+
 export function untilInterrupted(): Promise<void> {
   return new Promise((resolve) => {
     process.once("SIGINT", () => resolve());

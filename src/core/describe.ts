@@ -106,7 +106,7 @@ function typeOf(value: object): string {
 
 /** Names of options and fields that nothing is shown of, whatever is in them. */
 const NAMES =
-  /^(?:password|sentinelPassword|passphrase|secret|authorization|cookie|api[-_]?key|headers|certificate)$/i;
+  /(?:password|passwd|passphrase|secrets?|token|credentials?|authorization|cookie|(?:api|private|access|signing|encryption)[-_]?key)$|^(?:headers|certificate)$/i;
 const PRIVATE_KEY = /-----BEGIN [A-Z ]*PRIVATE KEY-----/;
 const HIDDEN = "***";
 const DEEPEST = 5;

@@ -89,6 +89,7 @@ export interface ReadServerOptions extends Omit<ServerOptions, "publicUrl"> {
 
 const NAMES = z.array(NAME, { error: 'give a list of names, or ["*"]' });
 const A_TOKEN = { error: "give at least 8 visible characters of ASCII, without spaces" };
+const A_TOKEN_LIST = { error: 'give a list such as [{ token, role: "act" }]' };
 const A_ROLE = { error: 'give "view", "act" or "call"' };
 const PEM = { error: "give the text of a PEM file, or a Buffer with it" };
 const PEM_TEXT = z.union([z.string(PEM), z.instanceof(Uint8Array, PEM)], PEM);
@@ -107,17 +108,23 @@ const PROXIES = {
 };
 const PROXY = z.string(PROXIES).refine(areProxies, PROXIES);
 
-const TOKEN = z.strictObject({
-  // One that was read from a file ends with a line break.
-  token: z
-    .string(A_TOKEN)
-    .trim()
-    .regex(/^[\x21-\x7e]{8,}$/, A_TOKEN),
-  role: z.enum(["view", "act", "call"], A_ROLE),
-  name: NAME.optional(),
-  buckets: NAMES.optional(),
-  queues: NAMES.optional(),
-});
+/** Those of a token that are no secret. */
+const PLAIN_FIELDS: ReadonlySet<string> = new Set(["role", "name", "buckets", "queues"]);
+
+const TOKEN = z.strictObject(
+  {
+    // One that was read from a file ends with a line break.
+    token: z
+      .string(A_TOKEN)
+      .trim()
+      .regex(/^[\x21-\x7e]{8,}$/, A_TOKEN),
+    role: z.enum(["view", "act", "call"], A_ROLE),
+    name: NAME.optional(),
+    buckets: NAMES.optional(),
+    queues: NAMES.optional(),
+  },
+  { error: 'give an object such as { token, role: "act" }' },
+);
 
 const SERVER_OPTIONS = z.strictObject({
   port: wholeNumber(0, 65_535, "as a port").optional(),
@@ -130,7 +137,7 @@ const SERVER_OPTIONS = z.strictObject({
   trustProxy: z.union([z.boolean(PROXIES), PROXY, z.array(PROXY, PROXIES)], PROXIES).optional(),
   keepAliveTimeoutMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
   tls: z.strictObject({ key: PEM_TEXT, cert: PEM_TEXT }).optional(),
-  tokens: z.array(TOKEN, { error: "give a list of tokens" }).optional(),
+  tokens: z.array(TOKEN, A_TOKEN_LIST).optional(),
   insecureLocal: z.boolean(A_BOOLEAN).optional(),
   logger: z.union([z.literal(false), z.custom(isLogger, A_LOGGER)], A_LOGGER).optional(),
   bodyLimit: wholeNumber(1_024, 1_073_741_824, "bytes").optional(),
@@ -165,13 +172,20 @@ function areProxies(text: string): boolean {
   });
 }
 
+/** What stands where a token or a key may have got to, by a slip. */
+function isSecret([name, , ...within]: readonly PropertyKey[]): boolean {
+  if (name === undefined || name === "tls") return true;
+  const [field] = within;
+  return name === "tokens" && !(field !== undefined && PLAIN_FIELDS.has(String(field)));
+}
+
 function isLogger(value: unknown): boolean {
   return typeof (value as { child?: unknown } | null | undefined)?.child === "function";
 }
 
 /** @throws {@link InvalidOptionError} when an option can never work, or nobody would be asked for a token. */
 export function readServerOptions(where: string, given: unknown): ReadServerOptions {
-  const read = readOptions(where, SERVER_OPTIONS, given) as ServerOptions &
+  const read = readOptions(where, SERVER_OPTIONS, given, isSecret) as ServerOptions &
     Pick<ReadServerOptions, "grpc">;
   const { port = 3_010, host = "127.0.0.1", tokens = [], insecureLocal = false } = read;
   const { bodyLimit = 1_048_576 } = read;

@@ -167,7 +167,7 @@ export interface ReadWebhooksOptions {
 }
 
 export function readWebhooksOptions(where: string, given: unknown): ReadWebhooksOptions {
-  const read = readOptions(where, OPTIONS, given);
+  const read = readOptions(where, OPTIONS, given, ([name]) => /^keys?$/i.test(String(name)));
   const { rate, burst, concurrency, limits, ...others } = read;
   for (const level of ["perTenant", "perEndpoint"] as const) {
     if (read[level] !== undefined) compilePolicy(`${where}.${level}`, read[level]);

@@ -11,6 +11,7 @@ import {
   inOwnWords,
   onOneLine,
   parseDuration,
+  serveUnread,
   untilInterrupted,
   withSluice,
   type Io,
@@ -96,6 +97,7 @@ export function addServe(program: Command, io: Io): void {
           const interrupted = untilInterrupted();
           let isEnding = false;
           try {
+            serveUnread();
             const { url, grpc } = await server.listen().catch(rethrowInUse);
             declareBuckets(sluice);
             rules?.release();

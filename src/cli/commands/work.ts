@@ -4,7 +4,7 @@ import { pathToFileURL } from "node:url";
 import type { Command } from "commander";
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { Sluice } from "../../sluice.ts";
-import { untilInterrupted, withSluice, type Io } from "../io.ts";
+import { serveUnread, untilInterrupted, withSluice, type Io } from "../io.ts";
 
 type Start = (sluice: Sluice) => unknown;
 
@@ -21,6 +21,7 @@ SIGTERM the workers end their jobs, as sluice.close() has them do.
 Example: sluice worker ./charge-worker.js`,
     )
     .action(async (path: string, _options: object, command: Command) => {
+      serveUnread();
       const start = await startOf(path);
       await withSluice(command, io, async (sluice) => {
         const interrupted = untilInterrupted();

@@ -3,6 +3,11 @@ import * as z from "zod";
 import { isThenable } from "../describe.ts";
 import { InvalidOptionError } from "../errors.ts";
 
+/** Whether the value at a path of options may be a secret, which errors must not show; `[]` is the options themselves. */
+export type IsSecret = (path: readonly PropertyKey[]) => boolean;
+
+const HIDDEN = "***";
+
 /**
  * Reads options once, at the edge, into a frozen object.
  *
@@ -14,28 +19,32 @@ export function readOptions<Schema extends z.ZodObject>(
   where: string,
   schema: Schema,
   given: unknown,
+  isSecret: IsSecret = () => false,
 ): Readonly<z.output<Schema>> {
-  if (isThenable(given)) throw wrongOptions(where, given, "not a promise of one");
+  const shown = isSecret([]) ? HIDDEN : given;
+  if (isThenable(given)) throw wrongOptions(where, shown, "not a promise of one");
   // Methods of a collection, such as its `keys`, would pass for options.
-  if (isCollection(given)) throw wrongOptions(where, given, "not a list or the like");
+  if (isCollection(given)) throw wrongOptions(where, shown, "not a list or the like");
   const read = schema.safeParse(given);
   if (read.success) return Object.freeze(read.data);
   const { issues } = read.error;
   const issue = issues.find(({ code }) => code === "unrecognized_keys") ?? issues[0]!;
   const within = shapeAt(schema, issue.path);
   if (issue.code === "unrecognized_keys") {
-    throw unknownOption(where, within, given, [...issue.path, issue.keys[0]!]);
+    const path = [...issue.path, issue.keys[0]!];
+    const value = isSecret(path) ? HIDDEN : valueAt(given, path);
+    throw unknownOption(where, within, { path, value });
   }
   if (issue.path.length === 0) {
     const remedy = `give an object of options: ${within.join(", ")}`;
-    throw new InvalidOptionError({ where, option: "options", value: given, remedy });
+    throw new InvalidOptionError({ where, option: "options", value: shown, remedy });
   }
   const option = nameOfPath(issue.path);
   const isNoObject = within.length > 0 && issue.code === "invalid_type";
   throw new InvalidOptionError({
     where,
     option,
-    value: valueAt(given, issue.path),
+    value: isSecret(issue.path) ? HIDDEN : valueAt(given, issue.path),
     remedy: isNoObject ? `give an object of ${within.join(", ")}` : issue.message,
   });
 }
@@ -53,8 +62,7 @@ function isCollection(given: unknown): boolean {
 function unknownOption(
   where: string,
   known: readonly string[],
-  given: unknown,
-  path: readonly PropertyKey[],
+  { path, value }: { readonly path: readonly PropertyKey[]; readonly value: unknown },
 ): InvalidOptionError {
   const name = String(path.at(-1));
   const near = closest(name, known);
@@ -64,7 +72,7 @@ function unknownOption(
   return new InvalidOptionError({
     where,
     option: nameOfPath(path),
-    value: valueAt(given, path),
+    value,
     remedy,
   });
 }

@@ -1,8 +1,9 @@
 /** bull-board at `/jobs`: the jobs of all queues. Each request is judged by what its sender may do, as all others are. */
 import { readFileSync, readdirSync } from "node:fs";
 import { readFile } from "node:fs/promises";
-import { createRequire } from "node:module";
+import * as nodeModule from "node:module";
 import { dirname, extname, join } from "node:path";
+import process from "node:process";
 import { createBullBoard } from "@bull-board/api";
 import type {
   AppControllerRoute,
@@ -12,6 +13,7 @@ import type {
   UIConfig,
 } from "@bull-board/api/typings/app";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { reasonOf } from "../../core/describe.ts";
 import type { InsightStore } from "../../core/stores/insight/store.ts";
 import { openStored } from "../../queue/bullmq/stored-queue.ts";
 import type { Sluice } from "../../sluice.ts";
@@ -20,6 +22,7 @@ import { HttpProblem, problemOf, sendProblem } from "../problem.ts";
 import { SteeredQueue } from "./steered-queue.ts";
 
 const PATH = "/jobs";
+const UI = "@bull-board/ui";
 /** How many queues are shown, the first by name: the page asks each of them every few seconds. */
 const MOST_QUEUES = 100;
 const SHOWN: UIConfig = {
@@ -56,11 +59,46 @@ export interface BullBoardParts {
   readonly insight: Pick<InsightStore, "queues">;
 }
 
+/** Where its files are not installed, as in a bundle, `/jobs` says so, and the rest of the server works. */
 export function bullBoardRoutes(app: FastifyInstance, parts: BullBoardParts): void {
-  const folder = dirname(createRequire(import.meta.url).resolve("@bull-board/ui/package.json"));
-  const { entry, api } = partsOfBoard(folder);
-  pageRoutes(app, { folder: join(folder, "dist"), entry });
+  let ui: BoardFiles;
+  try {
+    ui = findFiles();
+  } catch (error) {
+    return missingRoutes(app, reasonOf(error).split("\n", 1)[0]!);
+  }
+  const { entry, api } = partsOfBoard(ui.folder);
+  pageRoutes(app, ui, entry);
   for (const route of api) apiRoute(app, route, parts);
+}
+
+/** The files of the page of bull-board, in a package of their own. */
+interface BoardFiles {
+  readonly folder: string;
+  readonly page: string;
+  /** The names of its static files. */
+  readonly names: ReadonlySet<string>;
+}
+
+/** @throws when the package is not installed, or not whole. */
+function findFiles(): BoardFiles {
+  // Bundles of others often declare a `createRequire` by themselves. One in CommonJS has no `import.meta.url`.
+  const { resolve } = nodeModule.createRequire(import.meta.url ?? join(process.cwd(), "index.js"));
+  const folder = dirname(resolve(`${UI}/package.json`));
+  const all = readdirSync(join(folder, "dist/static"), { recursive: true, encoding: "utf8" });
+  const names = new Set(all.map((name) => name.replaceAll("\\", "/")));
+  return { folder, page: readFileSync(join(folder, "dist/index.ejs"), "utf8"), names };
+}
+
+function missingRoutes(app: FastifyInstance, reason: string): void {
+  for (const path of [PATH, `${PATH}/*`]) {
+    app.get(path, { config: { needs: "view" }, schema: { hide: true } }, () => {
+      throw new HttpProblem(
+        "ERR_PACKAGE_MISSING",
+        `The jobs cannot be shown: the files of the package ${UI} are not beside this server (${reason}). Deploy its folder in node_modules, too.`,
+      );
+    });
+  }
 }
 
 /** What bull-board gives to the adapter of a server. */
@@ -86,15 +124,12 @@ function partsOfBoard(uiBasePath: string): { entry: AppViewRoute; api: AppContro
   return { entry: entry!, api };
 }
 
-interface PageParts {
-  readonly folder: string;
-  readonly entry: AppViewRoute;
-}
-
-function pageRoutes(app: FastifyInstance, { folder, entry }: PageParts): void {
-  const html = pageOf(folder, entry);
-  const files = readdirSync(join(folder, "static"), { recursive: true, encoding: "utf8" });
-  const known = new Set(files.map((name) => name.replaceAll("\\", "/")));
+function pageRoutes(
+  app: FastifyInstance,
+  { folder, page, names }: BoardFiles,
+  entry: AppViewRoute,
+): void {
+  const html = pageOf(page, entry);
   for (const path of ["", entry.route].flat()) {
     app.get(
       PATH + path,
@@ -117,22 +152,22 @@ function pageRoutes(app: FastifyInstance, { folder, entry }: PageParts): void {
     { config: { needs: "nothing" }, schema: { hide: true } },
     async ({ params: { "*": name } }, reply) => {
       const type = TYPES[extname(name)];
-      if (!known.has(name) || type === undefined)
+      if (!names.has(name) || type === undefined)
         throw new HttpProblem("ERR_ROUTE_MISSING", "There is no such file.");
       void reply.header("cache-control", "max-age=86400");
-      return reply.type(type).send(await readFile(join(folder, "static", name)));
+      return reply.type(type).send(await readFile(join(folder, "dist/static", name)));
     },
   );
 }
 
 /** The page, filled in. It asks for fonts of another host: it has to do without. */
-function pageOf(folder: string, entry: AppViewRoute): string {
+function pageOf(page: string, entry: AppViewRoute): string {
   const favIcon = { default: "static/images/logo.svg", alternative: "static/favicon-32x32.png" };
-  const { name, params } = entry.handler({
+  const { params } = entry.handler({
     basePath: BASE,
     uiConfig: { ...SHOWN, favIcon },
   });
-  return readFileSync(join(folder, name), "utf8")
+  return page
     .replaceAll(/<link\b[^>]*\bhref="https?:[^>]*>/g, "")
     .replace("</head>", '<script defer src="base.js"></script></head>')
     .replaceAll(/<%[-=]\s*(\w+)\s*%>/g, (_tag, param: string) => params[param] ?? "");

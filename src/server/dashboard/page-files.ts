@@ -1,0 +1,23 @@
+/** The build puts the texts of the files into the place of this module: a bundle has no folder beside it. */
+import { readdirSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { extname, sep } from "node:path";
+
+const EXTENSIONS: ReadonlySet<string> = new Set([".html", ".js", ".css", ".svg"]);
+const OF_UPLOT = { "uplot.js": "uPlot.iife.min.js", "uplot.css": "uPlot.min.css" } as const;
+
+/** The files of the board by their paths: `"parts/dom.js"`. */
+export function readPageFiles(): Readonly<Record<string, string>> {
+  const folder = new URL("./page/", import.meta.url);
+  const names = readdirSync(folder, { recursive: true, encoding: "utf8" })
+    .filter((name) => EXTENSIONS.has(extname(name)))
+    .map((name) => name.split(sep).join("/"));
+  const { resolve } = createRequire(import.meta.url);
+  return Object.fromEntries([
+    ...names.map((name) => [name, readFileSync(new URL(name, folder), "utf8")]),
+    ...Object.entries(OF_UPLOT).map(([name, file]) => [
+      name,
+      readFileSync(resolve(`uplot/dist/${file}`), "utf8"),
+    ]),
+  ]) as Readonly<Record<string, string>>;
+}

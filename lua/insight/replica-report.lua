@@ -57,7 +57,8 @@ for at = 8, #ARGV, 7 do
   add_waits(base .. ':waits:' .. bucket .. ':', times, waited, tonumber(for_ms))
 end
 for _, bucket in ipairs(redis.call('ZRANGEBYSCORE', base .. ':seen', '-inf', now - kept_ms, 'LIMIT', 0, FORGOTTEN_AT_ONCE)) do
-  for _, name in ipairs({ ':seen', ':names' }) do redis.call('ZREM', base .. name, bucket) end
+  redis.call('ZREM', base .. ':seen', bucket)
+  if redis.call('HEXISTS', base .. ':rules:texts', bucket) == 0 then redis.call('ZREM', base .. ':names', bucket) end
   redis.call('HDEL', base .. ':declared', bucket)
 end
 for _, name in ipairs({ ':names', ':seen', ':declared' }) do redis.call('PEXPIRE', base .. name, kept_ms) end

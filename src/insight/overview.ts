@@ -70,7 +70,7 @@ export interface ListedWorker {
 }
 
 export interface Overview<Status extends BucketBrief = BucketStatus> {
-  /** By name, those of one page. A bucket is listed for 30 days after its last call. */
+  /** By name, those of one page. A bucket is listed for 30 days after its last call, and while a rules file names it. */
   readonly buckets: readonly Status[];
   /** What could not be looked at: a bucket of this page whose server does not answer, or a server (undefined). */
   readonly unreachable: readonly Unreachable[];

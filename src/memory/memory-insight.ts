@@ -14,6 +14,7 @@ import {
   type WorkerTold,
 } from "../core/stores/insight/store.ts";
 import { namesTenant, type Steering } from "../core/stores/insight/steering.ts";
+import { settingOf } from "../core/stores/insight/rules.ts";
 import { createMemoryRules } from "./memory-rules.ts";
 
 interface KnownBucket {
@@ -134,7 +135,10 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
       return { isNew, over: overrides.filter(({ untilMs = Infinity }) => untilMs <= now) };
     },
     async bucketNames({ after, limit }) {
-      const later = [...buckets.keys()].toSorted().filter((name) => name > after);
+      const ofRules = [...ruled.keys()].filter((name) => settingOf(name) === undefined);
+      const later = [...new Set([...buckets.keys(), ...ofRules])]
+        .toSorted()
+        .filter((name) => name > after);
       return { names: later.slice(0, limit), errors: [] };
     },
     async queues({ after, limit }) {
@@ -157,6 +161,7 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
         rules: ruled.get(name),
         overrides: [...(overrides?.values() ?? [])],
         pause: changes.find(({ id }) => id === paused?.id),
+        hasCalls: buckets.has(name),
       };
     },
     async declared(bucket) {

@@ -202,7 +202,10 @@ interface SchemaIssue {
   readonly message?: string;
   readonly params: Readonly<Record<string, unknown>>;
   readonly data?: unknown;
-  readonly parentSchema?: { readonly properties?: Readonly<Record<string, unknown>> };
+  readonly parentSchema?: {
+    readonly properties?: Readonly<Record<string, unknown>>;
+    readonly additionalProperties?: unknown;
+  };
 }
 
 const WORDS_OF_TYPES: Readonly<Record<string, string>> = {
@@ -214,35 +217,53 @@ const WORDS_OF_TYPES: Readonly<Record<string, string>> = {
   array: "a list",
 };
 
-function remedyFor({ keyword, message, params, parentSchema }: SchemaIssue): string {
-  const known = Object.keys(parentSchema?.properties ?? {});
-  if (keyword === "additionalProperties") {
-    const near = closest(String(params["additionalProperty"]), known);
-    const hint =
-      near === undefined ? `the options are ${known.join(", ")}` : `did you mean ${near}?`;
-    return known.length === 0 ? "there is no such option" : `there is no such option; ${hint}`;
-  }
+function remedyFor({ keyword, message, params }: SchemaIssue): string {
   if (keyword === "required") return "it is needed";
   if (keyword === "enum") {
     const allowed = params["allowedValues"] as readonly unknown[];
     return `give one of ${allowed.map((value) => JSON.stringify(value)).join(", ")}`;
   }
-  const type = keyword === "type" ? WORDS_OF_TYPES[String(params["type"])] : undefined;
-  return type === undefined ? `it ${message ?? "has the wrong form"}` : `give ${type}`;
+  const [type = ""] = keyword === "type" ? [params["type"]].flat().map(String) : [];
+  const words = WORDS_OF_TYPES[type];
+  return words === undefined ? `it ${message ?? "has the wrong form"}` : `give ${words}`;
+}
+
+/** The name of a field that the schema does not have: the likely reason why another one is missing. */
+function unknownFieldOf(issue: SchemaIssue): string | undefined {
+  const { keyword, params, data, parentSchema: schema } = issue;
+  if (keyword === "additionalProperties") return String(params["additionalProperty"]);
+  const isClosed = keyword === "required" && schema?.additionalProperties === false;
+  if (!isClosed || typeof data !== "object" || data === null) return undefined;
+  return Object.keys(data).find((name) => !Object.hasOwn(schema.properties ?? {}, name));
+}
+
+function remedyForUnknown(name: string, { parentSchema }: SchemaIssue): string {
+  const known = Object.keys(parentSchema?.properties ?? {});
+  if (known.length === 0) return "there is no such option";
+  const near = closest(name, known);
+  const hint = near === undefined ? `the options are ${known.join(", ")}` : `did you mean ${near}?`;
+  return `there is no such option; ${hint}`;
 }
 
 function invalidRequest(issues: readonly SchemaIssue[], part: string): InvalidOptionError {
-  const { instancePath, keyword, params, data } = issues[0]!;
+  const issue = issues[0]!;
+  const { instancePath, keyword, params, data } = issue;
+  const where = `the ${part === "querystring" ? "query" : part} of the request`;
   const path = instancePath.slice(1).replaceAll("/", ".");
-  const named = params["additionalProperty"] ?? params["missingProperty"];
-  const option = [path, named].filter((name) => name !== undefined && name !== "").join(".");
-  const isUnknown = keyword === "additionalProperties";
-  const value = isUnknown && typeof data === "object" ? Reflect.get(data!, String(named)) : data;
+  const at = (name: unknown): string =>
+    [path, name].filter((each) => each !== undefined && each !== "").join(".");
+  const unknown = unknownFieldOf(issue);
+  if (unknown !== undefined) {
+    const value: unknown = Reflect.get(data as object, unknown);
+    const remedy = remedyForUnknown(unknown, issue);
+    return new InvalidOptionError({ where, option: at(unknown), value, remedy });
+  }
+  const option = at(params["missingProperty"]);
   return new InvalidOptionError({
-    where: `the ${part === "querystring" ? "query" : part} of the request`,
+    where,
     option: option === "" ? part : option,
-    value: keyword === "required" ? undefined : value,
-    remedy: remedyFor(issues[0]!),
+    value: keyword === "required" ? undefined : data,
+    remedy: remedyFor(issue),
   });
 }
 

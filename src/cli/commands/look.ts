@@ -141,7 +141,7 @@ function describeAll({ buckets, unreachable, replicas }: AllBuckets): string {
   const rows = buckets.map((status) => [
     status.name,
     perSecond(status.capPerSecond),
-    perSecond(status.actualPerSecond),
+    status.hasCalls ? perSecond(status.actualPerSecond) : "no calls yet",
     String(status.waiting.total),
     status.waiting.total === 0 ? "-" : duration(status.waiting.oldestMs),
     status.limitedBy ?? "-",
@@ -163,7 +163,12 @@ function describeBucket(status: BucketStatus): string {
   const facts = [
     ["policy", `${status.policy} (${setByText(status)})`],
     ["cap", status.capPerSecond === undefined ? "-" : `${perSecond(status.capPerSecond)}/s`],
-    ["actual", `${perSecond(status.actualPerSecond)}/s over the last 10 s`],
+    [
+      "actual",
+      status.hasCalls
+        ? `${perSecond(status.actualPerSecond)}/s over the last 10 s`
+        : "no calls yet",
+    ],
     ["waiting", `${waiting.total}${waiting.total === 0 ? "" : `, ${byPriority(status)}`}`],
     ["generation", String(status.generation)],
   ];

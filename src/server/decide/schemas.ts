@@ -1,5 +1,7 @@
 /** What the routes take and answer, as JSON Schema; the API's description is made of it. */
 
+import { STATUS_OF_CODE } from "../problem.ts";
+
 const KEY = {
   description: 'A tenant, account or endpoint: "acme", or a path of up to three names.',
   anyOf: [
@@ -115,7 +117,7 @@ export const PROBLEM: object = {
           title: { type: "string" },
           status: { type: "integer" },
           detail: { type: "string" },
-          code: { type: "string" },
+          code: { type: "string", enum: Object.keys(STATUS_OF_CODE) },
         },
       },
     },

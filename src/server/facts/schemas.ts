@@ -88,6 +88,10 @@ const STATUS_FIELDS = {
   replicas: count("How many processes drew in this second or the last."),
   waitingHere: count("Callers that wait in the process of the server."),
   shadows: list(SHADOW),
+  hasCalls: {
+    type: "boolean",
+    description: "Whether a process has used it in the last 30 days; false if only rules name it.",
+  },
   toldBy: list(
     object({
       replica: text("The process."),

@@ -3,11 +3,13 @@ import { describe, expect, inject, it } from "vitest";
 import { scriptProcesses } from "../../support/children/script-process.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { rulesFiles } from "../../support/rules/rules-files.ts";
+import { ask, openServers } from "../../support/server/open-server.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 
 const sluices = realSluices();
 const files = rulesFiles();
 const processes = scriptProcesses();
+const servers = openServers();
 
 async function sluice(...args: string[]) {
   const process = start(...args);
@@ -81,6 +83,38 @@ describe("sluice rules", () => {
     const { code, err } = await sluice("rules", "apply", undated);
     expect([code, err]).toEqual([0, expect.stringContaining("version of its own is older")]);
     expect((await sluice("--redis", "redis://127.0.0.1:1", "rules", "apply", file)).code).toBe(4);
+  });
+
+  it("lists a bucket that only a rules file names, before anybody draws, and forgets it with the rules", async () => {
+    const file = files.write("sluice.yaml", "version: 1\nbuckets: { api: { rate: 50/s } }");
+    await sluice("rules", "apply", file);
+
+    const buckets = await sluice("buckets");
+    const one = await sluice("bucket", "api");
+    const missing = await sluice("bucket", "apii");
+    const top = await sluice("top", "--count", "1");
+
+    expect(buckets.out).toMatch(/^api +50 +no calls yet /m);
+    expect(one.out).toMatch(/^actual: +no calls yet$/m);
+    expect(missing.err).toContain("there are api");
+    expect(top.out).toMatch(/^api +50 +no calls yet /m);
+    const service = sluices.open();
+    const { url } = await servers.open(sluices.open(), { insecureLocal: true });
+    const listed = await ask(`${url}/api/v1/buckets`);
+    expect(listed.json).toMatchObject({ total: 1, buckets: [{ name: "api", hasCalls: false }] });
+
+    await service.bucket("api").draw();
+    await waitUntil(async () => (await sluice("buckets")).out.includes(" 0.1 "), "it has calls");
+    files.write("sluice.yaml", "version: 2\nbuckets: { other: { rate: 50/s } }");
+    await sluice("rules", "apply", file);
+    const { buckets: kept } = await service.overview();
+    expect(kept.map(({ name, hasCalls }) => [name, hasCalls])).toEqual([
+      ["api", true],
+      ["other", false],
+    ]);
+    files.write("sluice.yaml", "version: 3\nbuckets: {}");
+    await sluice("rules", "apply", file);
+    expect((await service.overview()).buckets.map(({ name }) => name)).toEqual(["api"]);
   });
 
   it("watches the file of a server", async () => {

@@ -1,5 +1,6 @@
 import { readFile, readdir } from "node:fs/promises";
 import { describe, expect, inject, it } from "vitest";
+import { STATUS_OF_CODE } from "../../../src/server/problem.ts";
 import { docBlocks, runDocBlock } from "../../support/docs/doc-blocks.ts";
 
 /** A page of tables only. */
@@ -64,5 +65,18 @@ describe("docs/errors.md", () => {
       found.map(([, name, code]) => `${name} ${code}`).sort();
     expect(pairs(onPage)).toEqual(pairs(inSource));
     expect(inSource.length).toBeGreaterThan(5);
+  });
+
+  it("names the codes that exist over HTTP alone, with their statuses", async () => {
+    const page = await readFile("docs/errors.md", "utf8");
+
+    const onPage = [...page.matchAll(/^\| `(ERR_\w+)` +\| (\d+)/gm)].map(([, code, status]) => [
+      code,
+      Number(status),
+    ]);
+    const ofClasses = [...page.matchAll(/^\| `\w+` +\| `(ERR_\w+)`/gm)].map(([, code]) => code);
+
+    const ofHttp = Object.entries(STATUS_OF_CODE).filter(([code]) => !ofClasses.includes(code));
+    expect(Object.fromEntries(onPage)).toEqual(Object.fromEntries(ofHttp));
   });
 });

@@ -5,10 +5,12 @@ import { describe, expect, inject, it, onTestFinished } from "vitest";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { scriptProcesses } from "../../support/children/script-process.ts";
 import { ACT, ask, VIEW } from "../../support/server/open-server.ts";
+import { rulesFiles } from "../../support/rules/rules-files.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 
 const sluices = realSluices();
 const processes = scriptProcesses();
+const files = rulesFiles();
 
 /** Runs `sluice serve` as a process of its own. */
 function serve(args: readonly string[], env: Record<string, string> = {}) {
@@ -66,7 +68,75 @@ describe("sluice serve", () => {
     expect(first.stderr).toContain("ECONNREFUSED");
   });
 
+  it("changes nothing when it cannot listen: neither by its rules nor by --llm", async () => {
+    const rules = files.write("sluice.yaml", "version: 9\nbuckets: { api: { rate: 1/h } }");
+    const first = serve(["--insecure-local"]);
+    const { port } = new URL(await urlOf(first));
+    const service = sluices.open();
+    const bucket = service.bucket("api", { rate: "50/s" });
+    await bucket.draw();
+
+    const llm = ["--forward", "gpt=http://127.0.0.1:1", "--llm", "gpt=openai,requests=1/h"];
+    const second = serve(["--insecure-local", "--port", port, "--rules", rules, ...llm]);
+
+    expect(await second.ended).toBe(1);
+    expect(second.stderr).toContain("EADDRINUSE");
+    expect(await service.changes()).toEqual([]);
+    expect((await bucket.status()).policy).toBe("50/s");
+    expect(await service.find("gpt")).toBeUndefined();
+  });
+
+  it("puts its rules in force once it listens", async () => {
+    const rules = files.write("sluice.yaml", "version: 9\nbuckets: { api: { rate: 20/s } }");
+    await urlOf(serve(["--insecure-local", "--rules", rules]));
+    const service = sluices.open();
+
+    await waitUntil(async () => (await service.find("api")) !== undefined, "they are in force");
+
+    expect((await service.bucket("api").peek()).policy).toBe("20/s");
+  });
+
+  it("goes on when nobody reads what it writes", async () => {
+    const process = serve(["--insecure-local"]);
+    const url = await urlOf(process);
+
+    process.readNoMore();
+    for (let asked = 0; asked < 20; asked++) await ask(`${url}/api/v1/overview`);
+    const answer = await ask(`${url}/readyz`);
+    process.signal("SIGTERM");
+
+    expect(answer.status).toBe(200);
+    expect(await process.ended).toBe(0);
+  });
+
+  it("says how long connections and silent upstreams last", async () => {
+    const more = ["--keep-alive-timeout", "620s", "--forward", "up=http://127.0.0.1:1"];
+    const url = await urlOf(serve(["--insecure-local", ...more, "--forward-timeout", "20m"]));
+
+    const answer = await ask(`${url}/healthz`, { headers: { connection: "keep-alive" } });
+
+    expect(answer.headers["keep-alive"]).toBe("timeout=620");
+  });
+
+  it("takes pages of its public address", async () => {
+    const origin = "http://ops.example.com";
+    const proxied = ["--public-url", `${origin}/sluice`, "--trust-proxy", "127.0.0.1"];
+    const url = await urlOf(serve(["--token", ACT, ...proxied]));
+
+    const answer = await ask(`${url}/api/v1/session`, {
+      body: { token: ACT },
+      headers: { origin },
+    });
+
+    expect(answer.status).toBe(200);
+    expect(String(answer.headers["set-cookie"])).toContain("Path=/sluice/");
+  });
+
   it.each([
+    [["--insecure-local", "--forward-timeout", "20m"], "beside a --forward"],
+    [["--insecure-local", "--public-url", "ops"], "give a URL"],
+    [["--insecure-local", "--trust-proxy", "nobody"], "addresses and networks"],
+    [["--insecure-local", "--keep-alive-timeout", "620"], "90s, 15m or 2h"],
     [[], "--insecure-local"],
     [["--insecure-local", "--host", "0.0.0.0"], "loopback only"],
     [["--insecure-local", "--port", "web"], "0 to 65535"],

@@ -332,7 +332,7 @@ describe("a forward", () => {
     const none = await service.get("/up/none");
 
     expect(half).toBe("broken off");
-    expect(none).toMatchObject({ status: 502, json: { code: "ERR_HTTP" } });
+    expect(none).toMatchObject({ status: 502, json: { code: "ERR_UPSTREAM_UNREACHABLE" } });
   });
 
   it("asks the next upstream where one refuses, has no room in time, or does not answer", async () => {

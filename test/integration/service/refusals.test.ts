@@ -51,7 +51,10 @@ it.each([
   const [head = "", body = ""] = answer.split("\r\n\r\n");
   expect(head).toContain(`HTTP/1.1 ${status} `);
   expect(head.toLowerCase()).toContain("content-type: application/problem+json");
-  expect(JSON.parse(body)).toMatchObject({ status, code: "ERR_HTTP" });
+  expect(JSON.parse(body)).toMatchObject({
+    status,
+    code: expect.stringMatching(/^ERR_(?!HTTP)/) as string,
+  });
 });
 
 it("refuses data that is nested too deeply in the same words, with an Idempotency-Key", async () => {
@@ -80,8 +83,8 @@ it.each([
   const one = await service.post("/v1/queues/mail/jobs", job);
   const many = await service.post("/v1/queues/mail/jobs", `{"data":1}\n${job}`, lines);
 
-  expect(one).toMatchObject({ status: 400, json: { code: "ERR_HTTP" } });
-  expect(many).toMatchObject({ status: 400, json: { code: "ERR_HTTP" } });
+  expect(one).toMatchObject({ status: 400, json: { code: "ERR_BAD_REQUEST" } });
+  expect(many).toMatchObject({ status: 400, json: { code: "ERR_BAD_REQUEST" } });
   expect(many.json.detail).toContain("Line 2");
   expect((await queue.counts()).waiting).toBe(0);
 });

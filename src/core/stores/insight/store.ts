@@ -11,7 +11,7 @@ import type { SteeringStore } from "./steering.ts";
 export interface InsightStore extends RulesStore, RequestNotes, SlotSecrets, SteeringStore {
   /** Takes in what one replica tells. */
   report(report: ReplicaReport): Promise<Reported>;
-  /** Names of buckets that replicas have told of, in order, after a name. */
+  /** Names of buckets that replicas have told of or that rules name, in order, after a name. */
   bucketNames(page: NamesPage): Promise<BucketNames>;
   /** What the living replicas told of a bucket. */
   bucket(name: string): Promise<BucketFacts>;
@@ -193,6 +193,8 @@ export interface BucketFacts {
   readonly overrides: readonly Override[];
   /** The change that the pause in force, if there is one, came with. */
   readonly pause: Change | undefined;
+  /** Whether a replica has used it in the time for which buckets are kept; else only rules name it. */
+  readonly hasCalls: boolean;
 }
 
 /** What is known of a bucket, and how it is in all but its limits; or why neither can be known. */

@@ -38,6 +38,7 @@ type Reply = readonly [
   fate: string | null,
   awayMs: number,
   state: State | readonly [],
+  hasCalls: number,
 ];
 
 type State = readonly [
@@ -70,7 +71,8 @@ export const bucketsLook: Script<LookRequest, readonly Looked[]> = defineScript(
   },
 });
 
-function factsOf(nowMs: number, [told, overrides, , rules, pause, fate]: Reply): BucketFacts {
+function factsOf(nowMs: number, reply: Reply): BucketFacts {
+  const [told, overrides, , rules, pause, fate, , , hasCalls] = reply;
   return {
     nowMs,
     told: pairsOf(told).map(([replica, text]) => ({ replica, ...readTold(text) })),
@@ -79,6 +81,7 @@ function factsOf(nowMs: number, [told, overrides, , rules, pause, fate]: Reply):
       .map(([id, record]) => readOverride(`${id}|${record}`))
       .toSorted(byId),
     pause: pause[0] && readChange(pause[0], fate),
+    hasCalls: hasCalls === 1,
   };
 }
 

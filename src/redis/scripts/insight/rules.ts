@@ -1,4 +1,5 @@
 /** `insight/rules-…`: which rules are in force for the buckets of a fleet. */
+import { INDEX_KEPT_MS } from "../../../core/stores/insight/store.ts";
 import {
   RULES_CLAIM_MS,
   RULES_DONE_MS,
@@ -43,6 +44,7 @@ export const rulesNote: Script<RulesNote & OfPrefix, Earlier | undefined> = defi
     digest,
     version,
     RULES_KEPT_MS,
+    INDEX_KEPT_MS,
     ...policies.flatMap(([bucket, text = ""]) => [bucket, text]),
   ],
   decode(reply) {

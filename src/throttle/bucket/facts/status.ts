@@ -72,6 +72,8 @@ interface OfAllReplicas {
   readonly limitedBy: string | undefined;
   readonly waiting: Waiting;
   readonly toldBy: readonly ReplicaOfBucket[];
+  /** Whether a process has used it in the last 30 days. False for a bucket that only a rules file names: there were no calls yet. */
+  readonly hasCalls: boolean;
 }
 
 export interface HistoryOptions {
@@ -132,6 +134,7 @@ export function describeStatus<State extends BriefState>(
         : undefined,
     limitedBy: mostWaiting(heard)?.limitedBy,
     waiting: waitingOf(heard),
+    hasCalls: facts.hasCalls,
     toldBy: alive.map(({ replica, atMs, waiting, startedIn10s }) => ({
       replica,
       toldAgoMs: Math.max(0, nowMs - atMs),

@@ -133,7 +133,7 @@ export function bucketsView({ redraw, stay }) {
 }
 
 function row(status, recent) {
-  const { name, actualPerSecond: actual, capPerSecond: cap, waiting, limitedBy } = status;
+  const { name, actualPerSecond: actual, capPerSecond: cap, waiting, limitedBy, hasCalls } = status;
   const held = badges(status);
   const cell = (label, tag, ...children) => h(tag, { "data-label": label }, ...children);
   return h(
@@ -153,6 +153,7 @@ function row(status, recent) {
           h("span.muted", {}, cap === undefined ? "/s" : ` / ${rate(cap)} per s`),
         ),
         cap === undefined ? undefined : bar(actual / cap),
+        hasCalls ? undefined : h("span.muted", {}, "no calls yet"),
       ),
     ),
     cell("Last 10 min", "td", spark(recent, cap)),

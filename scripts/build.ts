@@ -4,10 +4,11 @@
  * `tsx scripts/build.ts [folder in which dist/ is made]`
  */
 import { execFileSync } from "node:child_process";
-import { cpSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import process from "node:process";
-import { build, type Metafile, type Plugin } from "esbuild";
+import { build, type BuildResult, type Metafile, type Plugin } from "esbuild";
 import packageJson from "../package.json" with { type: "json" };
 import { readLuaFile } from "../src/redis/scripts/lua-source.ts";
 import { readPageFiles } from "../src/server/dashboard/page-files.ts";
@@ -45,6 +46,7 @@ const PAGE_FILES = "src/server/dashboard/page-files.ts";
 const LUA = "lua";
 const LICENSES = "licenses.txt";
 const UPLOT = "node_modules/uplot";
+const TARGET = `node${/[\d.]+/.exec(packageJson.engines.node)?.[0]}`;
 const DEPENDENCIES = Object.keys(packageJson.dependencies);
 
 const textsOfFiles: Plugin = {
@@ -80,17 +82,47 @@ function textsOfScripts(): string {
   return `const TEXTS = ${JSON.stringify(texts)};\nexport const readLuaFile = (name) => TEXTS[name];\n`;
 }
 
-/** Files of CommonJS stay as they are: `require` does not work in ES modules. */
+/**
+ * Files of CommonJS lie beside the others: `require` does not work in ES modules. What they require of "devDependencies"
+ * goes into them.
+ */
 const commonJsBeside: Plugin = {
   name: "common-js-beside",
   setup(builder) {
-    builder.onResolve({ filter: /^\..*\.cjs$/ }, ({ path, resolveDir }) => {
+    const made = new Map<string, Promise<BuildResult<{ metafile: true }>>>();
+    builder.onResolve({ filter: /^\..*\.cjs$/ }, async ({ path, resolveDir }) => {
       const name = basename(path);
-      cpSync(join(resolveDir, path), join(OUT, name));
+      const file = join(resolveDir, path);
+      if (!made.has(name)) made.set(name, bundleCommonJs(file));
+      const { metafile } = await made.get(name)!;
+      Object.assign(inputsOfCommonJs, metafile.inputs);
       return { path: `./${name}`, external: true };
     });
   },
 };
+
+const inputsOfCommonJs: Metafile["inputs"] = {};
+
+/** Its exports are named anew: of a bundle of CommonJS alone, Node would not see their names. */
+function bundleCommonJs(file: string): Promise<BuildResult<{ metafile: true }>> {
+  const names = Object.keys(createRequire(file)(file) as object);
+  const contents = [
+    `import file from ${JSON.stringify(file)};`,
+    ...names.map((name) => `export const ${name} = file.${name};`),
+  ].join("\n");
+  return build({
+    stdin: { contents, resolveDir: dirname(file) },
+    outfile: join(OUT, basename(file)),
+    absWorkingDir: ROOT,
+    bundle: true,
+    format: "cjs",
+    platform: "node",
+    target: TARGET,
+    external: DEPENDENCIES,
+    metafile: true,
+    logLevel: "warning",
+  });
+}
 
 async function bundle(): Promise<Metafile> {
   const { metafile } = await build({
@@ -101,7 +133,7 @@ async function bundle(): Promise<Metafile> {
     splitting: true,
     format: "esm",
     platform: "node",
-    target: `node${/[\d.]+/.exec(packageJson.engines.node)?.[0]}`,
+    target: TARGET,
     // Whoever uses what needs them has them.
     external: [...DEPENDENCIES, "@opentelemetry/api", "@grpc/grpc-js"],
     sourcemap: true,
@@ -115,17 +147,32 @@ async function bundle(): Promise<Metafile> {
 /** What was taken in may be copied as long as its license comes with it. */
 function writeLicenses({ inputs }: Metafile): void {
   const folders = new Set(
-    [...Object.keys(inputs), `${UPLOT}/dist`].flatMap(
+    [...Object.keys(inputs), ...Object.keys(inputsOfCommonJs), `${UPLOT}/dist`].flatMap(
       (path) => /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path)?.[0] ?? [],
     ),
   );
   const texts = [...folders].sort().map((folder) => {
     const name = folder.split("node_modules/").at(-1);
     const file = readdirSync(join(ROOT, folder)).find((entry) => /^licen[cs]e/i.test(entry));
-    if (file === undefined) throw new Error(`${name} has no license beside it`);
-    return `${name}\n\n${readFileSync(join(ROOT, folder, file), "utf8").trim()}\n`;
+    const text =
+      file === undefined
+        ? licenseInManifest(join(ROOT, folder))
+        : readFileSync(join(ROOT, folder, file), "utf8");
+    return `${name}\n\n${text.trim()}\n`;
   });
   writeFileSync(join(OUT, LICENSES), texts.join(`\n${"-".repeat(72)}\n\n`));
+}
+
+/** @throws when the package says nothing of its license. */
+function licenseInManifest(folder: string): string {
+  const manifest = JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as {
+    readonly license?: string;
+    readonly author?: string | { readonly name: string };
+  };
+  const { license, author } = manifest;
+  if (license === undefined) throw new Error(`${folder} has no license beside it`);
+  const name = typeof author === "object" ? author.name : author;
+  return name === undefined ? `License: ${license}` : `License: ${license}. Author: ${name}`;
 }
 
 function writeTypes(): void {

@@ -1,8 +1,8 @@
 import { isIP } from "node:net";
-import type { FastifyBaseLogger } from "fastify";
 import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
 import { LONGEST_MS, NAME, readOptions, wholeNumber } from "../core/input/options.ts";
+import type { ServerLogger } from "./app/server-app.ts";
 import { GRPC, type GrpcOptions, type ReadGrpcOptions } from "./decide/envoy/options.ts";
 import { readForwards, type ForwardOptions, type ReadForward } from "./forward/options.ts";
 
@@ -59,7 +59,7 @@ export interface ServerOptions {
   /** Lets everybody on this machine do everything, without a token. Only on loopback or a Unix socket. Defaults to false. */
   readonly insecureLocal?: boolean | undefined;
   /** A pino logger, or one like it; `false` logs nothing. Defaults to JSON lines on stdout. */
-  readonly logger?: FastifyBaseLogger | false | undefined;
+  readonly logger?: ServerLogger | false | undefined;
   /** The most bytes that the body of a request may have. Defaults to 1048576 (1 MiB). What is forwarded has no bound. */
   readonly bodyLimit?: number | undefined;
   /**

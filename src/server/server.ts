@@ -1,13 +1,8 @@
 /** The HTTP server: health, facts, steering and the dashboard. `createServer()` wires it. */
 import { lstat, rm } from "node:fs/promises";
-import { createConnection, type Socket } from "node:net";
-import swagger, { type FastifyDynamicSwaggerOptions } from "@fastify/swagger";
-import Fastify, {
-  LogController,
-  type FastifyInstance,
-  type FastifyServerOptions,
-  type preValidationHookHandler,
-} from "fastify";
+import { createConnection } from "node:net";
+import type { FastifyDynamicSwaggerOptions } from "@fastify/swagger";
+import type { FastifyInstance } from "fastify";
 import type { Sluice } from "../sluice.ts";
 import { partsOf } from "../sluice/parts.ts";
 import { decideRoutes } from "./decide/decide.ts";
@@ -21,24 +16,27 @@ import { createFound, type Found } from "./decide/found.ts";
 import { forwardRoutes } from "./forward/forward.ts";
 import { sessionRoutes } from "./access/session.ts";
 import { installAccess, type Gate } from "./access/access.ts";
-import { installBodyDeadlines } from "./access/body-deadline.ts";
+import { installBodyDeadlines } from "./app/body-deadline.ts";
 import { dashboardRoutes } from "./dashboard/dashboard.ts";
 import { tokenSearch } from "./access/token-search.ts";
 import { factRoutes } from "./facts/facts.ts";
-import { healthRoutes, QUIET_PATHS, whyNotReady } from "./health.ts";
-import { metricsRoute } from "./metrics.ts";
+import { bytesOf, closeUnused, createApp, installHeaders, installLog } from "./app/create-app.ts";
+import { swagger } from "./app/fastify.cjs";
+import type { ServerApp } from "./app/server-app.ts";
+import { healthRoutes, whyNotReady } from "./health/health.ts";
+import { metricsRoute } from "./health/metrics.ts";
 import {
   isLoopback,
   readServerOptions,
   type ReadServerOptions,
   type ServerOptions,
 } from "./options.ts";
-import { installProblems, refuseUnread, sayInJson, sendProblem, problemOf } from "./problem.ts";
+import { installProblems } from "./problem.ts";
 
 /** Serves over HTTP what a sluice knows and does. End it with `close()`. */
 export interface SluiceServer {
-  /** The server of fastify, for routes of your own: each says in its `config` what it `needs`. */
-  readonly app: FastifyInstance;
+  /** The server of Fastify, for routes of your own: each says in its `config` what it `needs`. */
+  readonly app: ServerApp;
   /**
    * Begins to listen.
    *
@@ -115,7 +113,7 @@ export async function createServer(
   }
 
   return {
-    app,
+    app: app as unknown as ServerApp,
     async listen() {
       const url = await listenOverHttp(app, read);
       return { url, grpc: await grpc?.listen() };
@@ -169,145 +167,6 @@ const DESCRIPTION = {
 
 /** How long requests under way have when the server closes. */
 const CLOSE_MS = 10_000;
-
-function createApp(read: ReadServerOptions): FastifyInstance {
-  const { tls, logger, bodyLimit, keepAliveTimeoutMs, trustProxy } = read;
-  const common: FastifyServerOptions = {
-    bodyLimit,
-    logController: new LogController({ disableRequestLogging: true }),
-    // The id of a slot holds the keys of its call; Node takes 16 KiB of headers.
-    routerOptions: { caseSensitive: true, maxParamLength: 8_192 },
-    forceCloseConnections: "idle",
-    ...(keepAliveTimeoutMs !== undefined && { keepAliveTimeout: keepAliveTimeoutMs }),
-    ...(trustProxy !== undefined && { trustProxy: proxiesOf(trustProxy) }),
-    // Errors from before a route is found, and from before there is a request.
-    frameworkErrors: (error, _request, reply) => sendProblem(reply, problemOf(error)),
-    clientErrorHandler: refuseUnread,
-    // Nothing is dropped from what was sent, or read as what it is not.
-    ajv: { customOptions: { removeAdditional: false, coerceTypes: false, verbose: true } },
-    ...(logger === undefined || logger === false
-      ? { logger: logger === false ? false : { redact: SECRET_HEADERS } }
-      : { loggerInstance: logger }),
-  };
-  const app: FastifyInstance =
-    tls === undefined
-      ? Fastify(common)
-      : (Fastify({
-          ...common,
-          https: { key: bytesOf(tls.key), cert: bytesOf(tls.cert) },
-        } as object) as FastifyInstance);
-  // What a form of another site can send: JSON alone is read.
-  app.removeContentTypeParser(["application/json", "text/plain"]);
-  const readJson = app.getDefaultJsonParser("error", "error");
-  app.addContentTypeParser<string>(
-    "application/json",
-    { parseAs: "string" },
-    (request, text, done) => {
-      // Clients that send JSON say so of an empty body, too.
-      if (text === "") done(null, null);
-      else void readJson(request, text, done);
-    },
-  );
-  // The schemas of answers are for the description; what they do not name is kept.
-  app.setSerializerCompiler(() => (value) => JSON.stringify(value, sayInJson));
-  app.setReplySerializer((value) => JSON.stringify(value, sayInJson));
-  app.addHook("onRoute", (route) => {
-    const schema = route.schema?.querystring as QuerySchema | undefined;
-    if (schema?.properties === undefined) return;
-    const read = readQuery(schema.properties);
-    route.preValidation = [read, ...[route.preValidation ?? []].flat()];
-  });
-  return app;
-}
-
-function proxiesOf(trustProxy: NonNullable<ReadServerOptions["trustProxy"]>) {
-  return typeof trustProxy === "object" ? [...trustProxy] : trustProxy;
-}
-
-/** Connections on which nobody has asked for anything yet would hold the server up: Node takes them for busy ones. */
-function closeUnused(app: FastifyInstance): void {
-  const open = new Set<Socket>();
-  app.server.on("connection", (socket: Socket) => {
-    open.add(socket);
-    socket.once("close", () => open.delete(socket));
-  });
-  app.addHook("preClose", async () => {
-    for (const socket of open) if (socket.bytesRead === 0) socket.destroy();
-  });
-}
-
-function bytesOf(pem: string | Uint8Array): string | Buffer {
-  return typeof pem === "string" ? pem : Buffer.from(pem);
-}
-
-/** A query has texts alone; numbers and booleans are read where the schema of the route has them. */
-function readQuery(properties: Properties): preValidationHookHandler {
-  const types = Object.entries(properties).map(([name, { type }]) => [name, type] as const);
-  return ({ query }, _reply, done) => {
-    const asked = query as Record<string, unknown>;
-    for (const [name, type] of types) {
-      const value = asked[name];
-      if (type === "integer" && typeof value === "string" && /^\d{1,16}$/.test(value)) {
-        asked[name] = Number(value);
-      }
-      if (type === "boolean" && (value === "true" || value === "false"))
-        asked[name] = value === "true";
-    }
-    done();
-  };
-}
-
-type Properties = Readonly<Record<string, { readonly type?: string }>>;
-
-interface QuerySchema {
-  readonly properties?: Properties;
-}
-
-const SECRET_HEADERS = ["authorization", "cookie", "x-api-key", "api-key", "x-sluice-token"].map(
-  (name) => `req.headers["${name}"]`,
-);
-
-/** What pages of this server may do: nothing but load its own files and ask it. */
-const POLICY = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "img-src 'self' data:",
-  "connect-src 'self'",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-].join("; ");
-
-function installHeaders(app: FastifyInstance, { tls }: ReadServerOptions): void {
-  const headers = {
-    "content-security-policy": POLICY,
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "cache-control": "no-store",
-    ...(tls === undefined ? {} : { "strict-transport-security": "max-age=31536000" }),
-  };
-  app.addHook("onRequest", (_request, reply, done) => {
-    void reply.headers(headers);
-    done();
-  });
-}
-
-/** One line for each request. No header is in it, and of the URL only the path: neither tokens nor what was asked for. */
-function installLog(app: FastifyInstance): void {
-  app.addHook("onResponse", (request, reply, done) => {
-    const [path = ""] = request.url.split("?", 1);
-    if (!QUIET_PATHS.has(path)) {
-      const { method, ip } = request;
-      const { statusCode: status, elapsedTime } = reply;
-      request.log.info({ method, path, status, ms: Math.round(elapsedTime), ip }, "request");
-    }
-    done();
-  });
-}
 
 /** Fastify names the first address of a wildcard; an address in brackets is as URLs have it. */
 function urlOf(listening: string, { host }: ReadServerOptions): string {

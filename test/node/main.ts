@@ -63,7 +63,11 @@ async function usePackage(): Promise<void> {
     await writeFile(join(home, "package.json"), '{ "private": true }');
     await run("npm", ["pack", "--silent", "--pack-destination", home], ROOT);
     const tarballs = (await readdir(home)).filter((file) => file.endsWith(".tgz"));
-    await run("npm", [...NPM_INSTALL, ...tarballs.map((file) => `./${file}`)], home);
+    await run(
+      "npm",
+      [...NPM_INSTALL, "--engine-strict", ...tarballs.map((file) => `./${file}`)],
+      home,
+    );
     for (const file of ["import.mjs", "require.cjs"]) {
       await run("node", [file], home, { ...env, REDIS_URL: redis.url });
     }

@@ -8,7 +8,8 @@ import type { Cost } from "../../throttle/costs.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
 import { headersOf, limitsOverWholeSeconds } from "../../throttle/try/rate-limit-headers.ts";
 import { assertBucket } from "../access/access.ts";
-import { problemOf, sendProblem, type Problem } from "../problem.ts";
+import type { Problem } from "../app/codes.ts";
+import { problemOf, sendProblem } from "../problem.ts";
 import { endOfTurn, whenHungUp, type Caller, type Callers } from "./caller.ts";
 import type { Found } from "./found.ts";
 import {

@@ -109,6 +109,24 @@ describe("the tarball", () => {
   });
 });
 
+it("installs under the Node it promises: nothing that users install is held back by overrides here", async () => {
+  const { overrides } = JSON.parse(await readFile(join(ROOT, "package.json"), "utf8")) as {
+    readonly overrides: Readonly<Record<string, string>>;
+  };
+  const { packages } = JSON.parse(await readFile(join(ROOT, "package-lock.json"), "utf8")) as {
+    readonly packages: Readonly<
+      Record<string, { readonly dev?: boolean; readonly devOptional?: boolean }>
+    >;
+  };
+
+  const installed = Object.entries(packages)
+    .filter(([, { dev, devOptional }]) => dev !== true && devOptional !== true)
+    .map(([path]) => path.split("node_modules/").at(-1)!);
+
+  expect(installed).toContain("bullmq");
+  expect(Object.keys(overrides).filter((name) => installed.includes(name))).toEqual([]);
+});
+
 describe("a service that installs the package", () => {
   it("has the command line", async () => {
     const installed = join(consumer.folder, "node_modules/sluice");

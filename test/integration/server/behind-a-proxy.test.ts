@@ -177,7 +177,7 @@ describe("a server that does not know its public address", () => {
     const answer = await signIn(options, headers);
 
     expect(answer.status).toBe(status);
-    if (status === 403) expect(answer.json).toMatchObject({ code: "ERR_CROSS_SITE" });
+    expect(answer.json.code).toBe(status === 403 ? "ERR_CROSS_SITE" : undefined);
   });
 
   it("sets its cookie for the path and the scheme of its public address", async () => {

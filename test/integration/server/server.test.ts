@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { pino } from "pino";
+import type { FastifyInstance } from "fastify";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { InvalidOptionError } from "sluice";
 import { createServer, type ServerOptions } from "sluice/server";
@@ -49,7 +50,7 @@ describe("createServer", () => {
       port: 0,
       logger: false,
     });
-    server.app.get("/open", () => "for everybody?");
+    (server.app as unknown as FastifyInstance).get("/open", () => "for everybody?");
 
     await expect(server.listen()).rejects.toThrow("the route GET /open");
 

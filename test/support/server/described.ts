@@ -1,4 +1,5 @@
 import { expect } from "vitest";
+import type { FastifyInstance } from "fastify";
 import type { SluiceServer } from "sluice/server";
 import { ask, type Answer, type Asking } from "./open-server.ts";
 
@@ -30,7 +31,9 @@ export async function askAsDescribed(
   const schema = responses[answer.status]?.content?.[type]?.schema;
   expect(schema, `${route} answers ${answer.status}: ${answer.text}`).toBeDefined();
   const parts = { schema, method, url: template, httpPart: "body" };
-  const validate = server.app.validatorCompiler!(parts as never) as unknown as Validate;
+  const validate = (server.app as unknown as FastifyInstance).validatorCompiler!(
+    parts as never,
+  ) as unknown as Validate;
   expect(validate(answer.json) ? [] : validate.errors).toEqual([]);
   return answer;
 }
@@ -43,5 +46,5 @@ export function routesOf(server: SluiceServer): string[] {
 }
 
 function descriptionOf(server: SluiceServer): Description {
-  return server.app.swagger() as unknown as Description;
+  return (server.app as unknown as FastifyInstance).swagger() as unknown as Description;
 }

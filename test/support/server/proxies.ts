@@ -65,7 +65,11 @@ export function reverseProxies(): Proxies {
       start("nginx", nginxConfig(servers), (file, folder) => ["-c", file, "-p", folder]),
     caddy: (sites) =>
       start("caddy", `{\n  admin off\n  auto_https off\n}\n${sites}`, (file) => [
-        ...["run", "--adapter", "caddyfile", "--config", file],
+        "run",
+        "--adapter",
+        "caddyfile",
+        "--config",
+        file,
       ]),
   };
 }

@@ -1,7 +1,7 @@
 /** Ends requests whose body does not come: else each would hold its connection, also without a token. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { refuseUnread } from "../problem.ts";
-import { isLetIn } from "./access.ts";
+import { isLetIn } from "../access/access.ts";
 
 /** How long all of a body may take whose sender showed no token, or whose request is answered already. */
 const STRANGER_MS = 10_000;

@@ -1,10 +1,10 @@
 /** `/metrics`: of this process, and of the whole fleet. Only a server exports the latter. */
 import type { FastifyInstance } from "fastify";
-import { fleetMetrics } from "../metrics.ts";
-import type { Metrics } from "../metrics/process-metrics.ts";
-import type { Sluice } from "../sluice.ts";
-import { accessOf } from "./access/access.ts";
-import { HttpProblem } from "./problem.ts";
+import { fleetMetrics } from "../../metrics.ts";
+import type { Metrics } from "../../metrics/process-metrics.ts";
+import type { Sluice } from "../../sluice.ts";
+import { accessOf } from "../access/access.ts";
+import { HttpProblem } from "../problem.ts";
 
 /** What every token is for that is for all. A name cannot have this. */
 const ANY = "{any}";

@@ -111,7 +111,7 @@ describe("the page at /jobs", () => {
     const service = await ask(`${url}/api/queues`, { token: CALL });
     const elsewhere = await ask(`${url}/static/..%2f..%2fpackage.json`);
 
-    expect([page.status, page.headers["location"]]).toEqual([302, "/"]);
+    expect([page.status, page.headers["location"]]).toEqual([302, "./"]);
     expect([api.status, service.status, elsewhere.status]).toEqual([401, 403, 404]);
   });
 });

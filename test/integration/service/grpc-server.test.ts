@@ -1,6 +1,7 @@
 import { readFile } from "node:fs/promises";
+import { connect } from "node:http2";
 import { credentials } from "@grpc/grpc-js";
-import { describe, expect, inject, it, onTestFinished } from "vitest";
+import { describe, expect, inject, it, onTestFinished, vi } from "vitest";
 import { createServer } from "sluice/server";
 import { rejectionOf } from "../../support/async/rejection.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
@@ -42,6 +43,34 @@ describe("the server for gRPC", () => {
     expect(await ask("theirs", { authorization: `Bearer ${CALL}` })).toBe(7);
     expect(await ask("mine", { authorization: `Bearer ${CALL}` })).toBe("OK");
     expect(await ask("mine", { "x-sluice-token": CALL })).toBe("OK");
+  });
+
+  it("holds no connection for a call whose message never comes", async () => {
+    const { grpc } = await servers.start(sluices.open(), {
+      tokens: [{ token: CALL, role: "call" }],
+      grpc: { port: 0 },
+    });
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    const session = connect(`http://${grpc}`);
+    const call = session.request({
+      ":method": "POST",
+      ":path": "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
+      "content-type": "application/grpc",
+      te: "trailers",
+    });
+    let status: unknown;
+    call.on("response", (headers) => (status = headers["grpc-status"]));
+    call.on("trailers", (headers) => (status = headers["grpc-status"]));
+
+    // The server hears of the call in its own time.
+    while (status === undefined) {
+      vi.advanceTimersByTime(10_000);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    vi.useRealTimers();
+    session.destroy();
+
+    expect(status).toBe("4");
   });
 
   it("answers health checks without a token, as /readyz does", async () => {

@@ -3,6 +3,7 @@ import type {
   Metadata,
   sendUnaryData,
   Server,
+  ServerInterceptor,
   ServerUnaryCall,
   ServiceDefinition,
 } from "@grpc/grpc-js";
@@ -41,7 +42,10 @@ const HEALTH = "grpc.health.v1.Health";
 export async function createGrpcServer(parts: GrpcServerOptions): Promise<GrpcServer> {
   const { where, options, host, bodyLimit, tls } = parts;
   const grpc = await load(where, options);
-  const server = new grpc.Server({ "grpc.max_receive_message_length": bodyLimit });
+  const server = new grpc.Server({
+    "grpc.max_receive_message_length": bodyLimit,
+    interceptors: [endUnsent(grpc)],
+  });
   addService(server, grpc, parts);
 
   async function listen(): Promise<string> {
@@ -63,6 +67,30 @@ export async function createGrpcServer(parts: GrpcServerOptions): Promise<GrpcSe
     close: () => new Promise((resolve) => server.tryShutdown(() => resolve())),
     closeNow: () => server.forceShutdown(),
   };
+}
+
+/** How long a call may take to send its message: until then, nobody has looked at its token. */
+const MESSAGE_MS = 10_000;
+
+/** Ends calls whose message does not come: each would hold its connection. */
+function endUnsent(grpc: Grpc): ServerInterceptor {
+  const late = {
+    code: grpc.status.DEADLINE_EXCEEDED,
+    details: "The message did not come in time.",
+  };
+  return (_method, call) =>
+    new grpc.ServerInterceptingCall(call, {
+      start(next) {
+        const deadline = setTimeout(() => call.sendStatus(late), MESSAGE_MS);
+        next({
+          onReceiveMessage(message, pass) {
+            clearTimeout(deadline);
+            pass(message);
+          },
+          onCancel: () => clearTimeout(deadline),
+        });
+      },
+    });
 }
 
 async function load(where: string, { port }: ReadGrpcOptions): Promise<Grpc> {

@@ -16,7 +16,7 @@ export function addWorker(program: Command, io: Io): void {
       "after",
       `
 Its default export is a function that gets a sluice, and declares buckets, queues and workers on it. On SIGINT or
-SIGTERM the workers end their jobs, as sluice.close() has them do.
+SIGTERM the workers end their jobs, as sluice.close() has them do. They go on when nobody reads the output any more.
 
 Example: sluice worker ./charge-worker.js`,
     )

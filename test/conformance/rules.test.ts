@@ -18,6 +18,8 @@ function offerOf(digest: string, version: number, changedAtMs = version): RulesO
   return { digest, version, changedAtMs, replica: "a", file: "/etc/a|b.yaml", by: "web|7:1" };
 }
 
+const IDLE = { waiting: [0, 0, 0, 0], oldestMs: 0, startedIn10s: 1, limitedBy: undefined };
+
 describe.each([
   ["Redis", openRedisInsight],
   ["memory", () => createMemoryInsight()],
@@ -77,6 +79,34 @@ describe.each([
 
     expect((await insight.bucket("api")).rules).toBeUndefined();
     expect(await insight.declaredOf(["api"])).toEqual([undefined]);
+  });
+
+  it("list a bucket before its first call, and afterwards as long as it has calls", async () => {
+    const insight = open();
+    const names = async (): Promise<readonly string[]> =>
+      (await insight.bucketNames({ after: "", limit: 9 })).names;
+    await insight.offerRules(offerOf("a", 1));
+    const policies = [
+      ["used", "p"],
+      ["api", "p"],
+      ["queues:mail", "s"],
+    ] as const;
+    await insight.noteRules({ digest: "a", version: 1, policies });
+    await insight.report({
+      replica: "a",
+      about: { host: "web", pid: 7, version: "1", startedAtMs: 1 },
+      isLast: false,
+      buckets: [{ bucket: "used", state: IDLE, started: 1, refused: 0, declared: undefined }],
+      queues: [],
+      workers: undefined,
+    });
+
+    expect(await names()).toEqual(["api", "used"]);
+    expect((await insight.bucket("api")).hasCalls).toBe(false);
+    expect((await insight.bucket("used")).hasCalls).toBe(true);
+    const ended = policies.map(([name]) => [name, undefined] as const);
+    await insight.noteRules({ digest: "a", version: 1, policies: ended });
+    expect(await names()).toEqual(["used"]);
   });
 });
 

@@ -4,6 +4,7 @@ import { waitUntil } from "../../support/async/wait-until.ts";
 import { ACT, ask, openServers, VIEW } from "../../support/server/open-server.ts";
 import { flawsOf, openBoards, seriousOf } from "../../support/server/boards.ts";
 import { fakeApis } from "../../support/servers/fake-api.ts";
+import { rulesFiles } from "../../support/rules/rules-files.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 
 const HOSTILE = `<img src=x onerror="window.hurt=1"> & <script>window.hurt=1</script>`;
@@ -12,6 +13,7 @@ const sluices = realSluices();
 const servers = openServers();
 const boards = openBoards();
 const apis = fakeApis();
+const files = rulesFiles();
 
 /** A service that calls through a bucket, and a server beside it. */
 async function openBoard(names: readonly string[] = ["stripe"]) {
@@ -98,6 +100,15 @@ describe("the board", () => {
 
     await page.getByText("Somebody else changed it meanwhile.").waitFor();
     expect(await bucket.status()).toMatchObject({ capPerSecond: 50 });
+  });
+
+  it("lists a bucket that only rules name, with no calls yet", async () => {
+    const rules = files.write("sluice.yaml", "buckets: { planned: { rate: 50/s } }");
+    const { url } = await servers.open(sluices.open({ rules }), { insecureLocal: true });
+    const { page } = await boards.open(url);
+
+    await page.locator("tr", { hasText: "planned" }).getByText("no calls yet").waitFor();
+    expect(await page.locator("tr", { hasText: "planned" }).count()).toBe(1);
   });
 
   it("shows hostile names and reasons as the text that they are", async () => {

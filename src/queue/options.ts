@@ -9,7 +9,7 @@ import { DEFAULTED, type JobDefaults, type KeepDone } from "../core/input/queue-
 import { COST } from "../throttle/call-options.ts";
 import type { DedupeMode, KeptJobs } from "../core/stores/queue/store.ts";
 import type { Cost } from "../throttle/costs.ts";
-import { isCron } from "./bullmq/cron.ts";
+import { cronFault } from "./bullmq/cron.ts";
 import { OWN_ID } from "./job.ts";
 
 /** How one job is queued. A recurring one, with `every` or `cron` and never both, needs a `dedupeId`. */
@@ -74,7 +74,11 @@ interface JobOptions extends JobDefaults {
   readonly timeoutMs?: number | undefined;
   /** Makes the job a recurring one, in ms from 100; the first is due at once. Needs a `dedupeId`. */
   readonly every?: number | undefined;
-  /** Makes the job a recurring one, at the times of a cron expression: `"0 9 * * 1-5"`. Needs a `dedupeId`. */
+  /**
+   * Makes the job a recurring one, at the times of a cron expression of five fields, or of six with the second first:
+   * `"0 9 * * 1-5"`, `"@midnight"`. `H` is a value that depends on the `dedupeId`: `"H H * * *"` is once a day. Needs a
+   * `dedupeId`.
+   */
   readonly cron?: string | undefined;
   /** The time zone of `cron`: `"Europe/Berlin"`. Defaults to `"UTC"`. */
   readonly timeZone?: string | undefined;
@@ -140,7 +144,7 @@ const ENQUEUE_OPTIONS = z.strictObject({
 const RULES: readonly {
   readonly option: keyof EnqueueOptions;
   readonly isBroken: (options: JobOptionsRead) => boolean;
-  readonly remedy: string;
+  readonly remedy: string | ((options: JobOptionsRead) => string | undefined);
 }[] = [
   { option: "at", isBroken: (o) => has(o.at, o.delayMs), remedy: "give it or delayMs, not both" },
   {
@@ -171,8 +175,8 @@ const RULES: readonly {
   },
   {
     option: "cron",
-    isBroken: (o) => o.cron !== undefined && !isCron(o.cron, o.timeZone),
-    remedy: 'give a cron expression that has a next time, such as "0 9 * * 1-5"',
+    isBroken: (o) => faultOf(o) !== undefined,
+    remedy: faultOf,
   },
   ...(["missed", "overlap"] as const).map((option) => ({
     option,
@@ -201,8 +205,13 @@ export function readEnqueueOptions(where: string, given: unknown): JobOptionsRea
   const read: JobOptionsRead = readOptions(where, ENQUEUE_OPTIONS, given);
   const broken = RULES.find(({ isBroken }) => isBroken(read));
   if (broken === undefined) return ownOf(read);
-  const { option, remedy } = broken;
+  const { option } = broken;
+  const remedy = typeof broken.remedy === "string" ? broken.remedy : broken.remedy(read)!;
   throw new InvalidOptionError({ where, option, value: read[option], remedy });
+}
+
+function faultOf({ cron, timeZone, dedupeId }: JobOptionsRead): string | undefined {
+  return cron === undefined ? undefined : cronFault({ cron, timeZone, id: dedupeId! });
 }
 
 /** @throws {@link InvalidOptionError} for what cannot be a dedupeId. */

@@ -128,6 +128,7 @@ const ARITIES: Arities<Queue<unknown>> = {
   enqueueMany: 2,
   unschedule: 1,
   schedules: 0,
+  schedule: 1,
   counts: 1,
   pause: 1,
   resume: 1,

@@ -120,6 +120,7 @@ const CALLS: Readonly<
     enqueueMany: { args: [[1, 2]], options: {} },
     unschedule: { args: ["hourly"] },
     schedules: { args: [] },
+    schedule: { args: ["hourly"] },
     counts: { args: [], options: { key: "acme" } },
     pause: { args: [], options: { key: "acme" } },
     resume: { args: [], options: { key: "acme" } },

@@ -4,8 +4,7 @@
   KEYS  [1] wait  [2] prioritized, both BullMQ's  [3] hash: the live workers
   ARGV  [1] the prefix of the queue's keys  [2] 1 to look at jobs without a lane, and at those that workers have fetched
         [3] on: the keys at whose lanes to look
-  Reply its id, and since when it waits, in ms since 1970: when it was due, or when its last attempt began; nothing if none
-        waits
+  Reply its id, and since when it waits, in ms since 1970: when it was due, or due again; nothing if none waits
 ]]
 -- @include lib/lanes/names
 local wait, prioritized, live = KEYS[1], KEYS[2], KEYS[3]
@@ -15,13 +14,13 @@ local oldest, since_ms
 
 -- Whether the job is there, and has not ended.
 local function look(id)
-  local stored_at_ms, opts, attempts, started_ms, ended =
-    unpack(redis.call('HMGET', prefix .. id, 'timestamp', 'opts', 'atm', 'processedOn', 'finishedOn'))
+  local stored_at_ms, opts, ended, again_ms =
+    unpack(redis.call('HMGET', prefix .. id, 'timestamp', 'opts', 'finishedOn', 'sluice:due'))
   if not stored_at_ms or ended then return false end
   local delay_ms = opts and string.find(opts, '"delay":', 1, true) and tonumber(cjson.decode(opts).delay) or 0
   -- Ten seconds mark a job that is on its way to its lane.
   local due_ms = tonumber(stored_at_ms) + (delay_ms == 10000 and 0 or delay_ms)
-  if (tonumber(attempts) or 0) > 0 and started_ms then due_ms = tonumber(started_ms) end
+  if again_ms then due_ms = tonumber(again_ms) end
   if not since_ms or due_ms < since_ms then oldest, since_ms = id, due_ms end
   return true
 end

@@ -4,7 +4,8 @@
 
   KEYS  as in runs-begin
   ARGV  [1] the prefix of the queue's keys  [2] the schedule's name
-        [3] JSON: its fields: name, data, opts; every, or pattern and tz; sluice:missed, sluice:overlap
+        [3] JSON: its fields: name, data, opts; every, or pattern, tz and sluice:cron; sluice:missed,
+            sluice:overlap
         [4] ms since 1970: the next time of cron, by an earlier reply; else 0
   Reply [1] ms since 1970, now, if the next time of cron is needed; else 0
         [2] the id of the run that waits next, [3] its hash, and [4] 1 if there was no such schedule, else 0
@@ -22,7 +23,7 @@ local had_every, has_begun = schedule.every, schedule.run and redis.call('HEXIST
 -- First, so that a Redis whose memory is full refuses all of it: after any other write it would let the rest pass.
 local is_new = redis.call('HSETNX', schedule.key, 'ic', 1)
 redis.call('HDEL', schedule.key, 'every', 'offset', 'pattern', 'tz', 'data', 'opts', 'sluice:missed', 'sluice:overlap',
-  'sluice:owed')
+  'sluice:owed', 'sluice:cron')
 for field, value in pairs(fields) do redis.call('HSET', schedule.key, field, value) end
 schedule.every, schedule.pattern, schedule.zone = tonumber(fields.every), fields.pattern or '', fields.tz or ''
 local is_same = schedule.every ~= nil and had_every == schedule.every

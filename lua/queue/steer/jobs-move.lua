@@ -49,7 +49,8 @@ local function move(id)
   local delay_ms = delay_from(tonumber(stored_at_ms) or 0)
   -- It gets a new place in its lane then.
   redis.call('HDEL', job, 'sluiceSeq')
-  redis.call('HSET', job, 'delay', string.format('%.0f', delay_ms), 'opts', with_due(opts or '{}', delay_ms))
+  redis.call('HSET', job, 'delay', string.format('%.0f', delay_ms), 'opts', with_due(opts or '{}', delay_ms),
+    'sluice:due', string.format('%.0f', due_ms))
   redis.call('XADD', lanes.events, '*', 'event', 'delayed', 'jobId', id, 'delay', string.format('%.0f', due_ms))
   return 1
 end

@@ -1,9 +1,13 @@
 /**
- * When a cron expression is due in a time zone. BullMQ reads expressions (cron-parser), but its times are wrong where
- * clocks change at midnight or by half an hour: in Cairo, Havana or Santiago it leaves out a day, and on Lord Howe Island
- * it throws "loop limit exceeded" once a year (checked with bullmq 6.7.0, cron-parser 5.10.3; no upstream issue known).
- * So BullMQ is asked for local times only, which it computes as if they were UTC, and what clocks do is decided here, as
- * Vixie cron does:
+ * When a cron expression is due in a time zone. BullMQ computes times with cron-parser, and they are wrong where clocks
+ * change at midnight or by half an hour:
+ *
+ * - In Cairo, Havana and Santiago it leaves out a day. cron-parser 5.10.6 mends that; bullmq 6.7.0 pins 5.10.3.
+ * - On Lord Howe Island "0 2 * * *" throws "loop limit exceeded" in April, and times between 2:30 and 3:00 are left out in
+ *   October. cron-parser 5.10.6 does the same.
+ *
+ * So BullMQ computes local times only, as if they were UTC, and this module applies the changes of clocks, as Vixie cron
+ * does. `test/integration/upstream/cron-parser.test.ts` fails once BullMQ no longer needs that.
  *
  * - An expression of certain hours is due once for each of its local times: when clocks first show it, or at the first
  *   moment after a gap in which it lies.
@@ -15,6 +19,7 @@ import {
   lastChangeBetween,
   zoneOffsetMs,
 } from "../../core/limits/calendar-days.ts";
+import { CronTextError, readCronText } from "../../core/input/cron-text.ts";
 import type { CronState, NextCron } from "../../core/stores/queue/runs.ts";
 import { loadBullmq } from "./load-bullmq.cjs";
 
@@ -29,18 +34,27 @@ const HOUR_FIELD = -4;
 const ALL_HOURS = /^(\*|\?|\*\/1|0-23(\/1)?)$/;
 const HOURLY_NAMES = new Set(["@hourly", "@minutely", "@secondly"]);
 
-/** Whether an expression can be read, and has a next time. */
-export function isCron(cron: string, timeZone: string | undefined): boolean {
-  // The parser reads it as each minute, but BullMQ stores no schedule for it.
-  if (cron === "") return false;
-  try {
-    return nextCronMs(Date.now(), { cron, timeZone }) !== undefined;
-  } catch {
-    return false;
-  }
+/** The text of a cron expression, as it was declared. */
+export interface CronDeclared {
+  readonly cron: string;
+  readonly timeZone: string | undefined;
+  /** The schedule's id, which `H` is a hash of. */
+  readonly id: string;
 }
 
-/** A cron expression in its time zone. */
+/** What is wrong with an expression, and what to write instead; undefined if it can be read and has a next time. */
+export function cronFault({ cron, timeZone, id }: CronDeclared): string | undefined {
+  try {
+    const read = readCronText(cron, id);
+    if (nextCronMs(Date.now(), { cron: read, timeZone }) !== undefined) return undefined;
+  } catch (error) {
+    if (error instanceof CronTextError) return error.message;
+    // The parser throws for a date that no year has, such as the 30th of February.
+  }
+  return 'it has no next time; give a cron expression such as "0 9 * * 1-5"';
+}
+
+/** A cron expression in its time zone, as `readCronText` writes it. */
 export interface CronTimes {
   readonly cron: string;
   /** Defaults to UTC. */
@@ -55,6 +69,17 @@ export function nextCronMs(
   if (isOfAllHours(cron)) return nextShown(afterMs, cron, timeZone);
   const local = nextLocal(latestLocal(afterMs, timeZone), cron);
   return local === undefined ? undefined : firstInstantOf(timeZone, local);
+}
+
+/** The next `count` times after `afterMs`, in ms since 1970; fewer if there are no others. */
+export function nextCronTimes(afterMs: number, times: CronTimes, count: number): number[] {
+  const next: number[] = [];
+  let atMs = nextCronMs(afterMs, times);
+  while (atMs !== undefined && next.length < count) {
+    next.push(atMs);
+    atMs = nextCronMs(atMs, times);
+  }
+  return next;
 }
 
 /** As many times that have passed are counted, at most: to compute a time takes about 0.1 ms. */

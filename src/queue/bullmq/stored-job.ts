@@ -220,6 +220,37 @@ const SCHEDULE = "rjk";
 /** The place that a job came to when it first joined its lane; written by `lua/lib/lanes/join.lua`. */
 const SEQ = "sluiceSeq";
 
+/**
+ * When the job became due again, in ms since 1970: for a retry, after a replay, or since its worker died. Written here, by
+ * the worker's backend and by `lua/queue/steer/jobs-move.lua`; read by `lua/queue/lanes/oldest-look.lua`, too.
+ */
+export const DUE = "sluice:due";
+
+/** Notes that jobs became due again just now. */
+export async function noteDue(
+  backend: Pick<ReturnType<Queue["getBackend"]>, "client" | "toKey">,
+  ids: readonly string[],
+  clock: RedisClock,
+): Promise<void> {
+  if (ids.length === 0) return;
+  await clock.ready();
+  const client = await backend.client;
+  const nowMs = clock.latestMs();
+  for (const id of ids) {
+    const key = backend.toKey(id);
+    await client.hset(key, { [DUE]: nowMs });
+    // Nothing stays of a job that was removed at the same time.
+    if ((await client.hget(key, "name")) === null) await client.hdel(key, DUE);
+  }
+}
+
+/** Reads when a job became due again; undefined if it was due only once. */
+export async function readDue(queue: Queue, id: string): Promise<number | undefined> {
+  const client = await queue.getBackend().client;
+  const text = await client.hget(queue.toKey(id), DUE);
+  return text === null ? undefined : Number(text);
+}
+
 /** What is known of the error that failed a job, as JSON; written when it becomes a dead letter. */
 export const FAILURE = "sluice:failure";
 
@@ -266,12 +297,13 @@ export async function renew(
   const key = queue.toKey(id!);
   // A run of a schedule is a job of its own from then on.
   await client.hdel(key, ...DEATHS, FAILURE, CANCELLED_FIELD, SCHEDULE);
+  await clock.ready();
+  await client.hset(key, { [DUE]: clock.latestMs() });
   const { maxWaitMs } = opts.sluice ?? {};
   const written = maxWaitMs === undefined ? null : await client.hget(key, "opts");
   if (maxWaitMs === undefined || written === null) return;
   // As they are stored, since BullMQ has shorter names for some of them there.
   const options = JSON.parse(written) as StoredOptions;
-  await clock.ready();
   const sluice = { ...options.sluice, startByMs: clock.latestMs() + maxWaitMs };
   await client.hset(key, { opts: JSON.stringify({ ...options, sluice }) });
 }

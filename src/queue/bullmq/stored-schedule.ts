@@ -8,6 +8,7 @@
  * checked with bullmq 6.7.0 (`nextJobFromJobData` in worker.js, `addJobScheduler-11.lua`).
  */
 import type { JobSchedulerJson, Queue } from "bullmq";
+import { readCronText } from "../../core/input/cron-text.ts";
 import type {
   CronState,
   NextCron,
@@ -18,7 +19,7 @@ import type {
 import type { RedisClock } from "../../core/stores/queue/store.ts";
 import type { Job } from "../job.ts";
 import type { OrderedJobOptions } from "../options.ts";
-import { nextCron, nextCronMs, UTC } from "./cron.ts";
+import { nextCron, nextCronMs, nextCronTimes, UTC } from "./cron.ts";
 import { loadBullmq } from "./load-bullmq.cjs";
 import { readFields, readJob, storedName, storedOptions, type Stored } from "./stored-job.ts";
 
@@ -39,13 +40,17 @@ export async function storeSchedule<Data>(
 ): Promise<{ readonly job: Job<Data>; readonly isNew: boolean }> {
   const { every, cron, timeZone = UTC, missed, overlap } = options;
   const { opts: template } = storedOptions(options, clock);
+  const id = options.dedupeId!;
+  const pattern = cron === undefined ? undefined : readCronText(cron, id);
   const declaration: RunDeclaration = {
-    name: options.dedupeId!,
+    name: id,
     fields: {
       name: storedName(options.key),
       data: json,
       opts: JSON.stringify(template),
-      ...(every === undefined ? { pattern: cron!, tz: timeZone } : { every }),
+      ...(every === undefined
+        ? { pattern: pattern!, tz: timeZone, "sluice:cron": cron! }
+        : { every }),
       ...(missed === "once" && { "sluice:missed": missed }),
       ...(overlap === false && { "sluice:overlap": "no" }),
     },
@@ -53,12 +58,12 @@ export async function storeSchedule<Data>(
   let declared = await declare(declaration);
   while (declared.nowMs !== undefined) {
     // Every expression has another time: one that has none was refused.
-    const cronMs = nextCronMs(declared.nowMs, { cron: cron!, timeZone });
+    const cronMs = nextCronMs(declared.nowMs, { cron: pattern!, timeZone });
     declared = await declare({ ...declaration, cronMs });
   }
   const { Job } = loadBullmq();
-  const { id, fields, isNew } = declared;
-  const run = Job.fromJSON(queue, readFields(fields, id), id) as unknown as Stored<Data>;
+  const { id: runId, fields, isNew } = declared;
+  const run = Job.fromJSON(queue, readFields(fields, runId), runId) as unknown as Stored<Data>;
   const job = readJob(run);
   const { priority = "normal" } = options;
   // A run that a worker has goes on as it was.
@@ -95,6 +100,9 @@ export interface LastRun {
 export interface ScheduleFacts {
   /** When the run at hand starts: its time, or that of its next attempt. */
   readonly nextAtMs: number;
+  readonly nextRunsAtMs: readonly number[];
+  /** The expression as it was declared; undefined for `every`. */
+  readonly cron: string | undefined;
   readonly missed: number;
   readonly last: LastRun | undefined;
 }
@@ -110,8 +118,8 @@ export async function readScheduleFacts(
 ): Promise<ScheduleFacts> {
   await clock.ready();
   const redis = (await queue.getBackend().client) as unknown as ScheduleReader;
-  const fields = ["count", "at", "run", "ran", "of", "ended", "outcome"];
-  const [count, at, id, startedAt, of, endedAt, outcome] = await redis.hmget(
+  const fields = ["count", "at", "run", "ran", "of", "ended", "outcome", "cron"];
+  const [count, at, id, startedAt, of, endedAt, outcome, cron] = await redis.hmget(
     queue.toKey(`repeat:${name}`),
     ...fields.map((field) => `sluice:${field}`),
   );
@@ -128,8 +136,16 @@ export async function readScheduleFacts(
   const score = isRetried == null ? null : await redis.zscore(queue.toKey("delayed"), run);
   // One that is parked in its lane is delayed by a day there.
   const isDelayed = score !== null && !(await isParked(run));
+  const nextAtMs = isDelayed ? Math.max(dueMs, Math.floor(Number(score) / PER_MS)) : dueMs;
+  const laterAfterMs = Math.max(nextAtMs, nowMs);
+  const later =
+    every === undefined
+      ? nextCronTimes(laterAfterMs, { cron: pattern!, timeZone: tz }, SHOWN_RUNS - 1)
+      : everyAfter(laterAfterMs, { every, dueMs });
   return {
-    nextAtMs: isDelayed ? Math.max(dueMs, Math.floor(Number(score) / PER_MS)) : dueMs,
+    nextAtMs,
+    nextRunsAtMs: [nextAtMs, ...later],
+    cron: pattern === undefined ? undefined : (cron ?? pattern),
     missed: Number(count ?? 0) + (passed ?? 0),
     last: id
       ? {
@@ -140,6 +156,18 @@ export async function readScheduleFacts(
         }
       : undefined,
   };
+}
+
+/** How many of its next runs a schedule shows. */
+const SHOWN_RUNS = 5;
+
+/** The runs of `every` after the next one; they keep step with its time. */
+function everyAfter(
+  afterMs: number,
+  { every, dueMs }: { readonly every: number; readonly dueMs: number },
+): number[] {
+  const passed = Math.floor((afterMs - dueMs) / every);
+  return Array.from({ length: SHOWN_RUNS - 1 }, (_, index) => dueMs + (passed + 1 + index) * every);
 }
 
 /** BullMQ counts the times of delayed jobs in 4096ths of a ms. */

@@ -7,7 +7,7 @@ import { createErrorReports, storedQueueName, type QueueConnection } from "./con
 import { loadBullmq } from "./load-bullmq.cjs";
 import { onRedisTime } from "./redis-time.ts";
 import { publishRetries } from "./stored-events.ts";
-import { FAILURE, readFields, type Stored } from "./stored-job.ts";
+import { DUE, FAILURE, noteDue, readFields, type Stored } from "./stored-job.ts";
 
 /** A job that a worker has taken. */
 export interface HeldJob extends TakenJob {
@@ -269,17 +269,23 @@ function backendFor(
     };
     backend.moveToFailed = (job, reason, remove, token, fetchNext, fields) =>
       fail(job, reason, remove, token, fetchNext, { ...fields, [FAILURE]: facts.get(job) ?? "" });
-    backend.moveToDelayed = async (...job) => {
-      await delay(...job);
+    backend.moveToDelayed = async (id, timestamp, delayMs, token, options) => {
+      // Without fields to update, the job gives its place back without an attempt: it has been due all the time.
+      const dueAgain = options?.fieldsToUpdate && {
+        fieldsToUpdate: { ...options.fieldsToUpdate, [DUE]: clock.latestMs() + delayMs },
+      };
+      await delay(id, timestamp, delayMs, token, { ...options, ...dueAgain });
       wait.lookSoon();
     };
-    backend.retryJob = async (...job) => {
-      const retried = await retry(...job);
+    backend.retryJob = async (id, lifo, token, options) => {
+      const fieldsToUpdate = { ...options?.fieldsToUpdate, [DUE]: clock.latestMs() };
+      const retried = await retry(id, lifo, token, { ...options, fieldsToUpdate });
       wait.lookSoon();
       return retried;
     };
     backend.moveStalledJobsToWait = async () => {
       const recovered = mayStall() ? await lookForStalled() : [];
+      await noteDue(backend, recovered, clock);
       await onRecovered(recovered);
       if (recovered.length > 0) wait.lookNow();
       return recovered;

@@ -10,6 +10,7 @@ export interface Schedule {
   readonly dedupeId: string;
   /** Milliseconds from one run to the next; undefined for a `cron` one. */
   readonly every: number | undefined;
+  /** As it was declared: `"H 9 * * 1-5"`; undefined for an `every` one. */
   readonly cron: string | undefined;
   /** The time zone of `cron`; undefined for `every`. */
   readonly timeZone: string | undefined;
@@ -18,6 +19,11 @@ export interface Schedule {
    * attempt is. In the past while it waits for its slot.
    */
   readonly nextAtMs: number;
+  /**
+   * When its next five runs are due, the one that waits first, in ms since 1970: `[1790000000000, …]`. Runs that miss their
+   * time are left out of what follows.
+   */
+  readonly nextRunsAtMs: readonly number[];
   /**
    * How many of its times have had no run of their own: `3`. They passed while a run waited, ran with `overlap: false`, or
    * waited for its next attempt; or the run came too late for `maxWaitMs`. Of one wait of a `cron` job, no more than
@@ -28,7 +34,7 @@ export interface Schedule {
   readonly last: LastRun | undefined;
 }
 
-/** The recurring jobs of a queue. Both reject with StoreUnavailableError when Redis is away. */
+/** The recurring jobs of a queue. All reject with StoreUnavailableError when Redis is away. */
 export interface Schedules {
   /**
    * Ends a recurring job: true. Its run that waits is removed, wherever it waits: for its time, in its lane, in the hands
@@ -38,6 +44,8 @@ export interface Schedules {
   unschedule(dedupeId: string): Promise<boolean>;
   /** All recurring jobs, ordered by their next run. */
   schedules(): Promise<Schedule[]>;
+  /** One recurring job by its `dedupeId`; undefined if there is none. */
+  schedule(dedupeId: string): Promise<Schedule | undefined>;
 }
 
 export function createSchedules({
@@ -54,6 +62,21 @@ export function createSchedules({
   readonly isParked: (id: string) => Promise<boolean>;
   readonly onRemoved: (ids: readonly string[]) => void;
 }): Schedules {
+  const list = (): Promise<Schedule[]> =>
+    access.ask(async (queue) => {
+      const found = await queue.getJobSchedulers(0, -1, true);
+      const facts = await Promise.all(
+        found.map((each) => readScheduleFacts(queue, each, { clock: access.clock, isParked })),
+      );
+      const schedules = found.map(({ key, every, pattern, tz }, index) => ({
+        dedupeId: key,
+        every: every === undefined ? undefined : Number(every),
+        timeZone: pattern === undefined ? undefined : (tz ?? UTC),
+        ...facts[index]!,
+      }));
+      return schedules.toSorted((one, other) => one.nextAtMs - other.nextAtMs);
+    });
+
   return {
     async unschedule(given) {
       const dedupeId = readName("unschedule()", "dedupeId", given);
@@ -61,20 +84,10 @@ export function createSchedules({
       onRemoved(removed);
       return isEnded;
     },
-    schedules: () =>
-      access.ask(async (queue) => {
-        const found = await queue.getJobSchedulers(0, -1, true);
-        const facts = await Promise.all(
-          found.map((each) => readScheduleFacts(queue, each, { clock: access.clock, isParked })),
-        );
-        const schedules = found.map(({ key, every, pattern, tz }, index) => ({
-          dedupeId: key,
-          every: every === undefined ? undefined : Number(every),
-          cron: pattern,
-          timeZone: pattern === undefined ? undefined : (tz ?? UTC),
-          ...facts[index]!,
-        }));
-        return schedules.toSorted((one, other) => one.nextAtMs - other.nextAtMs);
-      }),
+    schedules: list,
+    async schedule(given) {
+      const dedupeId = readName("schedule()", "dedupeId", given);
+      return (await list()).find((schedule) => schedule.dedupeId === dedupeId);
+    },
   };
 }

@@ -5,7 +5,7 @@ import type { LanesSeen, LaneStore } from "../../core/stores/queue/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { BucketState, LimitState } from "../../throttle/bucket/bucket-state.ts";
 import type { Cost } from "../../throttle/costs.ts";
-import { readJob, type Stored } from "../bullmq/stored-job.ts";
+import { readDue, readJob, type Stored } from "../bullmq/stored-job.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { keyTextOf, type Job } from "../job.ts";
 import type { NoPromise } from "./forecast.ts";
@@ -31,8 +31,8 @@ export interface JobExplanation {
   /** The limit that has no room: `"100/s"`; of keys with several levels with that: `"2/s (level 1)"`. Undefined without one. */
   readonly limit: string | undefined;
   /**
-   * Since when it waits, in ms since 1970 on Redis' clock: since it was due, or stored if that is yet to come; since its
-   * last attempt began if it has had one.
+   * Since when it waits, in ms since 1970 on Redis' clock: since it was stored if it is delayed; since its last attempt
+   * began if its retry is delayed; else since it was due, or due again after a retry, a replay or the death of its worker.
    */
   readonly sinceMs: number;
   /**
@@ -104,14 +104,22 @@ export function createExplanations({
     const reason = reasonFor(job, facts, nowMs);
     if (reason === undefined) return undefined;
     const { waitsFor, limit, forMs } = reason;
-    const sinceMs = waitsFor === "delay" ? job.enqueuedAtMs : waitsSinceMs(job);
+    const dueAgainMs = await access.ask((backend) => readDue(backend, id));
+    const sinceMs =
+      waitsFor === "delay" ? job.enqueuedAtMs : waitsSinceMs(job, { waitsFor, dueAgainMs });
     const untilMs = forMs === undefined ? undefined : nowMs + Math.ceil(forMs);
     return sayEndless({ waitsFor, limit, sinceMs, untilMs });
   };
 }
 
-/** Since when a job waits that is due: one that was tried before, since that began. */
-function waitsSinceMs({ attemptsMade, startedAtMs, dueAtMs }: Job<unknown>): number {
+function waitsSinceMs(
+  { attemptsMade, startedAtMs, dueAtMs }: Job<unknown>,
+  {
+    waitsFor,
+    dueAgainMs,
+  }: { readonly waitsFor: WaitsFor; readonly dueAgainMs: number | undefined },
+): number {
+  if (dueAgainMs !== undefined && waitsFor !== "retry") return dueAgainMs;
   return attemptsMade > 0 && startedAtMs !== undefined ? startedAtMs : dueAtMs;
 }
 

@@ -85,7 +85,7 @@ export interface LaneStatus {
 export interface OldestDue {
   readonly id: string;
   readonly key: Key | undefined;
-  /** How long it has waited since it was due; since its last attempt began, if it has had one. */
+  /** How long it has waited since it was due, or due again: after a retry, a replay or the death of its worker. */
   readonly waitingMs: number;
   /** What it waits for; undefined if it has begun meanwhile. */
   readonly why: JobExplanation | undefined;

@@ -91,6 +91,7 @@ export const SCHEDULE: object = object(
     cron: TEXT,
     timeZone: TEXT,
     nextAtMs: NUMBER,
+    nextRunsAtMs: list(NUMBER),
     missed: COUNT,
     last: object({ id: TEXT, startedAtMs: NUMBER, endedAtMs: NUMBER, outcome: TEXT }, [
       "endedAtMs",

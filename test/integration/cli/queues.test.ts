@@ -59,6 +59,47 @@ interface Listed {
   readonly cursor?: string;
 }
 
+describe("sluice schedule preview", () => {
+  const preview = (...args: string[]) => sluice("schedule", "preview", ...args);
+
+  it("prints the next five runs in local time and UTC", async () => {
+    const { code, out } = await preview("0 9 * * *", "--tz", "Asia/Tokyo");
+
+    expect(code).toBe(0);
+    expect(out.split("\n")[0]).toBe("0 9 * * * in Asia/Tokyo");
+    expect(out.match(/09:00:00 GMT\+09:00 +\S+T00:00:00\.000Z/g)).toHaveLength(5);
+  });
+
+  it("prints the runs that the schedule of that id has", async () => {
+    const { queue } = await openQueue();
+    await queue.enqueue(1, { cron: "H H * * *", dedupeId: "report" });
+    const schedule = await queue.schedule("report");
+
+    const { nextRunsAtMs } = await json<{ nextRunsAtMs: number[] }>(
+      "schedule",
+      "preview",
+      "H H * * *",
+      "--id",
+      "report",
+    );
+
+    expect(nextRunsAtMs).toEqual(schedule!.nextRunsAtMs);
+  });
+
+  it.each([
+    [["0 9 * *"], "it has 4 fields; give five"],
+    [["*/90 * * * *"], "larger than 0 to 59"],
+    [["H 9 * * *"], "give the dedupeId of the schedule"],
+    [["0 9 * * *", "--tz", "Mars"], "give the name of a time zone"],
+    [["0 9 * * *", "--count", "0"], "give a whole number from 1"],
+  ])("refuses %j", async (args, why) => {
+    const { code, err } = await preview(...args);
+
+    expect(code).toBe(2);
+    expect(err).toContain(why);
+  });
+});
+
 describe("sluice, of queues,", () => {
   it("shows all queues, one, its jobs in pages, and a job with what it waits for", async () => {
     const { queue } = await openQueue();

@@ -77,6 +77,60 @@ describe("a recurring job", () => {
     expect(Math.abs(job.startByMs! - schedule!.nextAtMs - 60_000)).toBeLessThanOrEqual(1);
   });
 
+  it("shows its next five runs, with H as one time of the day", async () => {
+    const [one, other] = [openQueue(), openQueue()];
+    const options = { cron: "H H * * *", timeZone: "Asia/Tokyo", dedupeId: "report" };
+
+    await one.queue.enqueue("report", options);
+    const schedule = (await one.queue.schedule("report"))!;
+    await other.queue.enqueue("report", options);
+    const again = (await other.queue.schedule("report"))!;
+
+    const { nextRunsAtMs } = schedule;
+    expect(nextRunsAtMs).toHaveLength(5);
+    expect(nextRunsAtMs[0]).toBe(schedule.nextAtMs);
+    const days = nextRunsAtMs.slice(1).map((ms, index) => (ms - nextRunsAtMs[index]!) / 86_400_000);
+    expect(days).toEqual([1, 1, 1, 1]);
+    expect(schedule.cron).toBe("H H * * *");
+    expect(again.nextRunsAtMs).toEqual(nextRunsAtMs);
+    expect(await one.queue.schedules()).toEqual([schedule]);
+    expect(await one.queue.schedule("other")).toBeUndefined();
+  });
+
+  it("shows the next five runs of one that recurs every so often", async () => {
+    const { queue } = openQueue();
+
+    await queue.enqueue("sync", { every: 3_600_000, dedupeId: "sync" });
+    const { nextAtMs, nextRunsAtMs, cron } = (await queue.schedule("sync"))!;
+
+    expect(nextRunsAtMs).toEqual([0, 1, 2, 3, 4].map((run) => nextAtMs + run * 3_600_000));
+    expect(cron).toBeUndefined();
+  });
+
+  it.each([
+    ["0 9 * *", "it has 4 fields"],
+    ["*/90 * * * *", "larger than 0 to 59"],
+  ])("is refused with %j, and nothing is stored", async (cron, why) => {
+    const { queue } = openQueue();
+
+    const reason = await rejectionOf(queue.enqueue("report", { cron, dedupeId: "report" }));
+
+    expect(reason).toMatchObject({ code: "ERR_INVALID_OPTION", option: "cron", value: cron });
+    expect((reason as Error).message).toContain(why);
+    expect(await queue.schedules()).toEqual([]);
+  });
+
+  it("runs at midnight as @midnight, and its text is no older one's after a change", async () => {
+    const { queue } = openQueue();
+
+    await queue.enqueue("report", { cron: "H 9 * * *", dedupeId: "report" });
+    await queue.enqueue("report", { cron: "@midnight", dedupeId: "report" });
+    const { cron, nextAtMs } = (await queue.schedule("report"))!;
+
+    expect(cron).toBe("@midnight");
+    expect(nextAtMs % 86_400_000).toBe(0);
+  });
+
   it("has the newest data and options from the run on that is due as it is declared", async () => {
     const { sluice, queue } = openQueue();
     const cron = "* * * * * *";

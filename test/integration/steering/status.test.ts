@@ -2,6 +2,7 @@ import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { Discard, type BucketOptions } from "sluice";
 import { block } from "../../support/async/block.ts";
+import { rejectionOf } from "../../support/async/rejection.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { pretendWorker } from "../../support/jobs/outlook.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
@@ -26,6 +27,11 @@ const keyOf = (name: string): string => `${sluices.prefix()}:{jobs}:${name}`;
 async function makeOlder(id: string, byMs: number): Promise<void> {
   const key = keyOf(id);
   await redis.hset(key, "timestamp", Number(await redis.hget(key, "timestamp")) - byMs);
+}
+
+/** As if a job had become due again before. */
+async function makeDueBefore(id: string, byMs: number): Promise<void> {
+  await redis.hincrby(keyOf(id), "sluice:due", -byMs);
 }
 
 /** As if handlers had taken so long in the last seconds. */
@@ -124,6 +130,47 @@ describe("the status of a queue", () => {
     expect(Math.round(stuck.unexplainedMs / MINUTE_MS)).toBe(10);
     expect(paused).toMatchObject({ reason: "queue paused", unexplainedMs: 0 });
     expect(limited).toMatchObject({ unexplainedMs: 0, oldest: { why: { waitsFor: "limit" } } });
+  });
+
+  it.each([
+    ["without a key", undefined],
+    ["of a key", "acme"],
+  ])("counts the wait of a replayed dead letter from its replay: one %s", async (_, key) => {
+    const { sluice, queue } = open();
+    const job = await queue.enqueue(1, { attempts: 1, key });
+    const worker = sluice.worker(queue, async () => Promise.reject(new Error("refused")));
+    await rejectionOf(job.finished());
+    await worker.close();
+    await makeOlder(job.id, 10 * MINUTE_MS);
+
+    await queue.replay({});
+    const replayed = await queue.status();
+    await makeDueBefore(job.id, 10 * MINUTE_MS);
+    const later = await queue.status();
+
+    expect(replayed.oldest!.id).toBe(job.id);
+    expect(Math.round(replayed.oldest!.waitingMs / MINUTE_MS)).toBe(0);
+    expect(replayed.unexplainedMs).toBe(0);
+    expect(Date.now() - replayed.oldest!.why!.sinceMs).toBeLessThan(MINUTE_MS);
+    expect(Math.round(later.oldest!.waitingMs / MINUTE_MS)).toBe(10);
+    expect(Math.round(later.unexplainedMs / MINUTE_MS)).toBe(10);
+  });
+
+  it("counts the wait of a retry from when it is due, and not from its last attempt", async () => {
+    const { sluice, queue } = open();
+    const job = await queue.enqueue(1, { attempts: 2, key: "acme" });
+    sluice.worker(queue, async () => {
+      await queue.pause();
+      throw new Error("refused");
+    });
+    await waitUntil(async () => (await queue.counts()).delayed === 1, "it waits for its retry");
+    await makeOlder(job.id, 10 * MINUTE_MS);
+    await redis.hset(keyOf(job.id), "processedOn", Date.now() - 10 * MINUTE_MS);
+
+    await waitUntil(async () => (await queue.status()).oldest !== undefined, "it is due");
+    const { oldest } = await queue.status();
+
+    expect(Math.round(oldest!.waitingMs / MINUTE_MS)).toBe(0);
   });
 
   it("tells of none that as many calls explain as the rate allows meanwhile", async () => {

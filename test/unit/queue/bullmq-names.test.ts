@@ -10,7 +10,6 @@ import {
   NOT_THERE,
   WRONG_STATE,
 } from "../../../src/queue/bullmq/errors.ts";
-import { isCron } from "../../../src/queue/bullmq/cron.ts";
 
 describe("BullMQ's names, as they are used without it", () => {
   it("are those of the errors by which a processor speaks", () => {
@@ -41,16 +40,5 @@ describe("BullMQ's names, as they are used without it", () => {
       NOT_THERE: ErrorCode.JobNotExist,
       WRONG_STATE: ErrorCode.JobNotInState,
     });
-  });
-});
-
-describe("a cron expression", () => {
-  it.each([
-    ["0 9 * * 1-5", true],
-    ["0 0 30 2 *", false],
-    ["", false],
-    ["every day", false],
-  ])("%j is one that BullMQ can plan: %j", (cron, isPlannable) => {
-    expect(isCron(cron, undefined)).toBe(isPlannable);
   });
 });

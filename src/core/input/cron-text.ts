@@ -1,0 +1,226 @@
+/**
+ * Reads the text of a cron expression strictly, and writes what it means without names of times and without `H`.
+ *
+ * cron-parser, which BullMQ uses, fills in missing fields, ignores impossible steps, takes the name of a month for a
+ * weekday, and draws `H` at random at each parse (checked with 5.10.3). So only text that this module has read reaches it.
+ */
+
+/** The text cannot be a cron expression; the message says what to write instead. */
+export class CronTextError extends Error {
+  override readonly name = "CronTextError";
+}
+
+interface Field {
+  readonly name: string;
+  readonly least: number;
+  readonly most: number;
+  /** The largest value that `*` and a step reach: weekdays have 7 as a second Sunday. */
+  readonly last: number;
+  /** The largest value of `H`: each month has a 28th. */
+  readonly mostHashed: number;
+  readonly words: readonly string[];
+  /** Forms beside numbers, ranges and steps; fields of days have some. */
+  readonly others?: RegExp;
+}
+
+const MONTHS = ["jan", "feb", "mar", "apr", "may", "jun"].concat([
+  "jul",
+  "aug",
+  "sep",
+  "oct",
+  "nov",
+  "dec",
+]);
+const WEEKDAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
+
+const FIELDS: readonly Field[] = [
+  fieldOf("second", 0, 59),
+  fieldOf("minute", 0, 59),
+  fieldOf("hour", 0, 23),
+  { ...fieldOf("day of month", 1, 31), mostHashed: 28, others: /^L$/ },
+  { ...fieldOf("month", 1, 12), words: MONTHS },
+  {
+    ...fieldOf("day of week", 0, 7),
+    last: 6,
+    mostHashed: 6,
+    words: WEEKDAYS,
+    others: /^([0-7]|sun|mon|tue|wed|thu|fri|sat)(L|#[1-5])$/i,
+  },
+];
+
+function fieldOf(name: string, least: number, most: number): Field {
+  return { name, least, most, last: most, mostHashed: most, words: [] };
+}
+
+const NAMES: Readonly<Record<string, string>> = {
+  "@yearly": "0 0 1 1 *",
+  "@annually": "0 0 1 1 *",
+  "@monthly": "0 0 1 * *",
+  "@weekly": "0 0 * * 0",
+  "@weekdays": "0 0 * * 1-5",
+  "@weekends": "0 0 * * 0,6",
+  "@daily": "0 0 * * *",
+  "@midnight": "0 0 * * *",
+  "@hourly": "0 * * * *",
+  "@minutely": "* * * * *",
+  "@secondly": "* * * * * *",
+};
+
+const EXAMPLE = 'such as "0 9 * * 1-5"';
+/** The values of all fields, listed one by one, need about half of it. */
+const MOST_CHARACTERS = 1_024;
+
+/**
+ * The expression with names, weekdays and `H` written as numbers. `id` is the schedule's: `H` is a hash of it, so each
+ * schedule keeps its times, and different ones spread.
+ *
+ * @throws {@link CronTextError} when a field is missing, or can never mean what it says.
+ */
+export function readCronText(text: string, id: string): string {
+  const trimmed = text.trim();
+  if (trimmed.length > MOST_CHARACTERS) {
+    throw new CronTextError(`give a cron expression of ${MOST_CHARACTERS} characters at most`);
+  }
+  if (trimmed.startsWith("@")) return namedTimes(trimmed);
+  const texts = trimmed === "" ? [] : trimmed.split(/\s+/);
+  if (texts.length < 5 || texts.length > 6) {
+    const fields = FIELDS.slice(1).map(({ name }) => name);
+    throw new CronTextError(
+      `it has ${texts.length} ${texts.length === 1 ? "field" : "fields"}; give five (${fields.join(", ")}), or six with the second first, ${EXAMPLE}`,
+    );
+  }
+  const fields = FIELDS.slice(-texts.length);
+  return fields.map((field, index) => readField(texts[index]!, field, id)).join(" ");
+}
+
+/** Whether the text needs the id of a schedule to be read. */
+export function usesHash(text: string): boolean {
+  return /(^|[\s,])H/.test(text);
+}
+
+function namedTimes(text: string): string {
+  const name = text.toLowerCase();
+  if (Object.hasOwn(NAMES, name)) return NAMES[name]!;
+  const names = Object.keys(NAMES).join(", ");
+  const other = name.startsWith("@every") ? "give every, in ms, instead of cron; " : "";
+  throw new CronTextError(`${other}the names of times are ${names}`);
+}
+
+function readField(text: string, field: Field, id: string): string {
+  const items = text.split(",");
+  if (items.length > 1 && items.some((item) => item.includes("#"))) {
+    throw wrong(field, text, "give # alone, without a list");
+  }
+  return items.map((item) => readItem(item, field, id)).join(",");
+}
+
+const HASHED = /^H(?:\((\d+)-(\d+)\))?(?:\/(\d+))?$/;
+const PLAIN = /^(?:(\*)|([a-z]+|\d+)(?:-([a-z]+|\d+))?)(?:\/(\d+))?$/i;
+
+function readItem(item: string, field: Field, id: string): string {
+  const hashed = HASHED.exec(item);
+  if (hashed !== null) return hashedItem(item, hashed, { field, id });
+  if (field.others?.test(item) === true) return item;
+  // Quartz has ? for either field of days; cron-parser takes it for * anywhere.
+  if (item === "?" && field.others !== undefined) return "*";
+  const plain = PLAIN.exec(item);
+  if (plain === null) throw wrong(field, item, formOf(field));
+  const [, all, first, second, step] = plain;
+  if (all !== undefined) {
+    checkStep(item, step, { field, least: field.least, most: field.last });
+    return item;
+  }
+  const from = valueOf(item, first!, field);
+  if (second === undefined) {
+    if (step === undefined) return String(from);
+    checkStep(item, step, { field, least: from, most: field.last });
+    return `${from}-${field.last}/${step}`;
+  }
+  let to = valueOf(item, second, field);
+  // "fri-sun" ends with the second Sunday.
+  if (to === 0 && field.last !== field.most && from > 0) to = field.most;
+  if (from > to) {
+    throw wrong(
+      field,
+      item,
+      `a range goes upwards; give two, such as ${from}-${field.last},${field.least}-${to}`,
+    );
+  }
+  checkStep(item, step, { field, least: from, most: to });
+  // cron-parser adds Sunday to a range of weekdays that ends with 7, whatever its step.
+  if (to === field.most && field.last !== field.most && step !== undefined) {
+    return steps(from, to, Number(step))
+      .map((day) => day % 7)
+      .join(",");
+  }
+  return `${from}-${to}${step === undefined ? "" : `/${step}`}`;
+}
+
+/** As Jenkins does: `H` is one value of the field or range, and `H/15` begins at one of the first 15. */
+function hashedItem(
+  item: string,
+  [, from, to, every]: RegExpExecArray,
+  { field, id }: { readonly field: Field; readonly id: string },
+): string {
+  const least = from === undefined ? field.least : Number(from);
+  const most = to === undefined ? field.mostHashed : Number(to);
+  if (least < field.least || most > field.most || least > most) {
+    throw wrong(field, item, `give a range within ${field.least} to ${field.most}`);
+  }
+  checkStep(item, every, { field, least, most });
+  const hash = hashOf(`${id}\n${field.name}`);
+  if (every === undefined) return String(least + (hash % (most - least + 1)));
+  const step = Number(every);
+  return steps(least + (hash % step), most, step).join(",");
+}
+
+function steps(from: number, to: number, step: number): number[] {
+  const count = Math.floor((to - from) / step) + 1;
+  return Array.from({ length: count }, (_, index) => from + index * step);
+}
+
+function valueOf(item: string, text: string, field: Field): number {
+  const at = field.words.indexOf(text.toLowerCase());
+  if (at !== -1) return at + field.least;
+  const value = /^\d+$/.test(text) ? Number(text) : Number.NaN;
+  if (value >= field.least && value <= field.most) return value;
+  throw wrong(field, item, formOf(field));
+}
+
+function checkStep(
+  item: string,
+  text: string | undefined,
+  { field, least, most }: { readonly field: Field; readonly least: number; readonly most: number },
+): void {
+  if (text === undefined) return;
+  const values = most - least + 1;
+  const step = Number(text);
+  if (step >= 1 && step <= values) return;
+  throw wrong(
+    field,
+    item,
+    step < 1
+      ? "give a step from 1"
+      : `the step is larger than ${least} to ${most}; give one up to ${values}, or every instead of cron`,
+  );
+}
+
+function formOf({ least, most, words }: Field): string {
+  const named = words.length === 0 ? "" : `, ${words[0]} to ${words.at(-1)}`;
+  return `give ${least} to ${most}${named}, a range, a list, *, H or a step such as */${Math.min(15, most)}`;
+}
+
+function wrong({ name }: Field, item: string, remedy: string): CronTextError {
+  return new CronTextError(`its ${name} cannot be "${item}": ${remedy}`);
+}
+
+/** FNV-1a of 32 bits with a final mix (MurmurHash3's), since its last bits alone depend little on the first letters. */
+function hashOf(text: string): number {
+  let hash = 0x811c9dc5;
+  for (const byte of new TextEncoder().encode(text)) {
+    hash = Math.imul(hash ^ byte, 0x01000193);
+  }
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return (hash ^ (hash >>> 16)) >>> 0;
+}

@@ -88,13 +88,23 @@ export async function withSluice<T>(
   }
 }
 
-/** @throws {@link NotFoundError} when no process has told of the bucket. */
-export async function findBucket(sluice: Sluice, name: string): Promise<Bucket> {
+/**
+ * The bucket of a name. If a queue has it, the error names `forQueue`, the command that takes a queue.
+ *
+ * @throws {@link NotFoundError} when no process has reported the bucket.
+ */
+export async function findBucket(
+  sluice: Sluice,
+  name: string,
+  forQueue = "sluice queue NAME",
+): Promise<Bucket> {
   const found = await sluice.find(name);
   if (found !== undefined) return found;
   const { buckets, queues } = await sluice.overview({ limit: 20, brief: true });
-  const isQueue = queues.some((queue) => queue.name === name);
-  throw notAmong("bucket", name, buckets, isQueue ? `; "${name}" is a queue` : "");
+  const isQueue =
+    queues.some((queue) => queue.name === name) || (await sluice.findQueue(name)) !== undefined;
+  const hint = isQueue ? `; "${name}" is a queue: try ${forQueue.replace("NAME", name)}` : "";
+  throw notAmong("bucket", name, buckets, hint);
 }
 
 /** @throws {@link NotFoundError} when no process has told of the queue. */

@@ -1,6 +1,7 @@
-/** What a change of a bucket would do to its callers, and to the jobs of the queues that leave through it. */
+/** The queues whose jobs leave through a bucket: how many jobs wait, and what a change of the bucket would do to them. */
 import type { Command } from "commander";
 import type { PolicyOptions } from "../core/policy/policy.ts";
+import type { JobExplanation } from "../queue/forecast/explain.ts";
 import type { Forecast, QueuePreview } from "../queue/forecast/forecast.ts";
 import type { Sluice } from "../sluice.ts";
 import type { Bucket } from "../throttle/bucket.ts";
@@ -45,6 +46,28 @@ async function queuesOf(sluice: Sluice, bucket: string): Promise<string[]> {
   return queues
     .flatMap((queue) => (queue.bucket === bucket ? [queue.name] : []))
     .slice(0, MOST_QUEUES);
+}
+
+/** The jobs of one queue that are due and wait for a bucket. */
+export interface WaitingJobs {
+  readonly queue: string;
+  readonly waiting: number;
+  /** What the oldest of them waits for. */
+  readonly why: JobExplanation | undefined;
+}
+
+/** The queues whose jobs wait for a bucket, those with the most first. */
+export async function jobsWaitingFor(sluice: Sluice, bucket: string): Promise<WaitingJobs[]> {
+  const names = await queuesOf(sluice, bucket);
+  const found = await Promise.all(
+    names.map(async (queue) => {
+      const status = await (await sluice.findQueue(queue))?.status();
+      return { queue, waiting: status?.jobs.waiting ?? 0, why: status?.oldest?.why };
+    }),
+  );
+  return found
+    .filter(({ waiting }) => waiting > 0)
+    .toSorted((one, other) => other.waiting - one.waiting);
 }
 
 function describe({ bucket, now, after, queues }: Preview): string {

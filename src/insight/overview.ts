@@ -42,7 +42,7 @@ export interface ListedQueue {
   readonly name: string;
   /** The bucket through which its jobs leave. */
   readonly bucket: string;
-  /** How many of `workers` work on it, how many jobs they may hold in all, and how many they run. */
+  /** How many of `workers` are running, as `queue.status()` counts; how many jobs they may hold in all, and how many run. */
   readonly workers: number;
   readonly places: number;
   readonly running: number;
@@ -55,8 +55,11 @@ export interface ListedWorker {
   /** The process that it runs in, as in `replicas`. */
   readonly replica: string;
   readonly queue: string;
-  /** `"closing"` while it ends its handlers. */
-  readonly state: "running" | "closing";
+  /**
+   * `"closing"` while it ends its handlers; `"silent"` if it has not been heard of for about 10 seconds, as one that was
+   * killed.
+   */
+  readonly state: "running" | "closing" | "silent";
   /** Since when, in ms since 1970, by the clock of its process. */
   readonly sinceMs: number;
   /** How many jobs have their handlers running. */
@@ -82,7 +85,10 @@ export interface Overview<Status extends BucketBrief = BucketStatus> {
   readonly nextQueue: string | undefined;
   /** Those that were heard of in the last 90 seconds. */
   readonly replicas: readonly Replica[];
-  /** All workers of these. One that was killed is listed until its process has not been heard of for 90 seconds. */
+  /**
+   * All workers of these. One that was killed is listed as `"silent"` until its process has not been heard of for 90
+   * seconds.
+   */
   readonly workers: readonly ListedWorker[];
 }
 
@@ -185,8 +191,9 @@ function numberOf({ id }: LoggedChange): number {
 }
 
 function listed({ name, bucket }: QueueFacts, workers: readonly WorkerFacts[]): ListedQueue {
-  const own = workers.filter(({ queue }) => queue === name);
-  const places = own.reduce((sum, { concurrency }) => sum + concurrency, 0);
+  const own = workers.filter(({ queue, state }) => queue === name && state !== "silent");
+  const atWork = own.filter(({ state }) => state === "running");
+  const places = atWork.reduce((sum, { concurrency }) => sum + concurrency, 0);
   const running = own.reduce((sum, worker) => sum + worker.running, 0);
-  return { name, bucket, workers: own.length, places, running };
+  return { name, bucket, workers: atWork.length, places, running };
 }

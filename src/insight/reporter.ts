@@ -15,6 +15,7 @@ import type {
   ReplicaReport,
 } from "../core/stores/insight/store.ts";
 import type { OwnedBucket, ToldHere } from "../throttle/bucket.ts";
+import { createRecentCalls, type RecentCalls } from "./recent-calls.ts";
 import { createQueueNews, type QueueNewsParts } from "./queue-news.ts";
 
 /** The least time between two reports. */
@@ -31,8 +32,6 @@ const LAST_MS = 500;
 const SLACK_MS = 500;
 /** A process that stood still does not tell of more at once. */
 const LONGEST_WAITED_MS = 20_000;
-/** Rates are of the last ten seconds. */
-const RATE_MS = 10_000;
 
 export interface ReporterParts extends QueueNewsParts {
   readonly insight: InsightStore;
@@ -53,8 +52,7 @@ export interface Reporter {
 
 /** What a process remembers of a bucket between its reports. */
 interface Told {
-  /** Calls, and when they were told of. */
-  recent: { readonly atMs: number; readonly started: number }[];
+  readonly recent: RecentCalls;
   state: string;
   /** Who waited then, by rank. */
   waiting: readonly number[];
@@ -92,7 +90,7 @@ export function createReporter(parts: ReporterParts): Reporter {
     const { started, refused, ...here } = bucket.told();
     const isNew = !known.has(name);
     const told = known.get(name) ?? {
-      recent: [],
+      recent: createRecentCalls(EVERY_MS),
       state: "",
       waiting: [],
       toldAtMs: -Infinity,
@@ -100,9 +98,8 @@ export function createReporter(parts: ReporterParts): Reporter {
       waited: [],
       isDeclared: false,
     };
-    told.recent.push({ atMs: nowMs, started });
-    told.recent = told.recent.filter(({ atMs }) => atMs > nowMs - RATE_MS);
-    const startedIn10s = told.recent.reduce((total, each) => total + each.started, 0);
+    told.recent.add(nowMs, started);
+    const startedIn10s = told.recent.count();
     const state: BucketTold = { ...here, startedIn10s };
     const text = textOf(here, startedIn10s);
     const isAtRest = text === told.state && started + refused === 0;
@@ -207,9 +204,7 @@ export function createReporter(parts: ReporterParts): Reporter {
   function nextInMs(): number {
     // All of it is to be told again, and what Redis refused it refuses a second later, too.
     if (hasFailed) return AT_REST_MS;
-    const isBusy = [...known.values()].some(({ recent }) =>
-      recent.some(({ started }) => started > 0),
-    );
+    const isBusy = [...known.values()].some(({ recent }) => recent.count() > 0);
     // A look at workers costs nothing here; it is told only what has changed.
     if (isBusy || ofQueues.hasWorkers) return EVERY_MS;
     return [...parts.buckets()].some(({ waiting }) => waiting > 0) ? AT_REST_MS : IDLE_MS;

@@ -8,6 +8,7 @@ import type { Sluice } from "../../sluice.ts";
 import type { BucketChange } from "../../throttle/bucket/facts/changes.ts";
 import type { BucketStatus } from "../../throttle/bucket/facts/status.ts";
 import { countOf } from "../given.ts";
+import { jobsWaitingFor, type WaitingJobs } from "../preview.ts";
 import { byText, whyText } from "./queues.ts";
 import {
   duration,
@@ -38,7 +39,8 @@ export function addLooks(program: Command, io: Io): void {
     .addHelpText("after", "\nExample: sluice bucket stripe")
     .action(async (name: string, _options: object, command: Command) => {
       await withSluice(command, io, async (sluice) => {
-        print(command, io, await (await findBucket(sluice, name)).status(), describeBucket);
+        const status = await (await findBucket(sluice, name, "sluice queue NAME")).status();
+        print(command, io, { ...status, jobs: await jobsWaitingFor(sluice, name) }, describeBucket);
       });
     });
   program
@@ -50,13 +52,22 @@ export function addLooks(program: Command, io: Io): void {
     .action(async (name: string, job: string | undefined, _options: object, command: Command) => {
       await withSluice(command, io, async (sluice) => {
         if (job !== undefined) {
-          const why = await (await findJob(sluice, name, job)).explain();
-          print(command, io, { queue: name, job, why: why ?? null }, () => whyText(why));
+          const found = await findJob(sluice, name, job);
+          const [why, eta] = await Promise.all([found.explain(), found.eta()]);
+          print(command, io, { queue: name, job, why: why ?? null, eta: eta ?? null }, () =>
+            whyText(why, eta),
+          );
           return;
         }
-        const status = await (await findBucket(sluice, name)).status();
-        print(command, io, { bucket: name, reasons: reasonsOf(status) }, ({ reasons }) =>
-          reasons.join("\n"),
+        const status = await (
+          await findBucket(sluice, name, "sluice queue NAME, or sluice why NAME JOB")
+        ).status();
+        const jobs = await jobsWaitingFor(sluice, name);
+        print(
+          command,
+          io,
+          { bucket: name, reasons: reasonsOf(status, jobs), jobs },
+          ({ reasons }) => reasons.join("\n"),
         );
       });
     });
@@ -120,8 +131,13 @@ export function addLooks(program: Command, io: Io): void {
 }
 
 const MOST_AT_ONCE = 1_000;
+/** Of so many buckets the jobs are counted: each queue costs a forecast. */
+const MOST_WITH_JOBS = 20;
 
-type AllBuckets = Pick<Overview, "buckets" | "unreachable" | "replicas">;
+type AllBuckets = Pick<Overview, "buckets" | "unreachable" | "replicas"> & {
+  /** By bucket: the jobs that wait for it; of those whose calls are jobs. */
+  readonly jobs: Readonly<Record<string, readonly WaitingJobs[]>>;
+};
 
 /** All pages. */
 async function allOf(sluice: Sluice): Promise<AllBuckets> {
@@ -134,20 +150,35 @@ async function allOf(sluice: Sluice): Promise<AllBuckets> {
     unreachable.push(...page.unreachable);
     after = page.next;
   }
-  return { buckets, unreachable, replicas: first.replicas };
+  const ofQueues = new Set(first.queues.map(({ bucket }) => bucket));
+  const behind = [...ofQueues].slice(0, MOST_WITH_JOBS);
+  const jobs = await Promise.all(
+    behind.map(async (name) => [name, await jobsWaitingFor(sluice, name)] as const),
+  );
+  return { buckets, unreachable, replicas: first.replicas, jobs: Object.fromEntries(jobs) };
 }
 
-function describeAll({ buckets, unreachable, replicas }: AllBuckets): string {
+function describeAll({ buckets, unreachable, replicas, jobs }: AllBuckets): string {
   const rows = buckets.map((status) => [
     status.name,
     perSecond(status.capPerSecond),
     status.hasCalls ? perSecond(status.actualPerSecond) : "no calls yet",
     String(status.waiting.total),
+    jobsText(jobs[status.name]),
     status.waiting.total === 0 ? "-" : duration(status.waiting.oldestMs),
-    status.limitedBy ?? "-",
+    status.limitedBy ?? jobs[status.name]?.[0]?.why?.limit ?? "-",
     sourceText(status),
   ]);
-  const heads = ["bucket", "cap/s", "actual/s", "waiting", "oldest", "limited by", "set by"];
+  const heads = [
+    "bucket",
+    "cap/s",
+    "actual/s",
+    "waiting",
+    "jobs",
+    "oldest",
+    "limited by",
+    "set by",
+  ];
   const lacks = unreachable.map(
     ({ bucket, reason }) => `Not seen: ${bucket ?? "a server"}: ${reason}`,
   );
@@ -158,7 +189,14 @@ function describeAll({ buckets, unreachable, replicas }: AllBuckets): string {
   ].join("\n");
 }
 
-function describeBucket(status: BucketStatus): string {
+function jobsText(jobs: readonly WaitingJobs[] = []): string {
+  return jobs.length === 0 ? "-" : String(jobs.reduce((total, { waiting }) => total + waiting, 0));
+}
+
+function describeBucket({
+  jobs,
+  ...status
+}: BucketStatus & { readonly jobs: readonly WaitingJobs[] }): string {
   const { limits, waiting, toldBy } = status;
   const facts = [
     ["policy", `${status.policy} (${setByText(status)})`],
@@ -186,7 +224,7 @@ function describeBucket(status: BucketStatus): string {
   ]);
   return [
     ...facts.map(([name, value]) => onOneLine(`${`${name}:`.padEnd(12)}${value}`)),
-    ...reasonsOf(status),
+    ...reasonsOf(status, jobs),
     ...(rows.length === 0 ? [] : ["", table(["limit", "used", "of", "next in"], rows)]),
     ...describeShadows(status),
     ...(replicas.length === 0
@@ -227,7 +265,7 @@ function setByText(status: BucketStatus): string {
 }
 
 /** What holds calls back, the strongest first. */
-function reasonsOf(status: BucketStatus): string[] {
+function reasonsOf(status: BucketStatus, jobs: readonly WaitingJobs[]): string[] {
   const { pausedForMs, pausedBy, coolingForMs, awayForMs, rateFactor, waiting } = status;
   const reasons: string[] = [];
   if (pausedForMs > 0) {
@@ -243,12 +281,19 @@ function reasonsOf(status: BucketStatus): string[] {
   if (rateFactor < 1) {
     reasons.push(`After a refusal, ${Math.round(rateFactor * 100)} % of the rate is in force.`);
   }
-  if (waiting.total === 0) reasons.push("Nothing waits.");
+  if (waiting.total === 0 && jobs.length === 0) reasons.push("Nothing waits.");
+  else if (waiting.total === 0) reasons.push("No call waits.");
   else if (status.limitedBy !== undefined && pausedForMs === 0 && coolingForMs === 0) {
     reasons.push(
       `${waiting.total} wait for ${status.limitedBy} (${setByText(status)}), the oldest for ${duration(waiting.oldestMs)}.`,
     );
   } else reasons.push(`${waiting.total} wait, the oldest for ${duration(waiting.oldestMs)}.`);
+  for (const { queue, waiting: count, why } of jobs) {
+    const reason = why === undefined ? "" : `; the oldest: ${whyText(why)}`;
+    reasons.push(
+      `${count} ${count === 1 ? "job" : "jobs"} of queue ${queue} wait for it${reason}.`,
+    );
+  }
   return reasons.map(onOneLine);
 }
 

@@ -6,6 +6,7 @@ import { isTimeZone } from "../../core/limits/calendar-days.ts";
 import type { ListedQueue } from "../../insight/overview.ts";
 import { cronFault, nextCronTimes, UTC } from "../../queue/bullmq/cron.ts";
 import type { JobExplanation } from "../../queue/forecast/explain.ts";
+import type { JobEta } from "../../queue/forecast/forecast.ts";
 import type { QueueStatus } from "../../queue/forecast/status.ts";
 import type { QueuedJob } from "../../queue/enqueue/job-handle.ts";
 import type { JobState } from "../../queue/job.ts";
@@ -237,10 +238,16 @@ export function byText({ by, reason, atMs, endsInMs }: SetBy): string {
   return `by ${by}${why}, since ${new Date(atMs).toISOString()}, ${end}`;
 }
 
-export function whyText(why: JobExplanation | undefined): string {
+/** Why a job waits, with its place in line and its expected start if others start before it. */
+export function whyText(why: JobExplanation | undefined, eta?: JobEta): string {
   if (why === undefined) return "it runs, or has ended";
   const { waitsFor, limit, untilMs } = why;
   const what = limit === undefined ? waitsFor : `${waitsFor}: ${limit}`;
+  // The next slot of the limit is not this job's.
+  if (eta?.startsInMs !== undefined && eta.position > 0) {
+    const others = eta.position === 1 ? "1 job starts" : `${eta.position} jobs start`;
+    return `${what}; ${others} before it, which is expected to start in ${duration(eta.startsInMs)}`;
+  }
   const end = untilMs === undefined || untilMs === Infinity ? "" : `, until ${timeText(untilMs)}`;
   return `${what}${end}`;
 }
@@ -294,7 +301,7 @@ function describeJob(job: JobLooked): string {
     ["due", timeText(job.dueAtMs)],
     ["started", timeText(job.startedAtMs)],
     ["ended", timeText(job.endedAtMs)],
-    ["waits for", whyText(why)],
+    ["waits for", whyText(why, eta)],
     [
       "starts in",
       eta === undefined

@@ -102,7 +102,7 @@ export function createRedisInsight(
         await redis.set(key, own, "PX", SLOT_SECRET_KEPT_MS, "NX");
         return (await redis.get(key)) ?? own;
       }),
-    ...createQueueIndex(redis, base, { send, nowMs }),
+    ...createQueueIndex(redis, base, { prefix, send, nowMs }),
     report: (report) =>
       sendOnce(async () => {
         const { queues, workers } = report;

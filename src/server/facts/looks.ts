@@ -93,7 +93,7 @@ export function lookRoutes(app: FastifyInstance, sluice: Sluice, snapshots: Snap
         cooling: how(({ coolingForMs }) => Number(coolingForMs > 0)),
         paused: how(({ pausedForMs }) => Number(pausedForMs > 0)),
         away: how(({ awayForMs }) => Number(awayForMs > 0)),
-        overrides: how(({ source }) => Number(source !== "code")),
+        overrides: how(({ source }) => Number(source === "override")),
         replicas,
         unreachable: unreachable.filter(({ bucket }) => bucket === undefined || mayBucket(bucket)),
       };

@@ -74,7 +74,7 @@ export const WORKER: object = object({
   worker: TEXT,
   replica: TEXT,
   queue: TEXT,
-  state: { type: "string", enum: ["running", "closing"] },
+  state: { type: "string", enum: ["running", "closing", "silent"] },
   sinceMs: NUMBER,
   running: COUNT,
   waiting: COUNT,

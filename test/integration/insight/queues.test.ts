@@ -35,6 +35,22 @@ describe("the overview of queues and workers", () => {
     expect(workers[0]).toMatchObject({ queue: "jobs", state: "running", paused: false });
   });
 
+  it("counts a worker that was killed no more than the queue's status does", async () => {
+    const operator = sluices.open();
+    const bucket = operator.bucket("downstream", { rate: "100/s" });
+    const queue = operator.queue("jobs", { bucket });
+    const member = await startMember(processes, { prefix: sluices.prefix(), worker: {} });
+    const isListed = async () => (await operator.overview()).workers[0]?.state === "running";
+    await waitUntil(isListed, "it is listed");
+
+    member.signal("SIGKILL");
+    await waitUntil(async () => (await queue.status()).workers === 0, "its time is over");
+    const { queues, workers } = await operator.overview();
+
+    expect(queues).toMatchObject([{ name: "jobs", workers: 0, places: 0, running: 0 }]);
+    expect(workers).toMatchObject([{ queue: "jobs", state: "silent" }]);
+  });
+
   it("says that a worker is paused, closing, and then gone, while its queue stays", async () => {
     const [service, operator] = [sluices.open(), sluices.open()];
     const bucket = service.bucket("api", { rate: "1000/s" });

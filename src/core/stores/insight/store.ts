@@ -130,7 +130,9 @@ export interface WorkerTold {
   readonly paused: boolean;
 }
 
-export interface WorkerFacts extends WorkerTold {
+export interface WorkerFacts extends Omit<WorkerTold, "state"> {
+  /** `"silent"` if it has not said lately that it is alive, as `queue.status()` counts it. */
+  readonly state: WorkerTold["state"] | "silent";
   /** The process that it runs in. */
   readonly replica: string;
 }

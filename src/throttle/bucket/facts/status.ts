@@ -3,7 +3,7 @@ import * as z from "zod";
 import { sayEndless } from "../../../core/describe.ts";
 import { InvalidOptionError } from "../../../core/errors.ts";
 import { readOptions, PRIORITIES, type Priority } from "../../../core/input/options.ts";
-import { ruleOf } from "../../../core/limits/registry.ts";
+import { formatLimit, ruleOf } from "../../../core/limits/registry.ts";
 import type { PolicySource } from "../../../core/store.ts";
 import type { Policy } from "../../../core/policy/policy.ts";
 import {
@@ -120,11 +120,14 @@ export function describeStatus<State extends BriefState>(
   const heard = alive.filter(({ atMs }) => nowMs - atMs < HEARD_MS);
   const isOverride = state.policyFrom === "configured";
   const override = isOverride ? overrideOf(facts, text) : undefined;
+  const waiting = waitingOf(heard);
+  const actualPerSecond = sum(heard.map((each) => recentOf(each, nowMs))) / 10;
+  const isHeldBack = state.pausedForMs > 0 || state.coolingForMs > 0 || state.awayForMs > 0;
   return sayEndless({
     ...state,
     name,
     capPerSecond: capOf({ limits }),
-    actualPerSecond: sum(heard.map(({ startedIn10s }) => startedIn10s)) / 10,
+    actualPerSecond,
     source: isOverride ? ("override" as const) : (state.policyFrom as "code" | "rules"),
     rulesVersion: facts.rules?.version,
     setBy: override && setBy(override, override.untilMs, nowMs),
@@ -132,23 +135,40 @@ export function describeStatus<State extends BriefState>(
       pause !== undefined && state.pausedForMs > 0
         ? setBy(pause, pause.forMs === undefined ? undefined : pause.atMs + pause.forMs, nowMs)
         : undefined,
-    limitedBy: mostWaiting(heard)?.limitedBy,
-    waiting: waitingOf(heard),
+    limitedBy:
+      mostWaiting(heard)?.limitedBy ??
+      (waiting.total > 0 && !isHeldBack ? rateInUse(limits, actualPerSecond) : undefined),
+    waiting,
     hasCalls: facts.hasCalls,
-    toldBy: alive.map(({ replica, atMs, waiting, startedIn10s }) => ({
-      replica,
-      toldAgoMs: Math.max(0, nowMs - atMs),
-      waiting: sum(waiting),
-      perSecond: nowMs - atMs < HEARD_MS ? startedIn10s / 10 : 0,
+    toldBy: alive.map((each) => ({
+      replica: each.replica,
+      toldAgoMs: Math.max(0, nowMs - each.atMs),
+      waiting: sum(each.waiting),
+      perSecond: recentOf(each, nowMs) / 10,
     })),
   });
 }
 
+/** While a replica starts calls, it reports this often at least. */
+const REPORTS_MS = 2_000;
+const RATE_MS = 10_000;
+
+/** How many calls of a replica fall into the last ten seconds: fewer the longer it has started none, or is dead. */
+function recentOf({ startedIn10s, atMs }: BucketFacts["told"][number], nowMs: number): number {
+  const agoMs = nowMs - atMs;
+  if (agoMs <= REPORTS_MS) return startedIn10s;
+  return Math.max(0, Math.round(startedIn10s * (1 - agoMs / RATE_MS)));
+}
+
 /** What the rates that all calls share allow together, in calls of cost 1 a second. */
 export function capOf({ limits }: Pick<Policy, "limits">): number | undefined {
+  const rates = ratesOf(limits);
+  return rates.length === 0 ? undefined : Math.min(...rates.map(({ perSecond }) => perSecond));
+}
+
+function ratesOf(limits: Policy["limits"]) {
   const shared = limits.filter(({ kind, unit }) => unit === "calls" && ruleOf(kind).isRate);
-  const rates = shared.map(({ count, periodUs }) => (count * 1_000_000) / periodUs);
-  return rates.length === 0 ? undefined : Math.min(...rates);
+  return shared.map((limit) => ({ limit, perSecond: (limit.count * 1_000_000) / limit.periodUs }));
 }
 
 /** How many callers wait, by what replicas told. */
@@ -173,8 +193,21 @@ function waitingOf(told: readonly BucketTold[]): Waiting {
   return { total: sum(byRank), byPriority: byPriority as Waiting["byPriority"], oldestMs };
 }
 
+/** The replica with the most callers that knows what holds them back. */
 function mostWaiting(told: readonly BucketTold[]): BucketTold | undefined {
-  return told.toSorted((a, b) => sum(b.waiting) - sum(a.waiting))[0];
+  return told
+    .filter(({ limitedBy, waiting }) => limitedBy !== undefined && sum(waiting) > 0)
+    .toSorted((a, b) => sum(b.waiting) - sum(a.waiting))[0];
+}
+
+/** From this share of its rate on, callers that have their slots already wait for the rate. */
+const USED_SHARE = 0.9;
+
+/** The lowest shared rate, if it is used up: callers wait for it whose slots are a little ahead, such as those of jobs. */
+function rateInUse(limits: Policy["limits"], actualPerSecond: number): string | undefined {
+  const [lowest] = ratesOf(limits).toSorted((a, b) => a.perSecond - b.perSecond);
+  if (lowest === undefined || actualPerSecond < USED_SHARE * lowest.perSecond) return undefined;
+  return formatLimit(lowest.limit);
 }
 
 function sum(numbers: readonly number[]): number {

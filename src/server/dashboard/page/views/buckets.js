@@ -219,7 +219,7 @@ function tiles(totals) {
       note: held === 0 ? "no pause, no cooldown" : kinds.join(", "),
     }),
     tile("Set by hand", count(overrides), {
-      note: overrides === 0 ? "all as the code says" : plural(overrides, "override"),
+      note: overrides === 0 ? "no bucket has an override" : plural(overrides, "override"),
     }),
   );
 }

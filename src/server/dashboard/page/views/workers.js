@@ -17,12 +17,13 @@ export function workersView() {
     draw({ replicas, workers }) {
       const versions = new Set(replicas.map(({ version }) => version)).size;
       const byReplica = new Map(replicas.map((replica) => [replica.replica, replica]));
+      const alive = workers.filter(({ state }) => state !== "silent");
       return [
         h("h1", {}, "Workers"),
         h(
           "p.muted",
           {},
-          `${plural(workers.length, "worker")} in ${plural(replicas.length, "process", "processes")}${versions > 1 ? ` of ${versions} versions` : ""}. Whoever told nothing for 90 seconds is not shown.`,
+          `${plural(alive.length, "worker")} in ${plural(replicas.length, "process", "processes")}${versions > 1 ? ` of ${versions} versions` : ""}. A process is shown for 90 seconds after it was last heard of.`,
         ),
         h(
           "section.panel",
@@ -40,7 +41,7 @@ export function workersView() {
           table(
             "Processes",
             ["Process", "Version", "#Runs for", "#Workers", "#Jobs run", "#Heard"],
-            replicas.map((replica) => processRow(replica, workers)),
+            replicas.map((replica) => processRow(replica, alive)),
             "No process has told of itself.",
             "cards",
           ),
@@ -61,6 +62,7 @@ function workerRow({ queue, sinceMs, running, waiting, concurrency, state, pause
   const link = h("a", { href: `#/queue/${encodeURIComponent(queue)}` }, queue);
   const states = [
     state === "closing" && badge("warn", "closing"),
+    state === "silent" && badge("danger", "not heard of for 10 s"),
     paused && badge("danger", "queue paused"),
     state === "running" && !paused && badge("quiet", "running"),
   ];

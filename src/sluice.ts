@@ -360,12 +360,13 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     },
     noteSender: (queue) => queues.noteSender(queue),
     onClose: (closeFirst) => void closers.push(closeFirst),
+    hasWorkers: () => workers.told().length > 0,
   });
   return refuseExtra(sluice, ARITIES);
 }
 
-/** The version of this package; unknown where it was bundled into an application, which has a `package.json` of its own. */
-function readVersion(): string {
+/** @internal The version of this package; unknown where it was bundled into an application, which has a `package.json` of its own. */
+export function readVersion(): string {
   try {
     const text = readFileSync(new URL("../package.json", import.meta.url), "utf8");
     const { name, version } = JSON.parse(text) as {

@@ -4,7 +4,7 @@
   KEYS  [1] how all keys of the fleet begin
         then, unless they lie on other nodes, of each bucket its state, and the note that its downstream is away
   ARGV  the buckets' names
-  Reply { now_us, then of each bucket: { told, overrides, declared, rules, pause, fate, away_ms, state, has_calls } }
+  Reply { now_us, then of each bucket: { told, overrides, declared, rules, pause, fate, away_ms, state, has_calls, refusals } }
         told and overrides are lists of a name and what is known of it; pause is the entry of the change in the log
         state: { now_us, generation, text, source, alive, cool_until_us, paused_until_us, factor }; empty if unknown
 ]]
@@ -46,6 +46,7 @@ for at, name in ipairs(ARGV) do
     away_key and redis.call('PTTL', away_key) or -2,
     state_of(state_key),
     redis.call('ZSCORE', base .. ':seen', name) and 1 or 0,
+    redis.call('HGET', base .. ':refusals', name),
   }
 end
 return reply

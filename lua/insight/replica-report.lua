@@ -53,15 +53,16 @@ for at = 8, #ARGV, 7 do
   redis.call('ZADD', base .. ':names', 0, bucket)
   redis.call('ZADD', base .. ':seen', now, bucket)
   if declared ~= '' then redis.call('HSET', base .. ':declared', bucket, declared) end
+  if tonumber(refused) > 0 then redis.call('HINCRBY', base .. ':refusals', bucket, refused) end
   add_calls(base .. ':history:' .. bucket .. ':', times, tonumber(started), tonumber(refused))
   add_waits(base .. ':waits:' .. bucket .. ':', times, waited, tonumber(for_ms))
 end
 for _, bucket in ipairs(redis.call('ZRANGEBYSCORE', base .. ':seen', '-inf', now - kept_ms, 'LIMIT', 0, FORGOTTEN_AT_ONCE)) do
   redis.call('ZREM', base .. ':seen', bucket)
   if redis.call('HEXISTS', base .. ':rules:texts', bucket) == 0 then redis.call('ZREM', base .. ':names', bucket) end
-  redis.call('HDEL', base .. ':declared', bucket)
+  for _, name in ipairs({ ':declared', ':refusals' }) do redis.call('HDEL', base .. name, bucket) end
 end
-for _, name in ipairs({ ':names', ':seen', ':declared' }) do redis.call('PEXPIRE', base .. name, kept_ms) end
+for _, name in ipairs({ ':names', ':seen', ':declared', ':refusals' }) do redis.call('PEXPIRE', base .. name, kept_ms) end
 local over, dues = {}, is_last and {} or redis.call('ZRANGEBYSCORE', base .. ':due', '-inf', now, 'LIMIT', 0, 100)
 for _, due in ipairs(dues) do
   local id, bucket = string.match(due, '^(.-)|(.*)$')

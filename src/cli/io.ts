@@ -26,6 +26,14 @@ export class NotFoundError extends Error {
   override readonly name = "NotFoundError";
 }
 
+/** There is no change that could be taken back. */
+export class NothingToUndoError extends Error {
+  override readonly name = "NothingToUndoError";
+  constructor() {
+    super("Nothing is left to undo.");
+  }
+}
+
 /** A file that cannot be used; what is wrong with it was told. */
 export class BrokenFileError extends Error {
   override readonly name = "BrokenFileError";
@@ -51,7 +59,7 @@ export function globalsOf(command: Command, { env }: Pick<Io, "env">): GlobalOpt
 /** How long a command waits for Redis. */
 const TIMEOUT_MS = 5_000;
 
-export function noRedis(): InvalidOptionError {
+function noRedis(): InvalidOptionError {
   const remedy = "give --redis redis://host:6379, or set $REDIS_URL";
   return new InvalidOptionError({ where: "sluice", option: "--redis", value: undefined, remedy });
 }
@@ -112,7 +120,9 @@ export async function findQueue(sluice: Sluice, name: string): Promise<Queue<unk
   const found = await sluice.findQueue(name);
   if (found !== undefined) return found;
   const { queues } = await sluice.overview({ limit: 20, brief: true });
-  throw notAmong("queue", name, queues);
+  const isBucket = (await sluice.find(name)) !== undefined;
+  const hint = isBucket ? `; "${name}" is a bucket: try sluice bucket ${name}` : "";
+  throw notAmong("queue", name, queues, hint);
 }
 
 function notAmong(

@@ -19,12 +19,14 @@ import { addQueues } from "./commands/queues.ts";
 import { addServe } from "./commands/serve.ts";
 import { addRules } from "./commands/rules.ts";
 import { addSteering } from "./commands/steer.ts";
+import { readVersion } from "../sluice.ts";
 import { addWorker } from "./commands/work.ts";
 import {
   BrokenFileError,
   inOwnWords,
   NewerRulesError,
   NotFoundError,
+  NothingToUndoError,
   onOneLine,
   type Io,
 } from "./io.ts";
@@ -51,6 +53,10 @@ export async function run(args: readonly string[], io: Io = OF_PROCESS): Promise
   } catch (error) {
     // Commander has said what is wrong, or was asked for help or the version.
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
+    if (error instanceof NothingToUndoError) {
+      io.err(`${error.message}\n`);
+      return EXIT.changed;
+    }
     const text = onOneLine(inOwnWords(error instanceof Error ? error.message : String(error)));
     // An option of the command line is named with its command.
     io.err(/^sluice\b.*?: option /.test(text) ? `${text}\n` : `sluice: ${text}\n`);
@@ -85,6 +91,7 @@ function exitCodeOf(error: unknown): number {
 export function createProgram(io: Io): Command {
   const program = new Command("sluice")
     .description("Looks at and steers the buckets and queues of all processes that share a Redis.")
+    .version(readVersion(), "-V, --version", "prints the version of Sluice")
     .option("--redis <url>", "where Redis is; else $REDIS_URL says it")
     .option("--prefix <prefix>", "what every key in Redis starts with", "sluice")
     .option("--json", "print JSON, one document for each command")

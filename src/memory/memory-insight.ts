@@ -21,6 +21,7 @@ interface KnownBucket {
   readonly told: Map<string, BucketTold & { readonly replica: string; readonly atMs: number }>;
   readonly history: Map<number, Omit<Point, "atMs">>;
   declared: string | undefined;
+  refusals: number;
   /** By the ids of their changes, the oldest first. */
   readonly overrides: Map<string, Override>;
   paused: { readonly generation: number; readonly id: string | undefined } | undefined;
@@ -49,6 +50,7 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
       told: new Map(),
       history: new Map(),
       declared: undefined,
+      refusals: 0,
       overrides: new Map(),
       paused: undefined,
     };
@@ -123,6 +125,7 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
         if (isLast) found.told.delete(replica);
         else found.told.set(replica, { ...state, replica, atMs: now });
         found.declared = declared ?? found.declared;
+        found.refusals += refused;
         count(found, { started, refused, waited }, now);
       }
       for (const queue of opened) queues.set(queue.name, queue);
@@ -154,9 +157,10 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
       );
     },
     async bucket(name) {
-      const { told, overrides, paused } = buckets.get(name) ?? {};
+      const { told, overrides, paused, refusals = 0 } = buckets.get(name) ?? {};
       return {
         nowMs: nowMs(),
+        refusals,
         told: [...(told?.values() ?? [])],
         rules: ruled.get(name),
         overrides: [...(overrides?.values() ?? [])],

@@ -80,6 +80,14 @@ const READ: Readonly<Record<FleetMetric, Read>> = {
   sluice_bucket_cooldown_seconds: ofBuckets(({ name, coolingForMs }) => [
     { labels: { bucket: name }, value: coolingForMs / 1_000 },
   ]),
+  sluice_bucket_refusals_total: ofBuckets(({ name, refusals }) => [
+    { labels: { bucket: name }, value: refusals },
+  ]),
+  sluice_bucket_override_seconds: ofBuckets(({ name, source, setBy }) =>
+    source !== "override" || setBy === undefined
+      ? []
+      : [{ labels: { bucket: name }, value: Math.max(0, (Date.now() - setBy.atMs) / 1_000) }],
+  ),
   sluice_bucket_shadow_calls_total: ofBuckets(({ name, shadows }) =>
     shadows.flatMap(shadowOf(name)),
   ),

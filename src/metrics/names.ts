@@ -18,6 +18,8 @@ export type FleetMetric =
   | "sluice_bucket_binding"
   | "sluice_bucket_waiting"
   | "sluice_bucket_cooldown_seconds"
+  | "sluice_bucket_refusals_total"
+  | "sluice_bucket_override_seconds"
   | "sluice_bucket_shadow_calls_total"
   | "sluice_config_info"
   | "sluice_queue_jobs"
@@ -76,6 +78,16 @@ export const FLEET_METRICS: Readonly<Record<FleetMetric, MetricFacts>> = {
   sluice_bucket_cooldown_seconds: {
     type: "gauge",
     help: "For how long nothing starts yet, because the downstream refused.",
+    labels: ["bucket"],
+  },
+  sluice_bucket_refusals_total: {
+    type: "counter",
+    help: "Answers of the downstream that cooled the bucket down or cut its rate.",
+    labels: ["bucket"],
+  },
+  sluice_bucket_override_seconds: {
+    type: "gauge",
+    help: "For how long the override has been in force; absent without one.",
     labels: ["bucket"],
   },
   sluice_bucket_shadow_calls_total: {

@@ -22,6 +22,8 @@ export interface SluiceParts {
   readonly noteSender: (queue: string) => void;
   /** Calls back when the sluice closes, before its workers do. */
   readonly onClose: (close: () => Promise<void>) => void;
+  /** Whether a worker of it is not closed. */
+  readonly hasWorkers: () => boolean;
 }
 
 const partsOfSluices = new WeakMap<object, SluiceParts>();

@@ -7,6 +7,7 @@ import { countOf, KEY_OPTION, keyOf, type KeyGiven } from "../given.ts";
 import {
   findQueue,
   keyText,
+  NotFoundError,
   parseDuration,
   print,
   table,
@@ -44,8 +45,11 @@ export function addDeadLetters(program: Command, io: Io): void {
       const which = whichOf("sluice replay", ids, options);
       await withSluice(command, io, async (sluice) => {
         const queue = await findQueue(sluice, name);
-        const replayed = await each(which, (one) => queue.replay(one, byHand(options, io)));
+        const { count: replayed, missing } = await each(which, (one) =>
+          queue.replay(one, byHand(options, io)),
+        );
         print(command, io, { replayed }, () => `${jobs(replayed)} put back into the queue.`);
+        assertFound(name, missing);
       });
     });
   filtered(program.command("purge <queue> [ids...]"))
@@ -68,8 +72,11 @@ export function addDeadLetters(program: Command, io: Io): void {
       }
       await withSluice(command, io, async (sluice) => {
         const queue = await findQueue(sluice, name);
-        const purged = await each(which, (one) => queue.purge(one, byHand(options, io)));
+        const { count: purged, missing } = await each(which, (one) =>
+          queue.purge(one, byHand(options, io)),
+        );
         print(command, io, { purged }, () => `${jobs(purged)} removed for good.`);
+        assertFound(name, missing);
       });
     });
 }
@@ -122,10 +129,24 @@ function whichOf(
 async function each(
   which: readonly (string | FailedFilter)[],
   act: (one: string | FailedFilter) => Promise<number>,
-): Promise<number> {
+): Promise<{ readonly count: number; readonly missing: readonly string[] }> {
   let count = 0;
-  for (const one of which) count += await act(one);
-  return count;
+  const missing: string[] = [];
+  for (const one of which) {
+    const done = await act(one);
+    count += done;
+    if (done === 0 && typeof one === "string") missing.push(one);
+  }
+  return { count, missing };
+}
+
+/** @throws {@link NotFoundError} when some ids are of no dead letter. */
+function assertFound(queue: string, missing: readonly string[]): void {
+  if (missing.length === 0) return;
+  const ids = missing.map((id) => `"${id}"`).join(", ");
+  throw new NotFoundError(
+    `There is no dead letter ${ids} in queue "${queue}": sluice failed ${queue} lists them.`,
+  );
 }
 
 function jobs(count: number): string {

@@ -2,8 +2,8 @@
 import type { Command } from "commander";
 import { Redis } from "ioredis";
 import { reasonOf } from "../../core/describe.ts";
-import { StoreUnavailableError } from "../../core/errors.ts";
-import { globalsOf, noRedis, onOneLine, print, type Io } from "../io.ts";
+import { InvalidOptionError, StoreUnavailableError } from "../../core/errors.ts";
+import { globalsOf, onOneLine, print, withSluice, type Io } from "../io.ts";
 
 /** One thing that was looked at. */
 interface Finding {
@@ -19,13 +19,19 @@ export function addDoctor(program: Command, io: Io): void {
     .description("looks at Redis: version, memory, eviction, persistence, clock and latency")
     .addHelpText("after", "\nExample: sluice doctor --redis redis://127.0.0.1:6379")
     .action(async (_options: object, command: Command) => {
-      const findings = await examine(globalsOf(command, io).redis);
-      print(command, io, findings, describe);
+      // A sluice reads the address, as for every other command.
+      await withSluice(command, io, async () => {
+        const findings = await examine(globalsOf(command, io).redis!);
+        print(command, io, findings, describe);
+      });
     });
 }
 
-async function examine(url: string | undefined): Promise<Finding[]> {
-  if (url === undefined) throw noRedis();
+async function examine(url: string): Promise<Finding[]> {
+  if (url === "memory") {
+    const remedy = "give the URL of a Redis, such as redis://host:6379: there is none in memory";
+    throw new InvalidOptionError({ where: "sluice doctor", option: "--redis", value: url, remedy });
+  }
   const redis = new Redis(url, {
     lazyConnect: true,
     maxRetriesPerRequest: 0,

@@ -14,7 +14,16 @@ import {
 import type { Webhooks } from "../../webhooks/create-webhooks.ts";
 import { describeEndpoint, describeEndpoints, describeLog, next } from "../endpoint-tables.ts";
 import { countOf } from "../given.ts";
-import { NotFoundError, parseDuration, print, table, whoRuns, withSluice, type Io } from "../io.ts";
+import {
+  NotFoundError,
+  NothingToUndoError,
+  parseDuration,
+  print,
+  table,
+  whoRuns,
+  withSluice,
+  type Io,
+} from "../io.ts";
 
 interface Given {
   readonly sender: string;
@@ -196,11 +205,8 @@ Example: sluice endpoints list --tenant acme`,
     async ({ found, options, show }) => {
       const { id } = options;
       const undone = await found.endpoints.undo({ ...byHand(options, io), ...(id && { id }) });
-      show({ undone }, () =>
-        undone === undefined
-          ? "Nothing is left to undo."
-          : `${undone.action} of ${undone.endpoint?.id} was taken back.`,
-      );
+      if (undone === undefined) throw new NothingToUndoError();
+      show({ undone }, () => `${undone.action} of ${undone.endpoint?.id} was taken back.`);
     },
   ).option("--id <id>", "this change: sluice changes --queue lists them");
   add<SaidGiven & { yes?: boolean }>(

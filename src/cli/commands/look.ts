@@ -1,6 +1,7 @@
 /** `buckets`, `bucket`, `why`, `changes`, `replicas` and `top`: commands that change nothing. */
 import { setTimeout as pause } from "node:timers/promises";
 import type { Command } from "commander";
+import { sayEndless } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { ChangeFacts, QueueChange } from "../../core/stores/insight/steering.ts";
 import type { LoggedChange, Overview } from "../../insight/overview.ts";
@@ -40,7 +41,12 @@ export function addLooks(program: Command, io: Io): void {
     .action(async (name: string, _options: object, command: Command) => {
       await withSluice(command, io, async (sluice) => {
         const status = await (await findBucket(sluice, name, "sluice queue NAME")).status();
-        print(command, io, { ...status, jobs: await jobsWaitingFor(sluice, name) }, describeBucket);
+        print(
+          command,
+          io,
+          sayEndless({ ...status, jobs: await jobsWaitingFor(sluice, name) }),
+          describeBucket,
+        );
       });
     });
   program
@@ -163,8 +169,7 @@ function describeAll({ buckets, unreachable, replicas, jobs }: AllBuckets): stri
     status.name,
     perSecond(status.capPerSecond),
     status.hasCalls ? perSecond(status.actualPerSecond) : "no calls yet",
-    String(status.waiting.total),
-    jobsText(jobs[status.name]),
+    `${status.waiting.total}${jobsText(jobs[status.name])}`,
     status.waiting.total === 0 ? "-" : duration(status.waiting.oldestMs),
     status.limitedBy ?? jobs[status.name]?.[0]?.why?.limit ?? "-",
     sourceText(status),
@@ -189,8 +194,10 @@ function describeAll({ buckets, unreachable, replicas, jobs }: AllBuckets): stri
   ].join("\n");
 }
 
+/** Beside the calls that wait, the jobs of queues that do: `", 49 jobs"`. */
 function jobsText(jobs: readonly WaitingJobs[] = []): string {
-  return jobs.length === 0 ? "-" : String(jobs.reduce((total, { waiting }) => total + waiting, 0));
+  const count = jobs.reduce((total, { waiting }) => total + waiting, 0);
+  return count === 0 ? "" : `, ${count} ${count === 1 ? "job" : "jobs"}`;
 }
 
 function describeBucket({

@@ -13,6 +13,7 @@ import {
   findBucket,
   findQueue,
   keyText,
+  NothingToUndoError,
   onOneLine,
   parseDuration,
   print,
@@ -96,7 +97,7 @@ export function addSteering(program: Command, io: Io): void {
     .action(async (name: string, options: ByHandOptions & { id?: string }, command: Command) => {
       const undo = { ...given(options, io), ...(options.id && { id: options.id }) };
       const tell = (undone: object | undefined): void => {
-        if (undone === undefined) io.err("Nothing is left to undo.\n");
+        if (undone === undefined) throw new NothingToUndoError();
       };
       if (options.queue === true) {
         await changeQueue(command, io, name, async (queue) => tell(await queue.undo(undo)));
@@ -135,7 +136,9 @@ async function change(
   make: (target: Target) => Promise<void | "only looked">,
 ): Promise<void> {
   await withSluice(command, io, async (sluice) => {
-    const bucket = await findBucket(sluice, name);
+    const what = command.name();
+    const more = what === "set" ? " --setting maxBacklog=500" : "";
+    const bucket = await findBucket(sluice, name, `sluice ${what} NAME --queue${more}`);
     if ((await make({ sluice, bucket })) === "only looked") return;
     print(command, io, await bucket.status(), describe);
   });

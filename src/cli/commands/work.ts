@@ -4,6 +4,7 @@ import { pathToFileURL } from "node:url";
 import type { Command } from "commander";
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { Sluice } from "../../sluice.ts";
+import { partsOf } from "../../sluice/parts.ts";
 import { serveUnread, untilInterrupted, withSluice, type Io } from "../io.ts";
 
 type Start = (sluice: Sluice) => unknown;
@@ -26,6 +27,12 @@ Example: sluice worker ./charge-worker.js`,
       await withSluice(command, io, async (sluice) => {
         const interrupted = untilInterrupted();
         await start(sluice);
+        if (!partsOf("sluice worker", sluice).hasWorkers()) {
+          throw wrongModule(
+            path,
+            "it started no worker: call sluice.worker(queue, handler) on the sluice that its default export gets",
+          );
+        }
         io.err("Working; it ends at SIGINT or SIGTERM.\n");
         await interrupted;
       });
@@ -33,18 +40,20 @@ Example: sluice worker ./charge-worker.js`,
 }
 
 async function startOf(path: string): Promise<Start> {
-  const wrong = (remedy: string, cause?: unknown): InvalidOptionError =>
-    new InvalidOptionError({
-      where: "sluice worker",
-      option: "module",
-      value: path,
-      remedy,
-      cause,
-    });
   const url = pathToFileURL(resolve(path)).href;
   const loaded = (await import(url).catch((cause: unknown) => {
-    throw wrong("it could not be loaded: name a file of JavaScript that can", cause);
+    throw wrongModule(path, "it could not be loaded: name a file of JavaScript that can", cause);
   })) as { readonly default?: unknown };
   if (typeof loaded.default === "function") return loaded.default as Start;
-  throw wrong("its default export has to be a function, which gets a sluice");
+  throw wrongModule(path, "its default export has to be a function, which gets a sluice");
+}
+
+function wrongModule(path: string, remedy: string, cause?: unknown): InvalidOptionError {
+  return new InvalidOptionError({
+    where: "sluice worker",
+    option: "module",
+    value: path,
+    remedy,
+    cause,
+  });
 }

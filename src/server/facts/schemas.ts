@@ -71,6 +71,7 @@ const STATUS_FIELDS = {
   generation: count("Grows with each change; send it with a change that is based on what you saw."),
   capPerSecond: number("What the rates that all calls share allow."),
   actualPerSecond: number("Calls of all processes in the last ten seconds, by second."),
+  refusals: count("Answers that cooled it down or cut its rate, of all processes. Only grows."),
   source: text('Where the policy comes from: "code", "override" or "rules".'),
   rulesVersion: number("The version of the rules file, if it says anything of the bucket."),
   setBy: SET_BY,

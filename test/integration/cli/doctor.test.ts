@@ -28,3 +28,24 @@ it("sluice doctor says what of a Redis drops limits and jobs, and what to change
   expect(of("memory")).toMatchObject({ state: "warning" });
   expect(of("persistence")).toMatchObject({ state: "warning", found: "snapshots at most" });
 });
+
+it.each([
+  ["localhost:6379", 'option "redis" is'],
+  ["http://localhost:6379", 'option "redis" is'],
+  ["memory", "there is none in memory"],
+])("sluice doctor refuses %s as every other command does", async (url, why) => {
+  const doctor = processes.start("src/cli/main.ts", {
+    args: ["doctor", "--redis", url],
+    isBuilt: true,
+  });
+
+  expect(await doctor.ended).toBe(2);
+  expect(doctor.stderr).toContain(why);
+});
+
+it("sluice --version prints the version of the package", async () => {
+  const version = processes.start("src/cli/main.ts", { args: ["--version"], isBuilt: true });
+
+  expect(await version.ended).toBe(0);
+  expect(version.stdout).toMatch(/^\d+\.\d+\.\d+\n$/);
+});

@@ -6,6 +6,7 @@ import { promisify } from "node:util";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
 import { scriptProcesses } from "../../support/children/script-process.ts";
 import { pretendWorker } from "../../support/jobs/outlook.ts";
+import { rejectionOf } from "../../support/async/rejection.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 
@@ -97,6 +98,97 @@ describe("sluice schedule preview", () => {
 
     expect(code).toBe(2);
     expect(err).toContain(why);
+  });
+});
+
+describe("sluice why", () => {
+  it("says the place in line of a job under a limit, and when it is expected to start", async () => {
+    const { queue } = await openQueue("1/min");
+    await pretendWorker(sluices.prefix(), "charges");
+    const jobs = await queue.enqueueMany(
+      Array.from({ length: 300 }, (_, index) => index),
+      { key: "acme" },
+    );
+
+    const { out } = await sluice("why", "charges", jobs[249]!.id);
+    const { eta } = await json<{ eta: { position: number } }>("why", "charges", jobs[249]!.id);
+
+    expect(out).toMatch(/; 249 jobs start before it, which is expected to start in 4\.\d h$/m);
+    expect(out).not.toContain("until");
+    expect(eta.position).toBe(249);
+  });
+
+  it("names the limit of a bucket whose calls are jobs, and how many jobs wait for it", async () => {
+    const { queue, service } = await openQueue("1/min");
+    const worker = service.worker(queue, async () => {});
+    await queue.enqueueMany(Array.from({ length: 50 }, (_, index) => index));
+    await waitUntil(async () => (await queue.counts()).done === 1, "one has started");
+
+    const why = await sluice("why", "stripe");
+    const all = await sluice("buckets");
+
+    expect(why.out).toMatch(/^4\d jobs of queue charges wait for it; the oldest: limit: 1\/min/m);
+    expect(why.out).not.toContain("Nothing waits");
+    expect(all.out).toMatch(/^stripe .*, 4\d jobs .* 1\/min +code$/m);
+    await worker.close();
+  });
+});
+
+describe("sluice, of a name or id that is not there,", () => {
+  it.each([
+    [["why", "charges"], "sluice queue charges, or sluice why charges JOB"],
+    [["bucket", "charges"], "sluice queue charges"],
+    [["set", "charges", "--rate", "5/s"], "sluice set charges --queue --setting"],
+    [["pause", "charges"], "sluice pause charges --queue"],
+    [["resume", "charges"], "sluice resume charges --queue"],
+    [["undo", "charges"], "sluice undo charges --queue"],
+  ])("prints the command that takes a queue's name: %j", async (args, command) => {
+    await openQueue();
+
+    const { code, err } = await sluice(...args);
+
+    expect(code).toBe(3);
+    expect(err).toContain(`"charges" is a queue: try ${command}`);
+  });
+
+  it("prints the command that takes a bucket's name", async () => {
+    const { bucket } = await openQueue();
+    await bucket.draw();
+
+    const { code, err } = await sluice("queue", "stripe");
+
+    expect(code).toBe(3);
+    expect(err).toContain('"stripe" is a bucket: try sluice bucket stripe');
+  });
+
+  it.each([
+    ["replay", []],
+    ["purge", ["--yes"]],
+  ])("%ss the others, and ends with 3", async (command, more) => {
+    const { queue, service } = await openQueue();
+    const job = await queue.enqueue(1, { attempts: 1 });
+    const worker = service.worker(queue, async () => Promise.reject(new Error("refused")));
+    await rejectionOf(job.finished());
+    await worker.close();
+
+    const { code, out, err } = await sluice(command, "charges", job.id, "no-such-id", ...more);
+
+    expect(code).toBe(3);
+    expect(out).toMatch(/^1 job was /);
+    expect(err).toContain('There is no dead letter "no-such-id" in queue "charges"');
+    expect((await queue.counts()).failed).toBe(0);
+  });
+
+  it("ends with 5 when nothing is left to undo", async () => {
+    const { bucket } = await openQueue();
+    await bucket.draw();
+
+    const ofBucket = await sluice("undo", "stripe");
+    const ofQueue = await sluice("undo", "charges", "--queue");
+
+    for (const undone of [ofBucket, ofQueue]) {
+      expect(undone).toMatchObject({ code: 5, out: "", err: "Nothing is left to undo.\n" });
+    }
   });
 });
 
@@ -346,6 +438,13 @@ describe("sluice worker", () => {
     await writeFile(path, "export default 5;");
 
     expect((await sluice("worker", path)).err).toContain("its default export has to be a function");
+    await writeFile(
+      path,
+      "export default (sluice) => void sluice.bucket('stripe', { rate: '1/s' });",
+    );
+    const none = await sluice("worker", path);
+    expect(none).toMatchObject({ code: 2 });
+    expect(none.err).toContain("it started no worker");
     const missing = await sluice("worker", join(path, "missing.mjs"));
     expect(missing).toMatchObject({ code: 2 });
     expect(missing.err).toContain("it could not be loaded");

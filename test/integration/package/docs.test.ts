@@ -1,6 +1,8 @@
 import { readFile, readdir } from "node:fs/promises";
-import { describe, expect, inject, it } from "vitest";
+import { Redis } from "ioredis";
+import { describe, expect, inject, it, onTestFinished } from "vitest";
 import { STATUS_OF_CODE } from "../../../src/server/problem.ts";
+import { startOwnRedis } from "../../support/redis/for-one-test.ts";
 import { docBlocks, runDocBlock } from "../../support/docs/doc-blocks.ts";
 
 /** A page of tables only. */
@@ -18,6 +20,26 @@ describe("the documentation", () => {
 
     expect(run).toMatchObject({ code: 0, errors: "" });
     for (const output of promised) expect(run.output).toContain(output);
+  });
+
+  it("has a first example that runs its job, and leaves no job in Redis", async () => {
+    const redis = new Redis((await startOwnRedis()).url);
+    onTestFinished(() => redis.disconnect());
+    const redisUrl = `redis://127.0.0.1:${redis.options.port}`;
+    const { code } = blocks.find(({ name }) => name === "README.md, block 1")!;
+
+    await runDocBlock(code, { redisUrl, builtRoot: inject("builtRoot") });
+    const { output } = await runDocBlock(code, { redisUrl, builtRoot: inject("builtRoot") });
+    const keys = await redis.keys("*");
+    const lasting = await Promise.all(
+      keys.map(async (key) => ((await redis.pttl(key)) === -1 ? [key] : [])),
+    );
+
+    expect(output).toContain("charged 1200");
+    // What BullMQ and the lanes keep of the queue itself; all else expires.
+    expect(lasting.flat().toSorted()).toEqual(
+      ["events", "id", "lanes:state", "meta"].map((name) => `sluice:{charges}:${name}`),
+    );
   });
 
   it("has a block on each of its pages but two", () => {

@@ -188,6 +188,8 @@ export interface BucketTold {
 export interface BucketFacts {
   /** The store's clock. */
   readonly nowMs: number;
+  /** How many answers have cooled it down or cut its rate, of all processes, since it is known: `12`. */
+  readonly refusals: number;
   readonly told: readonly (BucketTold & { readonly replica: string; readonly atMs: number })[];
   /** What the rules say of it, if they do. */
   readonly rules: RuledPolicy | undefined;

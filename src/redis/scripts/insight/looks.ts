@@ -39,6 +39,7 @@ type Reply = readonly [
   awayMs: number,
   state: State | readonly [],
   hasCalls: number,
+  refusals: string | null,
 ];
 
 type State = readonly [
@@ -72,9 +73,10 @@ export const bucketsLook: Script<LookRequest, readonly Looked[]> = defineScript(
 });
 
 function factsOf(nowMs: number, reply: Reply): BucketFacts {
-  const [told, overrides, , rules, pause, fate, , , hasCalls] = reply;
+  const [told, overrides, , rules, pause, fate, , , hasCalls, refusals] = reply;
   return {
     nowMs,
+    refusals: Number(refusals ?? 0),
     told: pairsOf(told).map(([replica, text]) => ({ replica, ...readTold(text) })),
     rules: rules === null ? undefined : readRuled(rules),
     overrides: pairsOf(overrides)

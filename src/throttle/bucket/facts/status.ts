@@ -60,6 +60,8 @@ interface OfAllReplicas {
   readonly capPerSecond: number | undefined;
   /** Calls that all replicas started in the last ten seconds, by second: `98.4`. */
   readonly actualPerSecond: number;
+  /** How many answers of the downstream have cooled the bucket down or cut its rate, of all replicas: `12`. Only grows. */
+  readonly refusals: number;
   /** Where the policy in force comes from. */
   readonly source: PolicySource;
   /** The version of the rules, where they say anything of the bucket; undefined if they do not. */
@@ -128,6 +130,7 @@ export function describeStatus<State extends BriefState>(
     name,
     capPerSecond: capOf({ limits }),
     actualPerSecond,
+    refusals: facts.refusals,
     source: isOverride ? ("override" as const) : (state.policyFrom as "code" | "rules"),
     rulesVersion: facts.rules?.version,
     setBy: override && setBy(override, override.untilMs, nowMs),

@@ -1,3 +1,4 @@
+import { wasBusy, type MachineLoad } from "./machine.ts";
 import type { Paint } from "./view/terminal.ts";
 
 /** The results of a run. */
@@ -24,6 +25,7 @@ export interface Figures {
   /** The share of the cap used while work waited; undefined if that was less than a second. */
   readonly share: number | undefined;
   readonly crashedWorkers: number;
+  readonly machine: MachineLoad;
 }
 
 export interface PacedCustomer {
@@ -41,6 +43,8 @@ export interface Row {
   /** The promise about this figure. */
   readonly promise?: string;
   readonly isBroken?: boolean;
+  /** Whether the machine was too busy for this figure to say anything: then `isBroken` is false. */
+  readonly isInconclusive?: boolean;
 }
 
 const LEAST_SHARE = 0.98;
@@ -75,20 +79,20 @@ export function judge(rate: number, figures: Figures): readonly Row[] {
     },
     {
       name: "worst second",
-      value: count(worstSecond),
+      value: count(worstSecond) + lateText(figures),
       promise: `at most ${count(most)} calls${isLate ? ", except those seen late" : ""}`,
       isBroken,
     },
     {
       name: "worst second, of the cap",
-      value: (worstSecond / rate).toFixed(3),
+      value: (worstSecond / rate).toFixed(3) + lateText(figures),
       promise: `at most 1.01, in whole calls${isLate ? ", with the same exception" : ""}`,
       isBroken,
     },
     {
       name: "share of the cap used",
       value: share === undefined ? "–" : share.toFixed(3),
-      ...(share === undefined ? {} : judgeShare(share)),
+      ...(share === undefined ? {} : judgeShare(share, figures.machine)),
     },
     ...figures.paced.map(judgePaced),
     {
@@ -105,6 +109,8 @@ export function judge(rate: number, figures: Figures): readonly Row[] {
     },
     { name: "429 answers", value: count(refused), promise: "0", isBroken: refused > 0 },
     { name: "downstream stood still", value: `${Math.ceil(figures.stalledMs)} ms` },
+    { name: "machine stood still", value: `${Math.ceil(figures.machine.stoodStillMs)} ms in all` },
+    { name: "idle processors", value: `${Math.round(figures.machine.idleShare * 100)} %` },
   ];
 }
 
@@ -114,14 +120,30 @@ function judgePaced({ tenant, perSecond, ...pace }: PacedCustomer): Row {
   const isLate = pace.worstSecond > most && !isBroken;
   return {
     name: `worst second of ${tenant}`,
-    value: count(pace.worstSecond),
+    value: count(pace.worstSecond) + lateText(pace),
     promise: `at most ${count(most)} calls${isLate ? ", except those seen late" : ""}`,
     isBroken,
   };
 }
 
-function judgeShare(share: number): Pick<Row, "promise" | "isBroken"> {
-  return { promise: `at least ${LEAST_SHARE} while work waits`, isBroken: share < LEAST_SHARE };
+/** How many calls of the worst second may belong to the second before: `" (1 seen late)"`. */
+function lateText({
+  worstSecond,
+  surelyInWorstSecond,
+}: Pick<Figures, "worstSecond" | "surelyInWorstSecond">): string {
+  const late = worstSecond - surelyInWorstSecond;
+  return late > 0 ? ` (${count(late)} seen late)` : "";
+}
+
+function judgeShare(share: number, machine: MachineLoad): Partial<Row> {
+  const promise = `at least ${LEAST_SHARE} while work waits`;
+  if (share >= LEAST_SHARE) return { promise, isBroken: false };
+  const isInconclusive = wasBusy(machine);
+  return {
+    promise: isInconclusive ? `${promise}, on a machine that is not busy` : promise,
+    isBroken: !isInconclusive,
+    isInconclusive,
+  };
 }
 
 export function count(value: number): string {
@@ -133,10 +155,10 @@ export function resultTable(rows: readonly Row[], paint: Paint): string[] {
   const nameWidth = Math.max(...rows.map(({ name }) => name.length));
   const valueWidth = Math.max(...rows.map(({ value }) => value.length));
   const rule = paint.faint("─".repeat(nameWidth + valueWidth + 36));
-  const lines = rows.map(({ name, value, promise, isBroken }) => {
+  const lines = rows.map(({ name, value, promise, isBroken, isInconclusive }) => {
     const figure = `${name.padEnd(nameWidth)}  ${paint.strong(value.padStart(valueWidth))}`;
     if (isBroken === undefined) return figure;
-    const mark = isBroken ? paint.bad("✗") : paint.good("✓");
+    const mark = isInconclusive ? "?" : isBroken ? paint.bad("✗") : paint.good("✓");
     return `${figure}  ${mark} ${paint.faint(promise ?? "")}`;
   });
   const head = `${" ".repeat(nameWidth)}  ${"seen".padStart(valueWidth)}    promised`;

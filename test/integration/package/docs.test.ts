@@ -36,10 +36,11 @@ describe("the documentation", () => {
     );
 
     expect(output).toContain("charged 1200");
-    // What BullMQ and the lanes keep of the queue itself; all else expires.
-    expect(lasting.flat().toSorted()).toEqual(
-      ["events", "id", "lanes:state", "meta"].map((name) => `sluice:{charges}:${name}`),
-    );
+    // A fixed number of keys of the queue itself lasts, and no job; all else expires.
+    const ofQueue = ["events", "id", "lanes:state", "marker", "meta"];
+    const names = ofQueue.map((name) => `sluice:{charges}:${name}`);
+    expect(lasting.flat().filter((key) => !names.includes(key))).toEqual([]);
+    expect(keys.filter((key) => /\}:\d+$/.test(key))).toEqual([]);
   });
 
   it("has a block on each of its pages but two", () => {

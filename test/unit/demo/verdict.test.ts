@@ -17,6 +17,7 @@ const KEPT: Figures = {
   stalledMs: 3,
   share: 0.99,
   crashedWorkers: 0,
+  machine: { idleShare: 0.5, stoodStillMs: 20, runMs: 20_000 },
 };
 
 const broken = (figures: Partial<Figures>): string[] =>
@@ -50,7 +51,7 @@ describe("the demo's verdict, at 100 calls a second", () => {
 
     expect(broken(late)).toEqual([]);
     expect(row).toMatchObject({
-      value: "102",
+      value: "102 (1 seen late)",
       promise: "at most 101 calls, except those seen late",
     });
   });
@@ -66,6 +67,18 @@ describe("the demo's verdict, at 100 calls a second", () => {
     ["share of the cap used", { share: 0.97 }],
   ])("finds what was %s", (name, figures) => {
     expect(broken(figures)).toEqual([name]);
+  });
+
+  it.each([
+    ["stood still", { idleShare: 0.5, stoodStillMs: 900, runMs: 20_000 }],
+    ["had no idle processor", { idleShare: 0.01, stoodStillMs: 20, runMs: 20_000 }],
+  ])("does not blame Sluice for a low share of the cap on a machine that %s", (_what, machine) => {
+    const rows = judge(100, { ...KEPT, share: 0.9, machine });
+    const share = rows.find(({ name }) => name === "share of the cap used");
+
+    expect(broken({ share: 0.9, machine })).toEqual([]);
+    expect(share).toMatchObject({ value: "0.900", isBroken: false, isInconclusive: true });
+    expect(broken({ lost: 1, delivered: 1_999, machine } as Partial<Figures>)).toEqual(["lost"]);
   });
 
   it("excuses an endpoint's calls that the downstream may have seen late", () => {

@@ -1,0 +1,48 @@
+import { cpus } from "node:os";
+import { createStandstills } from "./standstills.ts";
+
+/** How much of the machine was left for the demo: figures about speed say nothing about Sluice on a busy one. */
+export interface MachineLoad {
+  /** The part of all processors that did nothing: `0.4`. */
+  readonly idleShare: number;
+  /** For how long this process, which has little to do, was not run although a timer was due, in ms. */
+  readonly stoodStillMs: number;
+  readonly runMs: number;
+}
+
+const RING_EVERY_MS = 10;
+const LEAST_IDLE_SHARE = 0.05;
+const MOST_STANDSTILL_SHARE = 0.01;
+
+/** Whether the machine had too much to do for a figure about speed to be conclusive. */
+export function wasBusy({ idleShare, stoodStillMs, runMs }: MachineLoad): boolean {
+  return idleShare < LEAST_IDLE_SHARE || stoodStillMs > MOST_STANDSTILL_SHARE * runMs;
+}
+
+/** Measures the load of the machine from now on. */
+export function measureMachine(): { end(): MachineLoad } {
+  const startMs = performance.now();
+  const before = processorTimes();
+  const standstills = createStandstills(RING_EVERY_MS);
+  const timer = setInterval(standstills.ring, RING_EVERY_MS);
+  timer.unref();
+  return {
+    end() {
+      clearInterval(timer);
+      const after = processorTimes();
+      const allMs = after.allMs - before.allMs;
+      return {
+        idleShare: allMs === 0 ? 1 : (after.idleMs - before.idleMs) / allMs,
+        stoodStillMs: standstills.totalMs(),
+        runMs: performance.now() - startMs,
+      };
+    },
+  };
+}
+
+function processorTimes(): { readonly allMs: number; readonly idleMs: number } {
+  const times = cpus().map((cpu) => cpu.times);
+  const all = times.flatMap((each) => Object.values(each));
+  const sum = (values: readonly number[]): number => values.reduce((total, ms) => total + ms, 0);
+  return { allMs: sum(all), idleMs: sum(times.map(({ idle }) => idle)) };
+}

@@ -146,12 +146,13 @@ export function createInsight({ insight, statuses }: InsightParts): Insight {
     async overview(given = {}) {
       const read = readOptions("overview()", OVERVIEW, given);
       const { after = "", afterQueue = "", limit = A_PAGE, brief = false } = read;
-      const [{ names, errors }, { queues: found }, replicas, workers] = await Promise.all([
+      const [{ names, errors }, { queues: found }, replicas, told] = await Promise.all([
         insight.bucketNames({ after, limit: limit + 1 }),
         insight.queues({ after: afterQueue, limit: limit + 1 }),
         insight.replicas(),
         insight.workers(),
       ]);
+      const workers = await markSilent(told, insight);
       const page = names.slice(0, limit);
       const unreachable: Unreachable[] = errors.map((error) => ({
         bucket: undefined,
@@ -190,7 +191,18 @@ function numberOf({ id }: LoggedChange): number {
   return Number(id.split("-")[1]);
 }
 
-function listed({ name, bucket }: QueueFacts, workers: readonly WorkerFacts[]): ListedQueue {
+/** Marks the workers that `queue.status()` no longer counts, since they have not said lately that they are alive. */
+async function markSilent(
+  told: readonly WorkerFacts[],
+  insight: InsightStore,
+): Promise<readonly ListedWorker[]> {
+  const live = new Set(await insight.liveWorkers([...new Set(told.map(({ queue }) => queue))]));
+  return told.map((worker) =>
+    live.has(worker.worker) || worker.state === "closing" ? worker : { ...worker, state: "silent" },
+  );
+}
+
+function listed({ name, bucket }: QueueFacts, workers: readonly ListedWorker[]): ListedQueue {
   const own = workers.filter(({ queue, state }) => queue === name && state !== "silent");
   const atWork = own.filter(({ state }) => state === "running");
   const places = atWork.reduce((sum, { concurrency }) => sum + concurrency, 0);

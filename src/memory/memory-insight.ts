@@ -151,6 +151,9 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
     async queue(name) {
       return queues.get(name);
     },
+    async liveWorkers() {
+      return [...workersOf.values()].flat().map(({ worker }) => worker);
+    },
     async workers() {
       return [...workersOf].flatMap(([replica, told]) =>
         told.map((worker) => ({ ...worker, replica })),

@@ -178,6 +178,12 @@ export function combineInsight(
       return { queues: byName.slice(0, page.limit), errors };
     },
     queue: (name) => storeOf(name).queue(name),
+    async liveWorkers(queues) {
+      const { answers } = await fromAll((store) =>
+        store.liveWorkers(queues.filter((name) => storeOf(name) === store)),
+      );
+      return answers.flat();
+    },
     async workers() {
       return (await fromAll((store) => store.workers())).answers.flat();
     },

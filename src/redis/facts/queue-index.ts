@@ -4,7 +4,6 @@ import {
   REPLICA_ALIVE_MS,
   type InsightStore,
   type QueueFacts,
-  type WorkerFacts,
   type WorkerTold,
 } from "../../core/stores/insight/store.ts";
 import { baseOf } from "../scripts/keys.ts";
@@ -17,14 +16,14 @@ export function createQueueIndex(
     readonly send: <T>(run: () => Promise<T>) => Promise<T>;
     readonly nowMs: () => Promise<number>;
   },
-): Pick<InsightStore, "queues" | "queue" | "workers"> {
+): Pick<InsightStore, "queues" | "queue" | "workers" | "liveWorkers"> {
   const { prefix, send, nowMs } = use;
 
   /** The workers of a queue that count as alive: those that `queue.status()` counts. */
-  async function liveOf(queue: string, atMs: number): Promise<ReadonlySet<string>> {
+  async function liveOf(queue: string, atMs: number): Promise<string[]> {
     const found = await redis.hgetall(`${baseOf({ prefix, queue })}workers:live`);
     const live = Object.entries(found).filter(([, until]) => Number.parseInt(until, 10) > atMs);
-    return new Set(live.map(([worker]) => worker));
+    return live.map(([worker]) => worker);
   }
 
   return {
@@ -39,25 +38,25 @@ export function createQueueIndex(
     queue: (name) => send(async () => readQueue(name, await redis.hget(`${base}:of-queues`, name))),
     workers: () =>
       send(async () => {
-        const atMs = await nowMs();
-        const sinceMs = atMs - REPLICA_ALIVE_MS;
+        const sinceMs = (await nowMs()) - REPLICA_ALIVE_MS;
         const [alive, told] = await Promise.all([
           redis.zrangebyscore(`${base}:replicas`, sinceMs, "+inf"),
           redis.hgetall(`${base}:workers`),
         ]);
-        const workers = alive.flatMap((replica) => {
+        return alive.flatMap((replica) => {
           const text = told[replica];
           if (text === undefined) return [];
           return (JSON.parse(text) as WorkerTold[]).map((worker) => ({ ...worker, replica }));
         });
-        const queues = [...new Set(workers.map(({ queue }) => queue))];
-        const live = await Promise.all(queues.map((queue) => liveOf(queue, atMs)));
-        const liveIn = new Map(queues.map((queue, at) => [queue, live[at]!]));
-        return workers.map((worker): WorkerFacts => {
-          const isLive = liveIn.get(worker.queue)!.has(worker.worker);
-          return isLive || worker.state === "closing" ? worker : { ...worker, state: "silent" };
-        });
       }),
+    liveWorkers: async (queues) => {
+      if (queues.length === 0) return [];
+      return send(async () => {
+        const atMs = await nowMs();
+        const live = await Promise.all(queues.map((queue) => liveOf(queue, atMs)));
+        return live.flat();
+      });
+    },
   };
 }
 

@@ -26,8 +26,8 @@ interface Case {
   readonly firing: readonly Readonly<Record<string, string>>[];
 }
 
-/** Rejects with what promtool says if anything else fires. */
-async function testRules({ alert, every, series, at, firing }: Case): Promise<void> {
+/** What promtool says: that all is well, or what else fires. */
+async function testRules({ alert, every, series, at, firing }: Case): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), "sluice-alerts-"));
   onTestFinished(() => rm(folder, { recursive: true }));
   const path = join(folder, "test.yml");
@@ -47,7 +47,10 @@ async function testRules({ alert, every, series, at, firing }: Case): Promise<vo
     path,
     stringify({ rule_files: [RULES], evaluation_interval: "15s", tests: [asked] }),
   );
-  await run(promtool, ["test", "rules", path]);
+  return run(promtool, ["test", "rules", path]).then(
+    ({ stdout }) => stdout,
+    (error: { readonly stdout: string; readonly stderr: string }) => error.stdout + error.stderr,
+  );
 }
 
 function stringifyLabels(labels: Readonly<Record<string, string>>): string {
@@ -66,7 +69,7 @@ describe("ops/prometheus/alerts.yml", () => {
   });
 
   it("fires for an override of a day, though a scrape was missed", async () => {
-    await testRules({
+    const said = await testRules({
       alert: "SluiceOverridden",
       every: "1m",
       // In force for 23 h 50 min at first; the board restarts after 5 minutes.
@@ -76,20 +79,24 @@ describe("ops/prometheus/alerts.yml", () => {
       at: "14m",
       firing: [BUCKET],
     });
+
+    expect(said).toContain("SUCCESS");
   });
 
   it("does not fire for an override of an hour", async () => {
-    await testRules({
+    const said = await testRules({
       alert: "SluiceOverridden",
       every: "1m",
       series: { 'sluice_bucket_override_seconds{bucket="stripe"}': "3600+60x30" },
       at: "30m",
       firing: [],
     });
+
+    expect(said).toContain("SUCCESS");
   });
 
   it("fires when a downstream refuses every 4 s, with cooldowns shorter than a scrape", async () => {
-    await testRules({
+    const said = await testRules({
       alert: "SluiceCoolingDown",
       every: "15s",
       series: {
@@ -99,15 +106,19 @@ describe("ops/prometheus/alerts.yml", () => {
       at: "30m",
       firing: [BUCKET],
     });
+
+    expect(said).toContain("SUCCESS");
   });
 
   it("does not fire for a few refusals, or those of long ago", async () => {
-    await testRules({
+    const said = await testRules({
       alert: "SluiceCoolingDown",
       every: "15s",
       series: { 'sluice_bucket_refusals_total{bucket="stripe"}': "100x20 102x100" },
       at: "30m",
       firing: [],
     });
+
+    expect(said).toContain("SUCCESS");
   });
 });

@@ -45,6 +45,30 @@ it("one process exports what is of all of them, whoever has their code", async (
   await Promise.all(waiting);
 });
 
+it("counts refusals whose cooldowns are over before anybody asks, and the time of an override", async () => {
+  const sluice = sluices.open();
+  const bucket = sluice.bucket("api", { rate: "100/s" });
+  await bucket.configure({ rate: "50/s" }, { by: "ann" });
+  for (let call = 0; call < 3; call++) {
+    await bucket.run(() => ({ status: 429, headers: { "retry-after-ms": "1" } }));
+  }
+  const fleet = fleetMetrics(sluice, { everyMs: 1_000 });
+  const refusals = async () =>
+    valueOf(await fleet.text(), "sluice_bucket_refusals_total", { bucket: "api" });
+
+  await waitUntil(async () => (await refusals()) === 3, "all are counted");
+  const text = await fleet.text();
+  const overrideS = valueOf(text, "sluice_bucket_override_seconds", { bucket: "api" });
+  await bucket.configure("code");
+
+  expect(overrideS).toBeGreaterThanOrEqual(0);
+  expect((await bucket.status()).refusals).toBe(3);
+  await waitUntil(
+    async () => linesOf(await fleet.text(), "sluice_bucket_override_seconds").length === 0,
+    "it has ended",
+  );
+});
+
 it("tells of a cooldown, and for how long", async () => {
   const sluice = sluices.open();
   const bucket = sluice.bucket("api", { rate: "100/s" });

@@ -25,6 +25,8 @@ export interface InsightStore extends RulesStore, RequestNotes, SlotSecrets, Ste
   queue(name: string): Promise<QueueFacts | undefined>;
   /** The workers of the living replicas. */
   workers(): Promise<readonly WorkerFacts[]>;
+  /** The ids of the workers of these queues that count as alive, as `queue.status()` counts them. */
+  liveWorkers(queues: readonly string[]): Promise<readonly string[]>;
   history(bucket: string, span: { fromMs: number; untilMs: number }): Promise<readonly Point[]>;
   /** Notes a change before it is made, in the log and as the override that it may begin; answers its id. */
   noteChange(change: NewChange): Promise<string>;
@@ -130,9 +132,7 @@ export interface WorkerTold {
   readonly paused: boolean;
 }
 
-export interface WorkerFacts extends Omit<WorkerTold, "state"> {
-  /** `"silent"` if it has not said lately that it is alive, as `queue.status()` counts it. */
-  readonly state: WorkerTold["state"] | "silent";
+export interface WorkerFacts extends WorkerTold {
   /** The process that it runs in. */
   readonly replica: string;
 }

@@ -111,7 +111,7 @@ export async function findBucket(
   const { buckets, queues } = await sluice.overview({ limit: 20, brief: true });
   const isQueue =
     queues.some((queue) => queue.name === name) || (await sluice.findQueue(name)) !== undefined;
-  const hint = isQueue ? `; "${name}" is a queue: try ${forQueue.replace("NAME", name)}` : "";
+  const hint = isQueue ? `; "${name}" is a queue: try ${forQueue.replaceAll("NAME", name)}` : "";
   throw notAmong("bucket", name, buckets, hint);
 }
 

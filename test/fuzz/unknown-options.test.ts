@@ -180,6 +180,7 @@ const NOT_MEANT: Readonly<Partial<Record<Subject, readonly string[]>>> = {
     "report",
     "reportOutcome",
     "coolDown",
+    "hold",
     "noteAway",
     "readAway",
     "outcomesReported",

@@ -394,7 +394,8 @@ local function refuse(serving, wish, main, granted, opens_us, horizon_us)
   local amounts = is_try and times(main, 1) or amounts_of_slice(serving, main, wish, left)
   -- The rest came later than those that were served.
   local order, has_some = order_of_rest(wish, granted.count, now_us), granted.count > 0 or scope.is_served
-  local ahead = has_some and ahead_in(line, order, math.huge) or main.ahead
+  local since_us = granted.count > 0 and math.huge or turn_since_of(line.own)
+  local ahead = has_some and ahead_in(line, order, since_us) or main.ahead
   local start_us, binding = turn_of(main, ahead, opens_us, amounts)
   local soonest_us = (has_some or is_try) and now_us or now_us + LEAST_ASK_GAP_US
   local is_later = not is_try and scope == shared and #ahead > 0

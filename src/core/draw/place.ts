@@ -428,7 +428,8 @@ export function refuse(
   // The rest came later than those that were served.
   const order = orderOfRest(wish, count, nowUs);
   const hasSome = count > 0 || line.isServed;
-  const ahead = hasSome ? aheadIn(line, request.asker, { order, sinceUs: Infinity }) : main.ahead;
+  const sinceUs = count > 0 ? Infinity : turnSinceOf(line.own);
+  const ahead = hasSome ? aheadIn(line, request.asker, { order, sinceUs }) : main.ahead;
   const { startUs, binding } = turnOf({ ...main, ahead }, opensUs, amounts);
   const soonestUs = hasSome || isTry ? nowUs : nowUs + LEAST_ASK_GAP_US;
   const isBlocked = nextUs === Infinity;

@@ -178,23 +178,25 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
   }
 }
 
-/** Calls that arrive together are in line at least this far apart … */
+/** Calls that arrive together are in line this far apart, and none is put off by more than this … */
 const APART_MS = 1;
-/** … and at most so far behind their arrival that, at a slow rate, a second call fits in between. */
 const MOST_APART_MS = 200;
+/** … unless one call takes longer than that: then they are as far apart as one call takes, up to two of them. */
 const MOST_APART_STEPS = 2;
 const LONGEST_APART_MS = 1_000;
 
 /**
  * Returns a function that gives each call of a process its place in the line of all replicas: the time of its arrival.
- * Calls that arrive together are one call's time apart (`stepMs`, by the limits that all keys share), so that processes
- * with several calls take turns. Otherwise a process that brings hundreds of calls at once would be served as a block.
+ * Of calls that arrive together, each is a little behind the one before. Otherwise a process that brings hundreds of calls
+ * at once would be served as a block. At a slow rate they are one call's time apart (`stepMs`, by the limits that all keys
+ * share), so that processes with several calls take turns.
  */
 export function createArrivals(): (rank: number, nowMs: number, stepMs: number) => number {
   const lastMs: number[] = [];
   return (rank, nowMs, stepMs) => {
-    const behindMs = (lastMs[rank] ?? -Infinity) + Math.max(APART_MS, stepMs);
-    const mostMs = Math.max(MOST_APART_MS, Math.min(LONGEST_APART_MS, MOST_APART_STEPS * stepMs));
+    const isSlow = stepMs >= MOST_APART_MS;
+    const mostMs = isSlow ? Math.min(LONGEST_APART_MS, MOST_APART_STEPS * stepMs) : MOST_APART_MS;
+    const behindMs = (lastMs[rank] ?? -Infinity) + (isSlow ? stepMs : APART_MS);
     const atMs = Math.min(Math.max(nowMs, behindMs), nowMs + mostMs);
     // A call that came earlier, and for which a policy was looked up meanwhile, does not put the next one back.
     lastMs[rank] = Math.max(lastMs[rank] ?? -Infinity, atMs);

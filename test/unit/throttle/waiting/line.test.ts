@@ -258,7 +258,7 @@ describe("the place in the line of all replicas", () => {
     expect(queuedAtMs(2, 20, 0)).toBe(20);
   });
 
-  it("is one call's time apart where calls take longer, up to a second", () => {
+  it("is one call's time apart where one call takes half a second, up to a second", () => {
     const queuedAtMs = createArrivals();
 
     const places = [1, 2, 3, 4].map(() => queuedAtMs(2, 10, 500));

@@ -1,8 +1,10 @@
 /** What a call to a model costs: an estimate before it leaves, and what its answer says that it used. */
 import type { Cost } from "../throttle/costs.ts";
+import { createLru } from "../throttle/lru.ts";
 import type { AnsweredCall, CostOfCall, SettleOfCall } from "../throttle/wrap/call-defaults.ts";
 import { readAnswered } from "./answer.ts";
 import { counting, type CountTokens } from "./estimate.ts";
+
 import { readBody, readRequest, type Asked } from "./request.ts";
 import type { Answered } from "./tally.ts";
 import type { Usage } from "./usage.ts";
@@ -58,16 +60,34 @@ const USUAL_OUTPUT = 1_000;
 const EVENED = 32;
 const NOTHING_LEARNED: ReadonlyMap<string, number> = new Map();
 
-/** A call that was estimated. */
+/** How many answers that are still being made are known at once; of more, the estimate stays. */
+const MOST_PENDING = 1_000;
+const MOST_BOOKED = 10_000;
+/** Servers that repeat ids, such as Ollama's `chatcmpl-423`, have shorter ones. */
+const UNIQUE_LENGTH = 20;
+
+/** A call, and what it is expected to use. */
 interface Estimated {
   readonly asked: Asked;
   readonly expected: Expected;
+  readonly mayAsk: boolean;
+}
+
+/** A call whose answer is still being made: a later read of the answer settles it. */
+interface Pending {
+  readonly made: Estimated;
+  readonly learn: AnsweredCall["learn"];
+  readonly book: AnsweredCall["book"];
 }
 
 export function createMeter({ counting: by, units, countTokens }: MeterOptions): Meter {
   const count = counting(countTokens);
   /** By the arguments of each call, until it is settled. */
   const estimated = new WeakMap<object, Estimated>();
+  /** By the id of the answer. */
+  const pending = createLru<Pending>(MOST_PENDING);
+  /** The ids of answers that were booked. */
+  const booked = createLru<object>(MOST_BOOKED);
 
   function costOf({ asked, expected }: Estimated): Cost | undefined {
     const amounts = Object.entries(by.before(expected, asked)).flatMap(([unit, amount]) => {
@@ -98,7 +118,7 @@ export function createMeter({ counting: by, units, countTokens }: MeterOptions):
   function learn(
     { usage, isWhole, isOutputStated }: Answered,
     { asked }: Estimated,
-    call: AnsweredCall,
+    call: Pick<AnsweredCall, "learn">,
   ): void {
     const { input, output, cacheRead = 0, cacheWrite = 0 } = usage;
     const names = namesOf(asked);
@@ -117,35 +137,79 @@ export function createMeter({ counting: by, units, countTokens }: MeterOptions):
   async function estimateOf(
     args: readonly unknown[],
     means: ReadonlyMap<string, number>,
-  ): Promise<Estimated | undefined> {
-    const asked = await readRequest(args, count);
-    return asked && { asked, expected: expectedOf(asked, means) };
+  ): Promise<Estimated> {
+    const { asked = NO_PROMPT, mayAsk } = await readRequest(args, count);
+    return { asked, mayAsk, expected: expectedOf(asked, means) };
+  }
+
+  /** What the tokens of a call come to, of the units that the bucket counts. */
+  function counted(amounts: Amounts): Readonly<Record<string, number>> {
+    const known = Object.entries(amounts).filter(([unit]) => units.has(unit));
+    return Object.fromEntries(known.map(([unit, amount]) => [unit, Math.ceil(amount)]));
+  }
+
+  /** Whether an answer was seen before. Of a call without arguments, nothing but this tells a read. */
+  function isKnown(id: string | undefined): boolean {
+    return id !== undefined && (pending.has(id) || booked.has(id));
+  }
+
+  function noteBooked(id: string | undefined): void {
+    if (id !== undefined && id.length >= UNIQUE_LENGTH) booked.set(id, NOTHING_LEARNED);
+  }
+
+  const none = (): Readonly<Record<string, number>> =>
+    Object.fromEntries([...units.keys()].map((unit) => [unit, 0]));
+
+  /** Settles the call that made an answer, once a read of the answer states what it used. */
+  function settleMaker(answered: Answered): void {
+    const { id } = answered;
+    const maker = id === undefined ? undefined : pending.get(id);
+    if (id === undefined || maker === undefined || answered.isPending === true) return;
+    pending.delete(id);
+    noteBooked(id);
+    learn(answered, maker.made, maker);
+    const used = amountsUsed(answered, maker.made);
+    if (used !== undefined) maker.book?.(counted(used));
   }
 
   return {
     async cost({ args, learned }) {
       const call = await estimateOf(args, await learned());
-      if (call === undefined) return undefined;
       estimated.set(args, call);
-      return costOf(call);
+      return call.asked === NO_PROMPT ? undefined : costOf(call);
     },
     async settle(result, call) {
+      const { args, book } = call;
       const answered = await readAnswered(result, count);
-      const known = estimated.get(call.args) ?? (await estimateOf(call.args, NOTHING_LEARNED));
+      const made = estimated.get(args) ?? (await estimateOf(args, NOTHING_LEARNED));
       if (answered === undefined) return undefined;
-      const before = known ?? UNKNOWN;
-      if (known !== undefined) learn(answered, known, call);
-      const used = amountsUsed(answered, before);
-      if (used === undefined) return undefined;
-      return Object.fromEntries(
-        Object.entries(used).flatMap(([unit, amount]) =>
-          units.has(unit) ? [[unit, Math.ceil(amount)]] : [],
-        ),
-      );
+      if (!made.mayAsk) {
+        settleMaker(answered);
+        return undefined;
+      }
+      if (answered.isTokenCount === true) return none();
+      // A function that got the id of its answer, such as `retrieve(id)`, has read it.
+      if (answered.id !== undefined && isGivenTo(args, answered.id)) {
+        settleMaker(answered);
+        return none();
+      }
+      if (answered.isPending === true && answered.id !== undefined) {
+        pending.set(answered.id, { made, learn: call.learn, book });
+        return undefined;
+      }
+      if (args.length === 0 && isKnown(answered.id)) {
+        settleMaker(answered);
+        return none();
+      }
+      noteBooked(answered.id);
+      if (made.asked !== NO_PROMPT) learn(answered, made, call);
+      const used = amountsUsed(answered, made);
+      return used === undefined ? undefined : counted(used);
     },
     estimate(body) {
       const asked = readBody(body, count);
-      return asked && costOf({ asked, expected: expectedOf(asked, NOTHING_LEARNED) });
+      if (asked === undefined) return undefined;
+      return costOf({ asked, mayAsk: true, expected: expectedOf(asked, NOTHING_LEARNED) });
     },
   };
 }
@@ -158,11 +222,17 @@ const NO_PROMPT: Asked = {
   answers: 1,
   hasOutput: true,
 };
-/** A call of which nothing is known but its answer. */
-const UNKNOWN: Estimated = {
-  asked: NO_PROMPT,
-  expected: { input: 0, cacheRead: 0, output: 0, isOutputKnown: false },
-};
+
+/** Whether the arguments of a call name the id. */
+function isGivenTo(args: readonly unknown[], id: string): boolean {
+  return args.some((given) => {
+    if (typeof given !== "object" || given === null) return given === id;
+    const { previous_response_id: _previous, ...fields } = given as Readonly<
+      Record<string, unknown>
+    >;
+    return Object.values(fields).includes(id);
+  });
+}
 
 function expectedOf(asked: Asked, means: ReadonlyMap<string, number>): Expected {
   const names = namesOf(asked);

@@ -65,18 +65,58 @@ const SETTINGS = [
   "textGenerationConfig",
 ] as const;
 
-const ASKS_NO_MODEL =
-  /count_?tokens|:countTokens|\/(?:files|batches|fine_tuning|moderations|uploads|assistants|threads|vector_stores)\b/i;
+/** Paths that count the tokens of a text: no model reads it. */
+const COUNTS_TOKENS =
+  /count[-_]?tokens|:computeTokens$|\/input_tokens$|\/(?:de)?tokeni[sz]e(?:rs?|-text)?(?:\/|$)|token[-_]count/i;
+/** Paths to which a POST asks a model. */
+const ASKS_MODEL =
+  /\/(?:completions|responses(?:\/compact)?|embeddings|interactions|converse(?:-stream)?|invoke(?:-with-response-stream)?|(?<!\/threads\/[^/]+\/)messages|threads\/(?:[^/]+\/)?runs)$|:(?:streamGenerateContent|generateContent|embedContent|predict|rawPredict|streamRawPredict)$/i;
+/** Paths to which a POST manages what is stored: files, batches, one stored answer. */
+const MANAGES =
+  /\/(?:files|batches|fine_tuning|moderations|uploads|assistants|threads|vector_stores)(?:\/|$)|\/(?:responses|completions|interactions|conversations|models)\/[^/:]+(?:\/(?:cancel|messages|input_items|items))?$|:\w*batch\w*$/i;
+/** Commands of the AWS SDK that ask no model. */
+const MANAGING_COMMAND = /^(?:CountTokens|ApplyGuardrail|Get|List|Describe|Delete|Start|Stop)/;
 const NO_OUTPUT = /embed|moderation|rerank|whisper|\btts\b|dall-e/i;
 const LONGEST_MODEL = 200;
 
-/** Undefined for a call that asks no model: a list of models, a count of tokens. */
-export async function readRequest(
-  args: readonly unknown[],
+/** What a call does, as far as its arguments tell. */
+export interface ReadCall {
+  /** What it asks a model; undefined where its arguments do not say. */
+  readonly asked: Asked | undefined;
+  /**
+   * Whether the answer is one of a model to this call. False where method and path, or a command's name, say that the
+   * call reads or manages what is stored, or counts tokens.
+   */
+  readonly mayAsk: boolean;
+}
+
+const ASKS_NOTHING: ReadCall = { asked: undefined, mayAsk: false };
+
+export async function readRequest(args: readonly unknown[], count: CountTokens): Promise<ReadCall> {
+  const [first] = args;
+  if (isCommand(first) && MANAGING_COMMAND.test(first.constructor.name)) return ASKS_NOTHING;
+  const path = urlOf(first);
+  if (path === undefined) {
+    const fields = typeof first === "string" ? { prompt: first } : fieldsOf(first);
+    return { asked: fields && asked({ fields, path: "" }, count), mayAsk: true };
+  }
+  return readFetch(args, path.replaceAll(/%3a/gi, ":").replace(/\/+$/, ""), count);
+}
+
+/** Reads a call of `fetch`: only a POST asks a model, and only to a path that is not one of those that ask none. */
+async function readFetch(
+  [first, second]: readonly unknown[],
+  path: string,
   count: CountTokens,
-): Promise<Asked | undefined> {
-  const sent = await sentBy(args);
-  return sent === undefined ? undefined : asked(sent, count);
+): Promise<ReadCall> {
+  const init = objectOf(second);
+  const method = init["method"] ?? (isRequest(first) ? first.method : "GET");
+  if (String(method).toUpperCase() !== "POST" || COUNTS_TOKENS.test(path)) return ASKS_NOTHING;
+  if (!ASKS_MODEL.test(path) && MANAGES.test(path)) return ASKS_NOTHING;
+  const { body } = init;
+  const text = isGiven(body) ? textOf(body) : await bodyOf(first);
+  const fields = parsed(text);
+  return { asked: fields && asked({ fields, path }, count), mayAsk: true };
 }
 
 /** The same for a body that is at hand, such as the data of a job. */
@@ -89,19 +129,6 @@ interface Sent {
   readonly fields: Fields;
   /** Of the URL; `""` if there is none. */
   readonly path: string;
-}
-
-async function sentBy([first, second]: readonly unknown[]): Promise<Sent | undefined> {
-  const url = urlOf(first);
-  if (url !== undefined) {
-    const body = (second as { readonly body?: unknown } | null | undefined)?.body;
-    const text = body === undefined ? await bodyOf(first) : textOf(body);
-    const fields = parsed(text);
-    return fields && { fields, path: url };
-  }
-  if (typeof first === "string") return { fields: { prompt: first }, path: "" };
-  const fields = fieldsOf(first);
-  return fields && { fields, path: "" };
 }
 
 /** The path of what `fetch` was given as its address; a prompt is none. */
@@ -151,13 +178,18 @@ function parsed(text: string | undefined): Fields | undefined {
 function fieldsOf(given: unknown): Fields | undefined {
   if (typeof given !== "object" || given === null || Array.isArray(given)) return undefined;
   const fields = given as Fields;
-  if (typeof fields["resolveMiddleware"] === "function") return fieldsOf(fields["input"]);
+  if (isCommand(given)) return fieldsOf(fields["input"]);
   if (typeof fields["modelId"] !== "string" || fields["body"] === undefined) return fields;
   return { ...parsed(textOf(fields["body"])), modelId: fields["modelId"] };
 }
 
+/** A command of the AWS SDK. */
+function isCommand(value: unknown): value is object {
+  return typeof objectOf(value)["resolveMiddleware"] === "function";
+}
+
 function asked({ fields, path }: Sent, count: CountTokens): Asked | undefined {
-  if (ASKS_NO_MODEL.test(path) || !PROMPTS.some((name) => isGiven(fields[name]))) return undefined;
+  if (!PROMPTS.some((name) => isGiven(fields[name]))) return undefined;
   const settings = [fields, ...SETTINGS.map((name) => objectOf(fields[name]))];
   const model = modelOf(fields, path).slice(0, LONGEST_MODEL);
   const prompts = settings.flatMap((each) => PROMPTS.map((name) => each[name]));
@@ -198,8 +230,7 @@ function markedIn(fields: Fields, count: CountTokens): number | undefined {
 function modelOf({ model, modelId }: Fields, path: string): string {
   if (typeof model === "string") return model;
   if (typeof modelId === "string") return modelId;
-  const [, inPath = ""] =
-    /\/(?:models?|deployments)\/([^/:]+(?::\d+)?)/.exec(path.replaceAll(/%3a/gi, ":")) ?? [];
+  const [, inPath = ""] = /\/(?:models?|deployments)\/([^/:]+(?::\d+)?)/.exec(path) ?? [];
   return inPath;
 }
 

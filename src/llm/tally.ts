@@ -1,10 +1,16 @@
 /** Adds up what the events of an answer say, until its end or until it is left. */
 import type { CountTokens } from "./estimate.ts";
 import { tokensIn } from "./texts.ts";
-import { mergeUsage, usageIn, type Usage } from "./usage.ts";
+import { isTokenCount, mergeUsage, usageIn, type Usage } from "./usage.ts";
 
 /** What an answer came to. */
 export interface Answered {
+  /** The id under which the provider stores the answer, such as `"resp_1"`. */
+  readonly id?: string | undefined;
+  /** Whether the provider goes on with the answer after this call: a later read states what it used. */
+  readonly isPending?: boolean;
+  /** Whether it only states how many tokens a text has. */
+  readonly isTokenCount?: boolean;
   readonly usage: Usage;
   /** The tokens of the texts that came, as counted here. */
   readonly text: number;
@@ -26,9 +32,13 @@ export function createTally(count: CountTokens): Tally {
   let usage: Usage = {};
   let text = 0;
   let isOutputStated = false;
+  let isCount = false;
+  let stored: Stored = {};
 
   return {
     see(event) {
+      isCount ||= isTokenCount(event);
+      stored = { ...stored, ...storedIn(event) };
       const stated = usageIn(event);
       if (stated !== undefined) {
         usage = mergeUsage(usage, stated);
@@ -36,8 +46,43 @@ export function createTally(count: CountTokens): Tally {
       }
       text += textIn(event, count);
     },
-    end: (isWhole) => ({ usage, text, isWhole, isOutputStated }),
+    end: (isWhole) => ({
+      usage,
+      text,
+      isWhole,
+      isOutputStated,
+      id: stored.id,
+      isPending: stored.isUnfinished === true && Object.keys(usage).length === 0,
+      isTokenCount: isCount && Object.keys(usage).length === 0,
+    }),
   };
+}
+
+interface Stored {
+  readonly id?: string;
+  readonly isUnfinished?: boolean;
+}
+
+const UNFINISHED = /^(?:queued|in_progress|requires_action|cancelling)$/;
+
+/** The id and the state of the answer that an event is, or belongs to. */
+function storedIn(event: unknown): Stored {
+  for (const name of ["response", "data", "interaction", undefined]) {
+    const { id, status, background } = fieldsIn(event, name);
+    if (typeof id !== "string" || id === "") continue;
+    if (typeof status !== "string") return { id };
+    // A stream that was left early says last that the answer is in progress.
+    const isUnfinished = UNFINISHED.test(status) && background !== false;
+    return { id, isUnfinished };
+  }
+  return {};
+}
+
+function fieldsIn(event: unknown, name: string | undefined): Readonly<Record<string, unknown>> {
+  // To read a property of a result that streams may begin the stream.
+  if (typeof event !== "object" || event === null || "textStream" in event) return {};
+  const part: unknown = name === undefined ? event : (event as Record<string, unknown>)[name];
+  return typeof part === "object" && part !== null ? (part as Record<string, unknown>) : {};
 }
 
 /** Anthropic's first event states the whole input, and the first token of the output. */

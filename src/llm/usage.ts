@@ -25,6 +25,19 @@ export function usageIn(value: unknown): Usage | undefined {
   return undefined;
 }
 
+/** What providers answer to a request that counts the tokens of a text. */
+const TOKEN_COUNT =
+  /^(?:input_tokens|inputTokens|total_?tokens|totalTokens|token_?count|totalBillableCharacters|cachedContentTokenCount|promptTokensDetails|cacheTokensDetails|context_management|object|\$metadata|sdkHttpResponse|_request_id)$/;
+
+/** Whether an answer states how many tokens a text has, and nothing else. */
+export function isTokenCount(value: unknown): boolean {
+  const fields = objectOf(value);
+  if (fields === undefined || Array.isArray(value) || "textStream" in fields) return false;
+  const stated = Object.keys(fields).filter((name) => has(fields, name));
+  const isCount = stated.some((name) => /tokens?$|_count$/i.test(name));
+  return isCount && stated.every((name) => TOKEN_COUNT.test(name));
+}
+
 function statedIn(fields: Fields): Usage | undefined {
   const gemini = objectOf(own(fields, "usageMetadata"));
   if (gemini !== undefined) return ofGemini(gemini);

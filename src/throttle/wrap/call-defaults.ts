@@ -9,6 +9,7 @@ import {
   type SettledCost,
 } from "../call-options.ts";
 import type { Cost } from "../costs.ts";
+import type { Slot } from "../slot/slot.ts";
 import type { Learned } from "./learned.ts";
 
 /** A call, as the `cost` of its bucket sees it. */
@@ -34,6 +35,11 @@ export interface AnsweredCall extends SentCall {
    * share the mean: of the first hundred, then each counts for a hundredth. 64 names are kept, those seen last.
    */
   readonly learn: (name: string, ratio: number) => void;
+  /**
+   * Books what the call truly took once a later call shows it, such as the read of an answer that was made in the
+   * background. Only the first cost that is booked or settled counts. Undefined before the call has its slot.
+   */
+  readonly book?: ((cost: SettledCost) => void) | undefined;
 }
 
 type MaybeCost = Cost | undefined;
@@ -97,6 +103,8 @@ type Options = OptionsOfCall<CallOptions>;
 export type FilledOptions<Given extends Options> = Given & {
   /** Whether `settle` is the bucket's, which gets a generator before its first step. */
   readonly settlesAhead?: boolean | undefined;
+  /** Is called with the slot on which the call leaves. */
+  readonly onDrawn?: ((slot: Slot) => void) | undefined;
 };
 
 /** The options of a call, with the bucket's own `cost` and `settle` where the call names none. */
@@ -120,9 +128,13 @@ async function fill<Given extends Options>(
   if (options.settle !== undefined || settleBy === undefined)
     return Object.assign({}, options, { cost });
   const learn = (name: string, ratio: number): void => learned.learn(name, ratio);
-  const answered = { cost, learn, ...call };
+  let slot: Slot | undefined;
+  const onDrawn = (drawn: Slot): void => void (slot = drawn);
+  // A cost that cannot be booked, as under a policy that is no longer in force, leaves the estimate.
+  const book = (booked: SettledCost): void => void slot?.settle(booked).catch(() => {});
+  const answered = { cost, learn, book, ...call };
   const settle = (result: unknown): KnownCost | Promise<KnownCost> => settleBy(result, answered);
-  return Object.assign({}, options, { cost, settle, settlesAhead: true });
+  return Object.assign({}, options, { cost, settle, settlesAhead: true, onDrawn });
 }
 
 function sentCall(learned: Learned, key: string | undefined, args: readonly unknown[]): SentCall {

@@ -18,7 +18,7 @@ import {
 import type { ReportedOutcome } from "../feedback/feedback.ts";
 import type { Slot } from "../slot/slot.ts";
 import { watchEvents } from "./event-errors.ts";
-import { withDefaults } from "./call-defaults.ts";
+import { withDefaults, type FilledOptions } from "./call-defaults.ts";
 import { refusedCost, settleRefused } from "./refused-cost.ts";
 import { initOf, isRequest, replayOf } from "./request-body.ts";
 import { copyOf, streamResponse, type ResponseCopy, type Tap } from "./response-stream.ts";
@@ -47,7 +47,7 @@ interface Tried {
   readonly end: () => void;
 }
 
-type RequestOptions = OptionsOfCall<CallOptionsRead>;
+type RequestOptions = FilledOptions<OptionsOfCall<CallOptionsRead>>;
 
 export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {}): ThrottledFetch {
   const { tries: mostTries = MOST_TRIES, fetch: ownFetch, retry } = options;
@@ -75,6 +75,7 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
 
   async function tryUntilTaken(sent: Sent, own: RequestOptions): Promise<Response> {
     let slot = await bucket.drawByHand(own);
+    own.onDrawn?.(slot);
     const mayTryAgain = mostTries > 1 && retry !== false;
     const replay = mayTryAgain ? replayOf(sent.input, sent.init) : undefined;
     try {
@@ -95,6 +96,7 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
         if (next === undefined) return handOver(tried, own, outcome);
         drop(tried);
         slot = next;
+        own.onDrawn?.(slot);
       }
     } finally {
       replay?.drop();

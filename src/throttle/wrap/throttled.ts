@@ -101,6 +101,7 @@ async function callOnSlot(
   let slot: Slot;
   try {
     slot = await bucket.drawByHand(options);
+    options.onDrawn?.(slot);
   } catch (error) {
     onEnd();
     throw error;

@@ -1,4 +1,4 @@
-/** Finds the texts in what is sent to a model and in what it answers, whatever the API. */
+/** Counts what a model reads in the parts of a request and of an answer, in the dialect of each API. */
 import type { CountTokens } from "./estimate.ts";
 
 /** What a picture, a sound or a document is taken for. */
@@ -8,16 +8,78 @@ const MESSAGE_TOKENS = 4;
 const DEEPEST = 20;
 const MOST_VALUES = 200_000;
 
-/** Names under which no text for the model stands. */
+/** Names in a part under which no text for the model stands. */
 const NO_TEXT =
-  /^(?:role|type|id|index|.*_id|.*Id|cache_?[cC]ontrol|cachePoint|media_?[tT]ype|mime_?[tT]ype|mimeType|format|detail|signature|thoughtSignature|encrypted_content|finish_?[rR]eason|logprobs|status|object)$/;
-/** Names under which media stand, by themselves or by their address. */
-const MEDIA =
-  /^(?:image_url|image|inline_?[dD]ata|file_?[dD]ata|file_url|file|input_audio|audio|video|bytes|data|url|uri|file_?[uU]ri|source|s3Location)$/;
+  /^(?:role|type|id|index|.*_id|.*Id|cache_?[cC]ontrol|cachePoint|media_?[tT]ype|mime_?[tT]ype|format|detail|signature|thought_?[sS]ignature|encrypted_content|finish_?[rR]eason|logprobs|status|object)$/;
+
+/** The `type` of parts that are media. OpenAI, Anthropic, Vercel's AI SDK and LangChain name their parts so. */
+const MEDIA_TYPES: ReadonlySet<unknown> = new Set([
+  // OpenAI's chat completions and responses.
+  "image_url",
+  "input_image",
+  "input_audio",
+  "input_file",
+  "file",
+  "image_generation_call",
+  "computer_screenshot",
+  // Anthropic's messages.
+  "image",
+  "document",
+  "redacted_thinking",
+  "container_upload",
+  // LangChain, Vercel's AI SDK, and servers that speak like OpenAI's.
+  "audio",
+  "video",
+  "video_url",
+  "audio_url",
+  "input_video",
+  "media",
+]);
+/** The names under which parts hold media: Gemini's, Bedrock's, and the lists of Ollama and Cohere. */
+const MEDIA_NAMES: ReadonlySet<string> = new Set([
+  "inlineData",
+  "inline_data",
+  "fileData",
+  "file_data",
+  "image_url",
+  "image",
+  "images",
+  "audio",
+  "video",
+  "document",
+]);
+/** In media, the names under which a text may stand in place of bytes, as in a document. */
+const SOURCES: readonly string[] = ["source", "document", "file"];
+
+/** The names of tool data: JSON of any form, which the model reads as it is. */
+const TOOL_DATA_NAMES: ReadonlySet<string> = new Set(["args", "arguments", "json", "parameters"]);
+/** The same below a part of this name: Gemini's and Bedrock's. */
+const TOOL_DATA_OF_NAME: ReadonlyMap<string, string> = new Map([
+  ["functionResponse", "response"],
+  ["function_response", "response"],
+  ["toolUse", "input"],
+]);
+/** The same in a part of this type: Anthropic's, OpenAI's, and those of Vercel's AI SDK. */
+const TOOL_DATA_OF_TYPE: ReadonlyMap<unknown, string> = new Map([
+  ["tool_use", "input"],
+  ["server_tool_use", "input"],
+  ["mcp_tool_use", "input"],
+  ["tool-call", "input"],
+  ["tool_call", "input"],
+  ["custom_tool_call", "input"],
+  ["json", "value"],
+  ["error-json", "value"],
+  ["tool-result", "result"],
+  ["web_search_call", "action"],
+  ["computer_call", "action"],
+  ["local_shell_call", "action"],
+]);
 
 const CACHE_MARK = /^cache_?control$|^cachePoint$/i;
 
-/** The tokens of all texts in a value; a list counts each message in it. */
+type Part = Readonly<Record<string, unknown>>;
+
+/** The tokens of all that a model reads in a value; a list counts each message in it. */
 export function tokensIn(value: unknown, count: CountTokens): number {
   const state = { left: MOST_VALUES };
   return visit("", value, 0);
@@ -25,47 +87,100 @@ export function tokensIn(value: unknown, count: CountTokens): number {
   function visit(name: string, part: unknown, depth: number): number {
     state.left -= 1;
     if (state.left < 0 || depth > DEEPEST || part === undefined || part === null) return 0;
-    if (typeof part === "string")
-      return MEDIA.test(name) && !isProse(part) ? MEDIA_TOKENS : count(part);
+    if (typeof part === "string") return isMediaText(name, part) ? MEDIA_TOKENS : count(part);
     if (typeof part === "number" || typeof part === "boolean") return 1;
     if (typeof part !== "object") return 0;
-    if (ArrayBuffer.isView(part) || part instanceof ArrayBuffer || part instanceof Blob) {
-      return MEDIA_TOKENS;
-    }
+    if (isBinary(part)) return MEDIA_TOKENS;
     if (Array.isArray(part)) {
       return part.reduce((sum: number, each) => sum + visit(name, each, depth + 1), 0);
     }
-    const own = "role" in part ? MESSAGE_TOKENS : 0;
-    const entries = Object.entries(part).filter(([each]) => !NO_TEXT.test(each));
-    // A picture in an object is one, whatever else says about it.
-    if (MEDIA.test(name) && !entries.some(([each]) => each === "text" || each === "content")) {
-      return MEDIA_TOKENS;
+    const fields = part as Part;
+    if (MEDIA_NAMES.has(name) || MEDIA_TYPES.has(fields["type"])) {
+      return mediaIn(fields, depth) ?? MEDIA_TOKENS;
     }
-    return entries.reduce((sum, [each, inner]) => sum + visit(each, inner, depth + 1), own);
+    return partsIn(name, fields, depth);
   }
+
+  function partsIn(name: string, fields: Part, depth: number): number {
+    const toolData = TOOL_DATA_OF_NAME.get(name) ?? TOOL_DATA_OF_TYPE.get(fields["type"]);
+    const entries = Object.entries(fields).filter(([each]) => !NO_TEXT.test(each));
+    return entries.reduce(
+      (sum, [each, inner]) => {
+        const isData = each === toolData || TOOL_DATA_NAMES.has(each);
+        if (isData && typeof inner !== "string") return sum + tokensOfJson(inner, count);
+        return sum + visit(each, inner, depth + 1);
+      },
+      "role" in fields ? MESSAGE_TOKENS : 0,
+    );
+  }
+
+  /** The tokens of media that are text after all, such as a document in plain text; undefined of others. */
+  function mediaIn(fields: Part, depth: number): number | undefined {
+    const { type, text, content, data, title, context } = fields;
+    const around = [title, context].reduce(
+      (sum: number, each) => sum + (typeof each === "string" ? count(each) : 0),
+      0,
+    );
+    const isTyped = typeof type === "string" && MEDIA_TYPES.has(type);
+    if (typeof text === "string") return around + count(text);
+    if (content !== undefined) return around + visit("content", content, depth + 1);
+    if (typeof data === "string" && isProse(data)) return around + count(data);
+    // Cohere's documents are objects of any form.
+    if (isJson(data)) return around + tokensOfJson(data, count);
+    if (depth > DEEPEST) return undefined;
+    for (const name of SOURCES) {
+      const inner = fields[name];
+      const isPart = isJson(inner) && (isTyped || name === "source");
+      const found = isPart ? mediaIn(inner as Part, depth + 1) : undefined;
+      if (found !== undefined) return around + found;
+    }
+    return undefined;
+  }
+}
+
+/** Whether a string in a part stands for media: as their address, or as bytes in base64. */
+function isMediaText(name: string, text: string): boolean {
+  if (/^data:[^,]{0,200};base64,/.test(text)) return true;
+  return MEDIA_NAMES.has(name) && !isProse(text);
+}
+
+/** A text has spaces; bytes in base64 have none, only line breaks at most. */
+function isProse(text: string): boolean {
+  return text.slice(0, 200).includes(" ") && !text.startsWith("data:");
+}
+
+function isJson(value: unknown): value is object {
+  return typeof value === "object" && value !== null && !isBinary(value);
+}
+
+function isBinary(value: object): boolean {
+  return ArrayBuffer.isView(value) || value instanceof ArrayBuffer || value instanceof Blob;
 }
 
 /** Whether a mark stands in it of what the provider is to cache: `cache_control` of Anthropic, or `cachePoint` of Bedrock. */
 export function hasCacheMark(value: unknown, depth = 0): boolean {
   if (typeof value !== "object" || value === null || depth > DEEPEST) return false;
-  if (ArrayBuffer.isView(value) || value instanceof ArrayBuffer) return false;
+  if (isBinary(value)) return false;
   return Object.entries(value).some(
     ([name, inner]) => (CACHE_MARK.test(name) && inner !== null) || hasCacheMark(inner, depth + 1),
   );
 }
 
-/** Whether what stands where media do is a text after all, such as that of a document. */
-function isProse(text: string): boolean {
-  return !/^(?:data:|https?:|gs:|s3:)/.test(text) && /\s/.test(text.slice(0, 200));
-}
-
-/** The tokens of what is given as a schema or as tools: the model gets its JSON. */
+/** The tokens of what reaches the model as JSON: schemas, tools, and what is passed to and from tools. */
 export function tokensOfJson(value: unknown, count: CountTokens): number {
   if (value === undefined || value === null) return 0;
   try {
-    return count(JSON.stringify(value) ?? "");
+    return count(JSON.stringify(value, withoutBytes) ?? "");
   } catch {
     // With a circle in it, it cannot be sent either.
     return 0;
   }
+}
+
+/** Bytes would become a list of numbers. `this` holds the value as it was before its `toJSON`. */
+function withoutBytes(this: unknown, name: string, value: unknown): unknown {
+  const original = (this as Part)[name];
+  return typeof original === "object" && original !== null && isBinary(original)
+    ? undefined
+    : value;
 }

@@ -40,15 +40,16 @@ export function isTokenCount(value: unknown): boolean {
 
 function statedIn(fields: Fields): Usage | undefined {
   const gemini = objectOf(own(fields, "usageMetadata"));
-  if (gemini !== undefined) return ofGemini(gemini);
+  if (gemini !== undefined) return withRest(ofGemini(gemini), gemini["totalTokenCount"]);
   const metrics = objectOf(own(fields, "amazon-bedrock-invocationMetrics"));
   if (metrics !== undefined) return ofInvocation(metrics);
   const usage = objectOf(own(fields, "usage") ?? own(fields, "usage_metadata"));
   if (usage !== undefined) {
-    if (has(usage, "prompt_tokens")) return ofChat(usage);
-    if (has(usage, "input_tokens")) return ofInputTokens(usage);
-    if (has(usage, "inputTokens")) return ofCamelCase(usage);
-    if (has(usage, "output_tokens")) return { output: amount(usage["output_tokens"]) };
+    const stated = partsOf(usage);
+    const all = TOTALS.map((name) => amount(usage[name])).find((each) => each !== undefined);
+    if (stated !== undefined) return withRest(stated, all);
+    // An embedding of some providers states nothing else.
+    if (all !== undefined) return { input: all, output: 0 };
   }
   if (has(fields, "prompt_token_count")) {
     const [input, output] = [fields["prompt_token_count"], fields["generation_token_count"]].map(
@@ -57,6 +58,42 @@ function statedIn(fields: Fields): Usage | undefined {
     return { input, output };
   }
   return undefined;
+}
+
+const TOTALS = ["total_tokens", "totalTokens"] as const;
+
+function partsOf(usage: Fields): Usage | undefined {
+  if (has(usage, "prompt_tokens")) return ofChat(usage);
+  if (has(usage, "input_tokens")) return ofInputTokens(usage);
+  if (has(usage, "inputTokens")) return ofCamelCase(usage);
+  if (has(usage, "total_input_tokens")) return ofInteraction(usage);
+  if (has(usage, "output_tokens")) return { output: amount(usage["output_tokens"]) };
+  return undefined;
+}
+
+/**
+ * A total that exceeds the sum of the parts counts: the rest is output that its part leaves out, such as the reasoning
+ * tokens of xAI.
+ */
+function withRest(stated: Usage, all: unknown): Usage {
+  const { input, output, cacheRead = 0, cacheWrite = 0 } = stated;
+  const whole = amount(all);
+  if (whole === undefined || input === undefined) return stated;
+  const rest = whole - input - cacheRead - cacheWrite - (output ?? 0);
+  return rest > 0 ? { ...stated, output: (output ?? 0) + rest } : stated;
+}
+
+/** Gemini's interactions. */
+function ofInteraction(usage: Fields): Usage {
+  const [input, tools, cached, output, thoughts] = [
+    "total_input_tokens",
+    "total_tool_use_tokens",
+    "total_cached_tokens",
+    "total_output_tokens",
+    "total_thought_tokens",
+  ].map((name) => amount(usage[name]));
+  const all = input === undefined ? undefined : input + (tools ?? 0);
+  return { ...total(all, cached ?? 0, 0), output: (output ?? 0) + (thoughts ?? 0) };
 }
 
 /** OpenAI's chat completions, and those that speak like them. Cached tokens are among those of the prompt. */

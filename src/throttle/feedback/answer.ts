@@ -126,6 +126,8 @@ const TELLING = [
   "ok",
   "type",
   "stack",
+  "metadata",
+  "trailers",
 ];
 
 /** Most results are plain data or plain successes: to read those in full would take longer than to draw. */
@@ -351,7 +353,7 @@ interface HitQuota {
 
 function quotaOf(evidence: Evidence, meaning: Meaning): HitQuota {
   const { headers, facts, usedUp, wallNowMs } = evidence;
-  const longest = usedUp.toSorted((a, b) => (b.resetAfterMs ?? 0) - (a.resetAfterMs ?? 0))[0];
+  const longest = longestReset(usedUp);
   const usedUpMs = longest?.resetAfterMs || facts.resetMs || undefined;
   const sentence = periodIn(facts.text);
   const period =
@@ -368,8 +370,11 @@ function quotaOf(evidence: Evidence, meaning: Meaning): HitQuota {
     // Its RetryInfo names some seconds also where the quota of a day is used up.
     return { waitMs: untilMidnight("America/Los_Angeles", evidence), period, unit, isReset: true };
   }
-  const askedMs = readRetryAfter(headers, wallNowMs) ?? readRegainMs(headers) ?? facts.waitMs;
-  const statedMs = isDaily ? longestOf(askedMs, usedUpMs) : (askedMs ?? usedUpMs);
+  const retryAfterMs = readRetryAfter(headers, wallNowMs);
+  const askedMs = retryAfterMs || readRegainMs(headers) || facts.waitMs || retryAfterMs;
+  const statedMs = isDaily
+    ? longestOf(askedMs, usedUpMs)
+    : latestOf(askedMs, usedUp, facts.resetMs);
   // GitHub's GraphQL says when its points are reset, but may leave out how many are left.
   const isGraphql = evidence.status === 200;
   const waitMs =
@@ -380,6 +385,31 @@ function quotaOf(evidence: Evidence, meaning: Meaning): HitQuota {
     return { waitMs: untilMidnight("UTC", evidence), period, unit, isReset: true };
   }
   return { waitMs, period, unit, isReset };
+}
+
+function longestReset(usedUp: readonly UsedUp[]): UsedUp | undefined {
+  return usedUp.toSorted((a, b) => (b.resetAfterMs ?? 0) - (a.resetAfterMs ?? 0))[0];
+}
+
+/**
+ * The latest of the times that an answer states. Some round their Retry-After down, even to 0, while the window is
+ * closed. The reset of a quota that fills up bit by bit is the time at which it is full: there, Retry-After is the
+ * earlier and the right one.
+ */
+function latestOf(
+  askedMs: number | undefined,
+  usedUp: readonly UsedUp[],
+  resetMs: number | undefined,
+): number | undefined {
+  const usedUpMs = longestReset(usedUp)?.resetAfterMs || resetMs || undefined;
+  if (askedMs === undefined) return usedUpMs;
+  const windows = usedUp.filter(
+    ({ kind }) => kind === "window" || (kind === "advice" && askedMs === 0),
+  );
+  const endMs = longestReset(windows)?.resetAfterMs ?? 0;
+  const latestMs = endMs <= LONGEST_RESET_MS ? Math.max(askedMs, endMs) : askedMs;
+  // A closed window that opens now, by what it says, has not opened yet.
+  return latestMs === 0 && windows.length > 0 ? undefined : latestMs;
 }
 
 function untilMidnight(timeZone: string, { headers, wallNowMs }: Evidence): number {

@@ -30,6 +30,8 @@ const USUAL_NAMES: readonly string[] = [
   "age",
   "retry-after",
   "retry-after-ms",
+  "x-ms-retry-after-ms",
+  "x-amz-retry-after",
   "x-should-retry",
   ...["x-ratelimit", "x-rate-limit", "ratelimit"].flatMap((family) =>
     ["limit", "remaining", "reset", "reset-after"].map((figure) => `${family}-${figure}`),
@@ -68,14 +70,15 @@ export function listHeaders(source: unknown): ReadonlyMap<string, string> {
 
 function* entriesOf(source: object): Iterable<readonly [unknown, unknown]> {
   if (Array.isArray(source)) {
-    yield* pairsIn(Array.isArray(source[0]) ? source : pairsOf(source));
+    yield* pairsIn(typeof source[0] === "object" ? source : pairsOf(source));
     return;
   }
   if (Symbol.iterator in source) {
     yield* pairsIn(source as Iterable<unknown>);
     return;
   }
-  const { get } = source as { get?: unknown };
+  const { get, entries } = source as { get?: unknown; entries?: unknown };
+  if (typeof entries === "function") return yield* pairsIn(entries.call(source) as never);
   // Those of gRPC list all first values so; what has nothing but `get` cannot be listed.
   const listed = typeof get === "function" ? readProperty(source, "getMap") : undefined;
   if (typeof listed === "function") {
@@ -89,7 +92,13 @@ function* entriesOf(source: object): Iterable<readonly [unknown, unknown]> {
 }
 
 function* pairsIn(pairs: Iterable<unknown>): Iterable<readonly [unknown, unknown]> {
-  for (const pair of pairs) if (Array.isArray(pair)) yield [pair[0], pair[1]];
+  for (const pair of pairs) {
+    if (Array.isArray(pair)) yield [pair[0], pair[1]];
+    else if (typeof pair === "object" && pair !== null) {
+      // As logs of browsers and the clients of some platforms list them.
+      yield [readProperty(pair, "name") ?? readProperty(pair, "key"), readProperty(pair, "value")];
+    }
+  }
 }
 
 function valueOf(source: object, name: string): unknown {
@@ -152,24 +161,57 @@ export function readServerTimeMs(headers: ReadonlyMap<string, string>, wallNowMs
   return sentAtMs + (readDelayMs(headers.get("age"), 1_000) ?? 0);
 }
 
-/** The wait that headers ask for by name; one in ms is more exact. */
+/**
+ * A header that asks for a wait: `retry-after`, `x-ms-retry-after-ms`, `retry-after-long`. What is behind the name is a
+ * unit, or the limit that was hit, as of named throttlers of NestJS.
+ */
+const WAIT_HEADER =
+  /(?:^|-)(?:retry-after(?<limit>-(?!ms$|millis|seconds?$).+?)??|retry-(?:in|delay|pushback)|backoff)(?:-(?<unit>ms|millis|milliseconds|secs?|seconds))?$/;
+/** What is said of retries behind `retry-after`, and is no time. */
+const NO_LIMIT = /-(?:count|attempts?|reason|limit|max|type|policy)$/;
+/** Headers in ms whose names do not say so. AWS's services and clients read this one so. */
+const IN_MS: ReadonlySet<string> = new Set(["x-amz-retry-after", "x-amzn-retry-after"]);
+
+interface WaitHeader {
+  /** The limit that its name tells, with a dash before it; `""` if it tells none. */
+  readonly limit: string;
+  readonly isInMs: boolean;
+}
+
+function readWaitHeader(name: string): WaitHeader | undefined {
+  if (!name.includes("retry") && !name.includes("backoff")) return undefined;
+  const groups = WAIT_HEADER.exec(name)?.groups;
+  if (groups === undefined) return undefined;
+  const { limit = "", unit = "" } = groups;
+  if (NO_LIMIT.test(limit)) return undefined;
+  return { limit, isInMs: unit.startsWith("m") || IN_MS.has(name) };
+}
+
+/**
+ * The wait that headers ask for by name; one in ms is more exact. Of the waits of several limits, that of a limit with
+ * nothing left counts, and the longest where that is not said.
+ */
 export function readRetryAfter(
   headers: ReadonlyMap<string, string>,
   wallNowMs: number,
 ): number | undefined {
   let waitMs: number | undefined;
+  let exactMs: number | undefined;
   for (const [name, value] of headers) {
-    const [, unit] =
-      /(?:^|-)(?:retry-(?:after|in|delay|pushback)|backoff)(?:-(ms|millis|milliseconds|seconds))?$/.exec(
-        name,
-      ) ?? [undefined, ""];
-    if (unit === "") continue;
-    if (unit !== undefined && unit !== "seconds") {
-      const exactMs = readDelayMs(value, 1);
-      if (exactMs !== undefined) return exactMs;
-    } else waitMs = longestOf(waitMs, readList(value, readServerTimeMs(headers, wallNowMs)));
+    const header = readWaitHeader(name);
+    if (header === undefined || isLeft(headers, header.limit)) continue;
+    if (header.isInMs) exactMs = longestOf(exactMs, readDelayMs(value, 1));
+    else waitMs = longestOf(waitMs, readList(value, readServerTimeMs(headers, wallNowMs)));
   }
-  return waitMs;
+  return exactMs ?? waitMs;
+}
+
+/** Whether headers say that something is left of a limit, so that it is not the one that was hit. */
+function isLeft(headers: ReadonlyMap<string, string>, limit: string): boolean {
+  if (limit === "") return false;
+  return ["x-ratelimit", "x-rate-limit", "ratelimit"].some(
+    (family) => Number(headers.get(`${family}-remaining${limit}`)) > 0,
+  );
 }
 
 /** The longest of several, as when a proxy has added its own. */

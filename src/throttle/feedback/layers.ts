@@ -1,5 +1,7 @@
 /** Where clients keep what an answer says: an error may wrap others, and each may hold a response, its headers and body. */
 import { types } from "node:util";
+import { isGrpcStatus } from "./grpc-details.ts";
+import { listHeaders } from "./headers.ts";
 import { readOwnProperty, readProperty } from "./properties.ts";
 import { readDelayMs, readWaitMs } from "./retry-after.ts";
 
@@ -30,7 +32,18 @@ const WITHIN = [
   "original",
   "previous",
 ];
-export const PARTS: readonly string[] = ["raw", "$response", "$metadata", "res", "meta"];
+export const PARTS: readonly string[] = [
+  "raw",
+  "rawResponse",
+  "$response",
+  "$metadata",
+  "res",
+  "meta",
+  "_response",
+  "httpResponse",
+  "originalResponse",
+  "httpMeta",
+];
 /** The same of errors only: in a result, things of these names are data. */
 const PARTS_OF_ERRORS: readonly string[] = ["context", "output"];
 export const STATUSES: readonly string[] = [
@@ -42,7 +55,15 @@ export const STATUSES: readonly string[] = [
   "networkStatusCode",
   "responseStatus",
 ];
-const HEADERS = ["headers", "responseHeaders", "httpHeaders", "header", "metadata"];
+const HEADERS = [
+  "headers",
+  "responseHeaders",
+  "httpHeaders",
+  "header",
+  "rawHeaders",
+  "metadata",
+  "trailers",
+];
 const BODIES = [
   "data",
   "body",
@@ -65,6 +86,7 @@ const BODIES = [
   "bodyAsText",
   "errorInfoMetadata",
   "CancellationReasons",
+  "extra",
 ];
 
 const WAITS = ["retryAfter", "retry_after", "retryAfterSeconds", "retryDelay"];
@@ -96,7 +118,7 @@ export function layersOf(source: object): readonly Layer[] {
 }
 
 function layerOf(source: object): Layer {
-  const isError = isErrorLike(source);
+  const isError = isErrorLike(source) || isGrpcStatus(source);
   // The status of an error may be one that an app made of its response.
   const names = isError ? [...PARTS, ...PARTS_OF_ERRORS] : PARTS;
   const within = names.map((name) => readProperty(source, name));
@@ -104,8 +126,23 @@ function layerOf(source: object): Layer {
   const isWithoutData = !isError && !isResponse(source) && readProperty(source, "data") === null;
   if (isWithoutData) within.push(readProperty(source, "error"));
   const parts = [readProperty(source, "response"), source, ...within].filter(isObject);
+  // Some wrap the response once more, as Axios's in an error of one's own.
+  const inner = parts.map((part) => (part === source ? undefined : readProperty(part, "response")));
+  parts.push(...inner.filter(isObject));
   const status = firstOf(parts, (part) => statusOf(part, isError));
-  return { source, parts, status, headers: firstOf(parts, headersOf), isError };
+  return { source, parts, status, headers: headersIn(parts), isError };
+}
+
+/** The headers of all parts; where several have some, the most telling part counts. */
+function headersIn(parts: readonly object[]): object | undefined {
+  const found = new Set(parts.flatMap(headersOf));
+  const [first, ...others] = found;
+  if (others.length === 0) return first;
+  const all = new Map<string, string>();
+  for (const headers of found) {
+    for (const [name, value] of listHeaders(headers)) if (!all.has(name)) all.set(name, value);
+  }
+  return all;
 }
 
 /** The HTTP status of the answer that an error or a response carries itself. */
@@ -217,11 +254,8 @@ function toStatus(value: unknown, isError: boolean): number | undefined {
   return isStatus ? (number as number) : undefined;
 }
 
-function headersOf(part: object): object | undefined {
-  return firstOf(HEADERS, (name) => {
-    const headers = readProperty(part, name);
-    return isObject(headers) ? headers : undefined;
-  });
+function headersOf(part: object): readonly object[] {
+  return HEADERS.map((name) => readProperty(part, name)).filter(isObject);
 }
 
 function firstOf<Item, Found>(

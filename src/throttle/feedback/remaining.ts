@@ -26,7 +26,14 @@ export interface UsedUp {
   readonly period: QuotaPeriod | undefined;
   /** Whole ms until it is whole again: `60000`. Undefined when no header says so. */
   readonly resetAfterMs: number | undefined;
+  readonly kind: QuotaKind;
 }
+
+/**
+ * What a reset time means beside a `Retry-After`: the end of a `"window"`; when a `"refill"` is whole, while calls may
+ * start before; or the `"advice"` of draft-ietf-httpapi-ratelimit-headers, over which `Retry-After` wins.
+ */
+export type QuotaKind = "window" | "refill" | "advice";
 
 type Headers = ReadonlyMap<string, string>;
 
@@ -36,6 +43,7 @@ interface Quota {
   readonly remaining: number | undefined;
   readonly limit: number | undefined;
   readonly resetAfterMs: number | undefined;
+  readonly kind?: QuotaKind;
 }
 
 /** A larger figure is a mistake or an attack. */
@@ -101,11 +109,11 @@ export function readRemaining(source: unknown, wallNowMs: number): readonly Rema
 /** The quotas that have nothing left, by an answer's headers. Never throws. */
 export function readUsedUp(headers: Headers, wallNowMs: number): readonly UsedUp[] {
   if (isOutOfCache(headers)) return [];
-  return readStated(headers, wallNowMs).flatMap((quota) =>
-    quota.remaining === 0 && quota.limit !== 0
-      ? [{ unit: quota.unit, period: quota.period, resetAfterMs: quota.resetAfterMs }]
-      : [],
-  );
+  return readStated(headers, wallNowMs).flatMap((quota) => {
+    const { unit, period, resetAfterMs, kind = "window" } = quota;
+    const isUsedUp = quota.remaining === 0 && quota.limit !== 0;
+    return isUsedUp ? [{ unit, period, resetAfterMs, kind }] : [];
+  });
 }
 
 /**
@@ -176,7 +184,10 @@ function readNamed(headers: Headers, nowMs: number): readonly Quota[] {
         ? undefined
         : (readDelayMs(delay, unitMs) ?? readWaitMs(delay, nowMs))) ?? readWaitMs(reset, nowMs);
     const [unit, period] = [unitOf(words) ?? "calls", periodOf(words)];
-    found.push({ unit, period, remaining: left, limit: readFigure(limit), resetAfterMs });
+    // Durations of Go, as OpenAI and those that speak like it have them.
+    const isRefill = words.startsWith("anthropic") || /\d(?:ms|s|m|h)$/.test(reset?.trim() ?? "");
+    const kind = isRefill ? "refill" : "window";
+    found.push({ unit, period, remaining: left, limit: readFigure(limit), resetAfterMs, kind });
   }
   // The order of headers is that of their names, or none.
   return found.toSorted((one, other) => rankOf(one) - rankOf(other));
@@ -208,7 +219,7 @@ function readNameOnce(name: string): QuotaHeader | undefined {
 function readName(name: string): QuotaHeader | undefined {
   const [, before = "", after = ""] =
     /^(?:x-)?(?:ms-)?(.*?)-?(?:rate-?limit\w*|limits?|quota)(?:-(.*))?$/.exec(name) ?? [];
-  const words = `${before}-${after}`.split(/[-_]/).filter((word) => word !== "");
+  const words = `${before}-${after}`.split(/[-_]/).flatMap(wordsOf);
   const figureAt = words.findLastIndex((word) => FIGURES.has(word));
   const isRetry = words.includes("retry");
   if (figureAt === -1 && !isRetry) return undefined;
@@ -218,6 +229,13 @@ function readName(name: string): QuotaHeader | undefined {
   const isDelay = figure === "reset" && (others.includes("after") || unitMs !== undefined);
   const quota = others.filter((word) => !FILLERS.has(word) && !TIME_UNITS.has(word)).join(" ");
   return { quota, figure: isDelay ? "delay" : figure, unitMs };
+}
+
+/** Some write the quota and its figure as one word: `userremaining` of hapi's plugin. */
+function wordsOf(word: string): readonly string[] {
+  const [, quota, figure] = /^(path|user|ip|app|auth)(limit|remaining|reset)$/.exec(word) ?? [];
+  if (quota !== undefined && figure !== undefined) return [quota, figure];
+  return word === "" ? [] : [word];
 }
 
 function readShopify(headers: Headers): Quota | undefined {
@@ -241,7 +259,8 @@ function readRateLimit(headers: Headers): readonly Quota[] {
     const resetAfterMs = readDelayMs(wholeOf(parameters.get("t") ?? policy?.get("w")), 1_000);
     const remaining = wholeOf(parameters.get("r"));
     const period = WINDOWS.get(wholeOf(policy?.get("w")) ?? 0) ?? periodOf(name);
-    return [{ unit, period, remaining, limit: wholeOf(policy?.get("q")), resetAfterMs }];
+    const limit = wholeOf(policy?.get("q"));
+    return [{ unit, period, remaining, limit, resetAfterMs, kind: "advice" as const }];
   });
 }
 
@@ -263,7 +282,7 @@ function readOneLimit(field: string | undefined): readonly Quota[] {
   }
   const [remaining, limit] = ["remaining", "limit"].map((name) => readFigure(figures.get(name)));
   const resetAfterMs = readDelayMs(figures.get("reset"), 1_000);
-  return [{ unit: "calls", remaining, limit, resetAfterMs }];
+  return [{ unit: "calls", remaining, limit, resetAfterMs, kind: "advice" }];
 }
 
 function readQuotaUnit(given: unknown = "requests"): string | undefined {

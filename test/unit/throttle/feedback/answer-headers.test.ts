@@ -103,6 +103,133 @@ const inHeaders: readonly Row[] = [
   ],
 ];
 
+const inSeveral: readonly Row[] = [
+  ["AWS's retry time in ms", { "x-amz-retry-after": "700" }, { afterMs: 700, stated: true }],
+  [
+    "AWS's beside one in seconds",
+    { "x-amz-retry-after": "700", "retry-after": "1" },
+    { afterMs: 700 },
+  ],
+  [
+    "a Retry-After of 0 beside a window that ends later (koa-ratelimit)",
+    {
+      "retry-after": "0",
+      "x-ratelimit-remaining": "0",
+      "x-ratelimit-reset": String(nowSeconds + 3),
+    },
+    { afterMs: 3_000, stated: true },
+  ],
+  [
+    "a Retry-After of 0 beside a window whose end was rounded down to now",
+    { "retry-after": "0", "x-ratelimit-remaining": "0", "x-ratelimit-reset": String(nowSeconds) },
+    { afterMs: 1_000, stated: false },
+  ],
+  [
+    "a Retry-After that was rounded down",
+    {
+      "retry-after": "2",
+      "x-ratelimit-remaining": "0",
+      "x-ratelimit-reset": String(nowMs + 2_700),
+    },
+    { afterMs: 2_700 },
+  ],
+  [
+    "a Retry-After that ends after the window",
+    {
+      "retry-after": "60",
+      "x-ratelimit-remaining": "0",
+      "x-ratelimit-reset": String(nowSeconds + 3),
+    },
+    { afterMs: 60_000 },
+  ],
+  [
+    "a window of which something is left",
+    {
+      "retry-after": "5",
+      "x-ratelimit-remaining": "7",
+      "x-ratelimit-reset": String(nowSeconds + 30),
+    },
+    { afterMs: 5_000 },
+  ],
+  [
+    "a window that ends in a year, which nobody believes",
+    {
+      "retry-after": "5",
+      "x-ratelimit-remaining": "0",
+      "x-ratelimit-reset": String(nowSeconds + 31_536_000),
+    },
+    { afterMs: 5_000 },
+  ],
+  [
+    "a Retry-After of 0 beside the draft's advice",
+    { "retry-after": "0", RateLimit: '"d";r=0;t=3' },
+    { afterMs: 3_000 },
+  ],
+  [
+    "OpenAI's tokens, which are whole again much later",
+    {
+      "retry-after": "2",
+      "x-ratelimit-remaining-tokens": "0",
+      "x-ratelimit-reset-tokens": "6m0s",
+    },
+    { afterMs: 2_000 },
+  ],
+  [
+    "Anthropic's tokens, which are whole again much later",
+    {
+      "retry-after": "2",
+      "anthropic-ratelimit-tokens-remaining": "0",
+      "anthropic-ratelimit-tokens-reset": "2026-11-21T12:06:00Z",
+    },
+    { afterMs: 2_000 },
+  ],
+  ["the time of a named throttler of NestJS", { "retry-after-short": "40" }, { afterMs: 40_000 }],
+  [
+    "the times of two of them",
+    { "retry-after-short": "40", "retry-after-long": "600" },
+    { afterMs: 600_000 },
+  ],
+  [
+    "the times of two limits, of which one has calls left",
+    {
+      "retry-after-short": "4",
+      "x-ratelimit-remaining-short": "0",
+      "retry-after-long": "600",
+      "x-ratelimit-remaining-long": "55",
+    },
+    { afterMs: 4_000 },
+  ],
+  [
+    "a named limit without a Retry-After",
+    {
+      "x-ratelimit-remaining-long": "0",
+      "x-ratelimit-reset-long": "600",
+      "x-ratelimit-remaining-short": "2",
+      "x-ratelimit-reset-short": "9",
+    },
+    { afterMs: 600_000 },
+  ],
+  ["a named time in ms", { "retry-after-short-ms": "400" }, { afterMs: 400 }],
+  [
+    "a count of retries, which is no time",
+    { "retry-after-count": "9" },
+    { afterMs: 1_000, stated: false },
+  ],
+  [
+    "names of one word, as hapi's plugin has them",
+    { "x-ratelimit-userremaining": "0", "x-ratelimit-userreset": String(nowMs + 4_000) },
+    { afterMs: 4_000 },
+  ],
+];
+
+describe("the latest of several times in headers", () => {
+  it.each(inSeveral)("is read from %s", (_symptom, headers, expected) => {
+    const { answer } = hear({ status: 429, headers }, nowMs);
+
+    expect(answer).toMatchObject({ refused: true, ...expected });
+  });
+});
+
 describe("a refusal in headers", () => {
   it.each(inHeaders)("is read from %s", (_symptom, headers, expected) => {
     const { answer } = hear({ status: 429, headers }, nowMs);

@@ -9,7 +9,7 @@ describe("an answer that limits", () => {
     [{ "retry-after-ms": "1250.5", "retry-after": "9" }, 1_251],
     [{ "retry-after-ms": "soon", "retry-after": "9" }, 9_000],
     [{ "retry-after": "Sat, 21 Nov 2026 12:00:05 GMT" }, 5_000],
-    [{ "retry-after": "9", "x-ratelimit-remaining": "0", "x-ratelimit-reset": resetAt }, 9_000],
+    [{ "retry-after": "9", "x-ratelimit-remaining": "0", "x-ratelimit-reset": resetAt }, 90_000],
     [{ "x-ratelimit-remaining": "0", "x-ratelimit-reset": resetAt }, 90_000],
     [{ "x-ratelimit-remaining": "3", "x-ratelimit-reset": resetAt }, 1_000],
     [{ "x-ratelimit-remaining": "0", "x-ratelimit-reset": resetAt, age: "5" }, 1_000],

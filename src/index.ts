@@ -77,6 +77,7 @@ export type { QueueCounts } from "./core/stores/queue/store.ts";
 export type { Job, JobState } from "./queue/job.ts";
 
 export {
+  HandlerResponseError,
   HandlerTimeoutError,
   JobCancelledError,
   JobFailedError,

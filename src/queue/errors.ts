@@ -38,6 +38,26 @@ export class HandlerTimeoutError extends BaseError {
   }
 }
 
+/**
+ * The reason of a failed attempt whose handler returned a response that says so: a status of 400 or more, or a refusal
+ * with another status. Its `cause` is what the handler returned.
+ */
+export class HandlerResponseError extends BaseError {
+  override readonly name = "HandlerResponseError";
+  readonly code = "ERR_HANDLER_RESPONSE";
+  /** The response's status: `429`. Undefined if a refusal has none, such as Slack's `{ ok: false }`. */
+  readonly status: number | undefined;
+
+  constructor(status: number | undefined, options?: ErrorOptions) {
+    const what = status === undefined ? "a refusal" : `a response with status ${status}`;
+    super(
+      `The handler returned ${what}, so the attempt has failed. Return something else if the job is done, or set failOnResponse: false on the worker.`,
+      options,
+    );
+    this.status = status;
+  }
+}
+
 /** The reason of the handler's signal when its worker may not go on with the job: another worker may run it. */
 export class JobLostError extends BaseError {
   override readonly name = "JobLostError";
@@ -180,6 +200,7 @@ export type AnySluiceError =
   | ChangedError
   | ClosedError
   | CostTooLargeError
+  | HandlerResponseError
   | HandlerTimeoutError
   | InvalidOptionError
   | JobCancelledError

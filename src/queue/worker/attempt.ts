@@ -1,4 +1,5 @@
 import pTimeout from "p-timeout";
+import type { ReportedCall } from "../../throttle/bucket.ts";
 import { isAway } from "../../throttle/outage/away.ts";
 import {
   endJobSlot,
@@ -19,17 +20,27 @@ import type { HandlerResult, OwnedJobContext, WorkerContext } from "./context.ts
 import {
   asFailure,
   cancelledFailure,
+  dropBody,
+  failureByResponse,
   invalidFailure,
   isDiscard,
   isFailure,
   isRetryAfter,
   isStorable,
+  responseFailure,
 } from "./outcome.ts";
 
 /** What an attempt needs of its worker. */
 type AttemptWorker<Data, Result> = Pick<
   WorkerContext<Data, Result>,
-  "queue" | "bucket" | "downstream" | "handler" | "schema" | "timeoutMs" | "logger"
+  | "queue"
+  | "bucket"
+  | "downstream"
+  | "failOnResponse"
+  | "handler"
+  | "logger"
+  | "schema"
+  | "timeoutMs"
 >;
 
 /** One attempt at a job that has its slot. */
@@ -87,9 +98,28 @@ export async function runAttempt<Data, Result>(
     slot.release();
     if (hand !== undefined) endJobSlot(hand);
   }
+  failed ??= await refusedBy(worker, attempt, { result, slot: hand?.leftOn ?? slot, cost });
   if (failed !== undefined) return failedOutcome<Result>(worker, attempt, failed);
-  void bucket.report(result, { slot: hand?.leftOn ?? slot, cost });
   return outcomeOf(worker, attempt, { result });
+}
+
+/** Tells the bucket what a handler returned. Why the attempt has failed all the same, if that is a refusal or a failure. */
+async function refusedBy<Data, Result>(
+  worker: AttemptWorker<Data, Result>,
+  attempt: Attempt<Data>,
+  { result, slot, cost }: { readonly result: unknown } & Pick<ReportedCall, "slot" | "cost">,
+): Promise<Extract<CameTo<Result>, { thrown: unknown }> | undefined> {
+  const { bucket, failOnResponse = true } = worker;
+  const failure = failOnResponse ? responseFailure(result) : undefined;
+  const blocked = failure && (await whyBlocked(worker, attempt, failure));
+  const reported = bucket.report(result, { slot, cost, isSpared: blocked !== undefined });
+  if (!failOnResponse) return undefined;
+  const outcome = reported instanceof Promise ? await reported : reported;
+  const isRefused = outcome.isRefusal && outcome.heard.refused;
+  const thrown = failure ?? (isRefused ? failureByResponse(result) : undefined);
+  if (thrown === undefined) return undefined;
+  dropBody(result);
+  return { thrown, askedMs: outcome.askedMs, blocked };
 }
 
 /** What stays of an attempt once its handler has ended, whatever its data. */

@@ -34,6 +34,8 @@ export interface WorkerContext<Data = unknown, Result = unknown> extends Omit<
   readonly patienceMs: number;
   /** How long a handler may take, in ms; undefined is without end. */
   readonly timeoutMs?: number | undefined;
+  /** Whether a response that a handler returns may fail its attempt. Defaults to true. */
+  readonly failOnResponse?: boolean | undefined;
   /** The weights of a key's lane and of the heads of its path. */
   readonly weightsOf: WeightsOf;
   readonly running: Running;

@@ -3,7 +3,8 @@ import { describeValue, withCause } from "../../core/describe.ts";
 import { InvalidOptionError, type WaitTooLongError } from "../../core/errors.ts";
 import { LONGEST_MS } from "../../core/input/options.ts";
 import { CONTROL_MESSAGE, CONTROL_NAMES, FINAL_NAME, finalError } from "../bullmq/errors.ts";
-import { CANCELLED, JobCancelledError } from "../errors.ts";
+import { responseStatusIn } from "../../throttle/feedback/layers.ts";
+import { CANCELLED, HandlerResponseError, JobCancelledError } from "../errors.ts";
 import { standFor } from "../failure.ts";
 import type { Job } from "../job.ts";
 
@@ -60,6 +61,23 @@ export function isDiscard(outcome: unknown): outcome is Discard {
 /** Whether what a handler returned says that its attempt has failed, as if it had thrown it. */
 export function isFailure(result: unknown): result is RetryAfter | Discard | Error {
   return isRetryAfter(result) || isDiscard(result) || isNativeError(result);
+}
+
+/** The failure of an attempt whose handler returned a response with a status of 400 or more. */
+export function responseFailure(result: unknown): HandlerResponseError | undefined {
+  const status = responseStatusIn(result);
+  return status !== undefined && status >= 400 ? failureByResponse(result) : undefined;
+}
+
+/** The failure of an attempt whose handler returned a refusal, whatever its status. */
+export function failureByResponse(result: unknown): HandlerResponseError {
+  return new HandlerResponseError(responseStatusIn(result), { cause: result });
+}
+
+/** Lets go of the connection of a response whose body nobody reads any more. */
+export function dropBody(result: unknown): void {
+  const { body } = (result ?? {}) as { readonly body?: Partial<ReadableStream> | null };
+  if (typeof body?.cancel === "function" && body.locked === false) body.cancel().catch(() => {});
 }
 
 /** Whatever a handler threw, as an error that BullMQ counts as a failed attempt. */

@@ -25,6 +25,12 @@ export interface WorkerOptions {
    * worker and of the bucket. Defaults to no limit.
    */
   readonly timeoutMs?: number | undefined;
+  /**
+   * Whether an attempt fails if its handler returns a response with a status of 400 or more, or one that refuses the
+   * call in another way, such as the result of `fetch(…)`. Turn it off for handlers whose job is to see such responses.
+   * Defaults to true.
+   */
+  readonly failOnResponse?: boolean | undefined;
 }
 
 export interface CloseOptions {
@@ -54,6 +60,7 @@ const WORKER_OPTIONS = z.strictObject({
   closeDeadlineMs: TIME_OR_NONE,
   patienceMs: TIME_OR_NONE,
   timeoutMs: wholeNumber(1, LONGEST_MS, "milliseconds").optional(),
+  failOnResponse: z.boolean({ error: "give true or false" }).optional(),
   lockMs: wholeNumber(1_000, LONGEST_MS, "milliseconds").optional(),
   batch: z
     .strictObject({

@@ -123,12 +123,16 @@ export function createWorker<Data, Result>(
   const { queue, bucket, connect, prefix, onClosed } = settings;
   const options = readWorkerOptions(settings.options);
   const isInline = typeof settings.handler === "function" || areHandlers(settings.handler);
-  const { timeoutMs, batch } = options;
+  const { timeoutMs, batch, failOnResponse = true } = options;
   const { concurrency: atOnce = isInline ? 50 : availableParallelism() } = options;
   const concurrency = atOnce * (batch?.size ?? 1);
   const { closeDeadlineMs = 30_000, lockMs = 30_000, patienceMs = 250 } = options;
   const logger = sampled(settings.logger, () => performance.now());
-  const opened = openHandler(singleHandler(settings.handler, batch), { processes: atOnce, logger });
+  const opened = openHandler(singleHandler(settings.handler, batch), {
+    processes: atOnce,
+    logger,
+    failOnResponse,
+  });
   const connection = connect("worker");
   const running = createRunning();
   const report = createReport<Data, Result>(queue.name, settings.logger, settings.observing);
@@ -151,6 +155,7 @@ export function createWorker<Data, Result>(
     lockMs,
     patienceMs,
     timeoutMs,
+    failOnResponse,
     weightsOf: weightsOrNone(settings.weightsOf, (error) => {
       const message = "weights failed; the key's lane counts with weight 1.";
       logger.warn({ queue: queue.name, reason: reasonOf(error) }, message);

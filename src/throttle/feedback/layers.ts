@@ -150,6 +150,16 @@ export function statusIn(source: object): number | undefined {
   return layerOf(source).status;
 }
 
+/** The status of a response that a client returned: with its headers, in what it returned or under `response`. */
+export function responseStatusIn(result: unknown): number | undefined {
+  if (!isObject(result) || isErrorLike(result)) return undefined;
+  const places = [result, ...["response", "rawResponse"].map((name) => readProperty(result, name))];
+  return firstOf(places.filter(isObject), (place) => {
+    const hasHeaders = ["headers", "rawHeaders"].some((name) => isObject(readProperty(place, name)));
+    return hasHeaders ? statusOf(place, false) : undefined;
+  });
+}
+
 /** The errors that led to this one. What a result holds beside its response, and an error in place of data, is data. */
 function errorsWithin({ source, isError }: Layer): readonly object[] {
   if (!isError) {

@@ -4,6 +4,7 @@ import { Discard, RetryAfter } from "sluice";
 /** A handler that does what its job says. */
 const WAYS = {
   pid: async () => process.pid,
+  fetch: async ({ data }) => fetch(data.url),
   echo: async (job, { attempt, slot }) => ({ job, attempt, bucket: slot.bucket }),
   nothing: async () => {},
   tell: async (_job, { log, progress }) => {

@@ -22,7 +22,7 @@ import type { BatchOptions } from "../worker-options.ts";
 import { checked, inTime, failedOutcome, outcomeOf, whyBlocked, type Attempt } from "../attempt.ts";
 import type { BatchHandler, BatchOutcomes, OwnedJobContext, WorkerContext } from "../context.ts";
 import type { JobSlots } from "../job-start.ts";
-import { asFailure, expiredFailure } from "../outcome.ts";
+import { asFailure, expiredFailure, responseFailure } from "../outcome.ts";
 
 /** Takes the place of a worker's draws and attempts. */
 export interface Batches<Data, Result> {
@@ -39,7 +39,7 @@ export interface Batches<Data, Result> {
 type Drawn = DrawnSlot | NoRoomYet | undefined;
 type BatchWorker<Data, Result> = Pick<
   WorkerContext<Data, Result>,
-  "queue" | "bucket" | "clock" | "downstream" | "schema" | "timeoutMs" | "logger"
+  "queue" | "bucket" | "clock" | "downstream" | "failOnResponse" | "schema" | "timeoutMs" | "logger"
 >;
 
 interface Member<Data> {
@@ -209,7 +209,9 @@ export function createBatches<Data, Result>(
     let outcomes: readonly unknown[];
     try {
       const given = await (hand === undefined ? run() : runWithJobSlot(hand, run));
-      outcomes = readOutcomes(given, jobs.length);
+      outcomes = readOutcomes(given, jobs.length).map((outcome) =>
+        worker.failOnResponse === false ? outcome : (responseFailure(outcome) ?? outcome),
+      );
     } catch (thrown) {
       outcomes = jobs.map(() => new Thrown(thrown));
     } finally {

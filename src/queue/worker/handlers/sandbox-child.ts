@@ -5,7 +5,13 @@ import type { Answer } from "../../../core/answer.ts";
 import { readAnswer } from "../../../throttle/feedback/read-answer.ts";
 import { readErrorFacts } from "../../failure.ts";
 import { assertProgress, type Handler, type JobContext } from "../context.ts";
-import { asFailure, isFailure, isStorable } from "../outcome.ts";
+import {
+  asFailure,
+  failureByResponse,
+  isFailure,
+  isStorable,
+  responseFailure,
+} from "../outcome.ts";
 import {
   HANDLER_FILE,
   type ChildAnswer,
@@ -43,10 +49,18 @@ export default async function runHere(
   try {
     const result = await handler(job, contextOf(stored, signal));
     if (isFailure(result)) return { failure: await failureOf(result) };
+    const refused = stored.sluice.failOnResponse ? await refusalIn(result) : undefined;
+    if (refused !== undefined) return { failure: await failureOf(refused) };
     return isStorable(result) ? { result } : { isLost: true };
   } catch (thrown) {
     return { failure: await failureOf(thrown instanceof Error ? thrown : asFailure(thrown)) };
   }
+}
+
+async function refusalIn(result: unknown): Promise<Error | undefined> {
+  const failure = responseFailure(result);
+  if (failure !== undefined) return failure;
+  return (await readAnswer(result)).refused ? failureByResponse(result) : undefined;
 }
 
 function contextOf(stored: SandboxedJob, signal: AbortSignal): JobContext {

@@ -11,6 +11,8 @@ export const HANDLER_FILE = "SLUICE_HANDLER_FILE";
 export interface ChildAttempt {
   readonly job: Omit<Job<unknown>, "data">;
   readonly attempt: number;
+  /** Whether a response that the handler returns may fail the attempt. */
+  readonly failOnResponse: boolean;
   readonly slot: Pick<Slot, "bucket" | "key" | "atMs" | "waitedMs" | "generation" | "hasLease">;
 }
 

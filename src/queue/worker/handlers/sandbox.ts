@@ -43,10 +43,16 @@ type Child = Awaited<ReturnType<ChildPool["retain"]>>;
 /** The most characters of a path in an error message. */
 const LONGEST_PATH = 300;
 
+interface SandboxOptions {
+  readonly processes: number;
+  readonly logger: Logger;
+  readonly failOnResponse: boolean;
+}
+
 /** @throws {@link InvalidOptionError} when `given` is neither a function, nor functions by name, nor an existing file. */
 export function openHandler<Data, Result>(
   given: GivenHandler<Data, Result>,
-  options: { readonly processes: number; readonly logger: Logger },
+  options: SandboxOptions,
 ): OpenHandler<Data, Result> {
   const isHere = { ready: () => undefined, close: async () => {} };
   if (typeof given === "function") return { handle: given, refusalOf: () => undefined, ...isHere };
@@ -57,7 +63,7 @@ export function openHandler<Data, Result>(
 /** The handler is the default export of a file. Its processes are reused from job to job. */
 function openSandbox<Data, Result>(
   file: string,
-  { processes, logger }: { readonly processes: number; readonly logger: Logger },
+  { processes, logger, failOnResponse }: SandboxOptions,
 ): OpenHandler<Data, Result> {
   const { mainFile, ourFile } = childFiles(file);
   const env = { ...process.env, [HANDLER_FILE]: file };
@@ -93,7 +99,7 @@ function openSandbox<Data, Result>(
       const child = await take();
       let answer: ChildAnswer;
       try {
-        answer = await runInChild(child, { job, context });
+        answer = await runInChild(child, { job, context, failOnResponse });
       } catch (error) {
         void pool.kill(child);
         if (!isClosed) startOne();
@@ -182,10 +188,12 @@ type Message =
  * Runs a job in a child process; resolves with its outcome.
  * Rejects when the process cannot be used any more: it has ended, or its handler has timed out, or its job was cancelled.
  */
-function runInChild(
-  child: Child,
-  { job, context }: { readonly job: Job<unknown>; readonly context: JobContext },
-): Promise<ChildAnswer> {
+interface ChildCall extends Pick<SandboxOptions, "failOnResponse"> {
+  readonly job: Job<unknown>;
+  readonly context: JobContext;
+}
+
+function runInChild(child: Child, { context, ...given }: ChildCall): Promise<ChildAnswer> {
   const { signal } = context;
   const { ChildCommand, ParentCommand } = loadBullmq();
   return new Promise((resolve, reject) => {
@@ -227,19 +235,20 @@ function runInChild(
     }
 
     child.on("message", receive).on("exit", exited);
-    send({ cmd: ChildCommand.Start, job: startOf(job, context) });
+    send({ cmd: ChildCommand.Start, job: startOf({ context, ...given }) });
     if (signal.aborted) cancel();
     else signal.addEventListener("abort", cancel, { once: true });
   });
 }
 
-function startOf(
-  { data, ...facts }: Job<unknown>,
-  { attempt, slot }: JobContext,
-): { readonly data: string; readonly sluice: ChildAttempt } {
+function startOf({
+  job: { data, ...job },
+  context: { attempt, slot },
+  failOnResponse,
+}: ChildCall): { readonly data: string; readonly sluice: ChildAttempt } {
   const { bucket, key, atMs, waitedMs, generation, hasLease } = slot;
   const drawn = { bucket, key, atMs, waitedMs, generation, hasLease };
-  return { data: JSON.stringify(data), sluice: { job: facts, attempt, slot: drawn } };
+  return { data: JSON.stringify(data), sluice: { job, attempt, failOnResponse, slot: drawn } };
 }
 
 function isMessage(given: unknown): given is Message {

@@ -10,8 +10,8 @@ type ReadableRate<Rate> = Rate extends string
     ? Rate extends `${infer Calls}/${infer Per}`
       ? [IsCount<WithoutSpaceAfter<TrimStart<Calls>>>, IsTime<Per>] extends [true, true]
         ? Rate
-        : RateProblem
-      : RateProblem
+        : Write<RateForm>
+      : Write<RateForm>
     : Rate
   : Rate extends { readonly per: infer Per }
     ? { readonly per: ReadableTime<Per> }
@@ -22,7 +22,7 @@ export type ReadableTime<Time> = Time extends string
   ? IsKnown<Time> extends true
     ? IsTime<Time> extends true
       ? Time
-      : TimeProblem
+      : Write<TimeForm>
     : Time
   : Time;
 
@@ -31,8 +31,14 @@ export type Readable<Rate extends RateInput> = RateInput extends Rate
   ? Rate
   : Rate & ReadableRate<Rate>;
 
-type RateProblem = 'write whole calls per time, such as "100/s", "60/minute" or "1/2s"';
-type TimeProblem = 'write a time such as "500ms", "1s", "5 minutes", "1h" or "1d"';
+/** No value is one: the compiler shows the form to write. A text alone would be reduced to `undefined` in its message. */
+interface Write<Form extends string> {
+  readonly [form]: Form;
+}
+declare const form: unique symbol;
+
+type RateForm = 'whole calls per time, such as "100/s", "60/minute" or "1/2s"';
+type TimeForm = 'a time such as "500ms", "1s", "5 minutes", "1h" or "1d"';
 
 type Digit = "0" | "1" | "2" | "3" | "4" | "5" | "6" | "7" | "8" | "9";
 type Space = " " | "\t" | "\n";

@@ -11,7 +11,7 @@ import { readJob, type Stored } from "./bullmq/stored-job.ts";
 import { createStoredAccess, findDeduped, keepAccess } from "./bullmq/stored-queue.ts";
 import { MAX_JOB_BYTES, takeData, type Schema } from "./enqueue/data.ts";
 import { createElsewhere } from "./enqueue/elsewhere.ts";
-import { createEnqueuing, type Enqueuing } from "./enqueue/enqueue.ts";
+import { createEnqueuing, ENQUEUE_TAKES, type Enqueuing } from "./enqueue/enqueue.ts";
 import { queuedJob, type JobSource, type QueuedJob } from "./enqueue/job-handle.ts";
 import { createWakeWatch } from "./enqueue/wake-watch.ts";
 import {
@@ -124,7 +124,7 @@ export interface OwnedQueue<Data, Result = unknown, Input = Data> extends Queue<
 
 /** How many arguments the public methods take. */
 const ARITIES: Arities<Queue<unknown>> = {
-  enqueue: 2,
+  enqueue: { most: 2, takes: ENQUEUE_TAKES },
   enqueueMany: 2,
   unschedule: 1,
   schedules: 0,

@@ -99,6 +99,10 @@ export function createQueues(parts: QueuesParts): Queues {
 
   return {
     open<Data, Result, Input>(where: string, name: string, given: QueueOptions<Data, Input>) {
+      if (given === undefined) {
+        const remedy = `give what sluice.bucket() returned: sluice.queue(${JSON.stringify(name)}, { bucket })`;
+        throw wrongBucket(where, undefined, remedy);
+      }
       const read = readQueueOptions(where, given) as QueueOptions<Data, Input>;
       const { bucket, keepDone, ...others } = read;
       const behaviour = { ...others, keepDone: keepDone && withKeptDefaults(keepDone) };
@@ -160,6 +164,10 @@ export function createQueues(parts: QueuesParts): Queues {
   };
 }
 
-function wrongBucket(where: string, { name }: Bucket, remedy: string): InvalidOptionError {
-  return new InvalidOptionError({ where, option: "bucket", value: name, remedy });
+function wrongBucket(
+  where: string,
+  bucket: Bucket | undefined,
+  remedy: string,
+): InvalidOptionError {
+  return new InvalidOptionError({ where, option: "bucket", value: bucket?.name, remedy });
 }

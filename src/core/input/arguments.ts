@@ -5,8 +5,14 @@ type MethodNames<Methods> = {
   [Name in keyof Methods]: Methods[Name] extends Method ? Name : never;
 }[keyof Methods];
 
-/** How many arguments a method takes; one that answers at once throws its refusal, and the others reject with it. */
-type Arity = number | { readonly atOnce: number };
+/**
+ * How many arguments a method takes; one that answers at once throws its refusal, and the others reject with it. `takes`
+ * is what to write instead.
+ */
+type Arity =
+  | number
+  | { readonly atOnce: number }
+  | { readonly most: number; readonly takes: string };
 
 /** Those of all methods of an object, so that no new one is forgotten. */
 export type Arities<Methods> = Readonly<Record<MethodNames<Methods> & string, Arity>>;
@@ -17,12 +23,14 @@ export function refuseExtra<Methods extends object>(
   arities: Readonly<Record<string, Arity>>,
 ): Methods {
   for (const [name, arity] of Object.entries(arities)) {
-    const isAtOnce = typeof arity !== "number";
-    const most = isAtOnce ? arity.atOnce : arity;
+    const isAtOnce = typeof arity !== "number" && "atOnce" in arity;
+    const most = typeof arity === "number" ? arity : isAtOnce ? arity.atOnce : arity.most;
+    const takes = typeof arity !== "number" && "takes" in arity ? arity.takes : undefined;
     const known = methods as Record<string, (...args: unknown[]) => unknown>;
     const method = known[name]!;
     known[name] = function (this: unknown, ...args) {
-      const refusal = args.length > most ? refusalOf(name, most, args.slice(most)) : undefined;
+      const refusal =
+        args.length > most ? refusalOf(name, most, args.slice(most), takes) : undefined;
       if (refusal === undefined) return method.apply(this, args);
       if (isAtOnce) throw refusal;
       return Promise.reject(refusal);
@@ -35,12 +43,14 @@ function refusalOf(
   name: string,
   most: number,
   extra: readonly unknown[],
+  takes: string | undefined,
 ): InvalidOptionError | undefined {
   const first = extra.find((value) => value !== undefined);
   if (first === undefined || isByCaller(most, extra)) return undefined;
   const [option, value] = namedIn(first) ?? ["arguments", first];
   const taken = most === 1 ? "one argument" : `${most} arguments`;
-  const remedy = `${most === 0 ? "it takes no options" : `it takes ${taken}`}; leave it out`;
+  const remedy =
+    takes ?? `${most === 0 ? "it takes no options" : `it takes ${taken}`}; leave it out`;
   return new InvalidOptionError({ where: `${name}()`, option, value, remedy });
 }
 

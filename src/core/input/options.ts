@@ -205,6 +205,12 @@ export function closest(name: string, known: readonly string[]): string | undefi
   return isPrefix || best.distance <= Math.ceil(name.length / 3) ? best.candidate : undefined;
 }
 
+/** Whether a name is an option, or one that a person most likely means as one. */
+export function isLikeOption(name: string, known: readonly string[]): boolean {
+  if (known.includes(name) || closest(name, known) !== undefined) return true;
+  return hintForOther(name, known) !== undefined;
+}
+
 /**
  * Options of other libraries: the names of the options here that do the same, the nearest first; or a hint
  * where there is none.
@@ -255,13 +261,72 @@ const OPTIONS_OF_OTHER_LIBRARIES: ReadonlyMap<string, readonly string[] | string
   ["lockDuration", ["lockMs"]],
   ["removeOnComplete", "the queue has keepDone: { count, forMs }"],
   ["removeOnFail", "the queue has keepFailed: { count, forMs }"],
+  // express-rate-limit, @fastify/rate-limit, limiter, NestJS
+  ["window", ["rate", "limits"]],
+  ["windowMs", ["rate", "limits"]],
+  ["timeWindow", ["rate", "limits"]],
+  ["tokensPerInterval", ["rate", "limits"]],
+  ["ttl", ["rate", "limits", "timeoutMs"]],
+  ["keyGenerator", ["key"]],
+  // What people call a rate, and what it is per
+  ...["rps", "qps", "tps", "rpm", "rph", "reqPerSec", "requestsPerSecond", "requestsPerMinute"].map(
+    (name) => [name, ["rate", "requests"]] as const,
+  ),
+  ...["callsPerSecond", "perSecond", "perMinute", "throughput", "maxPerSecond"].map(
+    (name) => [name, ["rate", "requests"]] as const,
+  ),
+  ...["tpm", "tokensPerMinute", "inputTokensPerMinute"].map(
+    (name) => [name, ["tokens", "input", "limits"]] as const,
+  ),
+  ...["rateLimit", "refillRate", "fillRate", "refill"].map(
+    (name) => [name, ["rate", "limits"]] as const,
+  ),
+  ...["perTenant", "perUser", "perClient", "perCustomer", "perAccount", "perEndpoint", "perIp"].map(
+    (name) => [name, ["perKey"]] as const,
+  ),
+  ...["tenant", "tenantId", "userId", "accountId", "partitionKey", "group", "groupId"].map(
+    (name) => [name, ["key"]] as const,
+  ),
+  ...["capacity", "bucketSize", "maxBurst", "burstSize", "burstCapacity"].map(
+    (name) => [name, ["burst", "limits"]] as const,
+  ),
+  ...["parallel", "parallelism", "concurrent", "maxParallel", "maxInFlight", "inFlight"].map(
+    (name) => [name, ["concurrency"]] as const,
+  ),
+  // pg-boss, graphile-worker, Agenda and others
+  ...["retries", "maxRetries", "retryLimit", "maxAttempts", "retry"].map(
+    (name) => [name, ["attempts", "tries"]] as const,
+  ),
+  ...["retryDelay", "initialDelay", "retryBackoff"].map(
+    (name) => [name, ["backoff", "baseMs"]] as const,
+  ),
+  ...["startAfter", "runAt", "scheduledAt"].map((name) => [name, ["at", "delayMs"]] as const),
+  ...["singletonKey", "jobKey", "unique", "uniqueKey", "idempotencyKey"].map(
+    (name) => [name, ["dedupeId", "id"]] as const,
+  ),
+  ["expireInSeconds", ["timeoutMs"]],
+  ["schedule", ["cron"]],
+  ["queueName", "give the name of the queue as the first argument"],
+  // Clients of Redis
+  ...["url", "uri", "host", "port", "client", "redisUrl", "redisOptions"].map(
+    (name) => [name, ["redis"]] as const,
+  ),
   // Options of other functions of this library
   ["maxWaitMs", "give it with each call: draw(), with() or throttled()"],
 ]);
 
+/** The same by names without case and separators: `MAX_CONCURRENT` is `maxConcurrent`. */
+const BY_PLAIN_NAME = new Map(
+  [...OPTIONS_OF_OTHER_LIBRARIES].map(([name, likely]) => [plainName(name), likely]),
+);
+
+function plainName(name: string): string {
+  return name.slice(0, LONGEST_NAME).toLowerCase().replaceAll(/[-_]/g, "");
+}
+
 /** A hint about an option of another library, where these options are known; undefined if there is none. */
 function hintForOther(name: string, known: readonly string[]): string | undefined {
-  const names = OPTIONS_OF_OTHER_LIBRARIES.get(name);
+  const names = BY_PLAIN_NAME.get(plainName(name));
   if (names === undefined) return undefined;
   // Where there is an option of nearly this name, that is meant.
   if (typeof names === "string") return closest(name, known) === undefined ? names : undefined;

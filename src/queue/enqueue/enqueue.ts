@@ -2,7 +2,9 @@ import type { Cost } from "../../throttle/costs.ts";
 import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { costOfJob } from "../../throttle/wrap/call-defaults.ts";
+import { isLikeOption } from "../../core/input/options.ts";
 import {
+  ENQUEUE_OPTION_NAMES,
   isRecurring,
   readEnqueueOptions,
   type EnqueueOptions,
@@ -138,6 +140,7 @@ export function createEnqueuing<Data, Result, Input>(
     // All that is given is read before the first `await`: the caller may use its objects again.
     async enqueue(data, options = {}) {
       const where = "enqueue()";
+      if (typeof data === "string") refuseNameAndData(where, options);
       let read = readOptions(where, options);
       const checking = checkDrawable(where, read);
       const [taken] = await Promise.all([takeOne(where, data), checking]);
@@ -171,6 +174,24 @@ export function createEnqueuing<Data, Result, Input>(
       return storing.storeMany(entries);
     },
   };
+}
+
+/** What to write in place of what BullMQ takes. */
+export const ENQUEUE_TAKES =
+  "write enqueue(data, options), and for the add(name, data, options) of BullMQ enqueue(data, { name, ...options })";
+
+/**
+ * Refuses a job that is given as BullMQ takes it: a text, and then data, with fields that are like no option.
+ *
+ * @throws {@link InvalidOptionError}
+ */
+function refuseNameAndData(where: string, options: unknown): void {
+  if (typeof options !== "object" || options === null) return;
+  const option = Object.keys(options).find((name) => !isLikeOption(name, ENQUEUE_OPTION_NAMES));
+  if (option === undefined) return;
+  const remedy = `there is no such option; ${ENQUEUE_TAKES}; the options are ${ENQUEUE_OPTION_NAMES.join(", ")}`;
+  const value = (options as Readonly<Record<string, unknown>>)[option];
+  throw new InvalidOptionError({ where, option, value, remedy });
 }
 
 /** Says which of many jobs is refused. */

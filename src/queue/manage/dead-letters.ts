@@ -1,5 +1,6 @@
 import type { Queue as StoredQueue } from "bullmq";
 import * as z from "zod";
+import { InvalidOptionError } from "../../core/errors.ts";
 import { refuseUndefined } from "../../core/input/arguments.ts";
 import { KEY_PATH } from "../../core/input/key-options.ts";
 import { isWithin, type Key } from "../../core/key-path.ts";
@@ -120,6 +121,10 @@ export function createDeadLetters<Data>({
       if (id === undefined) return 0;
       if (said.by === undefined) return acts.one(id);
       return noteBulk({ ...said, filter: { id } }, () => acts.one(id));
+    }
+    if (given === undefined) {
+      const remedy = `give the id of a failed job, or a filter such as { reason: "timeout" }; ${action}({}) means all`;
+      throw new InvalidOptionError({ where, option: "idOrFilter", value: given, remedy });
     }
     refuseUndefined(where, given);
     const filter = readFilter(where, given);

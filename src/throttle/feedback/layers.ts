@@ -155,7 +155,9 @@ export function responseStatusIn(result: unknown): number | undefined {
   if (!isObject(result) || isErrorLike(result)) return undefined;
   const places = [result, ...["response", "rawResponse"].map((name) => readProperty(result, name))];
   return firstOf(places.filter(isObject), (place) => {
-    const hasHeaders = ["headers", "rawHeaders"].some((name) => isObject(readProperty(place, name)));
+    const hasHeaders = ["headers", "rawHeaders"].some((name) =>
+      isObject(readProperty(place, name)),
+    );
     return hasHeaders ? statusOf(place, false) : undefined;
   });
 }

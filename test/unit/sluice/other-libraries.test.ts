@@ -1,0 +1,82 @@
+import { describe, expect, it } from "vitest";
+import { createSluice, type Queue } from "sluice";
+import { anthropic } from "sluice/llm";
+import { rejectionOf } from "../../support/async/rejection.ts";
+
+const logger = { warn() {}, error() {} };
+
+/** What is thrown, at once or later. */
+async function refusalOf(call: () => unknown): Promise<string> {
+  const error = await rejectionOf(Promise.resolve().then(call));
+  return (error as Error).message;
+}
+
+describe("an option of another library", () => {
+  const bucket = (options: object) => () =>
+    createSluice({ logger }).bucket("a", options as { rate: "1/s" });
+
+  it.each<[string, () => unknown, string]>([
+    ["rps", bucket({ rps: 5 }), "did you mean rate?"],
+    ["RPM", bucket({ RPM: 5 }), "did you mean rate?"],
+    ["requests_per_second", bucket({ requests_per_second: 5 }), "did you mean rate?"],
+    ["perTenant", bucket({ perTenant: { rate: "1/s" } }), "did you mean perKey?"],
+    ["per_user", bucket({ per_user: { rate: "1/s" } }), "did you mean perKey?"],
+    ["maxInFlight", bucket({ maxInFlight: 5 }), "did you mean concurrency?"],
+    ["max-concurrent", bucket({ "max-concurrent": 5 }), "did you mean concurrency?"],
+    ["tokensPerInterval", bucket({ tokensPerInterval: 5 }), "did you mean rate or limits?"],
+    ["windowMs", bucket({ windowMs: 5 }), "did you mean rate or limits?"],
+    ["bucketSize", bucket({ rate: "1/s", bucketSize: 5 }), "did you mean burst or limits?"],
+    ["url", () => createSluice({ url: "redis://a" } as object), "did you mean redis?"],
+    ["host", () => createSluice({ host: "a" } as object), "did you mean redis?"],
+    [
+      "tpm",
+      () => anthropic({ requests: "1/s", tpm: 5 } as { requests: "1/s" }),
+      "did you mean input?",
+    ],
+  ])("is recognised: %s", async (_name, call, hint) => {
+    expect(await refusalOf(call)).toContain(hint);
+  });
+});
+
+describe("an argument that is missing or belongs to another library", () => {
+  function open(): Queue<unknown> {
+    const sluice = createSluice({ redis: "redis://127.0.0.1:1", logger });
+    return sluice.queue("q", { bucket: sluice.bucket("b", { rate: "1/s" }) });
+  }
+  const call =
+    (name: keyof Queue<unknown>, ...args: readonly unknown[]) =>
+    () =>
+      (open()[name] as (...given: readonly unknown[]) => unknown)(...args);
+
+  it.each<[string, () => unknown, readonly string[]]>([
+    [
+      "enqueue(name, data) of BullMQ",
+      call("enqueue", "send", { to: "a@b.test" }),
+      ["enqueue(data, options)", "{ name, ...options }", "to"],
+    ],
+    [
+      "enqueue(name, data, options) of BullMQ",
+      call("enqueue", "send", { to: 1 }, { attempts: 3 }),
+      ["enqueue(data, options)", "{ name, ...options }"],
+    ],
+    [
+      "a mistyped option beside a text",
+      call("enqueue", "a", { dealyMs: 5 }),
+      ["did you mean delayMs?"],
+    ],
+    ["retries of a job", call("enqueue", {}, { retries: 5 }), ["did you mean attempts?"]],
+    ["runAt of a job", call("enqueue", {}, { runAt: 5 }), ["did you mean at or delayMs?"]],
+    ["the tenant of a job", call("enqueue", {}, { tenantId: "a" }), ["did you mean key?"]],
+    ["replay()", call("replay"), ["idOrFilter", "{ reason:", "replay({})"]],
+    ["purge()", call("purge"), ["idOrFilter", "purge({})"]],
+    [
+      'queue("q") without a bucket',
+      () => (createSluice({ logger }).queue as (name: string) => unknown)("q"),
+      ["bucket", 'sluice.queue("q", { bucket })'],
+    ],
+  ])("is named, with what to write: %s", async (_what, refused, parts) => {
+    const message = await refusalOf(refused);
+
+    for (const part of parts) expect(message).toContain(part);
+  });
+});

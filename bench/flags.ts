@@ -109,7 +109,11 @@ export function readFlags(args: readonly string[]): Flags {
   };
 }
 
-function pick<Name extends string>(
+/** Reads a list of names, in the order of `known`; undefined means all.
+ *
+ * @throws TypeError when a name is unknown.
+ */
+export function pick<Name extends string>(
   flag: string,
   known: readonly Name[],
   given: string | undefined,

@@ -1,13 +1,12 @@
 import { writeFile } from "node:fs/promises";
-import { availableParallelism, cpus, loadavg } from "node:os";
 import { fileURLToPath } from "node:url";
-import { Redis } from "ioredis";
-import { startRedis } from "../test/support/redis/local-redis.ts";
+import { compareBuilds } from "./compare/compare-builds.ts";
+import { isComparison } from "./compare/compare-flags.ts";
 import { measureBacklog } from "./parts/backlog.ts";
 import { measureCaps } from "./parts/caps.ts";
 import { measureImports } from "./parts/cold-import.ts";
 import { readFlags, type Flags, type Part } from "./flags.ts";
-import { createFleet } from "./fleet/fleet.ts";
+import { describeRun, withFreshBench } from "./fleet/fresh-bench.ts";
 import { measureGroups } from "./parts/groups.ts";
 import { measureJobs } from "./parts/jobs.ts";
 import { measureKeys } from "./parts/keys.ts";
@@ -48,31 +47,6 @@ const MEASURES: Readonly<Record<Part, (bench: Bench, flags: Flags) => Promise<Ta
   llm: measureLlm,
 };
 
-async function describeRun(redis: Redis, { isQuick }: Flags): Promise<string> {
-  const version = /^redis_version:(.*)$/m.exec(await redis.info("server"))?.[1]?.trim();
-  const load = loadavg().map((value) => value.toFixed(2));
-  return [
-    `${isQuick ? "Quick" : "Full"} run, ${new Date().toISOString().slice(0, 10)}:`,
-    `Node ${process.version}, Redis ${version},`,
-    `${availableParallelism()} × ${cpus()[0]?.model ?? "unknown CPU"}, shared by Redis and all replicas.`,
-    `Load of the machine before it began: ${load.join(", ")}.`,
-  ].join(" ");
-}
-
-/** Gives each part a Redis and replicas of its own, so that nothing left by an earlier part affects it. */
-async function withFreshBench<Result>(use: (bench: Bench) => Promise<Result>): Promise<Result> {
-  const server = await startRedis({ fresh: true });
-  const redis = new Redis(server.url);
-  const fleet = createFleet();
-  try {
-    return await use({ redisUrl: server.url, redis, fleet });
-  } finally {
-    await fleet.end();
-    redis.disconnect();
-    await server.stop();
-  }
-}
-
 async function measureAll(flags: Flags): Promise<Table[]> {
   const tables: Table[] = [];
   for (const [part, measurePart] of Object.entries(MEASURES)) {
@@ -85,14 +59,20 @@ async function measureAll(flags: Flags): Promise<Table[]> {
   return tables;
 }
 
-const flags = readFlags(process.argv.slice(2));
-const heading = await withFreshBench(({ redis }) => describeRun(redis, flags));
-console.log(`${heading}\n`);
-const tables = await measureAll(flags);
-const missed = countMissed(tables);
-const verdict = missed === 0 ? "Every promise was kept." : `${missed} promises were missed.`;
-console.log(verdict);
-if (flags.isWritten) {
-  const parts = ["# Results", heading, ...tables.map(formatTable), verdict];
-  await writeFile(RESULTS, `${parts.join("\n\n")}\n`);
+async function measurePromises(args: readonly string[]): Promise<void> {
+  const flags = readFlags(args);
+  const heading = `${flags.isQuick ? "Quick" : "Full"} run, ${await withFreshBench(describeRun)}`;
+  console.log(`${heading}\n`);
+  const tables = await measureAll(flags);
+  const missed = countMissed(tables);
+  const verdict = missed === 0 ? "Every promise was kept." : `${missed} promises were missed.`;
+  console.log(verdict);
+  if (flags.isWritten) {
+    const parts = ["# Results", heading, ...tables.map(formatTable), verdict];
+    await writeFile(RESULTS, `${parts.join("\n\n")}\n`);
+  }
 }
+
+const args = process.argv.slice(2);
+if (isComparison(args)) process.exitCode = await compareBuilds(args);
+else await measurePromises(args);

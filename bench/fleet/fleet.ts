@@ -28,12 +28,13 @@ export function createFleet(): Fleet {
       members.push(...added);
       await Promise.all(added.map((member) => answerOf(member, "ready")));
       taking = members.slice(0, replicas);
-      await Promise.all(
-        taking.map((member) => {
-          send(member, { kind: "connect", contender, setup });
-          return answerOf(member, "connected");
-        }),
-      );
+      const connecting = taking.map((member) => {
+        send(member, { kind: "connect", contender, setup });
+        return answerOf(member, "connected");
+      });
+      // All answer before the first failure is reported, so that none is stopped while it connects.
+      await Promise.allSettled(connecting);
+      await Promise.all(connecting);
     },
     start() {
       for (const member of taking) send(member, { kind: "start" });
@@ -74,7 +75,13 @@ async function answerOf<Kind extends FromReplica["kind"]>(
     member.once("exit", onExit);
     member.once("message", (message) => {
       member.off("exit", onExit);
-      resolve(message as Extract<FromReplica, { kind: Kind }>);
+      const answer = message as FromReplica;
+      if (answer.kind === "failed") {
+        const { name, reason } = answer;
+        reject(Object.assign(new Error(`a replica could not connect: ${reason}`), { name }));
+      } else {
+        resolve(answer as Extract<FromReplica, { kind: Kind }>);
+      }
     });
   });
 }
@@ -90,6 +97,8 @@ export type ToReplica =
 export type FromReplica =
   | { readonly kind: "ready" }
   | { readonly kind: "connected" }
+  /** The limiter threw while it connected; `name` is the name of the error. */
+  | { readonly kind: "failed"; readonly name: string; readonly reason: string }
   | { readonly kind: "stopped"; readonly taken: Taken };
 
 /** The calls that left one replica in one run. */

@@ -4,6 +4,8 @@ import type { Redis } from "ioredis";
 export interface RedisCost {
   /** User and system time of the whole server, including idle time. */
   readonly cpuUs: number;
+  /** The part of that in the thread that executes commands; NaN if the server does not report it (before 6.2). */
+  readonly mainThreadUs: number;
   /** Time in scripts, as counted by the server. */
   readonly scriptUs: number;
   readonly scripts: number;
@@ -18,14 +20,15 @@ const OWN_COMMANDS = new Set(["info", "config|resetstat"]);
 /** Starts counting; resolves with a function that returns the cost since then. */
 export async function watchRedisCost(redis: Redis): Promise<() => Promise<RedisCost>> {
   await redis.config("RESETSTAT");
-  const startUs = await redisCpuUs(redis);
+  const start = await readCpu(redis);
 
   return async () => {
-    const endUs = await redisCpuUs(redis);
+    const end = await readCpu(redis);
     const commands = await redis.info("commandstats");
     const latencies = await redis.info("latencystats");
     return {
-      cpuUs: endUs - startUs,
+      cpuUs: end.allUs - start.allUs,
+      mainThreadUs: end.mainThreadUs - start.mainThreadUs,
       scriptUs: numberIn(commands, /^cmdstat_evalsha:.*\busec=(\d+)/m) ?? 0,
       scripts: numberIn(commands, /^cmdstat_evalsha:calls=(\d+)/m) ?? 0,
       commands: countCommands(commands),
@@ -44,10 +47,18 @@ function countCommands(stats: string): number {
 
 /** What the server has taken since it started. */
 export async function redisCpuUs(redis: Redis): Promise<number> {
+  return (await readCpu(redis)).allUs;
+}
+
+async function readCpu(
+  redis: Redis,
+): Promise<{ readonly allUs: number; readonly mainThreadUs: number }> {
   const info = await redis.info("cpu");
   const user = numberIn(info, /^used_cpu_user:([\d.]+)/m) ?? NaN;
   const system = numberIn(info, /^used_cpu_sys:([\d.]+)/m) ?? NaN;
-  return (user + system) * 1e6;
+  const ownUser = numberIn(info, /^used_cpu_user_main_thread:([\d.]+)/m) ?? NaN;
+  const ownSystem = numberIn(info, /^used_cpu_sys_main_thread:([\d.]+)/m) ?? NaN;
+  return { allUs: (user + system) * 1e6, mainThreadUs: (ownUser + ownSystem) * 1e6 };
 }
 
 function numberIn(text: string, pattern: RegExp): number | undefined {

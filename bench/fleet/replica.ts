@@ -15,9 +15,14 @@ let usedBefore = process.cpuUsage();
 async function obey(message: ToReplica): Promise<void> {
   if (message.kind === "connect") {
     const { setup } = message;
-    const contender = await loadContender(message.contender);
-    running = { driver: await contender.connect(setup), log: createArrivalLog(setup.every) };
-    answer({ kind: "connected" });
+    try {
+      const contender = await loadContender(message.contender);
+      running = { driver: await contender.connect(setup), log: createArrivalLog(setup.every) };
+      answer({ kind: "connected" });
+    } catch (error) {
+      const { name, message: reason } = error as Error;
+      answer({ kind: "failed", name, reason });
+    }
   } else if (message.kind === "start") {
     running?.driver.start(running.log.add);
   } else if (message.kind === "count") {

@@ -24,6 +24,8 @@ export interface Load {
   readonly startUpSeconds?: number;
   /** Records one of this many arrivals. Defaults to 1. */
   readonly every?: number;
+  /** The folder of the built package that runs. Defaults to this working tree. */
+  readonly build?: string | undefined;
 }
 
 export interface Outcome extends Traffic {
@@ -58,13 +60,13 @@ export async function runLoad(bench: Bench, load: Load): Promise<Outcome> {
 
 /** Does the same for a part that inspects each arrival itself. */
 export async function runRaw({ redisUrl, redis, fleet }: Bench, load: Load): Promise<RawOutcome> {
-  const { contender, cap, replicas, callers, seconds, startUpSeconds = 1, every = 1 } = load;
+  const { contender, cap, replicas, callers, seconds, startUpSeconds = 1, every = 1, build } = load;
   const { preload } = await loadContender(contender);
   await redis.flushall();
   const jobsPerSecond = Math.min(cap * 1.5, MOST_JOBS_PER_SECOND);
   const jobs = Math.ceil(jobsPerSecond * (seconds + startUpSeconds));
-  await preload?.(redisUrl, jobs);
-  await fleet.connect(replicas, contender, { redisUrl, cap, callers, every });
+  await preload?.({ redisUrl, build }, jobs);
+  await fleet.connect(replicas, contender, { redisUrl, cap, callers, every, build });
 
   const nowMs = createMachineClock();
   fleet.start();

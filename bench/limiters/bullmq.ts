@@ -41,7 +41,7 @@ export function addSteadily(redisUrl: string, perSecond: number): { stop(): Prom
 function contender({ title, isLimited }: { title: string; isLimited: boolean }): Contender {
   return {
     title,
-    async preload(redisUrl, jobs) {
+    async preload({ redisUrl }, jobs) {
       const queue = new Queue(NAME, { connection: connectionTo(redisUrl) });
       await storeJobs(jobs, (data) =>
         queue.addBulk(data.map((each) => ({ name: "job", data: each }))),

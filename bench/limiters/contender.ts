@@ -7,10 +7,14 @@ export interface ReplicaSetup {
   readonly callers: number;
   /** Records one of this many arrivals; more than 1 where recording all would be a large part of the work. */
   readonly every: number;
+  /** The folder of the built package that runs. Defaults to this working tree. */
+  readonly build?: string | undefined;
 }
 
 /** The key's number, the call's cost, and its slot in ms on the Redis clock. */
 export const NOTES_PER_ARRIVAL = 3;
+
+export type PreloadTarget = Pick<ReplicaSetup, "redisUrl" | "build">;
 
 /** One limiter in one replica, connected and warmed up. */
 export interface Driver {
@@ -26,6 +30,6 @@ export interface Driver {
 export interface Contender {
   readonly title: string;
   /** Stores the jobs of a run in advance, if the limiter keeps them in Redis. */
-  readonly preload?: (redisUrl: string, jobs: number) => Promise<void>;
+  readonly preload?: (target: PreloadTarget, jobs: number) => Promise<void>;
   connect(setup: ReplicaSetup): Promise<Driver>;
 }

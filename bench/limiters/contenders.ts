@@ -9,6 +9,11 @@ export type ContenderName =
   | "sluice-one-level"
   | "sluice-two-levels"
   | "sluice-jobs"
+  | "sluice-keyed-jobs"
+  | "sluice-100-keys"
+  | "sluice-many-keys"
+  | "sluice-llm"
+  | "sluice-llm-unlimited"
   | "bullmq-jobs"
   | "bullmq-steady";
 
@@ -23,6 +28,11 @@ const LOADERS: Readonly<Record<ContenderName, () => Promise<Contender>>> = {
   "sluice-one-level": async () => (await import("./sluice-levels.ts")).oneLevel,
   "sluice-two-levels": async () => (await import("./sluice-levels.ts")).twoLevels,
   "sluice-jobs": async () => (await import("./sluice-jobs.ts")).sluiceJobs,
+  "sluice-keyed-jobs": async () => (await import("./sluice-jobs.ts")).sluiceKeyedJobs,
+  "sluice-100-keys": async () => (await import("./sluice-keyed.ts")).hundredKeys,
+  "sluice-many-keys": async () => (await import("./sluice-keyed.ts")).manyKeys,
+  "sluice-llm": async () => (await import("./sluice-llm.ts")).sluiceLlm,
+  "sluice-llm-unlimited": async () => (await import("./sluice-llm.ts")).sluiceLlmUnlimited,
   "bullmq-jobs": async () => (await import("./bullmq.ts")).bullmqWithoutLimiter,
   "bullmq-steady": async () => (await import("./bullmq.ts")).bullmqOnDemand,
 };

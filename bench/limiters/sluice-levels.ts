@@ -1,4 +1,5 @@
-import { createSluice, type PolicyOptions } from "sluice";
+import type { PolicyOptions } from "sluice";
+import { importBuild } from "../compare/import-build.ts";
 import type { Contender } from "./contender.ts";
 import { keepNoting } from "./keep-calling.ts";
 
@@ -21,7 +22,8 @@ export const twoLevels: Contender = levels("Sluice, two levels", [TENANT, ENDPOI
 function levels(title: string, perKey: NonNullable<PolicyOptions["perKey"]>): Contender {
   return {
     title,
-    async connect({ redisUrl, callers }) {
+    async connect({ redisUrl, callers, build }) {
+      const { createSluice } = await importBuild(build);
       const opened = createSluice({ redis: redisUrl });
       const bucket = opened.bucket("bench", { rate: `${all.perSecond}/s`, perKey });
       await bucket.draw({ key: ["warm-up", "warm-up"] });

@@ -1,7 +1,8 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { RateLimiterRedis, RateLimiterRes } from "rate-limiter-flexible";
-import { createSluice, fixedWindow, type TryOptions } from "sluice";
+import type { TryOptions } from "sluice";
+import { importBuild } from "../compare/import-build.ts";
 import { watchRedisCost, type RedisCost } from "../fleet/redis-cost.ts";
 
 export type Asked = "sluice" | "rate-limiter-flexible" | "rate-limiter-flexible-remembering";
@@ -10,6 +11,8 @@ export type Asked = "sluice" | "rate-limiter-flexible" | "rate-limiter-flexible-
 export interface TriesSetup {
   readonly redisUrl: string;
   readonly limiter: Asked;
+  /** The folder of the built package that runs. Defaults to this working tree. */
+  readonly build?: string | undefined;
   /** How many keys each call is for, side by side. */
   readonly names: number;
   /** How many values each of those has. */
@@ -28,6 +31,8 @@ export interface TriesReport {
   readonly refused: number;
   readonly seconds: number;
   readonly cost: RedisCost;
+  /** User and system time of this process in the measured time. */
+  readonly cpuUs: number;
   /** In the whole run: the most calls allowed to one key in one window ÷ its limit. */
   readonly fullestWindow: number;
   /** In the whole run: the allowed calls ÷ the limit of all windows with an allowed call; of several keys, for each. */
@@ -48,7 +53,7 @@ const NAMES = ["address", "email", "account"] as const;
 async function probe(setup: TriesSetup): Promise<TriesReport> {
   const { redisUrl, callers, startUpSeconds, seconds } = setup;
   const redis = new Redis(redisUrl);
-  const asker = setup.limiter === "sluice" ? openSluice(setup) : openPeer(setup);
+  const asker = setup.limiter === "sluice" ? await openSluice(setup) : openPeer(setup);
   const windows = countWindows(setup);
   let calls = 0;
   let refused = 0;
@@ -93,7 +98,9 @@ async function probe(setup: TriesSetup): Promise<TriesReport> {
 
   await askFor(startUpSeconds);
   const costSince = await watchRedisCost(redis);
+  const usedBefore = process.cpuUsage();
   const lasted = await askFor(seconds);
+  const { user, system } = process.cpuUsage(usedBefore);
   const cost = await costSince();
   await asker.close();
   redis.disconnect();
@@ -102,11 +109,14 @@ async function probe(setup: TriesSetup): Promise<TriesReport> {
     refused,
     seconds: lasted,
     cost,
+    cpuUs: user + system,
     ...windows.sum(),
   };
 }
 
-function openSluice({ redisUrl, names, max, windowSeconds }: TriesSetup): Asker {
+async function openSluice(setup: TriesSetup): Promise<Asker> {
+  const { redisUrl, build, names, max, windowSeconds } = setup;
+  const { createSluice, fixedWindow } = await importBuild(build);
   const sluice = createSluice({ redis: redisUrl });
   const ofKey = { limits: [fixedWindow(max, `${windowSeconds}s`)] };
   const named = NAMES.slice(0, names);

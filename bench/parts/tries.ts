@@ -167,7 +167,8 @@ function ratioRow(reports: Reports, figure: string, valueOf: Figure, bound: Boun
   return row(reports, figure, ofPeer, peer && { bound, digits: 2 });
 }
 
-async function probe(setup: TriesSetup): Promise<TriesReport> {
+/** Runs one process that asks. */
+export async function probe(setup: TriesSetup): Promise<TriesReport> {
   const child = fork(PROBE, [JSON.stringify(setup)]);
   return new Promise((resolve, reject) => {
     child.once("message", (report) => {

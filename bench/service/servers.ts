@@ -12,9 +12,13 @@ export interface Servers {
   end(): Promise<void>;
 }
 
-/** `role` is "upstream", or the URL of the upstream of those that are compared. */
-export async function start(redisUrl: string, role: string): Promise<Servers> {
-  const child = fork(PROCESS, [redisUrl, role], { execArgv: [...process.execArgv, "--expose-gc"] });
+/**
+ * `role` is "upstream", or the URL of the upstream of those that are compared.
+ * `build` is the folder of the built package that serves, and defaults to this working tree.
+ */
+export async function start(redisUrl: string, role: string, build?: string): Promise<Servers> {
+  const args = build === undefined ? [redisUrl, role] : [redisUrl, role, build];
+  const child = fork(PROCESS, args, { execArgv: [...process.execArgv, "--expose-gc"] });
   const died = once(child, "exit").then(([code]) => {
     throw new Error(`A process of the bench ended with ${String(code)}`);
   });

@@ -4,8 +4,7 @@ import Fastify from "fastify";
 import { createServer as createHttp, type ServerResponse } from "node:http";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
-import { createSluice, tokenBucket } from "sluice";
-import { createServer } from "sluice/server";
+import { importBuild } from "../compare/import-build.ts";
 import { createMachineClock } from "../fleet/machine-clock.ts";
 import { EVERY_MS } from "./streams.ts";
 
@@ -19,13 +18,15 @@ export interface Answers {
   /** How much of the bucket of tries was drawn. */
   readonly drawn: number;
   readonly waiting: number;
+  /** User and system time of the process since it started. */
+  readonly cpuUs: number;
   /** After a garbage collection. */
   readonly memory: { readonly rss: number; readonly heap: number };
 }
 
 const CAPACITY = 10_000_000;
 
-const [redis = "", role = ""] = process.argv.slice(2);
+const [redis = "", role = "", build] = process.argv.slice(2);
 
 if (role === "upstream") await serveUpstream();
 else await serve();
@@ -52,6 +53,8 @@ async function serveUpstream(): Promise<void> {
 }
 
 async function serve(): Promise<void> {
+  const { createSluice, tokenBucket } = await importBuild(build);
+  const { createServer } = await importBuild(build, "./server");
   const upstream = role;
   const plain = Fastify();
   const schema = { body: { type: "object", properties: { key: { type: "string" } } } };
@@ -90,6 +93,10 @@ async function serve(): Promise<void> {
   async function answer(asked: keyof Answers): Promise<unknown> {
     if (asked === "waiting") return paused.waiting;
     if (asked === "drawn") return CAPACITY - (await tries.peek()).limits[0]!.remaining!;
+    if (asked === "cpuUs") {
+      const { user, system } = process.cpuUsage();
+      return user + system;
+    }
     globalThis.gc?.();
     globalThis.gc?.();
     const { rss, heapUsed, external } = process.memoryUsage();

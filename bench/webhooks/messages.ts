@@ -5,6 +5,8 @@ export interface SenderSetup {
   /** The sender of `sluice/webhooks`, or a BullMQ worker that only posts. */
   readonly kind: "sluice" | "bullmq";
   readonly redisUrl: string;
+  /** The folder of the built package that sends. Defaults to this working tree. */
+  readonly build?: string | undefined;
   readonly concurrency: number;
   /** Options of the sender. */
   readonly options: WebhooksOptions;

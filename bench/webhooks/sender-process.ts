@@ -1,15 +1,17 @@
 /** One process that sends webhooks until it is told to end. */
 import process from "node:process";
 import { Worker } from "bullmq";
-import { createSluice } from "sluice";
-import { createWebhooks } from "sluice/webhooks";
 import { Agent } from "undici";
+import { importBuild } from "../compare/import-build.ts";
 import { connectionTo } from "../limiters/bullmq.ts";
 import { PLAIN_QUEUE, type PlainWebhook, type SenderSetup } from "./messages.ts";
 
 const QUIET = { warn: () => undefined, error: () => undefined };
 
-function startSluice({ redisUrl, options, concurrency, lockMs }: SenderSetup): () => Promise<void> {
+async function startSluice(setup: SenderSetup): Promise<() => Promise<void>> {
+  const { redisUrl, build, options, concurrency, lockMs } = setup;
+  const { createSluice } = await importBuild(build);
+  const { createWebhooks } = await importBuild(build, "./webhooks");
   const sluice = createSluice({ redis: redisUrl, logger: QUIET });
   createWebhooks(sluice, options).worker({ concurrency, lockMs, closeDeadlineMs: 100 });
   return () => sluice.close();
@@ -40,7 +42,7 @@ function startPlain({ redisUrl, concurrency }: SenderSetup): () => Promise<void>
 }
 
 const setup = JSON.parse(process.argv[2]!) as SenderSetup;
-const end = setup.kind === "sluice" ? startSluice(setup) : startPlain(setup);
+const end = setup.kind === "sluice" ? await startSluice(setup) : startPlain(setup);
 process.once("message", () => {
   const { user, system } = process.cpuUsage();
   void end().then(() => process.send?.({ cpuUs: user + system }, () => process.exit()));

@@ -20,10 +20,20 @@ export interface Producer {
   readonly close: () => Promise<void>;
 }
 
-export function openProducer(redisUrl: string, options: WebhooksOptions = {}): Producer {
-  const sluice: Sluice = createSluice({ redis: redisUrl, logger: QUIET });
+/** What a producer needs of a built package. */
+export interface ProducerBuild {
+  readonly createSluice: typeof createSluice;
+  readonly createWebhooks: typeof createWebhooks;
+}
+
+export function openProducer(
+  redisUrl: string,
+  options: WebhooksOptions = {},
+  build: ProducerBuild = { createSluice, createWebhooks },
+): Producer {
+  const sluice: Sluice = build.createSluice({ redis: redisUrl, logger: QUIET });
   return {
-    hooks: createWebhooks(sluice, { ...LOCAL, ...options }),
+    hooks: build.createWebhooks(sluice, { ...LOCAL, ...options }),
     close: () => sluice.close(),
   };
 }

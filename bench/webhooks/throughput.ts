@@ -1,4 +1,5 @@
 import { Queue } from "bullmq";
+import { importBuild } from "../compare/import-build.ts";
 import type { Flags } from "../flags.ts";
 import { median } from "../fleet/measure.ts";
 import { watchRedisCost } from "../fleet/redis-cost.ts";
@@ -15,7 +16,7 @@ const STORED_AT_ONCE = 50;
 const DATA = { invoice: 1, amount: 1_200, currency: "EUR", note: "x".repeat(500) };
 const TYPE = "invoice.paid";
 
-interface Done {
+export interface Done {
   readonly perSecond: number;
   /** CPU time of the sender, its start included, of Redis, and of all with the receiver; a delivery. */
   readonly senderUs: number;
@@ -31,7 +32,8 @@ export async function measureThroughput(bench: Bench, { effort }: Flags): Promis
   const receiver = await startReceiver();
   const done: Record<Kind, Done[]> = { sluice: [], bullmq: [] };
   for (let round = 0; round < effort.cpuRounds; round++) {
-    for (const kind of KINDS) done[kind].push(await run(bench, receiver, kind, effort.deliveries));
+    for (const kind of KINDS)
+      done[kind].push(await deliver(bench, receiver, { kind, count: effort.deliveries }));
   }
   await receiver.end();
   const of = (kind: Kind, what: keyof Done): number => median(done[kind].map((each) => each[what]));
@@ -57,17 +59,22 @@ export async function measureThroughput(bench: Bench, { effort }: Flags): Promis
   };
 }
 
-async function run(
+export interface Deliveries extends Pick<SenderSetup, "kind" | "build"> {
+  readonly count: number;
+}
+
+/** Stores this many webhooks, and lets one sender deliver them all. */
+export async function deliver(
   { redis, redisUrl }: Bench,
   receiver: Receiver,
-  kind: Kind,
-  count: number,
+  { kind, build, count }: Deliveries,
 ): Promise<Done> {
   await redis.flushall();
-  await (kind === "sluice" ? storeMessages : storeJobs)(redisUrl, receiver.url, count);
+  if (kind === "sluice") await storeMessages(redisUrl, receiver.url, count, build);
+  else await storeJobs(redisUrl, receiver.url, count);
   const all = receiver.expect(count);
   const costSince = await watchRedisCost(redis);
-  const sender = startSender({ kind, redisUrl, concurrency: CONCURRENCY, options: LOCAL });
+  const sender = startSender({ kind, build, redisUrl, concurrency: CONCURRENCY, options: LOCAL });
   const tookMs = await all;
   const { cpuUs } = await costSince();
   const report = await receiver.report();
@@ -80,8 +87,15 @@ async function run(
   };
 }
 
-async function storeMessages(redisUrl: string, url: string, count: number): Promise<void> {
-  const { hooks, close } = openProducer(redisUrl);
+async function storeMessages(
+  redisUrl: string,
+  url: string,
+  count: number,
+  build: string | undefined,
+): Promise<void> {
+  const { createSluice } = await importBuild(build);
+  const { createWebhooks } = await importBuild(build, "./webhooks");
+  const { hooks, close } = openProducer(redisUrl, {}, { createSluice, createWebhooks });
   for (let endpoint = 0; endpoint < ENDPOINTS; endpoint++) {
     const name = { tenant: `tenant-${endpoint}`, id: "a" };
     await hooks.endpoints.put({ ...name, url: `${url}/ok/${endpoint}` });

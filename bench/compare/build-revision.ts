@@ -1,0 +1,69 @@
+import { execFile, execFileSync } from "node:child_process";
+import { rmSync } from "node:fs";
+import { mkdtemp, readFile, symlink } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { OWN_BUILD } from "./import-build.ts";
+
+const run = promisify(execFile);
+const LOCK = "package-lock.json";
+
+export interface RevisionBuild {
+  /** The abbreviated hash of its commit. */
+  readonly commit: string;
+  /** The folder of the built package. */
+  readonly root: string;
+  /** Removes the worktree. */
+  remove(): void;
+}
+
+/**
+ * Builds a revision in a temporary git worktree. It shares this tree's packages if both have the same
+ * package-lock.json; else it installs its own.
+ *
+ * @throws TypeError when there is no such commit.
+ */
+export async function buildRevision(revision: string): Promise<RevisionBuild> {
+  const commit = await resolveCommit(revision);
+  const parent = await mkdtemp(join(tmpdir(), "sluice-base-"));
+  const root = join(parent, "sluice");
+  const remove = (): void => removeWorktree(root, parent);
+  await run("git", ["worktree", "add", "--detach", root, commit], { cwd: OWN_BUILD });
+  try {
+    if (await hasSamePackages(root)) {
+      await symlink(join(OWN_BUILD, "node_modules"), join(root, "node_modules"));
+    } else {
+      await run("npm", ["ci", "--prefer-offline"], { cwd: root, maxBuffer: Infinity });
+    }
+    await run("npm", ["run", "build"], { cwd: root, maxBuffer: Infinity });
+  } catch (error) {
+    remove();
+    throw error;
+  }
+  return { commit: commit.slice(0, 8), root, remove };
+}
+
+async function resolveCommit(revision: string): Promise<string> {
+  const args = ["rev-parse", "--verify", "--quiet", "--end-of-options", `${revision}^{commit}`];
+  try {
+    const { stdout } = await run("git", args, { cwd: OWN_BUILD });
+    return stdout.trim();
+  } catch (cause) {
+    const message = `--against: no commit is named "${revision}"; pass a branch, a tag or a hash of this repository`;
+    throw new TypeError(message, { cause });
+  }
+}
+
+async function hasSamePackages(root: string): Promise<boolean> {
+  const [own, other] = await Promise.all(
+    [OWN_BUILD, root].map((folder) => readFile(join(folder, LOCK), "utf8")),
+  );
+  return own === other;
+}
+
+/** Waits for nothing, so that it also works while the process ends. */
+function removeWorktree(root: string, parent: string): void {
+  execFileSync("git", ["worktree", "remove", "--force", root], { cwd: OWN_BUILD });
+  rmSync(parent, { recursive: true, force: true });
+}

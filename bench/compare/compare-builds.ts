@@ -1,0 +1,108 @@
+/** Compares this working tree's build with that of another revision. */
+import { describeRun, withFreshBench } from "../fleet/fresh-bench.ts";
+import { buildRevision } from "./build-revision.ts";
+import { readCompareFlags, type CompareFlags, type ScenarioName } from "./compare-flags.ts";
+import { deliveries } from "./deliveries.ts";
+import { draws } from "./draws.ts";
+import { OWN_BUILD } from "./import-build.ts";
+import { packageCosts } from "./package.ts";
+import { requests } from "./requests.ts";
+import type { Peer, Run, Scenario } from "./scenario.ts";
+import { tries } from "./tries.ts";
+import {
+  formatComparison,
+  listRegressions,
+  type Figures,
+  type Measured,
+  type Round,
+} from "./verdict.ts";
+
+const ALL: Readonly<Record<ScenarioName, Scenario>> = {
+  ...draws,
+  ...tries,
+  ...deliveries,
+  ...requests,
+  ...packageCosts,
+};
+
+/** Errors by which an older build shows that it lacks a feature. */
+const MISSING_FEATURE: ReadonlySet<string> = new Set(["MissingEntryError", "InvalidOptionError"]);
+
+/** Prints the table; resolves with the exit code: 1 if a figure has regressed. */
+export async function compareBuilds(args: readonly string[]): Promise<number> {
+  const flags = readCompareFlags(args);
+  console.error(`Building ${flags.against} …`);
+  const base = await buildRevision(flags.against);
+  const removeOnSignal = (): void => {
+    base.remove();
+    process.exit(1);
+  };
+  process.once("SIGINT", removeOnSignal).once("SIGTERM", removeOnSignal);
+  try {
+    const heading = await withFreshBench(describeRun);
+    const measured = await measureAll(flags, base.root);
+    console.log(`New: this working tree. Base: ${flags.against} (${base.commit}). ${heading}`);
+    console.log(`${flags.rounds} rounds of ${flags.seconds} s.\n`);
+    console.log(`${formatComparison(measured)}\n`);
+    const regressions = listRegressions(measured);
+    for (const regression of regressions) console.log(`WORSE: ${regression}`);
+    if (regressions.length === 0) console.log("No figure is worse.");
+    return regressions.length === 0 ? 0 : 1;
+  } finally {
+    process.off("SIGINT", removeOnSignal).off("SIGTERM", removeOnSignal);
+    base.remove();
+  }
+}
+
+async function measureAll(
+  { only, rounds, seconds }: CompareFlags,
+  base: string,
+): Promise<Measured[]> {
+  const measurePeer = cachePeers(seconds);
+  const all: Measured[] = [];
+  for (const name of only) {
+    const { title, figures, peer, isFixed = false } = ALL[name];
+    const done: Round[] = [];
+    for (let round = 0; round < rounds; round++) {
+      if (isFixed && done[0] !== undefined) {
+        done.push(done[0]);
+        continue;
+      }
+      console.error(`${name}: round ${round + 1} of ${rounds}`);
+      const inFresh = (build: string): Promise<Figures> =>
+        withFreshBench((bench) => ALL[name].run({ bench, seconds }, build));
+      done.push({
+        base: await ignoreMissing(name, inFresh(base)),
+        current: await inFresh(OWN_BUILD),
+        peer: peer && (await measurePeer(peer, round)),
+      });
+    }
+    const measured = { title, figures, peer: peer?.title, rounds: done };
+    console.error(`${formatComparison([measured])}\n`);
+    all.push(measured);
+  }
+  return all;
+}
+
+/** Scenarios that share a peer share its figures of each round. */
+function cachePeers(seconds: Run["seconds"]): (peer: Peer, round: number) => Promise<Figures> {
+  const known = new Map<Peer, Figures[]>();
+  return async (peer, round) => {
+    const rounds = known.get(peer) ?? [];
+    known.set(peer, rounds);
+    return (rounds[round] ??= await withFreshBench((bench) => peer.run({ bench, seconds })));
+  };
+}
+
+async function ignoreMissing(
+  name: string,
+  running: Promise<Figures>,
+): Promise<Figures | undefined> {
+  try {
+    return await running;
+  } catch (error) {
+    if (!(error instanceof Error) || !MISSING_FEATURE.has(error.name)) throw error;
+    console.error(`${name}: the base does not have this: ${error.message}`);
+    return undefined;
+  }
+}

@@ -1,0 +1,114 @@
+/** Replicas whose callers draw, and workers whose jobs draw, as fast as their buckets let them. */
+import { runLoad, type Load, type Outcome } from "../fleet/run-load.ts";
+import type { Peer, Run, Scenario } from "./scenario.ts";
+import type { Figure, Figures } from "./verdict.ts";
+
+const START_UP_SECONDS = 2;
+const REPLICAS = 4;
+const CALLERS = 50;
+
+type PacedLoad = Pick<Load, "contender" | "cap"> & Partial<Pick<Load, "replicas" | "callers">>;
+
+/** Of one call, or of one job. */
+function costFigures(one: string): Figure[] {
+  return [
+    { key: "redisUs", title: `Redis CPU per ${one}, µs`, better: "lower", digits: 2 },
+    {
+      key: "mainThreadUs",
+      title: "of that in its main thread, µs",
+      better: "lower",
+      digits: 2,
+      isJudged: false,
+    },
+    { key: "replicaUs", title: `process CPU per ${one}, µs`, better: "lower", digits: 1 },
+    { key: "scripts", title: `script calls per ${one}`, better: "lower", digits: 4, floor: 0.001 },
+  ];
+}
+
+const PACE_FIGURES: readonly Figure[] = [
+  { key: "share", title: "share of the cap that is used", better: "higher", digits: 3 },
+  { key: "worstSecond", title: "worst second, of the cap", better: "lower", digits: 4 },
+];
+const FAIRNESS: Figure = {
+  key: "fairness",
+  title: "fairness between replicas (Jain's index)",
+  better: "higher",
+  digits: 3,
+};
+const RATE_FIGURES: readonly Figure[] = [
+  {
+    key: "perRedisSecond",
+    title: "calls per second of Redis CPU",
+    better: "higher",
+    digits: 0,
+  },
+  { key: "perSecond", title: "calls per second", better: "higher", digits: 0 },
+];
+
+const bottleneck: Peer = {
+  title: "Bottleneck",
+  run: (run) => drive(run, { contender: "bottleneck", cap: 1_000 }),
+};
+
+export const draws = {
+  plain: {
+    ...paced("plain 1,000/s", { contender: "sluice", cap: 1_000 }),
+    peer: bottleneck,
+  },
+  slow: paced("plain 100/s", { contender: "sluice", cap: 100 }),
+  keyed: {
+    ...paced("100 keys of 50/s, 1,000/s", { contender: "sluice-100-keys", cap: 1_000 }),
+    peer: bottleneck,
+  },
+  "many-keys": paced("10,000 keys of 50/s, 1,000/s", { contender: "sluice-many-keys", cap: 1_000 }),
+  llm: {
+    ...paced("tokens + leases, 500/s", { contender: "sluice-llm", cap: 500 }),
+    peer: bottleneck,
+  },
+  "llm-unlimited": {
+    title: "tokens + leases, cap out of reach",
+    figures: [...RATE_FIGURES, ...costFigures("call")],
+    run: (run, build) =>
+      drive(run, { contender: "sluice-llm-unlimited", cap: 1_000_000, callers: 200 }, build),
+  },
+  levels: paced("two levels, 1,000/s", { contender: "sluice-two-levels", cap: 1_000 }),
+  jobs: pacedJobs("jobs, 1,000/s", "sluice-jobs"),
+  "keyed-jobs": pacedJobs("jobs of 100 keys, 1,000/s", "sluice-keyed-jobs"),
+} as const satisfies Readonly<Record<string, Scenario>>;
+
+function paced(title: string, load: PacedLoad): Scenario {
+  return {
+    title,
+    figures: [...costFigures("call"), ...PACE_FIGURES, FAIRNESS],
+    run: (run, build) => drive(run, load, build),
+  };
+}
+
+function pacedJobs(title: string, contender: Load["contender"]): Scenario {
+  const load = { contender, cap: 1_000, replicas: 1, callers: 300 };
+  return {
+    title,
+    figures: [...costFigures("job"), ...PACE_FIGURES],
+    run: (run, build) => drive(run, load, build),
+  };
+}
+
+async function drive({ bench, seconds }: Run, load: PacedLoad, build?: string): Promise<Figures> {
+  const common = { replicas: REPLICAS, callers: CALLERS, startUpSeconds: START_UP_SECONDS };
+  return figuresOf(await runLoad(bench, { ...common, ...load, seconds, build }));
+}
+
+function figuresOf({ calls, cost, cpuUs, seconds, ...traffic }: Outcome): Figures {
+  const { share, worstSecond, fairness } = traffic;
+  return {
+    redisUs: cost.cpuUs / calls,
+    mainThreadUs: cost.mainThreadUs / calls,
+    replicaUs: cpuUs,
+    scripts: cost.scripts / calls,
+    perRedisSecond: (calls * 1e6) / cost.cpuUs,
+    perSecond: calls / seconds,
+    share,
+    worstSecond,
+    fairness,
+  };
+}

@@ -1,0 +1,90 @@
+/** What it takes to import the package, and to install it. */
+import { execFile } from "node:child_process";
+import { readdir, readFile, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { median } from "../fleet/measure.ts";
+import type { Scenario } from "./scenario.ts";
+
+const run = promisify(execFile);
+const IMPORTS = 11;
+
+export const packageCosts = {
+  import: {
+    title: "cold import",
+    figures: [{ key: "cpuMs", title: "CPU of the whole process, ms", better: "lower", digits: 0 }],
+    async run(_run, build) {
+      const costsMs: number[] = [];
+      for (let turn = 0; turn < IMPORTS; turn++) costsMs.push(await importCpuMs(build));
+      return { cpuMs: median(costsMs) };
+    },
+  },
+  size: {
+    title: "install size",
+    isFixed: true,
+    figures: [
+      { key: "packageBytes", title: "bytes of the package", better: "lower", digits: 0 },
+      { key: "allBytes", title: "bytes with its dependencies", better: "lower", digits: 0 },
+    ],
+    async run(_run, build) {
+      const packageBytes = await packedBytes(build);
+      return { packageBytes, allBytes: packageBytes + (await dependencyBytes(build)) };
+    },
+  },
+} as const satisfies Readonly<Record<string, Scenario>>;
+
+async function importCpuMs(build: string): Promise<number> {
+  const code = `
+    process.once("exit", () => {
+      const { user, system } = process.cpuUsage();
+      console.log((user + system) / 1_000);
+    });
+    await import("sluice");
+  `;
+  const args = ["--input-type=module", "--eval", code];
+  const { stdout } = await run(process.execPath, args, { cwd: build });
+  return Number(stdout);
+}
+
+/** The files that `npm pack` would pack, unpacked. */
+async function packedBytes(build: string): Promise<number> {
+  const args = ["pack", "--dry-run", "--json", "--ignore-scripts"];
+  const { stdout } = await run("npm", args, { cwd: build, maxBuffer: Infinity });
+  const [packed] = JSON.parse(stdout) as { readonly unpackedSize: number }[];
+  return packed!.unpackedSize;
+}
+
+interface LockedPackage {
+  readonly dev?: boolean;
+  readonly devOptional?: boolean;
+  readonly peer?: boolean;
+}
+
+/** The installed packages that the lock file lists for users. */
+async function dependencyBytes(build: string): Promise<number> {
+  const lock = JSON.parse(await readFile(join(build, "package-lock.json"), "utf8")) as {
+    readonly packages: Readonly<Record<string, LockedPackage>>;
+  };
+  const paths = Object.entries(lock.packages)
+    .filter(([path, { dev, devOptional, peer }]) => path !== "" && !dev && !devOptional && !peer)
+    .map(([path]) => join(build, path));
+  const sizes = await Promise.all(paths.map(folderBytes));
+  return sizes.reduce((sum, bytes) => sum + bytes, 0);
+}
+
+/** Without packages inside, which the lock file lists on their own. Optional packages may be missing. */
+async function folderBytes(folder: string): Promise<number> {
+  const entries = await readdir(folder, { withFileTypes: true }).catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];
+    throw error;
+  });
+  const sizes = await Promise.all(
+    entries.map(async (entry) => {
+      if (entry.name === "node_modules") return 0;
+      const path = join(folder, entry.name);
+      if (entry.isDirectory()) return folderBytes(path);
+      return (await stat(path)).size;
+    }),
+  );
+  return sizes.reduce((sum, bytes) => sum + bytes, 0);
+}

@@ -1,6 +1,6 @@
 import { execFile, execFileSync } from "node:child_process";
-import { rmSync } from "node:fs";
-import { mkdtemp, readFile, symlink } from "node:fs/promises";
+import { mkdtempSync, rmSync } from "node:fs";
+import { readFile, symlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -14,34 +14,33 @@ export interface RevisionBuild {
   readonly commit: string;
   /** The folder of the built package. */
   readonly root: string;
-  /** Removes the worktree. */
-  remove(): void;
 }
 
 /**
- * Builds a revision in a temporary git worktree. It shares this tree's packages if both have the same
- * package-lock.json; else it installs its own.
+ * Builds a revision in a temporary git worktree, which is removed when this process exits. The worktree shares
+ * this tree's packages if both have the same package-lock.json; else it installs its own.
  *
  * @throws TypeError when there is no such commit.
  */
 export async function buildRevision(revision: string): Promise<RevisionBuild> {
   const commit = await resolveCommit(revision);
-  const parent = await mkdtemp(join(tmpdir(), "sluice-base-"));
+  const parent = mkdtempSync(join(tmpdir(), "sluice-base-"));
   const root = join(parent, "sluice");
-  const remove = (): void => removeWorktree(root, parent);
+  process.once("exit", () => {
+    execFileSync("git", ["worktree", "remove", "--force", root], { cwd: OWN_BUILD });
+    rmSync(parent, { recursive: true, force: true });
+  });
+  // Without a listener a signal would end the process before its exit event.
+  for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(1));
+
   await run("git", ["worktree", "add", "--detach", root, commit], { cwd: OWN_BUILD });
-  try {
-    if (await hasSamePackages(root)) {
-      await symlink(join(OWN_BUILD, "node_modules"), join(root, "node_modules"));
-    } else {
-      await run("npm", ["ci", "--prefer-offline"], { cwd: root, maxBuffer: Infinity });
-    }
-    await run("npm", ["run", "build"], { cwd: root, maxBuffer: Infinity });
-  } catch (error) {
-    remove();
-    throw error;
+  if (await hasSamePackages(root)) {
+    await symlink(join(OWN_BUILD, "node_modules"), join(root, "node_modules"));
+  } else {
+    await run("npm", ["ci", "--prefer-offline"], { cwd: root, maxBuffer: Infinity });
   }
-  return { commit: commit.slice(0, 8), root, remove };
+  await run("npm", ["run", "build"], { cwd: root, maxBuffer: Infinity });
+  return { commit: commit.slice(0, 8), root };
 }
 
 async function resolveCommit(revision: string): Promise<string> {
@@ -60,10 +59,4 @@ async function hasSamePackages(root: string): Promise<boolean> {
     [OWN_BUILD, root].map((folder) => readFile(join(folder, LOCK), "utf8")),
   );
   return own === other;
-}
-
-/** Waits for nothing, so that it also works while the process ends. */
-function removeWorktree(root: string, parent: string): void {
-  execFileSync("git", ["worktree", "remove", "--force", root], { cwd: OWN_BUILD });
-  rmSync(parent, { recursive: true, force: true });
 }

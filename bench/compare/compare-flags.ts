@@ -7,6 +7,7 @@ export const SCENARIOS = [
   "keyed",
   "many-keys",
   "llm",
+  "llm-fast",
   "llm-unlimited",
   "levels",
   "try",

@@ -42,7 +42,7 @@ const RATE_FIGURES: readonly Figure[] = [
     better: "higher",
     digits: 0,
   },
-  { key: "perSecond", title: "calls per second", better: "higher", digits: 0 },
+  { key: "perSecond", title: "calls per second", better: "higher", digits: 0, isJudged: false },
 ];
 
 const bottleneck: Peer = {
@@ -65,11 +65,16 @@ export const draws = {
     ...paced("tokens + leases, 500/s", { contender: "sluice-llm", cap: 500 }),
     peer: bottleneck,
   },
+  "llm-fast": {
+    title: "tokens + leases, 20,000/s",
+    figures: [...RATE_FIGURES, ...costFigures("call"), FAIRNESS],
+    run: (run, build) => drive(run, { contender: "sluice-llm", cap: 20_000 }, build),
+  },
   "llm-unlimited": {
     title: "tokens + leases, cap out of reach",
     figures: [...RATE_FIGURES, ...costFigures("call")],
     run: (run, build) =>
-      drive(run, { contender: "sluice-llm-unlimited", cap: 1_000_000, callers: 200 }, build),
+      drive(run, { contender: "sluice-llm", cap: 1_000_000, callers: 200 }, build),
   },
   levels: paced("two levels, 1,000/s", { contender: "sluice-two-levels", cap: 1_000 }),
   jobs: pacedJobs("jobs, 1,000/s", "sluice-jobs"),

@@ -11,16 +11,11 @@ interface Entries {
   readonly "./server": typeof import("sluice/server");
 }
 
-/** The build is older than this part of the package. */
-export class MissingEntryError extends Error {
-  override readonly name: string = "MissingEntryError";
-}
-
 /**
  * Imports an entry of a built package, so that the same load code can drive any build.
  * `root` is the folder with its package.json and defaults to this working tree.
  *
- * @throws {@link MissingEntryError} when the package does not export the entry.
+ * @throws when the package does not export the entry.
  */
 export async function importBuild<Entry extends keyof Entries = ".">(
   root: string = OWN_BUILD,
@@ -30,6 +25,6 @@ export async function importBuild<Entry extends keyof Entries = ".">(
     readonly exports: Readonly<Partial<Record<string, { readonly default: string }>>>;
   };
   const file = exports[entry]?.default;
-  if (file === undefined) throw new MissingEntryError(`${root} does not export "${entry}"`);
+  if (file === undefined) throw new Error(`the package does not export "${entry}"`);
   return (await import(pathToFileURL(join(root, file)).href)) as Entries[Entry];
 }

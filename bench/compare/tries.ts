@@ -11,7 +11,7 @@ const FIGURES: readonly Figure[] = [
   { key: "processUs", title: "process CPU per try, µs", better: "lower", digits: 2 },
   { key: "redisUs", title: "Redis CPU per try, µs", better: "lower", digits: 2, floor: 0.05 },
   { key: "scripts", title: "script calls per try", better: "lower", digits: 4, floor: 0.001 },
-  { key: "perSecond", title: "tries per second", better: "higher", digits: 0 },
+  { key: "perSecond", title: "tries per second", better: "higher", digits: 0, isJudged: false },
 ];
 
 interface Keys {

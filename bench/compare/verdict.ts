@@ -36,17 +36,20 @@ export interface Measured {
   readonly rounds: readonly Round[];
 }
 
-/** Current ÷ base. Undefined if a build does not have the figure. */
+/** Current ÷ base. Undefined if a build does not have the figure, or the base has no number. */
 export function ratioOf({ key, floor = 0 }: Figure, { base, current }: Round): number | undefined {
   const [before, after] = [base?.[key], current[key]];
-  if (before === undefined || after === undefined) return undefined;
+  if (before === undefined || Number.isNaN(before) || after === undefined) return undefined;
   const [from, to] = [Math.max(before, floor), Math.max(after, floor)];
   return from === to ? 1 : to / from;
 }
 
-/** True if a ratio is worse than 1.10: above it where lower is better, below 1 ÷ 1.10 where higher is. */
+/**
+ * True if a ratio is worse than 1.10: above it where lower is better, below 1 ÷ 1.10 where higher is.
+ * NaN is worse, because a build that made no calls has such figures.
+ */
 export function isWorse({ better }: Figure, ratio: number): boolean {
-  return better === "lower" ? ratio > WORST_RATIO : ratio < 1 / WORST_RATIO;
+  return better === "lower" ? !(ratio <= WORST_RATIO) : !(ratio >= 1 / WORST_RATIO);
 }
 
 /** True if the figure is judged, and worse in at least two thirds of the rounds. */

@@ -77,8 +77,7 @@ async function answerOf<Kind extends FromReplica["kind"]>(
       member.off("exit", onExit);
       const answer = message as FromReplica;
       if (answer.kind === "failed") {
-        const { name, reason } = answer;
-        reject(Object.assign(new Error(`a replica could not connect: ${reason}`), { name }));
+        reject(new Error(`a replica could not connect: ${answer.reason}`));
       } else {
         resolve(answer as Extract<FromReplica, { kind: Kind }>);
       }
@@ -97,8 +96,8 @@ export type ToReplica =
 export type FromReplica =
   | { readonly kind: "ready" }
   | { readonly kind: "connected" }
-  /** The limiter threw while it connected; `name` is the name of the error. */
-  | { readonly kind: "failed"; readonly name: string; readonly reason: string }
+  /** The limiter threw while it connected. */
+  | { readonly kind: "failed"; readonly reason: string }
   | { readonly kind: "stopped"; readonly taken: Taken };
 
 /** The calls that left one replica in one run. */

@@ -20,8 +20,7 @@ async function obey(message: ToReplica): Promise<void> {
       running = { driver: await contender.connect(setup), log: createArrivalLog(setup.every) };
       answer({ kind: "connected" });
     } catch (error) {
-      const { name, message: reason } = error as Error;
-      answer({ kind: "failed", name, reason });
+      answer({ kind: "failed", reason: String(error) });
     }
   } else if (message.kind === "start") {
     running?.driver.start(running.log.add);

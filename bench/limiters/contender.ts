@@ -14,7 +14,7 @@ export interface ReplicaSetup {
 /** The key's number, the call's cost, and its slot in ms on the Redis clock. */
 export const NOTES_PER_ARRIVAL = 3;
 
-export type PreloadTarget = Pick<ReplicaSetup, "redisUrl" | "build">;
+type PreloadTarget = Pick<ReplicaSetup, "redisUrl" | "build">;
 
 /** One limiter in one replica, connected and warmed up. */
 export interface Driver {

@@ -13,7 +13,6 @@ export type ContenderName =
   | "sluice-100-keys"
   | "sluice-many-keys"
   | "sluice-llm"
-  | "sluice-llm-unlimited"
   | "bullmq-jobs"
   | "bullmq-steady";
 
@@ -32,7 +31,6 @@ const LOADERS: Readonly<Record<ContenderName, () => Promise<Contender>>> = {
   "sluice-100-keys": async () => (await import("./sluice-keyed.ts")).hundredKeys,
   "sluice-many-keys": async () => (await import("./sluice-keyed.ts")).manyKeys,
   "sluice-llm": async () => (await import("./sluice-llm.ts")).sluiceLlm,
-  "sluice-llm-unlimited": async () => (await import("./sluice-llm.ts")).sluiceLlmUnlimited,
   "bullmq-jobs": async () => (await import("./bullmq.ts")).bullmqWithoutLimiter,
   "bullmq-steady": async () => (await import("./bullmq.ts")).bullmqOnDemand,
 };

@@ -1,5 +1,5 @@
 import { setMaxListeners } from "node:events";
-import { textOfKey, textOfNamed } from "../../core/key-path.ts";
+import { namedOf, textOfKey, textOfNamed } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { Observing } from "../../core/events/observer.ts";
 import { ownScopeOf } from "../../core/policy/per-key.ts";
@@ -50,6 +50,7 @@ import { createPacer, type Pacer } from "../waiting/pacer.ts";
 import type { WaitingCall } from "../waiting/waiting-call.ts";
 import type { CallDefaults } from "../wrap/call-defaults.ts";
 import { createFetch } from "../wrap/fetch.ts";
+import { waitInside } from "../wrap/held-calls.ts";
 import { runOnce, throttle } from "../wrap/throttled.ts";
 import { createAdmission } from "./admission.ts";
 import { createBucketTeller, createCloseListeners, type BucketTeller } from "./bucket-events.ts";
@@ -264,7 +265,19 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     const hand = jobSlotInHand(bucket);
     const draw = (): Promise<Slot> =>
       hand === undefined ? admission.draw(options) : drawOnJobSlot(options, hand);
-    return teller.hearsOf("refused") ? teller.watchDraw(options, async () => draw()) : draw();
+    const drawing = teller.hearsOf("refused")
+      ? teller.watchDraw(options, async () => draw())
+      : draw();
+    return waitInside({ of: name, bucket: name, logger, limit: () => fullLimit(options) }, drawing);
+  }
+
+  /** The limit of calls at once that has no place left for such a call. */
+  async function fullLimit({ key }: ObservedDrawCall): Promise<string | undefined> {
+    const { key: path } = namedOf(key);
+    const { limits } = await bucket.peek(path === undefined ? {} : { key: path });
+    // When a place comes free is known of all other limits.
+    return limits.find(({ remaining, nextFreeMs }) => remaining === 0 && nextFreeMs === undefined)
+      ?.name;
   }
 
   function tryByHand(options: TryCall): Promise<TryDecision> {

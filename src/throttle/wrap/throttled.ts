@@ -25,6 +25,7 @@ import { settleRefused } from "./refused-cost.ts";
 import { createLine, type Waiter } from "../waiting/line.ts";
 import { Wait } from "../waiting/wait.ts";
 import { isGenerator, untilAborted, watchGenerator } from "./generator.ts";
+import { runHeld, waitInside } from "./held-calls.ts";
 
 export function throttle<F extends AnyFunction>(
   bucket: OwnedBucket,
@@ -47,7 +48,7 @@ export async function runOnce<Result>(
 ): Promise<Awaited<Result>> {
   assertFunction("run()", fn, "give the function that makes the call, such as () => send(mail)");
   const options = await withDefaults(bucket.calls, "run()", readRunOptions("run()", given), []);
-  return (await callOnSlot(bucket, options, () => fn())) as Awaited<Result>;
+  return (await callOnSlot(bucket, options, { name: fn.name, run: () => fn() })) as Awaited<Result>;
 }
 
 function assertFunction(where: string, fn: unknown, remedy: string): void {
@@ -74,8 +75,11 @@ function wrap<F extends AnyFunction>(
     const filled = withDefaults(bucket.calls, "throttled()", stated, args);
     const own = filled instanceof Promise ? await filled : filled;
     const run = (): unknown => Reflect.apply(fn, this, args);
-    if (concurrencySlots === undefined) return callOnSlot(bucket, own, run);
-    return callWithin(concurrencySlots, own, (left, end) => callOnSlot(bucket, left, run, end));
+    const { name } = fn;
+    if (concurrencySlots === undefined) return callOnSlot(bucket, own, { name, run });
+    return callWithin(concurrencySlots, own, (left, end) =>
+      callOnSlot(bucket, left, { name, run: () => runHeld(concurrencySlots, name, run) }, end),
+    );
   }
 
   const withOptions = (given: DrawOptions): Throttled<F> =>
@@ -93,7 +97,7 @@ function wrap<F extends AnyFunction>(
 async function callOnSlot(
   bucket: OwnedBucket,
   options: FilledOptions<OptionsOfCall<CallOptionsRead>>,
-  run: () => unknown,
+  { name, run }: { readonly name: string; readonly run: () => unknown },
   onEnd: () => void = () => {},
 ): Promise<unknown> {
   const { cost, feedback, settle, settlesAhead = false } = options;
@@ -132,7 +136,8 @@ async function callOnSlot(
   const lost = slot.hasLease ? slot.signal : undefined;
   let result: unknown;
   try {
-    result = await (lost === undefined ? run() : untilAborted(lost, run));
+    const runHere = (): unknown => runHeld(bucket.name, name, run);
+    result = await (lost === undefined ? run() : untilAborted(lost, runHere));
   } catch (error) {
     await threw(error);
     throw error;
@@ -187,7 +192,7 @@ function createConcurrencySlots(owner: OwnedBucket, concurrency: number): Concur
     });
   }
 
-  return {
+  const slots: ConcurrencySlots = {
     async take(options) {
       const { priority = "normal", key, maxWaitMs, signal } = options;
       /** The call of a job leaves on the job's slot, whatever holds others back. */
@@ -224,13 +229,22 @@ function createConcurrencySlots(owner: OwnedBucket, concurrency: number): Concur
           leaving.signal.throwIfAborted();
           giveLeaseInHandBack(owner);
         }
-        return await hold(RANKS[priority], leaving.signal);
+        return await waitInside(
+          {
+            of: slots,
+            bucket,
+            logger: owner.logger,
+            limit: async () => `concurrency ${concurrency} of this process`,
+          },
+          hold(RANKS[priority], leaving.signal),
+        );
       } finally {
         stopWatching();
         wait.end();
       }
     },
   };
+  return slots;
 }
 
 type Run = NonNullable<ReturnType<PriorityQueue["dequeue"]>>;

@@ -33,7 +33,7 @@ export interface UsedUp {
  * What a reset time means beside a `Retry-After`: the end of a `"window"`; when a `"refill"` is whole, while calls may
  * start before; or the `"advice"` of draft-ietf-httpapi-ratelimit-headers, over which `Retry-After` wins.
  */
-export type QuotaKind = "window" | "refill" | "advice";
+type QuotaKind = "window" | "refill" | "advice";
 
 type Headers = ReadonlyMap<string, string>;
 

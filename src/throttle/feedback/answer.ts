@@ -403,9 +403,10 @@ function latestOf(
 ): number | undefined {
   const usedUpMs = longestReset(usedUp)?.resetAfterMs || resetMs || undefined;
   if (askedMs === undefined) return usedUpMs;
-  const windows = usedUp.filter(
-    ({ kind }) => kind === "window" || (kind === "advice" && askedMs === 0),
-  );
+  // By the draft, Retry-After wins over all that its fields say, and over what is sent for older clients beside them.
+  const advice = usedUp.filter(({ kind }) => kind === "advice");
+  const ends = usedUp.filter(({ kind }) => kind === "window");
+  const windows = advice.length === 0 ? ends : askedMs === 0 ? advice : [];
   const endMs = longestReset(windows)?.resetAfterMs ?? 0;
   const latestMs = endMs <= LONGEST_RESET_MS ? Math.max(askedMs, endMs) : askedMs;
   // A closed window that opens now, by what it says, has not opened yet.

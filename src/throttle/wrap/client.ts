@@ -6,6 +6,7 @@ import { closest, readOptions } from "../../core/input/options.ts";
 import type { Bucket } from "../bucket.ts";
 import { readCallOptions, type ThrottledOptions } from "../call-options.ts";
 import { warnOfOwnRetries } from "./own-retries.ts";
+import { pacedPromise } from "./paced-promise.ts";
 
 type AnyFunction = (...args: never[]) => unknown;
 
@@ -17,7 +18,7 @@ export interface ThrottledClientOptions<
   /**
    * Which methods are paced, by their paths from the client: `"chat.completions.create"`,
    * or `"charges.*"`, in which `*` stands for any one name. Name them when the client also has
-   * methods that send nothing, or whose result is more than a promise. Defaults to all.
+   * methods that send nothing, or whose result comes at once. Defaults to all.
    */
   readonly methods?: readonly (Path & MethodPath<Client, Path>)[] | undefined;
 }
@@ -61,6 +62,8 @@ interface Call {
   readonly fn: AnyFunction;
   readonly self: unknown;
   readonly via: unknown;
+  /** What its result is used for, when the call leaves. */
+  readonly use?: (own: unknown) => unknown;
 }
 
 interface Wrapping {
@@ -92,9 +95,9 @@ const METHODS = z.looseObject({
  * written as before, and leaves when the bucket lets it.
  *
  * Methods run on the real object, so that the calls they make themselves are not paced again.
- * A paced method answers with a plain promise, even if the client's own answers at once
- * or with more (pages to iterate over, `.withResponse()`): leave those out by naming the
- * others in `methods`. `concurrency` bounds all paced methods together.
+ * A paced method answers with a promise that has what the client's own has, such as `.withResponse()`, and can be
+ * iterated over if its result can. Where the client's method answers at once, leave it out by naming the others in
+ * `methods`. `concurrency` bounds all paced methods together.
  *
  * @throws {@link InvalidOptionError} when an option can never work, or there is
  * no property of a name on a path.
@@ -129,7 +132,8 @@ export function throttledClient<C extends object, const Path extends string = st
 /** Runs a method; one that returns its own object returns the paced one: `client.withTimeout(5).charges`. */
 function run(this: Call, ...args: never[]): unknown {
   const result: unknown = Reflect.apply(this.fn, this.self, args);
-  return result === this.self ? this.via : result;
+  if (result === this.self) return this.via;
+  return this.use === undefined ? result : this.use(result);
 }
 
 function proxyOf(wrapping: Wrapping, target: object, paths: Paths): object {
@@ -172,7 +176,11 @@ function createProxy(wrapping: Wrapping, target: object, paths: Paths): object {
     preventExtensions: () => false,
     apply(_, via: unknown, args: never[]) {
       const call: Call = { fn: target as AnyFunction, self: original(via), via };
-      return Reflect.apply(isPaced ? wrapping.pace : run, call, args);
+      if (!isPaced) return Reflect.apply(run, call, args);
+      return pacedPromise((use) => {
+        const paced: unknown = Reflect.apply(wrapping.pace, { ...call, use }, args);
+        return paced as Promise<unknown>;
+      });
     },
     construct: (_, args, newTarget) =>
       Reflect.construct(target as new () => object, args, original(newTarget)) as object,

@@ -24,6 +24,7 @@ import { withDefaults, type FilledOptions } from "./call-defaults.ts";
 import { settleRefused } from "./refused-cost.ts";
 import { createLine, type Waiter } from "../waiting/line.ts";
 import { Wait } from "../waiting/wait.ts";
+import { isResponse } from "../feedback/layers.ts";
 import { isGenerator, untilAborted, watchGenerator } from "./generator.ts";
 import { runHeld, waitInside } from "./held-calls.ts";
 
@@ -120,7 +121,11 @@ async function callOnSlot(
       // The caller may try again at once, and is to meet the cooldown then.
       const outcome = reported instanceof Promise ? await reported : reported;
       if (outcome.isRefusal && settle === undefined) await settleRefused(outcome, slot, cost);
-      if (settle !== undefined && !isSettled) bucket.settleByResult(settle, result, slot);
+      if (settle !== undefined && !isSettled) {
+        // The bucket's own may read the body, which is the caller's.
+        const read = settlesAhead ? copyForReading(result) : result;
+        bucket.settleByResult(settle, read, slot);
+      }
     } finally {
       left();
     }
@@ -151,6 +156,14 @@ async function callOnSlot(
     bucket.settleByResult(settle, result, slot);
   }
   return watchGenerator(result, { returned, threw, left }, lost);
+}
+
+/** A copy of a response whose body has yet to be read. That of node-fetch's class would hold the original up. */
+function copyForReading(result: unknown): unknown {
+  if (!isResponse(result)) return result;
+  const { body, bodyUsed } = result;
+  const isReadable = typeof body?.getReader === "function" && !bodyUsed && !body.locked;
+  return isReadable ? result.clone() : result;
 }
 
 /** A concurrency slot is taken before the draw: a call that had its slot and then waited for this one would leave late. */

@@ -74,7 +74,7 @@ export type {
 } from "./queue/worker/worker-options.ts";
 
 export type { QueueCounts } from "./core/stores/queue/store.ts";
-export type { Job, JobState } from "./queue/job.ts";
+export type { FromJson, Job, JobState } from "./queue/job.ts";
 
 export {
   HandlerResponseError,

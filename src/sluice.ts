@@ -43,6 +43,7 @@ import { keepParts } from "./sluice/parts.ts";
 import { useRules } from "./sluice/rules.ts";
 import { createQueues } from "./sluice/queues.ts";
 import { createWorkers } from "./sluice/workers.ts";
+import type { FromJson } from "./queue/job.ts";
 import type { Bucket, OwnedBucket } from "./throttle/bucket.ts";
 import { OF_PROCESS } from "./throttle/bucket/live-control.ts";
 import type { BucketChange } from "./throttle/bucket/facts/changes.ts";
@@ -90,6 +91,11 @@ export interface Sluice extends Emitter<SluiceEvents> {
    * @throws {@link RedisRequiredError} when this sluice has no Redis.
    * @throws {@link ClosedError} when the sluice is closed.
    */
+  queue<Data, Result = unknown>(
+    name: string,
+    options: QueueOptions<Data> & { readonly schema?: undefined },
+  ): Queue<FromJson<Data>, Result, Data>;
+  /** The same with a schema, whose output is what the handler gets. */
   queue<Data, Result = unknown, Input = Data>(
     name: string,
     options: QueueOptions<Data, Input>,
@@ -298,10 +304,11 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
       assertOpen();
       return buckets.find(readName("find()", "name", name));
     },
-    queue(name, given) {
+    queue<Data, Result, Input>(name: string, given: QueueOptions<Data, Input>) {
       assertOpen();
       const where = `queue(${JSON.stringify(readName("queue()", "name", name))})`;
-      return queues.open(where, name, given);
+      // What JSON makes of the data is only for the compiler.
+      return queues.open<Data, Result, Input>(where, name, given) as Queue<never, Result, Input>;
     },
     async findQueue(name) {
       assertOpen();

@@ -97,3 +97,30 @@ export function readJobId(where: string, id: unknown): string | undefined {
   }
   throw new InvalidOptionError({ where, option: "id", value: id, remedy: REMEDY });
 }
+
+/**
+ * What JSON gives back of a value: the text of a `Date`, what `toJSON()` returns, no functions. The data of a job is of
+ * this type, unless the queue has a schema, whose output it is then.
+ */
+export type FromJson<Value> = unknown extends Value
+  ? Value
+  : Value extends string | number | boolean | null | undefined
+    ? Value
+    : Value extends { toJSON(...args: never[]): infer Json }
+      ? FromJson<Json>
+      : Value extends symbol | ((...args: never[]) => unknown)
+        ? undefined
+        : Value extends bigint
+          ? never
+          : Value extends ReadonlyMap<unknown, unknown> | ReadonlySet<unknown>
+            ? Record<string, never>
+            : Value extends readonly unknown[]
+              ? { [Index in keyof Value]: ItemFromJson<Value[Index]> }
+              : { [Name in keyof Value]: FromJson<Value[Name]> };
+
+/** What JSON cannot hold is null in a list. */
+type ItemFromJson<Item> = unknown extends Item
+  ? Item
+  : Item extends undefined | symbol | ((...args: never[]) => unknown)
+    ? null
+    : FromJson<Item>;

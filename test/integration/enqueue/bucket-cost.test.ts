@@ -14,7 +14,7 @@ const TOKENS = { limits: [leakyBucket("60000/min", { unit: "tokens", burst: 5_00
 const chat = (content: string): Chat => ({ messages: [{ role: "user", content }], max_tokens: 50 });
 
 function queueOf<Data>(options: BucketOptions, sluice: Sluice = sluices.open()): Queue<Data> {
-  return sluice.queue<Data>("jobs", { bucket: sluice.bucket("model", options) });
+  return sluice.queue<Data, unknown, Data>("jobs", { bucket: sluice.bucket("model", options) });
 }
 
 describe("a job that names no cost", () => {

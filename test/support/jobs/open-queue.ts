@@ -28,7 +28,7 @@ export function openQueue<Data>(
 ): OpenedQueue<Data> {
   const sluice = sluices.open(options);
   const bucket = sluice.bucket("downstream", { rate });
-  return { sluice, bucket, queue: sluice.queue<Data>("jobs", { bucket, keepDone }) };
+  return { sluice, bucket, queue: sluice.queue<Data, unknown, Data>("jobs", { bucket, keepDone }) };
 }
 
 /** A queue whose jobs may cost tokens: 100 of them, of which one comes back in a minute. */
@@ -40,7 +40,7 @@ export function openTokenQueue<Data>(
   const bucket = sluice.bucket("downstream", {
     limits: [leakyBucket("500/s"), tokenBucket({ capacity: 100, refill: "1/min", unit: "tokens" })],
   });
-  return { sluice, bucket, queue: sluice.queue<Data>("jobs", { bucket, maxJobBytes }) };
+  return { sluice, bucket, queue: sluice.queue<Data, unknown, Data>("jobs", { bucket, maxJobBytes }) };
 }
 
 export interface QueueAtWork extends OpenedQueue<string> {

@@ -1,4 +1,5 @@
-import { execFile, execFileSync } from "node:child_process";
+import { execFile, execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { readFile, symlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -27,8 +28,8 @@ export async function buildRevision(revision: string): Promise<RevisionBuild> {
   const parent = mkdtempSync(join(tmpdir(), "sluice-base-"));
   const root = join(parent, "sluice");
   process.once("exit", () => {
+    rmSync(parent, { recursive: true, force: true, maxRetries: 5 });
     execFileSync("git", ["worktree", "remove", "--force", root], { cwd: OWN_BUILD });
-    rmSync(parent, { recursive: true, force: true });
   });
   // Without a listener a signal would end the process before its exit event.
   for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(1));
@@ -37,10 +38,21 @@ export async function buildRevision(revision: string): Promise<RevisionBuild> {
   if (await hasSamePackages(root)) {
     await symlink(join(OWN_BUILD, "node_modules"), join(root, "node_modules"));
   } else {
-    await run("npm", ["ci", "--prefer-offline"], { cwd: root, maxBuffer: Infinity });
+    await runNpm(root, ["ci", "--prefer-offline", "--silent"]);
   }
-  await run("npm", ["run", "build"], { cwd: root, maxBuffer: Infinity });
+  await runNpm(root, ["run", "build", "--silent"]);
   return { commit: commit.slice(0, 8), root };
+}
+
+/** Ends npm and all that it has started if this process ends, so that nothing writes into a removed worktree. */
+async function runNpm(root: string, args: readonly string[]): Promise<void> {
+  const npm = spawn("npm", args, { cwd: root, detached: true, stdio: ["ignore", 2, 2] });
+  const ended = once(npm, "exit");
+  const kill = (): void => void process.kill(-npm.pid!, "SIGKILL");
+  process.prependOnceListener("exit", kill);
+  const [code] = (await ended) as [number | null];
+  process.off("exit", kill);
+  if (code !== 0) throw new Error(`npm ${args.join(" ")} failed in ${root}`);
 }
 
 async function resolveCommit(revision: string): Promise<string> {

@@ -49,7 +49,7 @@ const OF_REPEATS = 32;
 const OF_BREAKS = 16;
 const OF_SPACES = 80;
 const OF_SAME_LETTER = 8;
-/** Encoded bytes: a run of at least this length whose letters and digits change kind so often. */
+/** Encoded bytes: a run of at least this length whose characters change between letters and digits so often. */
 const SHORTEST_CODE = 16;
 const CODE_CHANGES = 0.28;
 const OF_CODE = 1.5;
@@ -61,7 +61,7 @@ const OF_LONGEST = 2.2;
 const EMOJI = 1.6;
 const SYMBOL = 1.1;
 
-type Kind = "space" | "break" | "digit" | "lower" | "upper" | "sign" | "other";
+type Form = "space" | "break" | "digit" | "lower" | "upper" | "sign" | "other";
 
 /** `a` to `f` and digits, of one case. */
 const HEX = /^[\da-f-]*$|^[\dA-F-]*$/;
@@ -86,16 +86,16 @@ export function estimateTokens(text: string): number {
 /** How many characters of a run make a token, if it is encoded bytes: base64, or hexadecimal as in UUIDs. */
 function encodedBy(run: string): number | undefined {
   let changes = 0;
-  let before: Kind = "other";
+  let before: Form = "other";
   let characters = 0;
   let digits = 0;
   for (let index = 0; index < run.length; index++) {
-    const kind = kindOf(run.charCodeAt(index));
-    if (kind === "sign") continue;
+    const form = formOf(run.charCodeAt(index));
+    if (form === "sign") continue;
     characters += 1;
-    if (kind === "digit") digits += 1;
-    if (kind !== before) changes += 1;
-    before = kind;
+    if (form === "digit") digits += 1;
+    if (form !== before) changes += 1;
+    before = form;
   }
   if (characters < SHORTEST_CODE || digits === characters) return undefined;
   if (changes / characters < CODE_CHANGES) return undefined;
@@ -116,32 +116,32 @@ function tokensOfPieces(text: string, from: number, to: number): number {
   let isAfterSign = false;
   while (at < to) {
     const code = text.charCodeAt(at);
-    const kind = kindOf(code);
+    const form = formOf(code);
     const start = at;
-    if (kind === "lower" || kind === "upper") {
+    if (form === "lower" || form === "upper") {
       at = endOfWord(text, at, to);
       tokens += tokensOfWord(text, start, at, latin);
-    } else if (kind === "digit") {
+    } else if (form === "digit") {
       at = endOf(text, at, to, "digit");
       tokens += Math.ceil((at - start) / OF_NUMBER);
-    } else if (kind === "sign") {
+    } else if (form === "sign") {
       at = endOf(text, at, to, "sign");
       tokens += tokensOfSigns(text, start, at, to);
-    } else if (kind === "other") {
+    } else if (form === "other") {
       at = endOf(text, at, to, "other");
       tokens += tokensOfScripts(text, start, at);
     } else {
       at = endOfSpace(text, at, to);
-      tokens += tokensOfSpace(text.slice(start, at), isAfterSign, kindOf(text.charCodeAt(at)));
+      tokens += tokensOfSpace(text.slice(start, at), isAfterSign, formOf(text.charCodeAt(at)));
     }
-    isAfterSign = kind === "sign";
+    isAfterSign = form === "sign";
   }
   // The words of a language with many accents are cut into smaller pieces, those without an accent too.
   const accents = latin.letters === 0 ? 0 : latin.foreign / latin.letters;
   return tokens + latin.tokens * Math.min(0.35, Math.max(0, (accents - 0.04) * 5));
 }
 
-function kindOf(code: number): Kind {
+function formOf(code: number): Form {
   if (code === 10 || code === 13) return "break";
   if (code <= 32 || code === 0xa0 || code === 0x3000) return "space";
   if (code >= 48 && code <= 57) return "digit";
@@ -154,17 +154,17 @@ function kindOf(code: number): Kind {
   return Number.isNaN(code) ? "space" : "other";
 }
 
-function endOf(text: string, at: number, to: number, kind: Kind): number {
+function endOf(text: string, at: number, to: number, form: Form): number {
   let end = at;
-  while (end < to && kindOf(text.charCodeAt(end)) === kind) end += 1;
+  while (end < to && formOf(text.charCodeAt(end)) === form) end += 1;
   return end;
 }
 
 function endOfSpace(text: string, at: number, to: number): number {
   let end = at;
   for (; end < to; end++) {
-    const kind = kindOf(text.charCodeAt(end));
-    if (kind !== "space" && kind !== "break") break;
+    const form = formOf(text.charCodeAt(end));
+    if (form !== "space" && form !== "break") break;
   }
   return end;
 }
@@ -172,7 +172,7 @@ function endOfSpace(text: string, at: number, to: number): number {
 /** Capitals, then small letters: `HTTPServer` is one word, `camelCase` two. What follows an apostrophe belongs to it. */
 function endOfWord(text: string, at: number, to: number): number {
   const end = endOf(text, endOf(text, at, to, "upper"), to, "lower");
-  const isContracted = text[end] === "'" && kindOf(text.charCodeAt(end + 1)) === "lower";
+  const isContracted = text[end] === "'" && formOf(text.charCodeAt(end + 1)) === "lower";
   const contracted = isContracted ? endOf(text, end + 1, to, "lower") : end;
   return contracted - end <= 3 ? contracted : end;
 }
@@ -209,8 +209,8 @@ function tokensOfLetters(
 function tokensOfSigns(text: string, from: number, to: number, end: number): number {
   const length = to - from;
   if (length === 1) {
-    const kind = to < end ? kindOf(text.charCodeAt(to)) : "space";
-    return kind === "lower" || kind === "upper" ? SIGN_BEFORE_WORD : 1;
+    const form = to < end ? formOf(text.charCodeAt(to)) : "space";
+    return form === "lower" || form === "upper" ? SIGN_BEFORE_WORD : 1;
   }
   let repeats = 0;
   for (let at = from + 1; at < to; at++) {
@@ -220,7 +220,7 @@ function tokensOfSigns(text: string, from: number, to: number, end: number): num
 }
 
 /** One space belongs to what is behind it, unless that is a number; a line break belongs to the signs before it. */
-function tokensOfSpace(space: string, isAfterSign: boolean, next: Kind): number {
+function tokensOfSpace(space: string, isAfterSign: boolean, next: Form): number {
   const lines = space.split(/\r\n|\n|\r/);
   const last = lines.at(-1)!;
   const rest = last.length > 1 ? Math.ceil(last.length / OF_SPACES) : 0;

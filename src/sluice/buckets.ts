@@ -286,10 +286,15 @@ function assertSamePolicy(
   given: PolicyOptions,
   { first, later }: { readonly first: Policy; readonly later: Policy },
 ): void {
-  if (later.text === first.text) return;
+  if (meaningOf(later) === meaningOf(first)) return;
   const option = differing(given, first, later);
   const remedy = `this sluice gave the bucket ${formatPolicy(first)} before; give both the same policy`;
   throw new InvalidOptionError({ where, option, value: given[option], remedy });
+}
+
+/** The text of a policy without the forms in which its rates were declared: `"60/min"` is `"1/s"`. */
+function meaningOf({ text }: Policy): string {
+  return text.replaceAll(/,"label":"[^"]*\/[^"]*"/g, "");
 }
 
 /** The option by which the two policies differ. */

@@ -88,6 +88,15 @@ export function formatRate({ count, periodUs }: Rate): string {
     : `${count}/${periodUs / 1_000}ms`;
 }
 
+/** A rate as it was declared, in short units: `"90000/min"` of `"90000/minute"`, and not `"1500/s"`. It has been read before. */
+export function declaredRate(rate: string): string {
+  const [calls, per] = split(rate);
+  const [, count = "1", unit] = PERIOD.exec(per!.trim())!;
+  const unitUs = UNIT_US[unit as TimeUnit];
+  const short = (["d", "h", "min", "s", "ms"] as const).find((each) => UNIT_US[each] === unitUs)!;
+  return `${calls}/${Number(count) === 1 ? "" : Number(count)}${short}`;
+}
+
 function split(text: string): readonly [number | undefined, string | undefined] {
   const match = RATE.exec(text.trim());
   return match === null ? [undefined, undefined] : [Number(match[1]), match[2]];

@@ -56,7 +56,8 @@ const MAX_LEVEL = 2 ** 51;
  * may pass. Limits that drain keep their count and get a longer period. Windows get a smaller count;
  * a window of less than one call becomes a longer one with one call.
  */
-export function partOfLimit(limit: Limit, part: number): Limit | undefined {
+export function partOfLimit(given: Limit, part: number): Limit | undefined {
+  const limit = withoutDeclaredRate(given);
   const { kind, align } = limit;
   const { isRate, doesDrain = false } = ruleOf(kind);
   if (doesDrain)
@@ -66,6 +67,13 @@ export function partOfLimit(limit: Limit, part: number): Limit | undefined {
   // Neither a running call nor a calendar day can be stretched.
   if (!isRate || align !== undefined) return undefined;
   return checked(slower({ ...limit, count: 1 }, limit.count * part, 1));
+}
+
+/** A part of a limit is not what was declared: it shows its own numbers. */
+function withoutDeclaredRate(limit: Limit): Limit {
+  if (limit.label?.includes("/") !== true) return limit;
+  const { label: _label, ...own } = limit;
+  return own;
 }
 
 function slower(limit: Limit, part: number, capacity: number): Limit {

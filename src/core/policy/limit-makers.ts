@@ -1,7 +1,13 @@
 import * as z from "zod";
 import { InvalidOptionError } from "../errors.ts";
 import { isAlign, readAlign, type Align } from "../limits/calendar-days.ts";
-import { parsePeriod, parseRate, type RateInput } from "../limits/rate.ts";
+import {
+  declaredRate,
+  formatRate,
+  parsePeriod,
+  parseRate,
+  type RateInput,
+} from "../limits/rate.ts";
 import type { Readable, ReadableTime } from "../limits/readable-rate.ts";
 import { ruleOf, RULES } from "../limits/registry.ts";
 import type { Limit } from "../limits/rule.ts";
@@ -204,7 +210,17 @@ function paced(
   const { count, periodUs } = parseRate(where, rate, rateName);
   assertWhole(where, ruleOf(kind).capacityName, burst, mostOf({ kind, count, periodUs }));
   const limit = { kind, unit, count, periodUs, capacity: burst };
-  return Object.freeze({ ...limit, ...shadowOf(given.shadow) });
+  return Object.freeze({ ...limit, ...labelOf(limit, rate!), ...shadowOf(given.shadow) });
+}
+
+/** The label of a limit whose rate was declared in other numbers than those that its lowest terms show. */
+function labelOf(limit: Limit, rate: RateInput): Pick<Limit, "label"> {
+  // What code has put together is most often computed.
+  if (typeof rate !== "string") return {};
+  const shown = formatRate(limit);
+  const declared = declaredRate(rate);
+  if (declared === shown) return {};
+  return { label: ruleOf(limit.kind).format(limit).replace(shown, declared) };
 }
 
 function windowed(
@@ -265,7 +281,7 @@ export function isLimit(value: unknown): boolean {
 
 /** Logs and headers show labels, and those of other replicas come through Redis. */
 function isLabel(label: unknown): boolean {
-  return typeof label === "string" && label.length <= LONGEST_LABEL && /^[\w .]+$/.test(label);
+  return typeof label === "string" && label.length <= LONGEST_LABEL && /^[\w .,/]+$/.test(label);
 }
 
 /** The limits of a bucket, or of one key. */

@@ -404,8 +404,8 @@ function latestOf(
   const usedUpMs = longestReset(usedUp)?.resetAfterMs || resetMs || undefined;
   if (askedMs === undefined) return usedUpMs;
   // By the draft, Retry-After wins over all that its fields say, and over what is sent for older clients beside them.
-  const advice = usedUp.filter(({ kind }) => kind === "advice");
-  const ends = usedUp.filter(({ kind }) => kind === "window");
+  const advice = usedUp.filter(({ resetOf }) => resetOf === "advice");
+  const ends = usedUp.filter(({ resetOf }) => resetOf === "window");
   const windows = advice.length === 0 ? ends : askedMs === 0 ? advice : [];
   const endMs = longestReset(windows)?.resetAfterMs ?? 0;
   const latestMs = endMs <= LONGEST_RESET_MS ? Math.max(askedMs, endMs) : askedMs;

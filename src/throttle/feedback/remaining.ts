@@ -26,14 +26,14 @@ export interface UsedUp {
   readonly period: QuotaPeriod | undefined;
   /** Whole ms until it is whole again: `60000`. Undefined when no header says so. */
   readonly resetAfterMs: number | undefined;
-  readonly kind: QuotaKind;
+  readonly resetOf: ResetOf;
 }
 
 /**
  * What a reset time means beside a `Retry-After`: the end of a `"window"`; when a `"refill"` is whole, while calls may
  * start before; or the `"advice"` of draft-ietf-httpapi-ratelimit-headers, over which `Retry-After` wins.
  */
-type QuotaKind = "window" | "refill" | "advice";
+type ResetOf = "window" | "refill" | "advice";
 
 type Headers = ReadonlyMap<string, string>;
 
@@ -43,7 +43,7 @@ interface Quota {
   readonly remaining: number | undefined;
   readonly limit: number | undefined;
   readonly resetAfterMs: number | undefined;
-  readonly kind?: QuotaKind;
+  readonly resetOf?: ResetOf;
 }
 
 /** A larger figure is a mistake or an attack. */
@@ -110,9 +110,9 @@ export function readRemaining(source: unknown, wallNowMs: number): readonly Rema
 export function readUsedUp(headers: Headers, wallNowMs: number): readonly UsedUp[] {
   if (isOutOfCache(headers)) return [];
   return readStated(headers, wallNowMs).flatMap((quota) => {
-    const { unit, period, resetAfterMs, kind = "window" } = quota;
+    const { unit, period, resetAfterMs, resetOf = "window" } = quota;
     const isUsedUp = quota.remaining === 0 && quota.limit !== 0;
-    return isUsedUp ? [{ unit, period, resetAfterMs, kind }] : [];
+    return isUsedUp ? [{ unit, period, resetAfterMs, resetOf }] : [];
   });
 }
 
@@ -186,8 +186,8 @@ function readNamed(headers: Headers, nowMs: number): readonly Quota[] {
     const [unit, period] = [unitOf(words) ?? "calls", periodOf(words)];
     // Durations of Go, as OpenAI and those that speak like it have them.
     const isRefill = words.startsWith("anthropic") || /\d(?:ms|s|m|h)$/.test(reset?.trim() ?? "");
-    const kind = isRefill ? "refill" : "window";
-    found.push({ unit, period, remaining: left, limit: readFigure(limit), resetAfterMs, kind });
+    const resetOf = isRefill ? "refill" : "window";
+    found.push({ unit, period, remaining: left, limit: readFigure(limit), resetAfterMs, resetOf });
   }
   // The order of headers is that of their names, or none.
   return found.toSorted((one, other) => rankOf(one) - rankOf(other));
@@ -260,7 +260,7 @@ function readRateLimit(headers: Headers): readonly Quota[] {
     const remaining = wholeOf(parameters.get("r"));
     const period = WINDOWS.get(wholeOf(policy?.get("w")) ?? 0) ?? periodOf(name);
     const limit = wholeOf(policy?.get("q"));
-    return [{ unit, period, remaining, limit, resetAfterMs, kind: "advice" as const }];
+    return [{ unit, period, remaining, limit, resetAfterMs, resetOf: "advice" as const }];
   });
 }
 
@@ -282,7 +282,7 @@ function readOneLimit(field: string | undefined): readonly Quota[] {
   }
   const [remaining, limit] = ["remaining", "limit"].map((name) => readFigure(figures.get(name)));
   const resetAfterMs = readDelayMs(figures.get("reset"), 1_000);
-  return [{ unit: "calls", remaining, limit, resetAfterMs, kind: "advice" }];
+  return [{ unit: "calls", remaining, limit, resetAfterMs, resetOf: "advice" }];
 }
 
 function readQuotaUnit(given: unknown = "requests"): string | undefined {

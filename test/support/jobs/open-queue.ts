@@ -40,7 +40,11 @@ export function openTokenQueue<Data>(
   const bucket = sluice.bucket("downstream", {
     limits: [leakyBucket("500/s"), tokenBucket({ capacity: 100, refill: "1/min", unit: "tokens" })],
   });
-  return { sluice, bucket, queue: sluice.queue<Data, unknown, Data>("jobs", { bucket, maxJobBytes }) };
+  return {
+    sluice,
+    bucket,
+    queue: sluice.queue<Data, unknown, Data>("jobs", { bucket, maxJobBytes }),
+  };
 }
 
 export interface QueueAtWork extends OpenedQueue<string> {

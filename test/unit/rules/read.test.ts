@@ -43,7 +43,7 @@ buckets:
       api: "50/s with a burst of 5 + 25 at once",
       object: "90/min",
       openai:
-        "500/min + 1500/s with a burst of 4000 tokens + up to 10, refilled at 5/s + 9000 in any 1h + 5000 in any 1min + 500 each 1d + 9 at once",
+        "500/min + 90000/min with a burst of 4000 tokens + up to 10, refilled at 5/s + 9000 in any 1h + 5000 in any 1min + 500 each 1d + 9 at once",
       shadowed: "100/s; in shadow 50/s",
       levels: "500/s; per key 20/s (level 0), 2 at once (level 2)",
       names: "per key 5/s (account), 7/s (ip)",

@@ -12,6 +12,7 @@ import { tries } from "./tries.ts";
 import {
   formatComparison,
   listRegressions,
+  wasDisturbed,
   type Figures,
   type Measured,
   type Round,
@@ -38,6 +39,9 @@ export async function compareBuilds(args: readonly string[]): Promise<number> {
   const regressions = listRegressions(measured);
   for (const regression of regressions) console.log(`WORSE: ${regression}`);
   if (regressions.length === 0) console.log("No figure is worse.");
+  if (wasDisturbed(measured)) {
+    console.log("Other processes used more than half a core: repeat this on a quiet machine.");
+  }
   return regressions.length === 0 ? 0 : 1;
 }
 

@@ -1,7 +1,7 @@
 /** Replicas whose callers draw, and workers whose jobs draw, as fast as their buckets let them. */
 import { runLoad, type Load, type Outcome } from "../fleet/run-load.ts";
 import type { Peer, Run, Scenario } from "./scenario.ts";
-import type { Figure, Figures } from "./verdict.ts";
+import { OTHERS, type Figure, type Figures } from "./verdict.ts";
 
 const START_UP_SECONDS = 2;
 const REPLICAS = 4;
@@ -77,12 +77,12 @@ export const draws = {
   },
   "llm-fast": {
     title: "tokens + leases, 20,000/s",
-    figures: [...RATE_FIGURES, ...costFigures("call"), FAIRNESS],
+    figures: [...RATE_FIGURES, ...costFigures("call"), FAIRNESS, OTHERS],
     run: (run, build) => drive(run, { contender: "sluice-llm", cap: 20_000 }, build),
   },
   "llm-unlimited": {
     title: "tokens + leases, cap out of reach",
-    figures: [...RATE_FIGURES, ...costFigures("call")],
+    figures: [...RATE_FIGURES, ...costFigures("call"), OTHERS],
     run: (run, build) =>
       drive(run, { contender: "sluice-llm", cap: 1_000_000, callers: 200 }, build),
   },
@@ -94,7 +94,7 @@ export const draws = {
 function paced(title: string, load: PacedLoad): Scenario {
   return {
     title,
-    figures: [...costFigures("call"), ...PACE_FIGURES, FAIRNESS],
+    figures: [...costFigures("call"), ...PACE_FIGURES, FAIRNESS, OTHERS],
     run: (run, build) => drive(run, load, build),
   };
 }
@@ -103,7 +103,7 @@ function pacedJobs(title: string, contender: Load["contender"]): Scenario {
   const load = { contender, cap: 1_000, replicas: 1, callers: 300 };
   return {
     title,
-    figures: [...costFigures("job"), ...PACE_FIGURES],
+    figures: [...costFigures("job"), ...PACE_FIGURES, OTHERS],
     run: (run, build) => drive(run, load, build),
   };
 }
@@ -113,7 +113,7 @@ async function drive({ bench, seconds }: Run, load: PacedLoad, build?: string): 
   return figuresOf(await runLoad(bench, { ...common, ...load, seconds, build }));
 }
 
-function figuresOf({ calls, cost, cpuUs, seconds, ...traffic }: Outcome): Figures {
+function figuresOf({ calls, cost, cpuUs, seconds, otherCores, ...traffic }: Outcome): Figures {
   const { share, worstSecond, fairness } = traffic;
   return {
     redisUs: cost.cpuUs / calls,
@@ -125,5 +125,6 @@ function figuresOf({ calls, cost, cpuUs, seconds, ...traffic }: Outcome): Figure
     share,
     worstSecond,
     fairness,
+    [OTHERS.key]: otherCores,
   };
 }

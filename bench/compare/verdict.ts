@@ -17,6 +17,16 @@ export interface Figure {
   readonly isJudged?: boolean;
 }
 
+/** How much of the machine other processes used. Above half a core, ratios of equal builds exceed 1.10 too. */
+export const OTHERS: Figure = {
+  key: "others",
+  title: "used by other processes, cores",
+  better: "lower",
+  digits: 2,
+  floor: 0.5,
+  isJudged: false,
+};
+
 /** The figures of one run, by key. */
 export type Figures = Readonly<Record<string, number>>;
 
@@ -69,6 +79,13 @@ export function listRegressions(all: readonly Measured[]): string[] {
       .filter((figure) => hasRegressed(figure, rounds))
       .map((figure) => `${title}: ${figure.title}`),
   );
+}
+
+/** True if other processes disturbed a run of either build. */
+export function wasDisturbed(all: readonly Measured[]): boolean {
+  const { key, floor = 0 } = OTHERS;
+  const runs = all.flatMap(({ rounds }) => rounds.flatMap(({ base, current }) => [base, current]));
+  return runs.some((figures) => (figures?.[key] ?? 0) > floor);
 }
 
 const HEAD = ["scenario", "figure", "base", "new", "new ÷ base", "each round", "verdict"];

@@ -1,3 +1,4 @@
+import { cpus } from "node:os";
 import { setTimeout as pause } from "node:timers/promises";
 import type { Redis } from "ioredis";
 import { loadContender, type ContenderName } from "../limiters/contenders.ts";
@@ -33,6 +34,8 @@ export interface Outcome extends Traffic {
   readonly seconds: number;
   /** Of the replicas, for each call after the start-up. */
   readonly cpuUs: number;
+  /** How many cores other processes used in the measured time: `0.7`. */
+  readonly otherCores: number;
 }
 
 /** More than BullMQ completes on two cores, so that a backlog remains until the end. */
@@ -42,6 +45,8 @@ const MOST_JOBS_PER_SECOND = 35_000;
 export interface RawOutcome {
   readonly taken: readonly Taken[];
   readonly cost: RedisCost;
+  /** CPU time of all processes of the machine in the measured time. */
+  readonly machineUs: number;
   /** The measured time; half-open. */
   readonly fromMs: number;
   readonly toMs: number;
@@ -49,13 +54,21 @@ export interface RawOutcome {
 
 /** Runs one limiter under one cap, on an empty Redis. */
 export async function runLoad(bench: Bench, load: Load): Promise<Outcome> {
-  const { taken, cost, fromMs, toMs } = await runRaw(bench, load);
+  const { taken, cost, machineUs, fromMs, toMs } = await runRaw(bench, load);
   const arrivals = taken.map(({ arrivalsMs }) => arrivalsMs);
   const traffic = measure(arrivals, { cap: load.cap, every: load.every ?? 1, fromMs, toMs });
   const used = taken.reduce((sum, { cpuUs }) => sum + cpuUs, 0);
   const made = arrivals.reduce((sum, each) => sum + each.filter((ms) => ms >= fromMs).length, 0);
   const cpuUs = used / (made * (load.every ?? 1));
-  return { ...traffic, cost, seconds: (toMs - fromMs) / 1_000, cpuUs };
+  const seconds = (toMs - fromMs) / 1_000;
+  const otherCores = Math.max(0, machineUs - used - cost.cpuUs) / (seconds * 1e6);
+  return { ...traffic, cost, seconds, cpuUs, otherCores };
+}
+
+function readMachineUs(): number {
+  return cpus().reduce((sum, { times }) => {
+    return sum + (times.user + times.nice + times.sys + times.irq) * 1_000;
+  }, 0);
 }
 
 /** Does the same for a part that inspects each arrival itself. */
@@ -72,10 +85,12 @@ export async function runRaw({ redisUrl, redis, fleet }: Bench, load: Load): Pro
   fleet.start();
   await pause(startUpSeconds * 1_000);
   const costSince = await watchRedisCost(redis);
+  const machineBeforeUs = readMachineUs();
   const fromMs = nowMs();
   fleet.count();
   await pause(seconds * 1_000);
   const toMs = nowMs();
+  const machineUs = readMachineUs() - machineBeforeUs;
   const cost = await costSince();
 
   const taken = await fleet.stop();
@@ -85,5 +100,5 @@ export async function runRaw({ redisUrl, redis, fleet }: Bench, load: Load): Pro
       `${contender}: all ${jobs} jobs were done before the end; the figures are too low.`,
     );
   }
-  return { taken, cost, fromMs, toMs };
+  return { taken, cost, machineUs, fromMs, toMs };
 }

@@ -5,6 +5,7 @@ import {
   isWorse,
   listRegressions,
   ratioOf,
+  wasDisturbed,
   type Figure,
   type Measured,
   type Round,
@@ -96,6 +97,17 @@ test("lists the regressions of all scenarios", () => {
   };
 
   expect(listRegressions([measured])).toEqual(["plain: CPU per call, µs"]);
+});
+
+test.each([
+  ["of the base", { others: 0.6 }, { others: 0.1 }, true],
+  ["of the new build", { others: 0.1 }, { others: 0.6 }, true],
+  ["of none", { others: 0.5 }, { others: 0.5 }, false],
+  ["of none that says so", undefined, {}, false],
+])("says whether other processes disturbed a run: %s", (_, base, current, expected) => {
+  const rounds = [{ base, current, peer: undefined }];
+
+  expect(wasDisturbed([{ title: "plain", figures: [], peer: undefined, rounds }])).toBe(expected);
 });
 
 test("prints medians, the ratio of each round and the peer", () => {

@@ -172,7 +172,7 @@ describe("sluice, of queues,", () => {
     const { code, out } = await sluice("set", "stripe", "--rate", "60/min", "--dry-run");
 
     expect(code).toBe(0);
-    expect(out).toMatch(/^stripe: 1\/min would become 1\/s\.$/m);
+    expect(out).toMatch(/^stripe: 1\/min would become 60\/min\.$/m);
     expect(out).toMatch(
       /^Queue charges: 600 jobs wait: gone in \S+ h now, in \S+ min after the change\.$/m,
     );

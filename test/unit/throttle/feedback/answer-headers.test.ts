@@ -120,6 +120,15 @@ const inSeveral: readonly Row[] = [
     { afterMs: 3_000, stated: true },
   ],
   [
+    "a Retry-After of 0 beside the fraction of a second that koa-ratelimit sends",
+    {
+      "retry-after": "0",
+      "x-ratelimit-remaining": "0",
+      "x-ratelimit-reset": `${nowSeconds}.635851`,
+    },
+    { afterMs: 636, stated: true },
+  ],
+  [
     "a Retry-After of 0 beside a window whose end was rounded down to now",
     { "retry-after": "0", "x-ratelimit-remaining": "0", "x-ratelimit-reset": String(nowSeconds) },
     { afterMs: 1_000, stated: false },

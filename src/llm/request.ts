@@ -111,7 +111,8 @@ async function readFetch(
 ): Promise<ReadCall> {
   const init = objectOf(second);
   const method = init["method"] ?? (isRequest(first) ? first.method : "GET");
-  if (String(method).toUpperCase() !== "POST" || COUNTS_TOKENS.test(path)) return ASKS_NOTHING;
+  const isPost = typeof method === "string" && method.toUpperCase() === "POST";
+  if (!isPost || COUNTS_TOKENS.test(path)) return ASKS_NOTHING;
   if (!ASKS_MODEL.test(path) && MANAGES.test(path)) return ASKS_NOTHING;
   const { body } = init;
   const text = isGiven(body) ? textOf(body) : await bodyOf(first);

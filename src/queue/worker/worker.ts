@@ -128,25 +128,20 @@ export function createWorker<Data, Result>(
   const concurrency = atOnce * (batch?.size ?? 1);
   const { closeDeadlineMs = 30_000, lockMs = 30_000, patienceMs = 250 } = options;
   const logger = sampled(settings.logger, () => performance.now());
-  const opened = openHandler(singleHandler(settings.handler, batch), {
-    processes: atOnce,
-    logger,
-    failOnResponse,
-  });
+  const opening = { processes: atOnce, logger, failOnResponse };
+  const opened = openHandler(singleHandler(settings.handler, batch), opening);
   const connection = connect("worker");
   const running = createRunning();
   const report = createReport<Data, Result>(queue.name, settings.logger, settings.observing);
   let status: Pick<WorkerStatus, "state" | "sinceMs"> = { state: "running", sinceMs: Date.now() };
-  const { lanes } = connection;
-  const downstream = createDownstream({ queue: queue.name, bucket, lanes, running, connection });
+  const shared = { bucket, connection, lanes: connection.lanes, running };
+  const downstream = createDownstream({ queue: queue.name, ...shared });
   const worker: WorkerContext<Data, Result> = {
     queue: queue.name,
     workerId: settings.workerId,
-    bucket,
-    connection,
+    ...shared,
     clock: connection.clockOf(queue.name),
     downstream,
-    lanes,
     prefix,
     logger,
     handler: opened.handle,
@@ -160,7 +155,6 @@ export function createWorker<Data, Result>(
       const message = "weights failed; the key's lane counts with weight 1.";
       logger.warn({ queue: queue.name, reason: reasonOf(error) }, message);
     }),
-    running,
     capacity: () => concurrency - running.count + downstream.undecided,
     // Of several that wait here, one tries.
     admits: () => (running.unbegun === 0 ? bucket.breaker.admits : bucket.breaker.admits - 1),

@@ -276,8 +276,7 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     const { key: path } = namedOf(key);
     const { limits } = await bucket.peek(path === undefined ? {} : { key: path });
     // When a place comes free is known of all other limits.
-    return limits.find(({ remaining, nextFreeMs }) => remaining === 0 && nextFreeMs === undefined)
-      ?.name;
+    return limits.find((each) => each.remaining === 0 && each.nextFreeMs === undefined)?.name;
   }
 
   function tryByHand(options: TryCall): Promise<TryDecision> {

@@ -43,7 +43,15 @@ import {
 } from "./meanings.ts";
 import { readOwnProperty, readProperty } from "./properties.ts";
 import { periodIn, unitOf } from "./quota-words.ts";
-import { readNamedPeriod, readNextReset, readUsedUp, type UsedUp } from "./remaining.ts";
+import {
+  latestOf,
+  LONGEST_RESET_MS,
+  longestReset,
+  readNamedPeriod,
+  readNextReset,
+  readUsedUp,
+  type UsedUp,
+} from "./remaining.ts";
 import { readWaitInText } from "./retry-after.ts";
 
 /** An answer, and the headers that it came with as the client keeps them. */
@@ -63,8 +71,6 @@ const SECONDARY_MS = 60_000;
 const SHORT_MS = 60_000;
 /** A quota whose reset is further away lasts. */
 const LASTING_MS = 900_000;
-/** A reset after more than a day, with an hour for daylight saving time, is not believed without a word for the period. */
-const LONGEST_RESET_MS = 25 * 3_600_000;
 
 /** Statuses that say "too many" or "no room": RFC 6585, RFC 9110, and those of vendors. */
 const REFUSALS: ReadonlySet<number> = new Set([429, 503, 509, 529]);
@@ -294,7 +300,7 @@ function conclude(evidence: Evidence): Answer {
   }
   const quota = quotaOf(evidence, meaning);
   const { waitMs, period, unit } = quota;
-  const afterMs = waitMs ?? usualMs(evidence);
+  const afterMs = waitMs ?? (saysSecondaryLimit(facts.text) ? SECONDARY_MS : USUAL_MS);
   const isLongPeriod = period === "hour" || period === "day" || period === "month";
   const isLongReset = quota.isReset && afterMs > LASTING_MS && afterMs <= LONGEST_RESET_MS;
   const lasts = isLongReset || ((meaning === "quota" || isLongPeriod) && afterMs > SHORT_MS);
@@ -387,38 +393,8 @@ function quotaOf(evidence: Evidence, meaning: Meaning): HitQuota {
   return { waitMs, period, unit, isReset };
 }
 
-function longestReset(usedUp: readonly UsedUp[]): UsedUp | undefined {
-  return usedUp.toSorted((a, b) => (b.resetAfterMs ?? 0) - (a.resetAfterMs ?? 0))[0];
-}
-
-/**
- * The latest of the times that an answer states. Some round their Retry-After down, even to 0, while the window is
- * closed. The reset of a quota that fills up bit by bit is the time at which it is full: there, Retry-After is the
- * earlier and the right one.
- */
-function latestOf(
-  askedMs: number | undefined,
-  usedUp: readonly UsedUp[],
-  resetMs: number | undefined,
-): number | undefined {
-  const usedUpMs = longestReset(usedUp)?.resetAfterMs || resetMs || undefined;
-  if (askedMs === undefined) return usedUpMs;
-  // By the draft, Retry-After wins over all that its fields say, and over what is sent for older clients beside them.
-  const advice = usedUp.filter(({ resetOf }) => resetOf === "advice");
-  const ends = usedUp.filter(({ resetOf }) => resetOf === "window");
-  const windows = advice.length === 0 ? ends : askedMs === 0 ? advice : [];
-  const endMs = longestReset(windows)?.resetAfterMs ?? 0;
-  const latestMs = endMs <= LONGEST_RESET_MS ? Math.max(askedMs, endMs) : askedMs;
-  // A closed window that opens now, by what it says, has not opened yet.
-  return latestMs === 0 && windows.length > 0 ? undefined : latestMs;
-}
-
 function untilMidnight(timeZone: string, { headers, wallNowMs }: Evidence): number {
   const nowMs = readServerTimeMs(headers, wallNowMs);
   const resets = resetsAround(nowMs * 1_000, { at: "00:00", timeZone });
   return Math.ceil(resets.find((atUs) => atUs > nowMs * 1_000)! / 1_000 - nowMs);
-}
-
-function usualMs({ facts }: Evidence): number {
-  return saysSecondaryLimit(facts.text) ? SECONDARY_MS : USUAL_MS;
 }

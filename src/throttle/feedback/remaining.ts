@@ -48,7 +48,9 @@ interface Quota {
 
 /** A larger figure is a mistake or an attack. */
 const MOST_UNITS = 1e12;
-const LONGEST_RESET_MS = 366 * 86_400_000;
+const MOST_RESET_MS = 366 * 86_400_000;
+/** A reset after more than a day, with an hour for daylight saving time, is not believed without a word for the period. */
+export const LONGEST_RESET_MS = 25 * 3_600_000;
 const LONGEST_FIELD = 4_096;
 
 /** Every bucket of Shopify's REST API, of 40, 80 or 400 calls, runs empty in 20 s: at 2, 4 or 20 calls/s. */
@@ -116,6 +118,32 @@ export function readUsedUp(headers: Headers, wallNowMs: number): readonly UsedUp
   });
 }
 
+export function longestReset(usedUp: readonly UsedUp[]): UsedUp | undefined {
+  return usedUp.toSorted((a, b) => (b.resetAfterMs ?? 0) - (a.resetAfterMs ?? 0))[0];
+}
+
+/**
+ * The latest of the times that an answer states. Some round their Retry-After down, even to 0, while the window is
+ * closed. The reset of a quota that fills up bit by bit is the time at which it is full: there, Retry-After is the
+ * earlier and the right one.
+ */
+export function latestOf(
+  askedMs: number | undefined,
+  usedUp: readonly UsedUp[],
+  resetMs: number | undefined,
+): number | undefined {
+  const usedUpMs = longestReset(usedUp)?.resetAfterMs || resetMs || undefined;
+  if (askedMs === undefined) return usedUpMs;
+  // By the draft, Retry-After wins over all that its fields say, and over what is sent for older clients beside them.
+  const advice = usedUp.filter(({ resetOf }) => resetOf === "advice");
+  const ends = usedUp.filter(({ resetOf }) => resetOf === "window");
+  const windows = advice.length === 0 ? ends : askedMs === 0 ? advice : [];
+  const endMs = longestReset(windows)?.resetAfterMs ?? 0;
+  const latestMs = endMs <= LONGEST_RESET_MS ? Math.max(askedMs, endMs) : askedMs;
+  // A closed window that opens now, by what it says, has not opened yet.
+  return latestMs === 0 && windows.length > 0 ? undefined : latestMs;
+}
+
 /**
  * The whole ms until the last quota is reset, by an answer's headers that do not say how much is left of it; with
  * `isAny`, of any quota.
@@ -153,7 +181,7 @@ function readStated(headers: Headers, wallNowMs: number): readonly Quota[] {
 function toRemaining(quota: Quota | undefined): readonly Remaining[] {
   if (quota?.remaining === undefined || quota.resetAfterMs === undefined) return [];
   const { unit, remaining, resetAfterMs } = quota;
-  if (remaining > MOST_UNITS || resetAfterMs > LONGEST_RESET_MS) return [];
+  if (remaining > MOST_UNITS || resetAfterMs > MOST_RESET_MS) return [];
   // Azure writes 0 left of 0, or a reset just now, when it does not know.
   if (remaining === 0 && (resetAfterMs === 0 || quota.limit === 0)) return [];
   const isLimitKnown = quota.limit !== undefined && quota.limit > 0 && quota.limit <= MOST_UNITS;

@@ -46,25 +46,8 @@ class PacedPromise extends Promise<unknown> {
     });
   }
 
-  override then<Fulfilled, Rejected>(
-    onFulfilled?: ((value: unknown) => Fulfilled | PromiseLike<Fulfilled>) | null,
-    onRejected?: ((reason: unknown) => Rejected | PromiseLike<Rejected>) | null,
-  ): Promise<Fulfilled | Rejected> {
-    return this.#awaited().then(onFulfilled, onRejected);
-  }
-
-  override catch<Rejected>(
-    onRejected?: ((reason: unknown) => Rejected | PromiseLike<Rejected>) | null,
-  ): Promise<unknown> {
-    return this.#awaited().catch(onRejected);
-  }
-
-  override finally(onFinally?: (() => void) | null): Promise<unknown> {
-    return this.#awaited().finally(onFinally);
-  }
-
   async *[Symbol.asyncIterator](): AsyncGenerator<unknown> {
-    const value = await this;
+    const value = await this.awaited();
     // A promise of pages is iterable itself.
     const own = this.#own as Partial<AsyncIterable<unknown>> | null | undefined;
     const isIterable = typeof own?.[Symbol.asyncIterator] === "function";
@@ -78,7 +61,8 @@ class PacedPromise extends Promise<unknown> {
     return this.#use === use ? value : apply(this.#own, use);
   }
 
-  async #awaited(): Promise<unknown> {
+  /** What the client's own promise resolves to. */
+  async awaited(): Promise<unknown> {
     const value = await this.#calling;
     return this.#use === undefined ? value : this.#own;
   }
@@ -88,6 +72,10 @@ class PacedPromise extends Promise<unknown> {
 const WITH_METHODS_OF_CLIENTS = new Proxy(PacedPromise.prototype, {
   get(target, name, promise: PacedPromise) {
     const isMethod = typeof name === "string" && !(name in target) && !NO_METHODS.has(name);
+    // `catch` and `finally` of a promise call its `then`.
+    if (name === "then") {
+      return (...args: Parameters<Promise<unknown>["then"]>) => promise.awaited().then(...args);
+    }
     if (!isMethod) return Reflect.get(target, name, promise);
     return (...args: readonly unknown[]) => promise.use({ name, args });
   },

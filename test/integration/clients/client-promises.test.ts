@@ -86,7 +86,7 @@ describe("the promise of a paced client of OpenAI", () => {
 
     expect(promise).toBeInstanceOf(Promise);
     await promise.finally(() => void ended.push("finally"));
-    expect(await Promise.all([promise, 1])).toMatchObject([{ usage }, 1]);
+    expect(await Promise.all([promise, promise])).toMatchObject([{ usage }, { usage }]);
     expect(ended).toEqual(["finally"]);
   });
 

@@ -41,14 +41,16 @@ async function levelOf(bucket: Bucket, unit: string): Promise<number> {
   return limits.findLast((limit) => limit.unit === unit)!.level;
 }
 
-/** Waits until the tokens of one more call are booked after all that was booked before: settlements keep their order. */
-async function expectTokens(bucket: Bucket, tokens: number, unit = "tokens"): Promise<void> {
+/**
+ * The tokens that are booked, once they are as expected and those of one more call are booked after all that was booked
+ * before: settlements keep their order.
+ */
+async function tokensOf(bucket: Bucket, expected: number, unit = "tokens"): Promise<number> {
   await bucket.run(async () => ({ usage: { input_tokens: 1, output_tokens: 1 } }));
   const more = unit === "tokens" ? 2 : 1;
-  await waitUntil(
-    async () => (await levelOf(bucket, unit)) === tokens + more,
-    `${unit} are ${tokens + more}`,
-  );
+  const level = async (): Promise<number> => (await levelOf(bucket, unit)) - more;
+  await waitUntil(async () => (await level()) === expected, `${unit} are ${expected}`);
+  return level();
 }
 
 describe("a read of a stored answer", () => {
@@ -74,7 +76,7 @@ describe("a read of a stored answer", () => {
     await client.chat.completions.retrieve("chatcmpl-1");
     await client.chat.completions.update("chatcmpl-1", { metadata: { a: "b" } });
 
-    await expectTokens(bucket, 3_900);
+    expect(await tokensOf(bucket, 3_900)).toBe(3_900);
   });
 
   it("settles the call that made it in the background", async () => {
@@ -91,7 +93,7 @@ describe("a read of a stored answer", () => {
     await client.responses.retrieve("resp_68af40c2bd2c81a1");
     await client.responses.retrieve("resp_68af40c2bd2c81a1");
 
-    await expectTokens(bucket, 3_900);
+    expect(await tokensOf(bucket, 3_900)).toBe(3_900);
   });
 
   it("does so where the methods of a client are paced, and not its requests", async () => {
@@ -112,7 +114,7 @@ describe("a read of a stored answer", () => {
     await bucket.run(() => plain.responses.retrieve("resp_68af40c2bd2c81a1"));
 
     // The last read is known by nothing but the id of its answer.
-    await expectTokens(bucket, 3_900);
+    expect(await tokensOf(bucket, 3_900)).toBe(3_900);
   });
 });
 
@@ -127,7 +129,7 @@ describe("a count of tokens", () => {
 
     await client.responses.inputTokens.count({ model: "m", input: messages[0]!.content });
 
-    await expectTokens(bucket, 0);
+    expect(await tokensOf(bucket, 0)).toBe(0);
   });
 
   it("costs none of Anthropic's, through fetch or a paced client", async () => {
@@ -142,7 +144,7 @@ describe("a count of tokens", () => {
     await client.messages.countTokens({ model: "m", messages });
     await paced.messages.countTokens({ model: "m", messages });
 
-    await expectTokens(bucket, 0, "input");
+    expect(await tokensOf(bucket, 0, "input")).toBe(0);
   });
 
   it("costs none of Gemini's", async () => {
@@ -159,7 +161,7 @@ describe("a count of tokens", () => {
 
     await count({ model: "gemini-test", contents: messages[0]!.content });
 
-    await expectTokens(bucket, 0, "input");
+    expect(await tokensOf(bucket, 0, "input")).toBe(0);
   });
 
   it.each([
@@ -184,7 +186,7 @@ describe("a count of tokens", () => {
     });
     await answer.text();
 
-    await expectTokens(bucket, 0);
+    expect(await tokensOf(bucket, 0)).toBe(0);
   });
 
   it("costs none as a command of AWS, by its name", async () => {
@@ -200,7 +202,7 @@ describe("a count of tokens", () => {
 
     await send(new CountTokensCommand());
 
-    await expectTokens(bucket, 0);
+    expect(await tokensOf(bucket, 0)).toBe(0);
   });
 });
 
@@ -228,6 +230,6 @@ describe("a call to a model", () => {
     });
     await answer.text();
 
-    await expectTokens(bucket, 3_900);
+    expect(await tokensOf(bucket, 3_900)).toBe(3_900);
   });
 });

@@ -122,7 +122,7 @@ describe("the table of the clients' own retries", () => {
     const api = await apis.start(() => ({ status: 429, body: "" }));
     const client = new WebClient("t", { slackApiUrl: `${api.url}/api/` });
 
-    await expect(client.api.test()).rejects.toThrow("429");
+    await expect(client.api.test()).rejects.toThrow("Retry header did not contain a valid");
 
     expect(api.calls).toHaveLength(1);
   });

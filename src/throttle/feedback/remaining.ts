@@ -50,7 +50,7 @@ interface Quota {
 const MOST_UNITS = 1e12;
 const MOST_RESET_MS = 366 * 86_400_000;
 /** A reset after more than a day, with an hour for daylight saving time, is not believed without a word for the period. */
-export const LONGEST_RESET_MS = 25 * 3_600_000;
+export const LONGEST_RESET_MS: number = 25 * 3_600_000;
 const LONGEST_FIELD = 4_096;
 
 /** Every bucket of Shopify's REST API, of 40, 80 or 400 calls, runs empty in 20 s: at 2, 4 or 20 calls/s. */

@@ -1,9 +1,22 @@
-import { describe, expect, it } from "vitest";
-import { createSluice, type Queue } from "sluice";
+import { afterEach, describe, expect, it } from "vitest";
+import { createSluice, type Queue, type Sluice } from "sluice";
 import { anthropic } from "sluice/llm";
 import { rejectionOf } from "../../support/async/rejection.ts";
 
 const logger = { warn() {}, error() {} };
+
+// Test files share a process: an open client would reconnect during the tests of other files.
+let opened: Sluice[] = [];
+afterEach(async () => {
+  await Promise.all(opened.map((sluice) => sluice.close()));
+  opened = [];
+});
+
+function open(): Sluice {
+  const sluice = createSluice({ redis: "redis://127.0.0.1:1", logger });
+  opened.push(sluice);
+  return sluice;
+}
 
 /** What is thrown, at once or later. */
 async function refusalOf(call: () => unknown): Promise<string> {
@@ -12,8 +25,7 @@ async function refusalOf(call: () => unknown): Promise<string> {
 }
 
 describe("an option of another library", () => {
-  const bucket = (options: object) => () =>
-    createSluice({ logger }).bucket("a", options as { rate: "1/s" });
+  const bucket = (options: object) => () => open().bucket("a", options as { rate: "1/s" });
 
   it.each<[string, () => unknown, string]>([
     ["rps", bucket({ rps: 5 }), "did you mean rate?"],
@@ -39,14 +51,14 @@ describe("an option of another library", () => {
 });
 
 describe("an argument that is missing or belongs to another library", () => {
-  function open(): Queue<unknown> {
-    const sluice = createSluice({ redis: "redis://127.0.0.1:1", logger });
+  function openQueue(): Queue<unknown> {
+    const sluice = open();
     return sluice.queue("q", { bucket: sluice.bucket("b", { rate: "1/s" }) });
   }
   const call =
     (name: keyof Queue<unknown>, ...args: readonly unknown[]) =>
     () =>
-      (open()[name] as (...given: readonly unknown[]) => unknown)(...args);
+      (openQueue()[name] as (...given: readonly unknown[]) => unknown)(...args);
 
   it.each<[string, () => unknown, readonly string[]]>([
     [
@@ -71,7 +83,7 @@ describe("an argument that is missing or belongs to another library", () => {
     ["purge()", call("purge"), ["idOrFilter", "purge({})"]],
     [
       'queue("q") without a bucket',
-      () => (createSluice({ logger }).queue as (name: string) => unknown)("q"),
+      () => (open().queue as (name: string) => unknown)("q"),
       ["bucket", 'sluice.queue("q", { bucket })'],
     ],
   ])("is named, with what to write: %s", async (_what, refused, parts) => {

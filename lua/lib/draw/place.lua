@@ -380,7 +380,7 @@ local LEAST_ASK_GAP_US, LONGEST_ASK_GAP_US = 1000, 500000
 -- How long before its start a call is asked for again that others come before. If a horizon has many calls, an eighth of
 -- it is left for those others, who may want more by then; else many would come a little too early, for nothing.
 local function ask_ahead_us(horizon_us, step_us)
-  local left_us = math.floor(horizon_us / 8)
+  local left_us = math.floor(horizon_us / 3)
   return step_us <= left_us / 8 and horizon_us - left_us or horizon_us
 end
 

@@ -110,7 +110,7 @@ if #ARGV[3] == 168 and #ARGV[4] == 96 then
         local used = first < left and 1 or first / flow
         if used < 1 then first = first + min(granted, max(0, floor((1 - used) * flow))) end
         needed, sum = first * cost, 0
-        local before, ahead_us, left_us = 0, horizon, floor(horizon / 8)
+        local before, ahead_us, left_us = 0, horizon, floor(horizon / 3)
         for at = 0, others * 7 - 1, 7 do
           local its_order = turns[at + 6]
           if its_order > order or (its_order == order and turns[at + 1] >= before_us) then break end

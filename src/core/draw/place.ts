@@ -403,11 +403,11 @@ export interface Refusal {
 export const LEAST_ASK_GAP_US = 1_000;
 
 /**
- * How long before its start a call is asked for again that others come before. If a horizon has many calls, an eighth of
- * it is left for those others, who may want more by then; else many would come a little too early, for nothing.
+ * How long before its start a call is asked for again that others come before. If a horizon has many calls, a third of
+ * it is left for those others, which may want more by then. Otherwise many would ask a little too early, in vain.
  */
 function askAheadUs(horizonUs: number, stepUs: number): number {
-  const leftUs = Math.floor(horizonUs / 8);
+  const leftUs = Math.floor(horizonUs / 3);
   return stepUs <= leftUs / 8 ? horizonUs - leftUs : horizonUs;
 }
 

@@ -15,7 +15,7 @@ import { createStaleCheck } from "./lateness.ts";
 /** When the store is to be asked for slots; all times are those of `performance.now()`. */
 export interface AskTimes {
   /** When to ask next; Infinity if no caller lacks a slot, and nobody looks at calls that wait elsewhere. */
-  nextAtMs(nowMs: number, areLooks: boolean): number;
+  nextAtMs(nowMs: number, areLooks: boolean, lastSharedSlotMs: number): number;
   /** When the turn of this process comes, by the last reply; 0: it has none. */
   readonly turnAtMs: number;
   /** How long the store has owed an answer, in ms. */
@@ -74,7 +74,7 @@ export function createAskTimes(
   }
 
   return {
-    nextAtMs(nowMs, areLooks) {
+    nextAtMs(nowMs, areLooks, lastSharedSlotMs) {
       let readyAtMs = Infinity;
       /** When the key of a call lets it pass that comes before the one that waits for its turn. */
       let passesAtMs = Infinity;
@@ -92,7 +92,8 @@ export function createAskTimes(
       const hurriedAtMs = Math.max(hurriesAtMs, storeAtMs);
       if (readyAtMs === Infinity) return areLooks ? hurriedAtMs : Infinity;
       // While slots are held for a while, newcomers are drawn for together: their slots come after those anyway.
-      const isGathering = lastSlotAtMs > nowMs + GATHER_MS && schedule.size <= MANY;
+      const lastAtMs = schedule.size <= MANY ? Math.max(lastSlotAtMs, lastSharedSlotMs) : lastSharedSlotMs;
+      const isGathering = lastAtMs > nowMs + GATHER_MS;
       const gatheredAtMs = isGathering ? askedAtMs + GATHER_MS : nowMs;
       // A key whose time is far off does not keep this process from noticing a change.
       const recheckAtMs = askedAtMs + RECHECK_MS;
@@ -100,7 +101,10 @@ export function createAskTimes(
       const dueAtMs = areLooks ? Math.min(keysAtMs, hurriedAtMs) : keysAtMs;
       const askAtMs = Math.min(askAgainAtMs, hurriedAtMs);
       const turnOrNewsMs = Math.max(askAtMs, gatheredAtMs, dueAtMs);
-      return Math.min(turnOrNewsMs, Math.max(storeAtMs, passesAtMs - times.leadMs));
+      return Math.min(
+        turnOrNewsMs,
+        Math.max(storeAtMs, gatheredAtMs, passesAtMs - times.leadMs),
+      );
     },
     get turnAtMs() {
       return turnAtMs;

@@ -19,6 +19,8 @@ export interface Dispatcher {
   readonly waits: () => Waits;
   /** When the next caller may go, on `performance.now()`; Infinity if none has a slot. */
   nextAtMs(): number;
+  /** The last slot that is held of limits that all keys share: later slots of those come after it. */
+  readonly lastSharedSlotMs: number;
   enter(caller: Caller): void;
   /** Takes out a caller that no longer wants to wait. */
   leave(caller: Caller): void;
@@ -80,6 +82,7 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
   /** Before this time no caller's wait is over. */
   let leastUntilMs = Infinity;
   const lateSlots = createLateSlots();
+  let lastSharedSlotMs = -Infinity;
   let waiting = 0;
 
   function leave(caller: Caller): void {
@@ -109,6 +112,9 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
       return waiting;
     },
     schedule,
+    get lastSharedSlotMs() {
+      return lastSharedSlotMs;
+    },
     waits() {
       const byRank = PRIORITIES.map(() => 0);
       let sinceMs = Infinity;
@@ -215,6 +221,9 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
         leases.keep(firstLease + each, group, sentAtMs);
       }
       group.held.add(granted, firstLease, offsetMs, rank);
+      if (group.callTerms.sharedStepMs > 0) {
+        lastSharedSlotMs = Math.max(lastSharedSlotMs, group.held.lastAtMs);
+      }
       holding.add(group);
       schedule.served(group);
     },
@@ -246,6 +255,7 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
         const surplus = group.held.size - group.line.size;
         if (surplus <= 0) continue;
         const slots = group.held.takeLatest(surplus);
+        lastSharedSlotMs = -Infinity;
         if (group.held.size === 0) holding.delete(group);
         schedule.update(group);
         leases.releaseAll(slots, group);
@@ -253,6 +263,7 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
       }
     },
     forget(key) {
+      lastSharedSlotMs = -Infinity;
       for (const group of holding) {
         if (key !== undefined && !isOfKey(group, key)) continue;
         leases.releaseAll(group.held.takeLatest(Infinity), group);

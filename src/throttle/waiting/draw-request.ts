@@ -32,6 +32,9 @@ const MOST_LOOKS = 12;
 /** How many groups one reply surely covers. */
 export const MOST_ASKED_ABOUT: number = FIRST_WISHES + MOST_LOOKS;
 
+/** How much of the largest recent turn is expected of the next one. */
+const KEPT_OF_TURN = 0.9;
+
 /** How many wishes a request has at most. */
 export interface WishCount {
   readonly most: number;
@@ -47,6 +50,7 @@ export function createWishCount(): WishCount {
   let most = FIRST_WISHES;
   /** How many slots this turn has brought so far. */
   let ofTurn = 0;
+  let ofRecentTurns = 0;
 
   return {
     get most() {
@@ -54,12 +58,16 @@ export function createWishCount(): WishCount {
     },
     granted(granted, wanted) {
       ofTurn += granted;
-      if (granted === wanted) most = Math.min(MOST_WISHES, most * 2);
-      else {
-        const some = Math.max(FIRST_WISHES, Math.ceil(ofTurn * 1.25) + 2);
-        if (ofTurn > 0) most = Math.min(MOST_WISHES, some);
-        ofTurn = 0;
+      ofRecentTurns = Math.max(ofRecentTurns, ofTurn);
+      if (granted === wanted) {
+        if (wanted >= most) most = Math.min(MOST_WISHES, most * 2);
+        return;
       }
+      if (ofTurn > 0) {
+        ofRecentTurns = Math.max(ofTurn, ofRecentTurns * KEPT_OF_TURN);
+        most = Math.min(MOST_WISHES, Math.max(FIRST_WISHES, Math.ceil(ofRecentTurns) + 2));
+      }
+      ofTurn = 0;
     },
   };
 }

@@ -139,7 +139,7 @@ export function createPacer(options: PacerOptions): Pacer {
     if (asking !== undefined) return setAlarm(dispatcher.nextAtMs());
     giveUpUnneeded();
     const nowMs = performance.now();
-    const askAtMs = askTimes.nextAtMs(nowMs, hopeless.areLooks);
+    const askAtMs = askTimes.nextAtMs(nowMs, hopeless.areLooks, dispatcher.lastSharedSlotMs);
     if (nowMs >= askAtMs) asking = ask(nowMs);
     setAlarm(Math.min(dispatcher.nextAtMs(), asking === undefined ? askAtMs : Infinity));
   }

@@ -70,7 +70,18 @@ export const draws = {
     ...paced("100 keys of 50/s, 1,000/s", { contender: "sluice-100-keys", cap: 1_000 }),
     peer: bottleneck,
   },
+  "few-keys": paced("10 keys of 50/s, 500/s in all", { contender: "sluice-10-keys", cap: 500 }),
   "many-keys": paced("10,000 keys of 50/s, 1,000/s", { contender: "sluice-many-keys", cap: 1_000 }),
+  "many-replicas": paced("100 keys of 50/s, 1,000/s, 8 replicas", {
+    contender: "sluice-100-keys",
+    cap: 1_000,
+    replicas: 8,
+  }),
+  "many-callers": paced("100 keys of 50/s, 1,000/s, 2,000 callers a replica", {
+    contender: "sluice-100-keys",
+    cap: 1_000,
+    callers: 2_000,
+  }),
   llm: {
     ...paced("tokens + leases, 500/s", { contender: "sluice-llm", cap: 500 }),
     peer: bottleneck,

@@ -10,6 +10,7 @@ export type ContenderName =
   | "sluice-two-levels"
   | "sluice-jobs"
   | "sluice-keyed-jobs"
+  | "sluice-10-keys"
   | "sluice-100-keys"
   | "sluice-many-keys"
   | "sluice-llm"
@@ -28,6 +29,7 @@ const LOADERS: Readonly<Record<ContenderName, () => Promise<Contender>>> = {
   "sluice-two-levels": async () => (await import("./sluice-levels.ts")).twoLevels,
   "sluice-jobs": async () => (await import("./sluice-jobs.ts")).sluiceJobs,
   "sluice-keyed-jobs": async () => (await import("./sluice-jobs.ts")).sluiceKeyedJobs,
+  "sluice-10-keys": async () => (await import("./sluice-keyed.ts")).tenKeys,
   "sluice-100-keys": async () => (await import("./sluice-keyed.ts")).hundredKeys,
   "sluice-many-keys": async () => (await import("./sluice-keyed.ts")).manyKeys,
   "sluice-llm": async () => (await import("./sluice-llm.ts")).sluiceLlm,

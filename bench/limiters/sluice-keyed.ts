@@ -4,16 +4,19 @@ import { keepCalling } from "./keep-calling.ts";
 
 /** Calls for 100 keys in turn, under the cap and 50/s for each key. */
 export const hundredKeys: Contender = keyed("Sluice, 100 keys", 100);
-/** The same for 10,000 keys. */
+/** Calls for 10 keys, whose own limits are the cap: the limit of all keys is twice as high. */
+export const tenKeys: Contender = keyed("Sluice, 10 keys", 10, 2);
+/** The same as for 100 keys, for 10,000. */
 export const manyKeys: Contender = keyed("Sluice, 10,000 keys", 10_000);
 
-function keyed(title: string, keys: number): Contender {
+function keyed(title: string, keys: number, headroom = 1): Contender {
   return {
     title,
     async connect({ redisUrl, cap, callers, build }) {
       const { createSluice } = await importBuild(build);
       const opened = createSluice({ redis: redisUrl });
-      const bucket = opened.bucket("bench", { rate: `${cap}/s`, perKey: { rate: "50/s" } });
+      const rate = `${cap * headroom}/s` as const;
+      const bucket = opened.bucket("bench", { rate, perKey: { rate: "50/s" } });
       await bucket.draw({ key: "warm-up" });
 
       let calls = 0;

@@ -58,7 +58,7 @@ local function book_list(serving, wish, main, gates, most, until_us, granted)
     if not is_free and not delays_none(main, 1) then return nil end
     local deferred
     if #gates > 0 then
-      at_us, deferred = for_gates()(serving, gates, first_us, at_us, until_us)
+      at_us, deferred = for_gates().start_through(serving, gates, first_us, at_us, until_us)
       if deferred then return deferred end
     end
     if has_leases then

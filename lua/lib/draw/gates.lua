@@ -17,15 +17,33 @@ local function pass_of(gate)
   return passes_us, passes_us < math.huge and delays_none(gate, 1), opens_us
 end
 
+-- When to ask again for a call that a key lets start at this time.
+local function ask_at_us(gate, start_us, lead_us, may_be_now)
+  local now_us = gate.drawer.now_us
+  local soonest_us = may_be_now and now_us or now_us + LEAST_ASK_GAP_US
+  local part_us = math.floor((start_us - MOST_PUSHED_US - now_us) / PARTS_ASKED)
+  return math.max(soonest_us, now_us + part_us, start_us - lead_us)
+end
+
 -- When to ask again for a call that a key does not let start at a slot, and when it may start then; nil if the key does.
 local function deferred_at(gate, slot_us, lead_us, is_try)
   local passes_us, is_free, opens_us = pass_of(gate)
   if is_free and passes_us <= slot_us then return nil end
-  if passes_us == math.huge then return { gate = gate, until_us = math.huge, start_us = math.huge } end
-  local now_us, start_us = gate.drawer.now_us, turn_of(gate, gate.ahead, opens_us, times(gate, 1))
-  local soonest_us = (is_try or is_free) and now_us or now_us + LEAST_ASK_GAP_US
-  local part_us = is_try and 0 or math.floor((start_us - MOST_PUSHED_US - now_us) / PARTS_ASKED)
-  return { gate = gate, until_us = math.max(soonest_us, now_us + part_us, start_us - lead_us), start_us = start_us }
+  if passes_us == math.huge then return { gate = gate, until_us = math.huge, start_us = math.huge, lead_us = lead_us } end
+  local start_us = turn_of(gate, gate.ahead, opens_us, times(gate, 1))
+  local until_us = is_try and math.max(gate.drawer.now_us, start_us - lead_us) or ask_at_us(gate, start_us, lead_us, is_free)
+  return { gate = gate, until_us = until_us, start_us = start_us, lead_us = lead_us }
+end
+
+-- Calls of others that wait for the key come before the rest of a wish that was served in part.
+local function put_behind(serving, wish, served, deferred)
+  local gate, line = deferred.gate, deferred.gate.scope.line
+  if served == 0 or not line or deferred.until_us == math.huge then return end
+  local ahead = ahead_in(line, order_of_rest(wish, served, serving.now_us), math.huge)
+  if #ahead == 0 then return end
+  local opens_us = opens_at_us(gate.scope, gate.drawer.now_us, gate.step_us)
+  deferred.start_us = turn_of(gate, ahead, opens_us, times(gate, 1))
+  deferred.until_us = ask_at_us(gate, deferred.start_us, deferred.lead_us, false)
 end
 
 -- The gate that holds a call back: the narrowest, unless a wider one does so for longer. Whom a narrow key holds back for

@@ -284,7 +284,7 @@ local function amounts_of_slice(serving, main, wish, left)
   add(wish.class, left)
   if not gives_evenly(main) then
     add(wish.class, wish.wanted - left)
-    return amounts
+    return amounts, used >= 1
   end
   local each = next_follower(serving, wish.index + 1, wish)
   while each and used < 1 do
@@ -298,7 +298,7 @@ local function amounts_of_slice(serving, main, wish, left)
     each = next_follower(serving, each.index + 1, wish)
   end
   add(wish.class, wish.wanted - left)
-  return amounts
+  return amounts, used >= 1
 end
 
 -- Calls of a wish that came within this time are served one after the other.
@@ -353,7 +353,8 @@ local function wait_behind(serving, wish, line)
   serving.drawer.order = order_of(wish.rank, since_of(wish.since_us, serving.now_us))
   local main = fit(serving, wish, line, line.scope == serving.bucket.shared and 0 or 1)
   local turn = turn_like(line.waiting[#line.waiting], order_of_rest(wish, 0, serving.now_us))
-  wait_for(serving, main, wish, wish.wanted, turn, amounts_of_slice(serving, main, wish, wish.wanted))
+  local amounts = amounts_of_slice(serving, main, wish, wish.wanted)
+  wait_for(serving, main, wish, wish.wanted, turn, amounts)
 end
 
 -- Whether less is left beside what comes before a slice than it comes for: that is not worth a draw.
@@ -377,10 +378,11 @@ end
 -- An asker that got nothing does not ask again before this time has passed; it asks again at least this often.
 local LEAST_ASK_GAP_US, LONGEST_ASK_GAP_US = 1000, 500000
 
--- How long before its start a call is asked for again that others come before. If a horizon has many calls, an eighth of
--- it is left for those others, who may want more by then; else many would come a little too early, for nothing.
-local function ask_ahead_us(horizon_us, step_us)
-  local left_us = math.floor(horizon_us / 3)
+-- How long before its start a call is asked for again that others come before. If a horizon has many calls, a part of it is
+-- left to those others, which may want more by then: otherwise many would ask a little too early, in vain. An asker that
+-- comes for a whole slice leaves a third of the horizon, since that much has to be free at once. Others leave an eighth.
+local function ask_ahead_us(horizon_us, step_us, is_whole)
+  local left_us = math.floor(horizon_us / (is_whole and 3 or 8))
   return step_us <= left_us / 8 and horizon_us - left_us or horizon_us
 end
 
@@ -391,7 +393,8 @@ local function refuse(serving, wish, main, granted, opens_us, horizon_us)
   local is_try, line = serving.is_try, main.line
   local next_us = earliest_for_all_us(scope, opens_us, main.costs, 0, main.drawer)
   -- A try asks again for one call.
-  local amounts = is_try and times(main, 1) or amounts_of_slice(serving, main, wish, left)
+  local amounts, is_whole = nil, false
+  if is_try then amounts = times(main, 1) else amounts, is_whole = amounts_of_slice(serving, main, wish, left) end
   -- The rest came later than those that were served.
   local order, has_some = order_of_rest(wish, granted.count, now_us), granted.count > 0 or scope.is_served
   local since_us = granted.count > 0 and math.huge or turn_since_of(line.own)
@@ -399,7 +402,7 @@ local function refuse(serving, wish, main, granted, opens_us, horizon_us)
   local start_us, binding = turn_of(main, ahead, opens_us, amounts)
   local soonest_us = (has_some or is_try) and now_us or now_us + LEAST_ASK_GAP_US
   local is_later = not is_try and scope == shared and #ahead > 0
-  local ahead_us = is_later and ask_ahead_us(horizon_us, main.step_us) or horizon_us
+  local ahead_us = is_later and ask_ahead_us(horizon_us, main.step_us, is_whole) or horizon_us
   local turn_us = next_us == math.huge and math.huge or math.max(soonest_us, start_us - ahead_us)
   -- In a bucket with limits per key only, a pause may end any time: a turn after it would keep the key waiting.
   local is_bucket_closed = scope ~= shared and closed_until_us(shared) > now_us + horizon_us

@@ -9,12 +9,12 @@ local function for_shadows()
   return shadow_functions
 end
 
-local gate_function = nil
+local gate_functions = nil
 local function for_gates()
-  if gate_function then return gate_function end
+  if gate_functions then return gate_functions end
 -- @include lib/draw/gates
-  gate_function = start_through
-  return gate_function
+  gate_functions = { start_through = start_through, put_behind = put_behind }
+  return gate_functions
 end
 
 local try_functions = nil

@@ -28,6 +28,7 @@ end
 -- Gives the asker a turn in the line of the key that holds its call back.
 local function end_at_gate(serving, wish, gates, granted, deferred)
   local gate, left = deferred.gate, wish.wanted - granted.count
+  if not serving.is_try then for_gates().put_behind(serving, wish, granted.count, deferred) end
   granted.not_before_us = deferred.until_us
   if not serving.is_try then
     local turn = { turn_us = deferred.until_us, due_us = deferred.until_us, start_us = deferred.start_us }

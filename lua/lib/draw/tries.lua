@@ -17,7 +17,7 @@ end
 
 local function book_at_once(serving, main, gates, most, until_us, granted)
   local at_us, fittings = main_opens_us(serving, main), { main, unpack(gates) }
-  local _, deferred = for_gates()(serving, gates, at_us, at_us, until_us)
+  local _, deferred = for_gates().start_through(serving, gates, at_us, at_us, until_us)
   if at_us > until_us or deferred then return deferred end
   local is_free = #main.scope.limits == 0 and not serving.is_try
   local count, too_many = 0, (is_free and math.min(most, MOST_LISTED) or most) + 1
@@ -36,7 +36,7 @@ local function book_at_once(serving, main, gates, most, until_us, granted)
   end
   -- With an excess so low, all calls of a run start at its first moment.
   granted.run_count, granted.run_at_us, granted.run_excess = count, at_us, -(2 ^ 52)
-  if count < most then return select(2, for_gates()(serving, gates, at_us, at_us, until_us)) end
+  if count < most then return select(2, for_gates().start_through(serving, gates, at_us, at_us, until_us)) end
 end
 
 -- A try that a key refuses is told of the limits that decide the slots instead if those refuse it for longer.

@@ -108,9 +108,12 @@ if #ARGV[3] == 168 and #ARGV[4] == 96 then
         end
         local first = min(left, flow)
         local used = first < left and 1 or first / flow
-        if used < 1 then first = first + min(granted, max(0, floor((1 - used) * flow))) end
+        if used < 1 and granted > 0 then
+          local again = min(granted, max(0, floor((1 - used) * flow)))
+          first, used = first + again, used + (again < granted and 1 or again / flow)
+        end
         needed, sum = first * cost, 0
-        local before, ahead_us, left_us = 0, horizon, floor(horizon / 3)
+        local before, ahead_us, left_us = 0, horizon, floor(horizon / (used >= 1 and 3 or 8))
         for at = 0, others * 7 - 1, 7 do
           local its_order = turns[at + 6]
           if its_order > order or (its_order == order and turns[at + 1] >= before_us) then break end

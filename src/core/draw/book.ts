@@ -1,10 +1,12 @@
 import { ruleOf } from "../limits/registry.ts";
 import { AT_ONCE, slotOfRun, spacingOf, type Run, type Wish } from "../store.ts";
 import {
+  aheadIn,
   delaysNone,
   isTooLittle,
   LEAST_ASK_GAP_US,
   mostOf,
+  orderOfRest,
   times,
   turnOf,
   type Fitting,
@@ -39,6 +41,8 @@ export interface Deferred {
   readonly untilUs: number;
   /** When it may start. */
   readonly startUs: number;
+  /** How long before its start it is asked for again. */
+  readonly leadUs: number;
 }
 
 export interface Booked {
@@ -246,10 +250,39 @@ function deferredAt(
   leadUs: number,
   { request }: Serving,
 ): Deferred {
-  if (passesUs === Infinity) return { gate, untilUs: Infinity, startUs: Infinity };
-  const { nowUs } = gate.drawer;
+  if (passesUs === Infinity) return { gate, leadUs, untilUs: Infinity, startUs: Infinity };
   const { startUs } = turnOf(gate, opensUs, gate.costs);
-  const soonestUs = request.isTry || isFree ? nowUs : nowUs + LEAST_ASK_GAP_US;
-  const partUs = request.isTry ? 0 : Math.floor((startUs - MOST_PUSHED_US - nowUs) / PARTS_ASKED);
-  return { gate, startUs, untilUs: Math.max(soonestUs, nowUs + partUs, startUs - leadUs) };
+  const untilUs = request.isTry
+    ? Math.max(gate.drawer.nowUs, startUs - leadUs)
+    : askAtUs({ gate, startUs, leadUs }, { mayBeNow: isFree });
+  return { gate, startUs, untilUs, leadUs };
+}
+
+/** When to ask again for a call that a key lets start at this time. */
+function askAtUs(
+  { gate, startUs, leadUs }: Omit<Deferred, "untilUs">,
+  { mayBeNow }: { readonly mayBeNow: boolean },
+): number {
+  const { nowUs } = gate.drawer;
+  const soonestUs = mayBeNow ? nowUs : nowUs + LEAST_ASK_GAP_US;
+  const partUs = Math.floor((startUs - MOST_PUSHED_US - nowUs) / PARTS_ASKED);
+  return Math.max(soonestUs, nowUs + partUs, startUs - leadUs);
+}
+
+/** Calls of others that wait for the key come before the rest of a wish that was served in part. */
+export function putBehind(
+  serving: Serving,
+  wish: Wish,
+  { deferred, served }: { readonly deferred: Deferred; readonly served: number },
+): Deferred {
+  const { gate, leadUs, untilUs: keptUs } = deferred;
+  const { nowUs } = gate.drawer;
+  if (serving.request.isTry || served === 0 || keptUs === Infinity) return deferred;
+  const order = orderOfRest(wish, served, nowUs);
+  const ahead = aheadIn(gate.line, serving.request.asker, { order, sinceUs: Infinity });
+  if (ahead.length === 0) return deferred;
+  const opensUs = opensAtUs(gate.scope, nowUs, gate.stepUs);
+  const { startUs } = turnOf({ ...gate, ahead }, opensUs, gate.costs);
+  const untilUs = askAtUs({ gate, startUs, leadUs }, { mayBeNow: false });
+  return { gate, startUs, untilUs, leadUs };
 }

@@ -208,7 +208,7 @@ function sliceOf({ request }: Serving, line: Line, rank: number): Slice | undefi
 }
 
 /** What comes before calls of this order: of other askers, and of wishes before this one. */
-function aheadIn(
+export function aheadIn(
   { others, waiting }: Line,
   asker: string,
   call: { readonly order: number; readonly sinceUs: number },
@@ -351,7 +351,12 @@ function mainNameOf({ state }: Serving, { scopes }: Wish): string | undefined {
  * room for them. More calls come until then, so those that it was served in this draw count again; but were it for all
  * that wait, those behind it would ask too early.
  */
-function amountsOfSlice(serving: Serving, main: Fitting, wish: Wish, left: number): number[] {
+function amountsOfSlice(
+  serving: Serving,
+  main: Fitting,
+  wish: Wish,
+  left: number,
+): { readonly amounts: readonly number[]; readonly isWhole: boolean } {
   const { scope, line, costs: own } = main;
   const amounts = own.map(() => 0);
   const isAlone = !givesEvenly(scope, own);
@@ -366,7 +371,7 @@ function amountsOfSlice(serving: Serving, main: Fitting, wish: Wish, left: numbe
   add(own, left);
   if (isAlone) {
     add(own, wish.wanted - left);
-    return amounts;
+    return { amounts, isWhole: used >= 1 };
   }
   const first = line.slices.get(wish.rank)?.first ?? serving.index;
   for (const each of followers(serving, serving.index + 1, wish)) add(each.costs, each.wanted);
@@ -375,7 +380,7 @@ function amountsOfSlice(serving: Serving, main: Fitting, wish: Wish, left: numbe
     add(each.costs, each.wanted);
   }
   add(own, wish.wanted - left);
-  return amounts;
+  return { amounts, isWhole: used >= 1 };
 }
 
 /** A wish that did not get all it wanted. */
@@ -403,11 +408,15 @@ export interface Refusal {
 export const LEAST_ASK_GAP_US = 1_000;
 
 /**
- * How long before its start a call is asked for again that others come before. If a horizon has many calls, a third of
- * it is left for those others, which may want more by then. Otherwise many would ask a little too early, in vain.
+ * How long before its start a call is asked for again that others come before. If a horizon has many calls, a part of it
+ * is left to those others, which may want more by then: otherwise many would ask a little too early, in vain. An asker
+ * that comes for a whole slice leaves a third of the horizon, since that much has to be free at once. Others leave an eighth.
  */
-function askAheadUs(horizonUs: number, stepUs: number): number {
-  const leftUs = Math.floor(horizonUs / 3);
+function askAheadUs(
+  horizonUs: number,
+  { stepUs, isWhole }: { readonly stepUs: number; readonly isWhole: boolean },
+): number {
+  const leftUs = Math.floor(horizonUs / (isWhole ? 3 : 8));
   return stepUs <= leftUs / 8 ? horizonUs - leftUs : horizonUs;
 }
 
@@ -424,7 +433,8 @@ export function refuse(
   const { isTry } = request;
   const nextUs = earliestForAllUs(scope, opensUs, costs, drawer);
   // A try asks again for one call.
-  const amounts = isTry ? costs : amountsOfSlice(serving, main, wish, left);
+  const comesFor = isTry ? undefined : amountsOfSlice(serving, main, wish, left);
+  const amounts = comesFor?.amounts ?? costs;
   // The rest came later than those that were served.
   const order = orderOfRest(wish, count, nowUs);
   const hasSome = count > 0 || line.isServed;
@@ -434,7 +444,10 @@ export function refuse(
   const soonestUs = hasSome || isTry ? nowUs : nowUs + LEAST_ASK_GAP_US;
   const isBlocked = nextUs === Infinity;
   const isLater = !isTry && scope === shared && ahead.length > 0;
-  const aheadUs = isLater ? askAheadUs(horizonUs, main.stepUs) : horizonUs;
+  const { stepUs } = main;
+  const aheadUs = isLater
+    ? askAheadUs(horizonUs, { stepUs, isWhole: comesFor?.isWhole === true })
+    : horizonUs;
   const turnUs = isBlocked ? Infinity : Math.max(soonestUs, startUs - aheadUs);
   // In a bucket with limits per key only, a pause may end any time: a turn after it would keep the key waiting.
   const isBucketClosed = scope !== shared && closedUntilUs(shared) > nowUs + horizonUs;
@@ -497,7 +510,7 @@ export function waitBehind(serving: Serving, wish: Wish, line: Line): void {
   const main = fit(serving, wish, line, { number, after: 0, isGate: false });
   const order = orderOfRest(wish, 0, serving.state.clockUs);
   const { turnUs, dueUs, startUs } = line.waiting.at(-1)!;
-  const amounts = amountsOfSlice(serving, main, wish, wish.wanted);
+  const { amounts } = amountsOfSlice(serving, main, wish, wish.wanted);
   const turn = { order, turnUs, dueUs, startUs };
   waitFor(serving, main, { wish, left: wish.wanted, amounts }, turn);
 }
@@ -517,7 +530,7 @@ export function isTooLittle(
   const isWhole = !isTry && line.refused === undefined;
   if (isWhole && first !== serving.index) return false;
   const all = isWhole
-    ? amountsOfSlice(serving, main, wish, wish.wanted)
+    ? amountsOfSlice(serving, main, wish, wish.wanted).amounts
     : times(costs, Math.min(most, flow));
   const fits = ahead.every((each) => isInTime(scope, each, all, { opensUs, untilUs }));
   return !fits || turnOf({ scope, untilUs, ahead: [] }, opensUs, all).startUs > untilUs;

@@ -5,6 +5,7 @@ import {
   bookRun,
   isAtOnce,
   isRunnable,
+  putBehind,
   type Booked,
   type Booking,
   type Deferred,
@@ -202,12 +203,14 @@ function endWish(
 
 /** Gives the asker a turn in the line of the key that holds its call back. */
 function endAtGate(
-  { request, state: { clockUs: nowUs } }: Serving,
+  serving: Serving,
   wish: Wish,
   gates: readonly Fitting[],
   { deferred, count }: { readonly deferred: Deferred; readonly count: number },
 ): Ended {
-  const { gate, untilUs: turnUs, startUs } = deferred;
+  const { request, state } = serving;
+  const { clockUs: nowUs } = state;
+  const { gate, untilUs: turnUs, startUs } = putBehind(serving, wish, { deferred, served: count });
   const left = wish.wanted - count;
   const binding = bindingAt(gate);
   // If no limit of the key holds the call back, a cooldown, a pause or a gap of the key does.

@@ -14,7 +14,10 @@ import { createStaleCheck } from "./lateness.ts";
 
 /** When the store is to be asked for slots; all times are those of `performance.now()`. */
 export interface AskTimes {
-  /** When to ask next; Infinity if no caller lacks a slot, and nobody looks at calls that wait elsewhere. */
+  /**
+   * When to ask next; Infinity if no caller lacks a slot, and nobody looks at calls that wait elsewhere. Newcomers of all
+   * groups are asked for together while this process holds a slot until `lastSharedSlotMs`.
+   */
   nextAtMs(nowMs: number, areLooks: boolean, lastSharedSlotMs: number): number;
   /** When the turn of this process comes, by the last reply; 0: it has none. */
   readonly turnAtMs: number;
@@ -92,19 +95,17 @@ export function createAskTimes(
       const hurriedAtMs = Math.max(hurriesAtMs, storeAtMs);
       if (readyAtMs === Infinity) return areLooks ? hurriedAtMs : Infinity;
       // While slots are held for a while, newcomers are drawn for together: their slots come after those anyway.
-      const lastAtMs = schedule.size <= MANY ? Math.max(lastSlotAtMs, lastSharedSlotMs) : lastSharedSlotMs;
-      const isGathering = lastAtMs > nowMs + GATHER_MS;
-      const gatheredAtMs = isGathering ? askedAtMs + GATHER_MS : nowMs;
+      const isGatheringAll = lastSharedSlotMs > nowMs + GATHER_MS;
+      const isGathering = lastSlotAtMs > nowMs + GATHER_MS && schedule.size <= MANY;
+      const gatheredAtMs = isGatheringAll || isGathering ? askedAtMs + GATHER_MS : nowMs;
       // A key whose time is far off does not keep this process from noticing a change.
       const recheckAtMs = askedAtMs + RECHECK_MS;
       const keysAtMs = Math.min(readyAtMs - times.leadMs, recheckAtMs);
       const dueAtMs = areLooks ? Math.min(keysAtMs, hurriedAtMs) : keysAtMs;
       const askAtMs = Math.min(askAgainAtMs, hurriedAtMs);
       const turnOrNewsMs = Math.max(askAtMs, gatheredAtMs, dueAtMs);
-      return Math.min(
-        turnOrNewsMs,
-        Math.max(storeAtMs, gatheredAtMs, passesAtMs - times.leadMs),
-      );
+      const passesTogetherMs = isGatheringAll ? Math.max(passesAtMs, gatheredAtMs) : passesAtMs;
+      return Math.min(turnOrNewsMs, Math.max(storeAtMs, passesTogetherMs - times.leadMs));
     },
     get turnAtMs() {
       return turnAtMs;

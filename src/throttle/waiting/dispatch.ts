@@ -19,7 +19,10 @@ export interface Dispatcher {
   readonly waits: () => Waits;
   /** When the next caller may go, on `performance.now()`; Infinity if none has a slot. */
   nextAtMs(): number;
-  /** The last slot that is held of limits that all keys share: later slots of those come after it. */
+  /**
+   * When the last slot comes that is held under fast limits that all keys share; slots that are drawn later come after it.
+   * -Infinity if there is none.
+   */
   readonly lastSharedSlotMs: number;
   enter(caller: Caller): void;
   /** Takes out a caller that no longer wants to wait. */
@@ -71,6 +74,8 @@ export interface Waits {
 /** Takes slots that are no longer held, and of which the leases are given back already. */
 type Take = (group: Group, slots: readonly HeldSlot[]) => void;
 
+/** Limits are fast if several calls start while one request gathers newcomers. */
+const FAST_STEP_MS = 2.5;
 /** A caller whose slot comes within this time does not leave it any more. */
 const GOING_MS = 2;
 
@@ -221,7 +226,8 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
         leases.keep(firstLease + each, group, sentAtMs);
       }
       group.held.add(granted, firstLease, offsetMs, rank);
-      if (group.callTerms.sharedStepMs > 0) {
+      const { sharedStepMs, areDrains } = group.callTerms;
+      if (areDrains && sharedStepMs > 0 && sharedStepMs <= FAST_STEP_MS) {
         lastSharedSlotMs = Math.max(lastSharedSlotMs, group.held.lastAtMs);
       }
       holding.add(group);

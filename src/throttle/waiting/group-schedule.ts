@@ -288,7 +288,12 @@ function arrivalOf(group: Group): Arrival {
 
 /** The first call of a group without a slot; the last of its priority, if that is not known at once. */
 export function firstLacking(group: Group): Arrival & { readonly sinceMs: number } {
-  const { line } = group;
+  const { line, held } = group;
+  // Most groups that lack slots hold none: counting by priority would be most of the work here.
+  if (held.size === 0 && line.head !== undefined) {
+    const { number, sinceMs } = line.head;
+    return { rank: rankOf(group), number, sinceMs };
+  }
   for (const [rank, served] of servedOf(group).entries()) {
     if (served === line.sizeOf(rank)) continue;
     const { number, sinceMs } = line.firstOf(rank)!;

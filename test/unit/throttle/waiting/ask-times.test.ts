@@ -22,7 +22,8 @@ function setUp({ isWaiting = true, leadMs = 0 } = {}) {
   });
   if (isWaiting) group.line.push({ priority: "normal" } as Caller);
   const askTimes = createAskTimes(new Set([group]), { leadMs });
-  const nextInMs = (): number => askTimes.nextAtMs(performance.now(), false) - performance.now();
+  const nextInMs = (): number =>
+    askTimes.nextAtMs(performance.now(), false, -Infinity) - performance.now();
   /** A reply that came just now; the bucket's clock goes as this process's does. */
   const answer = (place: Partial<Place> = {}): void => {
     const arrivedMs = performance.now();

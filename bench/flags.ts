@@ -3,6 +3,7 @@ import { COMPARED, type Compared } from "./limiters/contenders.ts";
 
 const PARTS = [
   "caps",
+  "everyday",
   "out-of-reach",
   "jobs",
   "memory",

@@ -4,6 +4,7 @@ import { compareBuilds } from "./compare/compare-builds.ts";
 import { isComparison } from "./compare/compare-flags.ts";
 import { measureBacklog } from "./parts/backlog.ts";
 import { measureCaps } from "./parts/caps.ts";
+import { measureEveryday } from "./parts/everyday.ts";
 import { measureImports } from "./parts/cold-import.ts";
 import { readFlags, type Flags, type Part } from "./flags.ts";
 import { describeRun, withFreshBench } from "./fleet/fresh-bench.ts";
@@ -29,6 +30,7 @@ const RESULTS = fileURLToPath(new URL("./RESULTS.md", import.meta.url));
 /** The parts, in the order of the run. */
 const MEASURES: Readonly<Record<Part, (bench: Bench, flags: Flags) => Promise<Table[]>>> = {
   caps: measureCaps,
+  everyday: measureEveryday,
   jobs: measureJobs,
   "out-of-reach": measureOutOfReach,
   memory: measureMemory,

@@ -14,6 +14,8 @@ export type ContenderName =
   | "sluice-100-keys"
   | "sluice-many-keys"
   | "sluice-llm"
+  | "bottleneck-100-keys"
+  | "bottleneck-at-once"
   | "bullmq-jobs"
   | "bullmq-steady";
 
@@ -33,6 +35,8 @@ const LOADERS: Readonly<Record<ContenderName, () => Promise<Contender>>> = {
   "sluice-100-keys": async () => (await import("./sluice-keyed.ts")).hundredKeys,
   "sluice-many-keys": async () => (await import("./sluice-keyed.ts")).manyKeys,
   "sluice-llm": async () => (await import("./sluice-llm.ts")).sluiceLlm,
+  "bottleneck-100-keys": async () => (await import("./bottleneck.ts")).bottleneckWithKeys,
+  "bottleneck-at-once": async () => (await import("./bottleneck.ts")).bottleneckAtOnce,
   "bullmq-jobs": async () => (await import("./bullmq.ts")).bullmqWithoutLimiter,
   "bullmq-steady": async () => (await import("./bullmq.ts")).bullmqOnDemand,
 };

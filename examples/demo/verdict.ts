@@ -57,7 +57,7 @@ export function mostPerSecond(rate: number): number {
 
 /** Compares the figures with what is promised. */
 export function judge(rate: number, figures: Figures): readonly Row[] {
-  const { jobs, delivered, waiting, failed, twice, worstSecond, refused, share } = figures;
+  const { jobs, delivered, waiting, failed, twice, worstSecond, refused, share, machine } = figures;
   // If a worker dies after a delivery, its job stays in the queue and counts on both sides.
   const lost = Math.max(0, jobs - delivered - waiting - failed);
   const most = mostPerSecond(rate);
@@ -80,21 +80,29 @@ export function judge(rate: number, figures: Figures): readonly Row[] {
     {
       name: "worst second",
       value: count(worstSecond) + lateText(figures),
-      promise: `at most ${count(most)} calls${isLate ? ", except those seen late" : ""}`,
-      isBroken,
+      ...judgeTiming(
+        isBroken,
+        `at most ${count(most)} calls${isLate ? ", except those seen late" : ""}`,
+        machine,
+      ),
     },
     {
       name: "worst second, of the cap",
       value: (worstSecond / rate).toFixed(3) + lateText(figures),
-      promise: `at most 1.01, in whole calls${isLate ? ", with the same exception" : ""}`,
-      isBroken,
+      ...judgeTiming(
+        isBroken,
+        `at most 1.01, in whole calls${isLate ? ", with the same exception" : ""}`,
+        machine,
+      ),
     },
     {
       name: "share of the cap used",
       value: share === undefined ? "–" : share.toFixed(3),
-      ...(share === undefined ? {} : judgeShare(share, figures.machine)),
+      ...(share === undefined
+        ? {}
+        : judgeTiming(share < LEAST_SHARE, `at least ${LEAST_SHARE} while work waits`, machine)),
     },
-    ...figures.paced.map(judgePaced),
+    ...figures.paced.map((each) => judgePaced(each, machine)),
     {
       name: "signatures that do not fit",
       value: count(figures.unverified),
@@ -107,22 +115,29 @@ export function judge(rate: number, figures: Figures): readonly Row[] {
       promise: `${count(figures.failedOnce)}, unless it still waits`,
       isBroken: figures.cameAgain < figures.failedOnce && waiting === 0,
     },
-    { name: "429 answers", value: count(refused), promise: "0", isBroken: refused > 0 },
+    {
+      name: "429 answers",
+      value: count(refused),
+      ...judgeTiming(refused > 0, "0", machine),
+    },
     { name: "downstream stood still", value: `${Math.ceil(figures.stalledMs)} ms` },
     { name: "machine stood still", value: `${Math.ceil(figures.machine.stoodStillMs)} ms in all` },
     { name: "idle processors", value: `${Math.round(figures.machine.idleShare * 100)} %` },
   ];
 }
 
-function judgePaced({ tenant, perSecond, ...pace }: PacedCustomer): Row {
+function judgePaced({ tenant, perSecond, ...pace }: PacedCustomer, machine: MachineLoad): Row {
   const most = mostPerSecond(perSecond);
   const isBroken = pace.surelyInWorstSecond > most;
   const isLate = pace.worstSecond > most && !isBroken;
   return {
     name: `worst second of ${tenant}`,
     value: count(pace.worstSecond) + lateText(pace),
-    promise: `at most ${count(most)} calls${isLate ? ", except those seen late" : ""}`,
-    isBroken,
+    ...judgeTiming(
+      isBroken,
+      `at most ${count(most)} calls${isLate ? ", except those seen late" : ""}`,
+      machine,
+    ),
   };
 }
 
@@ -135,9 +150,13 @@ function lateText({
   return late > 0 ? ` (${count(late)} seen late)` : "";
 }
 
-function judgeShare(share: number, machine: MachineLoad): Partial<Row> {
-  const promise = `at least ${LEAST_SHARE} while work waits`;
-  if (share >= LEAST_SHARE) return { promise, isBroken: false };
+/** A figure about time says nothing about Sluice on a machine that had no time for it. */
+function judgeTiming(
+  isMissed: boolean,
+  promise: string,
+  machine: MachineLoad,
+): Pick<Row, "promise" | "isBroken" | "isInconclusive"> {
+  if (!isMissed) return { promise, isBroken: false };
   const isInconclusive = wasBusy(machine);
   return {
     promise: isInconclusive ? `${promise}, on a machine that is not busy` : promise,

@@ -112,10 +112,20 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
     const headers = requestHeaders(raw.rawHeaders, { holdsToken, instead, isRead });
     const { "content-length": length } = raw.headers;
     if (body === raw && length !== undefined) headers.push("content-length", length);
-    const common = { connections, key, body, timeoutMs, pending, isRead };
-    const method = raw.method ?? "GET";
-    const sent = { method, origin, path: base + path, headers };
-    return { ...common, ...sent, isSent: false, answer: undefined };
+    return {
+      connections,
+      method: raw.method ?? "GET",
+      origin,
+      path: base + path,
+      headers,
+      key,
+      body,
+      timeoutMs,
+      pending,
+      isRead,
+      isSent: false,
+      answer: undefined,
+    };
   }
 
   for (const to of forwards) {

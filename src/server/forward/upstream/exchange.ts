@@ -5,7 +5,7 @@ import type { Key } from "../../../core/key-path.ts";
 import type { Body } from "./body.ts";
 import { Incoming } from "./incoming.ts";
 import type { Pending } from "./pending.ts";
-import type { Connections } from "./pools.ts";
+import type { Connections, UpstreamRequest } from "./pools.ts";
 import { UpstreamResponse } from "./response.ts";
 
 /** What the sender of a request knows of it, beside what `fetch` has for it. */
@@ -49,7 +49,8 @@ export function sendExchange({ exchange, signal }: ExchangeInit): Promise<Respon
   pending.isWaiting = false;
   // Another signal is that of a lease, too.
   const isOwn = signal === pending.ending.signal;
-  const request: Dispatcher.DispatchOptions = {
+  const isRepeatable = IDEMPOTENT.has(method) && (body === undefined || body instanceof Uint8Array);
+  const request: UpstreamRequest = {
     method: method as Dispatcher.HttpMethod,
     origin,
     path,
@@ -57,8 +58,8 @@ export function sendExchange({ exchange, signal }: ExchangeInit): Promise<Respon
     body: (body ?? null) as Uint8Array | Readable | null,
     headersTimeout: timeoutMs,
     bodyTimeout: timeoutMs,
+    marks: undefined,
   };
-  const isRepeatable = IDEMPOTENT.has(method) && (body === undefined || body instanceof Uint8Array);
 
   return new Promise((resolve, reject) => {
     if (signal?.aborted === true) return reject(signal.reason);
@@ -81,6 +82,8 @@ export function sendExchange({ exchange, signal }: ExchangeInit): Promise<Respon
       if (wasStale && isRepeatable) connections.sendAnew(request, createCall(reject));
       else reject(reason);
     });
+    // Only what may be sent again needs to know its connection.
+    if (isRepeatable) request.marks = first;
     connections.send(request, first);
   });
 }

@@ -8,12 +8,18 @@ export interface Pools {
   close(): Promise<void>;
 }
 
+/** A request, as undici takes it. */
+export interface UpstreamRequest extends Dispatcher.DispatchOptions {
+  /** The call whose `isOnUsedConnection` is set when the request is sent. */
+  marks: Incoming | undefined;
+}
+
 /** The connections to one upstream. */
 export interface Connections {
   /** Sends a request on an open connection, if one is idle. */
-  send(request: Dispatcher.DispatchOptions, call: Incoming): void;
+  send(request: UpstreamRequest, call: Incoming): void;
   /** Sends a request on a connection of its own, which is then closed. */
-  sendAnew(request: Dispatcher.DispatchOptions, call: Incoming): void;
+  sendAnew(request: UpstreamRequest, call: Incoming): void;
 }
 
 export function createPools(origins: readonly string[]): Pools {
@@ -31,8 +37,7 @@ function createPool(origin: string): Connections & { close(): Promise<void> } {
   const closing = new Set<Promise<void>>();
   return {
     send(request, call) {
-      const marked: MarkedRequest = { ...request, call };
-      pool.dispatch(marked, call);
+      pool.dispatch(request, call);
     },
     sendAnew(request, call) {
       const client = new Client(origin);
@@ -48,12 +53,10 @@ function createPool(origin: string): Connections & { close(): Promise<void> } {
   };
 }
 
-/** A pool wraps the handler of a request, and passes its options on as they are. */
-interface MarkedRequest extends Dispatcher.DispatchOptions {
-  readonly call: Incoming;
-}
-
-/** Marks each request that it sends on a connection that has already answered another. */
+/**
+ * Marks the calls whose requests it sends on a connection that has already answered another. A pool wraps the handler of a
+ * request, and passes its options on as they are.
+ */
 class MarkingClient extends Client {
   #isConnected = false;
 
@@ -67,7 +70,8 @@ class MarkingClient extends Client {
     request: Dispatcher.DispatchOptions,
     handler: Dispatcher.DispatchHandler,
   ): boolean {
-    (request as MarkedRequest).call.isOnUsedConnection = this.#isConnected;
+    const { marks } = request as UpstreamRequest;
+    if (marks !== undefined) marks.isOnUsedConnection = this.#isConnected;
     return super.dispatch(request, handler);
   }
 }

@@ -63,6 +63,18 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
     return { message, entry: entry ?? undefined };
   }
 
+  /** The states of a message. Where it waits for an endpoint that was removed, it waits no more. */
+  async function withRemoved(
+    tenant: string,
+    { endpoints, states }: LoggedMessage,
+  ): Promise<LoggedMessage["states"]> {
+    const waiting = endpoints.filter((id) => (states.get(id) ?? "waiting") === "waiting");
+    if (waiting.length === 0) return states;
+    const records = await redis.hmget(keys.tenant("endpoints", tenant), ...waiting);
+    const removed = waiting.filter((_, index) => records[index] === null);
+    return new Map([...states, ...removed.map((id) => [id, "removed"] as const)]);
+  }
+
   /** Of names in their order, those after one. */
   function pageOf(key: string, after: string, limit: number): Promise<string[]> {
     return redis.zrangebylex(key, after === "" ? "-" : `(${after}`, "+", "LIMIT", 0, limit);
@@ -123,7 +135,9 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
     advanceBroadcast: (advance) => runScript(redis, broadcastsAdvance, { ...name, ...advance }),
     async message(message) {
       const fields = await redis.hgetall(keys.message("message", message));
-      return fields["at"] === undefined ? undefined : readMessage(fields);
+      if (fields["at"] === undefined) return undefined;
+      const found = readMessage(fields);
+      return { ...found, states: await withRemoved(message.tenant, found) };
     },
     async addressed(message) {
       const key = keys.message("message", message);

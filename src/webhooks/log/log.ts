@@ -35,8 +35,11 @@ export interface Message {
   readonly endpoints: Readonly<Record<string, MessageState>>;
 }
 
-/** `"waiting"` for an attempt; `"delivered"`; or `"failed"`: it is not tried there again unless it is replayed. */
-export type MessageState = "waiting" | "delivered" | "failed";
+/**
+ * `"waiting"` for an attempt; `"delivered"`; `"failed"`: it is not tried there again unless it is replayed; or `"removed"`:
+ * the endpoint was removed before it was delivered there.
+ */
+export type MessageState = "waiting" | "delivered" | "failed" | "removed";
 
 /** A page of a list, the newest first. */
 export interface LogPage<Entry> {

@@ -109,6 +109,22 @@ describe("a message", () => {
     expect(await hooks.queue.counts()).toMatchObject({ failed: 0 });
   });
 
+  it("waits no more, by its log, once its endpoint is removed", async () => {
+    const hooks = openHooks(sluices);
+    const receiver = await startReceiver();
+    const kept = { tenant: REF.tenant, id: "kept" };
+    for (const endpoint of [REF, kept]) await put(hooks, { ...endpoint, url: receiver.url });
+    const { id } = await hooks.send(EVENT);
+
+    await hooks.endpoints.remove(REF);
+
+    const message = await hooks.messages.get({ tenant: REF.tenant, id });
+    const { entries } = await hooks.messages.list({ tenant: REF.tenant });
+    const states = { [REF.id]: "removed", [kept.id]: "waiting" };
+    expect(message?.endpoints).toEqual(states);
+    expect(entries.map(({ endpoints }) => endpoints)).toEqual([states]);
+  });
+
   it("is not tried again after 410, and its endpoint is disabled", async () => {
     const hooks = openHooks(sluices);
     const heard = hear(hooks);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The AWS SDK for JavaScript 3.1175.0 reads x-amz-retry-after in milliseconds, and Retry-After in seconds. Nothing in the
-# name tells the unit. A reader that takes the header for seconds stops for 700 s instead of 700 ms.
+# name states the unit. A reader that takes the header for seconds stops for 700 s instead of 700 ms.
 #
 # Output seen on 28 November 2026 with Node 20.20.2, @aws-sdk/client-sqs 3.1175.0:
 #   x-amz-retry-after: 700 -> waits of 709, 706 ms

@@ -1,6 +1,6 @@
 --[[
   rules-note: notes the policies that rules come to for some buckets, while those rules are in force, and lists these
-  buckets: nobody may have called through them yet. Those that had calls are listed by replica-report, too.
+  buckets: they may have had no calls yet. replica-report also lists those that had calls.
 
   KEYS  [1] how all keys of the fleet begin
   ARGV  [1] the rules' digest  [2] their version  [3] for how long they are kept, in ms

@@ -19,7 +19,7 @@ for _, each in ipairs(found) do
   if expunge_message(base, encoded, messages, ends, each) then removed = removed + 1 end
 end
 if redis.call('EXISTS', messages, ends) > 0 then return { removed, 0 } end
--- One that was put meanwhile stays.
+-- An endpoint that was put since then stays.
 if redis.call('EXISTS', endpoints) == 0 then
   redis.call('UNLINK', ids, disabled)
   redis.call('HDEL', versions, tenant)

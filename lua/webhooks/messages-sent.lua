@@ -3,7 +3,7 @@
 
   KEYS  [1] message: hash
   ARGV  [1] the copy of the message
-  Reply 1; 0 if the message was forgotten meanwhile
+  Reply 1; 0 if the message is no longer stored
 ]]
 local message, copy = KEYS[1], ARGV[1]
 local at, stored = unpack(redis.call('HMGET', message, 'at', 'copy'))

@@ -149,7 +149,7 @@ export async function findJob(
 
 let isService = false;
 
-/** Marks the command as one that serves or works: it goes on when nobody reads its output any more. */
+/** Marks the command as one that serves or works: it keeps running when its output is no longer read. */
 export function serveUnread(): void {
   isService = true;
 }

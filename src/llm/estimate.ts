@@ -148,7 +148,7 @@ function formOf(code: number): Form {
   if (code >= 97 && code <= 122) return "lower";
   if (code >= 65 && code <= 90) return "upper";
   if (code < 0xc0) return code < 127 ? "sign" : "other";
-  // Accented letters of Latin; to tell their cases apart is not worth it.
+  // Accented letters of Latin; a rule for each case is not worth it.
   if (code <= 0x24f || (code >= 0x1e00 && code <= 0x1eff))
     return code === 0xd7 || code === 0xf7 ? "other" : "lower";
   return Number.isNaN(code) ? "space" : "other";

@@ -148,7 +148,7 @@ export function createMeter({ counting: by, units, countTokens }: MeterOptions):
     return Object.fromEntries(known.map(([unit, amount]) => [unit, Math.ceil(amount)]));
   }
 
-  /** Whether an answer was seen before. Of a call without arguments, nothing but this tells a read. */
+  /** Whether an answer was seen before. For a call without arguments, only this shows that it is a read. */
   function isKnown(id: string | undefined): boolean {
     return id !== undefined && (pending.has(id) || booked.has(id));
   }

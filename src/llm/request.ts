@@ -79,7 +79,7 @@ const MANAGING_COMMAND = /^(?:CountTokens|ApplyGuardrail|Get|List|Describe|Delet
 const NO_OUTPUT = /embed|moderation|rerank|whisper|\btts\b|dall-e/i;
 const LONGEST_MODEL = 200;
 
-/** What a call does, as far as its arguments tell. */
+/** What a call does, as far as its arguments show. */
 export interface ReadCall {
   /** What it asks a model; undefined where its arguments do not say. */
   readonly asked: Asked | undefined;

@@ -43,7 +43,7 @@ export interface ServerOptions {
   readonly publicUrl?: string | undefined;
   /**
    * Whether `X-Forwarded-For`, `-Host` and `-Proto` are believed: from every proxy (`true`), from addresses and networks
-   * (`"10.0.0.0/8"`, or a list). With `true`, nobody may reach the server but through a proxy: clients can send these headers,
+   * (`"10.0.0.0/8"`, or a list). With `true`, clients must reach the server only through a proxy: clients can send these headers,
    * too. Defaults to false.
    */
   readonly trustProxy?: boolean | string | readonly string[] | undefined;

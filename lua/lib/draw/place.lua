@@ -108,8 +108,8 @@ local function fit(serving, wish, line, number)
   return main
 end
 
--- The same of a key beside it, whose limits come after so many others. It gives nothing ahead, so what comes before a call
--- is not delayed there, and it has no share. Where nobody waits for the key, it has no line until somebody does.
+-- The same of a key beside it, whose limits come after `after` others. It gives nothing ahead, so what comes before a call
+-- is not delayed there, and it has no share. Where no asker waits for the key, it has no line until one does.
 local function fit_gate(serving, wish, scope, number, after, own)
   local line, ahead, drawer = scope.line, NOTHING, serving.drawer
   if not line and (own ~= NO_PLACE or scope.turns_until_us >= serving.missed_us) then line = line_of(serving, scope, own) end
@@ -212,7 +212,7 @@ local function order_of_rest(wish, served, now_us)
   return order_of(wish.rank, next_us + math.floor(((last_us - next_us) * (served - 1)) / wish.wanted))
 end
 
--- What so many calls cost under the limits of a fitting.
+-- What `count` calls cost under the limits of a fitting.
 local function times(fitting, count)
   local all, costs, after = {}, fitting.costs, fitting.after
   for index = 1, #fitting.scope.limits do all[index] = costs[after + index] * count end
@@ -267,7 +267,7 @@ local function next_follower(serving, from, wish)
   end
 end
 
--- What an asker comes for when its turn comes: so many calls of this wish and what follows it, as far as a horizon has room
+-- What an asker comes for when its turn comes: `left` calls of this wish and what follows it, as far as a horizon has room
 -- for them. More calls come until then, so those that it was served in this draw count again; but were it for all that
 -- wait, those behind it would ask too early.
 local function amounts_of_slice(serving, main, wish, left)
@@ -379,7 +379,7 @@ end
 local LEAST_ASK_GAP_US, LONGEST_ASK_GAP_US = 1000, 500000
 
 -- How long before its start a call is asked for again that others come before. If a horizon has many calls, a part of it is
--- left to those others, which may want more by then: otherwise many would ask a little too early, in vain. An asker that
+-- left to those others, which may want more by then: otherwise many would ask a little too early and get nothing. An asker that
 -- comes for a whole slice leaves a third of the horizon, since that much has to be free at once. Others leave an eighth.
 local function ask_ahead_us(horizon_us, step_us, is_whole)
   local left_us = math.floor(horizon_us / (is_whole and 3 or 8))

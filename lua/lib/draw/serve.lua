@@ -88,7 +88,7 @@ end
 
 -- When a call could start of a wish that nothing is wanted for, or that waits behind another one.
 local function look(serving, wish, refused, horizon_us)
-  -- All that wait behind it are told the same.
+  -- All that wait behind it get the same reply.
   if refused and not wish.is_bounded then return refused end
   local granted = {
     slots = NOTHING, count = 0, run_count = 0, run_at_us = 0, run_excess = 0, binds_at = 0, soonest_us = 0,

@@ -177,8 +177,8 @@ end
 -- When a limit has room for an amount, which may be more than it can ever give at once.
 local function room_at_us(limit, at_us, amount)
   local earliest, beyond = RULES[limit.code].earliest, amount - limit.capacity
-  if beyond <= 0 then return earliest(limit, at_us, amount, NOBODY) end
-  return earliest(limit, at_us, limit.capacity, NOBODY) + math.ceil((beyond * limit.period_us) / limit.count)
+  if beyond <= 0 then return earliest(limit, at_us, amount, NO_ASKER) end
+  return earliest(limit, at_us, limit.capacity, NO_ASKER) + math.ceil((beyond * limit.period_us) / limit.count)
 end
 
 -- Whether what comes before a call has all the room it needs in time if this is booked before it: until until_us, or when

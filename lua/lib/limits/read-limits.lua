@@ -56,7 +56,7 @@ local function count_parts(limits)
   return count
 end
 
--- Gives limits the Redis keys of their parts, which come after so many other keys.
+-- Gives limits the Redis keys of their parts, which come after `used` other keys.
 local function bind_keys(limits, used)
   for index = 1, #limits do
     local limit = limits[index]

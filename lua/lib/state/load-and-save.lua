@@ -5,7 +5,7 @@
 local KEEP_MS, KEEP_OVERRIDE_MS, KEEP_KEY_MS = 3600000, 2592000000, 60000
 
 -- In place of an asker, where a limit is only looked at.
-local NOBODY = { asker = '', now_us = 0, order = 0, lease = 0 }
+local NO_ASKER = { asker = '', now_us = 0, order = 0, lease = 0 }
 
 -- From when on a scope holds nothing back, but for a pause: all has drained, and cooldown and gap are over.
 local function drained_at_us(scope, now_us, drawer)
@@ -42,7 +42,7 @@ local function save_bucket(key, bucket)
     bucket.clock_us, bucket.skew_us, bucket.window_us, bucket.alive, bucket.alive_before, bucket.holes)
   local is_kept = bucket.source > 0 or bucket.shared.paused_until_us > bucket.clock_us
   local keep_ms = is_kept and KEEP_OVERRIDE_MS or KEEP_MS
-  local drained_ms = math.ceil((drained_at_us(bucket.shared, bucket.clock_us, NOBODY) - bucket.clock_us) / 1000)
+  local drained_ms = math.ceil((drained_at_us(bucket.shared, bucket.clock_us, NO_ASKER) - bucket.clock_us) / 1000)
   redis.call('SET', key, head .. scope .. struct.pack('<d', bucket.tried_us) .. bucket.text, 'PX',
     string.format('%.0f', drained_ms + keep_ms))
 end
@@ -68,6 +68,6 @@ end
 -- An expiry as text: Redis takes longer to format a number than for the rest of a command.
 local function save_key(key, scope, now_us)
   local paused_us = math.max(0, scope.paused_until_us - now_us)
-  local drained = math.max(drained_at_us(scope, now_us, NOBODY) - now_us, math.min(paused_us, KEEP_OVERRIDE_MS * 1000))
+  local drained = math.max(drained_at_us(scope, now_us, NO_ASKER) - now_us, math.min(paused_us, KEEP_OVERRIDE_MS * 1000))
   redis.call('SET', key, pack_key(scope), 'PX', string.format('%.0f', math.ceil(drained / 1000) + KEEP_KEY_MS))
 end

@@ -137,7 +137,7 @@ export function addLooks(program: Command, io: Io): void {
 }
 
 const MOST_AT_ONCE = 1_000;
-/** Of so many buckets the jobs are counted: each queue costs a forecast. */
+/** Jobs are counted for this many buckets at most: each queue costs a forecast. */
 const MOST_WITH_JOBS = 20;
 
 type AllBuckets = Pick<Overview, "buckets" | "unreachable" | "replicas"> & {

@@ -17,7 +17,7 @@ export function addWorker(program: Command, io: Io): void {
       "after",
       `
 Its default export is a function that gets a sluice, and declares buckets, queues and workers on it. On SIGINT or
-SIGTERM the workers end their jobs, as sluice.close() has them do. They go on when nobody reads the output any more.
+SIGTERM the workers end their jobs, as sluice.close() has them do. They keep running when the output is no longer read.
 
 Example: sluice worker ./charge-worker.js`,
     )

@@ -409,7 +409,7 @@ export const LEAST_ASK_GAP_US = 1_000;
 
 /**
  * How long before its start a call is asked for again that others come before. If a horizon has many calls, a part of it
- * is left to those others, which may want more by then: otherwise many would ask a little too early, in vain. An asker
+ * is left to those others, which may want more by then: otherwise many would ask a little too early and get nothing. An asker
  * that comes for a whole slice leaves a third of the horizon, since that much has to be free at once. Others leave an eighth.
  */
 function askAheadUs(

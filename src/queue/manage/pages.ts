@@ -119,7 +119,7 @@ export function createPages(parts: {
       }
       const jobs = await access.ask((stored) => Promise.all(ids.map((id) => stored.getJob(id))));
       return {
-        // One that was removed meanwhile is left out.
+        // A job that was removed since is left out.
         jobs: jobs.filter((job) => job?.name !== undefined) as Stored<unknown>[],
         cursor: at < shelves.length ? `${at} ${from}` : undefined,
       };

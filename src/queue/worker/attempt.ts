@@ -103,7 +103,7 @@ export async function runAttempt<Data, Result>(
   return outcomeOf(worker, attempt, { result });
 }
 
-/** Tells the bucket what a handler returned. Why the attempt has failed all the same, if that is a refusal or a failure. */
+/** Reports to the bucket what a handler returned. Returns why the attempt failed if that is a refusal or a failure. */
 async function refusedBy<Data, Result>(
   worker: AttemptWorker<Data, Result>,
   attempt: Attempt<Data>,

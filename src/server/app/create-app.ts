@@ -67,7 +67,7 @@ function proxiesOf(trustProxy: NonNullable<ReadServerOptions["trustProxy"]>) {
   return typeof trustProxy === "object" ? [...trustProxy] : trustProxy;
 }
 
-/** Connections on which nobody has asked for anything yet would hold the server up: Node takes them for busy ones. */
+/** Connections without a request would delay the shutdown, because Node takes them for busy ones. */
 export function closeUnused(app: FastifyInstance): void {
   const open = new Set<Socket>();
   app.server.on("connection", (socket: Socket) => {

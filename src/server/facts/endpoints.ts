@@ -299,7 +299,7 @@ async function pageOf(
   const found = await Promise.all(shownRefs.map((ref) => statusOf(sender, ref, withPaths)));
   const last = shownRefs.at(-1);
   return {
-    // One that was removed meanwhile is left out.
+    // An endpoint that was removed since is left out.
     endpoints: found.filter((each) => each !== undefined),
     ...(isMore && last !== undefined ? { cursor: `${last.tenant}/${last.id}` } : {}),
   };

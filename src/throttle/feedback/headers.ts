@@ -173,7 +173,7 @@ const NO_LIMIT = /-(?:count|attempts?|reason|limit|max|type|policy)$/;
 const IN_MS: ReadonlySet<string> = new Set(["x-amz-retry-after", "x-amzn-retry-after"]);
 
 interface WaitHeader {
-  /** The limit that its name tells, with a dash before it; `""` if it tells none. */
+  /** The limit in its name, with a dash before it; `""` if the name has none. */
   readonly limit: string;
   readonly isInMs: boolean;
 }

@@ -38,7 +38,7 @@ const KEPT_OF_TURN = 0.9;
 /** How many wishes a request has at most. */
 export interface WishCount {
   readonly most: number;
-  /** A reply brought slots for so many of the calls that were asked for. */
+  /** A reply brought `granted` slots for the `wanted` calls that were asked for. */
   granted(granted: number, wanted: number): void;
 }
 

@@ -140,7 +140,7 @@ export function createFanOut(parts: FanOutParts): FanOut {
         if (step !== undefined) await storeStep(queue, { tenant, endpoint, step, most });
       }
       const isThere = await ask(() => store.noteSent({ tenant, message, copy }));
-      // The message was expunged meanwhile, and its jobs did not exist yet.
+      // The message was expunged before its jobs existed.
       if (!isThere) await Promise.all(jobs.map((job) => queue.remove(jobIdOf(job))));
       return { isNew, endpoints };
     },

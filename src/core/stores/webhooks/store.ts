@@ -11,7 +11,7 @@ export interface MessageName {
   readonly message: string;
 }
 
-/** One message. An id may come again once its message is no longer kept: `copy` tells the two apart. */
+/** One message. An id may come again once its message is no longer kept: `copy` distinguishes the two. */
 export interface MessageCopy extends MessageName {
   /** Undefined for a message that an older version has stored. */
   readonly copy: string | undefined;
@@ -256,7 +256,7 @@ export interface WebhookStore {
   /** Disables an endpoint for a reason, or enables it without one; undefined if there is none. */
   setDisabled(name: EndpointName, why: string | undefined): Promise<boolean | undefined>;
   storeMessage(message: NewMessage): Promise<MessageStored>;
-  /** Notes that all jobs of a message are stored. False if the message was forgotten meanwhile. */
+  /** Notes that all jobs of a message are stored. False if the message is no longer stored. */
   noteSent(message: MessageCopy): Promise<boolean>;
   /** Stores a broadcast, unless there is one of this id. */
   beginBroadcast(broadcast: NewBroadcast): Promise<BegunBroadcast>;

@@ -105,7 +105,7 @@ function logOf({ action, endpoint, isByCode = false }: NewSteering): number {
   return isByCode ? 3 : 1;
 }
 
-/** Of the changes that one author makes of the endpoints of one tenant, so many are kept. */
+/** How many changes of one tenant's endpoints are kept of one author. */
 const KEPT_OF_AUTHOR = 1_000;
 
 type SteeringNote = { readonly change: NewSteering } & OfPrefix;

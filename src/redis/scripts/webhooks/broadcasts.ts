@@ -46,7 +46,7 @@ export const broadcastsAdvance: Script<QueueName & BroadcastAdvance, BroadcastSt
       tenants,
       endpoints,
     ],
-    // Where it was forgotten meanwhile, this call goes on by what it knows.
+    // If Redis has forgotten it since, this call goes on with what it knows.
     decode: (reply, input) =>
       (reply as string[]).length === 0
         ? { ...input, cursor: input.to }

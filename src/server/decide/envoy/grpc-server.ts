@@ -69,7 +69,7 @@ export async function createGrpcServer(parts: GrpcServerOptions): Promise<GrpcSe
   };
 }
 
-/** How long a call may take to send its message: until then, nobody has looked at its token. */
+/** How long a call may take to send its message: its token is checked only then. */
 const MESSAGE_MS = 10_000;
 
 /** Ends calls whose message does not come: each would hold its connection. */

@@ -71,6 +71,8 @@ export function createAskTimes(
 
   /** Whether a call comes before the one that waits for its turn, and could not be asked for with it. */
   function isNewBefore(turn: Arrival, group: Group): boolean {
+    // Of most groups this alone says it, and a process looks at all of them before each request.
+    if (Math.max(group.notBeforeMs, group.newestSinceMs) <= askedAtMs) return false;
     const first = firstLacking(group);
     const isNew = Math.max(group.notBeforeMs, first.sinceMs) > askedAtMs;
     return isNew && arrivedBefore(first, turn);
@@ -87,7 +89,7 @@ export function createAskTimes(
         const { line, held, notBeforeMs } = group;
         if (line.size <= held.size) continue;
         readyAtMs = Math.min(readyAtMs, notBeforeMs);
-        lastSlotAtMs = Math.max(lastSlotAtMs, held.lastAtMs);
+        if (held.size > 0) lastSlotAtMs = Math.max(lastSlotAtMs, held.lastAtMs);
         if (turnOf !== undefined && isNewBefore(turnOf, group)) {
           passesAtMs = Math.min(passesAtMs, notBeforeMs);
         }

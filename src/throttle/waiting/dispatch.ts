@@ -149,6 +149,7 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
       leastUntilMs = Math.min(leastUntilMs, untilMs);
       group.line.push(caller);
       group.hasImpatient ||= patienceMs < Infinity;
+      group.newestSinceMs = Math.max(group.newestSinceMs, caller.sinceMs);
       schedule.joined(caller);
       waiting += 1;
     },

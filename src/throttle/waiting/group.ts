@@ -70,6 +70,8 @@ export class Group {
   heldBy: string | undefined;
   /** Before this time no wait of its callers is over, on `performance.now()`. */
   leastUntilMs: number = Infinity;
+  /** When the last of its callers came that have entered so far. */
+  newestSinceMs = 0;
   /** What the last reply told of these calls; only `hopeless.ts` writes it. */
   told: Told | undefined = undefined;
   #line: Line<Caller> | undefined;

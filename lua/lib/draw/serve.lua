@@ -28,14 +28,14 @@ end
 -- Gives the asker a turn in the line of the key that holds its call back.
 local function end_at_gate(serving, wish, gates, granted, deferred)
   local gate, left = deferred.gate, wish.wanted - granted.count
-  if not serving.is_try then for_gates().put_behind(serving, wish, granted.count, deferred) end
-  granted.not_before_us = deferred.until_us
   if not serving.is_try then
+    for_gates().put_behind(serving, wish, granted.count, deferred)
     local turn = { turn_us = deferred.until_us, due_us = deferred.until_us, start_us = deferred.start_us }
     turn.order = order_of_rest(wish, granted.count, serving.now_us)
     add_to_gate(serving, gate, wish, turn, left)
     keep_behind(serving, gates, gate, wish, turn, left)
   end
+  granted.not_before_us = deferred.until_us
   local binding = binding_at(gate)
   -- If no limit of the key holds the call back, a cooldown, a pause or a gap of the key does.
   local held = closed_by({ gate }, serving.now_us)

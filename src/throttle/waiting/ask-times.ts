@@ -15,7 +15,7 @@ import { createStaleCheck } from "./lateness.ts";
 /** When the store is to be asked for slots; all times are those of `performance.now()`. */
 export interface AskTimes {
   /**
-   * When to ask next; Infinity if no caller lacks a slot, and nobody looks at calls that wait elsewhere. Newcomers of all
+   * When to ask next; Infinity if no caller lacks a slot and no group is looked at. Newcomers of all
    * groups are asked for together while this process holds a slot until `lastSharedSlotMs`.
    */
   nextAtMs(nowMs: number, areLooks: boolean, lastSharedSlotMs: number): number;

@@ -1,32 +1,19 @@
-import { afterEach, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import {
   InvalidOptionError,
-  createSluice,
   type Bucket,
   type BucketOptions,
   type Queue,
   type QueueOptions,
-  type Sluice,
 } from "sluice";
+import { unconnectedSluices } from "../../support/setup/unconnected-sluice.ts";
 
-const logger = { warn() {}, error() {} };
 const same = (): undefined => undefined;
 const tierOf = (): string => "free";
 const schema = z.object({ amount: z.number() });
 
-let opened: Sluice[] = [];
-afterEach(async () => {
-  await Promise.all(opened.map((sluice) => sluice.close()));
-  opened = [];
-});
-
-/** It never connects: nothing is drawn, and nothing enqueued. */
-function open(): Sluice {
-  const sluice = createSluice({ redis: "redis://127.0.0.1:1", logger });
-  opened.push(sluice);
-  return sluice;
-}
+const open = unconnectedSluices();
 
 describe("a bucket that is declared again", () => {
   type Declared = Omit<BucketOptions, "rate">;

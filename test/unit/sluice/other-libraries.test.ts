@@ -1,22 +1,10 @@
-import { afterEach, describe, expect, it } from "vitest";
-import { createSluice, type Queue, type Sluice } from "sluice";
+import { describe, expect, it } from "vitest";
+import { createSluice, type Queue } from "sluice";
 import { anthropic } from "sluice/llm";
 import { rejectionOf } from "../../support/async/rejection.ts";
+import { unconnectedSluices } from "../../support/setup/unconnected-sluice.ts";
 
-const logger = { warn() {}, error() {} };
-
-// Test files share a process: an open client would reconnect during the tests of other files.
-let opened: Sluice[] = [];
-afterEach(async () => {
-  await Promise.all(opened.map((sluice) => sluice.close()));
-  opened = [];
-});
-
-function open(): Sluice {
-  const sluice = createSluice({ redis: "redis://127.0.0.1:1", logger });
-  opened.push(sluice);
-  return sluice;
-}
+const open = unconnectedSluices();
 
 /** What is thrown, at once or later. */
 async function refusalOf(call: () => unknown): Promise<string> {

@@ -22,8 +22,9 @@ function setUp({ isWaiting = true, leadMs = 0 } = {}) {
   });
   if (isWaiting) group.line.push({ priority: "normal" } as Caller);
   const askTimes = createAskTimes(new Set([group]), { leadMs });
-  const nextInMs = (): number =>
-    askTimes.nextAtMs(performance.now(), false, -Infinity) - performance.now();
+  const nextInMs = (lastSharedInMs = -Infinity): number =>
+    askTimes.nextAtMs(performance.now(), false, performance.now() + lastSharedInMs) -
+    performance.now();
   /** A reply that came just now; the bucket's clock goes as this process's does. */
   const answer = (place: Partial<Place> = {}): void => {
     const arrivedMs = performance.now();
@@ -53,6 +54,15 @@ describe("a process asks", () => {
     askTimes.asked(performance.now());
 
     expect(nextInMs()).toBe(10);
+  });
+
+  it("for newcomers of all keys together, while it holds shared slots for a while", () => {
+    const { askTimes, nextInMs } = setUp();
+
+    askTimes.asked(performance.now());
+
+    expect(nextInMs(50)).toBe(10);
+    expect(nextInMs(5)).toBe(0);
   });
 
   it("when its turn comes", () => {

@@ -1,5 +1,6 @@
-import { expect, it } from "vitest";
+import { expect, it, vi } from "vitest";
 import { createMemoryStore } from "../../../../../src/memory/memory-store.ts";
+import { createFarStore } from "../../../../support/draws/far-store.ts";
 import { fakeTimers } from "../../../../support/async/fake-timers.ts";
 import { simulateLatency } from "../../../../support/servers/simulate-latency.ts";
 import { createTestBucket } from "../../../../support/draws/test-bucket.ts";
@@ -70,4 +71,33 @@ it("lets an urgent call wait for an interval of its key and two horizons at most
   // The key's last slot may be a horizon ahead, and so may the shared slots that others have by then.
   expect(Math.max(...waitedMs)).toBeLessThanOrEqual(400);
   for (const bucket of [...buckets, own]) await bucket.close();
+});
+
+it.each([
+  { keys: 10, most: 1.3, what: "one for each call, where 10 keys hold all calls back" },
+  { keys: 100, most: 0.12, what: "few, where 100 keys share what all may have" },
+])("4 replicas ask seldom for calls of keys: $what", async ({ keys, most }) => {
+  const store = createFarStore({ thereMs: 0.5, backMs: 0.5 });
+  const draw = vi.spyOn(store, "draw");
+  const options = { rate: "1000/s", perKey: { rate: "50/s" } };
+  const buckets = Array.from({ length: 4 }, (_, replica) =>
+    createTestBucket(options, { store, replica: `replica ${replica}` }),
+  );
+  const endMs = performance.now() + 4_000;
+  let calls = 0;
+
+  const calling = buckets.flatMap(({ bucket }) => {
+    let next = 0;
+    return Array.from({ length: 50 }, async () => {
+      while (performance.now() < endMs) {
+        await bucket.draw({ key: `key ${next++ % keys}` });
+        calls += 1;
+      }
+    });
+  });
+  await advance(10_000);
+  await Promise.all(calling);
+
+  expect(draw.mock.calls.length / calls).toBeLessThan(most);
+  for (const { bucket } of buckets) await bucket.close();
 });

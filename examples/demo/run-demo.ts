@@ -63,7 +63,15 @@ async function settle(
   await workers.end();
   await downstream.lastReport();
   const { waiting, active, delayed, failed } = await hooks.queue.counts();
-  const { delivered, twice, worstSecond, surelyInWorstSecond, refused, stalledMs } = tally;
+  const {
+    delivered,
+    twice,
+    worstSecond,
+    surelyInWorstSecond,
+    refused,
+    stalledMs,
+    workersStalledMs,
+  } = tally;
   const paced = customers.flatMap(({ tenant, perSecond }) => {
     if (perSecond === undefined) return [];
     const { worstSecond: worst, surelyInWorstSecond: surely } = tally.paceOf(tenant);
@@ -83,6 +91,7 @@ async function settle(
     cameAgain: tally.cameAgain,
     paced,
     stalledMs,
+    workersStalledMs,
     share,
     crashedWorkers,
   };

@@ -46,7 +46,10 @@ export async function openStage(
 
     const tally = createTally();
     const customers = createCustomers(given.rate);
-    const downstream = await startDownstream(most, customers, (report) => tally.add(report));
+    let workersStalledMs = (): number => 0;
+    const downstream = await startDownstream(most, customers, (report) =>
+      tally.add({ ...report, workersStalledMs: workersStalledMs() }),
+    );
     cleanup.add(() => downstream.end());
     print(`downstream  ${downstream.url}, pid ${downstream.pid}`);
     print(`            429 above ${count(most)} calls in any second: 1.01 × the cap is promised`);
@@ -81,6 +84,7 @@ export async function openStage(
       SLUICE_CONCURRENCY: String(concurrencyOf(given)),
     });
     cleanup.add(() => workers.end());
+    workersStalledMs = workers.longestStandstillMs;
     print(`workers     pid ${workers.all.map(({ pid }) => pid).join(", ")}`);
     if (given.board) {
       const server = await createServer(sluice, { port: 0, insecureLocal: true, logger: false });

@@ -10,8 +10,14 @@ interface Pace {
   readonly callsInLastSecond: number;
   /** The most calls in any window of one second. */
   readonly worstSecond: number;
-  /** The same, without calls that the downstream may have seen late because it stood still in that second. */
+  /** The same, without calls that came late because a worker or the downstream stood still in that second. */
   readonly surelyInWorstSecond: number;
+}
+
+/** A report of the downstream, and how long the workers stood still. */
+interface WatchedReport extends Report {
+  /** The longest standstill of a worker process in the last second. */
+  readonly workersStalledMs: number;
 }
 
 /** The totals of the downstream's reports. */
@@ -30,6 +36,8 @@ export interface Tally extends Pace {
   readonly cameAgain: number;
   /** The downstream's longest standstill. */
   readonly stalledMs: number;
+  /** The longest standstill of a worker process. */
+  readonly workersStalledMs: number;
   /** How fast the calls of one customer came. */
   paceOf(customer: string): Pace;
   /** The number of webhooks that one customer accepted. */
@@ -38,7 +46,7 @@ export interface Tally extends Pace {
   deliveredBy(worker: string): number;
   /** The number of calls accepted after `fromMs` and up to `toMs`. */
   acceptedBetween(fromMs: number, toMs: number): number;
-  add(report: Report): void;
+  add(report: WatchedReport): void;
 }
 
 export function createTally(): Tally {
@@ -54,6 +62,7 @@ export function createTally(): Tally {
   let refused = 0;
   let unverified = 0;
   let stalledMs = 0;
+  let workersStalledMs = 0;
 
   function accept({ delivery, worker, customer }: Call): void {
     const before = times.get(delivery) ?? 0;
@@ -98,6 +107,9 @@ export function createTally(): Tally {
     get stalledMs() {
       return stalledMs;
     },
+    get workersStalledMs() {
+      return workersStalledMs;
+    },
     paceOf: (customer) => paces.get(customer) ?? createPaceMeter(),
     deliveredTo: (customer) => byCustomer.get(customer)?.size ?? 0,
     deliveredBy: (worker) => byWorker.get(worker) ?? 0,
@@ -115,7 +127,11 @@ export function createTally(): Tally {
         if (isAccepted(status)) accept(call);
         if (!paces.has(customer)) paces.set(customer, createPaceMeter());
       }
-      stalledMs = Math.max(stalledMs, report.stalledMs);
+      // Before the first call, the processes are still starting.
+      if (calls.length > 0) {
+        stalledMs = Math.max(stalledMs, report.stalledMs);
+        workersStalledMs = Math.max(workersStalledMs, report.workersStalledMs);
+      }
       whole.add(report, report.calls);
       for (const [customer, pace] of paces) {
         pace.add(
@@ -129,26 +145,20 @@ export function createTally(): Tally {
 
 interface PaceMeter extends Pace {
   /** Adds those calls of a report that are meant. */
-  add(report: Report, calls: readonly Call[]): void;
+  add(report: WatchedReport, calls: readonly Call[]): void;
 }
 
 function createPaceMeter(): PaceMeter {
   const timesMs: number[] = [];
-  let nowMs = 0;
-  let stalledBeforeMs = 0;
+  /** The end of each report's time, and how late a call of the second before may have come. */
+  const reports: { readonly nowMs: number; readonly lateMs: number }[] = [];
   let callsInLastSecond = 0;
   let worstSecond = 0;
-  let surelyInWorstSecond = 0;
 
   /** The times of calls that a window which is not over yet may contain. */
-  function recentMs(sinceMs: number): number[] {
-    const recent: number[] = [];
-    for (let index = timesMs.length - 1; index >= 0; index--) {
-      const atMs = timesMs[index]!;
-      if (atMs < sinceMs - SECOND_MS - DISORDER_MS) break;
-      recent.push(atMs);
-    }
-    return recent;
+  function recentMs(sinceMs: number): readonly number[] {
+    const first = timesMs.findLastIndex((atMs) => atMs < sinceMs - SECOND_MS - DISORDER_MS) + 1;
+    return timesMs.slice(first);
   }
 
   return {
@@ -159,20 +169,27 @@ function createPaceMeter(): PaceMeter {
       return worstSecond;
     },
     get surelyInWorstSecond() {
-      return surelyInWorstSecond;
+      const sorted = timesMs.toSorted((one, other) => one - other);
+      let report = 0;
+      let worst = 0;
+      for (const [last, atMs] of sorted.entries()) {
+        while (report < reports.length - 1 && reports[report]!.nowMs < atMs) report += 1;
+        // A standstill may be known only one report before or after that of the calls that it delayed.
+        const nearby = reports.slice(Math.max(0, report - 1), report + 2);
+        const surelyMs = SECOND_MS - Math.max(...nearby.map(({ lateMs }) => lateMs));
+        let first = last;
+        while (first > 0 && atMs - sorted[first - 1]! < surelyMs) first -= 1;
+        worst = Math.max(worst, last - first + 1);
+      }
+      return worst;
     },
-    add(report, calls) {
-      const beforeMs = nowMs;
-      nowMs = report.nowMs;
+    add({ nowMs, stalledMs, workersStalledMs }, calls) {
+      const beforeMs = reports.at(-1)?.nowMs ?? 0;
+      reports.push({ nowMs, lateMs: Math.max(stalledMs, workersStalledMs) });
       timesMs.push(...calls.map(({ atMs }) => atMs));
       const recent = recentMs(beforeMs);
       callsInLastSecond = recent.filter((atMs) => atMs > nowMs - SECOND_MS).length;
       worstSecond = Math.max(worstSecond, worstWindow(recent, SECOND_MS));
-      // The first calls of this report may belong to a window that began before the previous one.
-      const lateMs = Math.max(stalledBeforeMs, report.stalledMs);
-      stalledBeforeMs = report.stalledMs;
-      const surely = worstWindow(recent, Math.max(0, SECOND_MS - lateMs));
-      surelyInWorstSecond = Math.max(surelyInWorstSecond, surely);
     },
   };
 }

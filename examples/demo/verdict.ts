@@ -10,7 +10,7 @@ export interface Figures {
   readonly failed: number;
   readonly twice: number;
   readonly worstSecond: number;
-  /** The same, without calls that the downstream may have seen late because it stood still in that second. */
+  /** The same, without calls that came late because a worker or the downstream stood still in that second. */
   readonly surelyInWorstSecond: number;
   readonly refused: number;
   /** Calls whose signature did not fit. */
@@ -22,6 +22,8 @@ export interface Figures {
   readonly paced: readonly PacedCustomer[];
   /** The longest standstill of the downstream's process, which sees the calls of that time all together. */
   readonly stalledMs: number;
+  /** The longest standstill of a worker's process, which sends the calls of that time all together. */
+  readonly workersStalledMs: number;
   /** The share of the cap used while work waited; undefined if that was less than a second. */
   readonly share: number | undefined;
   readonly crashedWorkers: number;
@@ -62,7 +64,7 @@ export function judge(rate: number, figures: Figures): readonly Row[] {
   const lost = Math.max(0, jobs - delivered - waiting - failed);
   const most = mostPerSecond(rate);
   const isBroken = figures.surelyInWorstSecond > most;
-  // Calls seen after a standstill of the downstream may belong to the second before.
+  // Calls that come after a standstill may belong to the second before.
   const isLate = worstSecond > most && !isBroken;
   const died = figures.crashedWorkers > 0;
   return [
@@ -82,7 +84,7 @@ export function judge(rate: number, figures: Figures): readonly Row[] {
       value: count(worstSecond) + lateText(figures),
       ...judgeTiming(
         isBroken,
-        `at most ${count(most)} calls${isLate ? ", except those seen late" : ""}`,
+        `at most ${count(most)} calls${isLate ? ", except late ones" : ""}`,
         machine,
       ),
     },
@@ -118,9 +120,11 @@ export function judge(rate: number, figures: Figures): readonly Row[] {
     {
       name: "429 answers",
       value: count(refused),
-      ...judgeTiming(refused > 0, "0", machine),
+      // The downstream refuses late calls too: it cannot know that a worker stood still.
+      ...judgeTiming(refused > 0 && !isLate, isLate ? "0, except for late calls" : "0", machine),
     },
     { name: "downstream stood still", value: `${Math.ceil(figures.stalledMs)} ms` },
+    { name: "workers stood still", value: `${Math.ceil(figures.workersStalledMs)} ms` },
     { name: "machine stood still", value: `${Math.ceil(figures.machine.stoodStillMs)} ms in all` },
     { name: "idle processors", value: `${Math.round(figures.machine.idleShare * 100)} %` },
   ];
@@ -135,19 +139,19 @@ function judgePaced({ tenant, perSecond, ...pace }: PacedCustomer, machine: Mach
     value: count(pace.worstSecond) + lateText(pace),
     ...judgeTiming(
       isBroken,
-      `at most ${count(most)} calls${isLate ? ", except those seen late" : ""}`,
+      `at most ${count(most)} calls${isLate ? ", except late ones" : ""}`,
       machine,
     ),
   };
 }
 
-/** How many calls of the worst second may belong to the second before: `" (1 seen late)"`. */
+/** How many calls of the worst second may belong to the second before: `" (1 late)"`. */
 function lateText({
   worstSecond,
   surelyInWorstSecond,
 }: Pick<Figures, "worstSecond" | "surelyInWorstSecond">): string {
   const late = worstSecond - surelyInWorstSecond;
-  return late > 0 ? ` (${count(late)} seen late)` : "";
+  return late > 0 ? ` (${count(late)} late)` : "";
 }
 
 /** A figure about time says nothing about Sluice on a machine that had no time for it. */

@@ -2,6 +2,9 @@ import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { endChild, isRunning, startChild } from "../shared/child.ts";
+import type { StandstillReport } from "./report-standstills.ts";
+
+const REPORT_STANDSTILLS = new URL("report-standstills.ts", import.meta.url).href;
 
 /** One process of `workers/webhook-worker.ts`. */
 export interface WorkerProcess {
@@ -17,6 +20,8 @@ export interface Workers {
   readonly concurrency: number;
   /** How many ended without being asked to. */
   readonly crashed: number;
+  /** The longest standstill of one of their processes in the last second, in ms. */
+  readonly longestStandstillMs: () => number;
   /** Closes all workers: jobs that they have not started go back to the queue. */
   end(): Promise<void>;
 }
@@ -26,14 +31,17 @@ export type WorkerEnvironment = Readonly<Record<string, string>>;
 /** Starts worker processes; resolves when all have started. */
 export async function startWorkers(count: number, env: WorkerEnvironment): Promise<Workers> {
   const children: ChildProcess[] = [];
+  const stoodStillMs = new Map<ChildProcess, number>();
   let isEnding = false;
   let crashed = 0;
 
   function start(name: string): { readonly worker: WorkerProcess; readonly ready: Promise<void> } {
     const child = startChild("workers/webhook-worker.ts", {
       env: { ...env, SLUICE_USER_AGENT: name, LOG_LEVEL: "info" },
+      nodeArgs: ["--import", REPORT_STANDSTILLS],
     });
     children.push(child);
+    child.on("message", ({ longestMs }: StandstillReport) => stoodStillMs.set(child, longestMs));
     child.once("exit", () => {
       if (!isEnding) crashed += 1;
     });
@@ -59,6 +67,7 @@ export async function startWorkers(count: number, env: WorkerEnvironment): Promi
     get crashed() {
       return crashed;
     },
+    longestStandstillMs: () => Math.max(0, ...stoodStillMs.values()),
     end,
   };
   try {

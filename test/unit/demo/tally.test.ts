@@ -4,9 +4,15 @@ import { createTally, type Tally } from "../../../examples/demo/tally.ts";
 const CALL = { customer: "acme", worker: "w", isVerified: true, status: 200 };
 
 /** A report of calls, with the downstream's longest standstill since the report before. */
-function report(tally: Tally, nowMs: number, stalledMs: number, timesMs: readonly number[]): void {
+function report(
+  tally: Tally,
+  nowMs: number,
+  stalledMs: number,
+  timesMs: readonly number[],
+  workersStalledMs = 0,
+): void {
   const calls = timesMs.map((atMs) => ({ ...CALL, atMs, delivery: `${atMs}` }));
-  tally.add({ kind: "report", nowMs, calls, stalledMs, isLast: false });
+  tally.add({ kind: "report", nowMs, calls, stalledMs, workersStalledMs, isLast: false });
 }
 
 it("counts the worst second as seen, and without calls that a standstill may have delayed", () => {
@@ -19,6 +25,18 @@ it("counts the worst second as seen, and without calls that a standstill may hav
   expect(tally.worstSecond).toBe(3);
   expect(tally.surelyInWorstSecond).toBe(2);
   expect(tally.stalledMs).toBe(20);
+});
+
+it("allows for a worker's standstill, also if it is reported after the calls", () => {
+  const tally = createTally();
+
+  report(tally, 1_000, 0, [20, 500]);
+  report(tally, 1_100, 0, [1_010]);
+  report(tally, 1_200, 0, [], 20);
+
+  expect(tally.worstSecond).toBe(3);
+  expect(tally.surelyInWorstSecond).toBe(2);
+  expect(tally.workersStalledMs).toBe(20);
 });
 
 it("allows for a standstill only in its own second", () => {
@@ -41,7 +59,14 @@ it("counts what was not verified, what came again after a 503, and the pace of e
     { ...CALL, atMs: 1_020, delivery: "a" },
   ];
 
-  tally.add({ kind: "report", nowMs: 1_100, calls, stalledMs: 0, isLast: false });
+  tally.add({
+    kind: "report",
+    nowMs: 1_100,
+    calls,
+    stalledMs: 0,
+    workersStalledMs: 0,
+    isLast: false,
+  });
 
   const { failed, cameAgain, unverified, delivered } = tally;
   expect({ failed, cameAgain, unverified, delivered }).toEqual({

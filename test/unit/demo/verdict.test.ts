@@ -15,6 +15,7 @@ const KEPT: Figures = {
   cameAgain: 1,
   paced: [],
   stalledMs: 3,
+  workersStalledMs: 5,
   share: 0.99,
   crashedWorkers: 0,
   machine: { idleShare: 0.5, stoodStillMs: 20, runMs: 20_000 },
@@ -44,16 +45,23 @@ describe("the demo's verdict, at 100 calls a second", () => {
     ]);
   });
 
-  it("excuses calls that the downstream may have seen late, and says so", () => {
+  it("excuses calls that came late after a standstill, and says so", () => {
     const late = { worstSecond: 102, surelyInWorstSecond: 101 };
 
     const [row] = judge(100, { ...KEPT, ...late }).filter(({ name }) => name === "worst second");
 
     expect(broken(late)).toEqual([]);
     expect(row).toMatchObject({
-      value: "102 (1 seen late)",
-      promise: "at most 101 calls, except those seen late",
+      value: "102 (1 late)",
+      promise: "at most 101 calls, except late ones",
     });
+  });
+
+  it("excuses 429 answers to late calls, and to no others", () => {
+    expect(broken({ refused: 1, worstSecond: 102, surelyInWorstSecond: 101 })).toEqual([]);
+    expect(broken({ refused: 1, worstSecond: 101, surelyInWorstSecond: 100 })).toEqual([
+      "429 answers",
+    ]);
   });
 
   it.each([
@@ -89,7 +97,7 @@ describe("the demo's verdict, at 100 calls a second", () => {
     expect(broken({ lost: 1, delivered: 1_999, machine } as Partial<Figures>)).toEqual(["lost"]);
   });
 
-  it("excuses an endpoint's calls that the downstream may have seen late", () => {
+  it("excuses an endpoint's calls that came late after a standstill", () => {
     expect(broken({ paced: [pacedAt(12, 11)] })).toEqual([]);
   });
 

@@ -152,8 +152,8 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
     lineLength: (endpoint) => redis.llen(keys.endpoint("line", endpoint)),
     beginStep: (step, timeoutMs) => runScript(redis, lineBegin, { ...name, ...step, timeoutMs }),
     endStep: (ended) => runScript(redis, lineStep, { ...name, ...ended }),
-    begin: ({ tenant, endpoint, message }, timeoutMs) =>
-      begin({ tenant, endpoint, message, timeoutMs }),
+    begin: ({ tenant, endpoint, message, born, copy }, timeoutMs) =>
+      begin({ tenant, endpoint, message, born, copy, timeoutMs }),
     recorder: (rules) =>
       gathered((attempts) => runScript(redis, attemptsEnd, { ...name, rules, attempts })),
     messages: (tenant, span) => timedOf(keys.tenant("messages", tenant), span),

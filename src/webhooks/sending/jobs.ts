@@ -1,19 +1,17 @@
 /** The jobs by which messages go to endpoints: each is one attempt. */
 import { createHash, randomUUID } from "node:crypto";
 import type { Queue } from "../../queue/queue.ts";
-import type { EndpointName, MessageCopy } from "../../core/stores/webhooks/store.ts";
+import type { AttemptName, EndpointName } from "../../core/stores/webhooks/store.ts";
 import { keyOf } from "../names.ts";
 
 /** Why a message is sent: since it was sent, as a test, or since somebody asked for it again. */
 export type Purpose = "send" | "test" | "replay";
 
 /** One attempt of one message at one endpoint. What is sent, and where, is read when it begins. */
-export interface DeliveryJob extends EndpointName, MessageCopy {
+export interface DeliveryJob extends AttemptName {
   /** 1 for the first one. */
   readonly attempt: number;
   readonly purpose: Purpose;
-  /** Tells the endpoint from a later one of the same id; undefined until the first attempt. */
-  readonly born?: string | undefined;
   /** Tells the attempts of one sending from those of another. */
   readonly series: string;
   /** Who asked for a replay. */

@@ -125,6 +125,32 @@ describe("a message", () => {
     expect(entries.map(({ endpoints }) => endpoints)).toEqual([states]);
   });
 
+  it.each([{ ordered: false }, { ordered: true }])(
+    "waits no more once its endpoint is removed, although another of the same id follows: %j",
+    async (options) => {
+      const hooks = openHooks(sluices, { scheduleMs: [0, 1_000] });
+      const receiver = await startReceiver({ answer: () => 503 });
+      await put(hooks, { ...REF, url: receiver.url, ...options });
+      hooks.worker();
+      const tried = await hooks.send(EVENT);
+      await waitUntil(async () => (await hooks.queue.counts()).delayed === 1, "a retry waits");
+      await hooks.queue.pause();
+      const untried = await hooks.send(EVENT);
+
+      await hooks.endpoints.remove(REF);
+      await put(hooks, { ...REF, url: receiver.url, ...options });
+      await hooks.queue.resume();
+
+      const stateOf = async (id: string) =>
+        (await hooks.messages.get({ tenant: REF.tenant, id }))?.endpoints[REF.id];
+      await untilIdle(hooks);
+      expect([await stateOf(tried.id), await stateOf(untried.id)]).toEqual(["removed", "removed"]);
+      expect(receiver.arrivals).toHaveLength(1);
+      await hooks.replay({ tenant: REF.tenant, message: untried.id });
+      await waitUntil(() => receiver.arrivals.length === 2, "a replay is sent");
+    },
+  );
+
   it("is not tried again after 410, and its endpoint is disabled", async () => {
     const hooks = openHooks(sluices);
     const heard = hear(hooks);

@@ -151,6 +151,12 @@ export interface LoggedMessage {
   readonly states: ReadonlyMap<string, string>;
 }
 
+/** One attempt of a message at an endpoint. */
+export interface AttemptName extends EndpointName, MessageCopy {
+  /** The endpoint that is meant, of all that ever had its name. Undefined in jobs of older versions. */
+  readonly born?: string | undefined;
+}
+
 export interface BegunAttempt {
   readonly record: string | undefined;
   readonly disabled: Disabled | undefined;
@@ -264,7 +270,7 @@ export interface WebhookStore {
   advanceBroadcast(advance: BroadcastAdvance): Promise<BroadcastState>;
   message(name: MessageName): Promise<LoggedMessage | undefined>;
   /** What an attempt needs. `timeoutMs` is the sender's, for endpoints with none of their own; with 0, no breaker is asked. */
-  begin(name: EndpointName & MessageName, timeoutMs: number): Promise<BegunAttempt>;
+  begin(name: AttemptName, timeoutMs: number): Promise<BegunAttempt>;
   /** What records the attempts of a sender. */
   recorder(rules: EndRules): (attempt: EndedAttempt) => Promise<AttemptNoted>;
   /**

@@ -1,4 +1,5 @@
 import type {
+  AttemptName,
   AttemptNoted,
   BegunAttempt,
   Disabled,
@@ -7,7 +8,6 @@ import type {
   EndpointName,
   EndpointSeen,
   MessageCopy,
-  MessageName,
   MessageStored,
   NewMessage,
   PutRequest,
@@ -49,7 +49,12 @@ export const endpointsRemove: Script<QueueName & EndpointName & { key: string },
         ...lineKeys(input),
       ];
     },
-    args: ({ tenant, endpoint, key }) => [tenant, endpoint, key],
+    args: ({ key, ...name }) => [
+      name.tenant,
+      name.endpoint,
+      key,
+      webhookKeys(name).message("message", { ...name, message: "" }),
+    ],
     decode: (reply) => reply === 1,
   });
 
@@ -238,12 +243,18 @@ export const attemptsBegin: Script<
       keys.endpoint("health", attempt),
     ]);
   },
-  args: ({ attempts }) => attempts.flatMap(({ endpoint, timeoutMs }) => [endpoint, timeoutMs]),
+  args: ({ attempts }) =>
+    attempts.flatMap(({ endpoint, timeoutMs, born, copy = "" }) => [
+      endpoint,
+      timeoutMs,
+      born === undefined ? "" : `"born":${JSON.stringify(born)}`,
+      copy,
+    ]),
   decode: (reply) => (reply as BegunReply[]).map(readBegun),
 });
 
 /** One attempt that wants to begin. */
-export type BeginRequest = EndpointName & MessageName & { readonly timeoutMs: number };
+export type BeginRequest = AttemptName & { readonly timeoutMs: number };
 
 type BegunReply = [
   record: string,

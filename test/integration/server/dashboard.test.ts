@@ -111,6 +111,23 @@ describe("the board", () => {
     expect(await page.locator("tr", { hasText: "planned" }).count()).toBe(1);
   });
 
+  it("counts what a person set as set by hand, and not what a rules file sets", async () => {
+    const rules = files.write(
+      "sluice.yaml",
+      "buckets: { one: { rate: 50/s }, two: { rate: 9/s } }",
+    );
+    const sluice = sluices.open({ rules });
+    const { url } = await servers.open(sluice, { insecureLocal: true });
+    const { page } = await boards.open(url);
+    await page.locator("tr", { hasText: "two" }).waitFor();
+    const tile = page.locator(".tile", { hasText: "Set by hand" }).locator(".value");
+
+    expect(await tile.textContent()).toBe("0");
+
+    await sluice.bucket("one", { rate: "50/s" }).configure({ rate: "5/s" }, { by: "bob" });
+    await tile.filter({ hasText: /^1$/ }).waitFor();
+  });
+
   it("shows hostile names and reasons as the text that they are", async () => {
     const { url, bucket } = await openBoard([HOSTILE]);
     await bucket.pause({ by: HOSTILE, reason: HOSTILE });

@@ -7,7 +7,7 @@
         of how many others, to read the cost
   Reply JSON: { lanes: [key, jobs, weight, ms for which it is still aside, calls], others: { lanes, jobs },
         heads: [head of a path, weight, ms for which it is still aside],
-        waiting: [jobs without a lane, calls], deadlines: [id, key, jobs before it, ms until then, calls],
+        waiting: [jobs without a lane, and delayed ones that are due, calls], deadlines: [id, key, jobs before it, ms until then, calls],
         job: [key, jobs before it in its lane, calls]; or [key, -1, jobs before it of all that wait, calls]; or
         [key, -2, ms until it is due, jobs that would go before it now, calls]; or [key, -3, 0]: it runs; or [key, -4,
         jobs before it of those that workers hold of its key, calls]; due: lists of ms until then and [key, jobs, calls]
@@ -39,6 +39,8 @@ for key in pairs(held.lanes) do
   if key ~= '' and not read.is_read[key] then read.lane(key, 0) end
 end
 local listed, ranked = redis.call('LLEN', KEYS[1]), redis.call('ZCARD', KEYS[3])
+-- The next worker that looks moves them to their lanes.
+local is_due = redis.call('ZCOUNT', KEYS[2], '-inf', now * 4096 + 4095)
 
 local function place_of(id)
   local name, ended = unpack(redis.call('HMGET', prefix .. id, 'name', 'finishedOn'))
@@ -67,5 +69,5 @@ if job and job[2] == -2 and counted > 0 then due, more = due_before(lanes, prefi
 return cjson.encode({
   lanes = read.list, heads = read.all_heads(), others = read.others, job = job, due = due, more = more,
   deadlines = next_deadlines(lanes, tonumber(ARGV[4]), now, place_of),
-  waiting = { with_held(held, '', listed + ranked - held.joined, waiting_sums) },
+  waiting = { with_held(held, '', listed + ranked + is_due - held.joined, waiting_sums) },
 })

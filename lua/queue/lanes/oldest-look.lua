@@ -1,13 +1,14 @@
 --[[
   oldest-look: finds the oldest of some jobs of a queue that are due and have not begun. Changes nothing.
 
-  KEYS  [1] wait  [2] prioritized, both BullMQ's  [3] hash: the live workers
+  KEYS  [1] wait  [2] prioritized  [3] delayed, all BullMQ's  [4] hash: the live workers
   ARGV  [1] the prefix of the queue's keys  [2] 1 to look at jobs without a lane, and at those that workers have fetched
         [3] on: the keys at whose lanes to look
   Reply its id, and since when it waits, in ms since 1970: when it was due, or due again; nothing if none waits
 ]]
+-- @include lib/now-ms
 -- @include lib/lanes/names
-local wait, prioritized, live = KEYS[1], KEYS[2], KEYS[3]
+local wait, prioritized, delayed, live = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local prefix, has_others = ARGV[1], ARGV[2] == '1'
 local lanes = lane_names(prefix)
 local oldest, since_ms
@@ -41,6 +42,9 @@ for at = 3, #ARGV do look_at_heads(lanes.lane .. ARGV[at], 2 ^ 48) end
 if has_others then
   for _, id in ipairs(redis.call('LRANGE', wait, -1, -1)) do look(id) end
   look_at_heads(prioritized, 2 ^ 32)
+  -- The next worker that looks moves those that are due to their lanes.
+  local first_due = redis.call('ZRANGEBYSCORE', delayed, '-inf', now_ms() * 4096 + 4095, 'LIMIT', 0, 1)
+  if first_due[1] then look(first_due[1]) end
   -- Workers list those that they have fetched and not begun, the first of them first.
   for _, worker in ipairs(redis.call('HKEYS', live)) do
     local ids = redis.call('GET', lanes.held .. worker)

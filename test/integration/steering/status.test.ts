@@ -1,6 +1,6 @@
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
-import { Discard, type BucketOptions } from "sluice";
+import { Discard, type BucketOptions, type QueuedJob } from "sluice";
 import { block } from "../../support/async/block.ts";
 import { rejectionOf } from "../../support/async/rejection.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
@@ -154,6 +154,45 @@ describe("the status of a queue", () => {
     expect(Date.now() - replayed.oldest!.why!.sinceMs).toBeLessThan(MINUTE_MS);
     expect(Math.round(later.oldest!.waitingMs / MINUTE_MS)).toBe(10);
     expect(Math.round(later.unexplainedMs / MINUTE_MS)).toBe(10);
+  });
+
+  it.each([
+    ["made due by hand", undefined, (job: QueuedJob<number>) => job.runNow()],
+    ["of a key, made due by hand", "acme", (job: QueuedJob<number>) => job.runNow()],
+    ["rescheduled to now", undefined, (job: QueuedJob<number>) => job.reschedule({ delayMs: 0 })],
+    [
+      "of a key, rescheduled to now",
+      "acme",
+      (job: QueuedJob<number>) => job.reschedule({ delayMs: 0 }),
+    ],
+  ])("counts the wait of a delayed job from when it is due: one %s", async (_, key, makeDue) => {
+    const { queue } = open();
+    const job = await queue.enqueue(1, { delayMs: 30 * MINUTE_MS, key });
+    await makeOlder(job.id, 20 * MINUTE_MS);
+
+    expect(await makeDue(job)).toBe(true);
+    const { oldest } = await queue.status();
+
+    expect(oldest!.id).toBe(job.id);
+    expect(Math.round(oldest!.waitingMs / MINUTE_MS)).toBe(0);
+    expect(Date.now() - oldest!.why!.sinceMs).toBeLessThan(MINUTE_MS);
+  });
+
+  it("wants a worker for a delayed job that came due while none is alive", async () => {
+    const { queue } = open();
+    const job = await queue.enqueue(1, { delayMs: 10 * MINUTE_MS, attempts: 2 });
+    const early = await queue.status();
+    // As if it had been stored 20 minutes ago.
+    await makeOlder(job.id, 20 * MINUTE_MS);
+    await redis.zadd(keyOf("delayed"), (Date.now() - 10 * MINUTE_MS) * 4_096, job.id);
+
+    const due = await queue.status();
+
+    expect(early).toMatchObject({ workersWanted: 0, unexplainedMs: 0 });
+    expect(early.oldest).toBeUndefined();
+    expect(due).toMatchObject({ reason: "no worker", workersWanted: 1, oldest: { id: job.id } });
+    expect(Math.round(due.unexplainedMs / MINUTE_MS)).toBe(10);
+    expect((await queue.forecast()).waiting).toBe(1);
   });
 
   it("counts the wait of a retry from when it is due, and not from its last attempt", async () => {

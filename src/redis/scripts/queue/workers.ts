@@ -60,7 +60,8 @@ export interface OldestLook extends QueueName {
 
 export const oldestLook: Script<OldestLook, OldestJob | undefined> = defineScript({
   name: "queue/lanes/oldest-look",
-  keys: (input) => ["wait", "prioritized", "workers:live"].map((name) => baseOf(input) + name),
+  keys: (input) =>
+    ["wait", "prioritized", "delayed", "workers:live"].map((name) => baseOf(input) + name),
   args: (input) => [baseOf(input), Number(input.others), ...input.ofKeys],
   decode: (reply) => {
     const [id, sinceMs] = reply as readonly string[];

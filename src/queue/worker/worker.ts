@@ -16,7 +16,7 @@
  */
 import { availableParallelism } from "node:os";
 import { setTimeout as pause } from "node:timers/promises";
-import { refuseExtra, type Arities } from "../../core/input/arguments.ts";
+import { assertArgumentCount } from "../../core/input/arguments.ts";
 import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { headsOfText } from "../../core/key-path.ts";
@@ -92,7 +92,7 @@ export interface WorkerSettings<Data, Result> {
   readonly bucket: OwnedBucket;
   readonly handler: GivenHandler<Data, Result> | BatchHandler<Data, Result>;
   readonly schema: Schema<Data> | undefined;
-  readonly options: WorkerOptions;
+  readonly options: WorkerOptions | undefined;
   readonly connect: ConnectQueue;
   readonly prefix: string;
   readonly logger: Logger;
@@ -104,13 +104,6 @@ export interface WorkerSettings<Data, Result> {
   readonly onClosed: () => void;
 }
 
-/** How many arguments the public methods take. */
-const ARITIES: Arities<Worker> = {
-  close: 1,
-  on: { atOnce: 3 },
-  off: { atOnce: 2 },
-  status: { atOnce: 0 },
-};
 const CLOSED = "the worker is closed";
 /** With shorter locks, a quiet worker looks for jobs of others whose locks have ended as often as a busy one. */
 const LEAST_QUIET_LOCK_MS = 30_000;
@@ -372,7 +365,7 @@ export function createWorker<Data, Result>(
       const { awayForMs } = bucket.breaker;
       return { ...status, ...counts, paused: orders.isPaused, awayForMs };
     },
-    async close(given = {}) {
+    async close(given) {
       const { deadlineMs = closeDeadlineMs } = readCloseOptions(given);
       await closeWithin(deadlineMs);
     },
@@ -380,7 +373,7 @@ export function createWorker<Data, Result>(
       await closeWithin(closeDeadlineMs);
     },
   };
-  return refuseExtra(methods, ARITIES);
+  return assertArgumentCount(methods, { throws: ["on", "off", "status"] });
 }
 
 /** The handler of single jobs; for batches it is never called. */

@@ -13,7 +13,7 @@ import {
   InvalidOptionError,
   StoreUnavailableError,
 } from "../../core/errors.ts";
-import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
+import { LONGEST_MS, readOptional, readOptions, wholeNumber } from "../../core/input/options.ts";
 import { KEY_SHAPE, oneKey } from "../../core/input/key-options.ts";
 import { TEXT, WHO_AND_WHY } from "../../core/input/who-and-why.ts";
 import { scopesOf } from "../../core/policy/per-key.ts";
@@ -333,14 +333,14 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
         : { policy: compileOver(where, given, under), source: "override" };
       await putInForce({ action: "configure", before: state }, set, read);
     },
-    async pause(options = {}) {
+    async pause(options) {
       refuseUndefined("pause()", options);
-      const { forMs, ...others } = oneKey("pause()", readOptions("pause()", PAUSE, options));
+      const { forMs, ...others } = oneKey("pause()", readOptional("pause()", PAUSE, options));
       await pauseFor("pause", others, forMs);
     },
-    async resume(options = {}) {
+    async resume(options) {
       refuseUndefined("resume()", options);
-      await pauseFor("resume", oneKey("resume()", readOptions("resume()", RESUME, options)), 0);
+      await pauseFor("resume", oneKey("resume()", readOptional("resume()", RESUME, options)), 0);
     },
     async hold(key, forMs) {
       const { policy, state } = await steered(key);
@@ -351,8 +351,8 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
       onChange(key);
       return true;
     },
-    async undo(options = {}) {
-      const { id, ...byHand } = readOptions("undo()", UNDO, options);
+    async undo(options) {
+      const { id, ...byHand } = readOptional("undo()", UNDO, options);
       assertOpen();
       for (let time = 1; ; time++) {
         try {
@@ -363,8 +363,8 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
         }
       }
     },
-    async peek(options = {}) {
-      const { key } = oneKey("peek()", readOptions("peek()", ONE_KEY, options));
+    async peek(options) {
+      const { key } = oneKey("peek()", readOptional("peek()", ONE_KEY, options));
       return (await inForce(key)).state;
     },
     inForce: () => inForce(),

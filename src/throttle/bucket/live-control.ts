@@ -6,7 +6,7 @@ import { hostname } from "node:os";
 import process from "node:process";
 import * as z from "zod";
 import { refuseUndefined } from "../../core/input/arguments.ts";
-import { reasonOf } from "../../core/describe.ts";
+import { reasonOf, describeValue } from "../../core/describe.ts";
 import {
   ChangedError,
   ClosedError,
@@ -16,7 +16,7 @@ import {
 import { LONGEST_MS, readOptional, readOptions, wholeNumber } from "../../core/input/options.ts";
 import { KEY_SHAPE, oneKey } from "../../core/input/key-options.ts";
 import { TEXT, WHO_AND_WHY } from "../../core/input/who-and-why.ts";
-import { scopesOf } from "../../core/policy/per-key.ts";
+import { scopesOf, ownScopeOf } from "../../core/policy/per-key.ts";
 import {
   compileOver,
   formatPolicy,
@@ -34,8 +34,8 @@ import {
   type SteeredState,
 } from "../../core/stores/insight/store.ts";
 import type { Change as StoreChange, LimitedKey, Peeked, PolicySource } from "../../core/store.ts";
+import { keyOfText, namedOf, textsOfNamedKeys } from "../../core/key-path.ts";
 import { termsOf, unknownPolicy, type BucketContext, type RefreshPolicy } from "../known-policy.ts";
-import { steeredScopeOf } from "../../core/policy/steered-scope.ts";
 import {
   describeState,
   FOREVER_US,
@@ -393,4 +393,29 @@ function pauseOf(pausedForMs: number): StoreChange {
 
 function stateOf(policy: Policy, source: PolicySource, pausedForMs: number): SteeredState {
   return { policy: formatPolicy(policy), text: policy.text, source, pausedForMs };
+}
+
+/** @throws {@link InvalidOptionError} when the key has no state; it says what to name instead. */
+function steeredScopeOf(where: string, policy: Policy, key: string): LimitedKey {
+  const scope = ownScopeOf(policy, key, where);
+  if (scope !== undefined) return scope;
+  const { key: path, keys } = namedOf(key);
+  const option = keys === undefined ? "key" : "keys";
+  throw new InvalidOptionError({
+    where,
+    option,
+    value: keys ?? path,
+    remedy: steerRemedy(policy, key),
+  });
+}
+
+function steerRemedy(policy: Policy, key: string): string {
+  if (textsOfNamedKeys(key).length > 1) return "name one of the keys: each has a state of its own";
+  const head = scopesOf(policy, key).at(-1);
+  if (head !== undefined) {
+    return `only its first names have limits: name ${describeValue(keyOfText(head.key))}, which stands for all below it`;
+  }
+  const isOfLevels = (policy.perKey?.parts.length ?? 0) > 1;
+  const lacking = isOfLevels ? "perKey limits for its level" : "the bucket perKey";
+  return `a key without limits of its own has no state; give ${lacking}, or leave the key out`;
 }

@@ -1,4 +1,3 @@
-/** The `Store` of buckets in Redis: each call is one script, sent by `requests.ts`; messages come by `pubsub.ts`. */
 import { randomBytes } from "node:crypto";
 import type { Cluster, Redis } from "ioredis";
 import { WrongResetsError, type CostTooLargeError } from "../core/errors.ts";

@@ -1,4 +1,3 @@
-/** The HTTP server: health, facts, steering and the dashboard. `createServer()` wires it. */
 import { lstat, rm } from "node:fs/promises";
 import { createConnection } from "node:net";
 import type { FastifyDynamicSwaggerOptions } from "@fastify/swagger";

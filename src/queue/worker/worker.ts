@@ -6,13 +6,9 @@
  *                                     │ too late: fails as expired
  *                                     │ the worker closes: back into the queue
  *
- * - A job that was begun before has kept its `maxWaitMs`; one that was running whenever its worker died is given up
- *   (`job-start.ts`).
- * - A worker asks for as many jobs as it can start soon (`lanes/fetcher.ts`). Which those are is decided in one place, at
- *   that moment (`lua/lib/lanes/take.lua`). Then BullMQ's worker has it (`bullmq/stored-worker.ts`), and its lock is kept until it has
- *   ended (`held/job-locks.ts`).
- * - The job draws a slot of the bucket just before its handler runs (`job-start.ts`).
- * - What the handler returns or throws decides what becomes of the job (`attempt.ts`, `outcome.ts`).
+ * A job that was begun before has kept its `maxWaitMs`; one that was running whenever its worker died is given up
+ * (`job-start.ts`). BullMQ's worker holds a job (`bullmq/stored-worker.ts`), and its lock is kept until it has ended
+ * (`held/job-locks.ts`).
  */
 import { availableParallelism } from "node:os";
 import { setTimeout as pause, setImmediate as nextTurn } from "node:timers/promises";

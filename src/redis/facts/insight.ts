@@ -1,4 +1,3 @@
-/** What is known of a fleet, in Redis: see `core/stores/insight/store.ts`. */
 import type { Cluster, Redis } from "ioredis";
 import { reasonOf } from "../../core/describe.ts";
 import { SluiceError, StoreUnavailableError } from "../../core/errors.ts";

@@ -1,4 +1,3 @@
-/** Jobs over HTTP: to enqueue them, to see what became of them, to cancel and to replay. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { RequestNotes } from "../../core/stores/insight/requests.ts";

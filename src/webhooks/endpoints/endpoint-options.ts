@@ -1,4 +1,3 @@
-/** What the methods of endpoints take. */
 import { createSecureContext } from "node:tls";
 import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";

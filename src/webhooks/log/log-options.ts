@@ -1,4 +1,3 @@
-/** What the methods of the log take. */
 import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { readOptional, readOptions, wholeNumber } from "../../core/input/options.ts";

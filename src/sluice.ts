@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { refuseExtra, type Arities } from "./core/input/arguments.ts";
+import { assertArgumentCount } from "./core/input/arguments.ts";
 import { createBuckets } from "./sluice/buckets.ts";
 import { ClosedError, InvalidOptionError, RedisRequiredError } from "./core/errors.ts";
 import {
@@ -172,21 +172,6 @@ export interface Sluice extends Emitter<SluiceEvents> {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** How many arguments the public methods take. */
-const ARITIES: Arities<Sluice> = {
-  bucket: { atOnce: 2 },
-  find: 1,
-  queue: { atOnce: 2 },
-  findQueue: 1,
-  worker: { atOnce: 3 },
-  overview: 1,
-  changes: 1,
-  metrics: 1,
-  on: { atOnce: 3 },
-  off: { atOnce: 2 },
-  close: 0,
-};
-
 /**
  * Opens a sluice; it connects when it is first needed.
  *
@@ -293,12 +278,13 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   const sluice: Sluice = {
     on: (event, listener, listening) => emitter.on(event, listener, listening),
     off: (event, listener) => emitter.off(event, listener),
-    bucket(name: string, ...given: readonly unknown[]) {
+    bucket(name: string, given?: unknown) {
       assertOpen();
       const where = `bucket(${JSON.stringify(readName("bucket()", "name", name))})`;
-      if (given.length === 0) return buckets.openByName(where, name);
+      // Options that are undefined by mistake are refused.
+      if (arguments.length === 1) return buckets.openByName(where, name);
       // Which rates are written out is only for the compiler.
-      return buckets.open(where, name, given[0] as BucketOptions);
+      return buckets.open(where, name, given as BucketOptions);
     },
     async find(name) {
       assertOpen();
@@ -317,7 +303,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     worker<Data, Result>(
       queue: Queue<Data, Result, never>,
       handler: GivenHandler<Data, Result> | BatchHandler<Data, Result>,
-      workerOptions: WorkerOptions = {},
+      workerOptions: WorkerOptions | undefined,
     ) {
       assertOpen();
       const own = queues.hasOwnConnections(queue?.name);
@@ -369,7 +355,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     onClose: (closeFirst) => void closers.push(closeFirst),
     hasWorkers: () => workers.told().length > 0,
   });
-  return refuseExtra(sluice, ARITIES);
+  return assertArgumentCount(sluice, { throws: ["bucket", "queue", "worker", "on", "off"] });
 }
 
 /** @internal The version of this package; unknown where it was bundled into an application, which has a `package.json` of its own. */

@@ -1,4 +1,3 @@
-/** Options that several commands read. */
 import { InvalidOptionError } from "../core/errors.ts";
 import { QUEUE_SETTINGS } from "../core/input/queue-settings.ts";
 

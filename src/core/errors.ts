@@ -36,9 +36,17 @@ export type ErrorCode =
   | "ERR_SECRET_UNREADABLE"
   | "ERR_WEBHOOK_NOT_VERIFIED";
 
-/** Base of all errors of this package. Branch on `code`, never on `message`. */
-export abstract class SluiceError extends Error {
+/** The fields of an error class beside those of every error. */
+export type FactsOf<Self> = Omit<Self, keyof SluiceError>;
+
+/** Base of all errors of this package. Branch on `code`, never on `message`. A subclass only declares its facts. */
+export abstract class SluiceError<Self = object> extends Error {
   abstract readonly code: ErrorCode;
+
+  constructor(message: string, facts: FactsOf<Self>, options?: ErrorOptions) {
+    super(message, options);
+    Object.assign(this, facts);
+  }
 
   /** What JSON holds of the error: its name, code, message and facts. A time without an end is `"forever"`. */
   toJSON(): Record<string, unknown> {
@@ -49,13 +57,13 @@ export abstract class SluiceError extends Error {
 }
 
 /** Thrown when an option can never work; nothing has changed and nothing was sent. */
-export class InvalidOptionError extends SluiceError {
+export class InvalidOptionError extends SluiceError<InvalidOptionError> {
   override readonly name = "InvalidOptionError";
   readonly code = "ERR_INVALID_OPTION";
   /** The option's name, with its path: `"rate"`, `"backoff.baseMs"`. */
-  readonly option: string;
+  declare readonly option: string;
   /** The value of the option, without passwords. */
-  readonly value: unknown;
+  declare readonly value: unknown;
 
   constructor(problem: {
     where: string;
@@ -71,10 +79,9 @@ export class InvalidOptionError extends SluiceError {
     const end = /[.?!]$/.test(remedy) ? "" : ".";
     super(
       onOneLine(`${where}: ${what}; ${remedy}${end}`),
+      { option, value },
       cause === undefined ? undefined : { cause },
     );
-    this.option = option;
-    this.value = value;
     problems.set(this, problem);
   }
 }
@@ -106,43 +113,39 @@ export function atPath<T>(path: string, read: () => T): T {
 }
 
 /** Thrown when one call costs more than its bucket could ever give at once; the call was not started. */
-export class CostTooLargeError extends SluiceError {
+export class CostTooLargeError extends SluiceError<CostTooLargeError> {
   override readonly name = "CostTooLargeError";
   readonly code = "ERR_COST_TOO_LARGE";
-  readonly bucket: string;
-  readonly cost: number;
+  declare readonly bucket: string;
+  declare readonly cost: number;
   /** What the cost is counted in: `"calls"`, `"tokens"`. */
-  readonly unit: string;
+  declare readonly unit: string;
   /** The largest cost that the limit can give: its burst, or what fits into its window. */
-  readonly maxCost: number;
+  declare readonly maxCost: number;
   /** The limit that can never give this much: `"90000/min tokens"`. */
-  readonly limitedBy: string;
+  declare readonly limitedBy: string;
 
-  constructor(facts: Omit<CostTooLargeError, keyof SluiceError>) {
+  constructor(facts: FactsOf<CostTooLargeError>) {
     super(
       `A call that costs ${facts.cost} (${facts.unit}) can never leave bucket "${facts.bucket}": ` +
         `its limit of ${facts.limitedBy} lets ${facts.maxCost} pass at once; ` +
         `split the call, or raise the burst, max or capacity of the limit to at least ${facts.cost}.`,
+      facts,
     );
-    this.bucket = facts.bucket;
-    this.cost = facts.cost;
-    this.unit = facts.unit;
-    this.maxCost = facts.maxCost;
-    this.limitedBy = facts.limitedBy;
   }
 }
 
 /** Thrown when something was changed since it was looked at; nothing was changed now. */
-export class ChangedError extends SluiceError {
+export class ChangedError extends SluiceError<ChangedError> {
   override readonly name = "ChangedError";
   readonly code = "ERR_CHANGED";
   /** Which bucket, or which queue. */
-  readonly bucket: string | undefined;
-  readonly queue: string | undefined;
+  declare readonly bucket: string | undefined;
+  declare readonly queue: string | undefined;
   /** The generation, or the id of the change, that was seen: `17`. */
-  readonly since: number | string;
+  declare readonly since: number | string;
   /** That of now. */
-  readonly generation: number | string;
+  declare readonly generation: number | string;
 
   constructor(facts: {
     bucket?: string;
@@ -150,46 +153,42 @@ export class ChangedError extends SluiceError {
     since: number | string;
     generation: number | string;
   }) {
-    const what = facts.queue === undefined ? `Bucket "${facts.bucket}"` : `Queue "${facts.queue}"`;
+    const { bucket, queue, since, generation } = facts;
+    const what = queue === undefined ? `Bucket "${bucket}"` : `Queue "${queue}"`;
     super(
-      `${what} has changed since ${facts.since}; it is at ${facts.generation} now. ` +
+      `${what} has changed since ${since}; it is at ${generation} now. ` +
         `Look at it again, and repeat the change if it still fits.`,
+      { bucket, queue, since, generation },
     );
-    this.bucket = facts.bucket;
-    this.queue = facts.queue;
-    this.since = facts.since;
-    this.generation = facts.generation;
   }
 }
 
 /** Thrown by an `undo` for a change that cannot be taken back; nothing was changed now. */
-export class CannotUndoError extends SluiceError {
+export class CannotUndoError extends SluiceError<CannotUndoError> {
   override readonly name = "CannotUndoError";
   readonly code = "ERR_CANNOT_UNDO";
   /** The id of the change: `"1764166000000-0"`. */
-  readonly change: string;
+  declare readonly change: string;
   /** Why not, and what to do instead. */
-  readonly why: string;
+  declare readonly why: string;
 
-  constructor(facts: { change: string; of: string; why: string }) {
-    super(`Change ${facts.change} of ${facts.of} cannot be taken back: ${facts.why}.`);
-    this.change = facts.change;
-    this.why = facts.why;
+  constructor({ change, of, why }: { change: string; of: string; why: string }) {
+    super(`Change ${change} of ${of} cannot be taken back: ${why}.`, { change, why });
   }
 }
 
 /** Thrown when as many callers wait as `maxWaiting` allows; the call was not started. */
-export class LineFullError extends SluiceError {
+export class LineFullError extends SluiceError<LineFullError> {
   override readonly name = "LineFullError";
   readonly code = "ERR_LINE_FULL";
-  readonly bucket: string;
-  readonly key: Key | undefined;
+  declare readonly bucket: string;
+  declare readonly key: Key | undefined;
   /** The keys of a call that has several side by side. */
-  readonly keys: NamedKeys | undefined;
+  declare readonly keys: NamedKeys | undefined;
   /** How many callers wait in this process: `700`. */
-  readonly waiting: number;
+  declare readonly waiting: number;
   /** Milliseconds after which there is likely room again: `120`. */
-  readonly retryAfterMs: number;
+  declare readonly retryAfterMs: number;
 
   constructor(facts: {
     bucket: string;
@@ -199,49 +198,45 @@ export class LineFullError extends SluiceError {
     priority: string;
     retryAfterMs: number;
   }) {
+    const { bucket, waiting, retryAfterMs } = facts;
     super(
-      `The line of bucket "${facts.bucket}" is full for ${facts.priority} calls: ${facts.waiting} wait; ` +
-        `try again in about ${facts.retryAfterMs} ms, or raise maxWaiting.`,
+      `The line of bucket "${bucket}" is full for ${facts.priority} calls: ${waiting} wait; ` +
+        `try again in about ${retryAfterMs} ms, or raise maxWaiting.`,
+      { bucket, ...namedOf(facts.key), waiting, retryAfterMs },
     );
-    const { key, keys } = namedOf(facts.key);
-    this.bucket = facts.bucket;
-    this.key = key;
-    this.keys = keys;
-    this.waiting = facts.waiting;
-    this.retryAfterMs = facts.retryAfterMs;
   }
 }
 
 /** The reason of a slot's signal when its lease could not be renewed; a throttled call rejects with it. Another call may run in its place. */
-export class LeaseLostError extends SluiceError {
+export class LeaseLostError extends SluiceError<LeaseLostError> {
   override readonly name = "LeaseLostError";
   readonly code = "ERR_LEASE_LOST";
-  readonly bucket: string;
+  declare readonly bucket: string;
 
   constructor(bucket: string) {
     super(
       `A call of bucket "${bucket}" has lost its lease; another call may run in its place. ` +
         `Check that Redis can be reached, or give concurrency() a longer leaseMs.`,
+      { bucket },
     );
-    this.bucket = bucket;
   }
 }
 
 /** Thrown when a call's slot did not come within its `maxWaitMs`; the call was not started. */
-export class WaitTooLongError extends SluiceError {
+export class WaitTooLongError extends SluiceError<WaitTooLongError> {
   override readonly name = "WaitTooLongError";
   readonly code = "ERR_WAIT_TOO_LONG";
-  readonly bucket: string;
-  readonly key: Key | undefined;
+  declare readonly bucket: string;
+  declare readonly key: Key | undefined;
   /** The keys of a call that has several side by side. */
-  readonly keys: NamedKeys | undefined;
+  declare readonly keys: NamedKeys | undefined;
   /**
    * Milliseconds after which the same call is likely to get a slot: `250` when about 25 callers of a 100/s bucket
    * still wait. An estimate: it may be one interval too long, or too short if more callers come.
    */
-  readonly retryAfterMs: number;
+  declare readonly retryAfterMs: number;
   /** What held the call back the longest: a limit as written in the policy: `"100/s"`, or `"a pause"` and the like. */
-  readonly limitedBy: string;
+  declare readonly limitedBy: string;
 
   constructor(facts: {
     bucket: string;
@@ -253,27 +248,23 @@ export class WaitTooLongError extends SluiceError {
     /** The call was refused at once: no slot can come in time. */
     isHopeless?: boolean;
   }) {
+    const { bucket, retryAfterMs, limitedBy } = facts;
     super(
-      `No slot of bucket "${facts.bucket}" ${facts.isHopeless === true ? "can come" : "came"} within ${facts.maxWaitMs} ms (limited by ${facts.limitedBy}); ` +
-        `try again in about ${facts.retryAfterMs} ms, or raise maxWaitMs.`,
+      `No slot of bucket "${bucket}" ${facts.isHopeless === true ? "can come" : "came"} within ${facts.maxWaitMs} ms (limited by ${limitedBy}); ` +
+        `try again in about ${retryAfterMs} ms, or raise maxWaitMs.`,
+      { bucket, ...namedOf(facts.key), retryAfterMs, limitedBy },
     );
-    const { key, keys } = namedOf(facts.key);
-    this.bucket = facts.bucket;
-    this.key = key;
-    this.keys = keys;
-    this.retryAfterMs = facts.retryAfterMs;
-    this.limitedBy = facts.limitedBy;
   }
 }
 
 /** Thrown when Redis gave no answer within `storeTimeoutMs`, refused, or failed recently; the call was not started. */
-export class StoreUnavailableError extends SluiceError {
+export class StoreUnavailableError extends SluiceError<StoreUnavailableError> {
   override readonly name = "StoreUnavailableError";
   readonly code = "ERR_STORE_UNAVAILABLE";
   /** Of `enqueue`: whether Redis may have stored the job although it did not confirm it. False for all else. */
-  readonly mayBeStored: boolean;
+  declare readonly mayBeStored: boolean;
   /** Of `enqueueMany`: how many jobs, from the first on, are certainly stored: `2000`. */
-  readonly storedCount: number;
+  declare readonly storedCount: number;
 
   /** Of `met`, the error of the connection, only the message is kept: errors of ioredis carry commands, and so passwords. */
   constructor(
@@ -282,9 +273,7 @@ export class StoreUnavailableError extends SluiceError {
     { mayBeStored = false, storedCount = 0 }: { mayBeStored?: boolean; storedCount?: number } = {},
   ) {
     const reason = met instanceof Error ? new Error(withoutPasswords(met.message)) : undefined;
-    super(message, reason && { cause: reason });
-    this.mayBeStored = mayBeStored;
-    this.storedCount = storedCount;
+    super(message, { mayBeStored, storedCount }, reason && { cause: reason });
   }
 }
 
@@ -296,6 +285,7 @@ export class RedisRequiredError extends SluiceError {
   constructor(what: string, otherwise = "") {
     super(
       `${what} needs Redis; pass { redis: "redis://…" } to createSluice(), or set $REDIS_URL.${otherwise}`,
+      {},
     );
   }
 }
@@ -306,7 +296,7 @@ export class ClosedError extends SluiceError {
   readonly code = "ERR_CLOSED";
 
   constructor(what: string) {
-    super(`${what} is closed; nothing was started.`);
+    super(`${what} is closed; nothing was started.`, {});
   }
 }
 

@@ -1,4 +1,3 @@
-/** `sluice.overview()` and `sluice.changes()`: what all processes that share a Redis have and do, and what was changed by hand. */
 import * as z from "zod";
 import { reasonOf } from "../core/describe.ts";
 import { InvalidOptionError } from "../core/errors.ts";

@@ -1,4 +1,3 @@
-/** Reads what an answer used, as `fetch` or a client gives it: whole, as it streams, or left in the middle of that. */
 import { createParser } from "eventsource-parser";
 import type { CountTokens } from "./estimate.ts";
 import { createTally, type Answered, type Tally } from "./tally.ts";

@@ -1,4 +1,3 @@
-/** The limits of a provider, as a bucket keeps them. */
 import { InvalidOptionError } from "../core/errors.ts";
 import { formatPeriod, parseRate, type RateInput } from "../core/limits/rate.ts";
 import type { Limit } from "../core/limits/rule.ts";

@@ -1,4 +1,3 @@
-/** What a call to a model costs: an estimate before it leaves, and what its answer says that it used. */
 import type { Cost } from "../throttle/costs.ts";
 import { createLru } from "../throttle/lru.ts";
 import type { AnsweredCall, CostOfCall, SettleOfCall } from "../throttle/wrap/call-defaults.ts";

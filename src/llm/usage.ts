@@ -1,5 +1,3 @@
-/** What an answer says that it used, in the words of each API. */
-
 /** Tokens; a figure that the answer does not state is undefined. */
 export interface Usage {
   /** Of the prompt, without what was read from a cache or written to it. */

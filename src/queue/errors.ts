@@ -4,6 +4,7 @@ import {
   type ChangedError,
   type ClosedError,
   type CostTooLargeError,
+  type FactsOf,
   type InvalidOptionError,
   type LeaseLostError,
   type LineFullError,
@@ -25,16 +26,16 @@ import type {
  * The reason of the signal, and of the failed attempt, when a job's handler, with the check of its data,
  * took longer than its worker's `timeoutMs`.
  */
-export class HandlerTimeoutError extends BaseError {
+export class HandlerTimeoutError extends BaseError<HandlerTimeoutError> {
   override readonly name = "HandlerTimeoutError";
   readonly code = "ERR_HANDLER_TIMEOUT";
-  readonly timeoutMs: number;
+  declare readonly timeoutMs: number;
 
   constructor(timeoutMs: number) {
     super(
       `The handler took longer than ${timeoutMs} ms. End its work when its signal is aborted, or raise timeoutMs.`,
+      { timeoutMs },
     );
-    this.timeoutMs = timeoutMs;
   }
 }
 
@@ -42,31 +43,32 @@ export class HandlerTimeoutError extends BaseError {
  * The reason of a failed attempt whose handler returned a response that says so: a status of 400 or more, or a refusal
  * with another status. Its `cause` is what the handler returned.
  */
-export class HandlerResponseError extends BaseError {
+export class HandlerResponseError extends BaseError<HandlerResponseError> {
   override readonly name = "HandlerResponseError";
   readonly code = "ERR_HANDLER_RESPONSE";
   /** The response's status: `429`. Undefined if a refusal has none, such as Slack's `{ ok: false }`. */
-  readonly status: number | undefined;
+  declare readonly status: number | undefined;
 
   constructor(status: number | undefined, options?: ErrorOptions) {
     const what = status === undefined ? "a refusal" : `a response with status ${status}`;
     super(
       `The handler returned ${what}, so the attempt has failed. Return something else if the job is done, or set failOnResponse: false on the worker.`,
+      { status },
       options,
     );
-    this.status = status;
   }
 }
 
 /** The reason of the handler's signal when its worker may not go on with the job: another worker may run it. */
-export class JobLostError extends BaseError {
+export class JobLostError extends BaseError<JobLostError> {
   override readonly name = "JobLostError";
   readonly code = "ERR_JOB_LOST";
-  readonly jobId: string;
+  declare readonly jobId: string;
 
   constructor({ jobId, why }: { jobId: string; why: string }) {
-    super(`Job ${jobId} is no longer this worker's: ${why}. End its work; another may run it.`);
-    this.jobId = jobId;
+    super(`Job ${jobId} is no longer this worker's: ${why}. End its work; another may run it.`, {
+      jobId,
+    });
   }
 }
 
@@ -74,14 +76,13 @@ export class JobLostError extends BaseError {
  * The reason of the handler's signal when somebody has cancelled its job; and what `finished()` rejects with then, once
  * the job has ended, or was removed since it waited.
  */
-export class JobCancelledError extends BaseError {
+export class JobCancelledError extends BaseError<JobCancelledError> {
   override readonly name = "JobCancelledError";
   readonly code = "ERR_JOB_CANCELLED";
-  readonly jobId: string;
+  declare readonly jobId: string;
 
   constructor(jobId: string) {
-    super(`Job ${jobId} was cancelled. End its work; it will not be tried again.`);
-    this.jobId = jobId;
+    super(`Job ${jobId} was cancelled. End its work; it will not be tried again.`, { jobId });
   }
 }
 
@@ -92,91 +93,84 @@ export const CANCELLED = "Cancelled: somebody cancelled the job while it ran";
  * What `finished()` rejects with when the job has failed and will not be tried again. Its `cause` is an error like the
  * one that failed the last attempt, with its message, `code`, `status` and the errors that led to it.
  */
-export class JobFailedError extends BaseError {
+export class JobFailedError extends BaseError<JobFailedError> {
   override readonly name = "JobFailedError";
   readonly code = "ERR_JOB_FAILED";
-  readonly jobId: string;
+  declare readonly jobId: string;
   /** The message of the error of its last attempt: `"downstream says no"`; `"Expired: …"` if it did not start in time. */
-  readonly reason: string;
+  declare readonly reason: string;
 
   constructor({ jobId, reason, cause }: { jobId: string; reason: string; cause?: Error }) {
     super(
       `Job ${jobId} has failed: ${withoutStop(reason)}. See queue.failed(), and replay it by its id.`,
-      {
-        cause,
-      },
+      { jobId, reason },
+      { cause },
     );
-    this.jobId = jobId;
-    this.reason = reason;
   }
 }
 
 /** What `finished()` rejects with when the job was removed, or is done and no longer kept. */
-export class JobMissingError extends BaseError {
+export class JobMissingError extends BaseError<JobMissingError> {
   override readonly name = "JobMissingError";
   readonly code = "ERR_JOB_MISSING";
-  readonly jobId: string;
+  declare readonly jobId: string;
 
   constructor(jobId: string) {
     super(
       `Job ${jobId} is not there: it was removed, or it has ended and is no longer kept. Wait for it before it ends, or raise the queue's keepDone or keepFailed.`,
+      { jobId },
     );
-    this.jobId = jobId;
   }
 }
 
 /** What `finished()` rejects with when the job has not ended within `timeoutMs`; the job goes on. */
-export class JobUnfinishedError extends BaseError {
+export class JobUnfinishedError extends BaseError<JobUnfinishedError> {
   override readonly name = "JobUnfinishedError";
   readonly code = "ERR_JOB_UNFINISHED";
-  readonly jobId: string;
+  declare readonly jobId: string;
 
   constructor({ jobId, timeoutMs }: { jobId: string; timeoutMs: number }) {
-    super(`Job ${jobId} has not ended within ${timeoutMs} ms; it goes on. Wait longer, or listen.`);
-    this.jobId = jobId;
+    super(
+      `Job ${jobId} has not ended within ${timeoutMs} ms; it goes on. Wait longer, or listen.`,
+      { jobId },
+    );
   }
 }
 
 /** What `update()` rejects with when the job runs or is done: its handler has got its data. */
-export class JobStateError extends BaseError {
+export class JobStateError extends BaseError<JobStateError> {
   override readonly name = "JobStateError";
   readonly code = "ERR_JOB_STATE";
-  readonly jobId: string;
+  declare readonly jobId: string;
   /** Where the job is. */
-  readonly state: "active" | "done";
+  declare readonly state: "active" | "done";
 
   constructor({ jobId, state }: { jobId: string; state: "active" | "done" }) {
     const is = state === "active" ? "runs now, or is about to" : "is done";
-    super(`Job ${jobId} ${is}; its data was not changed. Enqueue another job with the new data.`);
-    this.jobId = jobId;
-    this.state = state;
+    super(`Job ${jobId} ${is}; its data was not changed. Enqueue another job with the new data.`, {
+      jobId,
+      state,
+    });
   }
 }
 
 /** What `enqueue` rejects with when as many jobs wait as the queue's `maxBacklog` allows. Of its round trip nothing was stored. */
-export class QueueFullError extends BaseError {
+export class QueueFullError extends BaseError<QueueFullError> {
   override readonly name = "QueueFullError";
   readonly code = "ERR_QUEUE_FULL";
-  readonly queue: string;
+  declare readonly queue: string;
   /** How many jobs may wait: `10_000`. */
-  readonly limit: number;
+  declare readonly limit: number;
   /** How many waited. */
-  readonly waiting: number;
+  declare readonly waiting: number;
   /** How many jobs were to be stored at once: those of one round trip. 1 for `enqueue`. */
-  readonly asked: number;
+  declare readonly asked: number;
   /** The key whose jobs are too many; undefined if those of all keys together are. */
-  readonly key: Key | undefined;
+  declare readonly key: Key | undefined;
   /** How many jobs of this `enqueueMany` are stored: the first ones, of earlier round trips. 0 for `enqueue`. */
-  readonly storedCount: number;
+  declare readonly storedCount: number;
 
-  constructor(facts: {
-    queue: string;
-    limit: number;
-    waiting: number;
-    key: Key | undefined;
-    asked: number;
-    storedCount: number;
-  }) {
+  constructor(facts: FactsOf<QueueFullError>) {
     const { queue, limit, waiting, key, asked, storedCount } = facts;
     const whose = key === undefined ? "" : ` of key ${JSON.stringify(key)}`;
     const outcome =
@@ -184,13 +178,8 @@ export class QueueFullError extends BaseError {
     const more = asked === 1 ? "one more was" : `${asked} more were`;
     super(
       `Queue "${queue}" is full: ${waiting} jobs${whose} wait, ${more} to be stored, and its maxBacklog is ${limit}; ${outcome}. Enqueue later, or raise maxBacklog.`,
+      facts,
     );
-    this.queue = queue;
-    this.limit = limit;
-    this.waiting = waiting;
-    this.asked = asked;
-    this.key = key;
-    this.storedCount = storedCount;
   }
 }
 

@@ -4,7 +4,7 @@ import { KEY_PATH } from "../core/input/key-options.ts";
 import { WHO_AND_WHY, type WhoAndWhy } from "../core/input/who-and-why.ts";
 import type { Key } from "../core/key-path.ts";
 import { isTimeZone } from "../core/limits/calendar-days.ts";
-import { KEY, LONGEST_MS, NAME, nameOf, readOptions, wholeNumber } from "../core/input/options.ts";
+import { KEY, LONGEST_MS, NAME, nameOf, readOptional, wholeNumber } from "../core/input/options.ts";
 import { DEFAULTED, type JobDefaults, type KeepDone } from "../core/input/queue-settings.ts";
 import { COST } from "../throttle/call-options.ts";
 import type { DedupeMode, KeptJobs } from "../core/stores/queue/store.ts";
@@ -203,7 +203,7 @@ const RULES: readonly {
 
 /** @throws {@link InvalidOptionError} when an option, or two together, can never work. */
 export function readEnqueueOptions(where: string, given: unknown): JobOptionsRead {
-  const read: JobOptionsRead = readOptions(where, ENQUEUE_OPTIONS, given);
+  const read: JobOptionsRead = readOptional(where, ENQUEUE_OPTIONS, given);
   const broken = RULES.find(({ isBroken }) => isBroken(read));
   if (broken === undefined) return ownOf(read);
   const { option } = broken;
@@ -287,7 +287,7 @@ const OF_KEY_BY_HAND = OF_KEY.extend(WHO_AND_WHY);
  * @throws {@link InvalidOptionError} when it is no key, or there is another option.
  */
 export function readOfKey(where: string, given: unknown): { readonly key?: string | undefined } {
-  return readOptions(where, OF_KEY, given);
+  return readOptional(where, OF_KEY, given);
 }
 
 /** The same with who and why. Throws as {@link readOfKey} does. */
@@ -295,5 +295,5 @@ export function readOfKeyByHand(
   where: string,
   given: unknown,
 ): WhoAndWhy & { readonly key?: string | undefined } {
-  return readOptions(where, OF_KEY_BY_HAND, given);
+  return readOptional(where, OF_KEY_BY_HAND, given);
 }

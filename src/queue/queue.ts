@@ -1,4 +1,4 @@
-import { refuseExtra, type Arities } from "../core/input/arguments.ts";
+import { assertArgumentCount } from "../core/input/arguments.ts";
 import type { Logger } from "../core/logger.ts";
 import type { QueueDeclared } from "../core/stores/insight/store.ts";
 import type { SteeringLog } from "../core/stores/insight/steering-log.ts";
@@ -122,38 +122,6 @@ export interface OwnedQueue<Data, Result = unknown, Input = Data> extends Queue<
   close(): Promise<void>;
 }
 
-/** How many arguments the public methods take. */
-const ARITIES: Arities<Queue<unknown>> = {
-  enqueue: { most: 2, takes: ENQUEUE_TAKES },
-  enqueueMany: 2,
-  unschedule: 1,
-  schedules: 0,
-  schedule: 1,
-  counts: 1,
-  pause: 1,
-  resume: 1,
-  paused: 0,
-  drain: 1,
-  remove: 1,
-  cancel: 1,
-  reprioritise: 2,
-  set: 1,
-  undo: 1,
-  removeJobs: 2,
-  rescheduleJobs: 3,
-  failed: 1,
-  replay: 2,
-  purge: 2,
-  on: { atOnce: 3 },
-  off: { atOnce: 2 },
-  job: 1,
-  jobOf: 1,
-  jobs: 1,
-  forecast: 1,
-  preview: 1,
-  status: 0,
-};
-
 export interface QueueSettings<Data> extends SettingsGiven {
   readonly name: string;
   readonly bucket: OwnedBucket;
@@ -236,13 +204,9 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const steering = { queue: name, access, lanes, log };
   const { pauses, inverseOfPause } = createPauses(steering);
 
-  const owned: OwnedQueue<Data, Result, Input> = {
+  const queue: Queue<Data, Result, Input> = {
     name,
     bucket,
-    weightsOf,
-    schema,
-    maxJobBytes,
-    settings: live,
     ...enqueuing,
     ...createSchedules({ ...runParts, isParked: forecasts.isParked, onRemoved: waits.end }),
     async job(given) {
@@ -270,7 +234,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     }),
     removeJobs: (filter, byHand) => bulk.removeJobs(filter, byHand),
     rescheduleJobs: (filter, due, byHand) => bulk.rescheduleJobs(filter, due, byHand),
-    async jobs(options = {}) {
+    async jobs(options) {
       const { jobs: found, cursor } = await pages.read("jobs()", options);
       return { jobs: found.map((each) => queuedJob(readJob(each as Stored<Data>), jobs)), cursor };
     },
@@ -289,13 +253,20 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     }),
     on: (event, listener, listening) => events.on(event, listener, listening),
     off: (event, listener) => events.off(event, listener),
+  };
+  assertArgumentCount(queue, { throws: ["on", "off"], takes: { enqueue: ENQUEUE_TAKES } });
+  const owned: OwnedQueue<Data, Result, Input> = Object.assign(queue, {
+    weightsOf,
+    schema,
+    maxJobBytes,
+    settings: live,
     async close() {
       wakes.close();
       waits.close();
       await events.close();
       await access.close();
     },
-  };
+  });
   keepAccess(owned, access);
-  return refuseExtra(owned, ARITIES);
+  return owned;
 }

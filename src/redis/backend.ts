@@ -1,5 +1,3 @@
-/** All that Redis keeps for a sluice: on one server, on a cluster, or on several independent servers. */
-
 import type { Cluster, Redis } from "ioredis";
 import type { StoreEvent } from "../core/events/events.ts";
 import type { Logger } from "../core/logger.ts";

@@ -1,4 +1,3 @@
-/** The `Store` of buckets in Redis: each call is one script, sent by `requests.ts`; messages come by `pubsub.ts`. */
 import { randomBytes } from "node:crypto";
 import type { Cluster, Redis } from "ioredis";
 import { WrongResetsError, type CostTooLargeError } from "../core/errors.ts";
@@ -6,16 +5,21 @@ import type { StoreEvent } from "../core/events/events.ts";
 import { hasDays, addResets, type WithResets } from "../core/limits/calendar-windows.ts";
 import { costTooLarge } from "../core/limits/registry.ts";
 import type { Logger } from "../core/logger.ts";
-import { limitsOfCall, type DrawReply, type DrawRequest, type Store } from "../core/store.ts";
+import {
+  limitsOfCall,
+  type DrawReply,
+  type DrawRequest,
+  type Store,
+  AWAY_KEPT_MS,
+} from "../core/store.ts";
 import type { InsightStore } from "../core/stores/insight/store.ts";
 import { createRedisInsight } from "./facts/insight.ts";
-import { createAwayNotes } from "./facts/away-notes.ts";
 import { createBreakers, type BreakerOptions } from "./requests/breaker.ts";
 import { createNotifications } from "./pubsub.ts";
 import { createRequests, refusalOf } from "./requests/requests.ts";
 import { bucketPeek, bucketSteer } from "./scripts/bucket/bucket.ts";
 import { costsSettle, givenSettle, slotsReturn } from "./scripts/bucket/give-back.ts";
-import { bucketKeys } from "./scripts/keys.ts";
+import { bucketKeys, awayKey } from "./scripts/keys.ts";
 import { leasesRelease, leasesRenew } from "./scripts/bucket/leases.ts";
 import { ratiosLearn } from "./scripts/bucket/ratios.ts";
 import { slotNote } from "./scripts/bucket/slot-note.ts";
@@ -219,4 +223,32 @@ function createServerDays(redis: Redis | Cluster) {
 
 function wallUs(): number {
   return Date.now() * 1_000;
+}
+
+/** Notes of unreachable downstreams. They are read after a failure, and when somebody looks at a bucket. */
+export function createAwayNotes(
+  redis: Redis | Cluster,
+  prefix: string,
+): Pick<Store, "readAway" | "noteAway"> {
+  return {
+    async readAway({ bucket, keys }) {
+      const names = keys.map((key) => awayKey(prefix, bucket, key));
+      const found = await redis.mget(names);
+      const reading = found.map(async (coolMs, index) => {
+        if (coolMs === null) return undefined;
+        const leftMs = (await redis.pttl(names[index]!)) - AWAY_KEPT_MS;
+        return { coolMs: Number(coolMs), inMs: Math.max(1, leftMs) };
+      });
+      return Promise.all(reading);
+    },
+    async noteAway({ bucket, key, coolMs }) {
+      const name = awayKey(prefix, bucket, key);
+      if (coolMs === undefined) {
+        await redis.del(name);
+        return;
+      }
+      const forMs = Math.ceil(coolMs);
+      await redis.set(name, forMs, "PX", forMs + AWAY_KEPT_MS);
+    },
+  };
 }

@@ -1,9 +1,3 @@
-/**
- * Opens Sluice's connections to Redis, with the settings and patches that each use needs.
- *
- * Every patch of ioredis lies in `ioredis/`, with its upstream issue; the tests `*-patches.test.ts` show each fault on
- * ioredis as it is, and fail when an upgrade mends it.
- */
 import { Cluster, Redis, type ClusterOptions, type RedisOptions } from "ioredis";
 import { adoptCopies, closeWithNodes, rejectWhenClosed } from "./ioredis/closing.ts";
 import { connectUntilClosed, pauseBetweenNodes, refuseWhileAway } from "./ioredis/cluster.ts";

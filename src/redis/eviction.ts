@@ -1,4 +1,3 @@
-/** Warns of a Redis that may drop what Sluice keeps in it. */
 import type { Cluster, Redis } from "ioredis";
 import { isReply } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";

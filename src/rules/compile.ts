@@ -1,4 +1,3 @@
-/** From what a file says to the limits of a bucket. */
 import { InvalidOptionError, remedyOf } from "../core/errors.ts";
 import { closest } from "../core/input/options.ts";
 import { limitOf, type LimitData } from "../core/policy/limit-data.ts";

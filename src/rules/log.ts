@@ -1,4 +1,3 @@
-/** What a rules file has changed, as the log of changes has it: once for each bucket and version, by whoever applies it. */
 import { reasonOf } from "../core/describe.ts";
 import type { Logger } from "../core/logger.ts";
 import { formatPolicy, readPolicyElsewhere, type Policy } from "../core/policy/policy.ts";

@@ -1,4 +1,3 @@
-/** What is wrong in a rules file, and where. */
 import { describeValue, onOneLine } from "../core/describe.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 

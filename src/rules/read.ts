@@ -1,4 +1,3 @@
-/** Reads the text of a rules file: what it says of each bucket, or all that is wrong with it, by line and column. */
 import { createHash } from "node:crypto";
 import type * as z from "zod";
 import type { Document, LineCounter, Node, Pair } from "yaml";

@@ -1,4 +1,3 @@
-/** What rules say of queues and of endpoints: it is noted, and the processes that use them read it there. */
 import { leavesOf } from "../core/describe.ts";
 import { InvalidOptionError, StoreUnavailableError } from "../core/errors.ts";
 import { settingOf } from "../core/stores/insight/rules.ts";

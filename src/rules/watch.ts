@@ -1,4 +1,3 @@
-/** Reads a rules file, and again whenever it has changed. */
 import { readFileSync, statSync, type BigIntStats } from "node:fs";
 import { readFile, stat } from "node:fs/promises";
 import { reasonOf } from "../core/describe.ts";

@@ -234,6 +234,6 @@ function watchRoutes(app: FastifyInstance): (path: string) => readonly string[] 
 }
 
 /** A text as a regular expression that matches it alone. */
-function escaped(text: string): string {
+export function escaped(text: string): string {
   return text.replaceAll(/[$()*+.?[\\\]^{|}]/g, String.raw`\$&`);
 }

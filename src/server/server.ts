@@ -1,11 +1,10 @@
-/** The HTTP server: health, facts, steering and the dashboard. `createServer()` wires it. */
 import { lstat, rm } from "node:fs/promises";
 import { createConnection } from "node:net";
 import type { FastifyDynamicSwaggerOptions } from "@fastify/swagger";
 import type { FastifyInstance } from "fastify";
 import type { Sluice } from "../sluice.ts";
 import { partsOf } from "../sluice/parts.ts";
-import { decideRoutes } from "./decide/decide.ts";
+import type { InsightStore } from "../core/stores/insight/store.ts";
 import { bullBoardRoutes } from "./bull-board/bull-board.ts";
 import {
   createGrpcServer,
@@ -15,11 +14,9 @@ import {
 import { createFound, type Found } from "./decide/found.ts";
 import { forwardRoutes } from "./forward/forward.ts";
 import { sessionRoutes } from "./access/session.ts";
-import { installAccess, type Gate } from "./access/access.ts";
+import { installAccess, tokenSearch, type Gate } from "./access/access.ts";
 import { installBodyDeadlines } from "./app/body-deadline.ts";
 import { dashboardRoutes } from "./dashboard/dashboard.ts";
-import { tokenSearch } from "./access/token-search.ts";
-import { factRoutes } from "./facts/facts.ts";
 import { bytesOf, closeUnused, createApp, installHeaders, installLog } from "./app/create-app.ts";
 import { swagger } from "./app/fastify.cjs";
 import type { ServerApp } from "./app/server-app.ts";
@@ -32,6 +29,19 @@ import {
   type ServerOptions,
 } from "./options.ts";
 import { installProblems } from "./problem.ts";
+import { endpointRoutes } from "./facts/endpoints.ts";
+import { keyRoutes } from "./facts/keys.ts";
+import { lookRoutes } from "./facts/looks.ts";
+import { previewRoutes } from "./facts/previews.ts";
+import { queueSteeringRoutes } from "./facts/queue-steering.ts";
+import { queueRoutes } from "./facts/queues.ts";
+import { createSnapshots } from "./facts/snapshot.ts";
+import { steeringRoutes } from "./facts/steering.ts";
+import { createCallers } from "./decide/caller.ts";
+import { drawRoutes } from "./decide/draws.ts";
+import { jobRoutes } from "./decide/jobs.ts";
+import { slotRoutes } from "./decide/slot-routes.ts";
+import { createGivenSlots } from "./decide/slots.ts";
 
 /** Serves over HTTP what a sluice knows and does. End it with `close()`. */
 export interface SluiceServer {
@@ -80,13 +90,13 @@ export async function createServer(
     app.swagger(),
   );
   sessionRoutes(app, gate);
-  factRoutes(app, { sluice });
+  factRoutes(app, sluice);
   dashboardRoutes(app);
   bullBoardRoutes(app, { sluice, insight });
   healthRoutes(app, { sluice, isClosing: () => closing !== undefined });
   metricsRoute(app, { sluice });
   const found = createFound(sluice);
-  decideRoutes(app, { found, secrets: insight, notes: insight });
+  decideRoutes(app, found, insight);
   forwardRoutes(app, { forwards: read.forwards, found, holdsToken: tokenSearch(read.tokens) });
   const isReady = async (): Promise<boolean> =>
     closing === undefined && (await whyNotReady(sluice)).length === 0;
@@ -192,4 +202,26 @@ async function removeDeadSocket(path: string): Promise<void> {
     socket.once("error", (error: NodeJS.ErrnoException) => resolve(error.code === "ECONNREFUSED"));
   });
   if (isDead) await rm(path, { force: true });
+}
+
+/** `/api/v1`: facts and steering. */
+function factRoutes(app: FastifyInstance, sluice: Sluice): void {
+  const snapshots = createSnapshots(sluice);
+  lookRoutes(app, sluice, snapshots);
+  steeringRoutes(app, sluice, snapshots);
+  queueRoutes(app, sluice);
+  queueSteeringRoutes(app, sluice);
+  keyRoutes(app, sluice, snapshots);
+  endpointRoutes(app, sluice);
+  previewRoutes(app, sluice);
+}
+
+/** The routes by which any language draws from buckets and gives jobs to queues. */
+function decideRoutes(app: FastifyInstance, found: Found, insight: InsightStore): void {
+  const slots = createGivenSlots({ found, secrets: insight });
+  const callers = createCallers();
+  drawRoutes(app, { found, slots, callers });
+  slotRoutes(app, slots);
+  void app.register(async (inner) => jobRoutes(inner, { found, notes: insight }));
+  app.addHook("preClose", async () => callers.close());
 }

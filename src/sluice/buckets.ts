@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
-import { refuseExtra, type Arities } from "../core/input/arguments.ts";
+import { assertArgumentCount } from "../core/input/arguments.ts";
 import { describeValue } from "../core/describe.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import { sampled, type Logger } from "../core/logger.ts";
@@ -17,7 +17,7 @@ import type { InsightStore } from "../core/stores/insight/store.ts";
 import type { Store } from "../core/store.ts";
 import { createMemoryStore } from "../memory/memory-store.ts";
 import type { RulesInUse } from "../rules/apply.ts";
-import type { Bucket, OwnedBucket } from "../throttle/bucket.ts";
+import type { OwnedBucket } from "../throttle/bucket.ts";
 import { readBucketOptions, type BucketOptions } from "../throttle/bucket/bucket-options.ts";
 import { createClusterBucket } from "../throttle/bucket/cluster-bucket.ts";
 import { createBucket, type BucketSettings } from "../throttle/bucket/create-bucket.ts";
@@ -74,23 +74,28 @@ export interface BucketsParts {
 /** The rules of a file, as far as buckets need them. */
 type RulesOfBuckets = Pick<RulesInUse, "policyOf" | "noteDeclared">;
 
-/** How many arguments the public methods take; those of a wrapped function and of `fetch` are its own. */
-const ARITIES: Omit<Arities<Bucket>, "fetch"> = {
-  draw: 1,
-  tryDraw: 1,
-  run: 2,
-  throttled: { atOnce: 2 },
-  configure: 2,
-  pause: 1,
-  resume: 1,
-  undo: 1,
-  peek: 1,
-  status: 0,
-  preview: 1,
-  history: 1,
-  on: { atOnce: 3 },
-  off: { atOnce: 2 },
-};
+/** `fetch` is left out, since it checks its own arguments. */
+function withArgumentCount(bucket: OwnedBucket): OwnedBucket {
+  return assertArgumentCount(bucket, {
+    throws: ["throttled", "on", "off"],
+    only: [
+      "draw",
+      "tryDraw",
+      "run",
+      "throttled",
+      "configure",
+      "pause",
+      "resume",
+      "undo",
+      "peek",
+      "status",
+      "preview",
+      "history",
+      "on",
+      "off",
+    ],
+  });
+}
 
 export function createBuckets(parts: BucketsParts): Buckets {
   const { store, insight, logger, onActivity, observing, isRemote, isCluster } = parts;
@@ -118,11 +123,11 @@ export function createBuckets(parts: BucketsParts): Buckets {
   /** In a cluster, keys that share no limit are spread over all nodes. */
   function create(settings: BucketSettings, onOpen: OnOpen): OwnedBucket {
     if (isCluster && isSpread(settings.policy)) {
-      return refuseExtra(createClusterBucket({ ...settings, onOpen }), ARITIES);
+      return withArgumentCount(createClusterBucket({ ...settings, onOpen }));
     }
     const bucket = createBucket(settings);
     onOpen(settings.name, bucket);
-    return refuseExtra(bucket, ARITIES);
+    return withArgumentCount(bucket);
   }
 
   function* all(): Iterable<OwnedBucket> {

@@ -1,4 +1,3 @@
-/** `createSluice({ rules })`: reads the file, puts what it says in force, and watches it. */
 import { hostname } from "node:os";
 import process from "node:process";
 import { InvalidOptionError } from "../core/errors.ts";

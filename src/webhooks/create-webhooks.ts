@@ -1,4 +1,4 @@
-import { refuseExtra, type Arities } from "../core/input/arguments.ts";
+import { assertArgumentCount } from "../core/input/arguments.ts";
 import { reasonOf } from "../core/describe.ts";
 import { textOfKey, type Key } from "../core/key-path.ts";
 import { createEmitter, type Emitter } from "../core/events/events.ts";
@@ -80,15 +80,6 @@ export interface WebhooksParts {
   /** Called when the sluice closes, before its workers do. */
   readonly onClose: (close: () => Promise<void>) => void;
 }
-
-const ARITIES: Omit<Arities<Webhooks>, "replay" | "recover" | "expunge" | "status"> = {
-  send: 1,
-  test: 1,
-  broadcast: 1,
-  worker: { atOnce: 1 },
-  on: { atOnce: 3 },
-  off: { atOnce: 2 },
-};
 
 export function assembleWebhooks(parts: WebhooksParts): Webhooks {
   const { where, options, connection, store, log, timeoutMs } = parts;
@@ -200,7 +191,7 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
     }),
     tenants: createTenants({ name, log, store, ask, isSingle }),
     queue,
-    worker(given = {}) {
+    worker(given) {
       const worker = createWebhookWorker(given, {
         async ready() {
           await Promise.all([
@@ -221,7 +212,7 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
     on: (event, listener, listening) => emitter.on(event, listener, listening),
     off: (event, listener) => emitter.off(event, listener),
   };
-  return refuseExtra(webhooks, ARITIES);
+  return assertArgumentCount(webhooks, { throws: ["worker", "on", "off"] });
 }
 
 /**
@@ -257,7 +248,7 @@ export function assembleFound(
   });
   const tenants = createTenants({ ...parts, isSingle: false });
   const log = createLog({ ...parts, tenantOf });
-  return {
+  return assertArgumentCount({
     endpoints: {
       get: (ref) => endpoints.get(ref),
       list: (options) => endpoints.list(options),
@@ -274,7 +265,7 @@ export function assembleFound(
     attempts: log.attempts,
     ...createEndpointStatuses({ ...parts, tenantOf, code: UNKNOWN_LIMITS }),
     queue: parts.queue,
-  };
+  });
 }
 
 /** Undefined where all goes through a proxy, which judges the addresses. */

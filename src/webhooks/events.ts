@@ -1,5 +1,3 @@
-/** What a sender tells its operator. */
-
 /** Of which endpoint an event is. */
 export interface EndpointEvent {
   /** Undefined where the sender has only one tenant. */

@@ -1,4 +1,3 @@
-/** `completion`: what makes a shell complete commands and options. */
 import { Argument, type Command } from "commander";
 import type { Io } from "../io.ts";
 

@@ -1,4 +1,3 @@
-/** `demo`: several processes call one server through one bucket, and a table shows how the calls arrive. */
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { createServer } from "node:http";

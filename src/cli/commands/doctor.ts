@@ -1,4 +1,3 @@
-/** `doctor`: what of a Redis can break the promises, and what to change. */
 import type { Command } from "commander";
 import { Redis } from "ioredis";
 import { reasonOf } from "../../core/describe.ts";

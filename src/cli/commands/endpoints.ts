@@ -1,4 +1,3 @@
-/** `endpoints …`: the endpoints of a sender of webhooks, and what was sent to them. */
 import type { Command } from "commander";
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { WhoAndWhy } from "../../core/input/who-and-why.ts";

@@ -1,4 +1,3 @@
-/** `rules`: checks a rules file, shows what it would change, and puts it in force. */
 import { readFile } from "node:fs/promises";
 import { Argument, type Command } from "commander";
 import { InvalidOptionError } from "../../core/errors.ts";

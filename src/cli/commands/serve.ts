@@ -1,4 +1,3 @@
-/** `serve`: the HTTP server, until it is interrupted. */
 import { readFile } from "node:fs/promises";
 import type { Command } from "commander";
 import { InvalidOptionError } from "../../core/errors.ts";

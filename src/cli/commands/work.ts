@@ -1,4 +1,3 @@
-/** `worker`: runs a module that starts workers, until it is interrupted. */
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { Command } from "commander";

@@ -3,40 +3,50 @@ import { InvalidOptionError } from "../errors.ts";
 type Method = (...args: never[]) => unknown;
 type MethodNames<Methods> = {
   [Name in keyof Methods]: Methods[Name] extends Method ? Name : never;
-}[keyof Methods];
+}[keyof Methods] &
+  string;
+
+interface ArgumentRules<Methods> {
+  /** Methods that throw, since they do not return a promise. */
+  readonly throws?: readonly MethodNames<Methods>[];
+  /** What to write instead of an extra argument. */
+  readonly takes?: { readonly [Name in MethodNames<Methods>]?: string };
+  /** Defaults to all methods. */
+  readonly only?: readonly MethodNames<Methods>[];
+}
 
 /**
- * How many arguments a method takes; one that answers at once throws its refusal, and the others reject with it. `takes`
- * is what to write instead.
+ * Makes methods refuse arguments that they would not read: a caller who gives one believes that it counts. A method
+ * takes as many as it declares. None of its parameters may have a default value: `length` ends before the first of these.
  */
-type Arity =
-  | number
-  | { readonly atOnce: number }
-  | { readonly most: number; readonly takes: string };
-
-/** Those of all methods of an object, so that no new one is forgotten. */
-export type Arities<Methods> = Readonly<Record<MethodNames<Methods> & string, Arity>>;
-
-/** Lets methods refuse the arguments that they would not read: who gives them believes that they count. */
-export function refuseExtra<Methods extends object>(
+export function assertArgumentCount<Methods extends object>(
   methods: Methods,
-  arities: Readonly<Record<string, Arity>>,
+  { throws = [], takes = {}, only }: ArgumentRules<Methods> = {},
 ): Methods {
-  for (const [name, arity] of Object.entries(arities)) {
-    const isAtOnce = typeof arity !== "number" && "atOnce" in arity;
-    const most = typeof arity === "number" ? arity : isAtOnce ? arity.atOnce : arity.most;
-    const takes = typeof arity !== "number" && "takes" in arity ? arity.takes : undefined;
-    const known = methods as Record<string, (...args: unknown[]) => unknown>;
+  const known = methods as Record<string, (...args: unknown[]) => unknown>;
+  const names: readonly string[] = only ?? methodNamesOf(methods);
+  for (const name of names) {
     const method = known[name]!;
+    const most = method.length;
+    const remedy = (takes as Readonly<Record<string, string>>)[name];
+    const isThrown = throws.some((each) => each === name);
     known[name] = function (this: unknown, ...args) {
       const refusal =
-        args.length > most ? refusalOf(name, most, args.slice(most), takes) : undefined;
+        args.length > most ? refusalOf(name, most, args.slice(most), remedy) : undefined;
       if (refusal === undefined) return method.apply(this, args);
-      if (isAtOnce) throw refusal;
+      if (isThrown) throw refusal;
       return Promise.reject(refusal);
     };
   }
   return methods;
+}
+
+/** The methods of an object or a prototype. Reads no getter. */
+function methodNamesOf(methods: object): readonly string[] {
+  const properties = Object.entries(Object.getOwnPropertyDescriptors(methods));
+  return properties.flatMap(([name, { value }]) =>
+    typeof value === "function" && name !== "constructor" ? [name] : [],
+  );
 }
 
 function refusalOf(

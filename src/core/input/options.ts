@@ -49,6 +49,15 @@ export function readOptions<Schema extends z.ZodObject>(
   });
 }
 
+/** Reads the options of a method that can be called without any. Throws as {@link readOptions} does. */
+export function readOptional<Schema extends z.ZodObject>(
+  where: string,
+  schema: Schema,
+  given: unknown = {},
+): Readonly<z.output<Schema>> {
+  return readOptions(where, schema, given);
+}
+
 /** A promise has no fields of its own, and would pass for empty options. */
 function wrongOptions(where: string, value: unknown, but: string): InvalidOptionError {
   const remedy = `give an object of options, ${but}`;

@@ -1,4 +1,3 @@
-/** Who changes something by hand, and why. */
 import * as z from "zod";
 import { readOptions } from "./options.ts";
 

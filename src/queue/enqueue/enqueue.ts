@@ -95,7 +95,7 @@ export function createEnqueuing<Data, Result, Input>(
   }
 
   function readForMany(
-    options: EnqueueOptions | EnqueueOptionsOf<Input>,
+    options: EnqueueOptions | EnqueueOptionsOf<Input> | undefined,
   ): (data: Input, index: number) => OrderedJobOptions {
     const where = "enqueueMany()";
     if (typeof options !== "function") {
@@ -138,7 +138,7 @@ export function createEnqueuing<Data, Result, Input>(
 
   return {
     // All that is given is read before the first `await`: the caller may use its objects again.
-    async enqueue(data, options = {}) {
+    async enqueue(data, options) {
       const where = "enqueue()";
       if (typeof data === "string") refuseNameAndData(where, options);
       let read = readOptions(where, options);
@@ -151,7 +151,7 @@ export function createEnqueuing<Data, Result, Input>(
       const [job] = await storing.store([{ ...taken, options: read }]);
       return job!;
     },
-    async enqueueMany(data, options = {}) {
+    async enqueueMany(data, options) {
       const where = "enqueueMany()";
       if (!Array.isArray(data)) {
         const remedy = "give an array with the data of each job";

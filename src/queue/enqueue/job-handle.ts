@@ -1,4 +1,4 @@
-import { refuseExtra, type Arities } from "../../core/input/arguments.ts";
+import { assertArgumentCount } from "../../core/input/arguments.ts";
 import type { Key } from "../../core/key-path.ts";
 import type { TryCall } from "../../throttle/call-options.ts";
 import type { Cost } from "../../throttle/costs.ts";
@@ -168,20 +168,7 @@ class JobHandle {
   }
 }
 
-const ARITIES: Arities<QueuedJob<unknown>> = {
-  state: 0,
-  logs: 0,
-  progress: 0,
-  eta: 0,
-  explain: 0,
-  update: 1,
-  reschedule: 1,
-  runNow: 0,
-  remove: 0,
-  cancel: 0,
-  finished: 1,
-};
-refuseExtra(JobHandle.prototype, ARITIES);
+assertArgumentCount(JobHandle.prototype);
 
 /** A job's data and facts, with methods that ask its queue. */
 export function queuedJob<Data, Result>(

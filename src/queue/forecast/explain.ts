@@ -1,4 +1,3 @@
-/** `job.explain()`: what a job waits for. */
 import { sayEndless } from "../../core/describe.ts";
 import { headsOfText, keyOfText } from "../../core/key-path.ts";
 import type { LanesSeen, LaneStore } from "../../core/stores/queue/store.ts";

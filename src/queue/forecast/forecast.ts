@@ -230,7 +230,7 @@ export function createForecasts(parts: {
       const backlog = await view({ key: undefined });
       return { expected: await forecastFrom(backlog, undefined), seen: backlog.seen };
     },
-    forecast: async (given = {}) => forecastOf(readOfKey("forecast()", given).key),
+    forecast: async (given) => forecastOf(readOfKey("forecast()", given).key),
     async preview(change) {
       const [now, after] = await Promise.all([
         forecastOf(undefined),

@@ -1,4 +1,3 @@
-/** `queue.status()`: what an operator asks of a queue first. */
 import { sayEndless } from "../../core/describe.ts";
 import { keyOfText, type Key } from "../../core/key-path.ts";
 import type { EndedSince } from "../../core/stores/queue/steering.ts";

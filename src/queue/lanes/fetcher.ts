@@ -1,7 +1,5 @@
 /**
- * Fetches the jobs of one worker. Which job is next is decided in one place, `take` in `lua/lib/lanes/take.lua`, at the
- * moment at which a worker asks, and the job is then this worker's. This file decides when a worker asks, and for how
- * many jobs: for as many as it can start soon.
+ * Decides when a worker asks for jobs, and for how many. Redis decides which jobs these are.
  *
  * Words of the lanes: a lane is *aside* while its key has no room, and is *woken* when it may have some again; then a
  * job comes out of it as a *probe*, alone, to see whether there is room.

@@ -3,7 +3,7 @@ import * as z from "zod";
 import { InvalidOptionError, ChangedError } from "../../core/errors.ts";
 import { leavesOf } from "../../core/describe.ts";
 import { refuseUndefined } from "../../core/input/arguments.ts";
-import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
+import { LONGEST_MS, readOptional, readOptions, wholeNumber } from "../../core/input/options.ts";
 import {
   QUEUE_SETTINGS,
   queueSettingSchemas,
@@ -211,8 +211,8 @@ export function createSettingByHand(parts: {
         );
       });
     },
-    async undo(given = {}) {
-      const { id, by, reason, generation } = readOptions("undo()", UNDO, given);
+    async undo(given) {
+      const { id, by, reason, generation } = readOptional("undo()", UNDO, given);
       let target = id;
       return makeUnder(generation, async (_seen, since) => {
         const asked = { queue, isOfEndpoint: false, id: target, by, reason };

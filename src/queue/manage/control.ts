@@ -87,11 +87,11 @@ export function createControl(parts: {
   }
 
   return {
-    async counts(given = {}) {
+    async counts(given) {
       const { key } = readOfKey("counts()", given);
       return key === undefined ? access.ask(() => lanes.counts(queue)) : countsOf(key);
     },
-    async drain(given = {}) {
+    async drain(given) {
       refuseUndefined("drain()", given);
       const { key, ...byHand } = readOfKeyByHand("drain()", given);
       const drain = { action: "drain", filter: { key }, ...byHand } as const;

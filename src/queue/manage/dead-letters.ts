@@ -146,8 +146,8 @@ export function createDeadLetters<Data>({
   }
 
   return {
-    async failed(given = {}) {
-      const filter = readFilter("failed()", given);
+    async failed(given) {
+      const filter = readFilter("failed()", given === undefined ? {} : given);
       const limit = filter.limit ?? SHOWN;
       const found = new Map<string, FailedJob<Data>>();
       for await (const batch of matching(access, filter)) {

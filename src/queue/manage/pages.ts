@@ -2,7 +2,7 @@ import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { KEY_PATH } from "../../core/input/key-options.ts";
 import { levelsOfText, MOST_LEVELS, type Key } from "../../core/key-path.ts";
-import { KEY, readOptions, wholeNumber } from "../../core/input/options.ts";
+import { KEY, readOptional, wholeNumber } from "../../core/input/options.ts";
 import type { PageRequest } from "../../core/stores/queue/steering.ts";
 import type { LaneStore } from "../../core/stores/queue/store.ts";
 import type { Stored } from "../bullmq/stored-job.ts";
@@ -106,7 +106,7 @@ export function createPages(parts: {
 
   return {
     async read(where, given) {
-      const { cursor, limit = SHOWN, ...filter } = readOptions(where, JOBS, given);
+      const { cursor, limit = SHOWN, ...filter } = readOptional(where, JOBS, given);
       const shelves = shelvesOf(filter);
       let { at, from } = readCursor(where, cursor, shelves);
       const ids: string[] = [];

@@ -3,7 +3,7 @@ import { refuseUndefined } from "../../core/input/arguments.ts";
 import { sayEndless } from "../../core/describe.ts";
 import { KEY_PATH } from "../../core/input/key-options.ts";
 import { keyOfText, type Key } from "../../core/key-path.ts";
-import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
+import { LONGEST_MS, readOptional, wholeNumber } from "../../core/input/options.ts";
 import type { Steering } from "../../core/stores/insight/steering.ts";
 import type { Inverse, SteeringLog } from "../../core/stores/insight/steering-log.ts";
 import type { LaneStore } from "../../core/stores/queue/store.ts";
@@ -118,14 +118,14 @@ export function createPauses(parts: {
   }
 
   const pauses: Pauses = {
-    async pause(given = {}) {
+    async pause(given) {
       refuseUndefined("pause()", given);
-      const { forMs = Infinity, ...others } = readOptions("pause()", PAUSE, given);
+      const { forMs = Infinity, ...others } = readOptional("pause()", PAUSE, given);
       await change(others, forMs);
     },
-    async resume(given = {}) {
+    async resume(given) {
       refuseUndefined("resume()", given);
-      await change(readOptions("resume()", RESUME, given), 0);
+      await change(readOptional("resume()", RESUME, given), 0);
     },
     async paused() {
       const pauses = await access.ask(() => lanes.pauses(queue));

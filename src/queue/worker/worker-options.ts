@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
+import { LONGEST_MS, readOptional, wholeNumber } from "../../core/input/options.ts";
 import type { Cost } from "../../throttle/costs.ts";
 import type { Job } from "../job.ts";
 
@@ -79,9 +79,9 @@ const CLOSE_OPTIONS = z.strictObject({ deadlineMs: TIME_OR_NONE });
 export function readWorkerOptions(
   given: unknown,
 ): WorkerOptions & { readonly batch?: BatchOptions | undefined } {
-  return readOptions("worker()", WORKER_OPTIONS, given);
+  return readOptional("worker()", WORKER_OPTIONS, given);
 }
 
 export function readCloseOptions(given: unknown): CloseOptions {
-  return readOptions("close()", CLOSE_OPTIONS, given);
+  return readOptional("close()", CLOSE_OPTIONS, given);
 }

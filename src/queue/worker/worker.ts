@@ -6,17 +6,14 @@
  *                                     │ too late: fails as expired
  *                                     │ the worker closes: back into the queue
  *
- * - A job that was begun before has kept its `maxWaitMs`; one that was running whenever its worker died is given up
- *   (`job-start.ts`).
- * - A worker asks for as many jobs as it can start soon (`lanes/fetcher.ts`). Which those are is decided in one place, at
- *   that moment (`lua/lib/lanes/take.lua`). Then BullMQ's worker has it (`bullmq/stored-worker.ts`), and its lock is kept until it has
- *   ended (`held/job-locks.ts`).
- * - The job draws a slot of the bucket just before its handler runs (`job-start.ts`).
- * - What the handler returns or throws decides what becomes of the job (`attempt.ts`, `outcome.ts`).
+ * A job that was begun before has kept its `maxWaitMs`; one that was running whenever its worker died is given up
+ * (`job-start.ts`). BullMQ's worker holds a job (`bullmq/stored-worker.ts`), and its lock is kept until it has ended
+ * (`held/job-locks.ts`).
  */
 import { availableParallelism } from "node:os";
-import { setTimeout as pause } from "node:timers/promises";
-import { refuseExtra, type Arities } from "../../core/input/arguments.ts";
+import { setTimeout as pause, setImmediate as nextTurn } from "node:timers/promises";
+import type { Worker as StoredWorker } from "bullmq";
+import { assertArgumentCount } from "../../core/input/arguments.ts";
 import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { headsOfText } from "../../core/key-path.ts";
@@ -28,11 +25,17 @@ import type { Pass } from "../../throttle/outage/breaker.ts";
 import { DrawnSlot } from "../../throttle/slot/slot.ts";
 import { NoRoomYet } from "../../throttle/waiting/waiting-call.ts";
 import type { ConnectQueue } from "../bullmq/connection.ts";
-import { fillDefaults, storedKeyOf, wasCancelled, type Stored } from "../bullmq/stored-job.ts";
+import {
+  fillDefaults,
+  storedKeyOf,
+  wasCancelled,
+  type Stored,
+  forgetCancel,
+} from "../bullmq/stored-job.ts";
 import { createStoredWorker, storedJobOf, type HeldJob } from "../bullmq/stored-worker.ts";
 import type { Schema } from "../enqueue/data.ts";
 import type { QueueSettingsLive } from "../enqueue/settings.ts";
-import { createFetcher, probeOf } from "../lanes/fetcher.ts";
+import { createFetcher, probeOf, type Fetcher } from "../lanes/fetcher.ts";
 import { parkFromWorker } from "../lanes/park.ts";
 import { keyTextOf, type Job } from "../job.ts";
 import { createPresence } from "../lanes/presence.ts";
@@ -47,8 +50,9 @@ import {
 import { createReport } from "../report/report.ts";
 import type { WorkerEmitter } from "../report/worker-events.ts";
 import type { WorkerStatus } from "../report/worker-status.ts";
+import { CANCELLED } from "../errors.ts";
+import { loadBullmq } from "../bullmq/load-bullmq.cjs";
 import { runAttempt, Spared } from "./attempt.ts";
-import { forgetCancels, removeCancelled } from "./held/cancelling.ts";
 import { createDownstream } from "./held/downstream.ts";
 import {
   createRunning,
@@ -63,7 +67,6 @@ import { createJobLocks } from "./held/job-locks.ts";
 import { areHandlers } from "./handlers/named-handlers.ts";
 import { createOrders } from "./held/orders.ts";
 import { createJobSlots, mayHaveBegun, noteStart, readFetched } from "./job-start.ts";
-import { giveLostBack } from "./held/lost-fetches.ts";
 import { cancelledFailure } from "./outcome.ts";
 import { createFailedRetention } from "./failed-retention.ts";
 import { createRetention } from "./retention.ts";
@@ -92,7 +95,7 @@ export interface WorkerSettings<Data, Result> {
   readonly bucket: OwnedBucket;
   readonly handler: GivenHandler<Data, Result> | BatchHandler<Data, Result>;
   readonly schema: Schema<Data> | undefined;
-  readonly options: WorkerOptions;
+  readonly options: WorkerOptions | undefined;
   readonly connect: ConnectQueue;
   readonly prefix: string;
   readonly logger: Logger;
@@ -104,13 +107,6 @@ export interface WorkerSettings<Data, Result> {
   readonly onClosed: () => void;
 }
 
-/** How many arguments the public methods take. */
-const ARITIES: Arities<Worker> = {
-  close: 1,
-  on: { atOnce: 3 },
-  off: { atOnce: 2 },
-  status: { atOnce: 0 },
-};
 const CLOSED = "the worker is closed";
 /** With shorter locks, a quiet worker looks for jobs of others whose locks have ended as often as a busy one. */
 const LEAST_QUIET_LOCK_MS = 30_000;
@@ -372,7 +368,7 @@ export function createWorker<Data, Result>(
       const { awayForMs } = bucket.breaker;
       return { ...status, ...counts, paused: orders.isPaused, awayForMs };
     },
-    async close(given = {}) {
+    async close(given) {
       const { deadlineMs = closeDeadlineMs } = readCloseOptions(given);
       await closeWithin(deadlineMs);
     },
@@ -380,7 +376,7 @@ export function createWorker<Data, Result>(
       await closeWithin(closeDeadlineMs);
     },
   };
-  return refuseExtra(methods, ARITIES);
+  return assertArgumentCount(methods, { throws: ["on", "off", "status"] });
 }
 
 /** The handler of single jobs; for batches it is never called. */
@@ -396,4 +392,59 @@ function singleHandler<Data, Result>(
 
 async function withinGrace(asking: Promise<unknown>): Promise<void> {
   await Promise.race([asking, pause(REDIS_GRACE_MS, undefined, { ref: false })]);
+}
+
+/** Lets jobs that have ended as cancelled be retried by other tools; a replay sees to that by itself. */
+function forgetCancels(stored: StoredWorker): void {
+  stored.on("failed", (job, error) => {
+    if (job?.id === undefined || error.message !== CANCELLED) return;
+    forgetCancel(stored, job.id).catch(() => undefined);
+  });
+}
+
+/**
+ * Removes a job whose attempt failed before this worker knew that it was cancelled: it waits for its next one. Never
+ * rejects: the worker that gets it then ends it.
+ */
+async function removeCancelled(
+  { queue, lanes }: Pick<WorkerContext, "queue" | "lanes">,
+  id: string,
+): Promise<void> {
+  try {
+    if ((await lanes.cancel(queue, id)) === "waits") await lanes.remove(queue, "pending", [id]);
+  } catch {
+    // Redis is away.
+  }
+}
+
+/**
+ * Gives back the jobs that were fetched for this worker by replies that were lost with their connection. The worker does
+ * not know these jobs, and no other worker gets them before their locks end. Called each time that Redis is reachable
+ * again. Never rejects: a job that is not given back returns when its lock ends.
+ */
+async function giveLostBack(
+  worker: Pick<WorkerContext, "queue" | "workerId" | "connection" | "lanes" | "weightsOf">,
+  stored: StoredWorker,
+  fetcher: Pick<Fetcher, "isAsking" | "holds">,
+): Promise<void> {
+  // No answer was outstanding when the connection was lost.
+  if (!fetcher.isAsking) return;
+  const { queue, workerId, connection } = worker;
+  try {
+    // Asked behind all that is sent again, on the same connection: so each of those has its answer by then.
+    const held = await connection.heldBy(queue, `${workerId}:`);
+    await nextTurn();
+    for (const { id, token } of held) {
+      if (fetcher.holds(id, token)) continue;
+      const job = await loadBullmq().Job.fromId(stored, id);
+      if (job !== undefined) await giveBack(job as Stored<unknown>, token);
+    }
+  } catch {
+    // The connection was lost again, or the worker is closed.
+  }
+
+  async function giveBack(job: Stored<unknown>, token: string): Promise<void> {
+    // Refused if the lock is another's by now. It throws what a processor has to throw.
+    await parkFromWorker(job, token, worker).catch(() => undefined);
+  }
 }

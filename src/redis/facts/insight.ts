@@ -1,4 +1,3 @@
-/** What is known of a fleet, in Redis: see `core/stores/insight/store.ts`. */
 import type { Cluster, Redis } from "ioredis";
 import { reasonOf } from "../../core/describe.ts";
 import { SluiceError, StoreUnavailableError } from "../../core/errors.ts";
@@ -17,6 +16,11 @@ import {
   type NewSteering,
   type SteeringFate,
 } from "../../core/stores/insight/steering.ts";
+import type {
+  NotedRequest,
+  RequestNoted,
+  RequestNotes,
+} from "../../core/stores/insight/requests.ts";
 import type { Requests } from "../requests/requests.ts";
 import {
   changeAmend,
@@ -34,8 +38,8 @@ import { bucketsLook, readChange, readSteering, valueOf } from "../scripts/insig
 import { clockRead } from "../scripts/queue/jobs.ts";
 import { settingsLook } from "../scripts/queue/pauses.ts";
 import { runScript } from "../scripts/script.ts";
+import { requestNoteKey } from "../scripts/keys.ts";
 import { createQueueIndex } from "./queue-index.ts";
-import { createRequestNotes } from "./request-notes.ts";
 import { createRedisRules } from "./rules.ts";
 
 const HOUR_MS = 3_600_000;
@@ -238,3 +242,32 @@ function pointsOf(counts: Counts, waits: Counts, hourMs: number): Point[] {
 }
 
 type Counts = Readonly<Record<string, string>>;
+
+/** Notes of requests that may come again: see `core/stores/insight/requests.ts`. */
+function createRequestNotes(
+  redis: Redis | Cluster,
+  prefix: string,
+  requests: Pick<Requests, "send">,
+): RequestNotes {
+  const keyOf = ({ queue, name }: NotedRequest): string => requestNoteKey(prefix, queue, name);
+
+  async function note(request: NotedRequest, keptMs: number): Promise<RequestNoted> {
+    const key = keyOf(request);
+    const isFirst = (await redis.set(key, request.asked, "PX", keptMs, "NX")) === "OK";
+    if (isFirst) return "first";
+    const asked = await redis.get(key);
+    if (asked !== null && asked !== request.asked) return "other";
+    const isKept = asked !== null && (await redis.pexpire(key, keptMs)) === 1;
+    // It may have ended between the commands.
+    return isKept ? "same" : note(request, keptMs);
+  }
+
+  return {
+    noteRequest: (request, keptMs) => requests.send(request.queue, () => note(request, keptMs)),
+    forgetRequest: (request) =>
+      requests.send(request.queue, async () => {
+        const key = keyOf(request);
+        if ((await redis.get(key)) === request.asked) await redis.del(key);
+      }),
+  };
+}

@@ -1,4 +1,3 @@
-/** Rules that are in force, in Redis: see `core/stores/insight/rules.ts`. */
 import type { Cluster, Redis } from "ioredis";
 import type { RulesStore } from "../../core/stores/insight/rules.ts";
 import type { Requests } from "../requests/requests.ts";

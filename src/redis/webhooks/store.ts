@@ -32,7 +32,6 @@ import {
   type BeginRequest,
 } from "../scripts/webhooks/webhooks.ts";
 import { lineBegin, lineJoin, lineStep } from "../scripts/webhooks/lines.ts";
-import { gathered } from "./gathered.ts";
 
 const STATE = "to:";
 /** How the name of a job with a key begins, before the text of its key. */
@@ -253,4 +252,44 @@ function readMessage(fields: Readonly<Record<string, string>>): LoggedMessage {
     .filter(([field]) => field.startsWith(STATE))
     .map(([field, state]) => [field.slice(STATE.length), state] as const);
   return { atMs: Number(at), type, body, endpoints: wordsOf(endpoints), states: new Map(states) };
+}
+
+/** More at once would keep others from the server for long. */
+const MOST_GATHERED = 50;
+
+/**
+ * Gathers what is asked within one turn of the event loop, and asks it together: attempts begin and end several at a time,
+ * and a script for each of them took a quarter of what an attempt costs.
+ */
+export function gathered<Input, Output>(
+  askAll: (inputs: readonly Input[]) => Promise<readonly Output[]>,
+): (input: Input) => Promise<Output> {
+  interface Waiting {
+    readonly input: Input;
+    readonly resolve: (output: Output) => void;
+    readonly reject: (error: unknown) => void;
+  }
+  let waiting: Waiting[] = [];
+
+  function ask(): void {
+    const all = waiting;
+    waiting = [];
+    for (let from = 0; from < all.length; from += MOST_GATHERED)
+      void askSome(all.slice(from, from + MOST_GATHERED));
+  }
+
+  async function askSome(some: readonly Waiting[]): Promise<void> {
+    try {
+      const outputs = await askAll(some.map(({ input }) => input));
+      for (const [at, { resolve }] of some.entries()) resolve(outputs[at]!);
+    } catch (error) {
+      for (const { reject } of some) reject(error);
+    }
+  }
+
+  return (input) =>
+    new Promise((resolve, reject) => {
+      if (waiting.length === 0) setImmediate(ask);
+      waiting.push({ input, resolve, reject });
+    });
 }

@@ -1,4 +1,3 @@
-/** The server of Fastify: how it reads requests, what headers all answers have, and what is logged. */
 import type { Socket } from "node:net";
 import type {
   FastifyBaseLogger,

@@ -1,4 +1,3 @@
-/** bull-board at `/jobs`: the jobs of all queues. Each request is judged by what its sender may do, as all others are. */
 import { readFileSync, readdirSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import * as nodeModule from "node:module";

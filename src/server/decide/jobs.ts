@@ -1,4 +1,3 @@
-/** Jobs over HTTP: to enqueue them, to see what became of them, to cancel and to replay. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { RequestNotes } from "../../core/stores/insight/requests.ts";
@@ -9,7 +8,6 @@ import { accessOf, assertMaySee } from "../access/access.ts";
 import { HttpProblem, readBeside } from "../problem.ts";
 import type { Found } from "./found.ts";
 import { readOnce, withOnce } from "./once.ts";
-import { jobsOfLines, NDJSON } from "./ndjson.ts";
 import {
   FAILED_QUERY,
   JOB_QUERY,
@@ -240,4 +238,34 @@ async function told(job: QueuedJob<unknown>): Promise<object> {
 
 function pathOf(queue: string, id: string): string {
   return `/v1/queues/${encodeURIComponent(queue)}/jobs/${encodeURIComponent(id)}`;
+}
+
+/** The types of a body that has JSON on each line. */
+const NDJSON = ["application/x-ndjson", "application/jsonl"] as const;
+
+const MOST_LINES = 10_000;
+
+/**
+ * What the lines say; empty ones are left out. `read` is what reads the body of other requests.
+ *
+ * @throws {@link HttpProblem} 400 when one is no JSON that is taken, and names it; 413 for too many.
+ */
+function jobsOfLines(text: string, read: (line: string) => unknown): readonly unknown[] {
+  // Files of Windows begin with a mark of their encoding.
+  const lines = text.replace(/^\ufeff/, "").split("\n");
+  if (lines.length > MOST_LINES + 1) {
+    throw new HttpProblem(
+      "ERR_BODY_TOO_LARGE",
+      `There are more than ${MOST_LINES} lines; send them in parts.`,
+    );
+  }
+  return lines.flatMap((line, index) => {
+    if (line.trim() === "") return [];
+    try {
+      return [read(line)];
+    } catch {
+      const detail = `Line ${index + 1} is no JSON, or has a field such as __proto__; give one job on each line.`;
+      throw new HttpProblem("ERR_BAD_REQUEST", detail);
+    }
+  });
 }

@@ -1,5 +1,3 @@
-/** What the routes take and answer, as JSON Schema; the API's description is made of it. */
-
 import { STATUS_OF_CODE } from "../problem.ts";
 
 const KEY = {

@@ -1,4 +1,3 @@
-/** All buckets at once, for totals and for pages in any order. One look serves all who ask. */
 import type { Overview } from "../../insight/overview.ts";
 import type { Sluice } from "../../sluice.ts";
 import type { BucketBrief } from "../../throttle/bucket/facts/status.ts";

@@ -3,6 +3,8 @@ import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Bucket, OwnedBucket } from "../../throttle/bucket.ts";
+import { reasonOf } from "../../core/describe.ts";
+import { LineFullError, SluiceError, WaitTooLongError } from "../../core/errors.ts";
 import { assertBucket } from "../access/access.ts";
 import { endOfTurn } from "../decide/caller.ts";
 import type { Found } from "../decide/found.ts";
@@ -11,7 +13,6 @@ import { pathBelow } from "./address.ts";
 import { readBody, type Body } from "./upstream/body.ts";
 import { deliver } from "./upstream/deliver.ts";
 import type { Exchange } from "./upstream/exchange.ts";
-import { failureOf, isWorthAnother, sayNoRetry } from "./failure.ts";
 import { createFetches } from "./upstream/fetches.ts";
 import { requestHeaders } from "./upstream/headers.ts";
 import type { ReadForward, ReadUpstream } from "./options.ts";
@@ -173,4 +174,37 @@ function lesser(one: number | undefined, other: number | undefined): number | un
 /** Whether a body can be sent again. */
 function isKept(body: Body): boolean {
   return body === undefined || body instanceof Uint8Array;
+}
+
+const TIMEOUT_CODES = new Set([
+  "UND_ERR_HEADERS_TIMEOUT",
+  "UND_ERR_BODY_TIMEOUT",
+  "UND_ERR_CONNECT_TIMEOUT",
+]);
+
+/** Whether another upstream may have what this one lacks: room within the wait, or an answer at all. */
+function isWorthAnother(error: unknown, isSent: boolean): boolean {
+  if (!isSent) return error instanceof WaitTooLongError || error instanceof LineFullError;
+  return !(error instanceof SluiceError);
+}
+
+/** What the client is told where there is no answer of an upstream to pass on. */
+function failureOf(error: unknown, forward: string, request: FastifyRequest): unknown {
+  if (error instanceof SluiceError || error instanceof HttpProblem) return error;
+  const { code } = error as { readonly code?: string };
+  request.log.warn({ forward, reason: reasonOf(error) }, "An upstream gave no answer.");
+  if (TIMEOUT_CODES.has(code ?? ""))
+    return new HttpProblem(
+      "ERR_UPSTREAM_TIMEOUT",
+      "The upstream was silent for longer than the timeoutMs of this forward.",
+    );
+  return new HttpProblem(
+    "ERR_UPSTREAM_UNREACHABLE",
+    "The upstream could not be reached, or broke off.",
+  );
+}
+
+/** A client that said how long it would wait has something else to do: its library is not to try again by itself. */
+function sayNoRetry(reply: FastifyReply, error: unknown): void {
+  if (error instanceof WaitTooLongError) void reply.header("x-should-retry", "false");
 }

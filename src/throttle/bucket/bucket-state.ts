@@ -1,4 +1,3 @@
-/** How a bucket is, as `peek` and `status` show it. */
 import { sayEndless } from "../../core/describe.ts";
 import { formatLimit } from "../../core/limits/registry.ts";
 import { scopesOf, whoseLimits } from "../../core/policy/per-key.ts";

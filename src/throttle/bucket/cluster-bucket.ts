@@ -175,11 +175,11 @@ export function createClusterBucket(settings: ClusterBucketSettings): OwnedBucke
     get isCalledByHand() {
       return isCalledByHand;
     },
-    async draw(options = {}) {
-      return drawByHand(readDrawOptions("draw()", options));
+    async draw(options) {
+      return drawByHand(options === undefined ? {} : readDrawOptions("draw()", options));
     },
-    async tryDraw(options = {}) {
-      return bucket.tryByHand(readTryOptions("tryDraw()", options));
+    async tryDraw(options) {
+      return bucket.tryByHand(options === undefined ? {} : readTryOptions("tryDraw()", options));
     },
     drawByHand,
     tryByHand: (options) => partFor(options.key).tryByHand(options),

@@ -6,17 +6,17 @@ import { hostname } from "node:os";
 import process from "node:process";
 import * as z from "zod";
 import { refuseUndefined } from "../../core/input/arguments.ts";
-import { reasonOf } from "../../core/describe.ts";
+import { reasonOf, describeValue } from "../../core/describe.ts";
 import {
   ChangedError,
   ClosedError,
   InvalidOptionError,
   StoreUnavailableError,
 } from "../../core/errors.ts";
-import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
+import { LONGEST_MS, readOptional, readOptions, wholeNumber } from "../../core/input/options.ts";
 import { KEY_SHAPE, oneKey } from "../../core/input/key-options.ts";
 import { TEXT, WHO_AND_WHY } from "../../core/input/who-and-why.ts";
-import { scopesOf } from "../../core/policy/per-key.ts";
+import { scopesOf, ownScopeOf } from "../../core/policy/per-key.ts";
 import {
   compileOver,
   formatPolicy,
@@ -34,8 +34,8 @@ import {
   type SteeredState,
 } from "../../core/stores/insight/store.ts";
 import type { Change as StoreChange, LimitedKey, Peeked, PolicySource } from "../../core/store.ts";
+import { keyOfText, namedOf, textsOfNamedKeys } from "../../core/key-path.ts";
 import { termsOf, unknownPolicy, type BucketContext, type RefreshPolicy } from "../known-policy.ts";
-import { steeredScopeOf } from "../../core/policy/steered-scope.ts";
 import {
   describeState,
   FOREVER_US,
@@ -333,14 +333,14 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
         : { policy: compileOver(where, given, under), source: "override" };
       await putInForce({ action: "configure", before: state }, set, read);
     },
-    async pause(options = {}) {
+    async pause(options) {
       refuseUndefined("pause()", options);
-      const { forMs, ...others } = oneKey("pause()", readOptions("pause()", PAUSE, options));
+      const { forMs, ...others } = oneKey("pause()", readOptional("pause()", PAUSE, options));
       await pauseFor("pause", others, forMs);
     },
-    async resume(options = {}) {
+    async resume(options) {
       refuseUndefined("resume()", options);
-      await pauseFor("resume", oneKey("resume()", readOptions("resume()", RESUME, options)), 0);
+      await pauseFor("resume", oneKey("resume()", readOptional("resume()", RESUME, options)), 0);
     },
     async hold(key, forMs) {
       const { policy, state } = await steered(key);
@@ -351,8 +351,8 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
       onChange(key);
       return true;
     },
-    async undo(options = {}) {
-      const { id, ...byHand } = readOptions("undo()", UNDO, options);
+    async undo(options) {
+      const { id, ...byHand } = readOptional("undo()", UNDO, options);
       assertOpen();
       for (let time = 1; ; time++) {
         try {
@@ -363,8 +363,8 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
         }
       }
     },
-    async peek(options = {}) {
-      const { key } = oneKey("peek()", readOptions("peek()", ONE_KEY, options));
+    async peek(options) {
+      const { key } = oneKey("peek()", readOptional("peek()", ONE_KEY, options));
       return (await inForce(key)).state;
     },
     inForce: () => inForce(),
@@ -393,4 +393,29 @@ function pauseOf(pausedForMs: number): StoreChange {
 
 function stateOf(policy: Policy, source: PolicySource, pausedForMs: number): SteeredState {
   return { policy: formatPolicy(policy), text: policy.text, source, pausedForMs };
+}
+
+/** @throws {@link InvalidOptionError} when the key has no state; it says what to name instead. */
+function steeredScopeOf(where: string, policy: Policy, key: string): LimitedKey {
+  const scope = ownScopeOf(policy, key, where);
+  if (scope !== undefined) return scope;
+  const { key: path, keys } = namedOf(key);
+  const option = keys === undefined ? "key" : "keys";
+  throw new InvalidOptionError({
+    where,
+    option,
+    value: keys ?? path,
+    remedy: steerRemedy(policy, key),
+  });
+}
+
+function steerRemedy(policy: Policy, key: string): string {
+  if (textsOfNamedKeys(key).length > 1) return "name one of the keys: each has a state of its own";
+  const head = scopesOf(policy, key).at(-1);
+  if (head !== undefined) {
+    return `only its first names have limits: name ${describeValue(keyOfText(head.key))}, which stands for all below it`;
+  }
+  const isOfLevels = (policy.perKey?.parts.length ?? 0) > 1;
+  const lacking = isOfLevels ? "perKey limits for its level" : "the bucket perKey";
+  return `a key without limits of its own has no state; give ${lacking}, or leave the key out`;
 }

@@ -1,4 +1,3 @@
-/** What a breaker tells: to the bucket, and to the log. */
 import { namedOf } from "../../core/key-path.ts";
 
 /** What a breaker has found of the downstream of a bucket, or of one key. */

@@ -4,12 +4,11 @@
  * What the call needs beyond that slot is drawn in `bucket/ride.ts`.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
-import { refuseExtra } from "../../core/input/arguments.ts";
 import { namedOf, type Key, type NamedKeys } from "../../core/key-path.ts";
 import type { Priority } from "../../core/input/options.ts";
 import { HORIZON_MS } from "../../core/policy/limit-makers.ts";
 import type { SettledCost, TryCall } from "../call-options.ts";
-import { SLOT_ARITIES, type DrawnSlot, type Slot } from "./slot.ts";
+import { assertSlotArguments, type DrawnSlot, type Slot } from "./slot.ts";
 
 /** What a job's slot was drawn for. */
 export interface JobCall extends TryCall {
@@ -144,4 +143,4 @@ export class SharedSlot implements Slot {
   }
 }
 
-refuseExtra(SharedSlot.prototype, SLOT_ARITIES);
+assertSlotArguments(SharedSlot.prototype);

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { refuseExtra, type Arities } from "../../core/input/arguments.ts";
+import { assertArgumentCount } from "../../core/input/arguments.ts";
 import { namedOf, textOfNamed, type Key, type NamedKeys } from "../../core/key-path.ts";
 import type { GivenSlot, SlotNote, SlotNoted } from "../../core/stores/insight/slots.ts";
 import type { SettledCost } from "../call-options.ts";
@@ -260,6 +260,9 @@ function isEmpty(cost: SettledCost): boolean {
   return Object.values(cost).every((amount) => amount === undefined || amount === null);
 }
 
-/** How many arguments the public methods take. */
-export const SLOT_ARITIES: Arities<Slot> = { settle: 1, release: { atOnce: 0 } };
-refuseExtra(DrawnSlot.prototype, SLOT_ARITIES);
+/** Makes the methods of slots that users see refuse arguments that they would not read. */
+export function assertSlotArguments(slots: Slot): void {
+  assertArgumentCount(slots, { throws: ["release"], only: ["settle", "release"] });
+}
+
+assertSlotArguments(DrawnSlot.prototype);

@@ -1,4 +1,3 @@
-/** One attempt: what is read before it, what is sent, and what comes of it. */
 import type { JobContext } from "../../queue/worker/context.ts";
 import { Discard } from "../../queue/worker/outcome.ts";
 import { readRecord, type EndpointRecord } from "../endpoints/record.ts";

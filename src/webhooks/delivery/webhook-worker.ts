@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { refuseExtra, type Arities } from "../../core/input/arguments.ts";
-import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
+import { assertArgumentCount } from "../../core/input/arguments.ts";
+import { LONGEST_MS, readOptional, wholeNumber } from "../../core/input/options.ts";
 import type { WorkerOptions } from "../../queue/worker/worker-options.ts";
 import type { Worker } from "../../queue/worker/worker.ts";
 
@@ -27,12 +27,11 @@ const OPTIONS = z.strictObject({
   patienceMs: TIME_OR_NONE,
   lockMs: wholeNumber(1_000, LONGEST_MS, "milliseconds").optional(),
 });
-const ARITIES: Arities<WebhookWorker> = { status: { atOnce: 0 }, close: 0 };
 /** Slow endpoints hold places for as long as they may take, and others must find one meanwhile. */
 const AT_ONCE = 250;
 
 export function createWebhookWorker(given: unknown, parts: WebhookWorkerParts): WebhookWorker {
-  const read = readOptions("worker()", OPTIONS, given);
+  const read = readOptional("worker()", OPTIONS, given);
   const { concurrency = AT_ONCE } = read;
   let worker: Worker<never, undefined> | undefined;
   let closing: Promise<void> | undefined;
@@ -57,5 +56,5 @@ export function createWebhookWorker(given: unknown, parts: WebhookWorkerParts): 
       await (closing ??= close());
     },
   };
-  return refuseExtra(methods, ARITIES);
+  return assertArgumentCount(methods, { throws: ["status"] });
 }

@@ -1,9 +1,8 @@
-/** What the methods of endpoints take. */
 import { createSecureContext } from "node:tls";
 import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { formatRate, parseRate, type Rate, type RateInput } from "../../core/limits/rate.ts";
-import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
+import { LONGEST_MS, readOptional, readOptions, wholeNumber } from "../../core/input/options.ts";
 import { MOST_AT_ONCE } from "../../core/policy/endpoint-rules.ts";
 import type { ClientCertificate } from "../guard/connector.ts";
 import { EXTRA_HEADERS, urlSchema, type TargetRules } from "../guard/target.ts";
@@ -111,7 +110,7 @@ export function readRotate(where: string, given: unknown): RotateSecret {
 }
 
 export function readList(where: string, given: unknown): ListEndpoints {
-  return readOptions(where, LIST_ENDPOINTS, given);
+  return readOptional(where, LIST_ENDPOINTS, given);
 }
 
 /** Reads what `put` takes, of a sender that takes some URLs. */

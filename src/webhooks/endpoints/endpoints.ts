@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { refuseExtra, type Arities } from "../../core/input/arguments.ts";
+import { assertArgumentCount } from "../../core/input/arguments.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { readWhoAndWhy, type WhoAndWhy } from "../../core/input/who-and-why.ts";
 import type { QueueChange } from "../../core/stores/insight/steering.ts";
@@ -122,17 +122,6 @@ export interface EndpointsParts {
   readonly resume: (name: EndpointName, batch: number) => Promise<unknown>;
 }
 
-const ARITIES: Arities<Endpoints> = {
-  put: 2,
-  get: 1,
-  list: 1,
-  remove: 2,
-  disable: 2,
-  enable: 2,
-  setLimits: 2,
-  rotateSecret: 2,
-  undo: 1,
-};
 /** Choosing among more of one tenant would take long for each event. */
 const MOST_OF_TENANT = 10_000;
 const DAY_MS = 86_400_000;
@@ -237,7 +226,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
       const name = readRef("endpoints.get()", given);
       return read(name);
     },
-    async list(given = {}) {
+    async list(given) {
       const where = "endpoints.list()";
       const { tenant: named, limit = 100, cursor = "" } = readList(where, given);
       const tenant = tenantOf(where, named);
@@ -370,7 +359,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
     return old?.trim().startsWith("whsk_") === true ? createKeyPair().secret : createSecret();
   }
 
-  return refuseExtra(endpoints, ARITIES);
+  return assertArgumentCount(endpoints);
 }
 
 /** Undefined for what was sealed with a key that is lost. */

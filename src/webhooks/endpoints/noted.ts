@@ -1,6 +1,6 @@
 /** How changes of endpoints are noted in the log of changes, without a secret; and which of them are taken back. */
 import * as z from "zod";
-import { readOptions } from "../../core/input/options.ts";
+import { readOptional } from "../../core/input/options.ts";
 import { TEXT, WHO_AND_WHY, type WhoAndWhy } from "../../core/input/who-and-why.ts";
 import {
   describeSteering,
@@ -68,8 +68,8 @@ export function createNoted({ sender, log, read, setDisabled }: NotedParts): Not
       const noted = { ...about(name), action, ...said, before: stateOf(before.disabled?.why) };
       return log.make({ ...noted, after: stateOf(why) }, () => setDisabled(name, why));
     },
-    async undo(given = {}) {
-      const { id, by, reason } = readOptions("endpoints.undo()", UNDO, given);
+    async undo(given) {
+      const { id, by, reason } = readOptional("endpoints.undo()", UNDO, given);
       const asked = { queue: sender, isOfEndpoint: true, id, by, reason };
       const undone = await log.undo(asked, inverseOf);
       return undone && describeSteering(undone);

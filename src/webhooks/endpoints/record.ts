@@ -1,4 +1,3 @@
-/** An endpoint as it is stored, and what is shown of it. */
 import type { RateInput } from "../../core/limits/rate.ts";
 import type { Disabled, EndpointName } from "../../core/stores/webhooks/store.ts";
 import type { ClientCertificate } from "../guard/connector.ts";

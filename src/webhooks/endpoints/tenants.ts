@@ -1,8 +1,8 @@
 /** Tenants, which are there by their endpoints, and the limits of all that one of them has. */
 import * as z from "zod";
-import { refuseExtra, type Arities } from "../../core/input/arguments.ts";
+import { assertArgumentCount } from "../../core/input/arguments.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
-import { readOptions, wholeNumber } from "../../core/input/options.ts";
+import { readOptional, readOptions, wholeNumber } from "../../core/input/options.ts";
 import type { RateInput } from "../../core/limits/rate.ts";
 import { readWhoAndWhy, type WhoAndWhy } from "../../core/input/who-and-why.ts";
 import type { ChangeFacts } from "../../core/stores/insight/steering.ts";
@@ -71,8 +71,6 @@ const LIST = z.strictObject({
   limit: wholeNumber(1, 1_000, "tenants").optional(),
   cursor: ID.optional(),
 });
-const ARITIES: Arities<Tenants> = { setLimits: 2, get: 1, list: 1 };
-
 export function createTenants({ name, log, store, ask, isSingle }: TenantsParts): Tenants {
   function assertMany(where: string): void {
     if (!isSingle) return;
@@ -106,15 +104,15 @@ export function createTenants({ name, log, store, ask, isSingle }: TenantsParts)
       const own = limits === undefined ? {} : (JSON.parse(limits) as Omit<TenantLimits, "tenant">);
       return { tenant, rate: own.rate, concurrency: own.concurrency, endpoints };
     },
-    async list(given = {}) {
+    async list(given) {
       const where = "tenants.list()";
-      const { limit = 100, cursor = "" } = readOptions(where, LIST, given);
+      const { limit = 100, cursor = "" } = readOptional(where, LIST, given);
       assertMany(where);
       const found = await ask(() => store.tenants(cursor, limit));
       return { tenants: found, cursor: found.length < limit ? undefined : found.at(-1) };
     },
   };
-  return refuseExtra(tenants, ARITIES);
+  return assertArgumentCount(tenants);
 }
 
 /** Limits of its own, as the log of changes has them. */

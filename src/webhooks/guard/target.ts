@@ -1,4 +1,3 @@
-/** What a tenant gives of a request: its URL and headers. */
 import { isIP } from "node:net";
 import * as z from "zod";
 import type { JudgeAddress } from "./addresses.ts";

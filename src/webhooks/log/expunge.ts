@@ -1,4 +1,3 @@
-/** Forgets a message, or all that a tenant has. */
 import { isWithin, textOfKey } from "../../core/key-path.ts";
 import type { SteeringLog } from "../../core/stores/insight/steering-log.ts";
 import type { WebhookStore } from "../../core/stores/webhooks/store.ts";

@@ -1,7 +1,6 @@
-/** What the methods of the log take. */
 import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
-import { readOptions, wholeNumber } from "../../core/input/options.ts";
+import { readOptional, readOptions, wholeNumber } from "../../core/input/options.ts";
 import type { TimeSpan } from "../../core/stores/webhooks/store.ts";
 import { TYPES } from "../endpoints/wants.ts";
 import { ID, lineOf } from "../names.ts";
@@ -106,7 +105,7 @@ export function readMessageRef(where: string, given: unknown): MessageRef {
 }
 
 export function readListMessages(where: string, given: unknown): ListMessages {
-  return readOptions(where, LIST_MESSAGES, given);
+  return readOptional(where, LIST_MESSAGES, given);
 }
 
 export function readListAttempts(where: string, given: unknown): ListAttempts {

@@ -1,4 +1,4 @@
-import { refuseExtra, type Arities } from "../../core/input/arguments.ts";
+import { assertArgumentCount } from "../../core/input/arguments.ts";
 import { filterFacts } from "../../core/stores/insight/steering.ts";
 import { EndpointMissingError, MessageMissingError } from "../../core/stores/webhooks/errors.ts";
 import type { EndpointName, LoggedMessage, MessageCopy } from "../../core/stores/webhooks/store.ts";
@@ -284,67 +284,55 @@ export function createLog(parts: ExpungeParts): WebhookLog {
   };
 
   return {
-    ...refuseExtra(log, ARITIES),
-    messages: refuseExtra<WebhookLog["messages"]>(
-      {
-        async get(given) {
-          const where = "messages.get()";
-          const { id, tenant } = readMessageRef(where, given);
-          return messageOf(tenantOf(where, tenant), id);
-        },
-        async list(given = {}) {
-          const where = "messages.list()";
-          const read = readListMessages(where, given);
-          const tenant = tenantOf(where, read.tenant);
-          const span = spanOf(read);
-          const found = await ask(() => store.messages(tenant, span));
-          const { entries, read: count } = await pageOf(
-            tenant,
-            found.map(([id]) => id),
-          );
-          const times = found.slice(0, count).map(([, atMs]) => atMs);
-          const isCut = count < found.length;
-          return { entries, cursor: cursorAfter(isCut ? { ...span, limit: count } : span, times) };
-        },
+    ...log,
+    messages: assertArgumentCount<WebhookLog["messages"]>({
+      async get(given) {
+        const where = "messages.get()";
+        const { id, tenant } = readMessageRef(where, given);
+        return messageOf(tenantOf(where, tenant), id);
       },
-      { get: 1, list: 1 },
-    ),
-    attempts: refuseExtra<WebhookLog["attempts"]>(
-      {
-        async list(given) {
-          const where = "attempts.list()";
-          const read = readListAttempts(where, given);
-          const tenant = tenantOf(where, read.tenant);
-          const { message, endpoint } = read;
-          if (message !== undefined) {
-            const texts = await ask(() => store.attempts({ tenant, message }));
-            const entries = texts.map((text) => readAttempt(message, text)).toReversed();
-            return { entries, cursor: undefined };
-          }
-          const span = spanOf(read);
-          const name = { tenant, endpoint: endpoint! };
-          const found = await ask(() => store.attemptsAt(name, span));
-          return {
-            entries: found.flatMap(({ message: id, entry }) =>
-              entry === undefined ? [] : [readAttempt(id, entry)],
-            ),
-            cursor: cursorAfter(
-              span,
-              found.map(({ atMs }) => atMs),
-            ),
-          };
-        },
+      async list(given) {
+        const where = "messages.list()";
+        const read = readListMessages(where, given);
+        const tenant = tenantOf(where, read.tenant);
+        const span = spanOf(read);
+        const found = await ask(() => store.messages(tenant, span));
+        const { entries, read: count } = await pageOf(
+          tenant,
+          found.map(([id]) => id),
+        );
+        const times = found.slice(0, count).map(([, atMs]) => atMs);
+        const isCut = count < found.length;
+        return { entries, cursor: cursorAfter(isCut ? { ...span, limit: count } : span, times) };
       },
-      { list: 1 },
-    ),
+    }),
+    attempts: assertArgumentCount<WebhookLog["attempts"]>({
+      async list(given) {
+        const where = "attempts.list()";
+        const read = readListAttempts(where, given);
+        const tenant = tenantOf(where, read.tenant);
+        const { message, endpoint } = read;
+        if (message !== undefined) {
+          const texts = await ask(() => store.attempts({ tenant, message }));
+          const entries = texts.map((text) => readAttempt(message, text)).toReversed();
+          return { entries, cursor: undefined };
+        }
+        const span = spanOf(read);
+        const name = { tenant, endpoint: endpoint! };
+        const found = await ask(() => store.attemptsAt(name, span));
+        return {
+          entries: found.flatMap(({ message: id, entry }) =>
+            entry === undefined ? [] : [readAttempt(id, entry)],
+          ),
+          cursor: cursorAfter(
+            span,
+            found.map(({ atMs }) => atMs),
+          ),
+        };
+      },
+    }),
   };
 }
-
-const ARITIES: Arities<Pick<WebhookLog, "replay" | "recover" | "expunge">> = {
-  replay: 1,
-  recover: 1,
-  expunge: 1,
-};
 
 function asMessage(id: string, { atMs, type, body, endpoints, states }: LoggedMessage): Message {
   const at = [...new Set([...endpoints, ...states.keys()])];

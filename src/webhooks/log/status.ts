@@ -1,4 +1,3 @@
-import { refuseExtra, type Arities } from "../../core/input/arguments.ts";
 import { formatRate, parseRate, type RateInput } from "../../core/limits/rate.ts";
 import type { RuledPolicy } from "../../core/stores/insight/rules.ts";
 import type { EndpointName, WebhookStore } from "../../core/stores/webhooks/store.ts";
@@ -59,7 +58,6 @@ function limitsIn(whose: string, levels: LevelLimits): EndpointLimit[] {
 }
 
 const LOOKED_BACK = 10;
-const ARITIES: Arities<EndpointStatuses> = { status: 1 };
 
 export function createEndpointStatuses(parts: {
   readonly store: Pick<WebhookStore, "endpoint" | "look" | "limits">;
@@ -84,7 +82,7 @@ export function createEndpointStatuses(parts: {
       return limitsIn(at === 0 ? "tenant." : "", levels);
     });
   }
-  const statuses: EndpointStatuses = {
+  return {
     async status(given) {
       const where = "status()";
       const { tenant, id } = readEndpointRef(where, given);
@@ -115,5 +113,4 @@ export function createEndpointStatuses(parts: {
       };
     },
   };
-  return refuseExtra(statuses, ARITIES);
 }

@@ -1,4 +1,3 @@
-/** The jobs by which messages go to endpoints: each is one attempt. */
 import { createHash, randomUUID } from "node:crypto";
 import type { Queue } from "../../queue/queue.ts";
 import type { AttemptName, EndpointName } from "../../core/stores/webhooks/store.ts";

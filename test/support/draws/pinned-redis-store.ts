@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
 import { addResets, type WithResets } from "../../../src/core/limits/calendar-windows.ts";
 import type { Store } from "../../../src/core/store.ts";
-import { createAwayNotes } from "../../../src/redis/facts/away-notes.ts";
+import { createAwayNotes } from "../../../src/redis/bucket-store.ts";
 import { drawSlots } from "../../../src/redis/bucket-store.ts";
 import { runScript, type Script } from "../../../src/redis/scripts/script.ts";
 import { bucketPeek, bucketSteer } from "../../../src/redis/scripts/bucket/bucket.ts";

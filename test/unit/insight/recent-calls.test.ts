@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { createRecentCalls } from "../../../src/insight/recent-calls.ts";
+import { createRecentCalls } from "../../../src/insight/reporter.ts";
 
 const EVERY_MS = 1_000;
 

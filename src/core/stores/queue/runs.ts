@@ -1,5 +1,3 @@
-/** What is asked of Redis about the runs of recurring jobs. */
-
 /** A run of a schedule. */
 export interface RunName {
   /** The schedule's name. */

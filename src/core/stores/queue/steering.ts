@@ -1,5 +1,3 @@
-/** What is asked of Redis to look at a queue, to stop it, and to change what waits in it. */
-
 /** A pause that holds: of a key, or of the whole queue. */
 export interface PauseSeen {
   /** Undefined for the whole queue. */

@@ -19,72 +19,70 @@ const FAILURES: Readonly<Record<VerificationFailure, string>> = {
 };
 
 /** Thrown when a webhook was not signed with one of the secrets, or not lately. Answer it with 400, and do nothing of what it says. */
-export class WebhookVerificationError extends SluiceError {
+export class WebhookVerificationError extends SluiceError<WebhookVerificationError> {
   override readonly name = "WebhookVerificationError";
   readonly code = "ERR_WEBHOOK_NOT_VERIFIED";
   /** What is wrong with it: `"no-match"`. */
-  readonly reason: VerificationFailure;
+  declare readonly reason: VerificationFailure;
 
   constructor(reason: VerificationFailure) {
-    super(`The webhook is not to be trusted: ${FAILURES[reason]}.`);
-    this.reason = reason;
+    super(`The webhook is not to be trusted: ${FAILURES[reason]}.`, { reason });
   }
 }
 
 /** Thrown when a tenant has no endpoint of this id: what another tenant has is not there. */
-export class EndpointMissingError extends SluiceError {
+export class EndpointMissingError extends SluiceError<EndpointMissingError> {
   override readonly name = "EndpointMissingError";
   readonly code = "ERR_ENDPOINT_MISSING";
-  readonly endpoint: string;
+  declare readonly endpoint: string;
 
   constructor({ endpoint }: { endpoint: string }) {
-    super(`The tenant has no endpoint "${endpoint}"; it was never put there, or was removed.`);
-    this.endpoint = endpoint;
+    super(`The tenant has no endpoint "${endpoint}"; it was never put there, or was removed.`, {
+      endpoint,
+    });
   }
 }
 
 /** Thrown when a tenant has no message of this id: it was never sent, or is no longer kept. */
-export class MessageMissingError extends SluiceError {
+export class MessageMissingError extends SluiceError<MessageMissingError> {
   override readonly name = "MessageMissingError";
   readonly code = "ERR_MESSAGE_MISSING";
   /** The id of the message. */
-  readonly messageId: string;
+  declare readonly messageId: string;
 
   constructor({ messageId }: { messageId: string }) {
-    super(`The tenant has no message "${messageId}"; it was never sent, or is no longer kept.`);
-    this.messageId = messageId;
+    super(`The tenant has no message "${messageId}"; it was never sent, or is no longer kept.`, {
+      messageId,
+    });
   }
 }
 
 /** Thrown when something is sent to an endpoint that is disabled. */
-export class EndpointDisabledError extends SluiceError {
+export class EndpointDisabledError extends SluiceError<EndpointDisabledError> {
   override readonly name = "EndpointDisabledError";
   readonly code = "ERR_ENDPOINT_DISABLED";
-  readonly endpoint: string;
+  declare readonly endpoint: string;
   /** Why it is disabled: `"failing"`, `"gone"`, or what was given to `disable()`. */
-  readonly why: string;
+  declare readonly why: string;
 
   constructor({ endpoint, why }: { endpoint: string; why: string }) {
-    super(`Endpoint "${endpoint}" is disabled (${why}); enable it first.`);
-    this.endpoint = endpoint;
-    this.why = why;
+    super(`Endpoint "${endpoint}" is disabled (${why}); enable it first.`, { endpoint, why });
   }
 }
 
 /** Thrown when a secret in Redis cannot be read: the key that sealed it is not among those that are known, or it was changed. */
-export class SecretUnreadableError extends SluiceError {
+export class SecretUnreadableError extends SluiceError<SecretUnreadableError> {
   override readonly name = "SecretUnreadableError";
   readonly code = "ERR_SECRET_UNREADABLE";
-  readonly endpoint: string;
+  declare readonly endpoint: string;
   /** The id of the key that it was sealed with. */
-  readonly keyId: string;
+  declare readonly keyId: string;
 
   constructor({ endpoint, keyId }: { endpoint: string; keyId: string }) {
     super(
       `The secret of endpoint "${endpoint}" cannot be read with key "${keyId}"; ` +
         `give that key again, behind the one in use, or make a new secret with rotateSecret({ graceMs: 0 }).`,
+      { endpoint, keyId },
     );
-    this.endpoint = endpoint;
-    this.keyId = keyId;
   }
 }

@@ -1,5 +1,3 @@
-/** What the sender of webhooks keeps: endpoints, messages, attempts, and how endpoints are. */
-
 /** One endpoint of one tenant. */
 export interface EndpointName {
   readonly tenant: string;

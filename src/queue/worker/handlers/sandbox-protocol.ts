@@ -1,4 +1,3 @@
-/** The messages between a worker and the child processes of its handler. */
 import type { SettledCost } from "../../../throttle/call-options.ts";
 import type { Slot } from "../../../throttle/slot/slot.ts";
 import type { ErrorFacts } from "../../failure.ts";

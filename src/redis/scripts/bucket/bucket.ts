@@ -1,4 +1,3 @@
-/** `bucket/bucket-peek` looks at a bucket or key; `bucket/bucket-steer` changes one for all replicas. */
 import {
   SOURCES,
   type Change,

@@ -1,4 +1,3 @@
-/** `bucket/slots-return` gives unused slots back; `bucket/costs-settle` books the true cost of a call. */
 import type { ReturnRequest, SettleRequest } from "../../../core/store.ts";
 import { frameKeys, frameNumbers, packNumbers, shadowsNumbers, type Frame } from "./frame.ts";
 import type { GivenSlot, SlotNoted } from "../../../core/stores/insight/slots.ts";

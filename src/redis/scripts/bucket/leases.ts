@@ -1,4 +1,3 @@
-/** `bucket/leases-renew` and `bucket/leases-release`: leases of running calls. */
 import type { LeasesRequest } from "../../../core/store.ts";
 import { packNumbers, type Frame } from "./frame.ts";
 import { leasedLimits, stateKeys, type LeasedLimit } from "../keys.ts";

@@ -1,4 +1,3 @@
-/** `bucket/ratios-learn`: how calls of a bucket differ from their estimates. */
 import { LEAST_RATIO, MOST_NAMES, MOST_RATIO, MOST_SAMPLES } from "../../../core/policy/ratios.ts";
 import type { LearnRequest } from "../../../core/store.ts";
 import { ratiosKey } from "../keys.ts";

@@ -1,4 +1,3 @@
-/** `bucket/slot-note`: what became of a slot that a server has given to a caller. */
 import type { SlotNote, SlotNoted } from "../../../core/stores/insight/slots.ts";
 import { slotNoteKey } from "../keys.ts";
 import { defineScript, type Script } from "../script.ts";

@@ -1,4 +1,3 @@
-/** `bucket/slots-draw`: draws slots for all wishes of one asker. */
 import type { Limit } from "../../../core/limits/rule.ts";
 import type { LimitStatus } from "../../../core/limits/rule.ts";
 import {

@@ -1,4 +1,3 @@
-/** `insight/buckets-look`: what is known of several buckets, and how they are in all but their limits. */
 import { AWAY_KEPT_MS, SOURCES } from "../../../core/store.ts";
 import type {
   BucketFacts,

@@ -1,4 +1,3 @@
-/** `insight/rules-…`: which rules are in force for the buckets of a fleet. */
 import { INDEX_KEPT_MS } from "../../../core/stores/insight/store.ts";
 import {
   RULES_CLAIM_MS,

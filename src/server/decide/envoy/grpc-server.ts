@@ -1,4 +1,3 @@
-/** The server for gRPC, on a port of its own. It loads `@grpc/grpc-js`, which is installed by whoever wants it. */
 import type {
   Metadata,
   sendUnaryData,

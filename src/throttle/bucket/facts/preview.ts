@@ -1,4 +1,3 @@
-/** `preview()`: what a change of a bucket would do to what waits. Nothing is changed for it. */
 import * as z from "zod";
 import { sayEndless } from "../../../core/describe.ts";
 import { InvalidOptionError } from "../../../core/errors.ts";

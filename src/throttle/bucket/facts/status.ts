@@ -1,4 +1,3 @@
-/** `status` and `history`: what operators see of a bucket, of all replicas together. */
 import * as z from "zod";
 import { sayEndless } from "../../../core/describe.ts";
 import { InvalidOptionError } from "../../../core/errors.ts";

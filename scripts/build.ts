@@ -8,7 +8,7 @@ import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "no
 import { createRequire } from "node:module";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import process from "node:process";
-import { build, type BuildResult, type Metafile, type Plugin } from "esbuild";
+import { build, type Metafile, type Plugin } from "esbuild";
 import packageJson from "../package.json" with { type: "json" };
 import { readLuaFile } from "../src/redis/scripts/lua-source.ts";
 import { readPageFiles } from "../src/server/dashboard/page-files.ts";
@@ -48,6 +48,19 @@ const LICENSES = "licenses.txt";
 const UPLOT = "node_modules/uplot";
 const TARGET = `node${/[\d.]+/.exec(packageJson.engines.node)?.[0]}`;
 const DEPENDENCIES = Object.keys(packageJson.dependencies);
+/** What users install themselves, or have from us. */
+const OUTSIDE = [...DEPENDENCIES, ...Object.keys(packageJson.peerDependencies)];
+/** Bundled packages that `require` modules of Node, which only works in CommonJS. */
+const COMMON_JS = [
+  "@fastify/swagger",
+  "cli-table3",
+  "commander",
+  "fastify",
+  "prom-client",
+  "undici",
+  "yaml",
+];
+const COMMON_JS_FILTER = new RegExp(String.raw`^\..*\.cjs$|^(?:${COMMON_JS.join("|")})$`);
 
 const textsOfFiles: Plugin = {
   name: "texts-of-files",
@@ -82,46 +95,48 @@ function textsOfScripts(): string {
   return `const TEXTS = ${JSON.stringify(texts)};\nexport const readLuaFile = (name) => TEXTS[name];\n`;
 }
 
-/**
- * Files of CommonJS lie beside the others: `require` does not work in ES modules. What they require of "devDependencies"
- * goes into them.
- */
+/** Makes a file of CommonJS beside the others of each of `COMMON_JS`, and of each `.cjs` file of the sources. */
 const commonJsBeside: Plugin = {
   name: "common-js-beside",
   setup(builder) {
-    const made = new Map<string, Promise<BuildResult<{ metafile: true }>>>();
-    builder.onResolve({ filter: /^\..*\.cjs$/ }, async ({ path, resolveDir }) => {
-      const name = basename(path);
-      const file = join(resolveDir, path);
-      if (!made.has(name)) made.set(name, bundleCommonJs(file));
-      const { metafile } = await made.get(name)!;
-      Object.assign(inputsOfCommonJs, metafile.inputs);
+    builder.onResolve({ filter: COMMON_JS_FILTER }, async ({ path, resolveDir }) => {
+      const isRelative = path.startsWith(".");
+      if (isRelative && resolveDir.includes("node_modules")) return undefined;
+      const file = createRequire(join(resolveDir, "importer.js")).resolve(path);
+      const name = isRelative ? basename(path) : `${path.replace("@", "").replace("/", "-")}.cjs`;
+      if (!commonJsFiles.has(name))
+        commonJsFiles.set(name, bundleCommonJs(file, name, isRelative ? OUTSIDE : []));
+      await commonJsFiles.get(name);
       return { path: `./${name}`, external: true };
     });
   },
 };
 
+const commonJsFiles = new Map<string, Promise<void>>();
 const inputsOfCommonJs: Metafile["inputs"] = {};
 
-/** Its exports are named anew: of a bundle of CommonJS alone, Node would not see their names. */
-function bundleCommonJs(file: string): Promise<BuildResult<{ metafile: true }>> {
+async function bundleCommonJs(file: string, name: string, external: string[]): Promise<void> {
   const names = Object.keys(createRequire(file)(file) as object);
-  const contents = [
-    `import file from ${JSON.stringify(file)};`,
-    ...names.map((name) => `export const ${name} = file.${name};`),
-  ].join("\n");
-  return build({
-    stdin: { contents, resolveDir: dirname(file) },
-    outfile: join(OUT, basename(file)),
+  const { metafile } = await build({
+    entryPoints: [file],
+    outfile: join(OUT, name),
     absWorkingDir: ROOT,
     bundle: true,
     format: "cjs",
     platform: "node",
     target: TARGET,
-    external: DEPENDENCIES,
+    external,
     metafile: true,
     logLevel: "warning",
+    plugins: [commonJsBeside],
+    // Node finds the names that a bundle of CommonJS exports only where they are listed like this.
+    footer: { js: `0 && (module.exports = { ${names.filter(isIdentifier).join(", ")} });` },
   });
+  Object.assign(inputsOfCommonJs, metafile.inputs);
+}
+
+function isIdentifier(name: string): boolean {
+  return /^[A-Za-z_$][\w$]*$/.test(name) && name !== "default";
 }
 
 async function bundle(): Promise<Metafile> {
@@ -134,9 +149,9 @@ async function bundle(): Promise<Metafile> {
     format: "esm",
     platform: "node",
     target: TARGET,
-    // Whoever uses what needs them has them.
-    external: [...DEPENDENCIES, "@opentelemetry/api", "@grpc/grpc-js"],
+    external: OUTSIDE,
     sourcemap: true,
+    sourcesContent: false,
     metafile: true,
     logLevel: "warning",
     plugins: [textsOfFiles, commonJsBeside],
@@ -144,35 +159,36 @@ async function bundle(): Promise<Metafile> {
   return metafile;
 }
 
-/** What was taken in may be copied as long as its license comes with it. */
+interface Manifest {
+  readonly name: string;
+  readonly version: string;
+  readonly license?: string;
+  readonly author?: string | { readonly name: string };
+}
+
+/** Bundled packages may be copied if their licenses come with them. The versions show users which fixes they have. */
 function writeLicenses({ inputs }: Metafile): void {
   const folders = new Set(
     [...Object.keys(inputs), ...Object.keys(inputsOfCommonJs), `${UPLOT}/dist`].flatMap(
       (path) => /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path)?.[0] ?? [],
     ),
   );
-  const texts = [...folders].sort().map((folder) => {
-    const name = folder.split("node_modules/").at(-1);
-    const file = readdirSync(join(ROOT, folder)).find((entry) => /^licen[cs]e/i.test(entry));
+  const texts = [...folders].sort().map((path) => {
+    const folder = join(ROOT, path);
+    const manifest = JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as Manifest;
+    const file = readdirSync(folder).find((entry) => /^licen[cs]e/i.test(entry));
     const text =
-      file === undefined
-        ? licenseInManifest(join(ROOT, folder))
-        : readFileSync(join(ROOT, folder, file), "utf8");
-    return `${name}\n\n${text.trim()}\n`;
+      file === undefined ? licenseInManifest(manifest) : readFileSync(join(folder, file), "utf8");
+    return `${manifest.name} ${manifest.version}\n\n${text.trim()}\n`;
   });
   writeFileSync(join(OUT, LICENSES), texts.join(`\n${"-".repeat(72)}\n\n`));
 }
 
 /** @throws when the package says nothing of its license. */
-function licenseInManifest(folder: string): string {
-  const manifest = JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as {
-    readonly license?: string;
-    readonly author?: string | { readonly name: string };
-  };
-  const { license, author } = manifest;
-  if (license === undefined) throw new Error(`${folder} has no license beside it`);
-  const name = typeof author === "object" ? author.name : author;
-  return name === undefined ? `License: ${license}` : `License: ${license}. Author: ${name}`;
+function licenseInManifest({ name, license, author }: Manifest): string {
+  if (license === undefined) throw new Error(`${name} has no license beside it`);
+  const by = typeof author === "object" ? author.name : author;
+  return by === undefined ? `License: ${license}` : `License: ${license}. Author: ${by}`;
 }
 
 function writeTypes(): void {

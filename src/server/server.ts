@@ -1,11 +1,11 @@
 import { lstat, rm } from "node:fs/promises";
 import { createConnection } from "node:net";
-import type { FastifyDynamicSwaggerOptions } from "@fastify/swagger";
+import swagger, { type FastifyDynamicSwaggerOptions } from "@fastify/swagger";
 import type { FastifyInstance } from "fastify";
 import type { Sluice } from "../sluice.ts";
 import { partsOf } from "../sluice/parts.ts";
 import type { InsightStore } from "../core/stores/insight/store.ts";
-import { bullBoardRoutes } from "./bull-board/bull-board.ts";
+import { jobsRoutes } from "./bull-board/jobs-routes.ts";
 import {
   createGrpcServer,
   type GrpcServer,
@@ -18,7 +18,7 @@ import { installAccess, tokenSearch, type Gate } from "./access/access.ts";
 import { installBodyDeadlines } from "./app/body-deadline.ts";
 import { dashboardRoutes } from "./dashboard/dashboard.ts";
 import { bytesOf, closeUnused, createApp, installHeaders, installLog } from "./app/create-app.ts";
-import { swagger } from "./app/fastify.cjs";
+
 import type { ServerApp } from "./app/server-app.ts";
 import { healthRoutes, whyNotReady } from "./health/health.ts";
 import { metricsRoute } from "./health/metrics.ts";
@@ -92,7 +92,7 @@ export async function createServer(
   sessionRoutes(app, gate);
   factRoutes(app, sluice);
   dashboardRoutes(app);
-  bullBoardRoutes(app, { sluice, insight });
+  await jobsRoutes(app, { sluice, insight });
   healthRoutes(app, { sluice, isClosing: () => closing !== undefined });
   metricsRoute(app, { sluice });
   const found = createFound(sluice);

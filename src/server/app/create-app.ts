@@ -1,16 +1,15 @@
 import type { Socket } from "node:net";
-import type {
-  FastifyBaseLogger,
-  FastifyInstance,
-  FastifyServerOptions,
-  preValidationHookHandler,
+import {
+  fastify,
+  LogController,
+  type FastifyBaseLogger,
+  type FastifyInstance,
+  type FastifyServerOptions,
+  type preValidationHookHandler,
 } from "fastify";
 import { QUIET_PATHS } from "../health/health.ts";
 import type { ReadServerOptions } from "../options.ts";
 import { problemOf, refuseUnread, sayInJson, sendProblem } from "../problem.ts";
-import { fastify } from "./fastify.cjs";
-
-const { LogController } = fastify;
 
 export function createApp(read: ReadServerOptions): FastifyInstance {
   const { tls, logger, bodyLimit, keepAliveTimeoutMs, trustProxy } = read;

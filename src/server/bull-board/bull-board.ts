@@ -3,7 +3,6 @@ import { readFile } from "node:fs/promises";
 import * as nodeModule from "node:module";
 import { dirname, extname, join } from "node:path";
 import process from "node:process";
-import { createBullBoard } from "@bull-board/api";
 import type {
   AppControllerRoute,
   AppViewRoute,
@@ -12,12 +11,12 @@ import type {
   UIConfig,
 } from "@bull-board/api/typings/app";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { reasonOf } from "../../core/describe.ts";
 import type { InsightStore } from "../../core/stores/insight/store.ts";
 import { openStored } from "../../queue/bullmq/stored-queue.ts";
 import type { Sluice } from "../../sluice.ts";
 import { accessOf } from "../access/access.ts";
 import { HttpProblem, problemOf, sendProblem } from "../problem.ts";
+import { loadBullBoard } from "./load-bull-board.cjs";
 import { SteeredQueue } from "./steered-queue.ts";
 
 const PATH = "/jobs";
@@ -58,14 +57,9 @@ export interface BullBoardParts {
   readonly insight: Pick<InsightStore, "queues">;
 }
 
-/** Where its files are not installed, as in a bundle, `/jobs` says so, and the rest of the server works. */
+/** @throws when the files of the package are missing. No route is added then. */
 export function bullBoardRoutes(app: FastifyInstance, parts: BullBoardParts): void {
-  let ui: BoardFiles;
-  try {
-    ui = findFiles();
-  } catch (error) {
-    return missingRoutes(app, reasonOf(error).split("\n", 1)[0]!);
-  }
+  const ui = findFiles();
   const { entry, api } = partsOfBoard(ui.folder);
   pageRoutes(app, ui, entry);
   for (const route of api) apiRoute(app, route, parts);
@@ -89,17 +83,6 @@ function findFiles(): BoardFiles {
   return { folder, page: readFileSync(join(folder, "dist/index.ejs"), "utf8"), names };
 }
 
-function missingRoutes(app: FastifyInstance, reason: string): void {
-  for (const path of [PATH, `${PATH}/*`]) {
-    app.get(path, { config: { needs: "view" }, schema: { hide: true } }, () => {
-      throw new HttpProblem(
-        "ERR_PACKAGE_MISSING",
-        `The jobs cannot be shown: the files of the package ${UI} are not beside this server (${reason}). Deploy its folder in node_modules, too.`,
-      );
-    });
-  }
-}
-
 /** What bull-board gives to the adapter of a server. */
 function partsOfBoard(uiBasePath: string): { entry: AppViewRoute; api: AppControllerRoute[] } {
   let entry: AppViewRoute | undefined;
@@ -119,7 +102,7 @@ function partsOfBoard(uiBasePath: string): { entry: AppViewRoute; api: AppContro
     setErrorHandler: () => serverAdapter,
     setUIConfig: () => serverAdapter,
   };
-  createBullBoard({ queues: [], serverAdapter, options: { uiBasePath } });
+  loadBullBoard().createBullBoard({ queues: [], serverAdapter, options: { uiBasePath } });
   return { entry: entry!, api };
 }
 

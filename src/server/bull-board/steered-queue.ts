@@ -2,17 +2,20 @@
  * A queue as bull-board knows one. What it shows is read from BullMQ; what it changes goes through the queue's own methods,
  * so that lanes, ordered keys, schedules and waits for results learn of it.
  */
-import { BullMQAdapter } from "@bull-board/api/bullMQAdapter";
+import type { BullMQAdapter as Adapter } from "@bull-board/api/bullMQAdapter";
 import type { WhoAndWhy } from "../../core/input/who-and-why.ts";
 import { PRIORITIES, type Priority } from "../../core/input/options.ts";
 import type { QueuedJob } from "../../queue/enqueue/job-handle.ts";
 import type { Queue } from "../../queue/queue.ts";
 import { HttpProblem } from "../problem.ts";
+import { loadBullBoard } from "./load-bull-board.cjs";
+
+const BullMQAdapter: typeof Adapter = loadBullBoard().BullMQAdapter;
 
 type StoredQueue = ConstructorParameters<typeof BullMQAdapter>[0];
-type StoredJob = Awaited<ReturnType<BullMQAdapter["addJob"]>>;
-type Given = Parameters<BullMQAdapter["addJob"]>[2];
-type Cleaned = Parameters<BullMQAdapter["clean"]>[0];
+type StoredJob = Awaited<ReturnType<Adapter["addJob"]>>;
+type Given = Parameters<Adapter["addJob"]>[2];
+type Cleaned = Parameters<Adapter["clean"]>[0];
 
 export interface SteeredQueueSettings {
   readonly queue: Queue<unknown>;
@@ -67,7 +70,7 @@ export class SteeredQueue extends BullMQAdapter {
     return job && this.#steered(job);
   }
 
-  override async getJobs(...page: Parameters<BullMQAdapter["getJobs"]>): Promise<StoredJob[]> {
+  override async getJobs(...page: Parameters<Adapter["getJobs"]>): Promise<StoredJob[]> {
     return (await super.getJobs(...page)).map((job) => this.#steered(job));
   }
 
@@ -75,7 +78,7 @@ export class SteeredQueue extends BullMQAdapter {
     return this.#mayAct ? super.getJobLogs(id) : Promise.resolve([HIDDEN]);
   }
 
-  override async getJobSchedulers(): ReturnType<BullMQAdapter["getJobSchedulers"]> {
+  override async getJobSchedulers(): ReturnType<Adapter["getJobSchedulers"]> {
     const schedulers = await super.getJobSchedulers();
     if (this.#mayAct) return schedulers;
     return schedulers.map(({ template: _hidden, ...facts }) => facts);

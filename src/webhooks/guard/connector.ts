@@ -43,6 +43,7 @@ export interface ClientCertificate {
 /** Whatever `$NODE_TLS_REJECT_UNAUTHORIZED` says. */
 export const SECURE = { minVersion: "TLSv1.2", rejectUnauthorized: true } as const;
 
+/** @internal */
 export function createConnector(options: ConnectorOptions): buildConnector.connector {
   const { judge, connectMs: timeout, tls = {} } = options;
   const given = Object.fromEntries(Object.entries(tls).filter(([, value]) => value !== undefined));

@@ -32,6 +32,9 @@ void main();
 const BANNER =
   'import { createRequire } from "node:module"; const require = createRequire(import.meta.url);';
 const WORKS = ["/ 200", "/app.js 200", "/parts/dom.js 200", "/uplot.js 200", "/readyz 200"];
+const LACKS_BULL_BOARD = expect.stringMatching(
+  /^\/jobs 503 .*npm install @bull-board\/api @bull-board\/ui.*ERR_PACKAGE_MISSING/,
+) as string;
 
 let consumer: Consumer;
 let elsewhere: string;
@@ -71,10 +74,7 @@ describe("a bundle that includes the server", () => {
 
       const lines = await linesOf(outfile);
 
-      expect(lines).toEqual([
-        ...WORKS,
-        expect.stringMatching(/^\/jobs 503 .*@bull-board\/ui.*ERR_PACKAGE_MISSING/),
-      ]);
+      expect(lines).toEqual([...WORKS, LACKS_BULL_BOARD]);
     },
   );
 
@@ -92,17 +92,24 @@ describe("a bundle that includes the server", () => {
 
     const lines = await linesOf(join(elsewhere, "webpack.cjs"));
 
-    expect(lines).toEqual([...WORKS, expect.stringMatching(/^\/jobs /)]);
+    expect(lines).toEqual([...WORKS, LACKS_BULL_BOARD]);
   });
 });
 
-it("a deployment of traced files alone, without those of bull-board, starts the server", async () => {
-  await rm(join(consumer.folder, "node_modules/@bull-board/ui"));
+describe("/jobs of a server that is not bundled", () => {
+  it("says what to install if bull-board is missing in part", async () => {
+    await consumer.link("@bull-board/api");
 
-  const lines = await linesOf(join(consumer.folder, "service.mjs"));
+    const lines = await linesOf(join(consumer.folder, "service.mjs"));
 
-  expect(lines).toEqual([
-    ...WORKS,
-    expect.stringMatching(/^\/jobs 503 .*@bull-board\/ui are not beside this server/),
-  ]);
+    expect(lines).toEqual([...WORKS, LACKS_BULL_BOARD]);
+  });
+
+  it("shows bull-board once both of its packages are installed", async () => {
+    await consumer.link("@bull-board/ui");
+
+    const lines = await linesOf(join(consumer.folder, "service.mjs"));
+
+    expect(lines).toEqual([...WORKS, expect.stringMatching(/^\/jobs 200 .*Sluice jobs/)]);
+  });
 });

@@ -1,10 +1,11 @@
 import { execFile } from "node:child_process";
-import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import packageJson from "../../../package.json" with { type: "json" };
 
 const run = promisify(execFile);
 const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
@@ -14,6 +15,9 @@ export interface Consumer {
   readonly folder: string;
   /** Paths of the files that the tarball holds, from the package's root. */
   readonly files: readonly string[];
+  readonly tarball: string;
+  /** Adds a package that the service installs itself, as a link to that of this repository. */
+  link(name: string): Promise<void>;
   remove(): Promise<void>;
 }
 
@@ -23,7 +27,9 @@ export interface Consumer {
  */
 export async function installPacked(): Promise<Consumer> {
   const stage = await mkdtemp(join(tmpdir(), "sluice-packed-"));
-  await cp(join(ROOT, "package.json"), join(stage, "package.json"));
+  for (const path of ["package.json", ...packageJson.files.filter((name) => name !== "dist")]) {
+    await cp(join(ROOT, path), join(stage, path), { recursive: true });
+  }
   await run(process.execPath, ["--import", "tsx", join(ROOT, "scripts/build.ts"), stage], {
     cwd: ROOT,
   });
@@ -39,17 +45,18 @@ export async function installPacked(): Promise<Consumer> {
   await writeFile(join(folder, "package.json"), "{}");
   const tarball = join(stage, packed.filename);
   await run("tar", ["-xzf", tarball, "--strip-components=1", "-C", installed]);
-  const { dependencies } = JSON.parse(await readFile(join(installed, "package.json"), "utf8")) as {
-    readonly dependencies: Readonly<Record<string, string>>;
-  };
-  for (const name of [...Object.keys(dependencies), "@types/node"]) {
-    const link = join(folder, "node_modules", name);
-    await mkdir(dirname(link), { recursive: true });
-    await symlink(join(ROOT, "node_modules", name), link);
+  async function link(name: string): Promise<void> {
+    const path = join(folder, "node_modules", name);
+    await mkdir(dirname(path), { recursive: true });
+    await symlink(join(ROOT, "node_modules", name), path);
   }
+
+  for (const name of [...Object.keys(packageJson.dependencies), "@types/node"]) await link(name);
   return {
     folder,
     files: packed.files.map(({ path }) => path),
+    tarball,
+    link,
     remove: () => rm(stage, { recursive: true, force: true }),
   };
 }

@@ -1,3 +1,4 @@
+import * as table from "./core/events/metrics.ts";
 import {
   openFleetMetrics,
   type FleetMetrics,
@@ -5,6 +6,14 @@ import {
 } from "./metrics/fleet-metrics.ts";
 import type { Sluice } from "./sluice.ts";
 import { partsOf } from "./sluice/parts.ts";
+
+/** What each process exports of itself: a sum over all processes is of the fleet. */
+export const PROCESS_METRICS: Readonly<Record<table.ProcessMetric, table.MetricFacts>> =
+  table.PROCESS_METRICS;
+
+/** What is of all processes together: one exporter has them, or a sum would count them several times. */
+export const FLEET_METRICS: Readonly<Record<table.FleetMetric, table.MetricFacts>> =
+  table.FLEET_METRICS;
 
 /**
  * The metrics of all processes that share the Redis of a sluice: what waits, for what, and who set it. Export them from one
@@ -30,12 +39,6 @@ export function fleetMetrics(sluice: Sluice, options: FleetMetricsOptions = {}):
 }
 
 export type { FleetMetrics, FleetMetricsOptions } from "./metrics/fleet-metrics.ts";
-export {
-  FLEET_METRICS,
-  PROCESS_METRICS,
-  type FleetMetric,
-  type MetricFacts,
-  type ProcessMetric,
-} from "./metrics/names.ts";
+export type { FleetMetric, MetricFacts, ProcessMetric } from "./core/events/metrics.ts";
 export type { Metrics, MetricsOptions } from "./metrics/process-metrics.ts";
 export type { MetricsRegister } from "./metrics/register.ts";

@@ -1,33 +1,56 @@
 /** Counts what happens in this process. Plain numbers, since every draw comes by here: a register reads them when it is scraped. */
 import {
-  hearToo,
-  SLOT_OUTCOMES,
-  type BucketObserver,
-  type Observer,
-  type Observing,
-  type SlotOutcome,
-} from "../core/events/observer.ts";
-import { RANKS, type Priority } from "../core/input/options.ts";
-import { MOST_NAMES, OTHER } from "./names.ts";
+  BUCKETS_MS,
+  COUNTED_METRICS,
+  type CountedMetric,
+  type LabelValues,
+} from "../core/events/metrics.ts";
+import { hearToo, type Observer, type Observing, type Series } from "../core/events/observer.ts";
 
-const { normal: NORMAL } = RANKS;
-/** Up to how many ms the calls of each part waited; the last part has no bound. */
-export const WAIT_BOUNDS_MS: readonly number[] = [
-  10, 50, 100, 500, 1_000, 5_000, 15_000, 60_000, 300_000, 3_600_000,
-];
-/** The bounds that OpenTelemetry gives to durations of messaging; from one below, since Redis answers sooner. */
-export const DURATION_BOUNDS_MS: readonly number[] = [
-  1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000,
-];
+/** How many values of a label are told apart: of the buckets of a fleet, those in which most wait. */
+export const MOST_NAMES = 1_000;
+/** The value of all others. */
+export const OTHER = "other";
 
-/** Values by their size, and their sum. */
-export class Spread {
+export type Labels = Readonly<Record<string, string>>;
+
+/** A number of a counter or gauge. */
+export interface Sample {
+  readonly labels: Labels;
+  readonly value: number;
+}
+
+class Count implements Series, Sample {
+  readonly labels: Labels;
+  value = 0;
+
+  constructor(labels: Labels) {
+    this.labels = labels;
+  }
+
+  add(count: number): void {
+    this.value += count;
+  }
+
+  merge({ value }: Count): void {
+    this.value += value;
+  }
+
+  reset(): void {
+    this.value = 0;
+  }
+}
+
+/** Durations by their size, and their sum. */
+export class Spread implements Series {
+  readonly labels: Labels;
+  readonly boundsMs: readonly number[];
   /** The last one has those above all bounds. */
   readonly counts: Float64Array;
   sumMs = 0;
-  readonly boundsMs: readonly number[];
 
-  constructor(boundsMs: readonly number[]) {
+  constructor(labels: Labels, boundsMs: readonly number[]) {
+    this.labels = labels;
     this.boundsMs = boundsMs;
     this.counts = new Float64Array(boundsMs.length + 1);
   }
@@ -44,80 +67,105 @@ export class Spread {
     return this.counts.reduce((sum, count) => sum + count, 0);
   }
 
-  addAll({ counts, sumMs }: Spread): void {
+  merge({ counts, sumMs }: Spread): void {
     counts.forEach((count, part) => (this.counts[part]! += count));
     this.sumMs += sumMs;
   }
-}
 
-export class BucketCounts implements BucketObserver {
-  /** By rank, from the first call on. */
-  readonly waits: (Spread | undefined)[] = [undefined, undefined, undefined, undefined];
-  /** Those granted to calls that waited are in `waits`. */
-  readonly slots: Record<SlotOutcome, number> = { granted: 0, late: 0, returned: 0, refused: 0 };
-
-  waited(waitedMs: number, priority: Priority): void {
-    const rank = priority === "normal" ? NORMAL : RANKS[priority];
-    const spread = this.waits[rank] ?? (this.waits[rank] = new Spread(WAIT_BOUNDS_MS));
-    spread.add(waitedMs);
-  }
-
-  count = (outcome: SlotOutcome, slots: number): void => {
-    this.slots[outcome] += slots;
-  };
-
-  /** How many slots came to this. */
-  total(outcome: SlotOutcome): number {
-    const own = this.slots[outcome];
-    return outcome === "granted"
-      ? this.waits.reduce((sum, each) => sum + (each?.total ?? 0), own)
-      : own;
-  }
-
-  addAll({ waits, slots }: BucketCounts): void {
-    waits.forEach((spread, rank) => {
-      if (spread !== undefined) (this.waits[rank] ??= new Spread(WAIT_BOUNDS_MS)).addAll(spread);
-    });
-    for (const outcome of SLOT_OUTCOMES) this.slots[outcome] += slots[outcome];
+  reset(): void {
+    this.counts.fill(0);
+    this.sumMs = 0;
   }
 }
 
-/** All counts of a process, or of one of its sluices. Of more than a thousand names, the others are counted together. */
-export class Counts implements Observer {
+export type Counted = Count | Spread;
+
+/** The series of all metrics, by their labels. Of more than a thousand values of a label, the others share their series. */
+export class SeriesByLabels<Made> {
+  readonly #make: (metric: CountedMetric, labels: Labels) => Made;
+  readonly #made: Map<CountedMetric, Map<string, Made>> = new Map();
+  readonly #names: Map<string, Set<string>> = new Map();
+
+  constructor(make: (metric: CountedMetric, labels: Labels) => Made) {
+    this.#make = make;
+  }
+
+  of(metric: CountedMetric): IterableIterator<Made> {
+    return this.#seriesOf(metric).values();
+  }
+
+  get(metric: CountedMetric, values: readonly string[]): Made {
+    const all = this.#seriesOf(metric);
+    const known = all.get(keyOf(values));
+    if (known !== undefined) return known;
+    const { labels } = COUNTED_METRICS[metric];
+    const bounded = values.map((value, at) => this.bound(labels[at]!, value));
+    const key = keyOf(bounded);
+    const shared = all.get(key);
+    if (shared !== undefined) return shared;
+    const made = this.#make(
+      metric,
+      Object.fromEntries(
+        bounded.map((value, at) => [labels[at], value]).filter(([, value]) => value !== ""),
+      ),
+    );
+    all.set(key, made);
+    return made;
+  }
+
+  /** The value itself if it is one of the first thousand. */
+  bound(label: string, value: string): string {
+    let names = this.#names.get(label);
+    if (names === undefined) this.#names.set(label, (names = new Set()));
+    if (names.size >= MOST_NAMES && !names.has(value)) return OTHER;
+    names.add(value);
+    return value;
+  }
+
+  /** Has the names of another one, as far as there is room. */
+  boundAs(other: SeriesByLabels<Made>): void {
+    for (const [label, names] of other.#names) for (const name of names) this.bound(label, name);
+  }
+
+  #seriesOf(metric: CountedMetric): Map<string, Made> {
+    let all = this.#made.get(metric);
+    if (all === undefined) this.#made.set(metric, (all = new Map()));
+    return all;
+  }
+}
+
+function keyOf(values: readonly string[]): string {
+  return values.length === 1 ? values[0]! : values.join("\0");
+}
+
+/** The counts of one sluice, or the sums of several. */
+class Counts implements Observer {
   readonly startedAtMs: number = Date.now();
-  readonly buckets: Map<string, BucketCounts> = new Map();
-  readonly asks: Map<string, Spread> = new Map();
-  readonly attempts: Map<string, Spread> = new Map();
+  readonly #all: SeriesByLabels<Counted> = new SeriesByLabels(createCounted);
 
-  get isEmpty(): boolean {
-    return this.buckets.size + this.asks.size + this.attempts.size === 0;
+  series<Of extends CountedMetric>(metric: Of, ...labels: LabelValues<Of>): Counted {
+    return this.#all.get(metric, labels);
   }
 
-  /** Who counts has the counts of its bucket, and keeps them. */
-  resetBuckets(): void {
-    for (const { waits, slots } of this.buckets.values()) {
-      waits.fill(undefined);
-      for (const outcome of SLOT_OUTCOMES) slots[outcome] = 0;
+  of(metric: CountedMetric): Counted[] {
+    return [...this.#all.of(metric)];
+  }
+
+  addAll(metric: CountedMetric, from: Counts): void {
+    this.#all.boundAs(from.#all);
+    const { labels } = COUNTED_METRICS[metric];
+    for (const each of from.#all.of(metric)) {
+      const values = labels.map((label) => each.labels[label] ?? "");
+      this.#all.get(metric, values).merge(each as never);
     }
   }
+}
 
-  bucket(name: string): BucketCounts {
-    return named(this.buckets, name, () => new BucketCounts());
-  }
-
-  asked(command: string, ms: number): void {
-    spreadOf(this.asks, command).add(ms);
-  }
-
-  attempted(outcome: string, ms: number): void {
-    spreadOf(this.attempts, outcome).add(ms);
-  }
-
-  addAll({ buckets, asks, attempts }: Counts): void {
-    for (const [name, counts] of buckets) this.bucket(name).addAll(counts);
-    for (const [name, spread] of asks) spreadOf(this.asks, name).addAll(spread);
-    for (const [name, spread] of attempts) spreadOf(this.attempts, name).addAll(spread);
-  }
+function createCounted(metric: CountedMetric, labels: Labels): Counted {
+  const facts = COUNTED_METRICS[metric];
+  return facts.type === "counter"
+    ? new Count(labels)
+    : new Spread(labels, BUCKETS_MS[facts.buckets]);
 }
 
 const ofSluices = new WeakMap<Observing, Counts>();
@@ -128,7 +176,7 @@ export class SluicesCounts {
   startedAtMs: number = Date.now();
   readonly #open: Set<Counts> = new Set();
   /** What sluices counted that are closed: a counter never goes back. */
-  readonly #ended: Counts = new Counts();
+  #ended: Counts | undefined;
 
   add(observing: Observing): void {
     const known = ofSluices.get(observing);
@@ -142,38 +190,31 @@ export class SluicesCounts {
     this.startedAtMs = Math.min(this.startedAtMs, counts.startedAtMs);
     observing.whenClosed.push(() => {
       this.#open.delete(counts);
-      this.#ended.addAll(counts);
+      this.#ended ??= new Counts();
+      for (const metric of Object.keys(COUNTED_METRICS)) {
+        this.#ended.addAll(metric as CountedMetric, counts);
+      }
     });
   }
 
-  /** All of them; those of the only sluice as they are. */
-  sum(): Counts {
-    const [first] = this.#open;
-    if (this.#open.size === 1 && this.#ended.isEmpty) return first!;
-    const sum = new Counts();
-    for (const counts of this.each()) sum.addAll(counts);
-    return sum;
+  /** The series of a metric, summed over all sluices; those of the only sluice as they are. */
+  read(metric: CountedMetric): Counted[] {
+    const [first, ...others] = this.#each();
+    let found = first;
+    if (others.length > 0) {
+      found = new Counts();
+      for (const counts of this.#each()) found.addAll(metric, counts);
+    }
+    const all = found?.of(metric) ?? [];
+    return all.filter((each) => !(each instanceof Spread) || each.total > 0);
   }
 
-  each(): readonly Counts[] {
-    return [this.#ended, ...this.#open];
+  /** Starts a metric at 0 again. */
+  reset(metric: CountedMetric): void {
+    for (const counts of this.#each()) for (const each of counts.of(metric)) each.reset();
   }
-}
 
-function spreadOf(all: Map<string, Spread>, name: string): Spread {
-  return named(all, name, () => new Spread(DURATION_BOUNDS_MS));
-}
-
-/** What is kept of a name; of one that comes after a thousand, what is kept of all others. */
-export function named<Kept>(
-  all: Map<string, Kept>,
-  name: string,
-  create: (name: string) => Kept,
-): Kept {
-  const known = all.get(name);
-  if (known !== undefined) return known;
-  if (all.size >= MOST_NAMES && name !== OTHER) return named(all, OTHER, create);
-  const made = create(name);
-  all.set(name, made);
-  return made;
+  #each(): Counts[] {
+    return [...(this.#ended === undefined ? [] : [this.#ended]), ...this.#open];
+  }
 }

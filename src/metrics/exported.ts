@@ -1,23 +1,11 @@
 /** Metrics of prom-client whose values are read when somebody asks for them, from what was counted elsewhere. */
 import { Counter, Gauge, Histogram } from "prom-client";
-import type { Spread } from "./counts.ts";
-import type { MetricFacts } from "./names.ts";
+import type { MetricFacts } from "../core/events/metrics.ts";
+import { Spread, type Labels, type Sample } from "./counts.ts";
 
-type Labels = Readonly<Record<string, string>>;
-
-export interface Sample {
-  readonly labels: Labels;
-  readonly value: number;
-}
-
-export interface SpreadSample {
-  readonly labels: Labels;
-  readonly spread: Spread;
-}
-
-export interface Source<Of> {
+export interface Source {
   /** What is to be told now. */
-  read(): Promise<readonly Of[]> | readonly Of[];
+  read(): Promise<readonly (Sample | Spread)[]> | readonly (Sample | Spread)[];
   /** All starts at 0 again, as far as this process counts it. */
   reset(): void;
 }
@@ -32,41 +20,25 @@ interface Written {
 
 const NONE: Labels = {};
 
-function configOf(name: string, { help, labels }: MetricFacts) {
-  return { name, help, labelNames: [...labels], registers: [] };
-}
+const CLASSES = { counter: Counter, gauge: Gauge, histogram: Histogram } as const;
 
-/** A counter or gauge, by its type. */
-export function exportSamples(name: string, facts: MetricFacts, source: Source<Sample>): object {
-  const write = async (): Promise<Written[]> =>
-    (await source.read()).map(({ labels, value }) => ({
-      labels: NONE,
-      sharedLabels: labels,
-      value,
-    }));
-  const metric =
-    facts.type === "counter"
-      ? new Counter(configOf(name, facts))
-      : new Gauge(configOf(name, facts));
-  return readFrom(metric, write, source);
-}
-
-export function exportSpreads(
-  name: string,
-  facts: MetricFacts,
-  source: Source<SpreadSample>,
-): object {
+export function exportMetric(name: string, facts: MetricFacts, source: Source): object {
+  const { type, help, labels } = facts;
+  const metric = new CLASSES[type]({ name, help, labelNames: [...labels], registers: [] });
   const names = { bucket: `${name}_bucket`, sum: `${name}_sum`, count: `${name}_count` };
   const write = async (): Promise<Written[]> =>
-    (await source.read()).flatMap((sample) => writeSpread(names, sample));
-  return readFrom(new Histogram(configOf(name, facts)), write, source);
+    (await source.read()).flatMap((sample) =>
+      sample instanceof Spread
+        ? writeSpread(names, sample)
+        : { labels: NONE, sharedLabels: sample.labels, value: sample.value },
+    );
+  return readFrom(metric, write, source);
 }
 
 function writeSpread(
   names: Readonly<Record<"bucket" | "sum" | "count", string>>,
-  { labels, spread }: SpreadSample,
+  { labels, boundsMs, counts, sumMs }: Spread,
 ): Written[] {
-  const { boundsMs, counts, sumMs } = spread;
   let count = 0;
   const written: Written[] = boundsMs.map((boundMs, part) => {
     count += counts[part]!;
@@ -89,7 +61,7 @@ function writeSpread(
 function readFrom(
   metric: Counter | Gauge | Histogram,
   write: () => Promise<Written[]>,
-  { reset }: Pick<Source<unknown>, "reset">,
+  { reset }: Pick<Source, "reset">,
 ): object {
   const { help, aggregator } = metric as unknown as { help: string; aggregator: string };
   const describe = (): object => {

@@ -3,6 +3,7 @@ import { Registry } from "prom-client";
 import * as z from "zod";
 import { reasonOf } from "../core/describe.ts";
 import { InvalidOptionError } from "../core/errors.ts";
+import { FLEET_METRICS, type FleetMetric } from "../core/events/metrics.ts";
 import { PRIORITIES, readOptions, wholeNumber } from "../core/input/options.ts";
 import { sampled, type Logger } from "../core/logger.ts";
 import type { Overview } from "../insight/overview.ts";
@@ -10,8 +11,8 @@ import type { QueueStatus } from "../queue/forecast/status.ts";
 import { JOB_STATES } from "../queue/job.ts";
 import type { ShadowState } from "../throttle/bucket/bucket-state.ts";
 import type { BucketBrief } from "../throttle/bucket/facts/status.ts";
-import { exportSamples, type Sample } from "./exported.ts";
-import { FLEET_METRICS, MOST_NAMES, OTHER, type FleetMetric } from "./names.ts";
+import { MOST_NAMES, OTHER, type Sample } from "./counts.ts";
+import { exportMetric } from "./exported.ts";
 import { metricsOf, REGISTER, type Metrics, type MetricsOptions } from "./process-metrics.ts";
 import { createReadings, type Readings } from "./readings.ts";
 import { registerAll, type MetricsRegister } from "./register.ts";
@@ -184,7 +185,7 @@ function exportAll(readings: Readings<Facts>): Map<string, object> {
         const latest = await readings.latest();
         return latest === undefined ? [] : READ[name as FleetMetric](latest);
       };
-      return [name, exportSamples(name, facts, { read, reset: () => {} })];
+      return [name, exportMetric(name, facts, { read, reset: () => {} })];
     }),
   );
 }

@@ -1,5 +1,5 @@
 import { isThenable } from "../core/describe.ts";
-import type { Observing } from "../core/events/observer.ts";
+import { whenObserved, type Observing } from "../core/events/observer.ts";
 
 /**
  * The one place through which all requests to a store pass, whatever store that is: here they are timed while somebody
@@ -9,12 +9,15 @@ export function observed<Store extends object>(store: Store, observing: Observin
   const timed = Object.entries(store).map(([name, ask]: [string, unknown]) => {
     if (typeof ask !== "function" || name === "close") return [name, ask];
     const command = commandOf(name);
+    const durations = whenObserved(observing, (observer) =>
+      observer.series("sluice_store_duration_seconds", command),
+    );
     const timedAsk = (...given: unknown[]): unknown => {
-      const { observer } = observing;
-      if (observer === undefined) return ask.apply(store, given);
+      const duration = durations();
+      if (duration === undefined) return ask.apply(store, given);
       const sinceMs = performance.now();
       const answer: unknown = ask.apply(store, given);
-      const note = (): void => observer.asked(command, performance.now() - sinceMs);
+      const note = (): void => duration.add(performance.now() - sinceMs);
       if (isThenable(answer)) answer.then(note, note);
       return answer;
     };

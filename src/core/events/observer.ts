@@ -1,4 +1,5 @@
 import type { Priority } from "../input/options.ts";
+import type { CountedMetric, LabelValues } from "./metrics.ts";
 
 /**
  * What became of slots: a call left on it (`granted`); its moment passed before its call could leave, which was then
@@ -7,15 +8,18 @@ import type { Priority } from "../input/options.ts";
  */
 export type SlotOutcome = "granted" | "late" | "returned" | "refused";
 
-export const SLOT_OUTCOMES: readonly SlotOutcome[] = ["granted", "late", "returned", "refused"];
-
 export type CountSlots = (outcome: SlotOutcome, slots: number) => void;
 
-/** Hears what the calls of one bucket come to, in this process. */
-export interface BucketObserver {
-  /** A call that was in line leaves on its slot; it counts as granted. */
-  waited(waitedMs: number, priority: Priority): void;
-  readonly count: CountSlots;
+/** One metric with one set of label values. */
+export interface Series {
+  /** Adds to a counter, or a duration in ms to a histogram. */
+  add(value: number): void;
+}
+
+/** Counts what a sluice does in this process, as it happens. */
+export interface Observer {
+  /** The same series for the same labels; on a hot path, keep it. */
+  series<Of extends CountedMetric>(metric: Of, ...labels: LabelValues<Of>): Series;
 }
 
 /** What is known of a wait that is over. */
@@ -41,35 +45,11 @@ export interface Traces {
   producer(): string | undefined;
 }
 
-/** Hears of jobs, by their queues. */
-export interface JobsObserver {
-  /** Jobs were stored, or could not be. */
-  sent(
-    queue: string,
-    jobs: number,
-    sending: { readonly ms: number; readonly error?: unknown },
-  ): void;
-  /** A handler starts. */
-  consumed(queue: string): void;
-  /** A handler has ended; with an error if its attempt has failed. */
-  processed(queue: string, ms: number, error?: Error): void;
-}
-
-/** Hears what a sluice does in this process, as it happens. */
-export interface Observer {
-  bucket(name: string): BucketObserver;
-  /** The store has answered, or failed. */
-  asked(command: string, ms: number): void;
-  /** A webhook was tried at an endpoint. */
-  attempted(outcome: string, ms: number): void;
-}
-
 /** Who hears what a sluice does: nobody at first, and then nothing is counted or timed. */
 export interface Observing {
   observer: Observer | undefined;
   /** Of several who would follow calls or jobs, the first does. */
   traces: Traces | undefined;
-  jobs: JobsObserver | undefined;
   /** Called once the sluice is closed: nothing more will be heard. */
   readonly whenClosed: (() => void)[];
 }
@@ -82,48 +62,44 @@ export function hearToo(observing: Observing, added: Observer): void {
 
 function both(one: Observer, other: Observer): Observer {
   return {
-    bucket(name) {
-      const [first, second] = [one.bucket(name), other.bucket(name)];
+    series(...labels) {
+      const [first, second] = [one.series(...labels), other.series(...labels)];
       return {
-        waited(...wait) {
-          first.waited(...wait);
-          second.waited(...wait);
-        },
-        count(...slots) {
-          first.count(...slots);
-          second.count(...slots);
+        add(value) {
+          first.add(value);
+          second.add(value);
         },
       };
-    },
-    asked(...request) {
-      one.asked(...request);
-      other.asked(...request);
-    },
-    attempted(...attempt) {
-      one.attempted(...attempt);
-      other.attempted(...attempt);
     },
   };
 }
 
 export function createObserving(): Observing {
-  return { observer: undefined, traces: undefined, jobs: undefined, whenClosed: [] };
+  return { observer: undefined, traces: undefined, whenClosed: [] };
 }
 
-/** Returns who hears of a bucket at this moment. */
-export function observerOf(
+/** Keeps what is opened with an observer, and opens it anew when another one hears; undefined while nobody does. */
+export function whenObserved<Opened>(
   observing: Observing | undefined,
-  bucket: string,
-): () => BucketObserver | undefined {
+  open: (observer: Observer) => Opened,
+): () => Opened | undefined {
   if (observing === undefined) return () => undefined;
   let known: Observer | undefined;
-  let own: BucketObserver | undefined;
+  let opened: Opened | undefined;
   return () => {
     const { observer } = observing;
     if (observer !== known) {
       known = observer;
-      own = observer?.bucket(bucket);
+      opened = observer && open(observer);
     }
-    return own;
+    return opened;
   };
+}
+
+/** The label of an error: a code if it has one, else the name of its class, since messages are unbounded. `""` for none. */
+export function errorTypeOf(error: unknown): string {
+  if (error === undefined) return "";
+  const { code, name } = error as { readonly code?: unknown; readonly name?: unknown };
+  const type = [code, name].find((each) => typeof each === "string" && each !== "");
+  return typeof type === "string" ? type : "_OTHER";
 }

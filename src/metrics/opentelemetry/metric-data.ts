@@ -3,7 +3,7 @@
  * none of `@opentelemetry/sdk-metrics`, which is no peer. A test gives a producer to such a reader.
  */
 
-export type Labels = Readonly<Record<string, string>>;
+type Labels = Readonly<Record<string, string>>;
 
 /** Hands metrics that were counted elsewhere to a reader of OpenTelemetry's SDK: one of its `metricProducers`. */
 export interface MetricProducer {

@@ -8,7 +8,7 @@ import {
 } from "../../core/errors.ts";
 import { keyOfText } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
-import type { Observing } from "../../core/events/observer.ts";
+import { errorTypeOf, type Observing } from "../../core/events/observer.ts";
 import type { RunDeclaration } from "../../core/stores/queue/runs.ts";
 import type { AddedJob, AddRequest } from "../../core/stores/queue/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
@@ -87,8 +87,13 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
       ? storeRecurring(queue, first).then((job) => [job])
       : storeOnce(queue, entries, most);
     const sent = (error?: unknown): void => {
-      const ms = performance.now() - startedAtMs;
-      parts.observing?.jobs?.sent(name, entries.length, { ms, error });
+      const observer = parts.observing?.observer;
+      if (observer === undefined) return;
+      const of = [name, errorTypeOf(error)] as const;
+      observer.series("messaging.client.sent.messages", ...of).add(entries.length);
+      observer
+        .series("messaging.client.operation.duration", ...of)
+        .add(performance.now() - startedAtMs);
     };
     try {
       const jobs = await confirmed(access.inTimeSince(startedAtMs, storing));

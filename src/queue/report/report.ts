@@ -2,7 +2,7 @@
 import type { Worker as StoredWorker } from "bullmq";
 import type { OwnedEmitter } from "../../core/events/events.ts";
 import type { Logger } from "../../core/logger.ts";
-import type { Observing } from "../../core/events/observer.ts";
+import { errorTypeOf, type Observing } from "../../core/events/observer.ts";
 import { readJob, type Stored } from "../bullmq/stored-job.ts";
 import { originalOf } from "../failure.ts";
 import { createFailureLog } from "./failure-log.ts";
@@ -52,7 +52,10 @@ export function createReport<Data, Result>(
   }
 
   function processed(ms: number | undefined, error?: Error): void {
-    if (ms !== undefined) observing?.jobs?.processed(queue, ms, error && thrownOf(error));
+    if (ms === undefined) return;
+    observing?.observer
+      ?.series("messaging.process.duration", queue, errorTypeOf(error && thrownOf(error)))
+      .add(ms);
   }
 
   return {
@@ -85,7 +88,7 @@ export function createReport<Data, Result>(
     },
     started(stored) {
       tally.started(stored);
-      observing?.jobs?.consumed(queue);
+      observing?.observer?.series("messaging.client.consumed.messages", queue).add(1);
       if (!emitter.hasListener("active")) return;
       const { attemptsMade, opts } = stored;
       const attempt = attemptsMade + 1;

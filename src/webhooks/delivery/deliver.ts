@@ -89,7 +89,9 @@ export function createDeliverer(settings: DeliverySettings): Deliverer {
   return {
     async deliver(delivery, signal) {
       const delivered = await deliver(dispatcherFor(delivery.certificate), delivery, signal);
-      settings.observing?.observer?.attempted(delivered.outcome, delivered.durationMs);
+      settings.observing?.observer
+        ?.series("sluice_webhook_attempt_seconds", delivered.outcome)
+        .add(delivered.durationMs);
       return delivered;
     },
     async close() {

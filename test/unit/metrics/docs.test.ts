@@ -1,16 +1,32 @@
 import { readFileSync } from "node:fs";
-import { expect, it } from "vitest";
-import { FLEET_METRICS, PROCESS_METRICS } from "sluice/metrics";
+import { describe, expect, it } from "vitest";
+import { FLEET_METRICS } from "sluice/metrics";
+import { metricsDocs, withPanels } from "../../../scripts/metrics-docs.ts";
 
-it("docs/metrics.md has exactly the metrics that there are, and says of them what they say", () => {
-  const page = readFileSync("docs/metrics.md", "utf8");
-  const rows = [...page.matchAll(/^\| `(sluice_\w+)` +\| (\w+) +\| `([^`]+)` +\| (.+?) +\|$/gm)];
-  const onPage = rows.map(([, name, type, labels, help]) => ({ name, type, labels, help }));
+const dashboard = JSON.parse(readFileSync("ops/grafana/sluice.json", "utf8"));
 
-  const inCode = [PROCESS_METRICS, FLEET_METRICS].flatMap((metrics) =>
-    Object.entries(metrics).map(([name, { type, labels, help }]) => {
-      return { name, type, labels: labels.join(", "), help };
-    }),
-  );
-  expect(onPage).toEqual(inCode);
+describe("what is written from the table of metrics", () => {
+  it("docs/metrics.md says what the table says: run `npx tsx scripts/metrics-docs.ts`", () => {
+    const page = readFileSync("docs/metrics.md", "utf8");
+    const lines = (text: string): string[] =>
+      text.split("\n").map((line) => line.replaceAll(/ {2,}|-{3,}/g, " ").replaceAll(/ +/g, " "));
+
+    expect(lines(page)).toEqual(lines(metricsDocs(page)));
+  });
+
+  it("the dashboard shows every metric: run `npx tsx scripts/metrics-docs.ts`", () => {
+    expect(withPanels(dashboard)).toEqual(dashboard);
+  });
+
+  it("the dashboard gets a panel of its own for each metric that it does not show", () => {
+    const [first] = dashboard.panels;
+    const { panels } = withPanels({ ...dashboard, panels: [first] });
+    const shown = JSON.stringify(panels);
+
+    expect(Object.keys(FLEET_METRICS).filter((name) => !shown.includes(name))).toEqual([]);
+    expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length);
+    expect(shown).toContain(
+      String.raw`sum by (bucket) (rate(sluice_bucket_refusals_total{bucket=~\"$bucket\"}[5m]))`,
+    );
+  });
 });

@@ -14,8 +14,8 @@ import {
 } from "@opentelemetry/sdk-metrics";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { createObserving, SLOT_OUTCOMES } from "../../../src/core/events/observer.ts";
-import { PRIORITIES } from "../../../src/core/input/options.ts";
+import { COUNTED_METRICS, type CountedMetric } from "../../../src/core/events/metrics.ts";
+import { createObserving } from "../../../src/core/events/observer.ts";
 import { createTraces } from "../../../src/metrics/opentelemetry/follow.ts";
 import { createMeasuring, measure } from "../../../src/metrics/opentelemetry/measure.ts";
 import { addingTo, createMetricProducer } from "../../../src/metrics/opentelemetry/produce.ts";
@@ -37,11 +37,15 @@ function listeningMeter() {
 }
 
 describe("what OpenTelemetry is told", () => {
-  it("names a thousand buckets, and counts all others together", () => {
+  it("names a thousand buckets, and counts all others together", async () => {
     const { meter, counted } = listeningMeter();
     const measuring = createMeasuring(meter);
-    for (let at = 0; at < 1_002; at += 1) measuring.bucket(`b${at}`).count("granted", 1);
-    measuring.bucket("b0").count("granted", 1);
+    const count = async (bucket: string) => {
+      measuring.series("sluice_bucket_slots_total", bucket, "granted").add(1);
+      await Promise.resolve();
+    };
+    for (let at = 0; at < 1_002; at += 1) await count(`b${at}`);
+    await count("b0");
     const names = counted.map((attributes) => attributes?.["sluice.bucket"]);
     expect(names.slice(998)).toEqual(["b998", "b999", "other", "other", "b0"]);
   });
@@ -72,17 +76,13 @@ describe("what OpenTelemetry is told", () => {
   });
 
   it("is the same by the instruments of the API as by a producer of metrics", async () => {
-    const name = fc.constantFrom("a", "b");
-    const ms = fc.oneof(fc.double({ min: 0, max: 20_000, noNaN: true }), fc.constantFrom(5, 75));
-    const error = fc.constantFrom(undefined, new TypeError("no"), { code: "ERR_LINE_FULL" });
-    const event = fc.oneof(
-      fc.record({ is: fc.constant("waited" as const), name, ms, rank: fc.nat(3) }),
-      fc.record({ is: fc.constant("count" as const), name, of: fc.nat(3), by: fc.nat(9) }),
-      fc.record({ is: fc.constantFrom("asked" as const, "attempted" as const), name, ms }),
-      fc.record({ is: fc.constant("sent" as const), name, ms, error, jobs: fc.nat(9) }),
-      fc.record({ is: fc.constant("consumed" as const), name }),
-      fc.record({ is: fc.constant("processed" as const), name, ms, error }),
-    );
+    const value = fc.oneof(fc.double({ min: 0, max: 20_000, noNaN: true }), fc.constantFrom(5, 75));
+    const label = fc.constantFrom("a", "b", "");
+    const event = fc.record({
+      metric: fc.constantFrom(...(Object.keys(COUNTED_METRICS) as CountedMetric[])),
+      labels: fc.tuple(label, label),
+      value,
+    });
     await forAll(100, fc.array(event, { maxLength: 30 }), async (events) => {
       const producer = createMetricProducer();
       const exporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE);
@@ -91,15 +91,11 @@ describe("what OpenTelemetry is told", () => {
       const both = [createObserving(), createObserving()] as const;
       measure(both[0], meters.getMeter("sluice"));
       addingTo(producer)!(both[1]);
-      for (const { observer, jobs } of both) {
-        for (const one of events) {
-          if (one.is === "waited") observer!.bucket(one.name).waited(one.ms, PRIORITIES[one.rank]!);
-          else if (one.is === "count") {
-            observer!.bucket(one.name).count(SLOT_OUTCOMES[one.of]!, one.by);
-          } else if (one.is === "sent") jobs!.sent(one.name, one.jobs, one);
-          else if (one.is === "consumed") jobs!.consumed(one.name);
-          else if (one.is === "processed") jobs!.processed(one.name, one.ms, one.error as never);
-          else observer![one.is](one.name, one.ms);
+      for (const { observer } of both) {
+        for (const { metric, labels, value: added } of events) {
+          const { type, labels: names } = COUNTED_METRICS[metric];
+          const series = observer!.series(metric, ...(labels.slice(0, names.length) as never));
+          series.add(type === "counter" ? Math.floor(added) : added);
         }
       }
 

@@ -1,10 +1,13 @@
 import {
-  observerOf,
+  whenObserved,
   type CountSlots,
+  type Observer,
   type Observing,
+  type Series,
+  type SlotOutcome,
   type Traces,
 } from "../../../core/events/observer.ts";
-import type { Priority } from "../../../core/input/options.ts";
+import { RANKS, type Priority } from "../../../core/input/options.ts";
 import type { ToldHere } from "../../bucket.ts";
 import { nameBinding } from "../../try/decision.ts";
 import type { Waits } from "../../waiting/dispatch.ts";
@@ -35,7 +38,7 @@ interface TallyParts {
 }
 
 export function createTally({ name, onActivity = () => {}, observing }: TallyParts): Tally {
-  const observer = observerOf(observing, name);
+  const observed = whenObserved(observing, (observer) => new BucketSeries(name, observer));
   let started = 0;
   let refused = 0;
   let isTold = false;
@@ -50,15 +53,15 @@ export function createTally({ name, onActivity = () => {}, observing }: TallyPar
     add(calls) {
       started += calls;
       if (!isTold) touch();
-      observer()?.count("granted", calls);
+      observed()?.slots.granted.add(calls);
     },
     waited(waitedMs, priority = "normal") {
       started += 1;
       if (!isTold) touch();
-      observer()?.waited(waitedMs, priority);
+      observed()?.waited(waitedMs, priority);
     },
     traces: () => observing?.traces,
-    count: (outcome, slots) => observer()?.count(outcome, slots),
+    count: (outcome, slots) => observed()?.slots[outcome].add(slots),
     cooled() {
       refused += 1;
       touch();
@@ -72,6 +75,41 @@ export function createTally({ name, onActivity = () => {}, observing }: TallyPar
       return taken;
     },
   };
+}
+
+const { normal: NORMAL } = RANKS;
+
+/** The series of one bucket, looked up once: every draw counts here. */
+class BucketSeries {
+  readonly slots: Readonly<Record<SlotOutcome, Series>>;
+  readonly #bucket: string;
+  readonly #observer: Observer;
+  /** By rank, from the first call on. */
+  readonly #waits: (Series | undefined)[] = [undefined, undefined, undefined, undefined];
+
+  constructor(bucket: string, observer: Observer) {
+    const slots = (outcome: SlotOutcome): Series =>
+      observer.series("sluice_bucket_slots_total", bucket, outcome);
+    this.slots = {
+      granted: slots("granted"),
+      late: slots("late"),
+      returned: slots("returned"),
+      refused: slots("refused"),
+    };
+    this.#bucket = bucket;
+    this.#observer = observer;
+  }
+
+  waited(waitedMs: number, priority: Priority): void {
+    const rank = priority === "normal" ? NORMAL : RANKS[priority];
+    const waits = (this.#waits[rank] ??= this.#observer.series(
+      "sluice_bucket_wait_seconds",
+      this.#bucket,
+      priority,
+    ));
+    waits.add(waitedMs);
+    this.slots.granted.add(1);
+  }
 }
 
 /** What this process tells of a bucket. */

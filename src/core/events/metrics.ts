@@ -1,0 +1,217 @@
+/**
+ * Every metric, once. Prometheus and OpenTelemetry write what these rows say, and `scripts/metrics-docs.ts` writes
+ * `docs/metrics.md` from them.
+ */
+
+export interface MetricFacts {
+  readonly type: "counter" | "gauge" | "histogram";
+  readonly help: string;
+  readonly labels: readonly string[];
+}
+
+interface CounterFacts extends MetricFacts {
+  readonly type: "counter";
+}
+
+/** Of durations: counted in ms, and exported in seconds. */
+interface HistogramFacts extends MetricFacts {
+  readonly type: "histogram";
+  readonly buckets: keyof typeof BUCKETS_MS;
+}
+
+interface InOpenTelemetry {
+  readonly opentelemetry: {
+    /** Defaults to the metric's own name. */
+    readonly name?: string;
+    readonly unit: string;
+    /** Added to every series. */
+    readonly attributes?: Readonly<Record<string, string>>;
+  };
+}
+
+/** A metric that the process counts itself. A label without a dot has the prefix `sluice.` in OpenTelemetry. */
+export type CountedFacts = (CounterFacts | HistogramFacts) & InOpenTelemetry;
+
+/** The upper bounds of histograms. */
+export const BUCKETS_MS = {
+  waits: [10, 50, 100, 500, 1_000, 5_000, 15_000, 60_000, 300_000, 3_600_000],
+  /** Those of OpenTelemetry's conventions; from 1 ms on, since Redis answers sooner than in 5 ms. */
+  requests: [1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000],
+  /** Those of OpenTelemetry's conventions for messaging. */
+  messaging: [5, 10, 25, 50, 75, 100, 250, 500, 750, 1_000, 2_500, 5_000, 7_500, 10_000],
+} as const;
+
+/** Each process counts and exports its own. */
+export const PROCESS_METRICS = {
+  sluice_bucket_wait_seconds: {
+    type: "histogram",
+    help: "How long calls and jobs waited for their slots.",
+    labels: ["bucket", "priority"],
+    buckets: "waits",
+    opentelemetry: { name: "sluice.bucket.wait", unit: "s" },
+  },
+  sluice_bucket_slots_total: {
+    type: "counter",
+    help: "What became of slots: granted to calls, late and drawn again, returned to other processes; and calls refused.",
+    labels: ["bucket", "outcome"],
+    opentelemetry: { name: "sluice.bucket.slots", unit: "{slot}" },
+  },
+  sluice_store_duration_seconds: {
+    type: "histogram",
+    help: "How long requests to the store of buckets took, until it answered or failed.",
+    labels: ["command"],
+    buckets: "requests",
+    opentelemetry: { name: "sluice.store.duration", unit: "s" },
+  },
+  sluice_webhook_attempt_seconds: {
+    type: "histogram",
+    help: "How long attempts at endpoints of webhooks took, by what they came to.",
+    labels: ["outcome"],
+    buckets: "requests",
+    opentelemetry: { name: "sluice.webhook.attempt", unit: "s" },
+  },
+} as const;
+
+/**
+ * Only in OpenTelemetry, by its semantic conventions of messaging (in development). A test compares the names with
+ * `@opentelemetry/semantic-conventions`.
+ */
+const MESSAGING_METRICS = {
+  "messaging.client.sent.messages": {
+    type: "counter",
+    help: "Jobs that were to be stored.",
+    labels: ["messaging.destination.name", "error.type"],
+    opentelemetry: {
+      unit: "{message}",
+      attributes: { "messaging.system": "sluice", "messaging.operation.name": "enqueue" },
+    },
+  },
+  "messaging.client.operation.duration": {
+    type: "histogram",
+    help: "How long it took to store jobs.",
+    labels: ["messaging.destination.name", "error.type"],
+    buckets: "messaging",
+    opentelemetry: {
+      unit: "s",
+      attributes: {
+        "messaging.system": "sluice",
+        "messaging.operation.name": "enqueue",
+        "messaging.operation.type": "send",
+      },
+    },
+  },
+  "messaging.client.consumed.messages": {
+    type: "counter",
+    help: "Jobs whose handlers began.",
+    labels: ["messaging.destination.name"],
+    opentelemetry: {
+      unit: "{message}",
+      attributes: { "messaging.system": "sluice", "messaging.operation.name": "process" },
+    },
+  },
+  "messaging.process.duration": {
+    type: "histogram",
+    help: "How long handlers took.",
+    labels: ["messaging.destination.name", "error.type"],
+    buckets: "messaging",
+    opentelemetry: {
+      unit: "s",
+      attributes: { "messaging.system": "sluice", "messaging.operation.name": "process" },
+    },
+  },
+} as const;
+
+/** Read from Redis, by `metrics/fleet-metrics.ts`. One process exports them: a sum over several would count them twice. */
+export const FLEET_METRICS = {
+  sluice_bucket_limit_per_second: {
+    type: "gauge",
+    help: "What the rates that all calls share allow together, and where they come from.",
+    labels: ["bucket", "limit", "source"],
+  },
+  sluice_bucket_used_ratio: {
+    type: "gauge",
+    help: "The part of that which was used in the last ten seconds.",
+    labels: ["bucket"],
+  },
+  sluice_bucket_binding: {
+    type: "gauge",
+    help: "1 for what holds most of the callers back that wait.",
+    labels: ["bucket", "limit"],
+  },
+  sluice_bucket_waiting: {
+    type: "gauge",
+    help: "Callers that wait.",
+    labels: ["bucket", "priority"],
+  },
+  sluice_bucket_cooldown_seconds: {
+    type: "gauge",
+    help: "For how long nothing starts yet, because the downstream refused.",
+    labels: ["bucket"],
+  },
+  sluice_bucket_refusals_total: {
+    type: "counter",
+    help: "Answers of the downstream that cooled the bucket down or cut its rate.",
+    labels: ["bucket"],
+  },
+  sluice_bucket_override_seconds: {
+    type: "gauge",
+    help: "For how long the override has been in force; absent without one.",
+    labels: ["bucket"],
+  },
+  sluice_bucket_shadow_calls_total: {
+    type: "counter",
+    help: "What limits that hold nothing back would have done to calls: passed, waited or refused.",
+    labels: ["bucket", "limit", "outcome"],
+  },
+  sluice_config_info: {
+    type: "gauge",
+    help: "1 for the generation of a bucket's policy, and where that comes from.",
+    labels: ["bucket", "generation", "source"],
+  },
+  sluice_queue_jobs: {
+    type: "gauge",
+    help: "Jobs by their state.",
+    labels: ["queue", "state"],
+  },
+  sluice_queue_oldest_due_seconds: {
+    type: "gauge",
+    help: "How long the oldest job that is due has waited.",
+    labels: ["queue"],
+  },
+  sluice_queue_unexplained_delay_seconds: {
+    type: "gauge",
+    help: "How much of that no limit, cooldown, pause or turn explains.",
+    labels: ["queue"],
+  },
+  sluice_dead_letters_oldest_seconds: {
+    type: "gauge",
+    help: "How long ago the oldest dead letter failed for the last time.",
+    labels: ["queue"],
+  },
+  sluice_queue_drain_seconds: {
+    type: "gauge",
+    help: "When the backlog is gone; absent while nothing is promised.",
+    labels: ["queue"],
+  },
+  sluice_queue_workers_wanted: {
+    type: "gauge",
+    help: "How many workers are enough for the backlog at the rate of the bucket.",
+    labels: ["queue"],
+  },
+} as const;
+
+export type ProcessMetric = keyof typeof PROCESS_METRICS;
+export type FleetMetric = keyof typeof FLEET_METRICS;
+export type CountedMetric = ProcessMetric | keyof typeof MESSAGING_METRICS;
+
+type CountedRows = typeof PROCESS_METRICS & typeof MESSAGING_METRICS;
+
+type StringFor<Labels extends readonly string[]> = { readonly [Label in keyof Labels]: string };
+
+/** One value for each label of a metric, in their order; `""` for a label that the series does not have. */
+export type LabelValues<Of extends CountedMetric> = StringFor<CountedRows[Of]["labels"]>;
+
+export const COUNTED_METRICS: Readonly<Record<CountedMetric, CountedFacts>> = {
+  ...PROCESS_METRICS,
+  ...MESSAGING_METRICS,
+};

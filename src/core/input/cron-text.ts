@@ -111,7 +111,31 @@ function readField(text: string, field: Field, id: string): string {
   if (items.length > 1 && items.some((item) => item.includes("#"))) {
     throw wrong(field, text, "give # alone, without a list");
   }
-  return items.map((item) => readItem(item, field, id)).join(",");
+  const [first, ...others] = items.map((item) => readItem(item, field, id));
+  return others.length === 0 ? first! : mergeItems([first!, ...others], field);
+}
+
+const READ = /^(?:\*|(\d+)(?:-(\d+))?)(?:\/(\d+))?$/;
+
+/** Lists each value once: cron-parser refuses a list whose items overlap, such as `0-10,5`, and Sunday as both 0 and 7. */
+function mergeItems(items: readonly string[], { least, most, last }: Field): string {
+  const values = new Set<number>();
+  const others = new Set<string>();
+  for (const item of items.flatMap((each) => each.split(","))) {
+    const range = READ.exec(item);
+    if (range === null) {
+      others.add(item);
+      continue;
+    }
+    const [, from, to, step] = range;
+    const begin = Number(from ?? least);
+    const end = Number(to ?? from ?? last);
+    for (const value of steps(begin, end, Number(step ?? 1))) {
+      values.add(value === most && last < most ? least : value);
+    }
+  }
+  if (values.size > last - least) return "*";
+  return [...[...values].sort((one, other) => one - other), ...others].join(",");
 }
 
 const HASHED = /^H(?:\((\d+)-(\d+)\))?(?:\/(\d+))?$/;

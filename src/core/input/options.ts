@@ -74,10 +74,7 @@ function unknownOption(
   { path, value }: { readonly path: readonly PropertyKey[]; readonly value: unknown },
 ): InvalidOptionError {
   const name = String(path.at(-1));
-  const near = closest(name, known);
-  const likely =
-    near === undefined ? `the options are ${known.join(", ")}` : `did you mean ${near}?`;
-  const remedy = `there is no such option; ${hintForOther(name, known) ?? likely}`;
+  const remedy = `there is no such option; ${likelyOptions(name, known)}`;
   return new InvalidOptionError({
     where,
     option: nameOfPath(path),
@@ -214,10 +211,12 @@ export function closest(name: string, known: readonly string[]): string | undefi
   return isPrefix || best.distance <= Math.ceil(name.length / 3) ? best.candidate : undefined;
 }
 
-/** Whether a name is an option, or one that a person most likely means as one. */
-export function isLikeOption(name: string, known: readonly string[]): boolean {
-  if (known.includes(name) || closest(name, known) !== undefined) return true;
-  return hintForOther(name, known) !== undefined;
+/** What a person most likely means by a name that is no option: an option, or what there is in place of one. */
+export function likelyOptions(name: string, known: readonly string[]): string {
+  const hint = hintForOther(name, known);
+  if (hint !== undefined) return hint;
+  const near = closest(name, known);
+  return near === undefined ? `the options are ${known.join(", ")}` : `did you mean ${near}?`;
 }
 
 /**

@@ -2,7 +2,7 @@ import type { Cost } from "../../throttle/costs.ts";
 import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { costOfJob } from "../../throttle/wrap/call-defaults.ts";
-import { isLikeOption } from "../../core/input/options.ts";
+import { likelyOptions } from "../../core/input/options.ts";
 import {
   ENQUEUE_OPTION_NAMES,
   isRecurring,
@@ -181,15 +181,17 @@ export const ENQUEUE_TAKES =
   "write enqueue(data, options), and for the add(name, data, options) of BullMQ enqueue(data, { name, ...options })";
 
 /**
- * Refuses a job that is given as BullMQ takes it: a text, and then data, with fields that are like no option.
+ * Refuses a job that is given as BullMQ takes it: a text, and then data with a field that is no option. The field may look
+ * like a mistyped option, so the message says both.
  *
  * @throws {@link InvalidOptionError}
  */
 function refuseNameAndData(where: string, options: unknown): void {
   if (typeof options !== "object" || options === null) return;
-  const option = Object.keys(options).find((name) => !isLikeOption(name, ENQUEUE_OPTION_NAMES));
+  const option = Object.keys(options).find((name) => !ENQUEUE_OPTION_NAMES.includes(name));
   if (option === undefined) return;
-  const remedy = `there is no such option; ${ENQUEUE_TAKES}; the options are ${ENQUEUE_OPTION_NAMES.join(", ")}`;
+  const meant = likelyOptions(option, ENQUEUE_OPTION_NAMES);
+  const remedy = `there is no such option; ${ENQUEUE_TAKES}; ${meant}`;
   const value = (options as Readonly<Record<string, unknown>>)[option];
   throw new InvalidOptionError({ where, option, value, remedy });
 }

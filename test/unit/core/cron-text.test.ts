@@ -70,6 +70,14 @@ describe("a cron expression", () => {
     ["0 0 * * mon#2", "0 0 * * mon#2"],
     ["0 0 * * 7", "0 0 * * 7"],
     ["*/60 * * * *", "*/60 * * * *"],
+    ["0 9 * * 0,7", "0 9 * * 0"],
+    ["0 9 * * 5-7,0", "0 9 * * 0,5,6"],
+    ["0-3,2,1-4 9 * * *", "0,1,2,3,4 9 * * *"],
+    ["0,0 9 * * *", "0 9 * * *"],
+    ["*/30,15,*/15 9 * * *", "0,15,30,45 9 * * *"],
+    ["*,5 9 * * *", "* 9 * * *"],
+    ["H,H H,H * * *", `${read("H H * * *")}`],
+    ["0 0 1,L,L * *", "0 0 1,L * *"],
   ])("reads %j as %j, and BullMQ can plan it", (cron, plain) => {
     expect(read(cron)).toBe(plain);
     expect(cronFault({ cron, id: "report", timeZone: undefined })).toBeUndefined();

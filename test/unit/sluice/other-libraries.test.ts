@@ -55,6 +55,16 @@ describe("an argument that is missing or belongs to another library", () => {
       ["enqueue(data, options)", "{ name, ...options }", "to"],
     ],
     [
+      "enqueue(name, data), where a field looks like a mistyped option",
+      call("enqueue", "send", { a: 1 }),
+      ["enqueue(data, options)", "did you mean at?"],
+    ],
+    [
+      "enqueue(name, data), where a field is an option of others",
+      call("enqueue", "send", { userId: 1, name: "x" }),
+      ["enqueue(data, options)", "did you mean key?"],
+    ],
+    [
       "enqueue(name, data, options) of BullMQ",
       call("enqueue", "send", { to: 1 }, { attempts: 3 }),
       ["enqueue(data, options)", "{ name, ...options }"],

@@ -49,7 +49,11 @@ export function readOptions<Schema extends z.ZodObject>(
   });
 }
 
-/** Reads the options of a method that can be called without any. Throws as {@link readOptions} does. */
+/**
+ * Reads the options of a method that can be called without any. Throws as {@link readOptions} does.
+ *
+ * @internal
+ */
 export function readOptional<Schema extends z.ZodObject>(
   where: string,
   schema: Schema,

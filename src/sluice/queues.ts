@@ -164,10 +164,11 @@ export function createQueues(parts: QueuesParts): Queues {
   };
 }
 
-function wrongBucket(
-  where: string,
-  bucket: Bucket | undefined,
-  remedy: string,
-): InvalidOptionError {
-  return new InvalidOptionError({ where, option: "bucket", value: bucket?.name, remedy });
+function wrongBucket(where: string, bucket: unknown, remedy: string): InvalidOptionError {
+  return new InvalidOptionError({
+    where,
+    option: "bucket",
+    value: (bucket as Partial<Bucket> | undefined)?.name ?? bucket,
+    remedy,
+  });
 }

@@ -40,7 +40,9 @@ export function readOptions<Schema extends z.ZodObject>(
     throw new InvalidOptionError({ where, option: "options", value: shown, remedy });
   }
   const option = nameOfPath(issue.path);
-  const isNoObject = within.length > 0 && issue.code === "invalid_type";
+  // A schema with a message of its own says more than zod's.
+  const isPlain = issue.code === "invalid_type" && issue.message.startsWith("Invalid input");
+  const isNoObject = within.length > 0 && isPlain;
   throw new InvalidOptionError({
     where,
     option,
@@ -92,6 +94,7 @@ function shapeAt(schema: z.ZodType, path: readonly PropertyKey[]): readonly stri
   let found: unknown = schema;
   for (const name of path) {
     if (found instanceof z.ZodRecord) found = objectIn(found.valueType);
+    else if (found instanceof z.ZodArray) found = objectIn(found.element);
     else if (found instanceof z.ZodObject) found = objectIn(found.shape[name as string]);
     else return [];
   }
@@ -324,6 +327,12 @@ const OPTIONS_OF_OTHER_LIBRARIES: ReadonlyMap<string, readonly string[] | string
     (name) => [name, ["redis"]] as const,
   ),
   // Options of other functions of this library
+  ["rate", "give the rate to the bucket: bucket(name, { rate })"],
+  [
+    "concurrency",
+    "give it to the worker, or to the bucket: worker(queue, handler, { concurrency })",
+  ],
+  ["attempts", ["defaults"]],
   ["maxWaitMs", "give it with each call: draw(), with() or throttled()"],
 ]);
 

@@ -1,3 +1,4 @@
+import { InvalidOptionError } from "../../core/errors.ts";
 import { readName } from "../../core/input/options.ts";
 import type { RunStore } from "../../core/stores/queue/runs.ts";
 import { UTC } from "../bullmq/cron.ts";
@@ -79,15 +80,22 @@ export function createSchedules({
 
   return {
     async unschedule(given) {
-      const dedupeId = readName("unschedule()", "dedupeId", given);
+      const dedupeId = readDedupeId("unschedule", given);
       const { isEnded, removed } = await access.ask(() => runs.end(name, dedupeId));
       onRemoved(removed);
       return isEnded;
     },
     schedules: list,
     async schedule(given) {
-      const dedupeId = readName("schedule()", "dedupeId", given);
+      const dedupeId = readDedupeId("schedule", given);
       return (await list()).find((schedule) => schedule.dedupeId === dedupeId);
     },
   };
+}
+
+function readDedupeId(method: string, given: unknown): string {
+  const where = `${method}()`;
+  if (typeof given === "string") return readName(where, "dedupeId", given);
+  const remedy = `give the dedupeId of a recurring job: ${method}("daily-report"); enqueue(data, { dedupeId, cron }) declares one`;
+  throw new InvalidOptionError({ where, option: "dedupeId", value: given, remedy });
 }

@@ -383,10 +383,12 @@ function quotaOf(evidence: Evidence, meaning: Meaning): HitQuota {
     : latestOf(askedMs, usedUp, facts.resetMs);
   // GitHub's GraphQL says when its points are reset, but may leave out how many are left.
   const isGraphql = evidence.status === 200;
+  // A Retry-After of 0 is what rounding leaves; any other time in the answer says more.
   const waitMs =
-    statedMs ??
+    (statedMs || undefined) ??
     readWaitInText(facts.text, wallNowMs) ??
-    readNextReset(headers, wallNowMs, isGraphql);
+    readNextReset(headers, wallNowMs, isGraphql) ??
+    statedMs;
   if (waitMs === undefined && isDaily) {
     return { waitMs: untilMidnight("UTC", evidence), period, unit, isReset: true };
   }

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { createSluice, type Queue } from "sluice";
 import { anthropic } from "sluice/llm";
+import { createServer } from "sluice/server";
 import { rejectionOf } from "../../support/async/rejection.ts";
 import { unconnectedSluices } from "../../support/setup/unconnected-sluice.ts";
 
@@ -26,6 +27,35 @@ describe("an option of another library", () => {
     ["tokensPerInterval", bucket({ tokensPerInterval: 5 }), "did you mean rate or limits?"],
     ["windowMs", bucket({ windowMs: 5 }), "did you mean rate or limits?"],
     ["bucketSize", bucket({ rate: "1/s", bucketSize: 5 }), "did you mean burst or limits?"],
+    [
+      "the rate of a queue",
+      () =>
+        open().queue("q", { bucket: open().bucket("b", { rate: "1/s" }), rate: "1/s" } as never),
+      "give the rate to the bucket",
+    ],
+    [
+      "the concurrency of a queue",
+      () =>
+        open().queue("q", { bucket: open().bucket("b", { rate: "1/s" }), concurrency: 5 } as never),
+      "worker(queue, handler, { concurrency })",
+    ],
+    [
+      "the attempts of a queue",
+      () =>
+        open().queue("q", { bucket: open().bucket("b", { rate: "1/s" }), attempts: 5 } as never),
+      "did you mean defaults?",
+    ],
+    [
+      "a bucket's options in a queue's",
+      () => open().queue("q", { bucket: { rate: "1/s" } } as never),
+      'option "bucket" is {"rate":"1/s"}',
+    ],
+    [
+      "a field of a token",
+      () =>
+        createServer(open(), { tokens: [{ token: "12345678", role: "act", roles: 1 }] } as never),
+      "did you mean role?",
+    ],
     ["url", () => createSluice({ url: "redis://a" } as object), "did you mean redis?"],
     ["host", () => createSluice({ host: "a" } as object), "did you mean redis?"],
     [
@@ -53,6 +83,12 @@ describe("an argument that is missing or belongs to another library", () => {
       "enqueue(name, data) of BullMQ",
       call("enqueue", "send", { to: "a@b.test" }),
       ["enqueue(data, options)", "{ name, ...options }", "to"],
+    ],
+    ["schedule() without an id", call("schedule"), ['schedule("daily-report")', "enqueue(data,"]],
+    [
+      "schedule({ pattern })",
+      call("schedule", { pattern: "0 9 * * *" }),
+      ['schedule("daily-report")', "enqueue(data,"],
     ],
     [
       "enqueue(name, data), where a field looks like a mistyped option",

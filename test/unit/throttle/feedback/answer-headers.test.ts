@@ -120,6 +120,11 @@ const inSeveral: readonly Row[] = [
     { afterMs: 3_000, stated: true },
   ],
   [
+    "a Retry-After of 0 beside a reset without how much is left",
+    { "retry-after": "0", "x-ratelimit-reset": String(nowSeconds + 20) },
+    { afterMs: 20_000, stated: true },
+  ],
+  [
     "a Retry-After of 0 beside the fraction of a second that koa-ratelimit sends",
     {
       "retry-after": "0",

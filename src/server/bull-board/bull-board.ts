@@ -16,7 +16,7 @@ import { openStored } from "../../queue/bullmq/stored-queue.ts";
 import type { Sluice } from "../../sluice.ts";
 import { accessOf } from "../access/access.ts";
 import { HttpProblem, problemOf, sendProblem } from "../problem.ts";
-import { loadBullBoard } from "./load-bull-board.cjs";
+import { loadBullBoard, SUPPORTED_VERSION } from "./load-bull-board.cjs";
 import { SteeredQueue } from "./steered-queue.ts";
 
 const PATH = "/jobs";
@@ -57,7 +57,7 @@ export interface BullBoardParts {
   readonly insight: Pick<InsightStore, "queues">;
 }
 
-/** @throws when the files of the package are missing. No route is added then. */
+/** @throws when the package is missing, or of another version. No route is added then. */
 export function bullBoardRoutes(app: FastifyInstance, parts: BullBoardParts): void {
   const ui = findFiles();
   const { entry, api } = partsOfBoard(ui.folder);
@@ -73,11 +73,16 @@ interface BoardFiles {
   readonly names: ReadonlySet<string>;
 }
 
-/** @throws when the package is not installed, or not whole. */
+/** @throws when the package is not installed, not whole, or of another version. */
 function findFiles(): BoardFiles {
   // Bundles of others often declare a `createRequire` by themselves. One in CommonJS has no `import.meta.url`.
   const { resolve } = nodeModule.createRequire(import.meta.url ?? join(process.cwd(), "index.js"));
-  const folder = dirname(resolve(`${UI}/package.json`));
+  const manifest = resolve(`${UI}/package.json`);
+  const { version } = JSON.parse(readFileSync(manifest, "utf8")) as { readonly version: string };
+  if (!version.startsWith(`${SUPPORTED_VERSION}.`)) {
+    throw new Error(`version ${version} is installed`);
+  }
+  const folder = dirname(manifest);
   const all = readdirSync(join(folder, "dist/static"), { recursive: true, encoding: "utf8" });
   const names = new Set(all.map((name) => name.replaceAll("\\", "/")));
   return { folder, page: readFileSync(join(folder, "dist/index.ejs"), "utf8"), names };

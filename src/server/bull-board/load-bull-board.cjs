@@ -9,3 +9,6 @@ exports.loadBullBoard = () => {
     throw new Error(cause.message, { cause });
   }
 };
+
+/** The version whose routes are known to hide the data of jobs, and to change queues only by the methods of the adapter. */
+exports.SUPPORTED_VERSION = "9.10";

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import process from "node:process";
@@ -33,7 +33,7 @@ const BANNER =
   'import { createRequire } from "node:module"; const require = createRequire(import.meta.url);';
 const WORKS = ["/ 200", "/app.js 200", "/parts/dom.js 200", "/uplot.js 200", "/readyz 200"];
 const LACKS_BULL_BOARD = expect.stringMatching(
-  /^\/jobs 503 .*npm install @bull-board\/api @bull-board\/ui.*ERR_PACKAGE_MISSING/,
+  /^\/jobs 503 .*npm install @bull-board\/api@9.10 @bull-board\/ui@9.10.*ERR_PACKAGE_MISSING/,
 ) as string;
 
 let consumer: Consumer;
@@ -87,8 +87,9 @@ describe("a bundle that includes the server", () => {
       optimization: { minimize: false },
       externals: { "@grpc/grpc-js": "commonjs @grpc/grpc-js" },
     });
-    await promisify(compiler.run.bind(compiler))();
+    const stats = await promisify(compiler.run.bind(compiler))();
     await promisify(compiler.close.bind(compiler))();
+    expect(stats?.toJson({ all: false, errors: true }).errors).toEqual([]);
 
     const lines = await linesOf(join(elsewhere, "webpack.cjs"));
 
@@ -103,6 +104,20 @@ describe("/jobs of a server that is not bundled", () => {
     const lines = await linesOf(join(consumer.folder, "service.mjs"));
 
     expect(lines).toEqual([...WORKS, LACKS_BULL_BOARD]);
+  });
+
+  it("says which version it needs if another is installed", async () => {
+    const ui = join(consumer.folder, "node_modules/@bull-board/ui");
+    await mkdir(ui);
+    await writeFile(join(ui, "package.json"), '{ "version": "9.11.0" }');
+
+    const lines = await linesOf(join(consumer.folder, "service.mjs"));
+
+    await rm(ui, { recursive: true });
+    expect(lines).toEqual([
+      ...WORKS,
+      expect.stringMatching(/^\/jobs 503 .*needs bull-board 9.10.*version 9.11.0 is installed/),
+    ]);
   });
 
   it("shows bull-board once both of its packages are installed", async () => {

@@ -96,7 +96,7 @@ export function createProgram(io: Io): Command {
     .option("--prefix <prefix>", "what every key in Redis starts with", "sluice")
     .option("--json", "print JSON, one document for each command")
     .showSuggestionAfterError()
-    .helpCommand(false)
+    .helpCommand("help [command]", "shows the help of a command")
     .addHelpText("after", EXIT_CODES)
     .exitOverride()
     .configureOutput({

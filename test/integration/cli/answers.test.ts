@@ -37,6 +37,15 @@ async function openQueue(rate: "10/s" | "1/min" = "10/s") {
   return { service, bucket, queue };
 }
 
+describe("sluice help", () => {
+  it("prints what --help prints", async () => {
+    const help = await sluice("help", "buckets");
+
+    expect(help).toMatchObject({ code: 0, err: "" });
+    expect(help.out).toBe((await sluice("buckets", "--help")).out);
+  });
+});
+
 describe("sluice schedule preview", () => {
   const preview = (...args: string[]) => sluice("schedule", "preview", ...args);
 

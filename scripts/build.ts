@@ -10,7 +10,7 @@ import { basename, dirname, join, relative, resolve } from "node:path";
 import process from "node:process";
 import { build, type Metafile, type Plugin } from "esbuild";
 import packageJson from "../package.json" with { type: "json" };
-import { readLuaFile } from "../src/redis/scripts/lua-source.ts";
+import { readLuaFile } from "../src/stores/redis/scripts/lua-source.ts";
 import { readPageFiles } from "../src/server/dashboard/page-files.ts";
 
 const ROOT = resolve(import.meta.dirname, "..");
@@ -20,28 +20,28 @@ const OUT = `${DIST}.new`;
 
 /** What users import, and the file from which the process of a handler in a file starts: it is found by its name, beside the others. */
 const ENTRIES = {
-  index: "src/index.ts",
+  index: "src/sluice/index.ts",
   testing: "src/testing/index.ts",
   llm: "src/llm/index.ts",
   server: "src/server/index.ts",
-  webhooks: "src/webhooks.ts",
-  metrics: "src/metrics.ts",
-  opentelemetry: "src/opentelemetry.ts",
+  webhooks: "src/webhooks/index.ts",
+  metrics: "src/insight/metrics/index.ts",
+  opentelemetry: "src/insight/metrics/opentelemetry/index.ts",
   cli: "src/cli/main.ts",
   "sandbox-child": "src/queue/worker/handlers/sandbox-child.ts",
 };
 /** The declarations that users import. What they import is kept, all else removed. */
 const TYPES = [
-  "index.d.ts",
+  "sluice/index.d.ts",
   "testing/index.d.ts",
   "llm/index.d.ts",
   "server/index.d.ts",
-  "webhooks.d.ts",
-  "metrics.d.ts",
-  "opentelemetry.d.ts",
+  "webhooks/index.d.ts",
+  "insight/metrics/index.d.ts",
+  "insight/metrics/opentelemetry/index.d.ts",
 ];
 /** These read files. Modules that hold the texts take their place: a bundle has no folder beside it. */
-const LUA_SOURCE = "src/redis/scripts/lua-source.ts";
+const LUA_SOURCE = "src/stores/redis/scripts/lua-source.ts";
 const PAGE_FILES = "src/server/dashboard/page-files.ts";
 const LUA = "lua";
 const LICENSES = "licenses.txt";

@@ -14,7 +14,7 @@ import {
   PROCESS_METRICS,
   type MetricFacts,
 } from "../src/core/events/metrics.ts";
-import { attributeOf, INSTRUMENTS } from "../src/metrics/opentelemetry/instruments.ts";
+import { attributeOf, INSTRUMENTS } from "../src/insight/metrics/opentelemetry/instruments.ts";
 
 const ROOT = resolve(import.meta.dirname, "..");
 const DOCS = resolve(ROOT, "docs/metrics.md");

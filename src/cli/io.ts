@@ -3,7 +3,7 @@ import type { Command } from "commander";
 import Table from "cli-table3";
 import { InvalidOptionError } from "../core/errors.ts";
 import type { Key } from "../core/key-path.ts";
-import { createSluice, type Sluice } from "../sluice.ts";
+import { createSluice, type Sluice } from "../sluice/create-sluice.ts";
 import type { QueuedJob } from "../queue/enqueue/job-handle.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { SluiceOptions } from "../sluice/options.ts";

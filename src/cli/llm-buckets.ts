@@ -1,7 +1,7 @@
 /** `--llm`: which bucket is for which API of a model, and the limits of the account. */
 import { InvalidOptionError } from "../core/errors.ts";
 import type { LlmBucket } from "../llm/index.ts";
-import type { Sluice } from "../sluice.ts";
+import type { Sluice } from "../sluice/create-sluice.ts";
 
 /** One of them, as it was written: `"gpt=openai,requests=500/min,tokens=200000/min"`. */
 interface Written {

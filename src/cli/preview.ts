@@ -3,7 +3,7 @@ import type { Command } from "commander";
 import type { PolicyOptions } from "../core/policy/policy.ts";
 import type { JobExplanation } from "../queue/forecast/explain.ts";
 import type { Forecast, QueuePreview } from "../queue/forecast/forecast.ts";
-import type { Sluice } from "../sluice.ts";
+import type { Sluice } from "../sluice/create-sluice.ts";
 import type { Bucket } from "../throttle/bucket.ts";
 import type { BucketOutlook, BucketPreview } from "../throttle/bucket/facts/preview.ts";
 import { duration, onOneLine, print, type Io } from "./io.ts";

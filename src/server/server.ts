@@ -2,7 +2,7 @@ import { lstat, rm } from "node:fs/promises";
 import { createConnection } from "node:net";
 import swagger, { type FastifyDynamicSwaggerOptions } from "@fastify/swagger";
 import type { FastifyInstance } from "fastify";
-import type { Sluice } from "../sluice.ts";
+import type { Sluice } from "../sluice/create-sluice.ts";
 import { partsOf } from "../sluice/parts.ts";
 import type { InsightStore } from "../core/stores/insight/store.ts";
 import { jobsRoutes } from "./bull-board/jobs-routes.ts";

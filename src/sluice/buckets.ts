@@ -15,7 +15,7 @@ import {
 } from "../core/policy/policy.ts";
 import type { InsightStore } from "../core/stores/insight/store.ts";
 import type { Store } from "../core/store.ts";
-import { createMemoryStore } from "../memory/memory-store.ts";
+import { createMemoryStore } from "../stores/memory/memory-store.ts";
 import type { RulesInUse } from "../rules/apply.ts";
 import type { OwnedBucket } from "../throttle/bucket.ts";
 import { readBucketOptions, type BucketOptions } from "../throttle/bucket/bucket-options.ts";

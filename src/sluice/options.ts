@@ -16,9 +16,9 @@ import {
   type KeepFailed,
   type MaxBacklog,
 } from "../core/input/queue-settings.ts";
-import { serverId } from "../redis/shards.ts";
-import type { BreakerOptions } from "../redis/requests/breaker.ts";
-import { canRead, type RedisInput } from "../redis/connection.ts";
+import { serverId } from "../stores/redis/shards.ts";
+import type { BreakerOptions } from "../stores/redis/requests/breaker.ts";
+import { canRead, type RedisInput } from "../stores/redis/connection.ts";
 import type { Bucket } from "../throttle/bucket.ts";
 
 export interface SluiceOptions {

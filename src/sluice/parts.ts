@@ -4,7 +4,7 @@ import type { Observing } from "../core/events/observer.ts";
 import type { InsightStore } from "../core/stores/insight/store.ts";
 import type { SteeringLog } from "../core/stores/insight/steering-log.ts";
 import type { RulesInUse } from "../rules/apply.ts";
-import type { Backend } from "../redis/backend.ts";
+import type { Backend } from "../stores/redis/backend.ts";
 
 /** What other entries of this package need of a sluice. */
 export interface SluiceParts {

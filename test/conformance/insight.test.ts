@@ -8,8 +8,8 @@ import {
   type InsightStore,
   type NewChange,
 } from "../../src/core/stores/insight/store.ts";
-import { createMemoryInsight } from "../../src/memory/memory-insight.ts";
-import { createRedisInsight } from "../../src/redis/facts/insight.ts";
+import { createMemoryInsight } from "../../src/stores/memory/memory-insight.ts";
+import { createRedisInsight } from "../../src/stores/redis/facts/insight.ts";
 
 const redis = new Redis(inject("redisUrl"));
 afterAll(() => redis.disconnect());

@@ -3,8 +3,8 @@ import { Redis } from "ioredis";
 import { afterAll, describe, expect, inject, it } from "vitest";
 import type { RulesOffer } from "../../src/core/stores/insight/rules.ts";
 import type { InsightStore } from "../../src/core/stores/insight/store.ts";
-import { createMemoryInsight } from "../../src/memory/memory-insight.ts";
-import { createRedisInsight } from "../../src/redis/facts/insight.ts";
+import { createMemoryInsight } from "../../src/stores/memory/memory-insight.ts";
+import { createRedisInsight } from "../../src/stores/redis/facts/insight.ts";
 
 const redis = new Redis(inject("redisUrl"));
 afterAll(() => redis.disconnect());

@@ -13,7 +13,7 @@ import {
 } from "sluice";
 import type { Limit } from "../../src/core/limits/rule.ts";
 import { KEY, NAME } from "../../src/core/input/options.ts";
-import { bucketKeys } from "../../src/redis/scripts/keys.ts";
+import { bucketKeys } from "../../src/stores/redis/scripts/keys.ts";
 import { hostileName } from "./support/hostile.ts";
 import { forAll, outcomeOf, SILENT } from "./support/outcomes.ts";
 

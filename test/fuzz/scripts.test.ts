@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import fc from "fast-check";
 import type { Redis } from "ioredis";
 import { describe, expect, it } from "vitest";
-import { runScript } from "../../src/redis/scripts/script.ts";
+import { runScript } from "../../src/stores/redis/scripts/script.ts";
 import { allScripts } from "../support/lua/all-scripts.ts";
 import { hostileJson, hostileText } from "./support/hostile.ts";
 import { forAll } from "./support/outcomes.ts";

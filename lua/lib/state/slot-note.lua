@@ -1,4 +1,4 @@
--- What is noted of a slot that a server has given to a caller. Twin of src/memory/memory-slots.ts.
+-- What is noted of a slot that a server has given to a caller. Twin of src/stores/memory/memory-slots.ts.
 -- Its key is a hash: until_ms (if it was renewed), settled, released (by which request). It expires when the slot is over.
 
 -- Notes one of look (nothing), settle, release and renew. What it was before: held, settled, or over, of which nothing is

@@ -4,7 +4,7 @@
 local NO_MESSAGE = '.'
 local LOOKED_AT_ONCE = 1000
 
--- As `encoded` in src/redis/scripts/keys.ts.
+-- As `encoded` in src/stores/redis/scripts/keys.ts.
 local function encode(name)
   return (string.gsub(string.gsub(name, '%%', '%%25'), ':', '%%3A'))
 end

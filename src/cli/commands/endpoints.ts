@@ -2,14 +2,14 @@ import type { Command } from "commander";
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { WhoAndWhy } from "../../core/input/who-and-why.ts";
 import { limitsElsewhere } from "../../core/policy/policy.ts";
-import type { Sluice } from "../../sluice.ts";
+import type { Sluice } from "../../sluice/create-sluice.ts";
 import { partsOf } from "../../sluice/parts.ts";
 import {
   createWebhooks,
   findWebhooks,
   type FoundWebhooks,
   type WebhooksOptions,
-} from "../../webhooks.ts";
+} from "../../webhooks/index.ts";
 import type { Webhooks } from "../../webhooks/create-webhooks.ts";
 import { describeEndpoint, describeEndpoints, describeLog, next } from "../endpoint-tables.ts";
 import { countOf } from "../given.ts";

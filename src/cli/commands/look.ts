@@ -5,7 +5,7 @@ import { sayEndless } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { ChangeFacts, QueueChange } from "../../core/stores/insight/steering.ts";
 import type { LoggedChange, Overview } from "../../insight/overview.ts";
-import type { Sluice } from "../../sluice.ts";
+import type { Sluice } from "../../sluice/create-sluice.ts";
 import type { BucketChange } from "../../throttle/bucket/facts/changes.ts";
 import type { BucketStatus } from "../../throttle/bucket/facts/status.ts";
 import { countOf } from "../given.ts";

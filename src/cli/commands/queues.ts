@@ -10,7 +10,7 @@ import type { JobEta } from "../../queue/forecast/forecast.ts";
 import type { QueueStatus } from "../../queue/forecast/status.ts";
 import type { QueuedJob } from "../../queue/enqueue/job-handle.ts";
 import type { JobState } from "../../queue/job.ts";
-import type { Sluice } from "../../sluice.ts";
+import type { Sluice } from "../../sluice/create-sluice.ts";
 import type { SetBy } from "../../throttle/bucket/facts/status.ts";
 import { countOf, KEY_OPTION, keyOf, type KeyGiven } from "../given.ts";
 import {

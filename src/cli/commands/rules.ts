@@ -13,7 +13,7 @@ import { policyUnder } from "../../rules/compile.ts";
 import { describeProblem } from "../../rules/problem.ts";
 import { checkRules, type Rules } from "../../rules/read.ts";
 import { factsOf } from "../../rules/settings.ts";
-import type { Sluice } from "../../sluice.ts";
+import type { Sluice } from "../../sluice/create-sluice.ts";
 import { partsOf } from "../../sluice/parts.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import {

@@ -4,7 +4,7 @@ import { InvalidOptionError } from "../../core/errors.ts";
 import { reasonOf } from "../../core/describe.ts";
 import type { ServerOptions, TokenOptions } from "../../server/options.ts";
 import { whyNotReady } from "../../server/health/health.ts";
-import type { Sluice } from "../../sluice.ts";
+import type { Sluice } from "../../sluice/create-sluice.ts";
 import { partsOf } from "../../sluice/parts.ts";
 import {
   inOwnWords,

@@ -5,7 +5,7 @@ import { KEY_OPTION, keyOf, settingsOf } from "../given.ts";
 import type { QueuePause } from "../../queue/manage/pauses.ts";
 import type { Queue } from "../../queue/queue.ts";
 import type { Bucket } from "../../throttle/bucket.ts";
-import type { Sluice } from "../../sluice.ts";
+import type { Sluice } from "../../sluice/create-sluice.ts";
 import { showPreview } from "../preview.ts";
 import type { BucketStatus } from "../../throttle/bucket/facts/status.ts";
 import {

@@ -2,7 +2,7 @@ import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { Command } from "commander";
 import { InvalidOptionError } from "../../core/errors.ts";
-import type { Sluice } from "../../sluice.ts";
+import type { Sluice } from "../../sluice/create-sluice.ts";
 import { partsOf } from "../../sluice/parts.ts";
 import { serveUnread, untilInterrupted, withSluice, type Io } from "../io.ts";
 

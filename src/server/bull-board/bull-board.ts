@@ -13,7 +13,7 @@ import type {
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { InsightStore } from "../../core/stores/insight/store.ts";
 import { openStored } from "../../queue/bullmq/stored-queue.ts";
-import type { Sluice } from "../../sluice.ts";
+import type { Sluice } from "../../sluice/create-sluice.ts";
 import { accessOf } from "../access/access.ts";
 import { HttpProblem, problemOf, sendProblem } from "../problem.ts";
 import { loadBullBoard, SUPPORTED_VERSION } from "./load-bull-board.cjs";

@@ -1,7 +1,12 @@
 /** `/api/v1/endpoints/…`: where senders send webhooks to, and how these endpoints are; never a secret of theirs. */
 import type { FastifyInstance, FastifyRequest } from "fastify";
-import { listWebhooks, type Attempt, type Endpoint, type FoundWebhooks } from "../../webhooks.ts";
-import type { Sluice } from "../../sluice.ts";
+import {
+  listWebhooks,
+  type Attempt,
+  type Endpoint,
+  type FoundWebhooks,
+} from "../../webhooks/index.ts";
+import type { Sluice } from "../../sluice/create-sluice.ts";
 import { accessOf, assertMaySee } from "../access/access.ts";
 import { HttpProblem, readBeside } from "../problem.ts";
 import { senderNamed } from "./named.ts";

@@ -1,7 +1,7 @@
 /** `GET /api/v1/buckets/{bucket}/keys`: who is behind what waits for a bucket. */
 import type { FastifyInstance } from "fastify";
 import type { Queue } from "../../queue/queue.ts";
-import type { Sluice } from "../../sluice.ts";
+import type { Sluice } from "../../sluice/create-sluice.ts";
 import { accessOf } from "../access/access.ts";
 import { LANES } from "./queue-schemas.ts";
 import { answer, object, PROBLEM } from "./schemas.ts";

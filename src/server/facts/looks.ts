@@ -1,7 +1,7 @@
 /** `GET /api/v1/…`: what an operator asks. */
 import type { FastifyInstance } from "fastify";
 import type { LoggedChange } from "../../insight/overview.ts";
-import type { Sluice } from "../../sluice.ts";
+import type { Sluice } from "../../sluice/create-sluice.ts";
 import type { BucketBrief, History } from "../../throttle/bucket/facts/status.ts";
 import { accessOf, assertBucket, assertQueue } from "../access/access.ts";
 import { bucketNamed } from "./named.ts";

@@ -1,7 +1,7 @@
 import type { Queue } from "../../queue/queue.ts";
-import type { Sluice } from "../../sluice.ts";
+import type { Sluice } from "../../sluice/create-sluice.ts";
 import type { Bucket } from "../../throttle/bucket.ts";
-import { findWebhooks, type FoundWebhooks } from "../../webhooks.ts";
+import { findWebhooks, type FoundWebhooks } from "../../webhooks/index.ts";
 import { HttpProblem } from "../problem.ts";
 
 /** @throws {@link HttpProblem} when no process has told of the bucket. */

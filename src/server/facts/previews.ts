@@ -1,6 +1,6 @@
 /** `POST …/preview`: what a change would do to what waits. It changes nothing, so whoever may look may ask. */
 import type { FastifyInstance } from "fastify";
-import type { Sluice } from "../../sluice.ts";
+import type { Sluice } from "../../sluice/create-sluice.ts";
 import type { Bucket } from "../../throttle/bucket.ts";
 import { bucketNamed, queueNamed } from "./named.ts";
 import { answer, object, PROBLEM } from "./schemas.ts";

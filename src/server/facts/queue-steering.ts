@@ -2,7 +2,7 @@
 import type { FastifyInstance } from "fastify";
 import type { WhoAndWhy } from "../../core/input/who-and-why.ts";
 import type { Queue } from "../../queue/queue.ts";
-import type { Sluice } from "../../sluice.ts";
+import type { Sluice } from "../../sluice/create-sluice.ts";
 import { readBeside } from "../problem.ts";
 import { queueNamed } from "./named.ts";
 import { QUEUE_PAUSE, SETTINGS_SEEN } from "./queue-schemas.ts";

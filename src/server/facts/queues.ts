@@ -2,7 +2,7 @@
 import type { FastifyInstance } from "fastify";
 import { reasonOf } from "../../core/describe.ts";
 import { JOB_STATES, type Job, type JobState } from "../../queue/job.ts";
-import type { Sluice } from "../../sluice.ts";
+import type { Sluice } from "../../sluice/create-sluice.ts";
 import { accessOf, assertMaySee } from "../access/access.ts";
 import { HttpProblem } from "../problem.ts";
 import { queueNamed } from "./named.ts";

@@ -1,5 +1,5 @@
 import type { Overview } from "../../insight/overview.ts";
-import type { Sluice } from "../../sluice.ts";
+import type { Sluice } from "../../sluice/create-sluice.ts";
 import type { BucketBrief } from "../../throttle/bucket/facts/status.ts";
 
 interface Snapshot extends Omit<Overview<BucketBrief>, "next"> {

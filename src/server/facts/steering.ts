@@ -1,7 +1,7 @@
 /** `POST /api/v1/buckets/…`: changes for all processes, that are noted and can be undone. */
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { WhoAndWhy } from "../../core/input/who-and-why.ts";
-import type { Sluice } from "../../sluice.ts";
+import type { Sluice } from "../../sluice/create-sluice.ts";
 import type { Bucket } from "../../throttle/bucket.ts";
 import { accessOf } from "../access/access.ts";
 import { readBeside } from "../problem.ts";

@@ -1,7 +1,7 @@
 /** `/healthz` and `/readyz`: what whoever starts and stops servers asks. */
 import type { FastifyInstance } from "fastify";
 import { reasonOf } from "../../core/describe.ts";
-import type { Sluice } from "../../sluice.ts";
+import type { Sluice } from "../../sluice/create-sluice.ts";
 
 /** Paths that are asked every few seconds: no log tells of them. */
 export const QUIET_PATHS: ReadonlySet<string> = new Set(["/healthz", "/readyz", "/metrics"]);

@@ -1,8 +1,8 @@
 /** `/metrics`: of this process, and of the whole fleet. Only a server exports the latter. */
 import type { FastifyInstance } from "fastify";
-import { fleetMetrics } from "../../metrics.ts";
-import type { Metrics } from "../../metrics/process-metrics.ts";
-import type { Sluice } from "../../sluice.ts";
+import { fleetMetrics } from "../../insight/metrics/index.ts";
+import type { Metrics } from "../../insight/metrics/process-metrics.ts";
+import type { Sluice } from "../../sluice/create-sluice.ts";
 import { accessOf } from "../access/access.ts";
 import { HttpProblem } from "../problem.ts";
 

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import type { AddedJob, JobMet } from "../../../src/core/stores/queue/store.ts";
-import { jobsAdd } from "../../../src/redis/scripts/queue/enqueue.ts";
-import { runScript } from "../../../src/redis/scripts/script.ts";
+import { jobsAdd } from "../../../src/stores/redis/scripts/queue/enqueue.ts";
+import { runScript } from "../../../src/stores/redis/scripts/script.ts";
 import { lanesByHand } from "../../support/jobs/lanes-by-hand.ts";
 
 const byHand = lanesByHand();

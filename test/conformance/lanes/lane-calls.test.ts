@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { createRedisLanes } from "../../../src/redis/queue/store.ts";
+import { createRedisLanes } from "../../../src/stores/redis/queue/store.ts";
 import { openLanes, upTo } from "../../support/jobs/open-lanes.ts";
 
 const lanes = openLanes();

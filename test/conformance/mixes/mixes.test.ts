@@ -3,7 +3,7 @@ import { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, inject, it } from "vitest";
 import { isWithin } from "../../../src/core/key-path.ts";
 import type { Store } from "../../../src/core/store.ts";
-import { createMemoryStore } from "../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
 import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";
 import { excessOf, lateOf, stoodStillOf, usedOf } from "./laws.ts";
 import { levelMixOf } from "./level-mix.ts";

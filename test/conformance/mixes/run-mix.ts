@@ -1,4 +1,4 @@
-import { createMemoryInsight } from "../../../src/memory/memory-insight.ts";
+import { createMemoryInsight } from "../../../src/stores/memory/memory-insight.ts";
 import { createBuckets } from "../../../src/sluice/buckets.ts";
 import { stepOf } from "../../../src/core/draw/scope.ts";
 import { isLeased } from "../../../src/core/limits/registry.ts";

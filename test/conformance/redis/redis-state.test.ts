@@ -3,10 +3,10 @@ import { Redis } from "ioredis";
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from "vitest";
 import { leakyBucket } from "../../../src/core/policy/limit-makers.ts";
 import { NO_PLACE, type DrawReply, type DrawRequest, type Wish } from "../../../src/core/store.ts";
-import { packNumbers } from "../../../src/redis/scripts/bucket/frame.ts";
-import { runScript, type Script } from "../../../src/redis/scripts/script.ts";
-import { slotsDraw, type SlotsDraw } from "../../../src/redis/scripts/bucket/slots-draw.ts";
-import { slotsReturn } from "../../../src/redis/scripts/bucket/give-back.ts";
+import { packNumbers } from "../../../src/stores/redis/scripts/bucket/frame.ts";
+import { runScript, type Script } from "../../../src/stores/redis/scripts/script.ts";
+import { slotsDraw, type SlotsDraw } from "../../../src/stores/redis/scripts/bucket/slots-draw.ts";
+import { slotsReturn } from "../../../src/stores/redis/scripts/bucket/give-back.ts";
 import { policyOf, slotsOf } from "../../support/draws/asker.ts";
 
 let redis: Redis;

@@ -12,7 +12,7 @@ import {
   type Store,
   type Wish,
 } from "../../../src/core/store.ts";
-import { createMemoryStore } from "../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
 import { createManualClock } from "../../../src/testing/manual-clock.ts";
 import { createAsker } from "../../support/draws/asker.ts";
 import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";

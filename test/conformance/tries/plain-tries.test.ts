@@ -6,11 +6,11 @@ import { fixedWindow, leakyBucket, tokenBucket } from "../../../src/core/policy/
 import type { Limit } from "../../../src/core/limits/rule.ts";
 import { compilePolicy } from "../../../src/core/policy/policy.ts";
 import { NO_PLACE, type Change, type KeyScope, type Store } from "../../../src/core/store.ts";
-import { createMemoryStore } from "../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
 import { createManualClock } from "../../../src/testing/manual-clock.ts";
 import { createAsker, slotsOf, type Asker } from "../../support/draws/asker.ts";
-import { runScript } from "../../../src/redis/scripts/script.ts";
-import { slotsDraw } from "../../../src/redis/scripts/bucket/slots-draw.ts";
+import { runScript } from "../../../src/stores/redis/scripts/script.ts";
+import { slotsDraw } from "../../../src/stores/redis/scripts/bucket/slots-draw.ts";
 import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";
 
 let redis: Redis;

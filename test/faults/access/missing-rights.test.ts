@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { StoreUnavailableError } from "sluice";
-import { connect } from "../../../src/redis/connection.ts";
+import { connect } from "../../../src/stores/redis/connection.ts";
 import { children } from "../../support/children/child.ts";
 import { ownRedisServers, redisNowMs, type OwnRedis } from "../../support/redis/own-redis.ts";
 import { rejectionOf } from "../../support/async/rejection.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { StoreUnavailableError, type Sluice } from "sluice";
-import { connect } from "../../../src/redis/connection.ts";
-import { createNotifications } from "../../../src/redis/pubsub.ts";
+import { connect } from "../../../src/stores/redis/connection.ts";
+import { createNotifications } from "../../../src/stores/redis/pubsub.ts";
 import {
   nameOn,
   startOwnCluster,

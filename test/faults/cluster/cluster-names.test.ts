@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { Cluster } from "ioredis";
 import { expect, it, onTestFinished } from "vitest";
-import { connect } from "../../../src/redis/connection.ts";
+import { connect } from "../../../src/stores/redis/connection.ts";
 import { startOwnCluster } from "../../support/redis/cluster.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 

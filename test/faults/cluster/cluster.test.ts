@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Sluice } from "sluice";
-import { connect } from "../../../src/redis/connection.ts";
-import { createNotifications } from "../../../src/redis/pubsub.ts";
+import { connect } from "../../../src/stores/redis/connection.ts";
+import { createNotifications } from "../../../src/stores/redis/pubsub.ts";
 import { startCluster, type RedisCluster } from "../../support/redis/cluster.ts";
 import { openSluice } from "../../support/redis/for-one-test.ts";
 import { reportFigures } from "../../support/docs/report-figures.ts";

@@ -3,7 +3,7 @@ import type { Socket } from "node:net";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { Cluster, type Redis, type RedisOptions } from "ioredis";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { connect, type ConnectionUse } from "../../../src/redis/connection.ts";
+import { connect, type ConnectionUse } from "../../../src/stores/redis/connection.ts";
 import { openSluice, startOwnRedis, startProxy } from "../../support/redis/for-one-test.ts";
 import { freePort } from "../../support/redis/redis-port.ts";
 import type { TcpProxy } from "../../support/servers/tcp-proxy.ts";

@@ -1,7 +1,7 @@
 import { Cluster, Redis } from "ioredis";
 import { expect, it, onTestFinished, vi } from "vitest";
-import { connect } from "../../../src/redis/connection.ts";
-import { createNotifications } from "../../../src/redis/pubsub.ts";
+import { connect } from "../../../src/stores/redis/connection.ts";
+import { createNotifications } from "../../../src/stores/redis/pubsub.ts";
 import { startOwnCluster } from "../../support/redis/cluster.ts";
 import { openSluice, startProxy } from "../../support/redis/for-one-test.ts";
 import { ownRedisServers } from "../../support/redis/own-redis.ts";

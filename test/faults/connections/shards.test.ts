@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { createSluice, StoreUnavailableError, type Sluice } from "sluice";
 import { Redis } from "ioredis";
-import { createShards } from "../../../src/redis/shards.ts";
+import { createShards } from "../../../src/stores/redis/shards.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { openSluice } from "../../support/redis/for-one-test.ts";
 import { startRedis } from "../../support/redis/local-redis.ts";

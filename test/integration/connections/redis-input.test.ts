@@ -9,7 +9,7 @@ import {
   it,
   onTestFinished,
 } from "vitest";
-import { connect } from "../../../src/redis/connection.ts";
+import { connect } from "../../../src/stores/redis/connection.ts";
 import { createSluice, type RedisInput, type Sluice } from "sluice";
 import { startRedis } from "../../support/redis/local-redis.ts";
 import type { LocalRedis } from "../../support/redis/private-redis.ts";

@@ -1,6 +1,6 @@
 import type { Redis, RedisOptions } from "ioredis";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
-import { connect } from "../../../src/redis/connection.ts";
+import { connect } from "../../../src/stores/redis/connection.ts";
 import { startFakeSentinel, type FakeSentinel } from "../../support/redis/fake-sentinel.ts";
 import { startTcpProxy, type TcpProxy } from "../../support/servers/tcp-proxy.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";

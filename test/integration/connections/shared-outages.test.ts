@@ -1,6 +1,6 @@
 import { expect, inject, it, onTestFinished } from "vitest";
 import { createSluice } from "sluice";
-import { createBackend } from "../../../src/redis/backend.ts";
+import { createBackend } from "../../../src/stores/redis/backend.ts";
 import { startTcpProxy } from "../../support/servers/tcp-proxy.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";

@@ -1,8 +1,8 @@
 import { Redis } from "ioredis";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
 import { RetryAfter, type Bucket } from "sluice";
-import { runScript } from "../../../src/redis/scripts/script.ts";
-import { jobsBegin } from "../../../src/redis/scripts/queue/jobs.ts";
+import { runScript } from "../../../src/stores/redis/scripts/script.ts";
+import { jobsBegin } from "../../../src/stores/redis/scripts/queue/jobs.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 

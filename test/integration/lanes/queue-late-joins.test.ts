@@ -4,7 +4,7 @@ import { afterEach, describe, expect, inject, it } from "vitest";
 import { parkFromProducer, type ParkParts } from "../../../src/queue/lanes/park.ts";
 import type { Stored } from "../../../src/queue/bullmq/stored-job.ts";
 import { PARK_MS } from "../../../src/queue/bullmq/stored-job.ts";
-import { createRedisLanes } from "../../../src/redis/queue/store.ts";
+import { createRedisLanes } from "../../../src/stores/redis/queue/store.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 

@@ -13,7 +13,7 @@ async function messagesOf(program: string): Promise<string> {
   try {
     const compilerOptions = {
       rootDir: "/",
-      paths: { sluice: [join(root, "src/index.ts")] },
+      paths: { sluice: [join(root, "src/sluice/index.ts")] },
       typeRoots: [join(root, "node_modules/@types")],
     };
     const config = {

@@ -20,7 +20,7 @@ import {
   type StoredOptions,
 } from "../../../src/queue/bullmq/stored-job.ts";
 import { createStoredWorker, type Fetched } from "../../../src/queue/bullmq/stored-worker.ts";
-import { createRedisLanes } from "../../../src/redis/queue/store.ts";
+import { createRedisLanes } from "../../../src/stores/redis/queue/store.ts";
 import { deferred } from "../../support/async/deferred.ts";
 import { ownClock } from "../../support/jobs/own-clock.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";

@@ -1,5 +1,5 @@
 /**
- * Why each patch of `src/redis/ioredis/` is there, shown on BullMQ as it is without them. Such a test
+ * Why each patch of `src/stores/redis/ioredis/` is there, shown on BullMQ as it is without them. Such a test
  * fails when an upgrade mends the fault, or renames what the patch takes hold of: then the patch can go, or must follow.
  */
 import { randomUUID } from "node:crypto";

@@ -2,7 +2,7 @@ import { Queue as BullQueue } from "bullmq";
 import { Redis } from "ioredis";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { createRedisLanes } from "../../../src/redis/queue/store.ts";
+import { createRedisLanes } from "../../../src/stores/redis/queue/store.ts";
 import { block } from "../../support/async/block.ts";
 import { deferred } from "../../support/async/deferred.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";

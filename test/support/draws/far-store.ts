@@ -1,5 +1,5 @@
 import type { Store } from "../../../src/core/store.ts";
-import { createMemoryStore } from "../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
 import { simulateLatency } from "../servers/simulate-latency.ts";
 
 /** What a question and its reply take on their ways, in ms of fake time; it may change. */

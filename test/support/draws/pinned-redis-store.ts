@@ -1,18 +1,18 @@
 import type { Redis } from "ioredis";
 import { addResets, type WithResets } from "../../../src/core/limits/calendar-windows.ts";
 import type { Store } from "../../../src/core/store.ts";
-import { createAwayNotes } from "../../../src/redis/bucket-store.ts";
-import { drawSlots } from "../../../src/redis/bucket-store.ts";
-import { runScript, type Script } from "../../../src/redis/scripts/script.ts";
-import { bucketPeek, bucketSteer } from "../../../src/redis/scripts/bucket/bucket.ts";
+import { createAwayNotes } from "../../../src/stores/redis/bucket-store.ts";
+import { drawSlots } from "../../../src/stores/redis/bucket-store.ts";
+import { runScript, type Script } from "../../../src/stores/redis/scripts/script.ts";
+import { bucketPeek, bucketSteer } from "../../../src/stores/redis/scripts/bucket/bucket.ts";
 import {
   costsSettle,
   givenSettle,
   slotsReturn,
-} from "../../../src/redis/scripts/bucket/give-back.ts";
-import { slotNote } from "../../../src/redis/scripts/bucket/slot-note.ts";
-import { leasesRelease, leasesRenew } from "../../../src/redis/scripts/bucket/leases.ts";
-import { ratiosLearn } from "../../../src/redis/scripts/bucket/ratios.ts";
+} from "../../../src/stores/redis/scripts/bucket/give-back.ts";
+import { slotNote } from "../../../src/stores/redis/scripts/bucket/slot-note.ts";
+import { leasesRelease, leasesRenew } from "../../../src/stores/redis/scripts/bucket/leases.ts";
+import { ratiosLearn } from "../../../src/stores/redis/scripts/bucket/ratios.ts";
 
 /** The store in Redis, with the server's clock pinned to a clock of the test's. */
 export function createPinnedRedisStore(

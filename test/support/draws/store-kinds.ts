@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 import { afterAll, inject } from "vitest";
 import type { Store } from "../../../src/core/store.ts";
-import { createMemoryStore } from "../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
 import { createManualClock, type ManualClock } from "../../../src/testing/manual-clock.ts";
 import { createPinnedRedisStore } from "./pinned-redis-store.ts";
 

@@ -1,8 +1,8 @@
 import { createBuckets } from "../../../src/sluice/buckets.ts";
 import type { Logger } from "../../../src/core/logger.ts";
 import type { Store } from "../../../src/core/store.ts";
-import { createMemoryInsight } from "../../../src/memory/memory-insight.ts";
-import { createMemoryStore } from "../../../src/memory/memory-store.ts";
+import { createMemoryInsight } from "../../../src/stores/memory/memory-insight.ts";
+import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
 import type { BucketOptions } from "../../../src/throttle/bucket/bucket-options.ts";
 import type { OwnedBucket } from "../../../src/throttle/bucket.ts";
 

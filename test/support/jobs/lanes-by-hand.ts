@@ -8,7 +8,7 @@ import type {
   Taken,
   TakeRequest,
 } from "../../../src/core/stores/queue/store.ts";
-import { createRedisLanes } from "../../../src/redis/queue/store.ts";
+import { createRedisLanes } from "../../../src/stores/redis/queue/store.ts";
 
 export const HOUR_MS = 3_600_000;
 /** What stands for the key of jobs that have none. */

@@ -1,7 +1,7 @@
 import { readdir } from "node:fs/promises";
-import type { Script } from "../../../src/redis/scripts/script.ts";
+import type { Script } from "../../../src/stores/redis/scripts/script.ts";
 
-const FOLDER = new URL("../../../src/redis/scripts/", import.meta.url);
+const FOLDER = new URL("../../../src/stores/redis/scripts/", import.meta.url);
 
 /** The typed side of every script, whichever module exports it. */
 export async function allScripts(): Promise<Script<object, unknown>[]> {

@@ -1,4 +1,4 @@
-import { readLua } from "../../../src/redis/scripts/script.ts";
+import { readLua } from "../../../src/stores/redis/scripts/script.ts";
 import { undeclaredGlobals } from "./lua-globals.ts";
 import { luaFiles, redisSources, type LuaFile } from "./lua-tree.ts";
 

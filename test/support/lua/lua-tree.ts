@@ -26,10 +26,10 @@ export function luaFiles(which: "scripts" | "lib"): readonly LuaFile[] {
     });
 }
 
-/** All TypeScript of `src/redis/` in one text, to look script names up in. */
+/** All TypeScript of `src/stores/redis/` in one text, to look script names up in. */
 export function redisSources(): string {
   return readdirSync(`${ROOT}src/redis`, { recursive: true, encoding: "utf8" })
     .filter((file) => file.endsWith(".ts"))
-    .map((file) => readFileSync(`${ROOT}src/redis/${file}`, "utf8"))
+    .map((file) => readFileSync(`${ROOT}src/stores/redis/${file}`, "utf8"))
     .join("\n");
 }

@@ -2,7 +2,7 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis, type RedisOptions } from "ioredis";
-import { PatientConnector } from "../../../src/redis/ioredis/sentinel.ts";
+import { PatientConnector } from "../../../src/stores/redis/ioredis/sentinel.ts";
 import { startRedis } from "./local-redis.ts";
 import { REPLICATE_AT_ONCE, type LocalRedis } from "./private-redis.ts";
 import { freePort } from "./redis-port.ts";

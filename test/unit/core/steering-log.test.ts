@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { createSteeringLog } from "../../../src/core/stores/insight/steering-log.ts";
-import { createMemoryInsight } from "../../../src/memory/memory-insight.ts";
+import { createMemoryInsight } from "../../../src/stores/memory/memory-insight.ts";
 import { deferred } from "../../support/async/deferred.ts";
 
 it("makes a change that cannot be noted, and says so in the log of the process", async () => {

@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { anthropic, azure, bedrock, gemini, openai, type LlmBucket } from "sluice/llm";
-import { createMemoryStore } from "../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
 import { fakeTimers } from "../../support/async/fake-timers.ts";
 import { createTestBucket } from "../../support/draws/test-bucket.ts";
 import {

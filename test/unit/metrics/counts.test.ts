@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { CountedMetric } from "../../../src/core/events/metrics.ts";
 import { createObserving } from "../../../src/core/events/observer.ts";
-import { MOST_NAMES, OTHER, SluicesCounts } from "../../../src/metrics/counts.ts";
+import { MOST_NAMES, OTHER, SluicesCounts } from "../../../src/insight/metrics/counts.ts";
 
 const SLOTS = "sluice_bucket_slots_total";
 const WAITS = "sluice_bucket_wait_seconds";

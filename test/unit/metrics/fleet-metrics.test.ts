@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
 import type { ListedQueue, Unreachable } from "../../../src/insight/overview.ts";
-import { openFleetMetrics, type FleetParts } from "../../../src/metrics/fleet-metrics.ts";
+import { openFleetMetrics, type FleetParts } from "../../../src/insight/metrics/fleet-metrics.ts";
 import type { QueueStatus } from "../../../src/queue/forecast/status.ts";
 import type { BucketBrief } from "../../../src/throttle/bucket/facts/status.ts";
 import { linesOf, valueOf } from "../../support/metrics/exposition.ts";

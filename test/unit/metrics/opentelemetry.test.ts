@@ -16,9 +16,12 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { COUNTED_METRICS, type CountedMetric } from "../../../src/core/events/metrics.ts";
 import { createObserving } from "../../../src/core/events/observer.ts";
-import { createTraces } from "../../../src/metrics/opentelemetry/follow.ts";
-import { createMeasuring, measure } from "../../../src/metrics/opentelemetry/measure.ts";
-import { addingTo, createMetricProducer } from "../../../src/metrics/opentelemetry/produce.ts";
+import { createTraces } from "../../../src/insight/metrics/opentelemetry/follow.ts";
+import { createMeasuring, measure } from "../../../src/insight/metrics/opentelemetry/measure.ts";
+import {
+  addingTo,
+  createMetricProducer,
+} from "../../../src/insight/metrics/opentelemetry/produce.ts";
 import { forAll } from "../../fuzz/support/outcomes.ts";
 
 /** A meter that keeps with which attributes its counters count, and the bounds of its histograms. */

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
-import { createReadings } from "../../../src/metrics/readings.ts";
+import { createReadings } from "../../../src/insight/metrics/readings.ts";
 
 beforeEach(() => {
   vi.useFakeTimers();

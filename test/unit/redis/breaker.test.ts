@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { createBreaker, type BreakerOptions } from "../../../src/redis/requests/breaker.ts";
+import { createBreaker, type BreakerOptions } from "../../../src/stores/redis/requests/breaker.ts";
 
 beforeEach(() => {
   vi.useFakeTimers();

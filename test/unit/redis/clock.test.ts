@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { createClock } from "../../../src/redis/queue/clock.ts";
+import { createClock } from "../../../src/stores/redis/queue/clock.ts";
 
 const START_MS = 1_800_000_000_000;
 const HOUR_MS = 3_600_000;

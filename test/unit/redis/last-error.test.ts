@@ -1,6 +1,6 @@
 import { Redis } from "ioredis";
 import { expect, it } from "vitest";
-import { explainError } from "../../../src/redis/ioredis/readiness.ts";
+import { explainError } from "../../../src/stores/redis/ioredis/readiness.ts";
 
 it.each([
   [{}, undefined, "no connection in time"],

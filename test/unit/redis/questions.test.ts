@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
 import { describe, expect, it, vi } from "vitest";
-import { createRequests } from "../../../src/redis/requests/requests.ts";
-import type { Breakers } from "../../../src/redis/requests/breaker.ts";
+import { createRequests } from "../../../src/stores/redis/requests/requests.ts";
+import type { Breakers } from "../../../src/stores/redis/requests/breaker.ts";
 import { rejectionOf } from "../../support/async/rejection.ts";
 
 /** Requests to a Redis that is there, and a breaker that counts. */

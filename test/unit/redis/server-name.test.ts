@@ -1,6 +1,6 @@
 import { Redis } from "ioredis";
 import { describe, expect, it } from "vitest";
-import { serverNames } from "../../../src/redis/requests/breaker.ts";
+import { serverNames } from "../../../src/stores/redis/requests/breaker.ts";
 
 const named = (options: object): string =>
   serverNames(new Redis({ lazyConnect: true, ...options }))("b");

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import type { NewChange } from "../../../src/core/stores/insight/store.ts";
-import { createMemoryInsight } from "../../../src/memory/memory-insight.ts";
-import { combineInsight } from "../../../src/redis/shards.ts";
+import { createMemoryInsight } from "../../../src/stores/memory/memory-insight.ts";
+import { combineInsight } from "../../../src/stores/redis/shards.ts";
 
 it("of two servers that note changes in the same millisecond, each knows what became of its own", async () => {
   const [a, b] = [createMemoryInsight(() => 5), createMemoryInsight(() => 5)];

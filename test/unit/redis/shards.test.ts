@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { describe, expect, it } from "vitest";
 import { createSluice, InvalidOptionError } from "sluice";
-import { createShards, serverId } from "../../../src/redis/shards.ts";
+import { createShards, serverId } from "../../../src/stores/redis/shards.ts";
 
 const THREE = ["redis://one:6379", "redis://:secret@two:6379", "redis://three:6379/2"];
 const FOUR = [...THREE, "redis://four:6379"];

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { startTimeLimit, withTimeout } from "../../../src/redis/ioredis/time-limit.ts";
+import { startTimeLimit, withTimeout } from "../../../src/stores/redis/ioredis/time-limit.ts";
 import { block } from "../../support/async/block.ts";
 import { fakeTimers } from "../../support/async/fake-timers.ts";
 import { rejectionOf } from "../../support/async/rejection.ts";

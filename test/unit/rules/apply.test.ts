@@ -2,9 +2,9 @@ import { setTimeout as delay } from "node:timers/promises";
 import { afterEach, expect, it } from "vitest";
 import { StoreUnavailableError } from "../../../src/core/errors.ts";
 import { compilePolicy, formatPolicy, type Policy } from "../../../src/core/policy/policy.ts";
-import { createMemoryInsight } from "../../../src/memory/memory-insight.ts";
+import { createMemoryInsight } from "../../../src/stores/memory/memory-insight.ts";
 import { putInForce, type RulesInUse, type RulesParts } from "../../../src/rules/apply.ts";
-import { combineInsight } from "../../../src/redis/shards.ts";
+import { combineInsight } from "../../../src/stores/redis/shards.ts";
 import { readRules } from "../../../src/rules/read.ts";
 import { rejectionOf } from "../../support/async/rejection.ts";
 

@@ -1,8 +1,8 @@
 import { expect, it, vi } from "vitest";
 import { createBuckets } from "../../../src/sluice/buckets.ts";
 import { StoreUnavailableError } from "../../../src/core/errors.ts";
-import { createMemoryInsight } from "../../../src/memory/memory-insight.ts";
-import { createMemoryStore } from "../../../src/memory/memory-store.ts";
+import { createMemoryInsight } from "../../../src/stores/memory/memory-insight.ts";
+import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
 import { fakeTimers } from "../../support/async/fake-timers.ts";
 
 fakeTimers({ leavesNone: true });

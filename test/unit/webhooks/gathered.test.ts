@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { gathered } from "../../../src/redis/webhooks/store.ts";
+import { gathered } from "../../../src/stores/redis/webhooks/store.ts";
 
 function asked(): {
   readonly ask: (input: number) => Promise<number>;

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { ChangedError, InvalidOptionError } from "../../../../src/core/errors.ts";
 import { createSteeringLog } from "../../../../src/core/stores/insight/steering-log.ts";
 import type { HandSetting, SteeredSettings } from "../../../../src/core/stores/queue/steering.ts";
-import { createMemoryInsight } from "../../../../src/memory/memory-insight.ts";
+import { createMemoryInsight } from "../../../../src/stores/memory/memory-insight.ts";
 import type { StoredAccess } from "../../../../src/queue/bullmq/stored-queue.ts";
 import { createSettings } from "../../../../src/queue/enqueue/settings.ts";
 import { createSettingByHand } from "../../../../src/queue/manage/by-hand.ts";

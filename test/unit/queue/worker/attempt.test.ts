@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { LeaseLostError, StoreUnavailableError } from "../../../../src/core/errors.ts";
-import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts";
 import { runAttempt } from "../../../../src/queue/worker/attempt.ts";
 import {
   createJobContext,

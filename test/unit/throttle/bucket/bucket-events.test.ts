@@ -6,7 +6,7 @@ import {
   StoreUnavailableError,
   WaitTooLongError,
 } from "../../../../src/core/errors.ts";
-import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts";
 import type { BucketEvents } from "../../../../src/throttle/bucket/bucket-events.ts";
 import type { OwnedBucket } from "../../../../src/throttle/bucket.ts";
 import { rejectionOf } from "../../../support/async/rejection.ts";

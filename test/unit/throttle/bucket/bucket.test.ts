@@ -9,7 +9,7 @@ import {
 } from "../../../../src/core/errors.ts";
 import type { Priority } from "../../../../src/core/input/options.ts";
 import type { Store } from "../../../../src/core/store.ts";
-import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts";
 import type { DrawOptions } from "../../../../src/throttle/call-options.ts";
 import { simulateLatency } from "../../../support/servers/simulate-latency.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";

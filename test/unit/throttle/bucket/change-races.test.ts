@@ -2,8 +2,8 @@ import { describe, expect, it } from "vitest";
 import { ChangedError, StoreUnavailableError } from "../../../../src/core/errors.ts";
 import type { InsightStore } from "../../../../src/core/stores/insight/store.ts";
 import type { Store } from "../../../../src/core/store.ts";
-import { createMemoryInsight } from "../../../../src/memory/memory-insight.ts";
-import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
+import { createMemoryInsight } from "../../../../src/stores/memory/memory-insight.ts";
+import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts";
 import { createBuckets } from "../../../../src/sluice/buckets.ts";
 import { rejectionOf } from "../../../support/async/rejection.ts";
 

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { Key } from "../../../../src/core/key-path.ts";
 import { fixedWindow } from "../../../../src/core/policy/limit-makers.ts";
-import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts";
 import { rateLimitHeaders } from "../../../../src/throttle/try/rate-limit-headers.ts";
 import type { BucketOptions } from "../../../../src/throttle/bucket/bucket-options.ts";
 import { rejectionOf } from "../../../support/async/rejection.ts";

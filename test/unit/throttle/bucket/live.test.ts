@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from "vitest";
 import { InvalidOptionError, LineFullError } from "../../../../src/core/errors.ts";
 import { contract } from "../../../../src/core/policy/contract.ts";
 import { leakyBucket, tokenBucket } from "../../../../src/core/policy/limit-makers.ts";
-import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
 import { fakeTimers } from "../../../support/async/fake-timers.ts";
 

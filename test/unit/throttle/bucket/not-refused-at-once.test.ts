@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
 import { leakyBucket } from "../../../../src/core/policy/limit-makers.ts";
-import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts";
 import { fakeTimers } from "../../../support/async/fake-timers.ts";
 import { rejectionOf } from "../../../support/async/rejection.ts";
 import { atOnce, MINUTE_MS, refusedIn, told } from "../../../support/async/refusals.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
 import { leakyBucket, slidingLog } from "../../../../src/core/policy/limit-makers.ts";
-import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts";
 import type { BucketOptions } from "../../../../src/throttle/bucket/bucket-options.ts";
 import type { OwnedBucket } from "../../../../src/throttle/bucket.ts";
 import type { DrawOptions } from "../../../../src/throttle/call-options.ts";

@@ -1,7 +1,7 @@
 import { getEventListeners } from "node:events";
 import { describe, expect, it, vi } from "vitest";
 import { leakyBucket } from "../../../../src/core/policy/limit-makers.ts";
-import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts";
 import type { BucketOptions } from "../../../../src/throttle/bucket/bucket-options.ts";
 import type { Wait } from "../../../../src/throttle/waiting/wait.ts";
 import { deferred } from "../../../support/async/deferred.ts";

@@ -7,7 +7,7 @@ import {
   StoreUnavailableError,
 } from "../../../../src/core/errors.ts";
 import type { Store } from "../../../../src/core/store.ts";
-import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts";
 import type { BucketOptions } from "../../../../src/throttle/bucket/bucket-options.ts";
 import type { OwnedBucket } from "../../../../src/throttle/bucket.ts";
 import { jobSlotOf, runWithJobSlot } from "../../../../src/throttle/slot/job-slot.ts";

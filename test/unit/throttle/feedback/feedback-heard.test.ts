@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from "vitest";
-import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts";
 import type { OwnedBucket } from "../../../../src/throttle/bucket.ts";
 import type { BucketOptions } from "../../../../src/throttle/bucket/bucket-options.ts";
 import { fakeTimers } from "../../../support/async/fake-timers.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from "vitest";
 import { leakyBucket, tokenBucket } from "../../../../src/core/policy/limit-makers.ts";
 import type { Store } from "../../../../src/core/store.ts";
-import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts";
 import type { OwnedBucket } from "../../../../src/throttle/bucket.ts";
 import type { BucketOptions } from "../../../../src/throttle/bucket/bucket-options.ts";
 import type { Cost } from "../../../../src/throttle/costs.ts";

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { concurrency, fixedWindow } from "../../../../src/core/policy/limit-makers.ts";
-import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts";
 import type { BucketOptions } from "../../../../src/throttle/bucket/bucket-options.ts";
 import type { OwnedBucket } from "../../../../src/throttle/bucket.ts";
 import { jobSlotOf, runWithJobSlot } from "../../../../src/throttle/slot/job-slot.ts";

@@ -1,7 +1,7 @@
 import { expect, it, vi } from "vitest";
 import { concurrency } from "../../../../src/core/policy/limit-makers.ts";
 import type { Store } from "../../../../src/core/store.ts";
-import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts";
 import type { BucketOptions } from "../../../../src/throttle/bucket/bucket-options.ts";
 import { fakeTimers } from "../../../support/async/fake-timers.ts";
 import { createFarStore } from "../../../support/draws/far-store.ts";

@@ -2,7 +2,7 @@ import { describe, expect, it, vi } from "vitest";
 import { LeaseLostError, StoreUnavailableError } from "../../../../src/core/errors.ts";
 import { concurrency } from "../../../../src/core/policy/limit-makers.ts";
 import type { Store } from "../../../../src/core/store.ts";
-import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts";
 import { deferred } from "../../../support/async/deferred.ts";
 import { simulateLatency } from "../../../support/servers/simulate-latency.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";

@@ -6,7 +6,7 @@ import {
 } from "../../../../src/core/errors.ts";
 import { concurrency, leakyBucket } from "../../../../src/core/policy/limit-makers.ts";
 import type { Store } from "../../../../src/core/store.ts";
-import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts";
 import { rejectionOf } from "../../../support/async/rejection.ts";
 import { simulateLatency } from "../../../support/servers/simulate-latency.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";

@@ -2,7 +2,7 @@ import { LRUCache } from "lru-cache";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import type { Limit } from "../../../../src/core/limits/rule.ts";
 import type { Store } from "../../../../src/core/store.ts";
-import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts";
 import type { TryDecision } from "../../../../src/throttle/try/decision.ts";
 import type { Group } from "../../../../src/throttle/waiting/group.ts";
 import { createRefusals } from "../../../../src/throttle/try/refusal-cache.ts";

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { DrawRequest } from "../../../../src/core/store.ts";
-import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts";
 import type { TryOptions } from "../../../../src/throttle/call-options.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
 

@@ -6,7 +6,7 @@ import {
   leakyBucket,
   tokenBucket,
 } from "../../../../src/core/policy/limit-makers.ts";
-import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts";
 import type { Store } from "../../../../src/core/store.ts";
 import { rateLimitHeaders } from "../../../../src/throttle/try/rate-limit-headers.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { InvalidOptionError } from "../../../../src/core/errors.ts";
 import { fixedWindow } from "../../../../src/core/policy/limit-makers.ts";
-import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
 
 const fiveAMinute = { limits: [fixedWindow(5, "1min")] };

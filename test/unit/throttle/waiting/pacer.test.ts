@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
 import type { Place, Wish } from "../../../../src/core/store.ts";
-import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts";
 import type { BucketOptions } from "../../../../src/throttle/bucket/bucket-options.ts";
 import type { Wait } from "../../../../src/throttle/waiting/wait.ts";
 import { NoRoomYet, type WaitOptions } from "../../../../src/throttle/waiting/waiting-call.ts";

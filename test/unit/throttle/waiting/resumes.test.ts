@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
 import type { Store, Wake } from "../../../../src/core/store.ts";
-import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts";
 import { fakeTimers } from "../../../support/async/fake-timers.ts";
 import { simulateLatency } from "../../../support/servers/simulate-latency.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";

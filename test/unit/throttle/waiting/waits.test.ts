@@ -3,7 +3,7 @@ import { describe, expect, it, vi } from "vitest";
 import { InvalidOptionError, type WaitTooLongError } from "../../../../src/core/errors.ts";
 import { leakyBucket } from "../../../../src/core/policy/limit-makers.ts";
 import type { Store } from "../../../../src/core/store.ts";
-import { createMemoryStore } from "../../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts";
 import type { BucketOptions } from "../../../../src/throttle/bucket/bucket-options.ts";
 import type { CallOptions } from "../../../../src/throttle/call-options.ts";
 import { rejectionOf } from "../../../support/async/rejection.ts";

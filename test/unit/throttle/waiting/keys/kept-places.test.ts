@@ -3,7 +3,7 @@ import { CostTooLargeError } from "../../../../../src/core/errors.ts";
 import { concurrency, leakyBucket } from "../../../../../src/core/policy/limit-makers.ts";
 import type { Store } from "../../../../../src/core/store.ts";
 import type { OwnedBucket } from "../../../../../src/throttle/bucket.ts";
-import { createMemoryStore } from "../../../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../../../src/stores/memory/memory-store.ts";
 import { fakeTimers } from "../../../../support/async/fake-timers.ts";
 import { createTestBucket } from "../../../../support/draws/test-bucket.ts";
 

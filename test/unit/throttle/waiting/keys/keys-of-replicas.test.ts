@@ -1,5 +1,5 @@
 import { expect, it, vi } from "vitest";
-import { createMemoryStore } from "../../../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../../../src/stores/memory/memory-store.ts";
 import { createFarStore } from "../../../../support/draws/far-store.ts";
 import { fakeTimers } from "../../../../support/async/fake-timers.ts";
 import { simulateLatency } from "../../../../support/servers/simulate-latency.ts";

@@ -5,7 +5,7 @@ import {
   tokenBucket,
 } from "../../../../../src/core/policy/limit-makers.ts";
 import type { Store } from "../../../../../src/core/store.ts";
-import { createMemoryStore } from "../../../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../../../src/stores/memory/memory-store.ts";
 import type { BucketOptions } from "../../../../../src/throttle/bucket/bucket-options.ts";
 import { simulateLatency } from "../../../../support/servers/simulate-latency.ts";
 import { createTestBucket } from "../../../../support/draws/test-bucket.ts";

@@ -1,7 +1,7 @@
 import { expect, it, vi } from "vitest";
 import { fixedWindow, leakyBucket } from "../../../../../src/core/policy/limit-makers.ts";
 import { compilePolicy } from "../../../../../src/core/policy/policy.ts";
-import { createMemoryStore } from "../../../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../../../src/stores/memory/memory-store.ts";
 import { callTermsOf } from "../../../../../src/throttle/costs.ts";
 import { Group } from "../../../../../src/throttle/waiting/group.ts";
 import { createKnownPolicy } from "../../../../../src/throttle/known-policy.ts";

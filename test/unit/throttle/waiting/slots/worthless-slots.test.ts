@@ -1,6 +1,6 @@
 import { expect, it, vi } from "vitest";
 import type { Store } from "../../../../../src/core/store.ts";
-import { createMemoryStore } from "../../../../../src/memory/memory-store.ts";
+import { createMemoryStore } from "../../../../../src/stores/memory/memory-store.ts";
 import { deferred } from "../../../../support/async/deferred.ts";
 import { createTestBucket } from "../../../../support/draws/test-bucket.ts";
 import { fakeTimers } from "../../../../support/async/fake-timers.ts";

@@ -1,0 +1,220 @@
+/** Counts what happens in this process. Plain numbers, since every draw comes by here: a register reads them when it is scraped. */
+import {
+  BUCKETS_MS,
+  COUNTED_METRICS,
+  type CountedMetric,
+  type LabelValues,
+} from "../../core/events/metrics.ts";
+import { hearToo, type Observer, type Observing, type Series } from "../../core/events/observer.ts";
+
+/** How many values of a label are told apart: of the buckets of a fleet, those in which most wait. */
+export const MOST_NAMES = 1_000;
+/** The value of all others. */
+export const OTHER = "other";
+
+export type Labels = Readonly<Record<string, string>>;
+
+/** A number of a counter or gauge. */
+export interface Sample {
+  readonly labels: Labels;
+  readonly value: number;
+}
+
+class Count implements Series, Sample {
+  readonly labels: Labels;
+  value = 0;
+
+  constructor(labels: Labels) {
+    this.labels = labels;
+  }
+
+  add(count: number): void {
+    this.value += count;
+  }
+
+  merge({ value }: Count): void {
+    this.value += value;
+  }
+
+  reset(): void {
+    this.value = 0;
+  }
+}
+
+/** Durations by their size, and their sum. */
+export class Spread implements Series {
+  readonly labels: Labels;
+  readonly boundsMs: readonly number[];
+  /** The last one has those above all bounds. */
+  readonly counts: Float64Array;
+  sumMs = 0;
+
+  constructor(labels: Labels, boundsMs: readonly number[]) {
+    this.labels = labels;
+    this.boundsMs = boundsMs;
+    this.counts = new Float64Array(boundsMs.length + 1);
+  }
+
+  add(ms: number): void {
+    const { boundsMs, counts } = this;
+    let part = 0;
+    while (part < boundsMs.length && ms > boundsMs[part]!) part += 1;
+    counts[part]! += 1;
+    this.sumMs += ms;
+  }
+
+  get total(): number {
+    return this.counts.reduce((sum, count) => sum + count, 0);
+  }
+
+  merge({ counts, sumMs }: Spread): void {
+    counts.forEach((count, part) => (this.counts[part]! += count));
+    this.sumMs += sumMs;
+  }
+
+  reset(): void {
+    this.counts.fill(0);
+    this.sumMs = 0;
+  }
+}
+
+export type Counted = Count | Spread;
+
+/** The series of all metrics, by their labels. Of more than a thousand values of a label, the others share their series. */
+export class SeriesByLabels<Made> {
+  readonly #make: (metric: CountedMetric, labels: Labels) => Made;
+  readonly #made: Map<CountedMetric, Map<string, Made>> = new Map();
+  readonly #names: Map<string, Set<string>> = new Map();
+
+  constructor(make: (metric: CountedMetric, labels: Labels) => Made) {
+    this.#make = make;
+  }
+
+  of(metric: CountedMetric): IterableIterator<Made> {
+    return this.#seriesOf(metric).values();
+  }
+
+  get(metric: CountedMetric, values: readonly string[]): Made {
+    const all = this.#seriesOf(metric);
+    const known = all.get(keyOf(values));
+    if (known !== undefined) return known;
+    const { labels } = COUNTED_METRICS[metric];
+    const bounded = values.map((value, at) => this.bound(labels[at]!, value));
+    const key = keyOf(bounded);
+    const shared = all.get(key);
+    if (shared !== undefined) return shared;
+    const made = this.#make(
+      metric,
+      Object.fromEntries(
+        bounded.map((value, at) => [labels[at], value]).filter(([, value]) => value !== ""),
+      ),
+    );
+    all.set(key, made);
+    return made;
+  }
+
+  /** The value itself if it is one of the first thousand. */
+  bound(label: string, value: string): string {
+    let names = this.#names.get(label);
+    if (names === undefined) this.#names.set(label, (names = new Set()));
+    if (names.size >= MOST_NAMES && !names.has(value)) return OTHER;
+    names.add(value);
+    return value;
+  }
+
+  /** Has the names of another one, as far as there is room. */
+  boundAs(other: SeriesByLabels<Made>): void {
+    for (const [label, names] of other.#names) for (const name of names) this.bound(label, name);
+  }
+
+  #seriesOf(metric: CountedMetric): Map<string, Made> {
+    let all = this.#made.get(metric);
+    if (all === undefined) this.#made.set(metric, (all = new Map()));
+    return all;
+  }
+}
+
+function keyOf(values: readonly string[]): string {
+  return values.length === 1 ? values[0]! : values.join("\0");
+}
+
+/** The counts of one sluice, or the sums of several. */
+class Counts implements Observer {
+  readonly startedAtMs: number = Date.now();
+  readonly #all: SeriesByLabels<Counted> = new SeriesByLabels(createCounted);
+
+  series<Of extends CountedMetric>(metric: Of, ...labels: LabelValues<Of>): Counted {
+    return this.#all.get(metric, labels);
+  }
+
+  of(metric: CountedMetric): Counted[] {
+    return [...this.#all.of(metric)];
+  }
+
+  addAll(metric: CountedMetric, from: Counts): void {
+    this.#all.boundAs(from.#all);
+    const { labels } = COUNTED_METRICS[metric];
+    for (const each of from.#all.of(metric)) {
+      const values = labels.map((label) => each.labels[label] ?? "");
+      this.#all.get(metric, values).merge(each as never);
+    }
+  }
+}
+
+function createCounted(metric: CountedMetric, labels: Labels): Counted {
+  const facts = COUNTED_METRICS[metric];
+  return facts.type === "counter"
+    ? new Count(labels)
+    : new Spread(labels, BUCKETS_MS[facts.buckets]);
+}
+
+const ofSluices = new WeakMap<Observing, Counts>();
+
+/** The counts of some sluices together. Each sluice is counted from the first time on, once for all who ask. */
+export class SluicesCounts {
+  /** When the first of them began to be counted. */
+  startedAtMs: number = Date.now();
+  readonly #open: Set<Counts> = new Set();
+  /** What sluices counted that are closed: a counter never goes back. */
+  #ended: Counts | undefined;
+
+  add(observing: Observing): void {
+    const known = ofSluices.get(observing);
+    const counts = known ?? new Counts();
+    if (known === undefined) {
+      ofSluices.set(observing, counts);
+      hearToo(observing, counts);
+    }
+    if (this.#open.has(counts)) return;
+    this.#open.add(counts);
+    this.startedAtMs = Math.min(this.startedAtMs, counts.startedAtMs);
+    observing.whenClosed.push(() => {
+      this.#open.delete(counts);
+      this.#ended ??= new Counts();
+      for (const metric of Object.keys(COUNTED_METRICS)) {
+        this.#ended.addAll(metric as CountedMetric, counts);
+      }
+    });
+  }
+
+  /** The series of a metric, summed over all sluices; those of the only sluice as they are. */
+  read(metric: CountedMetric): Counted[] {
+    const [first, ...others] = this.#each();
+    let found = first;
+    if (others.length > 0) {
+      found = new Counts();
+      for (const counts of this.#each()) found.addAll(metric, counts);
+    }
+    const all = found?.of(metric) ?? [];
+    return all.filter((each) => !(each instanceof Spread) || each.total > 0);
+  }
+
+  /** Starts a metric at 0 again. */
+  reset(metric: CountedMetric): void {
+    for (const counts of this.#each()) for (const each of counts.of(metric)) each.reset();
+  }
+
+  #each(): Counts[] {
+    return [...(this.#ended === undefined ? [] : [this.#ended]), ...this.#open];
+  }
+}

@@ -1,0 +1,240 @@
+/** The metrics of the whole fleet, for the one process that exports them: read from Redis, whoever is asked how often. */
+import { Registry } from "prom-client";
+import * as z from "zod";
+import { reasonOf } from "../../core/describe.ts";
+import { InvalidOptionError } from "../../core/errors.ts";
+import { FLEET_METRICS, type FleetMetric } from "../../core/events/metrics.ts";
+import { PRIORITIES, readOptions, wholeNumber } from "../../core/input/options.ts";
+import { sampled, type Logger } from "../../core/logger.ts";
+import type { Overview } from "../overview.ts";
+import type { QueueStatus } from "../../queue/forecast/status.ts";
+import { JOB_STATES } from "../../queue/job.ts";
+import type { ShadowState } from "../../throttle/bucket/bucket-state.ts";
+import type { BucketBrief } from "../../throttle/bucket/facts/status.ts";
+import { MOST_NAMES, OTHER, type Sample } from "./counts.ts";
+import { exportMetric } from "./exported.ts";
+import { metricsOf, REGISTER, type Metrics, type MetricsOptions } from "./process-metrics.ts";
+import { createReadings, type Readings } from "./readings.ts";
+import { registerAll, type MetricsRegister } from "./register.ts";
+
+export interface FleetMetricsOptions extends MetricsOptions {
+  /** How often the facts are read while somebody asks for the metrics: 1,000 ms to an hour. Defaults to 5,000 ms. */
+  readonly everyMs?: number | undefined;
+}
+
+export interface FleetMetrics extends Metrics {
+  /** Reads no more, and takes the metrics out of the register. Closing the sluice does so too. */
+  close(): void;
+}
+
+const OPTIONS = z.strictObject({
+  register: REGISTER.optional(),
+  everyMs: wholeNumber(1_000, 3_600_000, "milliseconds").optional(),
+});
+const EVERY_MS = 5_000;
+/** How many queues are looked at together. */
+const AT_ONCE = 20;
+
+interface Page {
+  readonly after?: string | undefined;
+  readonly afterQueue?: string | undefined;
+  readonly limit: number;
+  readonly brief: true;
+}
+
+export interface FleetParts {
+  readonly overview: (page: Page) => Promise<Overview<BucketBrief>>;
+  /** How the queue of this name is; undefined if it is not known any more. */
+  readonly queueStatus: (name: string) => Promise<QueueStatus | undefined>;
+  readonly logger: Logger;
+  /** The sluice, by which a register knows whose fleet it has. */
+  readonly sluice: object;
+}
+
+interface Facts {
+  readonly buckets: readonly BucketBrief[];
+  /** Those beside the thousand in which most wait. */
+  readonly others: readonly BucketBrief[];
+  readonly queues: readonly QueueStatus[];
+}
+
+type Read = (facts: Facts) => Sample[];
+
+const READ: Readonly<Record<FleetMetric, Read>> = {
+  sluice_bucket_limit_per_second: ofBuckets(({ name, capPerSecond, policy, source }) =>
+    capPerSecond === undefined
+      ? []
+      : [{ labels: { bucket: name, limit: policy, source }, value: capPerSecond }],
+  ),
+  sluice_bucket_used_ratio: ofBuckets(({ name, capPerSecond, actualPerSecond }) =>
+    capPerSecond === undefined
+      ? []
+      : [{ labels: { bucket: name }, value: actualPerSecond / capPerSecond }],
+  ),
+  sluice_bucket_binding: ofBuckets(({ name, limitedBy }) =>
+    limitedBy === undefined ? [] : [{ labels: { bucket: name, limit: limitedBy }, value: 1 }],
+  ),
+  sluice_bucket_waiting: ({ buckets, others }) => [
+    ...buckets.flatMap((status) => waitingOf(status.name, [status])),
+    ...(others.length === 0 ? [] : waitingOf(OTHER, others)),
+  ],
+  sluice_bucket_cooldown_seconds: ofBuckets(({ name, coolingForMs }) => [
+    { labels: { bucket: name }, value: coolingForMs / 1_000 },
+  ]),
+  sluice_bucket_refusals_total: ofBuckets(({ name, refusals }) => [
+    { labels: { bucket: name }, value: refusals },
+  ]),
+  sluice_bucket_override_seconds: ofBuckets(({ name, source, setBy }) =>
+    source !== "override" || setBy === undefined
+      ? []
+      : [{ labels: { bucket: name }, value: Math.max(0, (Date.now() - setBy.atMs) / 1_000) }],
+  ),
+  sluice_bucket_shadow_calls_total: ofBuckets(({ name, shadows }) =>
+    shadows.flatMap(shadowOf(name)),
+  ),
+  sluice_config_info: ofBuckets(({ name, generation, source }) => [
+    { labels: { bucket: name, generation: String(generation), source }, value: 1 },
+  ]),
+  sluice_queue_jobs: ({ queues }) =>
+    queues.flatMap(({ name, jobs }) =>
+      JOB_STATES.map((state) => ({ labels: { queue: name, state }, value: jobs[state] })),
+    ),
+  sluice_queue_oldest_due_seconds: ofQueues(({ oldest }) => (oldest?.waitingMs ?? 0) / 1_000),
+  sluice_queue_unexplained_delay_seconds: ofQueues(({ unexplainedMs }) => unexplainedMs / 1_000),
+  sluice_dead_letters_oldest_seconds: ofQueues(({ oldestDeadMs = 0 }) => oldestDeadMs / 1_000),
+  sluice_queue_drain_seconds: ofQueues(({ goneInMs }) => goneInMs && goneInMs / 1_000),
+  sluice_queue_workers_wanted: ofQueues(({ workersWanted }) => workersWanted),
+};
+
+function ofBuckets(read: (status: BucketBrief) => Sample[]): Read {
+  return ({ buckets }) => buckets.flatMap(read);
+}
+
+function shadowOf(bucket: string): (shadow: ShadowState) => Sample[] {
+  return ({ name: limit, calls, wouldHaveWaited, wouldHaveBeenRefused }) => {
+    const counts = { waited: wouldHaveWaited, refused: wouldHaveBeenRefused };
+    const passed = calls - wouldHaveWaited - wouldHaveBeenRefused;
+    return Object.entries({ passed, ...counts }).map(([outcome, value]) => ({
+      labels: { bucket, limit, outcome },
+      value,
+    }));
+  };
+}
+
+function ofQueues(read: (status: QueueStatus) => number | undefined): Read {
+  return ({ queues }) =>
+    queues.flatMap((status) => {
+      const value = read(status);
+      return value === undefined ? [] : [{ labels: { queue: status.name }, value }];
+    });
+}
+
+function waitingOf(bucket: string, of: readonly BucketBrief[]): Sample[] {
+  return PRIORITIES.map((priority) => ({
+    labels: { bucket, priority },
+    value: of.reduce((sum, { waiting }) => sum + waiting.byPriority[priority], 0),
+  }));
+}
+
+const fleetOf = new WeakMap<
+  MetricsRegister,
+  { readonly sluice: object; readonly metrics: FleetMetrics }
+>();
+
+/** The metrics of all processes that share the Redis of a sluice. */
+export function openFleetMetrics(parts: FleetParts, given: FleetMetricsOptions = {}): FleetMetrics {
+  const where = "fleetMetrics()";
+  const { register = new Registry() as MetricsRegister, everyMs = EVERY_MS } = readOptions(
+    where,
+    OPTIONS,
+    given,
+  );
+  const known = fleetOf.get(register);
+  if (known?.sluice === parts.sluice) return known.metrics;
+  if (known !== undefined) {
+    const remedy = "it has the fleet of another sluice; give each a register of its own";
+    throw new InvalidOptionError({ where, option: "register", value: "a register", remedy });
+  }
+  // What cannot be read now cannot be read five seconds later either, as a rule.
+  const logger = sampled(parts.logger, () => performance.now());
+  const readings = createReadings({
+    everyMs,
+    read: () => readFacts({ ...parts, logger }),
+    onError(error) {
+      const reason = reasonOf(error);
+      logger.warn({ reason }, `The metrics of the fleet could not be read: ${reason}`);
+    },
+  });
+  const exported = exportAll(readings);
+  registerAll(where, register, exported);
+  const metrics: FleetMetrics = Object.assign(metricsOf(register), {
+    close() {
+      readings.close();
+      if (fleetOf.delete(register))
+        for (const name of exported.keys()) register.removeSingleMetric(name);
+    },
+  });
+  fleetOf.set(register, { sluice: parts.sluice, metrics });
+  return metrics;
+}
+
+function exportAll(readings: Readings<Facts>): Map<string, object> {
+  return new Map(
+    Object.entries(FLEET_METRICS).map(([name, facts]) => {
+      const read = async (): Promise<Sample[]> => {
+        const latest = await readings.latest();
+        return latest === undefined ? [] : READ[name as FleetMetric](latest);
+      };
+      return [name, exportMetric(name, facts, { read, reset: () => {} })];
+    }),
+  );
+}
+
+async function readFacts(parts: FleetParts): Promise<Facts> {
+  const { buckets, queues, unreachable } = await readAll(parts);
+  if (buckets.length > MOST_NAMES) buckets.sort((a, b) => b.waiting.total - a.waiting.total);
+  const statuses: QueueStatus[] = [];
+  const names = queues.map(({ name }) => name);
+  while (names.length > 0) {
+    const some = names.splice(0, AT_ONCE).map(async (name) => {
+      try {
+        const status = await parts.queueStatus(name);
+        if (status !== undefined) statuses.push(status);
+      } catch (error) {
+        unreachable.push({ bucket: undefined, reason: `queue "${name}": ${reasonOf(error)}` });
+      }
+    });
+    await Promise.all(some);
+  }
+  const [first] = unreachable;
+  if (first !== undefined) {
+    const { bucket, reason } = first;
+    const such = bucket === undefined ? reason : `bucket "${bucket}": ${reason}`;
+    parts.logger.warn(
+      { unreachable: unreachable.length, reason },
+      `The metrics of the fleet lack what could not be read, such as ${such}`,
+    );
+  }
+  statuses.sort((a, b) => (a.name < b.name ? -1 : 1));
+  return {
+    buckets: buckets.slice(0, MOST_NAMES),
+    others: buckets.slice(MOST_NAMES),
+    queues: statuses,
+  };
+}
+
+/** All buckets, page by page, and the queues of the first page: more are not exported. */
+async function readAll({ overview }: FleetParts) {
+  const { queues, ...first } = await overview({ limit: MOST_NAMES, brief: true });
+  const buckets = [...first.buckets];
+  const unreachable = [...first.unreachable];
+  const afterQueue = queues.at(-1)?.name;
+  let after = first.next;
+  while (after !== undefined) {
+    const page = await overview({ after, afterQueue, limit: MOST_NAMES, brief: true });
+    buckets.push(...page.buckets);
+    unreachable.push(...page.unreachable);
+    after = page.next;
+  }
+  return { buckets, queues, unreachable };
+}

@@ -1,0 +1,52 @@
+/** Tells instruments of OpenTelemetry's API of each thing as it happens: each time costs as much as a draw, or more. */
+import type { Counter, Meter } from "@opentelemetry/api";
+import type { CountedMetric } from "../../../core/events/metrics.ts";
+import {
+  hearToo,
+  type Observer,
+  type Observing,
+  type Series,
+} from "../../../core/events/observer.ts";
+import { SeriesByLabels, type Labels } from "../counts.ts";
+import { INSTRUMENTS, type Instrument } from "./instruments.ts";
+
+export function measure(observing: Observing, meter: Meter): void {
+  hearToo(observing, createMeasuring(meter));
+}
+
+export function createMeasuring(meter: Meter): Observer {
+  const instruments = new Map<CountedMetric, (labels: Labels) => Series>(
+    INSTRUMENTS.map((each) => [each.metric, open(meter, each)]),
+  );
+  const all = new SeriesByLabels((metric, labels) => instruments.get(metric)!(labels));
+  return { series: (metric, ...labels) => all.get(metric, labels) };
+}
+
+function open(meter: Meter, instrument: Instrument): (labels: Labels) => Series {
+  const { name, description, unit, bounds, attributesOf } = instrument;
+  if (bounds === undefined) {
+    const counter = meter.createCounter(name, { description, unit });
+    return (labels) => countTogether(counter, attributesOf(labels));
+  }
+  const advice = { explicitBucketBoundaries: [...bounds] };
+  const histogram = meter.createHistogram(name, { description, unit, advice });
+  return (labels) => {
+    const attributes = attributesOf(labels);
+    return { add: (ms) => histogram.record(ms / 1_000, attributes) };
+  };
+}
+
+/** What one turn counts is added together: each addition costs as much as a draw. */
+function countTogether(counter: Counter, attributes: Labels): Series {
+  let counted = 0;
+  const addCounted = (): void => {
+    counter.add(counted, attributes);
+    counted = 0;
+  };
+  return {
+    add(count) {
+      if (counted === 0 && count > 0) queueMicrotask(addCounted);
+      counted += count;
+    },
+  };
+}

@@ -1,0 +1,82 @@
+/** Makes metrics of OpenTelemetry of what is counted in plain numbers, when a reader asks: a draw knows nothing of it. */
+import type { Observing } from "../../../core/events/observer.ts";
+import { SluicesCounts, Spread, type Counted } from "../counts.ts";
+import { INSTRUMENTS, SCOPE, type Instrument } from "./instruments.ts";
+import type {
+  DataPoint,
+  EmptyResource,
+  HistogramData,
+  HistogramValue,
+  MetricProducer,
+  SumData,
+} from "./metric-data.ts";
+
+/** Has a producer count one more sluice. */
+type Add = (observing: Observing) => void;
+
+const adding = new WeakMap<MetricProducer, Add>();
+
+/** Undefined if it is no producer of these. */
+export function addingTo(producer: MetricProducer): Add | undefined {
+  return adding.get(producer);
+}
+
+/**
+ * Makes a producer of metrics, for the `metricProducers` of a reader of OpenTelemetry's SDK. It has the sums over all
+ * sluices that are given it by {@link instrument}, since the first of them was counted; closing one takes nothing away.
+ */
+export function createMetricProducer(): MetricProducer {
+  const sluices = new SluicesCounts();
+  const producer: MetricProducer = {
+    async collect() {
+      const times = { startTime: hrTimeOf(sluices.startedAtMs), endTime: hrTimeOf(Date.now()) };
+      const metrics = INSTRUMENTS.map((each) => dataOf(each, sluices.read(each.metric), times));
+      const counted = metrics.filter(({ dataPoints }) => dataPoints.length > 0);
+      const scopeMetrics =
+        counted.length === 0 ? [] : [{ scope: { name: SCOPE }, metrics: counted }];
+      return { resourceMetrics: { resource: NO_RESOURCE, scopeMetrics }, errors: [] };
+    },
+  };
+  adding.set(producer, (observing) => sluices.add(observing));
+  return producer;
+}
+
+const NO_RESOURCE: EmptyResource = {
+  attributes: {},
+  merge: (other) => other ?? NO_RESOURCE,
+  getRawAttributes: () => [],
+};
+
+type Times = Pick<DataPoint<unknown>, "startTime" | "endTime">;
+
+function dataOf(
+  { name, description, unit, bounds, attributesOf }: Instrument,
+  counted: readonly Counted[],
+  times: Times,
+): HistogramData | SumData {
+  const facts = {
+    descriptor: { name, description, unit, valueType: 1 },
+    aggregationTemporality: 1,
+  } as const;
+  const dataPoints: DataPoint<number>[] = [];
+  const histogramPoints: DataPoint<HistogramValue>[] = [];
+  for (const each of counted) {
+    const attributes = attributesOf(each.labels);
+    if (each instanceof Spread) {
+      const { counts, sumMs, total: count } = each;
+      const buckets = { boundaries: [...bounds!], counts: [...counts] };
+      const value = { buckets, sum: sumMs / 1_000, count };
+      histogramPoints.push({ ...times, attributes, value });
+    } else if (each.value > 0) {
+      // As by a counter of the SDK, one that has counted nothing is left out.
+      dataPoints.push({ ...times, attributes, value: each.value });
+    }
+  }
+  return bounds === undefined
+    ? { ...facts, dataPointType: 3, isMonotonic: true, dataPoints }
+    : { ...facts, dataPointType: 0, dataPoints: histogramPoints };
+}
+
+function hrTimeOf(ms: number): [number, number] {
+  return [Math.floor(ms / 1_000), (ms % 1_000) * 1_000_000];
+}

@@ -1,0 +1,80 @@
+/** `throttled()` without a sluice: its buckets are of one for the whole process. */
+import * as z from "zod";
+import { NAME, readOptions } from "../core/input/options.ts";
+import type { RateInput } from "../core/limits/rate.ts";
+import { createSluice, type Sluice } from "./create-sluice.ts";
+import { BUCKET_OPTION_NAMES, type BucketOptions } from "../throttle/bucket/bucket-options.ts";
+import {
+  THROTTLED_OPTION_NAMES,
+  type AnyFunction,
+  type CallOptions,
+  type ResultOf,
+  type ThrottledOptions,
+} from "../throttle/call-options.ts";
+import type { NotGeneric, Throttle, Throttled } from "../throttle/wrap/throttled-types.ts";
+
+/** The options of the bucket; `concurrency` and `feedback` are those of the wrapped function. */
+const OF_BUCKET: ReadonlySet<string> = new Set(
+  BUCKET_OPTION_NAMES.filter((name) => name !== "concurrency" && name !== "feedback"),
+);
+
+/** Checks names only: the values are read where buckets and throttled functions are made. */
+const THROTTLED_OPTIONS = z.strictObject({
+  ...Object.fromEntries(
+    [...OF_BUCKET, ...THROTTLED_OPTION_NAMES].map((name) => [name, z.unknown().optional()]),
+  ),
+  bucket: NAME,
+});
+
+let defaultSluice: Sluice | undefined;
+
+type BucketOfThrottled<Rate extends RateInput, KeyRate extends RateInput> = Omit<
+  BucketOptions<Rate, KeyRate>,
+  "feedback" | "concurrency"
+> & { readonly bucket: string };
+
+/**
+ * Wraps a function: each call waits for a slot of the named bucket. The bucket is of a default sluice, one
+ * for the whole process, which finds Redis by `$REDIS_URL`.
+ *
+ * @throws {@link InvalidOptionError} when an option can never work.
+ * @throws {@link RedisRequiredError} in production, when `$REDIS_URL` is not set.
+ */
+export function throttled<
+  F extends AnyFunction,
+  const Rate extends RateInput = RateInput,
+  const KeyRate extends RateInput = RateInput,
+>(
+  this: NotGeneric<F>,
+  fn: F,
+  options: BucketOfThrottled<Rate, KeyRate> & ThrottledOptions<F>,
+): Throttled<F>;
+/** A generic function whose result is no promise stays generic. TypeScript can then not type its `with`; use `run`. */
+export function throttled<
+  Args extends unknown[],
+  Result,
+  const Rate extends RateInput = RateInput,
+  const KeyRate extends RateInput = RateInput,
+>(
+  fn: (...args: Args) => Result,
+  options: BucketOfThrottled<Rate, KeyRate> & CallOptions<Args, ResultOf<Result>>,
+): (...args: Args) => Promise<Awaited<Result>>;
+/** For code that is itself generic in the function, which has to name it: `throttled<F>(fn, …)`. */
+export function throttled<
+  F extends AnyFunction,
+  const Rate extends RateInput = RateInput,
+  const KeyRate extends RateInput = RateInput,
+>(fn: F, options: BucketOfThrottled<Rate, KeyRate> & ThrottledOptions<F>): Throttled<F>;
+export function throttled(
+  fn: AnyFunction,
+  options: BucketOfThrottled<RateInput, RateInput> & ThrottledOptions<AnyFunction>,
+): unknown {
+  const { bucket, ...rest } = readOptions("throttled()", THROTTLED_OPTIONS, options);
+  const isOfBucket = ([name]: [string, unknown]): boolean => OF_BUCKET.has(name);
+  const entries = Object.entries(rest);
+  const policy = Object.fromEntries(entries.filter(isOfBucket));
+  const calls = Object.fromEntries(entries.filter((entry) => !isOfBucket(entry)));
+  defaultSluice ??= createSluice();
+  const wrapping: Throttle = defaultSluice.bucket(bucket, policy).throttled;
+  return wrapping(fn, calls as ThrottledOptions<AnyFunction>);
+}

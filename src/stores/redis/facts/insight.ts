@@ -1,0 +1,273 @@
+import type { Cluster, Redis } from "ioredis";
+import { reasonOf } from "../../../core/describe.ts";
+import { SluiceError, StoreUnavailableError } from "../../../core/errors.ts";
+import { SLOT_SECRET_KEPT_MS } from "../../../core/stores/insight/slots.ts";
+import {
+  HISTORY_STEP_MS,
+  REPLICA_ALIVE_MS,
+  type AboutReplica,
+  type BucketLook,
+  type ChangeFate,
+  type InsightStore,
+  type Point,
+} from "../../../core/stores/insight/store.ts";
+import {
+  namesTenant,
+  type NewSteering,
+  type SteeringFate,
+} from "../../../core/stores/insight/steering.ts";
+import type {
+  NotedRequest,
+  RequestNoted,
+  RequestNotes,
+} from "../../../core/stores/insight/requests.ts";
+import type { Requests } from "../requests/requests.ts";
+import {
+  changeAmend,
+  changeConfirm,
+  changeNote,
+  fleetBase,
+  FLEET,
+  overrideEnd,
+  queuesReport,
+  replicaReport,
+  steeringNote,
+  STEERING_LOGS,
+} from "../scripts/insight/insight.ts";
+import { bucketsLook, readChange, readSteering, valueOf } from "../scripts/insight/looks.ts";
+import { clockRead } from "../scripts/queue/jobs.ts";
+import { settingsLook } from "../scripts/queue/pauses.ts";
+import { runScript } from "../scripts/script.ts";
+import { requestNoteKey } from "../scripts/keys.ts";
+import { createQueueIndex } from "./queue-index.ts";
+import { createRedisRules } from "./rules.ts";
+
+const HOUR_MS = 3_600_000;
+/** How many changes are read at a time while those of one bucket are looked for. */
+const READ_AT_ONCE = 500;
+/** One script looks at so many buckets: it takes Redis about a millisecond. */
+const LOOKED_AT_ONCE = 100;
+
+export function createRedisInsight(
+  redis: Redis | Cluster,
+  prefix: string,
+  requests: Pick<Requests, "send" | "sendOnce">,
+): InsightStore {
+  const base = fleetBase({ prefix });
+  const send = <T>(run: () => Promise<T>): Promise<T> => requests.send(FLEET, run);
+  const sendOnce = <T>(run: () => Promise<T>): Promise<T> => requests.sendOnce(FLEET, run);
+
+  async function nowMs(): Promise<number> {
+    return Math.floor((await runScript(redis, clockRead, { prefix, queue: FLEET })) / 1_000);
+  }
+
+  function amend(id: string, fate: ChangeFate | SteeringFate): Promise<void> {
+    return send(() => runScript(redis, changeAmend, { id, fate, prefix }));
+  }
+
+  /** The newest entries of several logs, each with what became of it. */
+  async function readLogs<Read>(
+    logs: readonly string[],
+    page: LogPage,
+    read: (entry: Entry, fate: string | null | undefined) => Read,
+  ): Promise<Read[]> {
+    const entries = await Promise.all(logs.map((log) => readLog(`${base}:changes${log}`, page)));
+    const found = entries.flat().toSorted(newestFirst).slice(0, page.limit);
+    if (found.length === 0) return [];
+    const fates = await redis.mget(found.map(([id]) => `${base}:fate:${id}`));
+    return found.map((entry, at) => read(entry, fates[at]));
+  }
+
+  function look(buckets: readonly string[], areHere: boolean) {
+    return send(() => runScript(redis, bucketsLook, { prefix, buckets, areHere }));
+  }
+
+  async function readLog(key: string, { of, before, limit }: LogPage): Promise<Entry[]> {
+    const found: Entry[] = [];
+    let end = before === undefined ? "+" : `(${before}`;
+    while (found.length < limit) {
+      const page = await redis.xrevrange(key, end, "-", "COUNT", READ_AT_ONCE);
+      for (const entry of page) {
+        const isMeant = of === undefined || valueOf(entry[1], "bucket") === of;
+        if (isMeant && found.length < limit) found.push(entry);
+      }
+      if (page.length < READ_AT_ONCE) break;
+      end = `(${page.at(-1)![0]}`;
+    }
+    return found;
+  }
+
+  return {
+    ...createRedisRules(redis, prefix, requests),
+    ...createRequestNotes(redis, prefix, requests),
+    slotSecret: (own) =>
+      send(async () => {
+        const key = `${base}:slot-secret`;
+        await redis.set(key, own, "PX", SLOT_SECRET_KEPT_MS, "NX");
+        return (await redis.get(key)) ?? own;
+      }),
+    ...createQueueIndex(redis, base, { prefix, send, nowMs }),
+    report: (report) =>
+      sendOnce(async () => {
+        const { queues, workers } = report;
+        const isOfQueues = queues.length > 0 || workers !== undefined;
+        const [reported] = await Promise.all([
+          runScript(redis, replicaReport, { ...report, prefix }),
+          isOfQueues ? runScript(redis, queuesReport, { ...report, prefix }) : undefined,
+        ]);
+        return reported;
+      }),
+    bucketNames: ({ after, limit }) =>
+      send(async () => {
+        const from = after === "" ? "-" : `(${after}`;
+        const names = await redis.zrangebylex(`${base}:names`, from, "+", "LIMIT", 0, limit);
+        return { names, errors: [] };
+      }),
+    async bucket(name) {
+      const [found] = await look([name], false);
+      return found!.facts;
+    },
+    async looks(names) {
+      const found = new Map<string, BucketLook>();
+      const groups = Array.from({ length: Math.ceil(names.length / LOOKED_AT_ONCE) }, (_, at) =>
+        names.slice(at * LOOKED_AT_ONCE, (at + 1) * LOOKED_AT_ONCE),
+      );
+      const looking = groups.map(async (group) => {
+        const looked = await look(group, !redis.isCluster);
+        for (const [at, name] of group.entries()) found.set(name, looked[at]!);
+      });
+      await Promise.all(looking);
+      return found;
+    },
+    declared: (bucket) =>
+      send(async () => (await redis.hget(`${base}:declared`, bucket)) ?? undefined),
+    replicas: () =>
+      send(async () => {
+        const sinceMs = (await nowMs()) - REPLICA_ALIVE_MS;
+        const found = await redis.zrangebyscore(`${base}:replicas`, sinceMs, "+inf", "WITHSCORES");
+        const names = found.filter((_, at) => at % 2 === 0);
+        if (names.length === 0) return [];
+        const texts = await redis.mget(names.map((name) => `${base}:replica:${name}`));
+        return names.flatMap((replica, at) => {
+          const text = texts[at];
+          if (text === null || text === undefined) return [];
+          const seenAtMs = Number(found[at * 2 + 1]);
+          return [{ ...(JSON.parse(text) as AboutReplica), replica, seenAtMs }];
+        });
+      }),
+    history: (bucket, { fromMs, untilMs }) =>
+      send(async () => {
+        const first = Math.floor(fromMs / HOUR_MS);
+        const count = Math.max(0, Math.floor(untilMs / HOUR_MS) - first + 1);
+        const hours = Array.from({ length: count }, (_, at) => first + at);
+        const read = (log: string): Promise<Record<string, string>[]> =>
+          Promise.all(hours.map((hour) => redis.hgetall(`${base}:${log}:${bucket}:${hour}`)));
+        const [found, waits] = await Promise.all([read("history"), read("waits")]);
+        const points = hours.flatMap((hour, at) =>
+          pointsOf(found[at]!, waits[at]!, hour * HOUR_MS),
+        );
+        return points
+          .filter(({ atMs }) => atMs + HISTORY_STEP_MS > fromMs && atMs <= untilMs)
+          .toSorted((a, b) => a.atMs - b.atMs);
+      }),
+    noteChange: (change) =>
+      // Sent again after a lost reply, it would be noted twice.
+      sendOnce(() => runScript(redis, changeNote, { change, prefix })).catch(notNoted),
+    amendChange: ({ id }, fate) => amend(id, fate),
+    changes: ({ bucket: of, before, limit }) =>
+      send(() => readLogs(["", ":rules"], { of, before, limit }, readChange)),
+    noteSteering: (change) => sendOnce(() => runScript(redis, steeringNote, { change, prefix })),
+    // Asked twice a second, which is often enough where Redis refuses.
+    settingsByHand: (queue) => sendOnce(() => runScript(redis, settingsLook, { prefix, queue })),
+    amendSteering: ({ id }, fate) => amend(id, fate),
+    forgetTenant: ({ queue, tenant }) =>
+      send(async () => {
+        for (const log of ["", ...STEERING_LOGS]) {
+          const key = `${base}:changes${log}`;
+          const all = await readLog(key, { of: queue, before: undefined, limit: Infinity });
+          const ids = all
+            .filter(([, fields]) => namesTenant(noted(fields), tenant))
+            .map(([id]) => id);
+          if (ids.length === 0) continue;
+          await redis.unlink(ids.map((id) => `${base}:fate:${id}`));
+          await redis.xdel(key, ...ids);
+        }
+      }),
+    steerings: ({ queue: of, before, limit }) =>
+      send(() => readLogs(STEERING_LOGS, { of, before, limit }, readSteering)),
+    confirmChange: (made) => send(() => runScript(redis, changeConfirm, { ...made, prefix })),
+    endOverride: (override) => send(() => runScript(redis, overrideEnd, { ...override, prefix })),
+  };
+}
+
+/** A change as it was noted, of a queue or of its bucket. */
+function noted(fields: readonly string[]): Partial<NewSteering> {
+  return JSON.parse(valueOf(fields, "change")) as Partial<NewSteering>;
+}
+
+/** @throws {@link StoreUnavailableError} for whatever Redis or its connection says. */
+function notNoted(error: unknown): never {
+  if (error instanceof SluiceError) throw error;
+  const text =
+    `The change could not be noted (${reasonOf(error)}), and nothing was changed. ` +
+    `See that Redis runs and can be reached, and repeat it.`;
+  throw new StoreUnavailableError(text, error);
+}
+
+type Entry = [id: string, fields: string[]];
+
+/** The newest entries of a bucket, or of a queue, or of all, older than `before`. */
+interface LogPage {
+  readonly of: string | undefined;
+  readonly before: string | undefined;
+  readonly limit: number;
+}
+
+function newestFirst([one]: Entry, [other]: Entry): number {
+  const [ms, number] = one.split("-").map(Number) as [number, number];
+  const [otherMs, otherNumber] = other.split("-").map(Number) as [number, number];
+  return otherMs - ms || otherNumber - number;
+}
+
+/** The steps of an hour. Refusals of a step have an "r" before its number. */
+function pointsOf(counts: Counts, waits: Counts, hourMs: number): Point[] {
+  const counted = Object.keys(counts).map((field) => field.replace("r", ""));
+  return [...new Set([...counted, ...Object.keys(waits)])].map((step) => ({
+    atMs: hourMs + Number(step) * HISTORY_STEP_MS,
+    started: Number(counts[step] ?? 0),
+    refused: Number(counts[`r${step}`] ?? 0),
+    // Hundredths of a caller, by rank: "12,,300,".
+    waiting: waits[step]?.split(",").map((sum) => Number(sum) / 100) ?? [],
+  }));
+}
+
+type Counts = Readonly<Record<string, string>>;
+
+/** Notes of requests that may come again: see `core/stores/insight/requests.ts`. */
+function createRequestNotes(
+  redis: Redis | Cluster,
+  prefix: string,
+  requests: Pick<Requests, "send">,
+): RequestNotes {
+  const keyOf = ({ queue, name }: NotedRequest): string => requestNoteKey(prefix, queue, name);
+
+  async function note(request: NotedRequest, keptMs: number): Promise<RequestNoted> {
+    const key = keyOf(request);
+    const isFirst = (await redis.set(key, request.asked, "PX", keptMs, "NX")) === "OK";
+    if (isFirst) return "first";
+    const asked = await redis.get(key);
+    if (asked !== null && asked !== request.asked) return "other";
+    const isKept = asked !== null && (await redis.pexpire(key, keptMs)) === 1;
+    // It may have ended between the commands.
+    return isKept ? "same" : note(request, keptMs);
+  }
+
+  return {
+    noteRequest: (request, keptMs) => requests.send(request.queue, () => note(request, keptMs)),
+    forgetRequest: (request) =>
+      requests.send(request.queue, async () => {
+        const key = keyOf(request);
+        if ((await redis.get(key)) === request.asked) await redis.del(key);
+      }),
+  };
+}

@@ -1,0 +1,122 @@
+/** Reads many streams over one connection, each from where it was left: what comes while a connection is lost is read later. */
+import { setTimeout as pause } from "node:timers/promises";
+import type { Cluster, Redis } from "ioredis";
+import type { StreamReading, StreamStart } from "../../../core/stores/queue/store.ts";
+import { EVENTS_BLOCK_MS } from "../connection.ts";
+import { untilReady } from "../ioredis/readiness.ts";
+
+/** A stream of events, and who reads it. */
+interface Reading extends StreamStart {
+  readonly stream: string;
+  lastId: string;
+}
+
+export interface StreamReader {
+  /** Reads all entries after `lastId`, from now on until it is stopped. */
+  read(stream: string, from: StreamStart): StreamReading;
+}
+
+/** The most entries of one stream that one read brings. */
+const MOST_ENTRIES = 1_000;
+const ASK_AGAIN_MS = 1_000;
+
+type Reply = readonly (readonly [stream: string, entries: readonly Entry[]])[] | null;
+type Entry = readonly [id: string, fields: readonly string[]];
+
+/**
+ * The connection is opened with the first stream and closed with the last. Redis cannot add a stream to a read that
+ * waits, so that read is ended with its connection, and the next one goes on after the entries that were read.
+ */
+export function createStreamReader(open: () => Redis | Cluster): StreamReader {
+  const readings = new Set<Reading>();
+  let client: Redis | Cluster | undefined;
+  /** The connection on which a read waits, for the streams that there were as it was sent. */
+  let blocked: Redis | Cluster | undefined;
+  let isEnding = false;
+
+  function start(): void {
+    const opened = open();
+    client = opened;
+    opened.on("error", (error: Error) => {
+      for (const { onError } of readings) onError(error);
+    });
+    opened.on("ready", () => {
+      for (const { onReady } of readings) onReady();
+    });
+    void keepReading(opened);
+  }
+
+  async function keepReading(reader: Redis | Cluster): Promise<void> {
+    while (client === reader) {
+      try {
+        await untilReady(reader, EVENTS_BLOCK_MS);
+        await readOnce(reader);
+      } catch (error) {
+        await afterFailure(reader, error as Error);
+      }
+    }
+  }
+
+  async function readOnce(reader: Redis | Cluster): Promise<void> {
+    const asked = [...readings];
+    deliver(asked, await ask(reader, asked));
+  }
+
+  async function ask(reader: Redis | Cluster, asked: readonly Reading[]): Promise<Reply> {
+    const streams = asked.map(({ stream }) => stream);
+    const ids = asked.map(({ lastId }) => lastId);
+    blocked = reader;
+    try {
+      const from = ["STREAMS", ...streams, ...ids] as const;
+      const most = ["COUNT", MOST_ENTRIES, "BLOCK", EVENTS_BLOCK_MS] as const;
+      return (await reader.call("xread", ...most, ...from)) as Reply;
+    } finally {
+      if (blocked === reader) blocked = undefined;
+    }
+  }
+
+  function deliver(asked: readonly Reading[], reply: Reply): void {
+    const byStream = new Map(reply);
+    for (const reading of asked) {
+      for (const [id, fields] of byStream.get(reading.stream) ?? []) {
+        if (!readings.has(reading)) break;
+        reading.lastId = id;
+        reading.onEntry(fields);
+      }
+    }
+  }
+
+  async function afterFailure(reader: Redis | Cluster, error: Error): Promise<void> {
+    // The connection tells its own errors.
+    if (client !== reader || reader.status !== "ready") return;
+    for (const { onError } of readings) onError(error);
+    await pause(ASK_AGAIN_MS, undefined, { ref: false });
+  }
+
+  /** Once for all streams that come in one turn of the event loop. */
+  function endRead(): void {
+    if (blocked !== client || isEnding) return;
+    isEnding = true;
+    setImmediate(() => {
+      isEnding = false;
+      if (blocked === client) client?.disconnect(true);
+    });
+  }
+
+  return {
+    read(stream, from) {
+      const reading: Reading = { stream, ...from };
+      readings.add(reading);
+      if (client === undefined) start();
+      else endRead();
+      return {
+        stop() {
+          readings.delete(reading);
+          if (readings.size > 0) return;
+          client?.disconnect();
+          client = undefined;
+        },
+      };
+    },
+  };
+}

@@ -1,0 +1,254 @@
+/**
+ * Breakers: a server that does not answer, or refuses what it is asked, is left alone until it takes a probe. Each
+ * server has one, so that a cluster goes on with the nodes that answer.
+ */
+
+import slotOf from "cluster-key-slot";
+import type { Cluster, Redis } from "ioredis";
+import { wordsOf } from "../../../core/describe.ts";
+import { isReply } from "../../../core/errors.ts";
+import type { StoreEvent } from "../../../core/events/events.ts";
+import type { Logger } from "../../../core/logger.ts";
+import { isCluster } from "../connection.ts";
+import { lastErrorOf } from "../ioredis/readiness.ts";
+import { withTimeout } from "../ioredis/time-limit.ts";
+
+/** When a breaker opens, and how often it probes. */
+export interface BreakerOptions {
+  /** After this many failures in a row, the server gets no more requests. Defaults to 3. */
+  readonly failures?: number | undefined;
+  /** How often one probe is sent then, give or take a quarter. Defaults to 30,000 ms. */
+  readonly probeMs?: number | undefined;
+}
+
+/**
+ * The breaker of one server.
+ *
+ * - closed: requests pass; `failures` failures in a row open it.
+ * - open: requests fail at once. A probe is sent every `probeMs`, and as soon as a connection is ready again. A server
+ *   that refused is probed after a second, then less and less often: it is there, and may take requests at any time.
+ * - probing: requests fail at once; the probe's answer closes the breaker, its failure opens it again.
+ *
+ * After it was closed by a probe, the first failure opens it again.
+ */
+export interface Breaker {
+  readonly isOpen: boolean;
+  /** What the server answered to the last request that failed, if it answered. */
+  readonly refusal: Error | undefined;
+  /** A request was answered in time. */
+  succeed(): void;
+  /**
+   * A request that was sent at `sentAtMs` of `performance.now()` was not: a time-out, or a lost connection. Or it was
+   * refused all that time.
+   */
+  fail(sentAtMs: number, refusal?: Error): void;
+  /** A connection is ready again, which is a reason to probe at once. */
+  ready(): void;
+  /** Ends the probes. */
+  close(): void;
+}
+
+type State =
+  | { readonly is: "closed"; readonly failures: number }
+  | { readonly is: "open"; readonly timer: NodeJS.Timeout }
+  | { readonly is: "probing" }
+  | { readonly is: "ended" };
+
+const FAILURES = 3;
+const PROBE_MS = 30_000;
+const REFUSED_PROBE_MS = 1_000;
+/** Replicas that lost Redis at one moment do not probe at one moment. */
+const JITTER = 0.25;
+
+export function createBreaker(
+  { failures: most = FAILURES, probeMs = PROBE_MS }: BreakerOptions,
+  parts: {
+    /** Sends the server a write that changes nothing, since a server that refuses writes answers reads; rejects in time. */
+    readonly probe: () => Promise<unknown>;
+    readonly onChange: (state: "up" | "down") => void;
+  },
+): Breaker {
+  let state: State = { is: "closed", failures: 0 };
+  /** Requests that were under way at a failure do not count as further failures. */
+  let failedAtMs = -Infinity;
+  /** Whether a request was answered since a probe closed it; if not, a connection alone is no reason to probe again. */
+  let isProven = true;
+  let refusal: Error | undefined;
+  /** How often a server that refused has been probed since a request was answered. */
+  let refusedProbes = 0;
+
+  function open(): void {
+    const refusedMs = REFUSED_PROBE_MS * 2 ** refusedProbes;
+    const everyMs = refusal === undefined ? probeMs : Math.min(probeMs, refusedMs);
+    const delayMs = everyMs * (1 - JITTER + 2 * JITTER * Math.random());
+    const timer = setTimeout(() => void probe(), delayMs);
+    timer.unref();
+    state = { is: "open", timer };
+  }
+
+  async function probe(): Promise<void> {
+    state = { is: "probing" };
+    if (refusal !== undefined) refusedProbes += 1;
+    const isAnswered = await parts.probe().then(
+      () => true,
+      (error: unknown) => {
+        refusal = isReply(error) ? error : undefined;
+        return false;
+      },
+    );
+    if (state.is !== "probing") return;
+    if (!isAnswered) return open();
+    state = { is: "closed", failures: most - 1 };
+    isProven = false;
+    parts.onChange("up");
+  }
+
+  return {
+    get isOpen() {
+      return state.is === "open" || state.is === "probing";
+    },
+    get refusal() {
+      return refusal;
+    },
+    succeed() {
+      isProven = true;
+      refusedProbes = 0;
+      if (state.is === "closed" && state.failures > 0) state = { is: "closed", failures: 0 };
+    },
+    fail(sentAtMs, refused) {
+      if (state.is !== "closed" || sentAtMs < failedAtMs) return;
+      failedAtMs = performance.now();
+      refusal = refused;
+      const failures = state.failures + 1;
+      if (failures < most) {
+        state = { is: "closed", failures };
+        return;
+      }
+      open();
+      parts.onChange("down");
+    },
+    ready() {
+      if (state.is !== "open" || !isProven) return;
+      clearTimeout(state.timer);
+      void probe();
+    },
+    close() {
+      if (state.is === "open") clearTimeout(state.timer);
+      state = { is: "ended" };
+    },
+  };
+}
+
+export interface ServerBreaker extends Breaker {
+  /** The server's name in logs, events and errors. */
+  readonly server: string;
+}
+
+/** The breakers of one store: one for its server; in a cluster, one for each node that holds buckets. */
+export interface Breakers {
+  /** The breaker of the server that holds this bucket now. */
+  of(bucket: string): ServerBreaker;
+  close(): void;
+}
+
+export interface BreakersOptions {
+  readonly breaker: BreakerOptions;
+  readonly logger: Logger;
+  readonly onChange: (event: StoreEvent) => void;
+  /** How long a probe may take. */
+  readonly timeoutMs: number;
+  /** A key of this bucket, to probe with. */
+  readonly keyOf: (bucket: string) => string;
+}
+
+export function createBreakers(redis: Redis | Cluster, options: BreakersOptions): Breakers {
+  const { logger, onChange, keyOf, timeoutMs } = options;
+  const serverOf = serverNames(redis);
+  const lastError = lastErrorOf(redis);
+  const breakers = new Map<string, ServerBreaker>();
+
+  function create(server: string, bucket: string): ServerBreaker {
+    const breaker = createBreaker(options.breaker, {
+      // It fails at once while there is no connection. No key has this name; one that is full still takes it.
+      probe: () =>
+        withTimeout(timeoutMs, redis.del(`${keyOf(bucket)}:probe`), () => new Error("no answer")),
+      onChange(state) {
+        const { refusal } = breaker;
+        const met = state === "down" ? (refusal ?? lastError()) : undefined;
+        const reason = met && wordsOf(met);
+        const why = reason === undefined ? "" : `: ${reason}`;
+        const failed = refusal === undefined ? "has failed repeatedly" : "refuses requests";
+        const until = refusal === undefined ? "answers" : "takes one";
+        const news =
+          state === "up"
+            ? "answers again"
+            : `${failed}; only probes are sent until it ${until}${why}`;
+        logger.warn({ server, state }, `Redis at ${server} ${news}.`);
+        if (state === "down" && refusal === undefined) reconnect(connectionTo(redis, server));
+        onChange({ state, server, reason });
+      },
+    });
+    return Object.defineProperty(breaker, "server", { value: server }) as ServerBreaker;
+  }
+
+  redis.on("ready", () => {
+    for (const breaker of breakers.values()) breaker.ready();
+  });
+  // In a cluster, a lost connection to a node is replaced when the client next asks which node serves what.
+  redis.on("+node", (node: Redis) => {
+    const breakerOf = (): Breaker | undefined => breakers.get(nodeName(node));
+    node.on("ready", () => breakerOf()?.ready());
+    // Without this, it would connect for its first command, which the breaker keeps away.
+    if (breakerOf()?.isOpen === true) reconnect(node);
+  });
+
+  return {
+    of(bucket) {
+      const server = serverOf(bucket);
+      let breaker = breakers.get(server);
+      if (breaker === undefined) {
+        breaker = create(server, bucket);
+        breakers.set(server, breaker);
+      }
+      return breaker;
+    },
+    close() {
+      for (const breaker of breakers.values()) breaker.close();
+    },
+  };
+}
+
+/** Undefined for a node that the cluster's client does not know, or not yet. */
+function connectionTo(redis: Redis | Cluster, server: string): Redis | undefined {
+  if (!redis.isCluster) return redis as Redis;
+  return (redis as Cluster).nodes().find((node) => nodeName(node) === server);
+}
+
+/**
+ * Connects anew: a new connection that becomes ready is a reason to probe at once. Over the old one, a server that
+ * answers again would be found by a regular probe only, half a minute later.
+ */
+function reconnect(connection: Redis | undefined): void {
+  if (connection?.status === "ready") connection.disconnect(true);
+  if (connection?.status === "wait") connection.connect().catch(() => undefined);
+}
+
+/** The function that names a bucket's server in logs and events: its address, without user and password. */
+export function serverNames(redis: Redis | Cluster): (bucket: string) => string {
+  if (isCluster(redis)) return (bucket) => redis.slots[slotOf(bucket)]?.[0] ?? "cluster";
+  const name = nameOf(redis);
+  return () => name;
+}
+
+/** The same name, from the connection to a node of a cluster. */
+function nodeName({ options: { host, port } }: Redis): string {
+  return `${host}:${port}`;
+}
+
+export function nameOf({ options }: Redis): string {
+  const { host = "localhost", port = 6379, path, db = 0, sentinels, name } = options;
+  const database = db === 0 ? "" : `/${db}`;
+  if (sentinels !== undefined && sentinels !== null) return `${name ?? "sentinel"}${database}`;
+  if (typeof path === "string") return `${path}${database}`;
+  return `${host.includes(":") ? `[${host}]` : host}:${port}${database}`;
+}

@@ -1,0 +1,170 @@
+/**
+ * Requests to the store's Redis: what happens when Redis does not answer.
+ *
+ * A request has a time limit. Within it, a lost or refused try is repeated (`send`), unless a repetition could do harm
+ * (`sendOnce`). While the server's breaker is open (`breaker.ts`), requests fail at once.
+ */
+
+import { setTimeout as pause } from "node:timers/promises";
+import type { Cluster, Redis } from "ioredis";
+import { wordsOf } from "../../../core/describe.ts";
+import {
+  ClosedError,
+  isReply,
+  redisRefusalOf,
+  SluiceError,
+  StoreUnavailableError,
+} from "../../../core/errors.ts";
+import type { Breakers, ServerBreaker } from "./breaker.ts";
+import { lastErrorOf, untilReady } from "../ioredis/readiness.ts";
+import { withTimeout } from "../ioredis/time-limit.ts";
+
+export interface Requests {
+  /**
+   * Runs `run` until it succeeds or the time limit is over. Each try is a new command, never the first one resent: a
+   * booking whose reply was lost is left to expire.
+   *
+   * @throws {@link StoreUnavailableError} when there is no answer in time, or the breaker is open.
+   */
+  send<T>(bucket: string, run: () => Promise<T>): Promise<T>;
+  /** Runs `run` once: what is given back twice would be granted twice. Throws as `send` does. */
+  sendOnce<T>(bucket: string, run: () => Promise<T>): Promise<T>;
+  close(): void;
+}
+
+/** One request under way. */
+interface Sent {
+  readonly breaker: ServerBreaker;
+  /** The error of the last try. */
+  lastError: unknown;
+  /** Whether its time limit is over. */
+  isOver: boolean;
+}
+
+const PAUSE_MS = 50;
+
+export function createRequests(
+  redis: Redis | Cluster,
+  breakers: Breakers,
+  timeoutMs: number,
+): Requests {
+  const lastError = lastErrorOf(redis);
+  let isClosed = false;
+
+  function assertOpen(breaker: ServerBreaker): void {
+    if (isClosed) throw new ClosedError("This sluice");
+    if (breaker.isOpen) throw breakerOpen(breaker, lastError());
+  }
+
+  /** The error that Redis replied with comes first, then the last one of the connection, then the missing answer. */
+  function causeOf(sent: Sent): unknown {
+    return isReply(sent.lastError) ? sent.lastError : (lastError() ?? sent.lastError);
+  }
+
+  /** Runs `run` as soon as there is a connection, unless the request is over by then. */
+  async function runOnce<T>(sent: Sent, run: () => Promise<T>): Promise<T> {
+    if (redis.status !== "ready") {
+      await untilReady(redis, timeoutMs);
+      assertOpen(sent.breaker);
+      if (sent.isOver) throw noAnswer(timeoutMs, causeOf(sent));
+    }
+    return run();
+  }
+
+  async function runAgain<T>(sent: Sent, run: () => Promise<T>): Promise<T> {
+    const { breaker } = sent;
+    for (;;) {
+      assertOpen(breaker);
+      const sentAtMs = performance.now();
+      try {
+        return await runOnce(sent, run);
+      } catch (error) {
+        if (isScriptRefusal(error) || error instanceof SluiceError) throw error;
+        // A refusal by Redis itself may be over in a moment, and says that the server is there.
+        if (!isReply(error)) breaker.fail(sentAtMs);
+        sent.lastError = error;
+        assertOpen(breaker);
+        await pause(PAUSE_MS);
+        if (sent.isOver) throw error;
+      }
+    }
+  }
+
+  async function inTime<T>(bucket: string, work: (sent: Sent) => Promise<T>): Promise<T> {
+    const breaker = breakers.of(bucket);
+    assertOpen(breaker);
+    const sentAtMs = performance.now();
+    const sent: Sent = { breaker, lastError: undefined, isOver: false };
+    try {
+      // The last command may still be under way when the time is over; its reply is ignored then.
+      const answer = await withTimeout(timeoutMs, work(sent), () => {
+        sent.isOver = true;
+        return noAnswer(timeoutMs, causeOf(sent));
+      });
+      breaker.succeed();
+      return answer;
+    } catch (error) {
+      if (isScriptRefusal(error)) breaker.succeed();
+      else if (!(error instanceof ClosedError) && !isReply(error)) {
+        breaker.fail(sentAtMs, isReply(sent.lastError) ? sent.lastError : undefined);
+      }
+      throw error;
+    }
+  }
+
+  return {
+    send: (bucket, run) => inTime(bucket, (sent) => runAgain(sent, run)),
+    sendOnce: (bucket, run) => inTime(bucket, (sent) => runOnce(sent, run)),
+    close() {
+      isClosed = true;
+      breakers.close();
+    },
+  };
+}
+
+function noAnswer(timeoutMs: number, cause: unknown): StoreUnavailableError {
+  const refusal = redisRefusalOf(cause);
+  const connectionError = cause instanceof Error ? ` (${wordsOf(cause)})` : "";
+  const text =
+    refusal === undefined
+      ? `Redis gave no answer within ${timeoutMs} ms${connectionError}; nothing was started. Check that Redis runs and can be reached, or raise storeTimeoutMs.`
+      : `Redis refused the request for ${timeoutMs} ms: ${refusal.reason}; nothing was started. ${refusal.remedy}.`;
+  return new StoreUnavailableError(text, cause);
+}
+
+function breakerOpen(
+  { server, refusal }: ServerBreaker,
+  connectionError: Error | undefined,
+): StoreUnavailableError {
+  const refused = redisRefusalOf(refusal);
+  if (refused !== undefined) {
+    const { reason, remedy } = refused;
+    return new StoreUnavailableError(
+      `Redis at ${server} refuses requests: ${reason}; it is not being asked now, and nothing was started. ` +
+        `${remedy}; requests go on as soon as it takes a probe.`,
+      refusal,
+    );
+  }
+  const last = connectionError === undefined ? "" : ` (${wordsOf(connectionError)})`;
+  return new StoreUnavailableError(
+    `Redis at ${server} has failed repeatedly${last} and is not being asked now; nothing was started. ` +
+      `Check that Redis runs, can be reached and accepts its user; requests go on as soon as it answers a probe.`,
+    connectionError,
+  );
+}
+
+/** A script's answer to a request that no second try could help. */
+const SCRIPT_REFUSAL = /^SLUICE_(?<reason>[A-Z_]+) (?<detail>.*)$/;
+
+/** Why a script refused a request; undefined for any other error. */
+export function refusalOf(
+  error: unknown,
+): { readonly reason: string; readonly detail: string } | undefined {
+  const groups = error instanceof Error ? SCRIPT_REFUSAL.exec(error.message)?.groups : undefined;
+  const { reason, detail } = groups ?? {};
+  return reason === undefined || detail === undefined ? undefined : { reason, detail };
+}
+
+function isScriptRefusal(error: unknown): boolean {
+  return refusalOf(error) !== undefined;
+}

@@ -1,0 +1,48 @@
+import type { LeasesRequest } from "../../../../core/store.ts";
+import { packNumbers, type Frame } from "./frame.ts";
+import { leasedLimits, stateKeys, type LeasedLimit } from "../keys.ts";
+import { defineScript, type Script } from "../script.ts";
+
+export type Leases = LeasesRequest & Frame;
+
+export const leasesRenew: Script<Leases, readonly number[]> = defineScript({
+  name: "bucket/leases-renew",
+  keys: leaseKeys,
+  args: (input) => [input.asker, leasesNumbers(input)],
+  decode: (reply) => reply as number[],
+});
+
+export const leasesRelease: Script<Leases, void> = defineScript({
+  name: "bucket/leases-release",
+  keys: leaseKeys,
+  args: (input) => [
+    input.asker,
+    wakeChannel(input.prefix, ""),
+    leasesNumbers(input),
+    ...leasedOf(input).map(({ key }) =>
+      key === undefined ? input.bucket : `${input.bucket}\n${key}`,
+    ),
+  ],
+  decode: () => undefined,
+});
+
+/** The channel on which an asker learns that a lease is free for it; a message is a bucket's name, and after a newline the key whose limit has room. */
+export function wakeChannel(prefix: string, asker: string): string {
+  return `${prefix}:wake:${asker}`;
+}
+
+/** The asker's own limits say where its leases are, whatever policy is in force now. */
+function leasedOf({ prefix, bucket, terms, scopes }: Leases): LeasedLimit[] {
+  return leasedLimits(prefix, bucket, terms.limits, scopes);
+}
+
+function leaseKeys(input: Leases): string[] {
+  const { prefix, bucket } = input;
+  return [...stateKeys(prefix, bucket, []), ...leasedOf(input).flatMap(({ parts }) => parts)];
+}
+
+function leasesNumbers(input: Leases): Buffer {
+  const { leases, pinnedUs = 0 } = input;
+  const limits = leasedOf(input).map(({ limit }) => [limit.count, limit.periodUs]);
+  return packNumbers([pinnedUs, limits.length, ...limits.flat(), leases.length, ...leases]);
+}

@@ -1,0 +1,83 @@
+/** What the two fast paths of `slots-draw` have in common, `slots-try` and `scopes-try`: tries on plain limits. */
+import { ruleOf } from "../../../../core/limits/registry.ts";
+import type { Limit } from "../../../../core/limits/rule.ts";
+import { NO_PLACE, type DrawReply, type Granted } from "../../../../core/store.ts";
+import { packNumbers } from "./frame.ts";
+import { defineScript, type Script } from "../script.ts";
+import type { SlotsDraw } from "./slots-draw.ts";
+
+/** Whether a request is a try of a bucket without limits of its own. */
+export function isTryOfKeys({ isTry, horizonUs, terms }: SlotsDraw): boolean {
+  return isTry && horizonUs === 0 && terms.limits.length === 0;
+}
+
+/** Whether the scripts know such a limit. */
+export function isPlain({ kind, align }: Limit): boolean {
+  return ruleOf(kind).plainStatus !== undefined && align === undefined;
+}
+
+/** The numbers of a reply; those of the wishes begin at `REPLY_HEAD`. */
+export type PackedReply = (index: number) => number;
+export const REPLY_HEAD = 5;
+
+/** A script that does the same as `slots-draw`; undefined, with nothing written, if the state turns out to be unusual. */
+export type PlainTryScript<Input extends SlotsDraw = SlotsDraw> = Script<
+  Input,
+  DrawReply | undefined
+>;
+
+interface PlainTry<Input> extends Pick<Script<Input, unknown>, "name" | "keys"> {
+  /** Adds what it is asked behind the numbers of the bucket. */
+  readonly addNumbers: (numbers: number[], input: Input) => void;
+  /** Reads what the wishes got, behind the numbers of the bucket. */
+  readonly readAll: (input: Input, reply: PackedReply) => Granted[];
+}
+
+export function definePlainTry<Input extends SlotsDraw>({
+  name,
+  keys,
+  addNumbers,
+  readAll,
+}: PlainTry<Input>): PlainTryScript<Input> {
+  return defineScript({
+    name,
+    isPacked: true,
+    keys,
+    args: (input) => {
+      const { terms, pinnedUs = 0, drewUs, startsFull = false } = input;
+      const numbers = [pinnedUs, startsFull ? 0 : drewUs, terms.version];
+      addNumbers(numbers, input);
+      return [terms.text, packNumbers(numbers)];
+    },
+    decode: (reply, input) => {
+      const packed = reply as Buffer;
+      if (packed.length === 0) return undefined;
+      const numbers = new DataView(packed.buffer, packed.byteOffset, packed.length);
+      const numberAt: PackedReply = (index) => numbers.getFloat64(index * 8, true);
+      return {
+        nowUs: numberAt(0),
+        generation: numberAt(1),
+        version: numberAt(2),
+        alive: numberAt(3),
+        isOverride: numberAt(4) > 0,
+        newText: undefined,
+        closedUntilUs: 0,
+        closedBy: 0,
+        spareLeases: 0,
+        granted: readAll(input, numberAt),
+        place: NO_PLACE,
+      };
+    },
+  });
+}
+
+/** What a wish got that is not said. Replies are copies of it: V8 would come to allocate literals among its old objects. */
+export const NOTHING: Granted = {
+  slotsUs: [],
+  run: undefined,
+  notBeforeUs: 0,
+  bindsAt: 0,
+  soonestUs: 0,
+  places: [NO_PLACE],
+  statuses: [],
+};

@@ -1,0 +1,230 @@
+/** `bucket/scopes-try`: a fast path of `slots-draw`, for tries of calls that have several keys or limits. */
+import { ruleOf } from "../../../../core/limits/registry.ts";
+import type { Limit, LimitStatus } from "../../../../core/limits/rule.ts";
+import { AT_ONCE, NO_PLACE, type Granted, type Run, type Wish } from "../../../../core/store.ts";
+import { stateKeys } from "../keys.ts";
+import {
+  definePlainTry,
+  isPlain,
+  isTryOfKeys,
+  NOTHING,
+  REPLY_HEAD,
+  type PackedReply,
+  type PlainTryScript,
+} from "./plain-try.ts";
+import type { SlotsDraw } from "./slots-draw.ts";
+
+/** How a request is told to the script. */
+interface Plan {
+  /** Each list of limits, with the keys that have it. */
+  readonly lists: readonly KeyList[];
+  readonly numberOf: ReadonlyMap<string, ListedKey>;
+  readonly shapes: readonly Shape[];
+  /** The number of the shape of each wish. */
+  readonly shapeOf: readonly number[];
+  /** Whether no key is in several wishes. */
+  readonly isEachOnce: boolean;
+}
+
+interface KeyList {
+  readonly limits: readonly Limit[];
+  readonly keys: string[];
+}
+
+interface ListedKey {
+  readonly list: KeyList;
+  /** Its number among the keys of its list, from 0 on. */
+  readonly index: number;
+}
+
+/** What calls have in common that take the same of keys with the same limits. */
+interface Shape {
+  readonly lists: readonly KeyList[];
+  readonly costs: readonly number[];
+}
+
+export type ScopesTry = SlotsDraw & { readonly plan: Plan };
+
+/**
+ * How `scopes-try` serves a request: a try of a bucket without limits, for calls whose keys all have plain ones.
+ * Undefined if it cannot.
+ */
+export function planScopesTry(input: SlotsDraw): ScopesTry | undefined {
+  if (!isTryOfKeys(input)) return undefined;
+  const lists = new Map<readonly Limit[], KeyList>();
+  const numberOf = new Map<string, ListedKey>();
+  const shapes: Shape[] = [];
+  const shapeOf: number[] = [];
+  let isEachOnce = true;
+  let number = 0;
+  for (const { scopes, costs } of input.wishes) {
+    if (scopes.length === 0) return undefined;
+    const own: KeyList[] = [];
+    for (const { key, limits } of scopes) {
+      let list = lists.get(limits);
+      if (list === undefined) {
+        if (!limits.every(isPlain)) return undefined;
+        lists.set(limits, (list = { limits, keys: [] }));
+      }
+      const known = numberOf.get(key);
+      if (known === undefined) numberOf.set(key, { list, index: list.keys.push(key) - 1 });
+      else if (known.list !== list) return undefined;
+      else isEachOnce = false;
+      own.push(list);
+    }
+    // Most calls of a request are alike.
+    if (!isShapeOf(own, costs, shapes[number - 1])) {
+      number = 1 + shapes.findIndex((shape) => isShapeOf(own, costs, shape));
+      if (number === 0) number = shapes.push({ lists: own, costs });
+    }
+    shapeOf.push(number);
+  }
+  const plan = { lists: [...lists.values()], numberOf, shapes, shapeOf, isEachOnce };
+  return { plan, ...input };
+}
+
+function isShapeOf(
+  lists: readonly KeyList[],
+  costs: readonly number[],
+  shape: Shape | undefined,
+): boolean {
+  return (
+    shape !== undefined &&
+    lists.length === shape.lists.length &&
+    lists.every((list, index) => list === shape.lists[index]) &&
+    (costs === shape.costs || costs.every((cost, index) => cost === shape.costs[index]))
+  );
+}
+
+export const scopesTry: PlainTryScript<ScopesTry> = definePlainTry({
+  name: "bucket/scopes-try",
+  keys: ({ prefix, bucket, plan }) =>
+    stateKeys(
+      prefix,
+      bucket,
+      plan.lists.flatMap(({ keys }) => keys),
+    ),
+  addNumbers,
+  readAll,
+});
+
+function addNumbers(numbers: number[], { wishes, plan }: ScopesTry): void {
+  const { lists, numberOf, shapes, shapeOf } = plan;
+  const firstOf = new Map<KeyList, number>();
+  let first = 1;
+  numbers.push(lists.length);
+  for (const list of lists) {
+    numbers.push(list.limits.length);
+    for (const { kind, count, periodUs, capacity } of list.limits) {
+      numbers.push(ruleOf(kind).code, count, periodUs, capacity);
+    }
+    numbers.push(list.keys.length);
+    firstOf.set(list, first);
+    first += list.keys.length;
+  }
+  numbers.push(shapes.length);
+  for (const shape of shapes) {
+    numbers.push(shape.lists.length);
+    let after = 0;
+    for (const list of shape.lists) {
+      const { length } = list.limits;
+      numbers.push(lists.indexOf(list) + 1, ...shape.costs.slice(after, after + length));
+      after += length;
+    }
+  }
+  numbers.push(wishes.length);
+  for (const [index, { wanted, scopes }] of wishes.entries()) {
+    numbers.push(wanted, shapeOf[index]!);
+    for (const { key } of scopes) {
+      const listed = numberOf.get(key)!;
+      numbers.push(firstOf.get(listed.list)! + listed.index);
+    }
+  }
+}
+
+/** The replies to the wishes. What is left of a limit is told as it is after all of them. */
+function readAll({ wishes, plan }: ScopesTry, numberAt: PackedReply): Granted[] {
+  const nowUs = numberAt(0);
+  const starts: number[] = [];
+  /** Where what is used of a key is told last, if several wishes are for one. */
+  const lastOf = new Map<ListedKey, number>();
+  let at = REPLY_HEAD;
+  for (const { scopes, costs } of wishes) {
+    starts.push(at);
+    let from = at + 1;
+    at += 1 + costs.length;
+    if (plan.isEachOnce) continue;
+    for (const { key, limits } of scopes) {
+      lastOf.set(plan.numberOf.get(key)!, from);
+      from += limits.length;
+    }
+  }
+  return wishes.map((wish, index) => {
+    const from = starts[index]! + 1;
+    const count = numberAt(from - 1);
+    const used = wish.costs.map((_, limit) => numberAt(from + limit));
+    const statuses = statusesOf(wish, used, nowUs);
+    const granted = {
+      ...NOTHING,
+      run: runOf(wish, count, { nowUs, used: used[0]! }),
+      places: wish.scopes.map(() => NO_PLACE),
+      statuses: plan.isEachOnce ? statuses : statusesOf(wish, usedLast(wish), nowUs),
+    };
+    return count === wish.wanted ? granted : { ...granted, ...heldBy(wish, statuses) };
+  });
+
+  function usedLast({ scopes }: Wish): number[] {
+    return scopes.flatMap(({ key, limits }) => {
+      const from = lastOf.get(plan.numberOf.get(key)!)!;
+      return limits.map((_, limit) => numberAt(from + limit));
+    });
+  }
+}
+
+/** `used` is what was used of the first limit after these calls. */
+function runOf(
+  { scopes, costs }: Wish,
+  count: number,
+  { nowUs, used }: { readonly nowUs: number; readonly used: number },
+): Run | undefined {
+  if (count === 0) return undefined;
+  const [{ kind, count: drain, periodUs, capacity }] = scopes[0]!.limits as [Limit];
+  const step = costs[0]! * periodUs;
+  const isAlone = costs.length === 1 && ruleOf(kind).excess !== undefined;
+  const excess = isAlone ? used - (count - 1) * step - capacity * periodUs : AT_ONCE;
+  return { count, atUs: nowUs, excess, step, drain };
+}
+
+function statusesOf(
+  { scopes, costs }: Wish,
+  used: readonly number[],
+  nowUs: number,
+): readonly LimitStatus[] {
+  const statuses: LimitStatus[] = [];
+  for (const { limits } of scopes) {
+    for (const limit of limits) {
+      const at = statuses.length;
+      statuses.push(ruleOf(limit.kind).plainStatus!(limit, used[at]!, costs[at]!, nowUs));
+    }
+  }
+  return statuses;
+}
+
+/** Which limit holds a call back for the longest; of those alike the narrowest key's, and of its limits the first. */
+function heldBy(
+  { scopes }: Wish,
+  statuses: readonly LimitStatus[],
+): Pick<Granted, "notBeforeUs" | "bindsAt"> {
+  let held = { notBeforeUs: 0, bindsAt: 0 };
+  let after = statuses.length;
+  for (const { limits } of scopes.toReversed()) {
+    after -= limits.length;
+    let own = { notBeforeUs: 0, bindsAt: 0 };
+    for (const index of limits.keys()) {
+      const { nextUs } = statuses[after + index]!;
+      if (nextUs > own.notBeforeUs) own = { notBeforeUs: nextUs, bindsAt: after + index + 1 };
+    }
+    if (own.notBeforeUs > held.notBeforeUs) held = own;
+  }
+  return held;
+}

@@ -1,0 +1,197 @@
+import type { Limit } from "../../../../core/limits/rule.ts";
+import type { LimitStatus } from "../../../../core/limits/rule.ts";
+import {
+  NO_PLACE,
+  spacingOf,
+  type DrawReply,
+  type DrawRequest,
+  type Granted,
+  type LimitedKey,
+  type Place,
+  type Wish,
+} from "../../../../core/store.ts";
+import {
+  limitsNumbers,
+  orInfinity,
+  packNumbers,
+  shadowsNumbers,
+  termsNumbers,
+  type Frame,
+} from "./frame.ts";
+import { bucketKeys } from "../keys.ts";
+import { defineScript, type Script } from "../script.ts";
+
+export type SlotsDraw = DrawRequest & Frame;
+
+/** The numbers of the reply, packed as doubles, and the text of another policy that is in force. */
+type Reply = readonly [numbers: Buffer, newText: Buffer];
+
+export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
+  name: "bucket/slots-draw",
+  isPacked: true,
+  keys: (input) => {
+    const { prefix, bucket, terms } = input;
+    return bucketKeys(prefix, bucket, terms.limits, keysOf(input), terms.shadows);
+  },
+  args: (input) => {
+    const { asker, terms, wishes } = input;
+    const keys = keysOf(input);
+    const head = packNumbers(headNumbers(input, keys));
+    const names = wishes.map(({ name }) => name);
+    return [asker, terms.text, head, packNumbers(wishNumbers(input, keys)), ...names];
+  },
+  decode: (reply, { wishes, terms, isTry }) => {
+    const [packed, newText] = reply as Reply;
+    const numbers = createNumbers(packed);
+    const [nowUs, generation, version, alive, source] = numbers.take(5) as Five;
+    const place = readPlace(numbers);
+    const [closedUntilUs, closedBy] = [numbers.next(), numbers.next()];
+    const spareLeases = numbers.next();
+    const isAgreed = newText.length === 0;
+    return {
+      nowUs,
+      generation,
+      version,
+      alive,
+      newText: isAgreed ? undefined : newText.toString(),
+      isOverride: source > 0,
+      closedUntilUs,
+      closedBy,
+      spareLeases,
+      granted: isAgreed ? readAll(numbers, { wishes, terms, isTry }) : [],
+      place,
+    };
+  },
+});
+
+type Five = [number, number, number, number, number];
+
+function readPlace(numbers: Numbers): Place {
+  const [turnUs, sinceUs, leaseOrder] = [numbers.next(), numbers.next(), numbers.next()];
+  return turnUs === 0 && leaseOrder === 0 ? NO_PLACE : { turnUs, sinceUs, leaseOrder };
+}
+
+/** Reads packed doubles one after the other. */
+interface Numbers {
+  next(): number;
+  take(count: number): number[];
+}
+
+/** Numbers of a reply. A view needs an offset that is a multiple of 8, which a part of a socket's buffer seldom has. */
+function createNumbers(packed: Buffer): Numbers {
+  const numbers = new Float64Array(packed.length / 8);
+  packed.copy(new Uint8Array(numbers.buffer));
+  let at = 0;
+  return {
+    next: () => numbers[at++]!,
+    take(count) {
+      at += count;
+      return [...numbers.subarray(at - count, at)];
+    },
+  };
+}
+
+function hasPlace({ sinceUs, leaseOrder }: Place): boolean {
+  return sinceUs > 0 || leaseOrder > 0;
+}
+
+/** Each key once, even if several wishes are for it, with its number from 1 on. */
+function keysOf({ wishes }: Pick<DrawRequest, "wishes">): LimitedKey[] {
+  const keys = new Map<string, LimitedKey>();
+  for (const { scopes } of wishes) for (const scope of scopes) keys.set(scope.key, scope);
+  return [...keys.values()];
+}
+
+function headNumbers(input: SlotsDraw, keys: readonly LimitedKey[]): number[] {
+  const { pinnedUs = 0, horizonUs, drewUs, isTry, startsFull = false, lease } = input;
+  const { place, terms } = input;
+  const how = (isTry ? 1 : 0) + (startsFull ? 2 : 0);
+  const own = [place.turnUs, place.sinceUs, place.leaseOrder];
+  const head = [pinnedUs, horizonUs, drewUs, how, lease, ...own];
+  const numbers = [...head, ...termsNumbers(terms), keys.length];
+  const firstWith = new Map<readonly Limit[], number>();
+  for (const [index, { limits }] of keys.entries()) {
+    const first = firstWith.get(limits);
+    // Most keys have the same limits as others of their level.
+    if (first !== undefined) numbers.push(-first);
+    else {
+      firstWith.set(limits, index + 1);
+      numbers.push(...limitsNumbers(limits));
+    }
+  }
+  const hasShadows = (terms.shadows?.length ?? 0) > 0;
+  return [...numbers, hasShadows ? 1 : 0, ...shadowsNumbers(terms)];
+}
+
+/** Calls of one class cost the same, under the same limits of the bucket and of their keys. */
+function wishNumbers({ wishes }: SlotsDraw, keys: readonly LimitedKey[]): number[] {
+  const numberOfKey = new Map(keys.map(({ key }, index) => [key, index + 1]));
+  const numberOfClass = new Map<readonly number[], number>();
+  const classes: number[] = [];
+  const numbers: number[] = [];
+  for (const wish of wishes) {
+    const { scopes, wanted, rank, isBounded, sinceUs, nextSinceUs, lastSinceUs } = wish;
+    const { costs, shadowCosts = [] } = wish;
+    let number = numberOfClass.get(costs);
+    if (number === undefined) {
+      number = numberOfClass.size + 1;
+      numberOfClass.set(costs, number);
+      classes.push(costs.length, ...costs, ...shadowCosts);
+    }
+    const bounded = isBounded ? 1 : 0;
+    numbers.push(number, wanted, rank, bounded, sinceUs, nextSinceUs, lastSinceUs, scopes.length);
+    for (const { key, place } of scopes) {
+      const keyNumber = numberOfKey.get(key)!;
+      if (hasPlace(place)) numbers.push(-keyNumber, place.sinceUs, place.leaseOrder);
+      else numbers.push(keyNumber);
+    }
+  }
+  return [numberOfClass.size, ...classes, wishes.length, ...numbers];
+}
+
+type Asked = Pick<SlotsDraw, "wishes" | "terms" | "isTry">;
+
+/** The reply has what was granted, wish by wish; that to a try has the statuses of each wish after it. */
+function readAll(numbers: Numbers, { wishes, terms, isTry }: Asked): Granted[] {
+  const granted = wishes.map((wish) => readGranted(numbers, wish, terms));
+  if (!isTry) return granted;
+  return granted.map((each, index) => {
+    const statuses = wishes[index]!.costs.map(() => readStatus(numbers.take(3)));
+    return { ...each, statuses };
+  });
+}
+
+function readGranted(
+  numbers: Numbers,
+  { costs, scopes }: Wish,
+  { limits }: Asked["terms"],
+): Granted {
+  const count = numbers.next();
+  if (count === -1) {
+    const [notBeforeUs, bindsAt] = [numbers.next(), numbers.next()];
+    const places = scopes.map(({ place }) => place);
+    return { ...NOTHING, notBeforeUs, bindsAt, places };
+  }
+  const atUs = numbers.next();
+  const excess = numbers.next();
+  const notBeforeUs = orInfinity(numbers.next());
+  const bindsAt = numbers.next();
+  const soonestUs = numbers.next();
+  const places = scopes.map(({ place }) => {
+    const isAsBefore = numbers.next() === -1;
+    const found = readPlace(numbers);
+    return isAsBefore ? place : found;
+  });
+  const slotsUs = numbers.take(numbers.next());
+  const granted = { slotsUs, notBeforeUs, bindsAt, soonestUs, places, statuses: [] };
+  if (count === 0) return { run: undefined, ...granted };
+  // Runs are spaced by the first limit.
+  const spacing = spacingOf(limits[0] ?? scopes[0]?.limits[0], costs);
+  return { run: { count, atUs, excess, ...spacing }, ...granted };
+}
+
+const NOTHING = { slotsUs: [], run: undefined, soonestUs: 0, statuses: [] };
+
+export function readStatus([remaining, resetUs, nextUs]: readonly number[]): LimitStatus {
+  return { remaining: remaining!, resetUs: orInfinity(resetUs!), nextUs: orInfinity(nextUs!) };
+}

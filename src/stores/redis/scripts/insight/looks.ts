@@ -1,0 +1,137 @@
+import { AWAY_KEPT_MS, SOURCES } from "../../../../core/store.ts";
+import type {
+  BucketFacts,
+  BucketTold,
+  Change,
+  Glance,
+  NewChange,
+} from "../../../../core/stores/insight/store.ts";
+import type {
+  NewSteering,
+  Steering,
+  SteeringFate,
+} from "../../../../core/stores/insight/steering.ts";
+import { awayKey, stateKeys } from "../keys.ts";
+import { defineScript, type Script } from "../script.ts";
+import { fleetBase, readChangeText, readOverride, timeOf } from "./insight.ts";
+import { readRuled } from "./rules.ts";
+
+interface LookRequest {
+  readonly prefix: string;
+  readonly buckets: readonly string[];
+  /** Whether the buckets themselves lie on this server, too, so that one script can reach them. */
+  readonly areHere: boolean;
+}
+
+interface Looked {
+  readonly facts: BucketFacts;
+  readonly declared: string | undefined;
+  /** Undefined if they were not to be looked at. */
+  readonly glance: Glance | undefined;
+}
+
+type Entry = readonly [id: string, fields: readonly string[]];
+
+type Reply = readonly [
+  told: readonly string[],
+  overrides: readonly string[],
+  declared: string | null,
+  rules: string | null,
+  pause: readonly Entry[],
+  fate: string | null,
+  awayMs: number,
+  state: State | readonly [],
+  hasCalls: number,
+  refusals: string | null,
+];
+
+type State = readonly [
+  nowUs: number,
+  generation: number,
+  text: string,
+  source: number,
+  alive: number,
+  coolUntilUs: number,
+  pausedUntilUs: number,
+  factor: number,
+];
+
+export const bucketsLook: Script<LookRequest, readonly Looked[]> = defineScript({
+  name: "insight/buckets-look",
+  keys: ({ prefix, buckets, areHere }) => [
+    fleetBase({ prefix }),
+    ...buckets.flatMap((bucket) =>
+      areHere ? [...stateKeys(prefix, bucket, []), awayKey(prefix, bucket, undefined)] : [],
+    ),
+  ],
+  args: ({ buckets }) => buckets,
+  decode(reply, { areHere }) {
+    const [nowUs, ...found] = reply as [number, ...Reply[]];
+    return found.map((each) => ({
+      facts: factsOf(Math.floor(nowUs / 1_000), each),
+      declared: each[2] ?? undefined,
+      glance: areHere ? glanceOf(nowUs, each) : undefined,
+    }));
+  },
+});
+
+function factsOf(nowMs: number, reply: Reply): BucketFacts {
+  const [told, overrides, , rules, pause, fate, , , hasCalls, refusals] = reply;
+  return {
+    nowMs,
+    refusals: Number(refusals ?? 0),
+    told: pairsOf(told).map(([replica, text]) => ({ replica, ...readTold(text) })),
+    rules: rules === null ? undefined : readRuled(rules),
+    overrides: pairsOf(overrides)
+      .map(([id, record]) => readOverride(`${id}|${record}`))
+      .toSorted(byId),
+    pause: pause[0] && readChange(pause[0], fate),
+    hasCalls: hasCalls === 1,
+  };
+}
+
+/** A bucket without a state is as one that was never used, under the policy of whoever asks. */
+function glanceOf(serverUs: number, [, , , , , , awayMs, state]: Reply): Glance {
+  const awayForMs = awayMs < 0 ? 0 : Math.max(1, awayMs - AWAY_KEPT_MS);
+  const [nowUs = serverUs, generation = serverUs, text, source = 0, alive = 0, ...times] = state;
+  const [coolUntilUs = 0, pausedUntilUs = 0, factor = 1_000] = times;
+  const ofPolicy = { generation, text, source: SOURCES[source]! };
+  return { nowUs, ...ofPolicy, alive, coolUntilUs, pausedUntilUs, factor, awayForMs };
+}
+
+/** A change as its entry in the log has it, with what became of it. */
+export function readChange([id, fields]: Entry, fate: string | null | undefined): Change {
+  const { undoneBy, failed } = JSON.parse(fate ?? "{}") as Partial<Change>;
+  const text = valueOf(fields, "change");
+  return { ...readChangeText<NewChange>(text), id, atMs: timeOf(id), undoneBy, failed };
+}
+
+/** The same of a change of a queue, or of an endpoint. */
+export function readSteering([id, fields]: Entry, fate: string | null | undefined): Steering {
+  const told = readChangeText<NewSteering>(valueOf(fields, "change"));
+  const { jobs, undoneBy, failed, after } = readChangeText<SteeringFate>(fate ?? "{}");
+  const { endpoint, key, filter, reason, forMs, before, undoes } = told;
+  const facts = { ...told, endpoint, key, filter, reason, forMs, before, undoes };
+  return { ...facts, after: after ?? told.after, id, atMs: timeOf(id), jobs, undoneBy, failed };
+}
+
+export function valueOf(fields: readonly string[], name: string): string {
+  return fields[fields.indexOf(name) + 1] ?? "";
+}
+
+/** Redis answers a hash as a list. */
+function pairsOf(list: readonly string[]): (readonly [string, string])[] {
+  return Array.from({ length: list.length / 2 }, (_, at) => [list[at * 2]!, list[at * 2 + 1]!]);
+}
+
+/** `<ms>|<JSON>` */
+function readTold(text: string): BucketTold & { readonly atMs: number } {
+  const end = text.indexOf("|");
+  return { ...(JSON.parse(text.slice(end + 1)) as BucketTold), atMs: Number(text.slice(0, end)) };
+}
+
+/** Ids are `<ms>-<number>`. */
+function byId({ id: a }: { readonly id: string }, { id: b }: { readonly id: string }): number {
+  const order = timeOf(a) - timeOf(b);
+  return order === 0 ? Number(a.split("-")[1]) - Number(b.split("-")[1]) : order;
+}

@@ -1,0 +1,243 @@
+/** Several independent servers: which one holds a name, and their stores as one. */
+import { createHash } from "node:crypto";
+import { LRUCache } from "lru-cache";
+import { areNewer, settingOf, type RulesAnswer } from "../../core/stores/insight/rules.ts";
+import type { BucketLook, InsightStore } from "../../core/stores/insight/store.ts";
+import type { Store } from "../../core/store.ts";
+
+/** A point of the ring. Its server holds the names whose hashes lie between the point before and this one. */
+interface Point {
+  readonly value: number;
+  readonly url: string;
+}
+
+/** Hashes for each server: enough that a fourth server takes about a quarter of what three had. */
+const HASHES = 150;
+/** An MD5 hash gives this many points, of 4 bytes each. */
+const POINTS_OF_HASH = 4;
+/** Each draw looks its server up; the servers of this many names are remembered. */
+const NAMES_REMEMBERED = 5_000;
+
+/**
+ * The function that finds the server of a name, by its URL. When a server comes or goes, only its own share of the
+ * names moves.
+ *
+ * Consistent hashing with the points of ketama, as in libmemcached. The points are as fixed as the layout of the
+ * state: with others, names are sought on the wrong servers.
+ */
+export function createShards(urls: readonly string[]): (name: string) => string {
+  const ring = urls.flatMap(pointsOf).toSorted((a, b) => a.value - b.value);
+  const servers = new LRUCache<string, string>({
+    max: NAMES_REMEMBERED,
+    memoMethod: (name) => (ring[firstFrom(ring, hashOf(name).readUInt32LE())] ?? ring[0]!).url,
+  });
+  return (name) => servers.memo(name);
+}
+
+/** The part of a URL that places a server on the ring; a new password moves nothing. */
+export function serverId(url: string): string {
+  const { hostname, port, pathname } = new URL(url);
+  return `${hostname}:${port === "" ? "6379" : port}${pathname === "/" ? "" : pathname}`;
+}
+
+/** Several stores as one: `storeOf` says which one holds a bucket. */
+export function combineStores(stores: readonly Store[], storeOf: (bucket: string) => Store): Store {
+  return {
+    draw: (request) => storeOf(request.bucket).draw(request),
+    giveBack: (request) => storeOf(request.bucket).giveBack(request),
+    settle: (request) => storeOf(request.bucket).settle(request),
+    noteSlot: (note, settling) => storeOf(note.bucket).noteSlot(note, settling),
+    renew: (request) => storeOf(request.bucket).renew(request),
+    release: (request) => storeOf(request.bucket).release(request),
+    steer: (request) => storeOf(request.bucket).steer(request),
+    peek: (request) => storeOf(request.bucket).peek(request),
+    learn: (request) => storeOf(request.bucket).learn(request),
+    readAway: (request) => storeOf(request.bucket).readAway(request),
+    noteAway: (note) => storeOf(note.bucket).noteAway(note),
+    listen(asker, wake) {
+      for (const store of stores) store.listen(asker, wake);
+    },
+    async close() {
+      await Promise.all(stores.map((store) => store.close()));
+    },
+  };
+}
+
+/** What to do with rules that several servers were offered: what any of them needs. */
+const VERDICTS: readonly RulesAnswer["verdict"][] = ["older", "apply", "wait", "done"];
+
+/** What each server knows of the fleet, as one: that of a bucket or a queue is on its server. */
+export function combineInsight(
+  stores: readonly InsightStore[],
+  storeOfName: (bucket: string) => InsightStore,
+): InsightStore {
+  // What rules say of a queue is on the server of the queue.
+  const storeOf = (name: string): InsightStore => storeOfName(settingOf(name)?.name ?? name);
+
+  /** What those answer that do; rejects if none does. */
+  async function fromAll<T>(
+    ask: (store: InsightStore) => Promise<T>,
+  ): Promise<{ readonly answers: readonly T[]; readonly errors: readonly unknown[] }> {
+    const settled = await Promise.allSettled(stores.map(ask));
+    const answers = settled.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
+    const errors = settled.flatMap((one) => (one.status === "rejected" ? [one.reason] : []));
+    if (answers.length === 0) throw errors[0];
+    return { answers, errors };
+  }
+
+  return {
+    async report({ buckets, queues, workers, ...replica }) {
+      const { answers, errors } = await fromAll((store) =>
+        store.report({
+          ...replica,
+          buckets: buckets.filter(({ bucket }) => storeOf(bucket) === store),
+          queues: queues.filter(({ name }) => storeOf(name) === store),
+          workers: workers?.filter(({ queue }) => storeOf(queue) === store),
+        }),
+      );
+      return {
+        over: answers.flatMap(({ over }) => over),
+        // A server that was away may be one that knows nothing of it.
+        isNew: errors.length > 0 || answers.some(({ isNew }) => isNew),
+      };
+    },
+    async bucketNames(page) {
+      const { answers, errors } = await fromAll((store) => store.bucketNames(page));
+      const names = answers.flatMap((answer) => answer.names).toSorted();
+      return { names: names.slice(0, page.limit), errors };
+    },
+    bucket: (name) => storeOf(name).bucket(name),
+    declared: (bucket) => storeOf(bucket).declared(bucket),
+    // Any name does: it is the same for all processes.
+    noteRequest: (request, keptMs) => storeOf(request.queue).noteRequest(request, keptMs),
+    forgetRequest: (request) => storeOf(request.queue).forgetRequest(request),
+    slotSecret: (own) => storeOf("slots").slotSecret(own),
+    async offerRules(offer) {
+      const { answers } = await fromAll((store) => store.offerRules(offer));
+      const rank = ({ verdict }: RulesAnswer): number => VERDICTS.indexOf(verdict);
+      return answers.toSorted((a, b) => rank(a) - rank(b))[0]!;
+    },
+    async rules() {
+      const { answers } = await fromAll((store) => store.rules());
+      const found = answers.filter((answer) => answer !== undefined);
+      return found.toSorted((a, b) => (areNewer(a, b) ? -1 : 1))[0];
+    },
+    async noteRules({ policies, ...rules }) {
+      const earlier = new Map<string, string | undefined>();
+      const noting = stores.map(async (store) => {
+        const own = policies.filter(([bucket]) => storeOf(bucket) === store);
+        if (own.length === 0) return true;
+        const texts = await store.noteRules({ ...rules, policies: own });
+        for (const [at, [bucket]] of own.entries()) earlier.set(bucket, texts?.[at]);
+        return texts !== undefined;
+      });
+      const areNoted = (await Promise.all(noting)).every(Boolean);
+      return areNoted ? policies.map(([bucket]) => earlier.get(bucket)) : undefined;
+    },
+    async rulesApplied(rules, unreached = new Set()) {
+      // One that was away has them applied when it is back: it does not answer that they are.
+      const missed = new Set([...unreached].map(storeOf));
+      await fromAll(async (store) => missed.has(store) || store.rulesApplied(rules));
+    },
+    byServer: (names) => stores.map((store) => names.filter((name) => storeOf(name) === store)),
+    async ruledNames() {
+      return (await fromAll((store) => store.ruledNames())).answers.flat();
+    },
+    async ruledOf(names) {
+      const asking = names.map(async (name) => (await storeOf(name).ruledOf([name]))[0]);
+      return Promise.all(asking);
+    },
+    async declaredOf(names) {
+      const asking = stores.map(async (store) => {
+        const own = names.filter((name) => storeOf(name) === store);
+        const texts = own.length === 0 ? [] : await store.declaredOf(own);
+        return own.map((name, at) => [name, texts[at]] as const);
+      });
+      const declared = new Map((await Promise.all(asking)).flat());
+      return names.map((name) => declared.get(name));
+    },
+    async looks(names) {
+      const looking = stores.map(async (store): Promise<[string, BucketLook][]> => {
+        const own = names.filter((name) => storeOf(name) === store);
+        try {
+          return [...((await store.looks?.(own)) ?? [])];
+        } catch (error) {
+          return own.map((name) => [name, { error }]);
+        }
+      });
+      return new Map((await Promise.all(looking)).flat());
+    },
+    async replicas() {
+      const found = (await fromAll((store) => store.replicas())).answers.flat();
+      return [...new Map(found.map((each) => [each.replica, each])).values()];
+    },
+    async queues(page) {
+      const { answers, errors } = await fromAll((store) => store.queues(page));
+      const queues = answers.flatMap((answer) => answer.queues);
+      const byName = queues.toSorted((a, b) => (a.name < b.name ? -1 : 1));
+      return { queues: byName.slice(0, page.limit), errors };
+    },
+    queue: (name) => storeOf(name).queue(name),
+    async liveWorkers(queues) {
+      const { answers } = await fromAll((store) =>
+        store.liveWorkers(queues.filter((name) => storeOf(name) === store)),
+      );
+      return answers.flat();
+    },
+    async workers() {
+      return (await fromAll((store) => store.workers())).answers.flat();
+    },
+    history: (bucket, span) => storeOf(bucket).history(bucket, span),
+    noteChange: (change) => storeOf(change.bucket).noteChange(change),
+    amendChange: (change, fate) => storeOf(change.bucket).amendChange(change, fate),
+    async changes(page) {
+      const { bucket, limit } = page;
+      if (bucket !== undefined) return storeOf(bucket).changes(page);
+      const { answers } = await fromAll((store) => store.changes(page));
+      return newest(answers.flat(), limit);
+    },
+    noteSteering: (change) => storeOf(change.queue).noteSteering(change),
+    settingsByHand: (queue) => storeOf(queue).settingsByHand(queue),
+    amendSteering: (change, fate) => storeOf(change.queue).amendSteering(change, fate),
+    forgetTenant: (of) => storeOf(of.queue).forgetTenant(of),
+    async steerings(page) {
+      const { queue, limit } = page;
+      if (queue !== undefined) return storeOf(queue).steerings(page);
+      const { answers } = await fromAll((store) => store.steerings(page));
+      return newest(answers.flat(), limit);
+    },
+    confirmChange: (made) => storeOf(made.change.bucket).confirmChange(made),
+    endOverride: (override) => storeOf(override.bucket).endOverride(override),
+  };
+}
+
+function newest<Entry extends { readonly atMs: number }>(all: Entry[], limit: number): Entry[] {
+  return all.toSorted((a, b) => b.atMs - a.atMs).slice(0, limit);
+}
+
+function pointsOf(url: string): Point[] {
+  const id = serverId(url);
+  const hashes = Array.from({ length: HASHES }, (_, index) => hashOf(`${id}-${index}`));
+  return hashes.flatMap((hash) =>
+    Array.from({ length: POINTS_OF_HASH }, (_, part) => ({
+      value: hash.readUInt32LE(part * 4),
+      url,
+    })),
+  );
+}
+
+/** The index of the first point that is no less than the value; the ring's length if all are less. */
+function firstFrom(ring: readonly Point[], value: number): number {
+  let low = 0;
+  let high = ring.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (ring[middle]!.value < value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+function hashOf(text: string): Buffer {
+  return createHash("md5").update(text).digest();
+}

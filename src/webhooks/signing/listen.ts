@@ -1,0 +1,94 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import process from "node:process";
+import * as z from "zod";
+import { InvalidOptionError } from "../../core/errors.ts";
+import { readOptions } from "../../core/input/options.ts";
+import { WebhookVerificationError } from "../../core/stores/webhooks/errors.ts";
+import { SECRETS } from "./secrets.ts";
+import { HEADER_PREFIX, STYLE } from "./sign.ts";
+import { verify, type VerifyOptions } from "./verify.ts";
+
+/** What `listen` takes. */
+export interface ListenForWebhooksOptions extends Pick<
+  VerifyOptions,
+  "secret" | "signature" | "headerPrefix"
+> {
+  /** Called with a line for each request. Defaults to writing it to the standard output. */
+  readonly print?: ((line: string) => void) | undefined;
+}
+
+/** A receiver on this machine. */
+export interface WebhookListener {
+  readonly url: string;
+  close(): Promise<void>;
+}
+
+const OPTIONS = z.strictObject({
+  secret: SECRETS,
+  signature: STYLE.optional(),
+  headerPrefix: HEADER_PREFIX.optional(),
+  print: z
+    .custom<(line: string) => void>((print) => typeof print === "function", {
+      error: "give a function of a line",
+    })
+    .optional(),
+});
+const MOST_BYTES = 1_000_000;
+
+/**
+ * A receiver for development, on 127.0.0.1: it verifies each webhook, prints it, and answers 204, or 400 if it is not to be
+ * trusted. Port 0 takes a free one.
+ *
+ * @throws {@link InvalidOptionError} when an option can never work.
+ */
+export async function listen(
+  port: number,
+  options: ListenForWebhooksOptions,
+): Promise<WebhookListener> {
+  const where = "listen()";
+  if (!Number.isInteger(port) || port < 0 || port > 65_535) {
+    const remedy = "give a port from 0 to 65535";
+    throw new InvalidOptionError({ where, option: "port", value: port, remedy });
+  }
+  const { print = printLine, ...how } = readOptions(where, OPTIONS, options);
+  const server = createServer(async (request, response) => {
+    const chunks: Buffer[] = [];
+    let length = 0;
+    try {
+      // Rejects where the sender ends its connection in the middle.
+      for await (const chunk of request as AsyncIterable<Buffer>) {
+        length += chunk.length;
+        if (length > MOST_BYTES) break;
+        chunks.push(chunk);
+      }
+      const { id, payload } = verify({
+        ...how,
+        body: Buffer.concat(chunks),
+        headers: request.headers,
+      });
+      print(`${request.url ?? "/"} ${id ?? ""} ${JSON.stringify(payload)}`);
+      response.writeHead(204).end();
+    } catch (error) {
+      const isUntrue = error instanceof WebhookVerificationError;
+      print(`${request.url ?? "/"} refused: ${String(error)}`);
+      response.writeHead(isUntrue ? 400 : 500).end();
+    }
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(port, "127.0.0.1", resolve);
+  });
+  const { port: taken } = server.address() as AddressInfo;
+  return {
+    url: `http://127.0.0.1:${taken}`,
+    async close() {
+      server.closeAllConnections();
+      await new Promise<void>((resolve) => server.close(() => resolve()));
+    },
+  };
+}
+
+function printLine(line: string): void {
+  process.stdout.write(`${line}\n`);
+}

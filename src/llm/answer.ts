@@ -46,6 +46,7 @@ async function readResponse(response: Response, count: CountTokens): Promise<Ans
   const tally = createTally(count);
   if (/event-stream/i.test(type)) return readEvents(response, tally);
   if (/eventstream/i.test(type)) return readFrames(response, tally);
+  if (/ndjson|jsonl|stream\+json/i.test(type)) return readLines(response, tally);
   if (!/json/i.test(type)) return undefined;
   const body: unknown = JSON.parse(await textOf(response));
   // Gemini streams a list unless it is asked for events.
@@ -91,6 +92,27 @@ async function readEvents(response: Response, tally: Tally): Promise<Answered> {
   } catch (error) {
     if (error instanceof TooLong) throw error;
     // Its caller sees that as well.
+    isWhole = false;
+  }
+  return tally.end(isWhole);
+}
+
+/** JSON in lines, as Ollama streams it. */
+async function readLines(response: Response, tally: Tally): Promise<Answered> {
+  const decoder = new TextDecoder();
+  let rest = "";
+  let isWhole = true;
+  try {
+    for await (const bytes of bytesOf(response)) {
+      const [first = "", ...others] = decoder.decode(bytes, { stream: true }).split("\n");
+      const lines = [rest + first, ...others];
+      rest = lines.pop()!;
+      if (rest.length > MOST_BYTES) throw new TooLong("an event of an answer");
+      for (const line of lines) seeText(line, tally);
+    }
+    seeText(rest, tally);
+  } catch (error) {
+    if (error instanceof TooLong) throw error;
     isWhole = false;
   }
   return tally.end(isWhole);
@@ -192,9 +214,10 @@ function isStream(value: unknown): value is AnyStream {
   return typeof (value as Partial<AnyStream>)[Symbol.asyncIterator] === "function";
 }
 
-/** What a client of AWS gives as bytes. */
+/** What a client of AWS gives as bytes, and others as text. */
 function bodyIn(result: object): unknown {
   const { body } = result as { readonly body?: unknown };
+  if (typeof body === "string") return parsed(body);
   return body instanceof Uint8Array ? parsed(Buffer.from(body).toString()) : undefined;
 }
 

@@ -54,6 +54,9 @@ const SHORTEST_CODE = 16;
 const CODE_CHANGES = 0.28;
 const OF_CODE = 1.5;
 const OF_HEX = 1.75;
+/** Names in camel case change as often, but more than this part of them are runs of small letters. */
+const WORDS_IN_NAME = 0.4;
+const SMALL_LETTERS = /[a-z]{3,}/g;
 /** A longer word without a change is no word either. */
 const LONGEST_WORD = 30;
 const OF_LONGEST = 2.2;
@@ -99,7 +102,9 @@ function encodedBy(run: string): number | undefined {
   }
   if (characters < SHORTEST_CODE || digits === characters) return undefined;
   if (changes / characters < CODE_CHANGES) return undefined;
-  return HEX.test(run) ? OF_HEX : OF_CODE;
+  if (HEX.test(run)) return OF_HEX;
+  const words = run.match(SMALL_LETTERS)?.join("").length ?? 0;
+  return words / characters > WORDS_IN_NAME ? undefined : OF_CODE;
 }
 
 /** What has been counted of words in Latin letters, whose language shows only over many. */

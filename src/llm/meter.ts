@@ -1,6 +1,11 @@
 import type { Cost } from "../throttle/costs.ts";
 import { createLru } from "../throttle/lru.ts";
-import type { AnsweredCall, CostOfCall, SettleOfCall } from "../throttle/wrap/call-defaults.ts";
+import type {
+  AnsweredCall,
+  CostOfCall,
+  SentCall,
+  SettleOfCall,
+} from "../throttle/wrap/call-defaults.ts";
 import { readAnswered } from "./answer.ts";
 import { counting, type CountTokens } from "./estimate.ts";
 
@@ -134,10 +139,10 @@ export function createMeter({ counting: by, units, countTokens }: MeterOptions):
   }
 
   async function estimateOf(
-    args: readonly unknown[],
+    { args, method }: Pick<SentCall, "args" | "method">,
     means: ReadonlyMap<string, number>,
   ): Promise<Estimated> {
-    const { asked = NO_PROMPT, mayAsk } = await readRequest(args, count);
+    const { asked = NO_PROMPT, mayAsk } = await readRequest(args, count, method);
     return { asked, mayAsk, expected: expectedOf(asked, means) };
   }
 
@@ -172,15 +177,15 @@ export function createMeter({ counting: by, units, countTokens }: MeterOptions):
   }
 
   return {
-    async cost({ args, learned }) {
-      const call = await estimateOf(args, await learned());
-      estimated.set(args, call);
+    async cost(sent) {
+      const call = await estimateOf(sent, await sent.learned());
+      estimated.set(sent.args, call);
       return call.asked === NO_PROMPT ? undefined : costOf(call);
     },
     async settle(result, call) {
       const { args, book } = call;
       const answered = await readAnswered(result, count);
-      const made = estimated.get(args) ?? (await estimateOf(args, NOTHING_LEARNED));
+      const made = estimated.get(args) ?? (await estimateOf(call, NOTHING_LEARNED));
       if (answered === undefined) return undefined;
       if (!made.mayAsk) {
         settleMaker(answered);

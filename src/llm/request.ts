@@ -1,6 +1,7 @@
 /** What a call asks a model for: read from the arguments of `fetch`, or from those of a client's method. */
 import { hasCacheMark, tokensIn, tokensOfJson } from "./texts.ts";
 import type { CountTokens } from "./estimate.ts";
+import { isModelCommand, isModelMethod, isModelPath } from "./operations.ts";
 
 /** A request to a model. */
 export interface Asked {
@@ -32,8 +33,16 @@ const PROMPTS = [
   "content",
   "systemInstruction",
   "system_instruction",
+  // Titan, Vertex, Mistral and Hugging Face, Cohere.
   "inputText",
+  "instances",
+  "inputs",
+  "message",
+  "chat_history",
+  "preamble",
+  "documents",
   "texts",
+  "images",
 ] as const;
 /** Fields that reach the model as JSON. */
 const SCHEMAS = [
@@ -55,6 +64,7 @@ const MOST_OUTPUT = [
   "maxTokenCount",
   "max_gen_len",
   "max_new_tokens",
+  "num_predict",
 ] as const;
 /** Objects within a request in which its settings may stand. */
 const SETTINGS = [
@@ -63,19 +73,11 @@ const SETTINGS = [
   "config",
   "inferenceConfig",
   "textGenerationConfig",
+  "completion_args",
+  "parameters",
+  "options",
 ] as const;
 
-/** Paths that count the tokens of a text: no model reads it. */
-const COUNTS_TOKENS =
-  /count[-_]?tokens|:computeTokens$|\/input_tokens$|\/(?:de)?tokeni[sz]e(?:rs?|-text)?(?:\/|$)|token[-_]count/i;
-/** Paths to which a POST asks a model. */
-const ASKS_MODEL =
-  /\/(?:completions|responses(?:\/compact)?|embeddings|interactions|converse(?:-stream)?|invoke(?:-with-response-stream)?|(?<!\/threads\/[^/]+\/)messages|threads\/(?:[^/]+\/)?runs)$|:(?:streamGenerateContent|generateContent|embedContent|predict|rawPredict|streamRawPredict)$/i;
-/** Paths to which a POST manages what is stored: files, batches, one stored answer. */
-const MANAGES =
-  /\/(?:files|batches|fine_tuning|moderations|uploads|assistants|threads|vector_stores)(?:\/|$)|\/(?:responses|completions|interactions|conversations|models)\/[^/:]+(?:\/(?:cancel|messages|input_items|items))?$|:\w*batch\w*$/i;
-/** Commands of the AWS SDK that ask no model. */
-const MANAGING_COMMAND = /^(?:CountTokens|ApplyGuardrail|Get|List|Describe|Delete|Start|Stop)/;
 const NO_OUTPUT = /embed|moderation|rerank|whisper|\btts\b|dall-e/i;
 const LONGEST_MODEL = 200;
 
@@ -84,23 +86,32 @@ export interface ReadCall {
   /** What it asks a model; undefined where its arguments do not say. */
   readonly asked: Asked | undefined;
   /**
-   * Whether the answer is one of a model to this call. False where method and path, or a command's name, say that the
-   * call reads or manages what is stored, or counts tokens.
+   * Whether the answer is one of a model to this call. False where method and path, or the name of a command or of a
+   * client's method, say that the call reads or manages what is stored, or counts tokens.
    */
   readonly mayAsk: boolean;
 }
 
 const ASKS_NOTHING: ReadCall = { asked: undefined, mayAsk: false };
 
-export async function readRequest(args: readonly unknown[], count: CountTokens): Promise<ReadCall> {
+/** Reads a call by its arguments, and by the method of the client that was called, if it is known. */
+export async function readRequest(
+  args: readonly unknown[],
+  count: CountTokens,
+  method?: string,
+): Promise<ReadCall> {
   const [first] = args;
-  if (isCommand(first) && MANAGING_COMMAND.test(first.constructor.name)) return ASKS_NOTHING;
+  if (method !== undefined && !isModelMethod(method)) return ASKS_NOTHING;
+  if (isCommand(first) && !isModelCommand(first.constructor.name)) return ASKS_NOTHING;
   const path = urlOf(first);
-  if (path === undefined) {
-    const fields = typeof first === "string" ? { prompt: first } : fieldsOf(first);
-    return { asked: fields && asked({ fields, path: "" }, count), mayAsk: true };
-  }
-  return readFetch(args, path.replaceAll(/%3a/gi, ":").replace(/\/+$/, ""), count);
+  if (path !== undefined) return readFetch(args, path, count);
+  const fields = fieldsOfCall(args);
+  return { asked: fields && asked({ fields, path: "" }, count), mayAsk: true };
+}
+
+/** The fields of a request among the arguments of a function. Behind a prompt, or behind an id, stands the rest of it. */
+function fieldsOfCall([first, second]: readonly unknown[]): Fields | undefined {
+  return typeof first === "string" ? { prompt: first, ...fieldsOf(second) } : fieldsOf(first);
 }
 
 /** Reads a call of `fetch`: only a POST asks a model, and only to a path that is not one of those that ask none. */
@@ -112,8 +123,7 @@ async function readFetch(
   const init = objectOf(second);
   const method = init["method"] ?? (isRequest(first) ? first.method : "GET");
   const isPost = typeof method === "string" && method.toUpperCase() === "POST";
-  if (!isPost || COUNTS_TOKENS.test(path)) return ASKS_NOTHING;
-  if (!ASKS_MODEL.test(path) && MANAGES.test(path)) return ASKS_NOTHING;
+  if (!isPost || !isModelPath(path)) return ASKS_NOTHING;
   const { body } = init;
   const text = isGiven(body) ? textOf(body) : await bodyOf(first);
   const fields = parsed(text);
@@ -190,8 +200,12 @@ function isCommand(value: unknown): value is object {
 }
 
 function asked({ fields, path }: Sent, count: CountTokens): Asked | undefined {
-  if (!PROMPTS.some((name) => isGiven(fields[name]))) return undefined;
-  const settings = [fields, ...SETTINGS.map((name) => objectOf(fields[name]))];
+  if (!hasPrompt(fields)) return undefined;
+  const settings = [
+    fields,
+    ...SETTINGS.map((name) => objectOf(fields[name])),
+    ...requestsIn(fields),
+  ];
   const model = modelOf(fields, path).slice(0, LONGEST_MODEL);
   const prompts = settings.flatMap((each) => PROMPTS.map((name) => each[name]));
   const schemas = settings.flatMap((each) => SCHEMAS.map((name) => each[name]));
@@ -210,6 +224,17 @@ function asked({ fields, path }: Sent, count: CountTokens): Asked | undefined {
     answers: answers.find(isAmount) ?? 1,
     hasOutput: !NO_OUTPUT.test(path) && !NO_OUTPUT.test(model),
   };
+}
+
+function hasPrompt(fields: Fields): boolean {
+  return [fields, ...requestsIn(fields)].some((each) =>
+    PROMPTS.some((name) => isGiven(each[name])),
+  );
+}
+
+/** The requests that Gemini takes as one, such as those of `batchEmbedContents`. */
+function requestsIn({ requests }: Fields): readonly Fields[] {
+  return Array.isArray(requests) ? requests.map(objectOf) : [];
 }
 
 /** Models read tools first, then the system's prompt, then messages; what is cached is a beginning of that. */

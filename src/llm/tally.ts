@@ -95,5 +95,13 @@ function textIn(event: unknown, count: CountTokens): number {
   if (typeof event === "string") return count(event);
   if (typeof event !== "object" || event === null) return 0;
   const parts = event as Readonly<Record<string, unknown>>;
-  return TEXTS.reduce((tokens, name) => tokens + tokensIn(parts[name], count), 0);
+  const texts = [...TEXTS.map((name) => parts[name]), ...textsOfOllama(event)];
+  return texts.reduce((tokens: number, each) => tokens + tokensIn(each, count), 0);
+}
+
+/** Each of Ollama's events says whether it is the last. */
+function textsOfOllama(event: unknown): readonly unknown[] {
+  const { done, response } = fieldsIn(event, undefined);
+  if (typeof done !== "boolean") return [];
+  return [response, fieldsIn(event, "message")["content"]];
 }

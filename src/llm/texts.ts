@@ -10,7 +10,7 @@ const MOST_VALUES = 200_000;
 
 /** Names in a part under which no text for the model stands. */
 const NO_TEXT =
-  /^(?:role|type|id|index|.*_id|.*Id|cache_?[cC]ontrol|cachePoint|media_?[tT]ype|mime_?[tT]ype|format|detail|signature|thought_?[sS]ignature|encrypted_content|finish_?[rR]eason|logprobs|status|object)$/;
+  /^(?:role|type|id|index|.*_id|.*Id|cache_?[cC]ontrol|cachePoint|media_?[tT]ype|mime_?[tT]ype|format|detail|signature|thought_?[sS]ignature|encrypted_content|redactedContent|finish_?[rR]eason|logprobs|status|object)$/;
 
 /** The `type` of parts that are media. OpenAI, Anthropic, Vercel's AI SDK and LangChain name their parts so. */
 const MEDIA_TYPES: ReadonlySet<unknown> = new Set([
@@ -50,6 +50,12 @@ const MEDIA_NAMES: ReadonlySet<string> = new Set([
 ]);
 /** In media, the names under which a text may stand in place of bytes, as in a document. */
 const SOURCES: readonly string[] = ["source", "document", "file"];
+/** Where media name their format, and where they hold their bytes. */
+const FORMATS: readonly string[] = ["mimeType", "mime_type", "mediaType", "media_type", "format"];
+const BYTES: readonly string[] = ["data", "bytes", "file_data"];
+/** Formats of media that the model reads as text; Bedrock names them by the ends of files. */
+const TEXT_FORMAT = /^(?:text\/|application\/(?:json|xml)\b|(?:csv|html|md|txt)$)/;
+const TEXT_URL = /^data:(?:text\/|application\/(?:json|xml)\b)[^,]{0,200};base64,/;
 
 /** The names of tool data: JSON of any form, which the model reads as it is. */
 const TOOL_DATA_NAMES: ReadonlySet<string> = new Set(["args", "arguments", "json", "parameters"]);
@@ -115,7 +121,7 @@ export function tokensIn(value: unknown, count: CountTokens): number {
   }
 
   /** The tokens of media that are text after all, such as a document in plain text; undefined of others. */
-  function mediaIn(fields: Part, depth: number): number | undefined {
+  function mediaIn(fields: Part, depth: number, outer?: unknown): number | undefined {
     const { type, text, content, data, title, context } = fields;
     const around = [title, context].reduce(
       (sum: number, each) => sum + (typeof each === "string" ? count(each) : 0),
@@ -127,15 +133,32 @@ export function tokensIn(value: unknown, count: CountTokens): number {
     if (typeof data === "string" && isProse(data)) return around + count(data);
     // Cohere's documents are objects of any form.
     if (isJson(data)) return around + tokensOfJson(data, count);
+    const format = FORMATS.map((name) => fields[name]).find(isText) ?? outer;
+    const decoded = BYTES.map((name) => decodedText(fields[name], format)).find(isText);
+    if (decoded !== undefined) return around + count(decoded);
     if (depth > DEEPEST) return undefined;
     for (const name of SOURCES) {
       const inner = fields[name];
       const isPart = isJson(inner) && (isTyped || name === "source");
-      const found = isPart ? mediaIn(inner as Part, depth + 1) : undefined;
+      const found = isPart ? mediaIn(inner as Part, depth + 1, format) : undefined;
       if (found !== undefined) return around + found;
     }
     return undefined;
   }
+}
+
+/** The text that media hold as bytes or in base64; undefined of other media. */
+function decodedText(data: unknown, format: unknown): string | undefined {
+  if (isText(data) && TEXT_URL.test(data))
+    return Buffer.from(data.slice(data.indexOf(",") + 1), "base64").toString();
+  if (!isText(format) || !TEXT_FORMAT.test(format)) return undefined;
+  if (data instanceof Uint8Array) return Buffer.from(data).toString();
+  const isAddress = isText(data) && data.slice(0, 200).includes(":");
+  return isText(data) && !isAddress ? Buffer.from(data, "base64").toString() : undefined;
+}
+
+function isText(value: unknown): value is string {
+  return typeof value === "string";
 }
 
 /** Whether a string in a part stands for media: as their address, or as bytes in base64. */

@@ -9,14 +9,147 @@ export interface Usage {
 
 type Fields = Readonly<Record<string, unknown>>;
 
+/** How an API names the figures of a usage; `a.b` is `b` within `a`. */
+interface Dialect {
+  /** What adds up to the input; only the first must be stated. */
+  readonly input: readonly [string, ...string[]];
+  /** What adds up to the output. */
+  readonly output: readonly string[];
+  /** The first of these that is stated counts, here and below. */
+  readonly cacheRead?: readonly string[];
+  readonly cacheWrite?: readonly string[];
+  /** Whether cached tokens are counted beside the input, and not among it. */
+  readonly isCacheApart?: boolean;
+  /** Whether there is no output where none is stated, as of an embedding. */
+  readonly isOutputOptional?: boolean;
+  /** Only where one of these is stated, it is this dialect. */
+  readonly marks?: readonly string[];
+}
+
+/** The first dialect of which an input or an output is stated holds. */
+const DIALECTS: readonly Dialect[] = [
+  // OpenAI's chat completions, and those that speak like them.
+  {
+    input: ["prompt_tokens"],
+    output: ["completion_tokens"],
+    cacheRead: ["prompt_tokens_details.cached_tokens", "prompt_cache_hit_tokens"],
+    isOutputOptional: true,
+  },
+  // The clients of Mistral and of LangChain.
+  { input: ["promptTokens"], output: ["completionTokens"], isOutputOptional: true },
+  // OpenAI's responses; LangChain's messages.
+  {
+    marks: ["input_tokens_details", "input_token_details"],
+    input: ["input_tokens"],
+    output: ["output_tokens"],
+    cacheRead: ["input_tokens_details.cached_tokens", "input_token_details.cache_read"],
+    cacheWrite: ["input_token_details.cache_creation"],
+  },
+  // Anthropic's messages; Cohere.
+  {
+    input: ["input_tokens"],
+    output: ["output_tokens"],
+    cacheRead: ["cache_read_input_tokens"],
+    cacheWrite: ["cache_creation_input_tokens"],
+    isCacheApart: true,
+  },
+  // Vercel's AI SDK.
+  {
+    marks: ["inputTokenDetails", "cachedInputTokens"],
+    input: ["inputTokens"],
+    output: ["outputTokens"],
+    cacheRead: ["inputTokenDetails.cacheReadTokens", "cachedInputTokens"],
+    cacheWrite: ["inputTokenDetails.cacheWriteTokens"],
+  },
+  { input: ["tokens"], output: [], isOutputOptional: true },
+  // Bedrock; the client of Cohere.
+  {
+    input: ["inputTokens"],
+    output: ["outputTokens"],
+    cacheRead: ["cacheReadInputTokens"],
+    cacheWrite: ["cacheWriteInputTokens"],
+    isCacheApart: true,
+  },
+  // Bedrock's metrics of an invocation.
+  {
+    input: ["inputTokenCount"],
+    output: ["outputTokenCount"],
+    cacheRead: ["cacheReadInputTokenCount"],
+    cacheWrite: ["cacheWriteInputTokenCount"],
+    isCacheApart: true,
+  },
+  // Gemini. Until the first candidate, a stream says nothing of them.
+  {
+    input: ["promptTokenCount", "toolUsePromptTokenCount"],
+    output: ["candidatesTokenCount", "responseTokenCount", "thoughtsTokenCount"],
+    cacheRead: ["cachedContentTokenCount"],
+  },
+  // Gemini's interactions.
+  {
+    input: ["total_input_tokens", "total_tool_use_tokens"],
+    output: ["total_output_tokens", "total_thought_tokens"],
+    cacheRead: ["total_cached_tokens"],
+    isOutputOptional: true,
+  },
+  // Replicate.
+  { input: ["input_token_count"], output: ["output_token_count"] },
+];
+
+/** The dialects of answers that state their figures beside the text. */
+const DIALECTS_OF_ANSWERS: readonly Dialect[] = [
+  // Ollama; of a prompt that it has cached it states nothing.
+  { input: ["prompt_eval_count"], output: ["eval_count"] },
+  // Llama and Titan on Bedrock.
+  { input: ["prompt_token_count"], output: ["generation_token_count"] },
+  { input: ["inputTextTokenCount"], output: ["results.0.tokenCount"] },
+  // Watsonx.
+  { input: ["results.0.input_token_count"], output: ["results.0.generated_token_count"] },
+];
+
+const TOTALS = ["total_tokens", "totalTokens", "totalTokenCount"] as const;
+
+/** Where an answer states its usage, in the order in which they count. */
+const PLACES = [
+  "usageMetadata",
+  "amazon-bedrock-invocationMetrics",
+  // The AI SDK's `usage` is that of the last step.
+  "totalUsage",
+  // Cohere's; what it bills may be less.
+  "usage.tokens",
+  "meta.tokens",
+  "usage",
+  "usage.billed_units",
+  "usage.billedUnits",
+  "meta.billed_units",
+  "meta.billedUnits",
+  // LangChain's.
+  "usage_metadata",
+  "tokenUsage",
+  "token_usage",
+  "metrics",
+] as const;
+
+/** The parts of an answer, or of an event, that may state it in place of the whole. */
+const PARTS = [
+  "message",
+  "response",
+  "metadata",
+  "data",
+  "delta",
+  "result",
+  "body",
+  "x_groq",
+  "llmOutput",
+  "llm_output",
+  "response_metadata",
+] as const;
+
 /** The usage that an answer, or an event of a stream, states; undefined if it states none. */
 export function usageIn(value: unknown): Usage | undefined {
   const fields = objectOf(value);
-  if (fields === undefined) return undefined;
-  const within = ["message", "response", "metadata", "data"].map((name) =>
-    objectOf(own(fields, name)),
-  );
-  for (const each of [fields, ...within]) {
+  // To read a property of a result of the AI SDK that streams would begin the stream.
+  if (fields === undefined || "textStream" in fields || "fullStream" in fields) return undefined;
+  for (const each of [fields, ...PARTS.map((name) => objectOf(fields[name]))]) {
     const found = each && statedIn(each);
     if (found !== undefined) return found;
   }
@@ -37,121 +170,51 @@ export function isTokenCount(value: unknown): boolean {
 }
 
 function statedIn(fields: Fields): Usage | undefined {
-  const gemini = objectOf(own(fields, "usageMetadata"));
-  if (gemini !== undefined) return withRest(ofGemini(gemini), gemini["totalTokenCount"]);
-  const metrics = objectOf(own(fields, "amazon-bedrock-invocationMetrics"));
-  if (metrics !== undefined) return ofInvocation(metrics);
-  const usage = objectOf(own(fields, "usage") ?? own(fields, "usage_metadata"));
-  if (usage !== undefined) {
-    const stated = partsOf(usage);
-    const all = TOTALS.map((name) => amount(usage[name])).find((each) => each !== undefined);
-    if (stated !== undefined) return withRest(stated, all);
+  for (const place of PLACES) {
+    const usage = objectOf(valueAt(fields, place));
+    if (usage === undefined) continue;
+    const total = TOTALS.map((name) => amount(usage[name])).find((each) => each !== undefined);
+    const stated = statedBy(DIALECTS, usage);
+    if (stated !== undefined) return withRest(stated, total);
     // An embedding of some providers states nothing else.
-    if (all !== undefined) return { input: all, output: 0 };
+    if (total !== undefined) return { input: total, output: 0 };
   }
-  if (has(fields, "prompt_token_count")) {
-    const [input, output] = [fields["prompt_token_count"], fields["generation_token_count"]].map(
-      amount,
-    );
-    return { input, output };
-  }
-  return undefined;
+  return statedBy(DIALECTS_OF_ANSWERS, fields);
 }
 
-const TOTALS = ["total_tokens", "totalTokens"] as const;
+function statedBy(dialects: readonly Dialect[], usage: Fields): Usage | undefined {
+  const dialect = dialects.find(
+    ({ input, output, marks }) =>
+      [...input, ...output].some((name) => amount(valueAt(usage, name)) !== undefined) &&
+      (marks?.some((name) => has(usage, name)) ?? true),
+  );
+  return dialect && figuresOf(dialect, usage);
+}
 
-function partsOf(usage: Fields): Usage | undefined {
-  if (has(usage, "prompt_tokens")) return ofChat(usage);
-  if (has(usage, "input_tokens")) return ofInputTokens(usage);
-  if (has(usage, "inputTokens")) return ofCamelCase(usage);
-  if (has(usage, "total_input_tokens")) return ofInteraction(usage);
-  if (has(usage, "output_tokens")) return { output: amount(usage["output_tokens"]) };
-  return undefined;
+function figuresOf(dialect: Dialect, usage: Fields): Usage {
+  const amountsOf = (names: readonly string[]): readonly number[] =>
+    names.map((name) => amount(valueAt(usage, name))).filter((each) => each !== undefined);
+  const outputs = amountsOf(dialect.output);
+  const isOutputKnown = outputs.length > 0 || dialect.isOutputOptional === true;
+  const output = isOutputKnown ? sum(outputs) : undefined;
+  if (amount(valueAt(usage, dialect.input[0])) === undefined) return { output };
+  const all = sum(amountsOf(dialect.input));
+  const [cacheRead = 0] = amountsOf(dialect.cacheRead ?? []);
+  const [cacheWrite = 0] = amountsOf(dialect.cacheWrite ?? []);
+  const within = dialect.isCacheApart === true ? 0 : cacheRead + cacheWrite;
+  return { input: Math.max(0, all - within), cacheRead, cacheWrite, output };
 }
 
 /**
  * A total that exceeds the sum of the parts counts: the rest is output that its part leaves out, such as the reasoning
- * tokens of xAI.
+ * tokens of xAI, or an input that is not stated.
  */
-function withRest(stated: Usage, all: unknown): Usage {
-  const { input, output, cacheRead = 0, cacheWrite = 0 } = stated;
-  const whole = amount(all);
-  if (whole === undefined || input === undefined) return stated;
-  const rest = whole - input - cacheRead - cacheWrite - (output ?? 0);
-  return rest > 0 ? { ...stated, output: (output ?? 0) + rest } : stated;
-}
-
-/** Gemini's interactions. */
-function ofInteraction(usage: Fields): Usage {
-  const [input, tools, cached, output, thoughts] = [
-    "total_input_tokens",
-    "total_tool_use_tokens",
-    "total_cached_tokens",
-    "total_output_tokens",
-    "total_thought_tokens",
-  ].map((name) => amount(usage[name]));
-  const all = input === undefined ? undefined : input + (tools ?? 0);
-  return { ...total(all, cached ?? 0, 0), output: (output ?? 0) + (thoughts ?? 0) };
-}
-
-/** OpenAI's chat completions, and those that speak like them. Cached tokens are among those of the prompt. */
-function ofChat(usage: Fields): Usage {
-  const details = objectOf(usage["prompt_tokens_details"]);
-  const cached = amount(details?.["cached_tokens"] ?? usage["prompt_cache_hit_tokens"]) ?? 0;
-  // An embedding has no completion.
-  const output = has(usage, "completion_tokens") ? amount(usage["completion_tokens"]) : 0;
-  return { ...total(amount(usage["prompt_tokens"]), cached, 0), output };
-}
-
-/** Anthropic's messages, where cached tokens are counted apart; OpenAI's responses and LangChain's, where they are not. */
-function ofInputTokens(usage: Fields): Usage {
-  const output = amount(usage["output_tokens"]);
-  const details = objectOf(usage["input_tokens_details"] ?? usage["input_token_details"]);
-  const input = amount(usage["input_tokens"]);
-  if (details !== undefined) {
-    const cached = amount(details["cached_tokens"] ?? details["cache_read"]) ?? 0;
-    return { ...total(input, cached, amount(details["cache_creation"]) ?? 0), output };
-  }
-  const cacheRead = amount(usage["cache_read_input_tokens"]) ?? 0;
-  const cacheWrite = amount(usage["cache_creation_input_tokens"]) ?? 0;
-  return { input, cacheRead, cacheWrite, output };
-}
-
-/** Bedrock's, where cached tokens are counted apart; those of Vercel's AI SDK, where they are not. */
-function ofCamelCase(usage: Fields): Usage {
-  const [input, output] = [usage["inputTokens"], usage["outputTokens"]].map(amount);
-  const details = objectOf(usage["inputTokenDetails"]);
-  if (details !== undefined || has(usage, "cachedInputTokens")) {
-    const cached = amount(details?.["cacheReadTokens"] ?? usage["cachedInputTokens"]) ?? 0;
-    return { ...total(input, cached, amount(details?.["cacheWriteTokens"]) ?? 0), output };
-  }
-  const cacheRead = amount(usage["cacheReadInputTokens"]) ?? 0;
-  const cacheWrite = amount(usage["cacheWriteInputTokens"]) ?? 0;
-  return { input, cacheRead, cacheWrite, output };
-}
-
-function ofInvocation(metrics: Fields): Usage {
-  return {
-    input: amount(metrics["inputTokenCount"]),
-    cacheRead: amount(metrics["cacheReadInputTokenCount"]) ?? 0,
-    cacheWrite: amount(metrics["cacheWriteInputTokenCount"]) ?? 0,
-    output: amount(metrics["outputTokenCount"]),
-  };
-}
-
-function ofGemini(usage: Fields): Usage {
-  const [prompt, tools, cached, candidates, thoughts] = [
-    "promptTokenCount",
-    "toolUsePromptTokenCount",
-    "cachedContentTokenCount",
-    "candidatesTokenCount",
-    "thoughtsTokenCount",
-  ].map((name) => amount(usage[name]));
-  const input = prompt === undefined ? undefined : prompt + (tools ?? 0);
-  // Until the first candidate, a stream says nothing of them.
-  const isAnswered = candidates !== undefined || thoughts !== undefined;
-  const output = isAnswered ? (candidates ?? 0) + (thoughts ?? 0) : undefined;
-  return { ...total(input, cached ?? 0, 0), output };
+function withRest(stated: Usage, total: number | undefined): Usage {
+  const { input, output = 0, cacheRead = 0, cacheWrite = 0 } = stated;
+  if (total === undefined) return stated;
+  if (input === undefined) return { ...stated, input: Math.max(0, total - output) };
+  const rest = total - input - cacheRead - cacheWrite - output;
+  return rest > 0 ? { ...stated, output: output + rest } : stated;
 }
 
 /** What an answer of Bedrock says in its headers. */
@@ -169,12 +232,6 @@ export function usageInHeaders(headers: Headers): Usage | undefined {
   return { input, cacheRead: cacheRead ?? 0, cacheWrite: cacheWrite ?? 0, output };
 }
 
-/** The usage of a prompt whose cached tokens are among its own. */
-function total(all: number | undefined, cacheRead: number, cacheWrite: number): Usage {
-  if (all === undefined) return {};
-  return { input: Math.max(0, all - cacheRead - cacheWrite), cacheRead, cacheWrite };
-}
-
 /** What a later event states holds over what one before it did. */
 export function mergeUsage(before: Usage, later: Usage): Usage {
   const stated = Object.entries(later).filter(([, figure]) => figure !== undefined);
@@ -189,10 +246,16 @@ function has(fields: Fields, name: string): boolean {
   return fields[name] !== undefined && fields[name] !== null;
 }
 
-/** A property, unless to read it does something: a result of the AI SDK that streams would begin to. */
-function own(fields: Fields, name: string): unknown {
-  if ("textStream" in fields || "fullStream" in fields) return undefined;
-  return fields[name];
+/** The value at a path such as `a.b`. Each event of a stream asks for many, so nothing is split for it. */
+function valueAt(fields: Fields, path: string): unknown {
+  const dot = path.indexOf(".");
+  if (dot === -1) return fields[path];
+  const inner = objectOf(fields[path.slice(0, dot)]);
+  return inner && valueAt(inner, path.slice(dot + 1));
+}
+
+function sum(amounts: readonly number[]): number {
+  return amounts.reduce((total, each) => total + each, 0);
 }
 
 function objectOf(value: unknown): Fields | undefined {

@@ -16,6 +16,8 @@ import type { Learned } from "./learned.ts";
 export interface SentCall {
   /** What the call sends: the arguments of the throttled function, or those of `fetch`; the data of a job; none for `run`. */
   readonly args: readonly unknown[];
+  /** The method of the client under `throttledClient()` that was called, by its path: `"chat.completions.create"`. */
+  readonly method?: string | undefined;
   readonly key: Key | undefined;
   /** The keys of a call that has several side by side. */
   readonly keys: NamedKeys | undefined;
@@ -107,23 +109,37 @@ export type FilledOptions<Given extends Options> = Given & {
   readonly onDrawn?: ((slot: Slot) => void) | undefined;
 };
 
+/** The client method of each call under `throttledClient()`, by the `this` of the call. */
+const methods = new WeakMap<object, string>();
+
+export function noteMethod(self: object, method: string | undefined): void {
+  if (method !== undefined) methods.set(self, method);
+}
+
+export function methodNoted(self: unknown): string | undefined {
+  return typeof self === "object" && self !== null ? methods.get(self) : undefined;
+}
+
+/** What a call sends, and through which method of a client. */
+type Sent = Pick<SentCall, "args" | "method">;
+
 /** The options of a call, with the bucket's own `cost` and `settle` where the call names none. */
 export function withDefaults<Given extends Options>(
   calls: CallDefaults | undefined,
   where: string,
   options: Given,
-  args: readonly unknown[],
+  sent: Sent,
 ): FilledOptions<Given> | Promise<FilledOptions<Given>> {
-  return calls === undefined ? options : fill(calls, where, options, args);
+  return calls === undefined ? options : fill(calls, where, options, sent);
 }
 
 async function fill<Given extends Options>(
   { cost: costOf, settle: settleBy, learned }: CallDefaults,
   where: string,
   options: Given,
-  args: readonly unknown[],
+  sent: Sent,
 ): Promise<FilledOptions<Given>> {
-  const call = sentCall(learned, options.key, args);
+  const call = sentCall(learned, options.key, sent);
   const cost = options.cost ?? (await costAnswered(where, costOf, call));
   if (options.settle !== undefined || settleBy === undefined)
     return Object.assign({}, options, { cost });
@@ -137,8 +153,8 @@ async function fill<Given extends Options>(
   return Object.assign({}, options, { cost, settle, settlesAhead: true, onDrawn });
 }
 
-function sentCall(learned: Learned, key: string | undefined, args: readonly unknown[]): SentCall {
-  return { args, learned: () => learned.means(), ...namedOf(key) };
+function sentCall(learned: Learned, key: string | undefined, sent: Sent): SentCall {
+  return { ...sent, learned: () => learned.means(), ...namedOf(key) };
 }
 
 /** The cost of a job that names none; its data is what it sends. Rejects with what the bucket's function throws. */
@@ -147,7 +163,7 @@ export function costOfJob(
   where: string,
   job: { readonly data: unknown; readonly key: string | undefined },
 ): Promise<MaybeCost> {
-  return costAnswered(where, cost, sentCall(learned, job.key, [job.data]));
+  return costAnswered(where, cost, sentCall(learned, job.key, { args: [job.data] }));
 }
 
 /** What a function answers is checked; all else was read before. */

@@ -5,6 +5,7 @@ import { InvalidOptionError } from "../../core/errors.ts";
 import { closest, readOptions } from "../../core/input/options.ts";
 import type { Bucket, OwnedBucket } from "../bucket.ts";
 import { readCallOptions, type ThrottledOptions } from "../call-options.ts";
+import { noteMethod } from "./call-defaults.ts";
 import { pacedPromise } from "./paced-promise.ts";
 
 type AnyFunction = (...args: never[]) => unknown;
@@ -71,6 +72,8 @@ interface Wrapping {
   /** By target and rest of the paths, so that each read gives the same proxy. */
   readonly proxies: WeakMap<object, Map<string, object>>;
   readonly originals: WeakMap<object, object>;
+  /** The path on which each object and method of the client was first found. */
+  readonly foundAt: WeakMap<object, string>;
 }
 
 /** The default of `methods`: all names at all depths. */
@@ -124,7 +127,12 @@ export function throttledClient<C extends object, const Path extends string = st
   readCallOptions(where, rest);
   const pace = bucket.throttled(run, rest);
   warnOfOwnRetries(client, bucket);
-  const wrapping: Wrapping = { pace, proxies: new WeakMap(), originals: new WeakMap() };
+  const wrapping: Wrapping = {
+    pace,
+    proxies: new WeakMap(),
+    originals: new WeakMap(),
+    foundAt: new WeakMap([[client, ""]]),
+  };
   return proxyOf(wrapping, client, [...methods]) as C;
 }
 
@@ -155,7 +163,9 @@ function createProxy(wrapping: Wrapping, target: object, paths: Paths): object {
     if (!isReference(value) || isRaw(target, name)) return value;
     const below = pathsBelow(paths, name);
     const isWrapped = typeof value === "function" || (below.length > 0 && isNamespace(value));
-    return isWrapped ? proxyOf(wrapping, value, below) : value;
+    if (!isWrapped) return value;
+    noteFound(wrapping, { owner: target, name, value });
+    return proxyOf(wrapping, value, below);
   };
 
   return new Proxy(standInFor(target), {
@@ -177,13 +187,36 @@ function createProxy(wrapping: Wrapping, target: object, paths: Paths): object {
       const call: Call = { fn: target as AnyFunction, self: original(via), via };
       if (!isPaced) return Reflect.apply(run, call, args);
       return pacedPromise((use) => {
-        const paced: unknown = Reflect.apply(wrapping.pace, { ...call, use }, args);
+        const leaving: Call = { ...call, use };
+        noteMethod(leaving, methodOf(wrapping, call));
+        const paced: unknown = Reflect.apply(wrapping.pace, leaving, args);
         return paced as Promise<unknown>;
       });
     },
     construct: (_, args, newTarget) =>
       Reflect.construct(target as new () => object, args, original(newTarget)) as object,
   });
+}
+
+interface Found {
+  readonly owner: object;
+  readonly name: PropertyKey;
+  readonly value: object;
+}
+
+function noteFound({ foundAt }: Wrapping, { owner, name, value }: Found): void {
+  const before = foundAt.get(owner);
+  if (before === undefined || typeof name !== "string" || foundAt.has(value)) return;
+  foundAt.set(value, before === "" ? name : `${before}.${name}`);
+}
+
+/** The path of the method that was called. Objects of one class share their methods, so the path is that of the object. */
+function methodOf({ foundAt }: Wrapping, { fn, self }: Call): string | undefined {
+  const path = foundAt.get(fn);
+  const owner = isReference(self) ? foundAt.get(self) : undefined;
+  if (path === undefined || owner === undefined) return path;
+  const name = path.slice(path.lastIndexOf(".") + 1);
+  return owner === "" ? name : `${owner}.${name}`;
 }
 
 /** The target of the proxy in place of the real one: a proxy on that could not wrap its frozen methods. */

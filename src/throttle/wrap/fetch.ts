@@ -59,7 +59,7 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
   ): Promise<Response> {
     const args = [given, givenInit];
     const stated = optionsOf(args as never[]);
-    const filled = withDefaults(bucket.calls, "fetch()", stated, args);
+    const filled = withDefaults(bucket.calls, "fetch()", stated, { args });
     const own = filled instanceof Promise ? await filled : filled;
     const isInherited = hasInheritedOptions(givenInit);
     const input = isInherited ? new Request(given, givenInit) : given;

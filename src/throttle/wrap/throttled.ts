@@ -20,7 +20,7 @@ import {
 import { giveLeaseInHandBack, jobSlotInHand } from "../slot/job-slot.ts";
 import type { Throttled } from "./throttled-types.ts";
 import type { Slot } from "../slot/slot.ts";
-import { withDefaults, type FilledOptions } from "./call-defaults.ts";
+import { methodNoted, withDefaults, type FilledOptions } from "./call-defaults.ts";
 import { settleRefused } from "./refused-cost.ts";
 import { createLine, type Waiter } from "../waiting/line.ts";
 import { Wait } from "../waiting/wait.ts";
@@ -48,7 +48,9 @@ export async function runOnce<Result>(
   given: RunOptions<Result> = {},
 ): Promise<Awaited<Result>> {
   assertFunction("run()", fn, "give the function that makes the call, such as () => send(mail)");
-  const options = await withDefaults(bucket.calls, "run()", readRunOptions("run()", given), []);
+  const options = await withDefaults(bucket.calls, "run()", readRunOptions("run()", given), {
+    args: [],
+  });
   return (await callOnSlot(bucket, options, { name: fn.name, run: () => fn() })) as Awaited<Result>;
 }
 
@@ -73,7 +75,10 @@ function wrap<F extends AnyFunction>(
 
   async function paced(this: unknown, ...args: never[]): Promise<unknown> {
     const stated = optionsOf(args);
-    const filled = withDefaults(bucket.calls, "throttled()", stated, args);
+    const filled = withDefaults(bucket.calls, "throttled()", stated, {
+      args,
+      method: methodNoted(this),
+    });
     const own = filled instanceof Promise ? await filled : filled;
     const run = (): unknown => Reflect.apply(fn, this, args);
     const { name } = fn;

@@ -118,6 +118,124 @@ describe("a read of a stored answer", () => {
   });
 });
 
+describe("what a paced client does besides asking models", () => {
+  const long = "Why is the sky blue? ".repeat(500);
+  const startFake = (body: object): Promise<FakeApi> =>
+    apis.start(() => ({
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(body),
+    }));
+
+  it.each<[string, (client: OpenAI) => PromiseLike<unknown>]>([
+    ["responses.inputItems.list", (ai) => ai.responses.inputItems.list("resp_1")],
+    ["responses.delete", (ai) => ai.responses.delete("resp_1")],
+    ["chat.completions.list", (ai) => ai.chat.completions.list()],
+    ["chat.completions.messages.list", (ai) => ai.chat.completions.messages.list("chatcmpl-1")],
+    ["chat.completions.update", (ai) => ai.chat.completions.update("c-1", { metadata: {} })],
+    ["files.retrieve", (ai) => ai.files.retrieve("file-1")],
+    ["files.content", (ai) => ai.files.content("file-1")],
+    ["models.retrieve", (ai) => ai.models.retrieve("gpt-5")],
+    ["moderations.create", (ai) => ai.moderations.create({ input: long })],
+    [
+      "beta.threads.messages.create",
+      (ai) => ai.beta.threads.messages.create("thread_1", { role: "user", content: long }),
+    ],
+    ["beta.threads.messages.list", (ai) => ai.beta.threads.messages.list("thread_1")],
+    [
+      "beta.threads.runs.submitToolOutputs",
+      (ai) =>
+        ai.beta.threads.runs.submitToolOutputs("run_1", { thread_id: "t_1", tool_outputs: [] }),
+    ],
+    [
+      "beta.assistants.create",
+      (ai) => ai.beta.assistants.create({ model: "m", instructions: long }),
+    ],
+    ["vectorStores.search", (ai) => ai.vectorStores.search("vs_1", { query: "lock" })],
+    [
+      "conversations.items.create",
+      (ai) => ai.conversations.items.create("conv_1", { items: [{ role: "user", content: long }] }),
+    ],
+    ["uploads.complete", (ai) => ai.uploads.complete("upload_1", { part_ids: [] })],
+    ["batches.retrieve", (ai) => ai.batches.retrieve("batch_1")],
+    ["evals.runs.list", (ai) => ai.evals.runs.list("eval_1")],
+    ["videos.create", (ai) => ai.videos.create({ prompt: long })],
+  ])("costs no tokens of OpenAI's: %s", async (_method, call) => {
+    const api = await startFake({ id: "x", data: [], results: [] });
+    const bucket = open(USED);
+    const plain = new OpenAI({ apiKey: "k", baseURL: `${api.url}/v1`, maxRetries: 0 });
+
+    await call(throttledClient(plain, bucket));
+
+    expect(await tokensOf(bucket, 0)).toBe(0);
+  });
+
+  it.each<[string, (client: Anthropic) => PromiseLike<unknown>]>([
+    ["messages.batches.create", (claude) => claude.messages.batches.create({ requests: [] })],
+    ["messages.batches.retrieve", (claude) => claude.messages.batches.retrieve("msgbatch_1")],
+    ["models.retrieve", (claude) => claude.models.retrieve("claude-test")],
+    ["beta.vaults.archive", (claude) => claude.beta.vaults.archive("vault_1")],
+    [
+      "beta.memoryStores.memories.create",
+      (claude) =>
+        claude.beta.memoryStores.memories.create("store_1", { path: "/a", content: long }),
+    ],
+  ])("costs none of Anthropic's: %s", async (_method, call) => {
+    const api = await startFake({ id: "x", data: [] });
+    const bucket = open(anthropic({ input: "100000/h", output: "100000/h", ...SLOW }));
+    const plain = new Anthropic({ apiKey: "k", baseURL: api.url, maxRetries: 0 });
+
+    await call(throttledClient(plain, bucket));
+
+    expect(await tokensOf(bucket, 0, "input")).toBe(0);
+  });
+
+  it.each<[string, (client: GoogleGenAI) => PromiseLike<unknown>]>([
+    ["caches.create", (ai) => ai.caches.create({ model: "m", config: { contents: long } })],
+    ["caches.get", (ai) => ai.caches.get({ name: "cachedContents/1" })],
+    ["models.countTokens", (ai) => ai.models.countTokens({ model: "m", contents: long })],
+  ])("costs none of Gemini's: %s", async (_method, call) => {
+    const api = await startFake({
+      name: "cachedContents/1",
+      usageMetadata: { totalTokenCount: 9 },
+    });
+    const bucket = open(gemini({ input: "100000/h", ...SLOW }));
+    const plain = new GoogleGenAI({ apiKey: "k", httpOptions: { baseUrl: api.url } });
+
+    await call(throttledClient(plain, bucket));
+
+    expect(await tokensOf(bucket, 0, "input")).toBe(0);
+  });
+
+  it.each([
+    "/v1beta/cachedContents",
+    "/v1/projects/p/locations/l/cachedContents",
+    "/v1beta/models/gemini-embedding-001:asyncBatchEmbedContent",
+    "/v1beta/models/gemini-test:batchGenerateContent",
+    "/v1beta/models/veo:predictLongRunning",
+    "/v1/realtime/sessions",
+    "/v1/realtime/client_secrets",
+    "/openai/realtimeapi/sessions",
+    "/v1/evals/eval_1/runs",
+    "/v1/videos",
+    "/v1/conversations/conv_1/items",
+    "/v1/agents",
+    "/guardrail/g/version/1/apply",
+    "/v1//responses/resp_1//cancel",
+  ])("costs none of a POST to %s", async (path) => {
+    const api = await startFake({ usage: { input_tokens: 11_600, output_tokens: 0 } });
+    const bucket = open(USED);
+
+    const answer = await bucket.fetch(`${api.url}${path}`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ model: "m", input: long, contents: long, instructions: long }),
+    });
+    await answer.text();
+
+    expect(await tokensOf(bucket, 0)).toBe(0);
+  });
+});
+
 describe("a count of tokens", () => {
   const messages = [{ role: "user" as const, content: "Why is the sky blue? ".repeat(500) }];
 
@@ -215,6 +333,13 @@ describe("a call to a model", () => {
     ["/files/v1/chat/completions", { model: "m", messages: [] }],
     ["/model/anthropic.claude/invoke", { prompt: "" }],
     ["/v1/threads/thread_1/runs", { assistant_id: "asst_1" }],
+    ["/v1/conversations", { inputs: "Why?" }],
+    ["/v1/conversations/conv_1", { inputs: "Why?" }],
+    ["/v1/conversations/conv_1/restart", { inputs: "Why?" }],
+    ["/v1/agents/completions", { messages: [] }],
+    ["/models/gpt2", { inputs: "Why?" }],
+    ["/v1beta/models/gemini-embedding-001:batchEmbedContents", { requests: [] }],
+    ["/v1beta/tunedModels/x:generateContent", { contents: "Why?" }],
     ["/ask", { question: "Why?" }],
   ])("is a POST to %s", async (path, body) => {
     const api = await apis.start(() => ({
@@ -229,6 +354,68 @@ describe("a call to a model", () => {
       body: JSON.stringify(body),
     });
     await answer.text();
+
+    expect(await tokensOf(bucket, 3_900)).toBe(3_900);
+  });
+
+  it("is the embedding that Gemini's client sends as a batch", async () => {
+    const long = "water ".repeat(1_000);
+    const api = await apis.start(() => ({
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ embeddings: [{ values: [1] }] }),
+    }));
+    const client = new GoogleGenAI({ apiKey: "k", httpOptions: { baseUrl: api.url } });
+    await client.models.embedContent({ model: "gemini-embedding-001", contents: long });
+    const { path, body } = api.calls[0]!;
+    const bucket = open(gemini({ input: "100000/h", ...SLOW }));
+
+    const answer = await bucket.fetch(`${api.url}${path}`, { method: "POST", body });
+    await answer.text();
+
+    expect(path).toContain(":batchEmbedContents");
+    expect(await levelOf(bucket, "input")).toBeGreaterThanOrEqual(1_000);
+  });
+
+  it("is one of a function that gets a prompt as text", async () => {
+    const bucket = open(USED);
+    const ask = bucket.throttled(async (_prompt: string) => ({ id: "x", text: "It is." }));
+
+    await ask("water ".repeat(1_000));
+
+    expect(await levelOf(bucket, "tokens")).toBe(2_000);
+  });
+
+  it("is one of a function that gets a prompt as text, and its settings behind it", async () => {
+    const bucket = open(USED);
+    const ask = bucket.throttled(async (_prompt: string, _settings: object) => "It is.");
+
+    await ask("water ".repeat(1_000), { system: "water ".repeat(500), max_tokens: 70 });
+
+    expect(await levelOf(bucket, "tokens")).toBe(1_570);
+  });
+
+  it.each<[string, (client: OpenAI) => PromiseLike<unknown>]>([
+    ["responses.create", (ai) => ai.responses.create({ model: "m", input: "Why?" })],
+    ["responses.compact", (ai) => ai.responses.compact({ model: "m", input: "Why?" })],
+    [
+      "chat.completions.parse",
+      (ai) => ai.chat.completions.parse({ model: "m", messages: [], n: 1 }),
+    ],
+    ["beta.threads.runs.create", (ai) => ai.beta.threads.runs.create("t_1", { assistant_id: "a" })],
+    [
+      "beta.threads.createAndRun",
+      (ai) => ai.beta.threads.createAndRun({ assistant_id: "a", instructions: "Be brief." }),
+    ],
+    ["embeddings.create", (ai) => ai.embeddings.create({ model: "m", input: "Why?" })],
+  ])("is one of the methods of a client that ask a model: %s", async (_method, call) => {
+    const api = await apis.start(() => ({
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ choices: [], data: [], ...finished }),
+    }));
+    const bucket = open(USED);
+    const plain = new OpenAI({ apiKey: "k", baseURL: `${api.url}/v1`, maxRetries: 0 });
+
+    await call(throttledClient(plain, bucket));
 
     expect(await tokensOf(bucket, 3_900)).toBe(3_900);
   });

@@ -1,9 +1,17 @@
+import { createHash } from "node:crypto";
 import { countTokens } from "gpt-tokenizer";
 import { describe, expect, it } from "vitest";
 import { estimateTokens } from "sluice/llm";
 import { CORPUS } from "../../support/llm/corpus.ts";
 
 const kinds = Object.entries(CORPUS);
+
+const JAVA = `public OrderResponseDto createOrderForCustomer(CreateOrderRequestDto createOrderRequestDto) {
+  var customerAccount = customerAccountRepository.findByCustomerIdAndIsActiveTrue(createOrderRequestDto.getCustomerId());
+  return orderResponseMapper.toOrderResponseDto(orderRepository.saveAndFlush(customerAccount));
+}
+`;
+const BYTES = createHash("shake256", { outputLength: 6_000 }).update("bytes").digest();
 
 function errorOf(text: string): number {
   return Math.abs(estimateTokens(text) / countTokens(text) - 1);
@@ -27,6 +35,26 @@ describe("the first estimate of tokens, before anything is learned", () => {
       expect(errorOf(JSON.stringify({ role: "user", content: text }))).toBeLessThan(0.33);
     },
   );
+
+  it.each<[string, string]>([
+    ["a name in camel case", "getUserByIdAndOrganizationName ".repeat(60)],
+    ["Java", JAVA.repeat(10)],
+    [
+      "names of Swift",
+      "tableView(_:didSelectRowAtIndexPath:) UIApplicationLaunchOptionsKey\n".repeat(20),
+    ],
+  ])("takes no long name for base64: %s", (_kind, text) => {
+    expect(errorOf(text)).toBeLessThan(0.3);
+  });
+
+  it.each<[string, string]>([
+    ["bytes", BYTES.toString("base64")],
+    ["bytes in the alphabet of URLs", BYTES.toString("base64url")],
+    ["a text", Buffer.from(JAVA.repeat(5)).toString("base64")],
+    ["ids", Array.from(BYTES.toString("base64").match(/.{22}/g)!).join(" ")],
+  ])("takes base64 for base64: of %s", (_what, text) => {
+    expect(errorOf(text)).toBeLessThan(0.15);
+  });
 
   it.each<[string, string, number]>([
     ["nothing", "", 0],

@@ -10,6 +10,8 @@ const ROWS = Array.from({ length: 200 }, (_, index) => ({
 }));
 const PROSE = "The lock keeper opens the gate when both sides have come to one level. ".repeat(40);
 
+const ENCODED = Buffer.from(PROSE).toString("base64");
+
 /** The tokens of a prompt: a request that asks for no answer is taken for 1,000 more. */
 function promptOf(request: object): number {
   return (estimate({ model: "m", ...request }) as { tokens: number }).tokens - 1_000;
@@ -253,6 +255,29 @@ describe("a text where media may stand", () => {
     ],
     ["a document of Cohere", inChat({ type: "document", document: { id: "1", data: PROSE } })],
     ["a file in plain text", inChat({ type: "file", mediaType: "text/plain", data: PROSE })],
+    [
+      "a file of Gemini in plain text",
+      inGemini({ inlineData: { mimeType: "text/plain", data: ENCODED } }),
+    ],
+    [
+      "the same in the names of its REST API",
+      inGemini({ inline_data: { mime_type: "text/markdown", data: ENCODED } }),
+    ],
+    [
+      "a file of the Responses API in plain text",
+      inInput({
+        role: "user",
+        content: [{ type: "input_file", file_data: `data:text/plain;base64,${ENCODED}` }],
+      }),
+    ],
+    [
+      "a file of Vercel's AI SDK as bytes of a text",
+      inChat({ type: "file", mediaType: "text/csv", data: Buffer.from(PROSE) }),
+    ],
+    [
+      "a document of Bedrock as bytes of a text",
+      inChat({ document: { name: "a", format: "md", source: { bytes: Buffer.from(PROSE) } } }),
+    ],
     ["a text", inChat({ type: "text", text: PROSE })],
     ["a part of Gemini", inGemini({ text: PROSE })],
     ["thoughts", inChat({ type: "thinking", thinking: PROSE, signature: BASE64 })],
@@ -269,14 +294,48 @@ describe("a text where media may stand", () => {
     expect(tokens).toBeLessThan(expected + 20);
   });
 
-  it("is nothing where the provider has encrypted it", () => {
-    const tokens = promptOf(
+  it.each<[string, object]>([
+    [
+      "reasoning of the Responses API",
       inInput(
         { role: "user", content: "Hi" },
         { type: "reasoning", summary: [], encrypted_content: BASE64 },
       ),
-    );
+    ],
+    ["reasoning of Bedrock", inChat({ reasoningContent: { redactedContent: BASE64 } })],
+    [
+      "the same as bytes",
+      inChat({ reasoningContent: { redactedContent: Buffer.from(BASE64, "base64") } }),
+    ],
+  ])("is nothing where the provider has encrypted it: %s", (_what, request) => {
+    expect(promptOf(request)).toBeLessThan(20);
+  });
+});
 
-    expect(tokens).toBeLessThan(20);
+describe("a prompt", () => {
+  it.each<[string, object]>([
+    ["the message of Cohere's first version", { message: PROSE }],
+    ["its documents", { message: "", documents: [{ title: "", snippet: PROSE }] }],
+    ["the texts of Cohere's embeddings", { texts: [PROSE] }],
+    ["their inputs", { inputs: [{ content: [{ type: "text", text: PROSE }] }] }],
+    ["the inputs of Hugging Face", { inputs: PROSE }],
+    ["the entries of a conversation of Mistral", { inputs: [{ role: "user", content: PROSE }] }],
+    ["the contents that Gemini embeds", { requests: [{ content: { parts: [{ text: PROSE }] } }] }],
+    ["the instances of Vertex", { instances: [{ content: PROSE }] }],
+  ])("stands where its API has it: %s", (_what, request) => {
+    const expected = estimateTokens(PROSE);
+
+    const tokens = promptOf(request);
+
+    expect(tokens).toBeGreaterThanOrEqual(expected);
+    expect(tokens).toBeLessThan(expected + 20);
+  });
+
+  it.each<[string, object]>([
+    ["Hugging Face", { inputs: "?", parameters: { max_new_tokens: 70 } }],
+    ["Ollama", { prompt: "?", options: { num_predict: 70 } }],
+    ["Mistral", { inputs: "?", completion_args: { max_tokens: 70 } }],
+  ])("bounds its answer where its API does: %s", (_whose, request) => {
+    expect(estimate({ model: "m", ...request })).toEqual({ tokens: 71 });
   });
 });

@@ -69,6 +69,12 @@ describe("a total that exceeds the sum of its parts", () => {
       { tokens: 965 },
     ],
     [
+      "an input that is not stated is what the output leaves",
+      claude,
+      { usage: { prompt_tokens: null, completion_tokens: 50, total_tokens: 150 } },
+      { input: 100, output: 50 },
+    ],
+    [
       "a smaller total changes nothing",
       used,
       { usage: { prompt_tokens: 10, completion_tokens: 5, total_tokens: 3 } },

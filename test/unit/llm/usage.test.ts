@@ -1,4 +1,7 @@
+import { generateText, stepCountIs, tool } from "ai";
+import { MockLanguageModelV3 } from "ai/test";
 import { describe, expect, it } from "vitest";
+import * as z from "zod";
 import { anthropic, bedrock, gemini, openai, type LlmBucket } from "sluice/llm";
 import { events, settled, streamed } from "../../support/llm/settled.ts";
 
@@ -121,6 +124,96 @@ const cases: readonly [string, LlmBucket, object, object][] = [
     { data: { usage: { prompt_tokens: 1, completion_tokens: 2 } } },
     { tokens: 3 },
   ],
+  [
+    "an embedding of Vercel's AI SDK",
+    used,
+    { embedding: [1], usage: { tokens: 12 } },
+    { tokens: 12 },
+  ],
+  [
+    "an answer of Cohere, whose true tokens count and not those that it bills",
+    used,
+    {
+      usage: {
+        billed_units: { input_tokens: 5, output_tokens: 6 },
+        tokens: { input_tokens: 71, output_tokens: 6 },
+      },
+    },
+    { tokens: 77 },
+  ],
+  [
+    "the same from Cohere's client",
+    used,
+    { usage: { billedUnits: { inputTokens: 5 }, tokens: { inputTokens: 71, outputTokens: 6 } } },
+    { tokens: 77 },
+  ],
+  [
+    "an embedding of Cohere, which states only what it bills",
+    used,
+    { embeddings: {}, meta: { billed_units: { input_tokens: 5 } } },
+    { tokens: 5 },
+  ],
+  [
+    "an answer of Cohere's first version",
+    used,
+    { text: "…", meta: { tokens: { input_tokens: 71, output_tokens: 6 } } },
+    { tokens: 77 },
+  ],
+  [
+    "an answer of Ollama",
+    used,
+    { done: true, prompt_eval_count: 10, eval_count: 5 },
+    { tokens: 15 },
+  ],
+  [
+    "an answer of Mistral's client",
+    used,
+    { usage: { promptTokens: 10, completionTokens: 5, totalTokens: 15 } },
+    { tokens: 15 },
+  ],
+  [
+    "an answer of Cloudflare",
+    used,
+    {
+      success: true,
+      result: { response: "…", usage: { prompt_tokens: 10, completion_tokens: 5 } },
+    },
+    { tokens: 15 },
+  ],
+  [
+    "what LangChain makes of a model's answer",
+    used,
+    { llmOutput: { tokenUsage: { promptTokens: 10, completionTokens: 5, totalTokens: 15 } } },
+    { tokens: 15 },
+  ],
+  [
+    "a message of LangChain from before it had a usage of its own",
+    used,
+    { response_metadata: { tokenUsage: { promptTokens: 10, completionTokens: 5 } } },
+    { tokens: 15 },
+  ],
+  [
+    "an answer of Titan",
+    aws,
+    { inputTextTokenCount: 10, results: [{ tokenCount: 5, outputText: "…" }] },
+    { tokens: 15 },
+  ],
+  [
+    "an answer of Watsonx",
+    used,
+    { results: [{ generated_text: "…", generated_token_count: 5, input_token_count: 10 }] },
+    { tokens: 15 },
+  ],
+  ["a total of Gemini alone", google, { usageMetadata: { totalTokenCount: 115 } }, { input: 115 }],
+  [
+    "a body that a client gives as text",
+    used,
+    {
+      statusCode: 200,
+      body: JSON.stringify({ usage: { prompt_tokens: 1, completion_tokens: 2 } }),
+    },
+    { tokens: 3 },
+  ],
 ];
 
 describe("the usage", () => {
@@ -166,6 +259,41 @@ describe("the usage", () => {
     ["that is a picture", new Response("…", { headers: { "content-type": "image/png" } })],
   ])("of a result %s stays as estimated", async (_which, result) => {
     expect(await settled(used, result)).toBeUndefined();
+  });
+
+  it("of several steps of Vercel's AI SDK is that of all", async () => {
+    const usageOf = (input: number, output: number) => ({
+      inputTokens: { total: input, noCache: input, cacheRead: 0, cacheWrite: 0 },
+      outputTokens: { total: output, text: output, reasoning: 0 },
+    });
+    const call = { type: "tool-call" as const, toolCallId: "1", toolName: "look", input: "{}" };
+    const model = new MockLanguageModelV3({
+      doGenerate: [
+        {
+          content: [call],
+          finishReason: { unified: "tool-calls", raw: undefined },
+          usage: usageOf(1_000, 100),
+          warnings: [],
+        },
+        {
+          content: [{ type: "text", text: "Done." }],
+          finishReason: { unified: "stop", raw: undefined },
+          usage: usageOf(1_200, 50),
+          warnings: [],
+        },
+      ],
+    });
+    const look = tool({ inputSchema: z.object({}), execute: async () => "1" });
+
+    const result = await generateText({
+      model,
+      prompt: "?",
+      tools: { look },
+      stopWhen: stepCountIs(5),
+    });
+
+    expect(result.steps).toHaveLength(2);
+    expect(await settled(used, result)).toEqual({ tokens: 2_350 });
   });
 
   it("is not asked of a stream of the AI SDK, which would begin to flow", async () => {
@@ -230,6 +358,54 @@ describe("the usage in a stream", () => {
     const type = "text/event-stream";
     expect(await settled(used, streamed(type, chunks, 9))).toEqual({ tokens: 11 });
     expect(await settled(used, streamed(type, responses, 9))).toEqual({ tokens: 15 });
+  });
+
+  it("stands in the last chunk of Groq's under another name", async () => {
+    const bytes = events(
+      { choices: [{ delta: { content: "Hi" } }], x_groq: { id: "req_1" } },
+      { choices: [], x_groq: { id: "req_1", usage: { prompt_tokens: 5, completion_tokens: 6 } } },
+    );
+
+    expect(await settled(used, streamed("text/event-stream", bytes, 9))).toEqual({ tokens: 11 });
+  });
+
+  it("stands in the last event of Cohere's", async () => {
+    const usage = { tokens: { input_tokens: 5, output_tokens: 6 } };
+    const second = events({ type: "message-end", delta: { finish_reason: "COMPLETE", usage } });
+    const first = { is_finished: true, event_type: "stream-end", response: { meta: usage } };
+    const lines = Buffer.from(
+      `${JSON.stringify({ event_type: "text-generation", text: "Hi" })}\n${JSON.stringify(first)}\n`,
+    );
+
+    expect(await settled(used, streamed("text/event-stream", second, 9))).toEqual({ tokens: 11 });
+    expect(await settled(used, streamed("application/stream+json", lines, 9))).toEqual({
+      tokens: 11,
+    });
+  });
+
+  it.each([1, 7, 100_000])(
+    "stands in the last line of Ollama's, in pieces of %i bytes",
+    async (size) => {
+      const told = [
+        { message: { role: "assistant", content: "Grüße ☃" }, done: false },
+        { message: { content: "" }, done: true, prompt_eval_count: 260, eval_count: 290 },
+      ];
+      const bytes = Buffer.from(told.map((each) => `${JSON.stringify(each)}\n`).join(""));
+
+      expect(await settled(used, streamed("application/x-ndjson", bytes, size))).toEqual({
+        tokens: 550,
+      });
+    },
+  );
+
+  it("is counted by its text where a stream of lines is cut off", async () => {
+    const bytes = Buffer.from('{"response":"one two three","done":false}\n{"respon');
+    const request = { model: "m", prompt: "count to three" };
+
+    const taken = await settled(used, streamed("application/x-ndjson", bytes, 5), request);
+
+    const { tokens } = used.estimate(request) as { tokens: number };
+    expect(taken).toEqual({ tokens: tokens - 1_000 + 3 });
   });
 
   it("stands in the last of Gemini's events, or in its list", async () => {

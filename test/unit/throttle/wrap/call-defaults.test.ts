@@ -116,6 +116,32 @@ describe("a bucket with cost and settle of its own", () => {
     expect(calls).toMatchObject([{ args: [{ size: 5 }], key: "acme", cost: { tokens: 5 } }]);
   });
 
+  it("tells cost and settle which method of a client was called, of two objects of one class too", async () => {
+    class Resource {
+      async create(_request: Request): Promise<Answer> {
+        return { used: 1 };
+      }
+    }
+    const costed: unknown[] = [];
+    const settled: unknown[] = [];
+    const bucket = open({
+      cost: ({ method }) => void costed.push(method),
+      settle: (_result, { method }) => void settled.push(method),
+    });
+    const client = { ask: answer, chat: { messages: new Resource() }, threads: new Resource() };
+    const paced = throttledClient(client, bucket);
+
+    await paced.chat.messages.create({ size: 5 });
+    await paced.threads.create({ size: 5 });
+    await paced.ask({ size: 5 });
+    await bucket.throttled(answer)({ size: 5 });
+
+    const methods = ["chat.messages.create", "threads.create", "ask", undefined];
+    expect(costed).toEqual(methods);
+    await waitUntil(() => settled.length === 4, "all are settled");
+    expect(settled).toEqual(methods);
+  });
+
   it("leaves a call what it says itself, and that of each by itself", async () => {
     const bucket = open();
     const costly = bucket.throttled(answer, { cost: { tokens: 500 } });

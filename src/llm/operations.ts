@@ -1,0 +1,92 @@
+/** Which operations ask a model, and which read or manage what is stored, or count tokens. */
+
+/** Operations that count the tokens of a text: no model reads it. */
+const COUNTS_TOKENS =
+  /(?:count|compute|num)_?tokens|\/input_tokens$|\/(?:de)?tokeni[sz]e(?:rs?|_text)?(?:\/|$)|token_count/;
+
+/** The ends of paths to which a POST asks a model, and of the names of methods that do. */
+const ASKS_MODEL =
+  /\/(?:completions|responses(?:\/compact)?|embeddings|interactions|agents\/(?:complete|stream)|converse(?:_stream)?|invoke(?:_with_response_stream)?|(?<!\/threads\/(?:[^/]+\/)?)messages|threads\/(?:[^/]+\/)?runs|threads\/create_and_run\w*)$|:(?:(?:stream_)?generate_content|embed_content|batch_embed_(?:contents|text)|(?:(?:stream_)?raw_)?predict)$/;
+
+/** What providers store, and what they make in other units than tokens. */
+const RESOURCES = [
+  "assistants",
+  "batches",
+  "cached_contents",
+  "caches",
+  "chatkit",
+  "containers",
+  "credentials",
+  "dreams",
+  "evals",
+  "file_search_stores",
+  "files",
+  "fine_tuning",
+  "guardrail",
+  "memory_stores",
+  "moderations",
+  "organization",
+  "realtime(?:api)?",
+  "skills",
+  "threads",
+  "triggers",
+  "tunings",
+  "tunnels",
+  "uploads",
+  "user_profiles",
+  "vaults",
+  "vector_stores",
+  "videos",
+  "webhooks",
+  // Azure and Bedrock have models below names like these.
+  String.raw`(?:beta|v\d)/(?:deployments|environments|sessions)`,
+];
+
+/** Paths to which a POST manages a resource, one stored answer, or a job that runs later. */
+const MANAGES = new RegExp(
+  [
+    String.raw`/(?:${RESOURCES.join("|")})(?:/|$)`,
+    String.raw`/(?:responses|completions|interactions)/[^/:]+(?:/(?:cancel|messages|input_items))?$`,
+    String.raw`/conversations/(?:[^/]+/)?items$`,
+    String.raw`/tuned_models$|(?:^|/beta|/v\d\w*)/agents$`,
+    String.raw`/api/(?:copy|create|pull|push|show)$`,
+    String.raw`:\w*batch\w*$`,
+    String.raw`:predict_long_running$`,
+  ].join("|"),
+);
+
+/** Methods of clients that read or change one stored thing, whatever it is, or make what is not counted in tokens. */
+const MANAGING_METHOD =
+  /^(?:archive|cancel|count|del|delete|generateVideos|get|list|poll|remove|retrieve|update|submitToolOutputs(?:AndPoll|Stream)?)$/;
+
+/** Commands of the AWS SDK that ask no model. */
+const MANAGING_COMMAND = /^(?:CountTokens|ApplyGuardrail|Get|List|Describe|Delete|Start|Stop)/;
+
+/** Whether a POST to this path asks a model; a path that no rule knows does. */
+export function isModelPath(path: string): boolean {
+  const words = wordsOf(path);
+  return !COUNTS_TOKENS.test(words) && (ASKS_MODEL.test(words) || !MANAGES.test(words));
+}
+
+/** Whether a client's method asks a model, by its path from the client: `"responses.create"`. */
+export function isModelMethod(method: string): boolean {
+  const words = wordsOf(`/${method.replaceAll(".", "/")}`);
+  const owner = words.slice(0, words.lastIndexOf("/"));
+  if (MANAGING_METHOD.test(method.slice(method.lastIndexOf(".") + 1))) return false;
+  if (COUNTS_TOKENS.test(words)) return false;
+  return ASKS_MODEL.test(words) || ASKS_MODEL.test(owner) || !MANAGES.test(owner);
+}
+
+export function isModelCommand(name: string): boolean {
+  return !MANAGING_COMMAND.test(name);
+}
+
+/** The same words for `cachedContents`, `count-tokens` and `fine_tuning`, with one slash between two. */
+function wordsOf(path: string): string {
+  return path
+    .replaceAll(/%3a/gi, ":")
+    .replaceAll(/\/{2,}/g, "/")
+    .replace(/\/$/, "")
+    .replaceAll(/(?<=[a-z\d])(?=[A-Z])|-/g, "_")
+    .toLowerCase();
+}

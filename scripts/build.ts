@@ -43,6 +43,7 @@ const TYPES = [
 /** These read files. Modules that hold the texts take their place: a bundle has no folder beside it. */
 const LUA_SOURCE = "src/stores/redis/scripts/lua-source.ts";
 const PAGE_FILES = "src/server/dashboard/page-files.ts";
+const VERSION = "src/sluice/version.ts";
 const LUA = "lua";
 const LICENSES = "licenses.txt";
 const UPLOT = "node_modules/uplot";
@@ -68,6 +69,7 @@ const textsOfFiles: Plugin = {
     const left = new Map([
       [LUA_SOURCE, textsOfScripts],
       [PAGE_FILES, textsOfPage],
+      [VERSION, textOfVersion],
     ]);
     builder.onLoad({ filter: /\.ts$/ }, ({ path }) => {
       const name = relative(ROOT, path).replaceAll("\\", "/");
@@ -85,6 +87,10 @@ const textsOfFiles: Plugin = {
 /** The files of the board, as browsers get them, with uPlot. */
 function textsOfPage(): string {
   return `const FILES = ${JSON.stringify(readPageFiles())};\nexport const readPageFiles = () => FILES;\n`;
+}
+
+function textOfVersion(): string {
+  return `export const readVersion = () => ${JSON.stringify(packageJson.version)};\n`;
 }
 
 function textsOfScripts(): string {

@@ -19,7 +19,7 @@ import { addQueues } from "./commands/queues.ts";
 import { addServe } from "./commands/serve.ts";
 import { addRules } from "./commands/rules.ts";
 import { addSteering } from "./commands/steer.ts";
-import { readVersion } from "../sluice/create-sluice.ts";
+import { readVersion } from "../sluice/version.ts";
 import { addWorker } from "./commands/work.ts";
 import {
   BrokenFileError,

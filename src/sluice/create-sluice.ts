@@ -1,4 +1,3 @@
-import { readFileSync } from "node:fs";
 import { assertArgumentCount } from "../core/input/arguments.ts";
 import { createBuckets } from "./buckets.ts";
 import { ClosedError, InvalidOptionError, RedisRequiredError } from "../core/errors.ts";
@@ -42,6 +41,7 @@ import { observed } from "./observed-store.ts";
 import { keepParts } from "./parts.ts";
 import { useRules } from "./rules.ts";
 import { createQueues } from "./queues.ts";
+import { readVersion } from "./version.ts";
 import { createWorkers } from "./workers.ts";
 import type { FromJson } from "../queue/job.ts";
 import type { Bucket, OwnedBucket } from "../throttle/bucket.ts";
@@ -356,18 +356,4 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     hasWorkers: () => workers.told().length > 0,
   });
   return assertArgumentCount(sluice, { throws: ["bucket", "queue", "worker", "on", "off"] });
-}
-
-/** @internal The version of this package; unknown where it was bundled into an application, which has a `package.json` of its own. */
-export function readVersion(): string {
-  try {
-    const text = readFileSync(new URL("../../package.json", import.meta.url), "utf8");
-    const { name, version } = JSON.parse(text) as {
-      readonly name: string;
-      readonly version: string;
-    };
-    return name === "sluice" ? version : "unknown";
-  } catch {
-    return "unknown";
-  }
 }

@@ -53,6 +53,7 @@ export function requestHeaders(raw: RawHeaders, rules: RequestHeaderRules): stri
       OF_THE_CONNECTION.has(name) ||
       (isRead && name === "accept-encoding") ||
       instead.some(([other]) => other === name) ||
+      holdsToken(name) ||
       holdsToken(value),
   );
   for (const [name, value] of instead) passed.push(name, value);

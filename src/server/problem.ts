@@ -24,6 +24,13 @@ export class HttpProblem extends Error {
   }
 }
 
+export function jobMissing(queue: string, id: string): HttpProblem {
+  return new HttpProblem(
+    "ERR_JOB_MISSING",
+    `Queue ${JSON.stringify(queue)} has no job ${JSON.stringify(id)}: there was none, or it has ended and is no longer kept.`,
+  );
+}
+
 /** What Fastify refuses by itself, by the status that it has for it. */
 const REFUSED: Readonly<Record<number, readonly [code: ProblemCode, detail?: string]>> = {
   413: ["ERR_BODY_TOO_LARGE"],
@@ -166,7 +173,7 @@ function unknownFieldOf(issue: SchemaIssue): string | undefined {
 
 function remedyForUnknown(name: string, { parentSchema }: SchemaIssue): string {
   const known = Object.keys(parentSchema?.properties ?? {});
-  if (known.length === 0) return "there is no such option";
+  if (known.length === 0) return "there is no such option; this request takes none";
   const near = closest(name, known);
   const hint = near === undefined ? `the options are ${known.join(", ")}` : `did you mean ${near}?`;
   return `there is no such option; ${hint}`;

@@ -53,6 +53,9 @@ export function createApp(read: ReadServerOptions): FastifyInstance {
   app.setSerializerCompiler(() => (value) => JSON.stringify(value, sayInJson));
   app.setReplySerializer((value) => JSON.stringify(value, sayInJson));
   app.addHook("onRoute", (route) => {
+    if (route.schema?.summary !== undefined && OF_THIS_SERVER.test(route.url)) {
+      route.schema.querystring ??= NO_QUERY;
+    }
     const schema = route.schema?.querystring as QuerySchema | undefined;
     if (schema?.properties === undefined) return;
     const read = readQuery(schema.properties);
@@ -60,6 +63,10 @@ export function createApp(read: ReadServerOptions): FastifyInstance {
   });
   return app;
 }
+
+/** Routes whose query is checked. Scrapers and health checks add parameters of their own, and browsers do to pages. */
+const OF_THIS_SERVER = /^\/(?:api\/v1|v1\/(?:buckets|slots|queues|draw))(?:\/|$)/;
+const NO_QUERY = { type: "object", additionalProperties: false, properties: {} } as const;
 
 function proxiesOf(trustProxy: NonNullable<ReadServerOptions["trustProxy"]>) {
   return typeof trustProxy === "object" ? [...trustProxy] : trustProxy;

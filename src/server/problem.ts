@@ -1,5 +1,5 @@
 /** Every error leaves as `application/problem+json` (RFC 9457). */
-import { STATUS_CODES } from "node:http";
+import { STATUS_CODES, type IncomingMessage, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { describeValue } from "../core/describe.ts";
@@ -121,6 +121,16 @@ export function refuseUnread(error: Error & { readonly code?: string }, socket: 
   ];
   if (socket.writable) socket.write(`${head.join("\r\n")}\r\n\r\n${text}`);
   socket.destroySoon();
+}
+
+/** Answers an `Expect` other than `100-continue`, and closes the connection: the body may never come. */
+export function refuseExpectation(_request: IncomingMessage, response: ServerResponse): void {
+  const problem = describe(
+    "ERR_EXPECTATION_FAILED",
+    "The only expectation that this server meets is 100-continue.",
+  );
+  const headers = { "content-type": "application/problem+json", connection: "close" };
+  response.writeHead(problem.status, headers).end(JSON.stringify(problem));
 }
 
 /** JSON has no bigint: numbers above 2^53 are given as text. Nor has it Infinity: a time without an end is `"forever"`. */

@@ -9,7 +9,7 @@ import {
 } from "fastify";
 import { QUIET_PATHS } from "../health/health.ts";
 import type { ReadServerOptions } from "../options.ts";
-import { problemOf, refuseUnread, sayInJson, sendProblem } from "../problem.ts";
+import { problemOf, refuseExpectation, refuseUnread, sayInJson, sendProblem } from "../problem.ts";
 
 export function createApp(read: ReadServerOptions): FastifyInstance {
   const { tls, logger, bodyLimit, keepAliveTimeoutMs, trustProxy } = read;
@@ -37,6 +37,8 @@ export function createApp(read: ReadServerOptions): FastifyInstance {
           ...common,
           https: { key: bytesOf(tls.key), cert: bytesOf(tls.cert) },
         } as object) as FastifyInstance);
+  // Node would answer these by itself, before any hook.
+  app.server.on("checkExpectation", refuseExpectation);
   // What a form of another site can send: JSON alone is read.
   app.removeContentTypeParser(["application/json", "text/plain"]);
   const readJson = app.getDefaultJsonParser("error", "error");

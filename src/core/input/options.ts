@@ -206,8 +206,12 @@ const LONGEST_NAME = 40;
 export function closest(name: string, known: readonly string[]): string | undefined {
   const mistyped = name.slice(0, LONGEST_NAME).toLowerCase();
   const byDistance = known
-    .map((candidate) => ({ candidate, edits: editsTo(candidate, mistyped) }))
-    .sort((a, b) => a.edits - b.edits);
+    .map((candidate) => ({
+      candidate,
+      edits: editsTo(candidate, mistyped),
+      ofAll: distance(mistyped, candidate.toLowerCase()),
+    }))
+    .sort((a, b) => a.edits - b.edits || a.ofAll - b.ofAll);
   const best = byDistance[0];
   if (best === undefined) return undefined;
   return best.edits <= Math.ceil(name.length / 3) ? best.candidate : undefined;

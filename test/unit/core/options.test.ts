@@ -155,7 +155,18 @@ describe("a value in an error message", () => {
 });
 
 describe("the nearest name", () => {
-  const NAMES = ["key", "data", "name", "delayMs", "dedupeId", "priority", "maxWaitMs", "attempts"];
+  const NAMES = [
+    "key",
+    "data",
+    "name",
+    "delayMs",
+    "dedupeId",
+    "priority",
+    "maxWaitMs",
+    "attempts",
+    "tokenizer",
+    "tokens",
+  ];
 
   it.each([
     ["dely", "delayMs"],
@@ -167,6 +178,7 @@ describe("the nearest name", () => {
     ["prio", "priority"],
     ["dedupe", "dedupeId"],
     ["nme", "name"],
+    ["token", "tokens"],
     ["atempts", "attempts"],
     ["zzz", undefined],
     ["d", undefined],

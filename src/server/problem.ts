@@ -1,5 +1,5 @@
 /** Every error leaves as `application/problem+json` (RFC 9457). */
-import { STATUS_CODES } from "node:http";
+import { STATUS_CODES, type IncomingMessage, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { describeValue } from "../core/describe.ts";
@@ -22,6 +22,13 @@ export class HttpProblem extends Error {
   get status(): number {
     return STATUS_OF_CODE[this.code];
   }
+}
+
+export function jobMissing(queue: string, id: string): HttpProblem {
+  return new HttpProblem(
+    "ERR_JOB_MISSING",
+    `Queue ${JSON.stringify(queue)} has no job ${JSON.stringify(id)}: there was none, or it has ended and is no longer kept.`,
+  );
 }
 
 /** What Fastify refuses by itself, by the status that it has for it. */
@@ -116,6 +123,16 @@ export function refuseUnread(error: Error & { readonly code?: string }, socket: 
   socket.destroySoon();
 }
 
+/** Answers an `Expect` other than `100-continue`, and closes the connection: the body may never come. */
+export function refuseExpectation(_request: IncomingMessage, response: ServerResponse): void {
+  const problem = describe(
+    "ERR_EXPECTATION_FAILED",
+    "The only expectation that this server meets is 100-continue.",
+  );
+  const headers = { "content-type": "application/problem+json", connection: "close" };
+  response.writeHead(problem.status, headers).end(JSON.stringify(problem));
+}
+
 /** JSON has no bigint: numbers above 2^53 are given as text. Nor has it Infinity: a time without an end is `"forever"`. */
 export function sayInJson(_name: string, value: unknown): unknown {
   if (typeof value === "bigint") return String(value);
@@ -166,7 +183,7 @@ function unknownFieldOf(issue: SchemaIssue): string | undefined {
 
 function remedyForUnknown(name: string, { parentSchema }: SchemaIssue): string {
   const known = Object.keys(parentSchema?.properties ?? {});
-  if (known.length === 0) return "there is no such option";
+  if (known.length === 0) return "there is no such option; this request takes none";
   const near = closest(name, known);
   const hint = near === undefined ? `the options are ${known.join(", ")}` : `did you mean ${near}?`;
   return `there is no such option; ${hint}`;

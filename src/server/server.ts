@@ -14,7 +14,8 @@ import {
 import { createFound, type Found } from "./decide/found.ts";
 import { forwardRoutes } from "./forward/forward.ts";
 import { sessionRoutes } from "./access/session.ts";
-import { installAccess, tokenSearch, type Gate } from "./access/access.ts";
+import { installAccess, type Gate } from "./access/access.ts";
+import { tokenSearch } from "./access/token-search.ts";
 import { installBodyDeadlines } from "./app/body-deadline.ts";
 import { dashboardRoutes } from "./dashboard/dashboard.ts";
 import { bytesOf, closeUnused, createApp, installHeaders, installLog } from "./app/create-app.ts";

@@ -210,12 +210,33 @@ const LONGEST_NAME = 40;
 export function closest(name: string, known: readonly string[]): string | undefined {
   const mistyped = name.slice(0, LONGEST_NAME).toLowerCase();
   const byDistance = known
-    .map((candidate) => ({ candidate, distance: distance(mistyped, candidate.toLowerCase()) }))
-    .sort((a, b) => a.distance - b.distance);
+    .map((candidate) => ({
+      candidate,
+      edits: editsTo(candidate, mistyped),
+      ofAll: distance(mistyped, candidate.toLowerCase()),
+    }))
+    .sort((a, b) => a.edits - b.edits || a.ofAll - b.ofAll);
   const best = byDistance[0];
   if (best === undefined) return undefined;
-  const isPrefix = name.length >= 3 && best.candidate.startsWith(name);
-  return isPrefix || best.distance <= Math.ceil(name.length / 3) ? best.candidate : undefined;
+  return best.edits <= Math.ceil(name.length / 3) ? best.candidate : undefined;
+}
+
+/** A missing ending is less than a wrong letter. */
+const ENDING = 0.5;
+
+/** How many edits lead to a name. Its last words may be missing, such as its unit: "dely" for "delayMs". */
+function editsTo(candidate: string, mistyped: string): number {
+  const whole = distance(mistyped, candidate.toLowerCase());
+  if (mistyped.length >= 3 && candidate.toLowerCase().startsWith(mistyped)) {
+    return Math.min(whole, ENDING);
+  }
+  const beginnings = [...candidate.matchAll(/[A-Z]/g)].map(({ index }) =>
+    candidate.slice(0, index),
+  );
+  const edits = beginnings
+    .filter((beginning) => beginning.length >= 4)
+    .map((beginning) => distance(mistyped, beginning.toLowerCase()) + ENDING);
+  return Math.min(whole, ...edits);
 }
 
 /** What a person most likely means by a name that is no option: an option, or what there is in place of one. */

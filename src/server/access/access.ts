@@ -7,7 +7,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { assertSameOrigin, assertLoopbackName } from "./origin.ts";
 import type { ReadServerOptions, TokenOptions } from "../options.ts";
-import { escaped, HttpProblem } from "../problem.ts";
+import { HttpProblem } from "../problem.ts";
 
 /** What a route needs. `"nothing"` is open to everybody. */
 type Needs = "view" | "act" | "draw" | "enqueue" | "nothing";
@@ -291,28 +291,4 @@ function refuseRoutesWithoutNeeds(app: FastifyInstance): void {
     const where = `the route ${open.path}`;
     throw new InvalidOptionError({ where, option: "config.needs", value: undefined, remedy });
   });
-}
-
-const BASIC = /^\s*basic\s+([\w+/=-]+)/i;
-
-/** Finds tokens of this server in a text: a header's value or a URL, also percent-encoded or as Basic credentials. */
-export function tokenSearch(
-  tokens: readonly Pick<TokenOptions, "token">[],
-): (text: string) => boolean {
-  if (tokens.length === 0) return () => false;
-  const any = new RegExp(tokens.map(({ token }) => escaped(token)).join("|"));
-  return (text) => any.test(text) || others(text).some((other) => any.test(other));
-}
-
-/** What else a text may stand for. */
-function others(text: string): string[] {
-  const [, basic] = BASIC.exec(text) ?? [];
-  const plain = basic === undefined ? [] : [Buffer.from(basic, "base64").toString("latin1")];
-  return text.includes("%") ? [...plain, percentDecoded(text)] : plain;
-}
-
-function percentDecoded(text: string): string {
-  return text.replaceAll(/%([\da-f]{2})/gi, (_, code: string) =>
-    String.fromCharCode(Number.parseInt(code, 16)),
-  );
 }

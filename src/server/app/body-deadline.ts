@@ -1,9 +1,12 @@
-/** Ends requests whose body does not come: else each would hold its connection, also without a token. */
+/**
+ * Ends requests whose body does not come: else each would hold its connection, also without a token. Discards what is left
+ * of a body when its request has been answered.
+ */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { refuseUnread } from "../problem.ts";
 import { isLetIn } from "../access/access.ts";
 
-/** How long all of a body may take whose sender showed no token, or whose request is answered already. */
+/** How long all of a body may take whose sender showed no token, and the rest of one whose request is answered already. */
 const STRANGER_MS = 10_000;
 /** How long the sender of any other body may be silent. */
 const SILENT_MS = 30_000;
@@ -13,6 +16,8 @@ interface AwaitedBody {
   readonly request: FastifyRequest;
   readonly reply: FastifyReply;
   readonly beganMs: number;
+  /** When its request was first seen to be answered. */
+  answeredMs: number | undefined;
   /** When a byte was last seen to have come, and how many had. */
   heardMs: number;
   bytes: number;
@@ -37,9 +42,14 @@ export function installBodyDeadlines(app: FastifyInstance): void {
     if (headers["transfer-encoding"] !== undefined || (headers["content-length"] ?? "0") !== "0") {
       const nowMs = performance.now();
       const bytes = socket.bytesRead;
-      const body: AwaitedBody = { request, reply, beganMs: nowMs, heardMs: nowMs, bytes };
+      const times = { beganMs: nowMs, answeredMs: undefined, heardMs: nowMs };
+      const body: AwaitedBody = { request, reply, ...times, bytes };
       awaited.add(body);
       request.raw.once("close", () => awaited.delete(body));
+      reply.raw.once("finish", () => {
+        // The next request comes after it. Node itself discards only a body of which nothing has been read.
+        if (!request.raw.complete) request.raw.unpipe().resume();
+      });
     }
     done();
   });
@@ -48,7 +58,8 @@ export function installBodyDeadlines(app: FastifyInstance): void {
 function isLate(body: AwaitedBody, nowMs: number): boolean {
   const { request, reply, beganMs } = body;
   const { raw } = request;
-  if (!isLetIn(request) || reply.raw.writableEnded) return nowMs - beganMs >= STRANGER_MS;
+  if (!isLetIn(request)) return nowMs - beganMs >= STRANGER_MS;
+  if (reply.raw.writableEnded) return nowMs - (body.answeredMs ??= nowMs) >= STRANGER_MS;
   // What has come and was not read yet shows that the server itself is slow, or the upstream of a forward.
   if (raw.socket.bytesRead !== body.bytes || raw.readableLength > 0) {
     body.bytes = raw.socket.bytesRead;

@@ -9,7 +9,7 @@ import {
 } from "fastify";
 import { QUIET_PATHS } from "../health/health.ts";
 import type { ReadServerOptions } from "../options.ts";
-import { problemOf, refuseUnread, sayInJson, sendProblem } from "../problem.ts";
+import { problemOf, refuseExpectation, refuseUnread, sayInJson, sendProblem } from "../problem.ts";
 
 export function createApp(read: ReadServerOptions): FastifyInstance {
   const { tls, logger, bodyLimit, keepAliveTimeoutMs, trustProxy } = read;
@@ -37,6 +37,8 @@ export function createApp(read: ReadServerOptions): FastifyInstance {
           ...common,
           https: { key: bytesOf(tls.key), cert: bytesOf(tls.cert) },
         } as object) as FastifyInstance);
+  // Node would answer these by itself, before any hook.
+  app.server.on("checkExpectation", refuseExpectation);
   // What a form of another site can send: JSON alone is read.
   app.removeContentTypeParser(["application/json", "text/plain"]);
   const readJson = app.getDefaultJsonParser("error", "error");
@@ -53,6 +55,9 @@ export function createApp(read: ReadServerOptions): FastifyInstance {
   app.setSerializerCompiler(() => (value) => JSON.stringify(value, sayInJson));
   app.setReplySerializer((value) => JSON.stringify(value, sayInJson));
   app.addHook("onRoute", (route) => {
+    if (route.schema?.summary !== undefined && OF_THIS_SERVER.test(route.url)) {
+      route.schema.querystring ??= NO_QUERY;
+    }
     const schema = route.schema?.querystring as QuerySchema | undefined;
     if (schema?.properties === undefined) return;
     const read = readQuery(schema.properties);
@@ -60,6 +65,10 @@ export function createApp(read: ReadServerOptions): FastifyInstance {
   });
   return app;
 }
+
+/** Routes whose query is checked. Scrapers and health checks add parameters of their own, and browsers do to pages. */
+const OF_THIS_SERVER = /^\/(?:api\/v1|v1\/(?:buckets|slots|queues|draw))(?:\/|$)/;
+const NO_QUERY = { type: "object", additionalProperties: false, properties: {} } as const;
 
 function proxiesOf(trustProxy: NonNullable<ReadServerOptions["trustProxy"]>) {
   return typeof trustProxy === "object" ? [...trustProxy] : trustProxy;

@@ -5,7 +5,7 @@ import type { QueuedJob } from "../../queue/enqueue/job-handle.ts";
 import type { EnqueueOptions } from "../../queue/options.ts";
 import type { FailedFilter } from "../../queue/manage/dead-letters.ts";
 import { accessOf, assertMaySee } from "../access/access.ts";
-import { HttpProblem, readBeside } from "../problem.ts";
+import { HttpProblem, jobMissing, readBeside } from "../problem.ts";
 import type { Found } from "./found.ts";
 import { readOnce, withOnce } from "./once.ts";
 import {
@@ -94,10 +94,7 @@ export function jobRoutes(
     const queue = await found.queue(name);
     const job = await queue.job(id);
     if (job !== undefined) return job;
-    throw new HttpProblem(
-      "ERR_JOB_MISSING",
-      `Queue ${JSON.stringify(name)} has no job ${JSON.stringify(id)}: there was none, or it has ended and is no longer kept.`,
-    );
+    throw jobMissing(name, id);
   }
 
   const ofQueue = { params: QUEUE_PARAMS };
@@ -196,10 +193,11 @@ export function jobRoutes(
         const remedy = "give an id, or a filter";
         throw new InvalidOptionError({ where: "replay", option: "id", value: id, remedy });
       }
+      if (id === undefined) return { replayed: await queue.replay(filter, { by }) };
       // One job by its id is the caller's own business, as for the method.
-      return {
-        replayed: await (id === undefined ? queue.replay(filter, { by }) : queue.replay(id)),
-      };
+      const replayed = await queue.replay(id);
+      if (replayed === 0 && (await queue.job(id)) === undefined) throw jobMissing(queue.name, id);
+      return { replayed };
     },
   );
 }

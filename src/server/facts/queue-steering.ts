@@ -3,7 +3,7 @@ import type { FastifyInstance } from "fastify";
 import type { WhoAndWhy } from "../../core/input/who-and-why.ts";
 import type { Queue } from "../../queue/queue.ts";
 import type { Sluice } from "../../sluice/create-sluice.ts";
-import { readBeside } from "../problem.ts";
+import { jobMissing, readBeside } from "../problem.ts";
 import { queueNamed } from "./named.ts";
 import { QUEUE_PAUSE, SETTINGS_SEEN } from "./queue-schemas.ts";
 import { NAMED, WRONG, type OfQueue } from "./queues.ts";
@@ -84,8 +84,10 @@ const STEERINGS: readonly Steering[] = [
       limit: { type: "integer", minimum: 1, description: "How many at most. Defaults to all." },
     },
     make: async (queue, { id, ...filter }, byHand) => {
-      const which = typeof id === "string" ? id : (filter as Parameters<typeof queue.replay>[0]);
-      return { replayed: await queue.replay(which, byHand) };
+      if (typeof id !== "string") return { replayed: await queue.replay(filter, byHand) };
+      const replayed = await queue.replay(id, byHand);
+      if (replayed === 0 && (await queue.job(id)) === undefined) throw jobMissing(queue.name, id);
+      return { replayed };
     },
   },
   {

@@ -4,7 +4,7 @@ import { reasonOf } from "../../core/describe.ts";
 import { JOB_STATES, type Job, type JobState } from "../../queue/job.ts";
 import type { Sluice } from "../../sluice/create-sluice.ts";
 import { accessOf, assertMaySee } from "../access/access.ts";
-import { HttpProblem } from "../problem.ts";
+import { jobMissing } from "../problem.ts";
 import { queueNamed } from "./named.ts";
 import {
   DEAD_LETTER,
@@ -225,8 +225,7 @@ function lookRoutes(app: FastifyInstance, sluice: Sluice): void {
       assertMaySee(request, query);
       const queue = await queueNamed(sluice, params.queue);
       const job = await queue.job(params.id);
-      if (job === undefined)
-        throw new HttpProblem("ERR_JOB_MISSING", `There is no job ${JSON.stringify(params.id)}.`);
+      if (job === undefined) throw jobMissing(queue.name, params.id);
       const [state, why] = await Promise.all([job.state(), job.explain()]);
       return { job: described(job, query.data), state, why };
     },

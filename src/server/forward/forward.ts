@@ -112,7 +112,7 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
     const isRead = (bucket as OwnedBucket).calls?.settle !== undefined;
     const headers = requestHeaders(raw.rawHeaders, { holdsToken, instead, isRead });
     const { "content-length": length } = raw.headers;
-    if (body === raw && length !== undefined) headers.push("content-length", length);
+    if (!isKept(body) && length !== undefined) headers.push("content-length", length);
     return {
       connections,
       method: raw.method ?? "GET",
@@ -151,11 +151,14 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
 
 /**
  * Any other upgrade is an offer that a server may ignore (RFC 9110 §7.8), such as the h2c of Java's HttpClient. A WebSocket
- * cannot go on without it.
+ * cannot go on without it. `Upgrade` alone is no offer: `Connection` has to name it.
  */
-function asksForWebSocket({ upgrade = "" }: IncomingHttpHeaders): boolean {
-  return upgrade.split(",").some((protocol) => /^\s*websocket\b/i.test(protocol));
+function asksForWebSocket({ connection = "", upgrade = "" }: IncomingHttpHeaders): boolean {
+  return WEBSOCKET.test(upgrade) && UPGRADE.test(connection);
 }
+
+const WEBSOCKET = /(?:^|,)\s*websocket\b/i;
+const UPGRADE = /(?:^|,)\s*upgrade\s*(?:,|$)/i;
 
 /** A tunnel would lead anywhere, and nothing of what goes through it could be seen. */
 function refuseTunnel(_request: IncomingMessage, socket: Duplex): void {

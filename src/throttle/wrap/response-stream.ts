@@ -33,6 +33,8 @@ export interface Tap {
 export interface FollowedResponse {
   /** Lets a tap follow the body. Undefined once that was asked for as the body of any other response. */
   readonly followBody: ((tap: Tap) => void) | undefined;
+  /** A tap for the bytes of the body as they come, which may be compressed. */
+  decoding(tap: Tap): Tap;
 }
 
 function followOf(response: Response): FollowedResponse["followBody"] {
@@ -45,7 +47,7 @@ export function streamResponse(
   onEnd: () => void,
   taps: readonly Tap[] = [],
 ): Response {
-  const all: Tap = {
+  const plain: Tap = {
     pass(bytes) {
       for (const tap of taps) tap.pass(bytes);
     },
@@ -58,6 +60,7 @@ export function streamResponse(
       for (const tap of taps) tap.cut(reason);
     },
   };
+  const all = (response as Partial<FollowedResponse>).decoding?.(plain) ?? plain;
   const follow = followOf(response);
   if (follow !== undefined) {
     follow(all);

@@ -101,4 +101,44 @@ describe("a body that never comes", () => {
     expect(got()).toMatch(/^HTTP\/1\.1 200 /);
     expect(api.calls[0]!.body).toHaveLength(40);
   });
+
+  it.each(["x", "200-ok", ""])(
+    "holds no connection by an expectation of %j",
+    async (expectation) => {
+      const { url } = await open();
+      const head = ["POST /api/v1/session HTTP/1.1", JSON_TYPE, `Expect: ${expectation}`];
+      const { closed, got } = await send(url, [...head, "Content-Length: 40"]);
+
+      await closed;
+
+      expect(got()).toMatch(/^HTTP\/1\.1 417 /);
+      expect(got()).toContain('"code":"ERR_EXPECTATION_FAILED"');
+    },
+  );
+
+  it("holds a connection for 10 s where it was asked to go on", async () => {
+    const { url } = await open();
+    const head = ["POST /api/v1/session HTTP/1.1", JSON_TYPE, "Expect: 100-continue"];
+    const { closed, got } = await send(url, [...head, "Content-Length: 40"]);
+
+    vi.advanceTimersByTime(11_000);
+    await closed;
+
+    expect(got()).toMatch(/^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 408 /);
+  });
+
+  it("ends with a token 10 s after an answer that did not need it", async () => {
+    const { url } = await open();
+    const head = ["POST /up/x HTTP/1.1", WITH_TOKEN, "x-sluice-max-wait: no"];
+    const { socket, closed, got } = await send(url, [...head, "Content-Length: 4000000"]);
+
+    for (let second = 0; second < 12; second += 1) {
+      socket.write(" ");
+      vi.advanceTimersByTime(1_000);
+    }
+    // The bytes that nobody read reset the connection.
+    await closed.catch(() => {});
+
+    expect(got()).toMatch(/^HTTP\/1\.1 400 /);
+  });
 });

@@ -1,4 +1,5 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { createServer } from "sluice/server";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import {
   ACT,
@@ -115,6 +116,8 @@ describe("an unknown field of a body is named with the nearest", () => {
   it.each([
     ["/v1/buckets/api/draw", { maxWait: 5 }, "maxWait", "maxWaitMs"],
     ["/v1/queues/mail/jobs", { dat: 5 }, "dat", "data"],
+    ["/v1/queues/mail/jobs", { data: 5, dely: 5 }, "dely", "delayMs"],
+    ["/v1/queues/mail/jobs", { data: 5, prio: 5 }, "prio", "priority"],
     ["/v1/slots/some-id/settle", { costs: 5 }, "costs", "cost"],
     ["/v1/draw", { draw: [] }, "draw", "draws"],
     ["/v1/draw", { draws: [{ buckt: "api" }] }, "draws.0.buckt", "bucket"],
@@ -139,6 +142,88 @@ describe("an unknown field of a body is named with the nearest", () => {
 
     expect(answer.json).toMatchObject({ option: "body", remedy: "give an object" });
   });
+});
+
+describe("an unknown parameter of a query", () => {
+  it.each([
+    ["/v1/buckets/api/draw", {}],
+    ["/v1/buckets/api/try", {}],
+    ["/v1/draw", { draws: [{ bucket: "api" }] }],
+    ["/v1/slots/some-id/release", {}],
+    ["/v1/queues/mail/jobs", { data: 1 }],
+    ["/v1/queues/mail/jobs/1/cancel", {}],
+    ["/api/v1/buckets/api/pause", {}],
+    ["/api/v1/queues/mail/pause", {}],
+    ["/api/v1/buckets/api", undefined],
+    ["/api/v1/overview", undefined],
+    ["/api/v1/session", undefined],
+  ])("is refused where there is none: %s %j", async (path, body) => {
+    const { url } = await open();
+
+    const answer = await ask(`${url}${path}?zzz=1`, { token: ACT, body });
+
+    expect(answer.status).toBe(400);
+    expect(answer.json).toMatchObject({ code: "ERR_INVALID_OPTION", option: "zzz" });
+    expect(answer.text).toContain("this request takes none");
+  });
+
+  it.each(["/metrics", "/healthz", "/readyz", "/", "/api/openapi.json"])(
+    "is ignored at %s, which scrapers and browsers ask",
+    async (path) => {
+      const { url } = await open();
+
+      expect((await ask(`${url}${path}?zzz=1`, { token: ACT })).status).toBe(200);
+    },
+  );
+
+  it("is ignored by a forward and by routes of a program", async () => {
+    const sluice = sluices.open();
+    sluice.bucket("free", { rate: "100/s" });
+    const forward = { up: { at: "/v1", to: "http://127.0.0.1:1", bucket: "free" } };
+    const server = await createServer(sluice, {
+      port: 0,
+      insecureLocal: true,
+      logger: false,
+      forward,
+    });
+    onTestFinished(() => server.close());
+    server.app.get("/api/v1/mine", { config: { needs: "view" } }, () => "mine");
+    const { url } = await server.listen();
+
+    const own = await ask(`${url}/api/v1/mine?zzz=1`);
+    const forwarded = await ask(`${url}/v1/x?zzz=1`);
+
+    expect([own.status, forwarded.status]).toEqual([200, 502]);
+  });
+});
+
+describe("a replay of a job that does not exist", () => {
+  it.each(["/api/v1/queues/mail/replay", "/v1/queues/mail/dead-letters/replay"])(
+    "is 404: %s",
+    async (path) => {
+      const { url } = await open();
+
+      const answer = await ask(`${url}${path}`, { token: ACT, body: { id: "nope" } });
+
+      expect(answer).toMatchObject({ status: 404, json: { code: "ERR_JOB_MISSING" } });
+      expect(answer.text).toContain("nope");
+    },
+  );
+
+  it.each(["/api/v1/queues/mail/replay", "/v1/queues/mail/dead-letters/replay"])(
+    "replays none by a filter, or of a job that has not failed: %s",
+    async (path) => {
+      const { url } = await open();
+      const delayed = { data: 1, delayMs: 60_000 };
+      const { json: job } = await ask(`${url}/v1/queues/mail/jobs`, { token: ACT, body: delayed });
+
+      const filtered = await ask(`${url}${path}`, { token: ACT, body: { reason: "no" } });
+      const waiting = await ask(`${url}${path}`, { token: ACT, body: { id: job.id } });
+
+      expect(filtered).toMatchObject({ status: 200, json: { replayed: 0 } });
+      expect(waiting).toMatchObject({ status: 200, json: { replayed: 0 } });
+    },
+  );
 });
 
 it("the OpenAPI description lists the codes", async () => {

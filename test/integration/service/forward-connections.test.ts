@@ -1,11 +1,14 @@
 import { once } from "node:events";
 import { createServer, type RequestListener } from "node:http";
 import { connect, type AddressInfo } from "node:net";
-import { gzipSync } from "node:zlib";
+import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync } from "node:zlib";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { tokenBucket } from "sluice";
+import { openai } from "sluice/llm";
 import { fakeApis } from "../../support/servers/fake-api.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { services, type Service } from "../../support/server/service.ts";
+import { waitUntil } from "../../support/async/wait-until.ts";
 
 const sluices = realSluices();
 const servers = services();
@@ -82,6 +85,98 @@ describe("an offer of another protocol", () => {
 
     expect(answer).toMatch(/^HTTP\/1\.1 501 /);
   });
+
+  it.each([[[]], [["Connection: close"]], [["Connection: x-upgrade, close"]]])(
+    "of a WebSocket that Connection does not name is ignored: %j",
+    async (connection) => {
+      const api = await apis.start(() => ({ body: "ok" }));
+      const service = await startForward(api.url);
+      const head = ["GET /up/x HTTP/1.1", "Upgrade: websocket", ...connection];
+
+      const { socket, got } = await connectRaw(service);
+      socket.write([...head, "Host: 127.0.0.1", "", ""].join("\r\n"));
+      await waitUntil(() => got().includes("ok"), "it is answered");
+
+      expect(got()).toMatch(/^HTTP\/1\.1 200 /);
+      expect(Object.keys(api.calls[0]!.headers)).not.toContain("upgrade");
+    },
+  );
+});
+
+/** A connection, and all that came on it. */
+async function connectRaw({ url }: Service) {
+  const socket = connect(Number(new URL(url).port), "127.0.0.1");
+  onTestFinished(() => void socket.destroy());
+  let got = "";
+  socket.on("data", (chunk: Buffer) => (got += chunk.toString("latin1")));
+  await once(socket, "connect");
+  return { socket, got: () => got };
+}
+
+describe("a long body that is answered before all of it was read", () => {
+  const LONG = "z".repeat(2_000_000);
+  const CHUNKS = `${LONG.length.toString(16)}\r\n${LONG}\r\n0\r\n\r\n`;
+  const LENGTHS = {
+    "of a known length": `Content-Length: ${LONG.length}\r\n\r\n${LONG}`,
+    "of chunks": `Transfer-Encoding: chunked\r\n\r\n${CHUNKS}`,
+  };
+  /** Answers without reading the body. */
+  const early = (status: number) => () =>
+    startUpstream((_request, response) => void response.writeHead(status).end("early"));
+
+  async function startResetting(): Promise<string> {
+    const served = new WeakSet<object>();
+    return startUpstream(({ socket }, response) => {
+      if (served.has(socket)) return void socket.resetAndDestroy();
+      served.add(socket);
+      response.end("ok");
+    });
+  }
+
+  const CASES: readonly [what: string, start: () => Promise<string>, status: number][] = [
+    ["by a 401", early(401), 401],
+    ["by a 413", early(413), 413],
+    ["by a 503", early(503), 503],
+    ["by a 200", early(200), 200],
+    ["where the upstream is dead", async () => "http://127.0.0.1:1", 502],
+    ["where a used connection resets", startResetting, 502],
+  ];
+
+  it.each(
+    CASES.flatMap(([what, start, status]) =>
+      Object.entries(LENGTHS).map(([length, rest]) => ({ what, length, rest, start, status })),
+    ),
+  )(
+    "leaves the connection to the next request: $what, $length",
+    async ({ rest, start, status }) => {
+      const service = await startForward(await start());
+      await service.get("/up/warm");
+      const { socket, got } = await connectRaw(service);
+
+      socket.write(`PUT /up/x HTTP/1.1\r\nHost: 127.0.0.1\r\n${rest}`);
+      socket.write("GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+      await waitUntil(() => got().includes('{"ok":true}'), "the next request is answered");
+
+      expect(got().match(/HTTP\/1\.1 \d+/g)).toEqual([`HTTP/1.1 ${status}`, "HTTP/1.1 200"]);
+    },
+  );
+
+  it.each(Object.entries(LENGTHS))(
+    "leaves the connection to the next request: by a 429 of the bucket, %s",
+    async (_length, rest) => {
+      const sluice = sluices.open();
+      await sluice.bucket("up", { rate: "1/h" }).draw();
+      const forward = { up: { to: "http://127.0.0.1:1", maxWaitMs: 1_000 } };
+      const service = await servers.start(sluice, { forward });
+      const { socket, got } = await connectRaw(service);
+
+      socket.write(`POST /up/x HTTP/1.1\r\nHost: 127.0.0.1\r\n${rest}`);
+      socket.write("GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+      await waitUntil(() => got().includes('{"ok":true}'), "the next request is answered");
+
+      expect(got()).toMatch(/^HTTP\/1\.1 429 /);
+    },
+  );
 });
 
 describe("an upstream that closes a connection at its second request", () => {
@@ -198,6 +293,78 @@ describe("an answer that names an encoding and has no body", () => {
 
     expect(answer.status).toBe(status);
     expect(Object.fromEntries(answer.headers)).toMatchObject(headers);
+  });
+});
+
+describe("a compressed answer", () => {
+  const USAGE = JSON.stringify({ usage: { prompt_tokens: 10, completion_tokens: 30 } });
+  const REFUSAL = JSON.stringify({ error: { message: "try again in 30s" } });
+
+  /** Forwards by a bucket that reads answers; what it sends a client, byte by byte. */
+  async function startReading(status: number, encoding: string, bytes: Buffer) {
+    const url = await startUpstream((_request, response) => {
+      const headers = { "content-type": "application/json", "content-encoding": encoding };
+      response.writeHead(status, { ...headers, "content-length": bytes.length }).end(bytes);
+    });
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("gpt", {
+      ...openai({ tokens: "60000/h", counts: "used", headroom: 0 }),
+      limits: [tokenBucket({ capacity: 100_000, refill: "1/h", unit: "tokens" })],
+    });
+    const service = await servers.start(sluice, { forward: { gpt: { to: url, tries: 1 } } });
+    const { socket, got } = await connectRaw(service);
+    const body = '{"model":"gpt-4o","messages":[],"max_tokens":100}';
+    const head = ["POST /gpt/v1/chat/completions HTTP/1.1", "Host: 127.0.0.1", "Connection: close"];
+    const length = ["Content-Type: application/json", `Content-Length: ${body.length}`];
+    socket.write(`${[...head, ...length, "", ""].join("\r\n")}${body}`);
+    await once(socket, "close");
+    const [answerHead = "", ...rest] = got().split("\r\n\r\n");
+    return { bucket, head: answerHead, body: Buffer.from(rest.join("\r\n\r\n"), "latin1") };
+  }
+
+  const WHOLE: readonly [encoding: string, compress: (text: string) => Buffer][] = [
+    ["gzip", gzipSync],
+    ["deflate", deflateSync],
+    ["deflate", deflateRawSync],
+    ["br", brotliCompressSync],
+  ];
+  const BROKEN: readonly [what: string, encoding: string, bytes: Buffer][] = [
+    ["cut off", "gzip", gzipSync(REFUSAL.repeat(20)).subarray(0, 15)],
+    ["cut off", "deflate", deflateRawSync(REFUSAL).subarray(0, 12)],
+    ["cut off", "br", brotliCompressSync(REFUSAL).subarray(0, 9)],
+    ["no such thing", "gzip", Buffer.from(REFUSAL)],
+    ["no such thing", "deflate", Buffer.from(REFUSAL)],
+    ["no such thing", "br", Buffer.from("\xff".repeat(40), "latin1")],
+  ];
+
+  it.each(
+    [
+      ...WHOLE.map(([encoding, compress]) => ["whole", encoding, compress(USAGE)] as const),
+      ...BROKEN,
+    ].flatMap((each) => [200, 404, 429].map((status) => [status, ...each] as const)),
+  )("of status %s that is %s arrives as it came: %s", async (status, _what, encoding, bytes) => {
+    const { head, body } = await startReading(status, encoding, bytes);
+
+    expect(head).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+    expect(head.toLowerCase()).toContain(`content-encoding: ${encoding}`);
+    expect(head.toLowerCase()).toContain(`content-length: ${bytes.length}`);
+    expect(body.equals(bytes)).toBe(true);
+  });
+
+  it.each(WHOLE)("says its usage to the bucket: %s", async (encoding, compress) => {
+    const { bucket } = await startReading(200, encoding, compress(USAGE));
+
+    await waitUntil(
+      async () => (await bucket.peek()).limits[0]!.remaining === 99_960,
+      "it is charged",
+    );
+    expect(bucket.waiting).toBe(0);
+  });
+
+  it.each(WHOLE)("says when to try again to the bucket: %s", async (encoding, compress) => {
+    const { bucket } = await startReading(429, encoding, compress(REFUSAL));
+
+    expect((await bucket.peek()).coolingForMs).toBeGreaterThan(20_000);
   });
 });
 

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { describeValue } from "../../../src/core/describe.ts";
 import { InvalidOptionError } from "../../../src/core/errors.ts";
 import { concurrency, tokenBucket } from "../../../src/core/policy/limit-makers.ts";
-import { readName, readOptions, wholeNumber } from "../../../src/core/input/options.ts";
+import { closest, readName, readOptions, wholeNumber } from "../../../src/core/input/options.ts";
 import { compilePolicy } from "../../../src/core/policy/policy.ts";
 
 const schema = z.strictObject({
@@ -151,5 +151,38 @@ describe("a value in an error message", () => {
   it("shows a BigInt within it", () => {
     expect(describeValue({ a: 1n })).toBe('{"a":"1n"}');
     expect(describeValue(new Date(Number.NaN))).toBe("an invalid date");
+  });
+});
+
+describe("the nearest name", () => {
+  const NAMES = [
+    "key",
+    "data",
+    "name",
+    "delayMs",
+    "dedupeId",
+    "priority",
+    "maxWaitMs",
+    "attempts",
+    "tokenizer",
+    "tokens",
+  ];
+
+  it.each([
+    ["dely", "delayMs"],
+    ["delay", "delayMs"],
+    ["deley_ms", "delayMs"],
+    ["kex", "key"],
+    ["maxWait", "maxWaitMs"],
+    ["maxWiat", "maxWaitMs"],
+    ["prio", "priority"],
+    ["dedupe", "dedupeId"],
+    ["nme", "name"],
+    ["token", "tokens"],
+    ["atempts", "attempts"],
+    ["zzz", undefined],
+    ["d", undefined],
+  ])("of %s is %s", (name, near) => {
+    expect(closest(name, NAMES)).toBe(near);
   });
 });

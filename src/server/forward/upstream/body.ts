@@ -1,5 +1,5 @@
 import type { IncomingMessage } from "node:http";
-import type { Readable } from "node:stream";
+import { PassThrough, type Readable } from "node:stream";
 import { hungUp } from "../../decide/caller.ts";
 
 /** A longer body is not kept: it goes to one upstream, once, and its cost is not read. */
@@ -12,7 +12,7 @@ export type Body = Uint8Array<ArrayBuffer> | Readable | undefined;
 export function readBody(request: IncomingMessage): Promise<Body> | Body {
   const { "content-length": length, "transfer-encoding": encoding } = request.headers;
   if (encoding === undefined && (length === undefined || length === "0")) return undefined;
-  if (Number(length) > MOST_KEPT_BYTES) return request;
+  if (Number(length) > MOST_KEPT_BYTES) return streamOf(request);
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let size = 0;
@@ -23,7 +23,7 @@ export function readBody(request: IncomingMessage): Promise<Body> | Body {
       stop();
       request.pause();
       request.unshift(Buffer.concat(chunks));
-      resolve(request);
+      resolve(streamOf(request));
     }
     function end(): void {
       stop();
@@ -38,4 +38,21 @@ export function readBody(request: IncomingMessage): Promise<Body> | Body {
     }
     request.on("data", keep).on("end", end).on("close", close);
   });
+}
+
+/**
+ * A stream of its own: undici destroys the body of a request that was answered early or failed. A destroyed request of
+ * Node's server blocks its connection, because nothing reads the rest of the body.
+ */
+function streamOf(request: IncomingMessage): Readable {
+  const body = new PassThrough();
+  // Whoever sends the body reports its error.
+  body.on("error", () => {});
+  request.pipe(body);
+  // The end of the pipe pauses the request.
+  body.once("close", () => request.resume());
+  request.once("close", () => {
+    if (!request.readableEnded) body.destroy(hungUp());
+  });
+  return body;
 }

@@ -38,11 +38,6 @@ const OF_THE_CONNECTION: ReadonlySet<string> = new Set([
   "content-length",
   "expect",
 ]);
-const OF_ITS_ENCODING: ReadonlySet<string> = new Set([
-  ...HOP_BY_HOP,
-  "content-encoding",
-  "content-length",
-]);
 
 /** What an upstream is sent. */
 export function requestHeaders(raw: RawHeaders, rules: RequestHeaderRules): string[] {
@@ -53,6 +48,7 @@ export function requestHeaders(raw: RawHeaders, rules: RequestHeaderRules): stri
       OF_THE_CONNECTION.has(name) ||
       (isRead && name === "accept-encoding") ||
       instead.some(([other]) => other === name) ||
+      holdsToken(name) ||
       holdsToken(value),
   );
   for (const [name, value] of instead) passed.push(name, value);
@@ -81,15 +77,11 @@ const OF_THE_ORIGIN: ReadonlySet<string> = new Set([
  * own, in which no script runs. The type of the answer decides, and not who asks: browsers send no `Sec-Fetch-Dest` over
  * plain HTTP, and may show later what a script had asked for.
  */
-export function responseHeaders(
-  raw: RawHeaders,
-  { isDecoded, status }: { readonly isDecoded: boolean; readonly status: number },
-): string[] {
-  const dropped = isDecoded ? OF_ITS_ENCODING : HOP_BY_HOP;
+export function responseHeaders(raw: RawHeaders, status: number): string[] {
   const passed = pass(
     raw,
     (name, value) =>
-      dropped.has(name) ||
+      HOP_BY_HOP.has(name) ||
       OF_THE_ORIGIN.has(name) ||
       name === "x-content-type-options" ||
       (name === "set-cookie" && SETS_OWN_COOKIE.test(value)),

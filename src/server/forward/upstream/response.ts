@@ -1,21 +1,12 @@
 /** The answer of an upstream, as a bucket reads it and as its client gets it. */
 import type { ServerResponse } from "node:http";
-import { pipeline, Readable, type Transform } from "node:stream";
-import { createBrotliDecompress, createGunzip, createInflate } from "node:zlib";
+import { pipeline, Readable } from "node:stream";
+import type { ReadableStream as NodeStream } from "node:stream/web";
 import type { FollowedResponse, Tap } from "../../../throttle/wrap/response-stream.ts";
+import { decoderOf, decodingTap, type Decode } from "./decode.ts";
 import { headerIn, responseHeaders } from "./headers.ts";
 import type { Incoming, Sink } from "./incoming.ts";
 import type { Pending } from "./pending.ts";
-
-type Decoder = Transform & { readonly bytesWritten: number };
-
-/** A map, since upstreams choose the names: of an object they could name what all objects have. */
-const DECODERS: ReadonlyMap<string, () => Decoder> = new Map<string, () => Decoder>([
-  ["gzip", createGunzip],
-  ["x-gzip", createGunzip],
-  ["deflate", createInflate],
-  ["br", createBrotliDecompress],
-]);
 
 /** Answers with these codes have no body (RFC 9110 §6.4.1). */
 const BODILESS: ReadonlySet<number> = new Set([204, 205, 304]);
@@ -52,7 +43,7 @@ export class UpstreamResponse implements FollowedResponse {
   readonly pending: Pending;
   readonly #hasNoBody: boolean;
   readonly #incoming: Incoming;
-  readonly #decode: (() => Decoder) | undefined;
+  readonly #decode: Decode | undefined;
   #whole: Response | undefined;
   #tap: Tap | undefined;
 
@@ -65,21 +56,17 @@ export class UpstreamResponse implements FollowedResponse {
     this.url = url;
     this.pending = pending;
     this.#hasNoBody = method === "HEAD" || BODILESS.has(status) || isEmpty(headers);
-    const encoding = headerIn(headers, "content-encoding")?.trim().toLowerCase();
     // What the bucket reads has to be plain: costs, and what a refusal says.
-    const isDecoded = encoding !== undefined && (isRead || status >= 400) && !this.#hasNoBody;
-    this.#decode = isDecoded ? DECODERS.get(encoding) : undefined;
-    this.clientHeaders = responseHeaders(headers, {
-      isDecoded: this.#decode !== undefined,
-      status,
-    });
+    const isDecoded = (isRead || status >= 400) && !this.#hasNoBody;
+    this.#decode = isDecoded ? decoderOf(headerIn(headers, "content-encoding")) : undefined;
+    this.clientHeaders = responseHeaders(headers, status);
     this.headers = new Headers(pairsOf(this.clientHeaders));
     this.#incoming = incoming;
   }
 
   /** Whether the bytes can go to the client as they come. */
   get #canFlow(): boolean {
-    return this.#whole === undefined && this.#decode === undefined;
+    return this.#whole === undefined;
   }
 
   get followBody(): ((tap: Tap) => void) | undefined {
@@ -116,8 +103,17 @@ export class UpstreamResponse implements FollowedResponse {
     return this.arrayBuffer().then((bytes) => new Uint8Array(bytes));
   }
 
+  /** What the bucket reads: a decoded copy. */
   clone(): Response {
-    return this.#real.clone();
+    const copy = this.#real.clone();
+    if (this.#decode === undefined || copy.body === null) return copy;
+    const { status, headers } = this;
+    const body = Readable.fromWeb(copy.body as NodeStream<Uint8Array>);
+    return new Response(lazyStream(pipeline(body, this.#decode(), () => {})), { status, headers });
+  }
+
+  decoding(tap: Tap): Tap {
+    return this.#decode === undefined ? tap : decodingTap(this.#decode, tap);
   }
 
   formData(): Promise<FormData> {
@@ -139,22 +135,13 @@ export class UpstreamResponse implements FollowedResponse {
   #open(): Response {
     const { status, headers } = this;
     if (this.#hasNoBody) return new Response(null, { status, headers });
-    const readable = readableOf(this.#incoming, this.#tap);
-    const body =
-      this.#decode === undefined ? readable : pipeline(readable, lenient(this.#decode()), () => {});
+    const body = readableOf(this.#incoming, this.#tap);
     return new Response(lazyStream(body), { status, headers });
   }
 }
 
 // For whoever asks whether it is an instance of one.
 Object.setPrototypeOf(UpstreamResponse.prototype, Response.prototype);
-
-/** A decoder that takes an empty body for an empty text: HTTP allows it beside any encoding. */
-function lenient(decoder: Decoder): Transform {
-  const flush = decoder._flush.bind(decoder);
-  decoder._flush = (done) => (decoder.bytesWritten === 0 ? done() : flush(done));
-  return decoder;
-}
 
 /** Whether the body is known to be empty: then there is nothing to decode, whatever encoding the answer names. */
 function isEmpty(headers: readonly string[]): boolean {

@@ -1,9 +1,10 @@
 import { execFile } from "node:child_process";
 import { cp, mkdtemp, readdir, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import packageJson from "../../../package.json" with { type: "json" };
 
 const run = promisify(execFile);
 const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
@@ -38,8 +39,9 @@ export async function buildPackage(): Promise<BuiltPackage> {
   const page = "src/server/dashboard/page";
   await cp(join(ROOT, page), join(root, page), { recursive: true });
   // In the package each of these is one file.
-  for (const entry of ["testing", "llm", "server"]) {
-    await writeFile(join(root, `src/${entry}.js`), `export * from "./${entry}/index.js";\n`);
+  for (const { default: file, "@sluice/source": source } of Object.values(packageJson.exports)) {
+    const specifier = `./${relative("src", source).replace(/\.ts$/, ".js")}`;
+    await writeFile(join(root, file), `export * from ${JSON.stringify(specifier)};\n`);
   }
   return { root, remove: () => rm(root, { recursive: true, force: true }) };
 }

@@ -49,7 +49,10 @@ describe("the text of a script", () => {
       return sends.test(code);
     });
 
-    expect(senders).toEqual(["redis/ioredis/for-bullmq.ts", "redis/scripts/script.ts"]);
+    expect(senders).toEqual([
+      "stores/redis/ioredis/for-bullmq.ts",
+      "stores/redis/scripts/script.ts",
+    ]);
   });
 
   it("is the same whatever is asked, also of a server that is full or has forgotten it", async () => {

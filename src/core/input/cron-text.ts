@@ -119,6 +119,8 @@ const READ = /^(?:\*|(\d+)(?:-(\d+))?)(?:\/(\d+))?$/;
 
 /** Lists each value once: cron-parser refuses a list whose items overlap, such as `0-10,5`, and Sunday as both 0 and 7. */
 function mergeItems(items: readonly string[], { least, most, last }: Field): string {
+  // Only a lone * leaves the choice of days to the other field of days.
+  if (items.includes("*")) return "*";
   const values = new Set<number>();
   const others = new Set<string>();
   for (const item of items.flatMap((each) => each.split(","))) {
@@ -134,7 +136,6 @@ function mergeItems(items: readonly string[], { least, most, last }: Field): str
       values.add(value === most && last < most ? least : value);
     }
   }
-  if (values.size > last - least) return "*";
   return [...[...values].sort((one, other) => one - other), ...others].join(",");
 }
 

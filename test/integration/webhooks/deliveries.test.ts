@@ -151,6 +151,25 @@ describe("a message", () => {
     },
   );
 
+  it("of an id that was used before is not marked by a job of the earlier message", async () => {
+    const hooks = openHooks(sluices, { scheduleMs: [0, 1_000] });
+    const receiver = await startReceiver({ answer: () => 503 });
+    await put(hooks, { ...REF, url: receiver.url });
+    hooks.worker();
+    const { id } = await hooks.send(EVENT);
+    await waitUntil(async () => (await hooks.queue.counts()).delayed === 1, "a retry waits");
+    await hooks.queue.pause();
+
+    await hooks.expunge({ tenant: REF.tenant, message: id });
+    await hooks.endpoints.remove(REF);
+    await put(hooks, { ...REF, url: receiver.url, types: ["another.type"] });
+    expect((await hooks.send({ ...EVENT, id })).endpoints).toEqual([]);
+    await hooks.queue.resume();
+
+    await untilIdle(hooks);
+    expect((await hooks.messages.get({ tenant: REF.tenant, id }))?.endpoints).toEqual({});
+  });
+
   it("is not tried again after 410, and its endpoint is disabled", async () => {
     const hooks = openHooks(sluices);
     const heard = hear(hooks);

@@ -299,6 +299,25 @@ describe("an ordered endpoint", () => {
     ]);
   });
 
+  it("waits for no message of a line that was longer than what is removed at a time", async () => {
+    const hooks = openHooks(sluices);
+    await putOrdered(hooks, "http://127.0.0.1:1/");
+    const all = ids(2_100);
+    await sendAll(hooks, all);
+
+    expect(await hooks.endpoints.remove(REF)).toBe(true);
+    expect(await hooks.endpoints.remove(REF)).toBe(false);
+    await putOrdered(hooks, "http://127.0.0.1:1/");
+
+    const states = await Promise.all(
+      [all[0]!, all[1_500]!, all.at(-1)!].map(async (id) => {
+        const message = await hooks.messages.get({ tenant: REF.tenant, id });
+        return message?.endpoints[REF.id];
+      }),
+    );
+    expect(states).toEqual(["removed", "removed", "removed"]);
+  });
+
   it("fails what waits when it is disabled, and gets it in order when it is recovered", async () => {
     const hooks = openHooks(sluices);
     const receiver = await startReceiver();

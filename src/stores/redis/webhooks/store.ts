@@ -125,7 +125,12 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
     setLimits: (key, limits) => runScript(redis, limitsSet, { ...name, key, limits }),
     wake: (key) => runScript(redis, endpointsWake, { ...name, key }),
     put: (request) => runScript(redis, endpointsPut, { ...name, ...request }),
-    remove: (endpoint, key) => runScript(redis, endpointsRemove, { ...name, ...endpoint, key }),
+    async remove(endpoint, key) {
+      for (;;) {
+        const removed = await runScript(redis, endpointsRemove, { ...name, ...endpoint, key });
+        if (removed !== "more") return removed === "removed";
+      }
+    },
     setDisabled: (endpoint, why) =>
       runScript(redis, endpointsEnable, { ...name, ...endpoint, why }),
     storeMessage: (message) => runScript(redis, messagesStore, { ...name, ...message }),

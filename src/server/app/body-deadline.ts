@@ -1,8 +1,4 @@
-/**
- * Ends requests whose body does not come: else each would hold its connection, also without a token. Discards what is left
- * of a body when its request has been answered.
- */
-import type { IncomingHttpHeaders } from "node:http";
+/** Ends requests whose body does not come: else each would hold its connection, also without a token. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { refuseUnread } from "../problem.ts";
 import { isLetIn } from "../access/access.ts";
@@ -12,7 +8,6 @@ const STRANGER_MS = 10_000;
 /** How long the sender of any other body may be silent. */
 const SILENT_MS = 30_000;
 const SWEEP_MS = 1_000;
-const MOST_READ_AHEAD = 16_384;
 
 interface AwaitedBody {
   readonly request: FastifyRequest;
@@ -48,21 +43,9 @@ export function installBodyDeadlines(app: FastifyInstance): void {
       const body: AwaitedBody = { request, reply, ...times, bytes };
       awaited.add(body);
       request.raw.once("close", () => awaited.delete(body));
-      // A listener for each small body would take a fifth of the time of a try.
-      if (isLong(headers)) reply.raw.once("finish", () => discardRest(request));
     }
     done();
   });
-}
-
-/** Longer than what Node reads ahead: it reads the rest, and the request behind it, only when somebody reads the body. */
-function isLong(headers: IncomingHttpHeaders): boolean {
-  return !(Number(headers["content-length"]) <= MOST_READ_AHEAD);
-}
-
-/** Node itself discards only a body of which nothing has been read. */
-function discardRest({ raw }: FastifyRequest): void {
-  if (!raw.complete) raw.unpipe().resume();
 }
 
 function isLate(body: AwaitedBody, nowMs: number): boolean {

@@ -1,6 +1,6 @@
 /** Reverse proxies that hold each request until its slot, and hear what upstreams answer. */
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
-import type { Duplex } from "node:stream";
+import type { Duplex, Readable } from "node:stream";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { Bucket, OwnedBucket } from "../../throttle/bucket.ts";
 import { reasonOf } from "../../core/describe.ts";
@@ -53,6 +53,8 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
     const wish = wishOf(raw);
     const { key, path } = keyOf(to.key, raw, pathBelow(raw.url!, to.at));
     const body = await readBody(raw);
+    // The next request on the connection comes behind the rest of the body.
+    if (isStream(body)) reply.raw.once("finish", () => body.destroy());
     await endOfTurn();
     for (const [index, upstream] of to.upstreams.entries()) {
       const isLast = index === to.upstreams.length - 1;
@@ -64,7 +66,7 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
         const { priority } = wish;
         const how = { priority, maxWaitMs, tries: isLast ? to.tries : 1 };
         const response = await fetches.send(bucket, exchange, how);
-        if (!isLast && REFUSALS.has(response.status) && isKept(body)) {
+        if (!isLast && REFUSALS.has(response.status) && !isStream(body)) {
           await response.body?.cancel();
           continue;
         }
@@ -75,7 +77,7 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
       } catch (error) {
         // Closing, or nobody is there any more.
         if (pending.ending.signal.aborted) throw pending.ending.signal.reason;
-        const mayFollow = !isLast && (isKept(body) || !exchange.isSent);
+        const mayFollow = !isLast && (!isStream(body) || !exchange.isSent);
         if (mayFollow && isWorthAnother(error, exchange.isSent)) continue;
         if (wish.maxWaitMs !== undefined) sayNoRetry(reply, error);
         throw failureOf(error, to.name, request);
@@ -112,7 +114,7 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
     const isRead = (bucket as OwnedBucket).calls?.settle !== undefined;
     const headers = requestHeaders(raw.rawHeaders, { holdsToken, instead, isRead });
     const { "content-length": length } = raw.headers;
-    if (!isKept(body) && length !== undefined) headers.push("content-length", length);
+    if (isStream(body) && length !== undefined) headers.push("content-length", length);
     return {
       connections,
       method: raw.method ?? "GET",
@@ -174,9 +176,9 @@ function lesser(one: number | undefined, other: number | undefined): number | un
   return Math.min(one, other);
 }
 
-/** Whether a body can be sent again. */
-function isKept(body: Body): boolean {
-  return body === undefined || body instanceof Uint8Array;
+/** A stream cannot be sent again. */
+function isStream(body: Body): body is Readable {
+  return body !== undefined && !(body instanceof Uint8Array);
 }
 
 const TIMEOUT_CODES = new Set([

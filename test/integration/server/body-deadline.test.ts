@@ -136,7 +136,7 @@ describe("a body that never comes", () => {
       socket.write(" ");
       vi.advanceTimersByTime(1_000);
     }
-    // The bytes that nobody read reset the connection.
+    // Unread bytes reset the connection.
     await closed.catch(() => {});
 
     expect(got()).toMatch(/^HTTP\/1\.1 400 /);

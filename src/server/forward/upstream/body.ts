@@ -46,7 +46,7 @@ export function readBody(request: IncomingMessage): Promise<Body> | Body {
  */
 function streamOf(request: IncomingMessage): Readable {
   const body = new PassThrough();
-  // Whoever sends the body reports its error.
+  // The request to the upstream reports the error of its body.
   body.on("error", () => {});
   request.pipe(body);
   // The end of the pipe pauses the request.

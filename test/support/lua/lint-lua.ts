@@ -37,7 +37,7 @@ function checkShape({ path, text }: LuaFile): readonly string[] {
 
 function checkUse({ name, path }: LuaFile): readonly string[] {
   const isNamed = [`readLua("${name}")`, `name: "${name}"`].some((use) => sources.includes(use));
-  return isNamed ? [] : [`${path}:1: nothing in src/redis names this script`];
+  return isNamed ? [] : [`${path}:1: nothing in src/stores/redis names this script`];
 }
 
 function checkGlobals(script: LuaFile): readonly string[] {

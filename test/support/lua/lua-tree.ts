@@ -28,7 +28,7 @@ export function luaFiles(which: "scripts" | "lib"): readonly LuaFile[] {
 
 /** All TypeScript of `src/stores/redis/` in one text, to look script names up in. */
 export function redisSources(): string {
-  return readdirSync(`${ROOT}src/redis`, { recursive: true, encoding: "utf8" })
+  return readdirSync(`${ROOT}src/stores/redis`, { recursive: true, encoding: "utf8" })
     .filter((file) => file.endsWith(".ts"))
     .map((file) => readFileSync(`${ROOT}src/stores/redis/${file}`, "utf8"))
     .join("\n");

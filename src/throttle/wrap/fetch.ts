@@ -18,8 +18,7 @@ import {
 import type { ReportedOutcome } from "../feedback/feedback.ts";
 import type { Slot } from "../slot/slot.ts";
 import { watchEvents } from "./event-errors.ts";
-import { withDefaults, type FilledOptions } from "./call-defaults.ts";
-import { refusedCost, settleRefused } from "./refused-cost.ts";
+import { refusedCost, settleRefused, withDefaults, type FilledOptions } from "./call-defaults.ts";
 import { initOf, isRequest, replayOf } from "./request-body.ts";
 import { copyOf, streamResponse, type ResponseCopy, type Tap } from "./response-stream.ts";
 

@@ -20,8 +20,7 @@ import {
 import { giveLeaseInHandBack, jobSlotInHand } from "../slot/job-slot.ts";
 import type { Throttled } from "./throttled-types.ts";
 import type { Slot } from "../slot/slot.ts";
-import { methodNoted, withDefaults, type FilledOptions } from "./call-defaults.ts";
-import { settleRefused } from "./refused-cost.ts";
+import { methodNoted, settleRefused, withDefaults, type FilledOptions } from "./call-defaults.ts";
 import { createLine, type Waiter } from "../waiting/line.ts";
 import { Wait } from "../waiting/wait.ts";
 import { isResponse } from "../feedback/layers.ts";

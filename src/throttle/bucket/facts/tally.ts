@@ -7,7 +7,7 @@ import {
   type SlotOutcome,
   type Traces,
 } from "../../../core/events/observer.ts";
-import { RANKS, type Priority } from "../../../core/input/options.ts";
+import type { Priority } from "../../../core/input/options.ts";
 import type { ToldHere } from "../../bucket.ts";
 import { nameBinding } from "../../try/decision.ts";
 import type { Waits } from "../../waiting/dispatch.ts";
@@ -77,15 +77,12 @@ export function createTally({ name, onActivity = () => {}, observing }: TallyPar
   };
 }
 
-const { normal: NORMAL } = RANKS;
-
 /** The series of one bucket, looked up once: every draw counts here. */
 class BucketSeries {
   readonly slots: Readonly<Record<SlotOutcome, Series>>;
   readonly #bucket: string;
   readonly #observer: Observer;
-  /** By rank, from the first call on. */
-  readonly #waits: (Series | undefined)[] = [undefined, undefined, undefined, undefined];
+  readonly #waits: Partial<Record<Priority, Series>> = {};
 
   constructor(bucket: string, observer: Observer) {
     const slots = (outcome: SlotOutcome): Series =>
@@ -101,8 +98,7 @@ class BucketSeries {
   }
 
   waited(waitedMs: number, priority: Priority): void {
-    const rank = priority === "normal" ? NORMAL : RANKS[priority];
-    const waits = (this.#waits[rank] ??= this.#observer.series(
+    const waits = (this.#waits[priority] ??= this.#observer.series(
       "sluice_bucket_wait_seconds",
       this.#bucket,
       priority,

@@ -121,7 +121,7 @@ const MESSAGING_METRICS = {
   },
 } as const;
 
-/** Read from Redis, by `metrics/fleet-metrics.ts`. One process exports them: a sum over several would count them twice. */
+/** Read from Redis, by `insight/metrics/fleet-metrics.ts`. One process exports them: a sum over several would count them twice. */
 export const FLEET_METRICS = {
   sluice_bucket_limit_per_second: {
     type: "gauge",

@@ -78,7 +78,7 @@ export function createObserving(): Observing {
   return { observer: undefined, traces: undefined, whenClosed: [] };
 }
 
-/** Keeps what is opened with an observer, and opens it anew when another one hears; undefined while nobody does. */
+/** Caches what `open` makes of the observer, and calls it again for another observer. Undefined without an observer. */
 export function whenObserved<Opened>(
   observing: Observing | undefined,
   open: (observer: Observer) => Opened,

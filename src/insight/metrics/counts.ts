@@ -7,7 +7,7 @@ import {
 } from "../../core/events/metrics.ts";
 import { hearToo, type Observer, type Observing, type Series } from "../../core/events/observer.ts";
 
-/** How many values of a label are told apart: of the buckets of a fleet, those in which most wait. */
+/** How many values of a label have a series each: of the buckets of a fleet, those with the most waiting callers. */
 export const MOST_NAMES = 1_000;
 /** The value of all others. */
 export const OTHER = "other";

@@ -386,11 +386,11 @@ describe("the usage in a stream", () => {
   it.each([1, 7, 100_000])(
     "stands in the last line of Ollama's, in pieces of %i bytes",
     async (size) => {
-      const told = [
+      const events = [
         { message: { role: "assistant", content: "Grüße ☃" }, done: false },
         { message: { content: "" }, done: true, prompt_eval_count: 260, eval_count: 290 },
       ];
-      const bytes = Buffer.from(told.map((each) => `${JSON.stringify(each)}\n`).join(""));
+      const bytes = Buffer.from(events.map((each) => `${JSON.stringify(each)}\n`).join(""));
 
       expect(await settled(used, streamed("application/x-ndjson", bytes, size))).toEqual({
         tokens: 550,

@@ -1,0 +1,58 @@
+/**
+ * Checks the wording of the documentation, of comments and of messages. `tsx scripts/check-prose.ts [paths]`
+ *
+ * Exits with 1 if there are errors. Warnings are advice.
+ */
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { extname, join, resolve } from "node:path";
+import process from "node:process";
+import { fileURLToPath } from "node:url";
+import {
+  checkTexts,
+  GUIDE_LIMITS,
+  LIMITS,
+  PAGE_LIMITS,
+  type Finding,
+  type ProseLimits,
+} from "./prose/check-text.ts";
+import { PROSE_EXTENSIONS, textsIn } from "./prose/texts.ts";
+
+const PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "ARCHITECTURE.md"];
+const EVERYTHING = [...PAGES, "docs", "src", "lua", "workers", "examples"];
+/** Pages that list every detail have room for long cells. */
+const REFERENCE = /(?:^|\/)docs\/(?:reference|decisions|guarantees)\b/;
+
+export function checkProse(path: string, source: string): readonly Finding[] {
+  return checkTexts(textsIn(path, source), limitsFor(path));
+}
+
+function limitsFor(path: string): ProseLimits {
+  if (extname(path) !== ".md") return LIMITS;
+  return REFERENCE.test(path) ? PAGE_LIMITS : GUIDE_LIMITS;
+}
+
+function filesUnder(path: string): readonly string[] {
+  if (!statSync(path).isDirectory()) return [path];
+  return readdirSync(path, { withFileTypes: true })
+    .filter(({ name }) => name !== "node_modules" && !name.startsWith("."))
+    .flatMap((entry) => filesUnder(join(path, entry.name)))
+    .filter((file) => PROSE_EXTENSIONS.includes(extname(file)))
+    .toSorted();
+}
+
+function main(paths: readonly string[]): void {
+  const counts = { error: 0, warning: 0 };
+  for (const path of paths.flatMap(filesUnder)) {
+    for (const { line, severity, rule, message } of checkProse(path, readFileSync(path, "utf8"))) {
+      counts[severity] += 1;
+      console.log(`${path}:${line}: ${severity} ${rule}: ${message}`);
+    }
+  }
+  console.log(`prose: ${counts.error} errors, ${counts.warning} warnings`);
+  process.exitCode = counts.error === 0 ? 0 : 1;
+}
+
+if (process.argv[1] !== undefined && resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
+  const paths = process.argv.slice(2);
+  main(paths.length === 0 ? EVERYTHING : paths);
+}

@@ -152,7 +152,7 @@ interface BannedPhrase {
 const BANNED = readBannedWords(readFileSync(new URL("banned-words.txt", import.meta.url), "utf8"));
 
 /** Reads lines of the form `pattern = what to write`. The pattern matches whole words, in any case. */
-export function readBannedWords(text: string): readonly BannedPhrase[] {
+function readBannedWords(text: string): readonly BannedPhrase[] {
   const lines = text.split("\n").filter((line) => line !== "" && !line.startsWith("#"));
   return lines.map((line) => {
     const [pattern, instead] = line.split(" = ");

@@ -13,7 +13,7 @@ import { MAX_JOB_BYTES, takeData, type Schema } from "./enqueue/data.ts";
 import { createElsewhere } from "./enqueue/elsewhere.ts";
 import { createEnqueuing, ENQUEUE_TAKES, type Enqueuing } from "./enqueue/enqueue.ts";
 import { queuedJob, type JobSource, type QueuedJob } from "./enqueue/job-handle.ts";
-import { createWakeWatch } from "./enqueue/wake-watch.ts";
+import { createWakeWatch } from "./enqueue/storing.ts";
 import {
   createSettings,
   type QueueSettingsLive,
@@ -28,16 +28,14 @@ import { readJobId } from "./job.ts";
 import { createOrders, type Ordered } from "./lanes/order.ts";
 import { type OfKey, readDedupeId } from "./options.ts";
 import { createWeights, type Weights, type WeightsOf } from "./lanes/weights.ts";
-import { createBulkChanges, type BulkChanges } from "./manage/bulk.ts";
+import { createBulkChanges, type BulkChanges, createRetriedRuns } from "./manage/bulk.ts";
 import { createChanges } from "./manage/changes.ts";
 import { createControl, type QueueSteering } from "./manage/control.ts";
-import { createDeadLetters, type DeadLetters } from "./manage/dead-letters.ts";
+import { createDeadLetters, type DeadLetters, createFreeKey } from "./manage/dead-letters.ts";
 import { createEventStream, type QueueEmitter } from "./manage/events.ts";
-import { createFreeKey } from "./manage/heads.ts";
 import { createFinishedWaits } from "./manage/finished.ts";
 import { createNoteBulk } from "./manage/noted.ts";
 import { createPages, type JobsOptions } from "./manage/pages.ts";
-import { createRetriedRuns } from "./manage/retried-runs.ts";
 import { createPauses, type Pauses } from "./manage/pauses.ts";
 import { createSettingByHand, type SettingByHand } from "./manage/by-hand.ts";
 

@@ -22,7 +22,7 @@ import { readBucketOptions, type BucketOptions } from "../throttle/bucket/bucket
 import { createClusterBucket } from "../throttle/bucket/cluster-bucket.ts";
 import { createBucket, type BucketSettings } from "../throttle/bucket/create-bucket.ts";
 import { unknownPolicy } from "../throttle/known-policy.ts";
-import { createLearned } from "../throttle/wrap/learned.ts";
+import { createLearned } from "../throttle/wrap/call-defaults.ts";
 
 /** The buckets of one sluice. */
 export interface Buckets {

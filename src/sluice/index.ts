@@ -163,9 +163,9 @@ export type {
 
 export type { Worker } from "../queue/worker/worker.ts";
 
-export type { WorkerStatus } from "../queue/report/worker-status.ts";
+export type { WorkerStatus } from "../queue/report.ts";
 
-export type { WorkerEmitter, WorkerEvents } from "../queue/report/worker-events.ts";
+export type { WorkerEmitter, WorkerEvents } from "../queue/report.ts";
 
 export type { BreakerOptions } from "../stores/redis/requests/breaker.ts";
 

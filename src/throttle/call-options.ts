@@ -4,7 +4,7 @@
  * Where they act: `maxWaitMs` and `signal` end a wait in `waiting/wait.ts`, for calls in the line
  * (`waiting/waiting-call.ts`), for a look at the policy (`bucket/admission.ts`) and for `concurrency`
  * (`wrap/throttled.ts`); `priority` in `waiting/line.ts`; `key` in `core/policy/per-key.ts`; `cost` in `costs.ts`;
- * `settle` in `slot/settle.ts`; `feedback` in `feedback/feedback.ts`.
+ * `settle` in `slot/slot.ts`; `feedback` in `feedback/feedback.ts`.
  */
 import * as z from "zod";
 import type { WaitTrace } from "../core/events/observer.ts";

@@ -1,8 +1,8 @@
-import type { ConnectionOptions } from "bullmq";
+import type { ConnectionOptions, createRedisBackend } from "bullmq";
 import { reasonOf } from "../../core/describe.ts";
 import { isMissingRights } from "../../core/errors.ts";
 import type { Logger } from "../../core/logger.ts";
-import type { QueueConnection as Connection } from "../../core/stores/queue/store.ts";
+import type { QueueConnection as Connection, RedisClock } from "../../core/stores/queue/store.ts";
 
 /** A connection to Redis that BullMQ can use, made where Redis is known. */
 export type QueueConnection = Connection<ConnectionOptions>;
@@ -59,4 +59,37 @@ export function createErrorReports(source: string, logger: Logger): ErrorReports
 function remedy({ message }: Error): string {
   if (!isMissingRights(message)) return "";
   return ". Give its Redis user the rights that docs/topologies.md names.";
+}
+
+/** Where each script that Sluice runs has the present time, among its keys and arguments. */
+export const TIME_AT: Readonly<Record<string, number>> = {
+  moveStalledJobsToWait: 9 + 2,
+  moveToDelayed: 11 + 1,
+  moveToFinished: 14 + 1,
+  retryJob: 11 + 1,
+};
+
+/**
+ * A backend whose scripts get the time of Redis, so that all processes agree: BullMQ uses the clock of the process that
+ * asks, for delays, retries and end times. Upstream says to synchronise the clocks (OptimalBits/bull#1288); checked with
+ * bullmq 6.7.0. `test/integration/upstream/bullmq-times.test.ts` compares the list above with BullMQ's scripts.
+ * New jobs get their time in `stored-queue.ts`.
+ */
+export function onRedisTime(create: typeof createRedisBackend, clock: RedisClock): typeof create {
+  return (...settings) => {
+    const backend = create(...settings);
+    const execute = backend.execCommand.bind(backend);
+    backend.execCommand = (client, name, args) => {
+      const at = TIME_AT[name];
+      if (at === undefined) return execute(client, name, args) as unknown;
+      const send = (): unknown => {
+        // No sooner than Redis has it: what waits for so many ms waits for as long at least.
+        args[at] = clock.latestMs();
+        return execute(client, name, args);
+      };
+      const ready = clock.ready();
+      return ready === undefined ? send() : ready.then(send);
+    };
+    return backend;
+  };
 }

@@ -3,9 +3,13 @@ import type { createRedisBackend, Worker as StoredWorker } from "bullmq";
 import type { Logger } from "../../core/logger.ts";
 import type { RedisClock, TakenJob } from "../../core/stores/queue/store.ts";
 import { readErrorFacts } from "../failure.ts";
-import { createErrorReports, storedQueueName, type QueueConnection } from "./connection.ts";
+import {
+  createErrorReports,
+  storedQueueName,
+  type QueueConnection,
+  onRedisTime,
+} from "./connection.ts";
 import { loadBullmq } from "./load-bullmq.cjs";
-import { onRedisTime } from "./redis-time.ts";
 import { publishRetries } from "./stored-events.ts";
 import { DUE, FAILURE, noteDue, readFields, type Stored } from "./stored-job.ts";
 
@@ -86,7 +90,7 @@ export function createStoredWorker<Data, Result>(
           // The fetcher decides: a job whose end is being stored takes no place there.
           concurrency: 2 * concurrency + 1 + MOST_BESIDE,
           lockDuration: lockMs,
-          // Locks are kept by `worker/held/job-locks.ts`.
+          // Locks are kept by `worker/held/held-jobs.ts`.
           skipLockRenewal: true,
           stalledInterval: Math.ceil(lockMs * LOOK_SHARE),
           // BullMQ counts each death of a worker against all jobs that it held; `worker/job-start.ts` against those that ran.
@@ -314,7 +318,7 @@ const MARKER_MS = 25;
  * another worker's. Whatever time it names, Redis is asked: it may be that of a job that is parked for a day.
  *
  * One worker takes the marker, and if that stands still, nobody looks for the job. So a worker does not rely on it for jobs
- * of which it knows itself; for those that are enqueued, their producer looks (`enqueue/wake-watch.ts`).
+ * of which it knows itself; for those that are enqueued, their producer looks (`enqueue/storing.ts`).
  */
 function createJobWait(
   { look, untilReady }: Pick<JobSupply, "look" | "untilReady">,

@@ -6,20 +6,20 @@ import {
   StoreUnavailableError,
   type RedisRefusal,
 } from "../../core/errors.ts";
+import { errorTypeOf, type Observing } from "../../core/events/observer.ts";
 import { keyOfText } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
-import { errorTypeOf, type Observing } from "../../core/events/observer.ts";
 import type { RunDeclaration } from "../../core/stores/queue/runs.ts";
-import type { AddedJob, AddRequest } from "../../core/stores/queue/store.ts";
+import type { AddedJob, AddRequest, Heard } from "../../core/stores/queue/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
-import { addJobs, addLookedUpJobs, type NewJob } from "../bullmq/add-jobs.ts";
+import { addJobs, addLookedUpJobs, type NewJob } from "../bullmq/stored-queue.ts";
 import type { QueueConnection } from "../bullmq/connection.ts";
 import { PARK_MS, readJob, storedName, storedOptions } from "../bullmq/stored-job.ts";
 import { storeSchedule } from "../bullmq/stored-schedule.ts";
+import { QueueFullError } from "../errors.ts";
 import type { Job } from "../job.ts";
 import { parkFromProducer, type ParkParts } from "../lanes/park.ts";
 import type { WeightsOf } from "../lanes/weights.ts";
-import { QueueFullError } from "../errors.ts";
 import {
   isRecurring,
   withDefaults,
@@ -29,7 +29,6 @@ import {
 import type { TakenData } from "./data.ts";
 import { queuedJob, type JobSource, type QueuedJob } from "./job-handle.ts";
 import type { QueueSettingsLive } from "./settings.ts";
-import type { WakeWatch } from "./wake-watch.ts";
 
 /** A job that is to be stored: its data and its options. */
 export interface Entry<Data> extends TakenData<Data> {
@@ -50,7 +49,7 @@ export interface StoringParts {
   readonly wakes: Pick<WakeWatch, "watch">;
 }
 
-export interface Storing<Data, Result> {
+interface Storing<Data, Result> {
   /** Stores jobs in one round trip. */
   store(entries: readonly Entry<Data>[]): Promise<QueuedJob<Data, Result>[]>;
   /** Stores them in as many as it takes. */
@@ -275,4 +274,74 @@ function asMemoryFull(error: unknown, jobs: number): unknown {
   return new StoreUnavailableError(`The memory of Redis is full; ${outcome}. ${remedy}`, cause, {
     mayBeStored,
   });
+}
+
+interface WakeWatch {
+  /** Looks after a job that is due in so many ms. */
+  watch(id: string, dueInMs?: number): void;
+  close(): void;
+}
+
+const FIRST_LOOK_MS = 250;
+/** By then each worker has asked by itself. */
+const LAST_LOOK_MS = 4_000;
+/** A worker that has asked meanwhile knows when a later job is due. */
+const MOST_DUE_MS = 5_000;
+const MOST_TIMERS = 100;
+
+/**
+ * Checks that a stored job is taken. An enqueued job wakes one idle worker; if that worker is frozen or its connection is
+ * dead, no other worker asks for the job soon. So the producer looks a moment later, and wakes another worker if the job is
+ * still there. One look runs at a time, for all jobs stored since: at most four commands a second, and one every four
+ * seconds while jobs wait for their turn anyway.
+ */
+export function createWakeWatch(look: (id: string) => Promise<Heard>): WakeWatch {
+  /** The job at hand, and the one that was enqueued last meanwhile. */
+  let watched: string | undefined;
+  let latest: string | undefined;
+  let lookMs = FIRST_LOOK_MS;
+  const timers = new Set<NodeJS.Timeout>();
+
+  function later(ms: number, act: () => void): void {
+    const timer = setTimeout(() => {
+      timers.delete(timer);
+      act();
+    }, ms).unref();
+    timers.add(timer);
+  }
+
+  function begin(id: string): void {
+    watched = id;
+    later(lookMs, () => void lookAt(id));
+  }
+
+  async function lookAt(id: string): Promise<void> {
+    // While Redis is away, nobody takes it either; workers ask when they have it again.
+    const heard = await look(id).catch((): Heard => "taken");
+    lookMs = heard === "taken" ? FIRST_LOOK_MS : Math.min(2 * lookMs, LAST_LOOK_MS);
+    const isOver = heard !== "woken" || lookMs === LAST_LOOK_MS;
+    const next = isOver ? latest : id;
+    if (isOver) latest = undefined;
+    watched = undefined;
+    if (next !== undefined) begin(next);
+  }
+
+  function watchNow(id: string): void {
+    if (watched === undefined) begin(id);
+    else latest = id;
+  }
+
+  return {
+    watch(id, dueInMs = 0) {
+      if (dueInMs <= 0) watchNow(id);
+      else if (dueInMs <= MOST_DUE_MS && timers.size < MOST_TIMERS) {
+        later(dueInMs, () => watchNow(id));
+      }
+    },
+    close() {
+      for (const timer of timers) clearTimeout(timer);
+      timers.clear();
+      watched = "";
+    },
+  };
 }

@@ -3,13 +3,15 @@ import { refuseUndefined } from "../../core/input/arguments.ts";
 import { KEY_PATH } from "../../core/input/key-options.ts";
 import { KEY, readOptions, wholeNumber } from "../../core/input/options.ts";
 import { readWhoAndWhy, type WhoAndWhy } from "../../core/input/who-and-why.ts";
+import type { RunStore } from "../../core/stores/queue/runs.ts";
 import type { JobMove } from "../../core/stores/queue/steering.ts";
 import type { LaneStore } from "../../core/stores/queue/store.ts";
+import { runNameOf } from "../bullmq/stored-job.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
+import { askOfRun } from "../bullmq/stored-schedule.ts";
 import { readDue, type Changes, type DueOptions } from "./changes.ts";
 import type { NoteBulk } from "./noted.ts";
 import type { JobsFilter, Pages } from "./pages.ts";
-import type { RetriedRuns } from "./retried-runs.ts";
 
 /** Which jobs are removed: those that match all that is given. */
 export interface RemoveFilter extends JobsFilter {
@@ -155,6 +157,45 @@ export function createBulkChanges({
           return moved;
         }),
       );
+    },
+  };
+}
+
+/**
+ * Runs of recurring jobs that wait for their next attempt: one that is removed makes way for the next of its schedule. An
+ * event tells those who wait for its end.
+ */
+export interface RetriedRuns {
+  /** Removes a run that waits for its next attempt: true. False for any other job; the run that is yet to come stays. */
+  remove(id: string): Promise<boolean>;
+  /** Those of all schedules; how many. */
+  removeAll(): Promise<number>;
+}
+
+export function createRetriedRuns({
+  queue,
+  access,
+  runs,
+}: {
+  readonly queue: string;
+  readonly access: StoredAccess;
+  readonly runs: Pick<RunStore, "drop">;
+}): RetriedRuns {
+  async function remove(id: string): Promise<boolean> {
+    const run = runNameOf(id);
+    if (run === undefined) return false;
+    const { says } = await access.ask(() => askOfRun((next) => runs.drop(queue, { ...run, next })));
+    return says === "left out";
+  }
+
+  return {
+    remove,
+    async removeAll() {
+      // Of each schedule, the one at hand: others that wait for an attempt are removed like any job.
+      const found = await access.ask((stored) => stored.getJobSchedulers(0, -1, true));
+      let count = 0;
+      for (const { key, next } of found) if (await remove(`repeat:${key}:${next}`)) count += 1;
+      return count;
     },
   };
 }

@@ -7,10 +7,9 @@ import { codeOf, NOT_THERE } from "../bullmq/errors.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { JOB_STATES, readJobId } from "../job.ts";
 import { readOfKey, readOfKeyByHand, type OfKey, type OfKeyByHand } from "../options.ts";
-import type { OwnedBulkChanges } from "./bulk.ts";
+import type { OwnedBulkChanges, RetriedRuns } from "./bulk.ts";
 import type { NoteBulk } from "./noted.ts";
 import type { Pages } from "./pages.ts";
-import type { RetriedRuns } from "./retried-runs.ts";
 
 /** What one can do with a whole queue, or with one of its jobs. All reject with StoreUnavailableError when Redis is away. */
 export interface QueueSteering {

@@ -1,19 +1,18 @@
-import type { Queue as StoredQueue } from "bullmq";
 import * as z from "zod";
+import type { Queue as StoredQueue } from "bullmq";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { refuseUndefined } from "../../core/input/arguments.ts";
 import { KEY_PATH } from "../../core/input/key-options.ts";
-import { isWithin, type Key } from "../../core/key-path.ts";
 import { KEY, readOptions, wholeNumber } from "../../core/input/options.ts";
 import { readWhoAndWhy, type WhoAndWhy } from "../../core/input/who-and-why.ts";
+import { isWithin, type Key } from "../../core/key-path.ts";
 import type { LaneStore } from "../../core/stores/queue/store.ts";
 import { codeOf, NOT_THERE, WRONG_STATE } from "../bullmq/errors.ts";
 import { readFailures, readJob, renew, storedKeyOf, type Stored } from "../bullmq/stored-job.ts";
-import { hasCode, textsOf, type FailureFacts } from "../failure.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
+import { hasCode, textsOf, type FailureFacts } from "../failure.ts";
 import { readJobId } from "../job.ts";
 import type { NoteBulk } from "./noted.ts";
-import type { FreeKey } from "./heads.ts";
 
 /** The jobs that have failed and will not be tried again. They are kept until somebody replays or purges them, unless `keepFailed` says otherwise. */
 export interface DeadLetters<Data> {
@@ -245,7 +244,7 @@ export interface FailedFilter {
 }
 
 /** A filter whose time is a number. */
-export interface ReadFilter {
+interface ReadFilter {
   /** Its text. */
   readonly key: string | undefined;
   readonly name?: string | undefined;
@@ -256,7 +255,7 @@ export interface ReadFilter {
 }
 
 /** What a filter is matched with. */
-export interface FailedFacts {
+interface FailedFacts {
   readonly key: string | undefined;
   readonly name?: string | undefined;
   readonly reason: string;
@@ -333,4 +332,37 @@ async function holdDedupeId(access: StoredAccess, { id, opts }: Stored<unknown>)
   const { id: dedupeId, ttl } = opts.deduplication ?? {};
   if (dedupeId === undefined || ttl !== undefined) return false;
   return access.holdDedupeId(dedupeId, id!);
+}
+
+/** Does something with a job that may keep its ordered key waiting: once it was done, workers look at that key. */
+type FreeKey = (id: string, act: () => Promise<boolean>) => Promise<boolean>;
+
+/** Without it, workers find out within seconds. In a queue that has no order, nothing is asked. */
+export function createFreeKey({
+  queue,
+  access,
+  lanes,
+  isOrdered,
+}: {
+  readonly queue: string;
+  readonly access: StoredAccess;
+  readonly lanes: Pick<LaneStore, "lookAtHeads">;
+  readonly isOrdered: boolean;
+}): FreeKey {
+  if (!isOrdered) return (_id, act) => act();
+
+  async function keyOf(id: string): Promise<string | undefined> {
+    const found = await access.ask((stored) => stored.getJob(id));
+    return found && storedKeyOf(found as Stored<unknown>);
+  }
+
+  return async (id, act) => {
+    const key = await keyOf(id);
+    const hasActed = await act();
+    if (hasActed && key !== undefined) {
+      // It was done: to reject would say that it was not.
+      await access.ask(() => lanes.lookAtHeads(queue, [key])).catch(() => undefined);
+    }
+    return hasActed;
+  };
 }

@@ -2,10 +2,13 @@
  * How long done jobs stay: as many of a queue, and for as long, as its `keepDone` says. Each worker removes the others as
  * it starts, after every 64 jobs that it has done, a second after one, and as those that are left get too old
  * (`lua/queue/ends/jobs-forget.lua`). BullMQ's `removeOnComplete` would look for them with each job, which costs Redis
- * five commands, and only then (taskforcesh/bullmq#1353). Failed jobs are kept by `failed-retention.ts`.
+ * five commands, and only then (taskforcesh/bullmq#1353). Failed jobs: {@link createFailedRetention}.
  */
+import type { Logger } from "../../core/logger.ts";
+import type { KeptFailed } from "../../core/stores/queue/store.ts";
+
 /** Removes done jobs that are no longer kept. */
-export interface Retention {
+interface Retention {
   /** Notes that a job is done. */
   note(): void;
   /** Removes for the last time. */
@@ -81,6 +84,70 @@ export function createRetention(
       clearTimeout(looking);
       await removing;
       if (timer !== undefined) await remove();
+    },
+  };
+}
+
+interface FailedRetentionParts {
+  readonly queue: string;
+  readonly kept: {
+    readonly now: { readonly keepFailed: KeptFailed | undefined };
+    current(): Promise<{ readonly keepFailed: KeptFailed | undefined }>;
+  };
+  /** Removes those that are no longer kept; how many. */
+  readonly forget: (kept: KeptFailed) => Promise<number>;
+  readonly onError: (error: Error) => void;
+  readonly logger: Logger;
+}
+
+/** At most one line is logged in this time, with the number of all that were removed. */
+const LOG_MS = 10_000;
+
+/**
+ * Removes dead letters that are older than the queue's `keepFailed`, as done jobs are removed
+ * (`lua/queue/ends/failed-forget.lua`), and logs how many. Without `keepFailed` they stay for good.
+ */
+export function createFailedRetention({
+  queue,
+  kept,
+  forget,
+  onError,
+  logger,
+}: FailedRetentionParts): Retention {
+  let removed = 0;
+  let loggedAtMs = -Infinity;
+  let timer: NodeJS.Timeout | undefined;
+
+  function log(): void {
+    clearTimeout(timer);
+    timer = undefined;
+    loggedAtMs = performance.now();
+    const facts = { queue, removed, keepFailed: kept.now.keepFailed };
+    const text = `Removed ${removed} dead letters of queue "${queue}" that its keepFailed keeps no longer.`;
+    removed = 0;
+    logger.warn(facts, text);
+  }
+
+  async function forgetSome(): Promise<void> {
+    const { keepFailed } = await kept.current();
+    if (keepFailed === undefined) return;
+    removed += await forget(keepFailed);
+    if (removed === 0 || timer !== undefined) return;
+    const waitMs = loggedAtMs + LOG_MS - performance.now();
+    if (waitMs <= 0) log();
+    else timer = setTimeout(log, waitMs).unref();
+  }
+
+  const retention = createRetention(
+    forgetSome,
+    onError,
+    () => kept.now.keepFailed?.forMs ?? Infinity,
+  );
+  return {
+    note: () => retention.note(),
+    async close() {
+      await retention.close();
+      if (timer !== undefined) log();
     },
   };
 }

@@ -8,7 +8,7 @@
  *
  * A job that was begun before has kept its `maxWaitMs`; one that was running whenever its worker died is given up
  * (`job-start.ts`). BullMQ's worker holds a job (`bullmq/stored-worker.ts`), and its lock is kept until it has ended
- * (`held/job-locks.ts`).
+ * (`held/held-jobs.ts`).
  */
 import { availableParallelism } from "node:os";
 import { setTimeout as pause, setImmediate as nextTurn } from "node:timers/promises";
@@ -47,9 +47,7 @@ import {
   type CloseOptions,
   type WorkerOptions,
 } from "./worker-options.ts";
-import { createReport } from "../report/report.ts";
-import type { WorkerEmitter } from "../report/worker-events.ts";
-import type { WorkerStatus } from "../report/worker-status.ts";
+import { createReport, type WorkerEmitter, type WorkerStatus } from "../report.ts";
 import { CANCELLED } from "../errors.ts";
 import { loadBullmq } from "../bullmq/load-bullmq.cjs";
 import { runAttempt, Spared } from "./attempt.ts";
@@ -62,14 +60,11 @@ import {
   type WorkerContext,
 } from "./context.ts";
 import { createBatches } from "./handlers/batches.ts";
-import { createFetchedJobs } from "./held/fetched-jobs.ts";
-import { createJobLocks } from "./held/job-locks.ts";
+import { createFetchedJobs, createJobLocks, createOrders } from "./held/held-jobs.ts";
 import { areHandlers } from "./handlers/named-handlers.ts";
-import { createOrders } from "./held/orders.ts";
 import { createJobSlots, mayHaveBegun, noteStart, readFetched } from "./job-start.ts";
 import { cancelledFailure } from "./outcome.ts";
-import { createFailedRetention } from "./failed-retention.ts";
-import { createRetention } from "./retention.ts";
+import { createFailedRetention, createRetention } from "./retention.ts";
 import { createScheduledRuns, runOf } from "./runs.ts";
 import { openHandler } from "./handlers/sandbox.ts";
 import { createWaysBack } from "./held/ways-back.ts";

@@ -32,7 +32,7 @@ import type { Throttle } from "../wrap/throttled-types.ts";
 import { jobSlotInHand, type JobSlot } from "../slot/job-slot.ts";
 import type { Slot } from "../slot/slot.ts";
 import { createBreaker } from "../outage/breaker.ts";
-import { createRefusals } from "../try/refusal-cache.ts";
+import { createRefusals } from "../try/try-draw.ts";
 import { createFetch } from "../wrap/fetch.ts";
 import { runOnce, throttle } from "../wrap/throttled.ts";
 import { createBucketTeller, createCloseListeners } from "./bucket-events.ts";

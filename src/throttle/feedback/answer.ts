@@ -6,27 +6,10 @@
 import { types } from "node:util";
 import type { Answer, QuotaPeriod } from "../../core/answer.ts";
 import { resetsAround } from "../../core/limits/calendar-days.ts";
-import { noFacts, readBody, type BodyFacts } from "./body.ts";
-import { grpcCodeOf, readGrpcDetails, RESOURCE_EXHAUSTED, UNAVAILABLE } from "./grpc-details.ts";
 import {
-  listHeaders,
-  longestOf,
-  readRegainMs,
-  readRetryAfter,
-  readServerTimeMs,
-  readShouldRetry,
-} from "./headers.ts";
-import {
-  bodiesOf,
-  codesOf,
-  isResponse,
-  layersOf,
-  ownWaitOf,
-  PARTS,
-  STATUSES,
-  type Layer,
-} from "./layers.ts";
-import {
+  noFacts,
+  readBody,
+  type BodyFacts,
   meaningInResult,
   meaningOf,
   saysOverloaded,
@@ -40,10 +23,33 @@ import {
   saysUsedUp,
   strongest,
   type Meaning,
-} from "./meanings.ts";
-import { readOwnProperty, readProperty } from "./properties.ts";
-import { periodIn, unitOf } from "./quota-words.ts";
+} from "./body.ts";
 import {
+  grpcCodeOf,
+  readGrpcDetails,
+  RESOURCE_EXHAUSTED,
+  UNAVAILABLE,
+  bodiesOf,
+  codesOf,
+  isResponse,
+  layersOf,
+  ownWaitOf,
+  PARTS,
+  STATUSES,
+  type Layer,
+} from "./layers.ts";
+import {
+  listHeaders,
+  longestOf,
+  readRegainMs,
+  readRetryAfter,
+  readServerTimeMs,
+  readShouldRetry,
+} from "./headers.ts";
+import { readOwnProperty, readProperty } from "./properties.ts";
+import {
+  periodIn,
+  unitOf,
   latestOf,
   LONGEST_RESET_MS,
   longestReset,

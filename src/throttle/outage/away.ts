@@ -1,7 +1,6 @@
 /** Tells from what a call threw, or returned, that its downstream is away: it could not be reached, or gave no answer. */
 import { hear } from "../feedback/answer.ts";
-import { grpcCodeOf } from "../feedback/grpc-details.ts";
-import { layersOf } from "../feedback/layers.ts";
+import { grpcCodeOf, layersOf } from "../feedback/layers.ts";
 import { readProperty } from "../feedback/properties.ts";
 
 /** Statuses of a proxy that does not reach what is behind it (RFC 9110), and the same of Cloudflare. */

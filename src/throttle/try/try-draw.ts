@@ -2,24 +2,25 @@
  * tryDraw: draws at once or not at all. Tries that come in one tick share requests, a batch for each key and cost.
  * Where a policy has changed, they are asked for again under the new one.
  */
-import { ruleOf } from "../../core/limits/registry.ts";
-import { RANKS } from "../../core/input/options.ts";
 import { isRefusal, StoreUnavailableError } from "../../core/errors.ts";
+import { RANKS } from "../../core/input/options.ts";
+import { ruleOf } from "../../core/limits/registry.ts";
 import {
   NO_PLACE,
   type Drawn,
   type DrawRequest,
   type Granted,
   type Wish,
+  type KeyScope,
 } from "../../core/store.ts";
 import type { TryCall } from "../call-options.ts";
 import type { BucketContext, PolicyNews } from "../known-policy.ts";
+import { createLru } from "../lru.ts";
 import { slotCountOf } from "../slot/held-slots.ts";
 import type { LeaseKeeper } from "../slot/leases.ts";
 import { DrawnSlot } from "../slot/slot.ts";
-import type { Group } from "../waiting/group.ts";
-import { allowed, refused, limitDecisionsOf, type TryDecision } from "./decision.ts";
-import type { Refusals } from "./refusal-cache.ts";
+import { type Group, haveSameLimits } from "../waiting/group.ts";
+import { allowed, refused, limitDecisionsOf, type TryDecision, later } from "./decision.ts";
 
 export interface TryDraws {
   ask(options: TryCall): Promise<TryDecision>;
@@ -30,7 +31,7 @@ export interface TryDraws {
 /** How many requests may be under way at a time. */
 const MOST_UNDER_WAY = 8;
 
-export interface TryDrawsOptions extends BucketContext {
+interface TryDrawsOptions extends BucketContext {
   readonly startsFull: boolean;
   /** Resolves when a store that did not answer may be asked again; undefined if tries fail then. */
   readonly untilRetry: (() => Promise<void>) | undefined;
@@ -331,4 +332,66 @@ function isLight({ group }: Batch): boolean {
   const { limits, shared } = group.callTerms;
   if (shared.length > 0 || limits.length === 0) return false;
   return limits.length === 1 || limits.every(({ kind }) => ruleOf(kind).plainStatus !== undefined);
+}
+
+/** Refusals that still hold: Redis need not be asked again. */
+export interface Refusals {
+  /** The refusal that still holds for calls of this group, with its times as of now. */
+  find(group: Group): TryDecision | undefined;
+  /** Calls of this group were refused just now, and will be for `forMs`; the refusal may name a later time. */
+  keep(group: Group, decision: TryDecision, forMs: number): void;
+  /** The bucket, or one key, has changed: calls may pass now that were refused. */
+  forget(key?: string): void;
+}
+
+interface Refusal {
+  readonly untilMs: number;
+  readonly decision: TryDecision;
+  readonly decidedAtMs: number;
+  /** The keys with the limits that refused it: another tier may let it pass. */
+  readonly scopes: readonly KeyScope[];
+}
+
+const MOST_REFUSALS = 10_000;
+/** How long a refusal is remembered at most: news of a change may get lost. */
+const LONGEST_MEMORY_MS = 10_000;
+
+export function createRefusals(): Refusals {
+  const refusals = createLru<Refusal>(MOST_REFUSALS, ({ scopes }, name) => {
+    for (const { key } of scopes) unlist(key, name);
+  });
+  /** By key, so that news of one key, which each settled call brings, do not search all refusals. */
+  const namesOfKeys = new Map<string, Set<string>>();
+
+  function list(key: string, name: string): void {
+    const names = namesOfKeys.get(key);
+    if (names === undefined) namesOfKeys.set(key, new Set([name]));
+    else names.add(name);
+  }
+
+  function unlist(key: string, name: string): void {
+    const names = namesOfKeys.get(key);
+    names?.delete(name);
+    if (names?.size === 0) namesOfKeys.delete(key);
+  }
+
+  return {
+    find({ name, scopes }) {
+      const refusal = refusals.get(name);
+      if (refusal === undefined || !haveSameLimits(refusal.scopes, scopes)) return undefined;
+      const nowMs = performance.now();
+      if (nowMs >= refusal.untilMs) return undefined;
+      return later(refusal.decision, Math.floor(nowMs - refusal.decidedAtMs));
+    },
+    keep({ name, scopes }, decision, forMs) {
+      const nowMs = performance.now();
+      const untilMs = nowMs + Math.min(forMs, LONGEST_MEMORY_MS);
+      refusals.set(name, { untilMs, decision, decidedAtMs: nowMs, scopes });
+      for (const { key } of scopes) list(key, name);
+    },
+    forget(key) {
+      if (key === undefined) return refusals.clear();
+      for (const name of namesOfKeys.get(key) ?? []) refusals.delete(name);
+    },
+  };
 }

@@ -16,10 +16,9 @@ import {
   type ThrottledFetch,
 } from "../call-options.ts";
 import type { ReportedOutcome } from "../feedback/feedback.ts";
+import { readProperty } from "../feedback/properties.ts";
 import type { Slot } from "../slot/slot.ts";
-import { watchEvents } from "./event-errors.ts";
 import { refusedCost, settleRefused, withDefaults, type FilledOptions } from "./call-defaults.ts";
-import { initOf, isRequest, replayOf } from "./request-body.ts";
 import { copyOf, streamResponse, type ResponseCopy, type Tap } from "./response-stream.ts";
 
 /** The first try, and two more. */
@@ -305,4 +304,140 @@ function joinSignals(given: readonly (AbortSignal | undefined)[]): {
   const aborted = signals.find((signal) => signal.aborted);
   if (aborted !== undefined) pass.call(aborted);
   return { signal: joined.signal, leave };
+}
+
+type Input = Parameters<FetchFunction>[0];
+
+/** The longest body of a Request that is kept for another try. */
+const MOST_BYTES = 1_048_576;
+
+/** Whether, and with which body, a request can be sent again. */
+interface Replay {
+  /** Undefined if it cannot. */
+  readonly again: () => RequestInit | undefined;
+  /** Forgets the copy. */
+  readonly drop: () => void;
+}
+
+const AS_IT_IS: Replay = Object.freeze({ again: () => ({}), drop: () => {} });
+const NEVER: Replay = Object.freeze({ again: () => undefined, drop: () => {} });
+
+/**
+ * How a request can be sent again. The body of a Request is copied as it is sent, up to 1 MiB; one that is longer, or
+ * has not come to its end when the answer is there, is not sent twice. A stream in `init` never is.
+ */
+function replayOf(input: Input, init: RequestInit | undefined): Replay {
+  const body = init?.body ?? undefined;
+  if (body !== undefined) return isKept(body) ? AS_IT_IS : NEVER;
+  if (!isRequest(input) || input.body === null) return AS_IT_IS;
+  return copyBody(input);
+}
+
+/** Whether a body is still whole after it has been sent. */
+function isKept(body: unknown): boolean {
+  return (
+    typeof body === "string" ||
+    body instanceof URLSearchParams ||
+    body instanceof FormData ||
+    body instanceof Blob ||
+    body instanceof ArrayBuffer ||
+    ArrayBuffer.isView(body)
+  );
+}
+
+/** A Request, also one of another package. */
+function isRequest(input: unknown): input is Request {
+  const isObject = typeof readProperty(input, "url") === "string";
+  return isObject && typeof readProperty(input, "clone") === "function";
+}
+
+function copyBody(request: Request): Replay {
+  let reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
+  try {
+    reader = request.clone().body?.getReader();
+  } catch {
+    // It has been read already: fetch says so.
+  }
+  if (reader === undefined) return NEVER;
+  let copied: Uint8Array<ArrayBuffer> | undefined;
+  const drop = (): void => {
+    copied = undefined;
+    reader.cancel().catch(() => {});
+  };
+  readWhole(reader)
+    .then((whole) => (copied = whole))
+    .catch(() => {});
+  return { again: () => (copied === undefined ? undefined : { body: copied }), drop };
+}
+
+/** All bytes; undefined if there are too many. */
+async function readWhole(
+  reader: ReadableStreamDefaultReader<Uint8Array>,
+): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  while (size <= MOST_BYTES) {
+    const { done, value } = await reader.read();
+    if (done) return new Uint8Array(Buffer.concat(chunks));
+    chunks.push(value);
+    size += value.byteLength;
+  }
+  await reader.cancel();
+  return undefined;
+}
+
+/** What a Request says, for a `fetch` that may not know this class. */
+function initOf(request: Request): RequestInit {
+  const { method, redirect, body } = request;
+  const sent = body === null ? {} : { body, duplex: "half" as const };
+  return { method, redirect, headers: [...request.headers], ...sent };
+}
+
+/** A longer line is not read. */
+const LONGEST_LINE = 65_536;
+/**
+ * How the data of an event begins that reports an error without being named so; OpenRouter has an id and the like before
+ * it.
+ */
+const BEGINS_AS_ERROR =
+  /^\{\s*(?:"type"\s*:\s*"(?:error|response\.failed)"|"error"\s*:|[^{}[\]]{0,500},\s*"error"\s*:\s*\{)/;
+
+/**
+ * Looks for an error in a stream of server-sent events, which begins with a 200: LLM APIs report an overload so in the
+ * middle of an answer. Calls back with the data of the first one.
+ */
+export function watchEvents(onError: (data: unknown) => void): Tap {
+  const decoder = new TextDecoder();
+  let rest: string | undefined = "";
+  let isNamedError = false;
+
+  function read(line: string): void {
+    if (line === "") isNamedError = false;
+    else if (/^event: ?error$/.test(line)) isNamedError = true;
+    else if (line.startsWith("data:")) {
+      const data = line.slice(5).trimStart();
+      if (isNamedError || BEGINS_AS_ERROR.test(data)) report(data);
+    }
+  }
+
+  function report(data: string): void {
+    try {
+      onError(JSON.parse(data));
+      rest = undefined;
+    } catch {
+      // No JSON: nothing is known of it.
+    }
+  }
+
+  return {
+    pass(bytes) {
+      if (rest === undefined) return;
+      const lines = (rest + decoder.decode(bytes, { stream: true })).split(/\r?\n/);
+      const last = lines.pop()!;
+      for (const line of lines) if (rest !== undefined) read(line);
+      if (rest !== undefined) rest = last.length > LONGEST_LINE ? "" : last;
+    },
+    end() {},
+    cut() {},
+  };
 }

@@ -1,8 +1,10 @@
-import { setMaxListeners } from "node:events";
 import PQueue from "p-queue";
+import { AsyncLocalStorage } from "node:async_hooks";
+import { setMaxListeners } from "node:events";
 import type { PriorityQueue } from "p-queue";
 import { InvalidOptionError, WaitTooLongError } from "../../core/errors.ts";
 import { PRIORITIES, RANKS } from "../../core/input/options.ts";
+import type { Logger } from "../../core/logger.ts";
 import type { OwnedBucket } from "../bucket.ts";
 import {
   optionsReader,
@@ -17,15 +19,13 @@ import {
   type RunOptions,
   type ThrottledOptions,
 } from "../call-options.ts";
+import { isResponse } from "../feedback/layers.ts";
 import { giveLeaseInHandBack, jobSlotInHand } from "../slot/job-slot.ts";
-import type { Throttled } from "./throttled-types.ts";
 import type { Slot } from "../slot/slot.ts";
-import { methodNoted, settleRefused, withDefaults, type FilledOptions } from "./call-defaults.ts";
 import { createLine, type Waiter } from "../waiting/line.ts";
 import { Wait } from "../waiting/wait.ts";
-import { isResponse } from "../feedback/layers.ts";
-import { isGenerator, untilAborted, watchGenerator } from "./generator.ts";
-import { runHeld, waitInside } from "./held-calls.ts";
+import { methodNoted, settleRefused, withDefaults, type FilledOptions } from "./call-defaults.ts";
+import type { Throttled } from "./throttled-types.ts";
 
 export function throttle<F extends AnyFunction>(
   bucket: OwnedBucket,
@@ -310,4 +310,214 @@ class LineOfRuns {
   }
 
   setPriority(): void {}
+}
+
+/** What a generator and an async one have in common. */
+interface AnyGenerator {
+  readonly next: (...given: unknown[]) => unknown;
+  readonly return: (...given: unknown[]) => unknown;
+  readonly throw: (...given: unknown[]) => unknown;
+}
+
+/** Called once, when a generator has ended. */
+interface GeneratorEnds {
+  /** It has run to its end. */
+  readonly returned: (value: unknown) => void;
+  readonly threw: (error: unknown) => void;
+  /** It was left before its end, or nobody can reach it any more. */
+  readonly left: () => void;
+}
+
+/** Ends the calls of generators that were collected as garbage before they had ended. */
+const unreachable = new FinalizationRegistry<() => void>((end) => end());
+
+/** Whether a value is a generator, of either kind, or all that one is: streams and cursors are not. */
+function isGenerator(value: unknown): value is AnyGenerator {
+  if (typeof value !== "object" || value === null) return false;
+  try {
+    const { next, return: end, throw: fail } = value as Partial<AnyGenerator>;
+    const isOne = [next, end, fail].every((each) => typeof each === "function");
+    return isOne && (Symbol.asyncIterator in value || Symbol.iterator in value);
+  } catch {
+    // A proxy that throws.
+    return false;
+  }
+}
+
+/**
+ * Tells when a generator has ended. It stays the same object, with all else that it has. If the signal is aborted, it
+ * throws the signal's reason, and runs its `finally`.
+ */
+function watchGenerator<Generator extends AnyGenerator>(
+  generator: Generator,
+  { returned, threw, left }: GeneratorEnds,
+  signal: AbortSignal | undefined,
+): Generator {
+  const own = { next: generator.next, return: generator.return, throw: generator.throw };
+  const state: State = { hasEnded: false };
+  leftIfUnreachable(generator, state, left);
+
+  function end(tell: () => void): void {
+    unreachable.unregister(state);
+    endOnce(state, tell);
+  }
+
+  function onStep(name: keyof AnyGenerator, step: unknown): void {
+    const { done, value } = step as IteratorResult<unknown>;
+    if (done === true) end(name === "next" ? () => returned(value) : left);
+  }
+
+  function onError(error: unknown): void {
+    end(() => threw(error));
+  }
+
+  /** Runs its `finally`; what that throws has nobody to go to. */
+  function stop(): void {
+    onError(signal?.reason);
+    try {
+      const stopping: unknown = Reflect.apply(own.return, generator, [undefined]);
+      if (stopping instanceof Promise) stopping.catch(() => {});
+    } catch {
+      // A sync generator that runs at this moment, or a finally that throws.
+    }
+  }
+
+  function step(name: keyof AnyGenerator, given: unknown[]): unknown {
+    const isAsync = Symbol.asyncIterator in generator;
+    if (!state.hasEnded && signal?.aborted === true) {
+      stop();
+      if (isAsync) return Promise.reject(signal.reason as Error);
+      throw signal.reason;
+    }
+    try {
+      const result: unknown = Reflect.apply(own[name], generator, given);
+      if (isAsync) return followed(name, result);
+      onStep(name, result);
+      return result;
+    } catch (error) {
+      onError(error);
+      throw error;
+    }
+  }
+
+  async function followed(name: keyof AnyGenerator, result: unknown): Promise<unknown> {
+    try {
+      const settled = await (signal === undefined ? result : untilAborted(signal, () => result));
+      onStep(name, settled);
+      return settled;
+    } catch (error) {
+      if (signal?.aborted === true && error === signal.reason) stop();
+      else onError(error);
+      throw error;
+    }
+  }
+
+  for (const name of ["next", "return", "throw"] as const) {
+    const value = (...given: unknown[]): unknown => step(name, given);
+    Object.defineProperty(generator, name, { value, configurable: true, writable: true });
+  }
+  return generator;
+}
+
+interface State {
+  hasEnded: boolean;
+}
+
+/** A function of its own: a closure among those of a generator would keep it, and it would never be unreachable. */
+function leftIfUnreachable(generator: AnyGenerator, state: State, left: () => void): void {
+  unreachable.register(generator, () => endOnce(state, left), state);
+}
+
+function endOnce(state: State, tell: () => void): void {
+  if (state.hasEnded) return;
+  state.hasEnded = true;
+  tell();
+}
+
+/** What `run` returns; rejects with the signal's reason if it is aborted before. */
+async function untilAborted(signal: AbortSignal, run: () => unknown): Promise<unknown> {
+  signal.throwIfAborted();
+  let fail = (): void => {};
+  const aborted = new Promise<never>((_resolve, reject) => {
+    fail = () => reject(signal.reason);
+    signal.addEventListener("abort", fail, { once: true });
+  });
+  try {
+    return await Promise.race([run(), aborted]);
+  } finally {
+    signal.removeEventListener("abort", fail);
+  }
+}
+
+/** A call that runs, and holds a place until it ends. */
+interface HeldCall {
+  /** What the place is of: the name of a bucket, or a bound of calls in this process. */
+  readonly of: unknown;
+  /** The function that runs. */
+  readonly name: string;
+  readonly outer: HeldCall | undefined;
+  isRunning: boolean;
+}
+
+/** Who waits, and how to find out for what. */
+interface WaitInside {
+  readonly of: unknown;
+  readonly bucket: string;
+  readonly logger: Logger;
+  /** The limit of calls at once that has no place left; undefined if it is something else that the call waits for. */
+  readonly limit: () => Promise<string | undefined>;
+}
+
+const PATIENCE_MS = 10_000;
+
+const inside = new AsyncLocalStorage<HeldCall>();
+/** Async storage slows down each promise of a process, so it is on only while calls hold places. */
+let running = 0;
+/** The places of which a warning was logged, by the logger that has it. */
+const warned = new WeakMap<Logger, Set<unknown>>();
+
+/** Runs a call that holds a place, so that the calls which it makes are known to be made in it. */
+async function runHeld<Result>(
+  of: unknown,
+  name: string,
+  run: () => Result | Promise<Result>,
+): Promise<Result> {
+  const held: HeldCall = { of, name, outer: inside.getStore(), isRunning: true };
+  running += 1;
+  try {
+    return await inside.run(held, run);
+  } finally {
+    held.isRunning = false;
+    running -= 1;
+    if (running === 0) inside.disable();
+  }
+}
+
+/** Waits for a place. If the call was made in one that holds such a place, one warning says so after ten seconds. */
+export function waitInside<Place>(wait: WaitInside, waiting: Promise<Place>): Promise<Place> {
+  const outer = running === 0 ? undefined : holderOf(wait.of);
+  if (outer === undefined) return waiting;
+  const timer = setTimeout(() => void warn(wait, outer), PATIENCE_MS);
+  timer.unref();
+  return waiting.finally(() => clearTimeout(timer));
+}
+
+/** The call that holds such a place, among those in which this one is made. */
+function holderOf(of: unknown): HeldCall | undefined {
+  let held = inside.getStore();
+  while (held !== undefined && (held.of !== of || !held.isRunning)) held = held.outer;
+  return held;
+}
+
+async function warn({ of, bucket, logger, limit }: WaitInside, outer: HeldCall): Promise<void> {
+  const known = warned.get(logger) ?? new Set();
+  warned.set(logger, known);
+  if (known.has(of) || !outer.isRunning) return;
+  // Who cannot say for what the call waits says nothing.
+  const limitedBy = await limit().catch(() => undefined);
+  if (limitedBy === undefined || known.has(of) || !outer.isRunning) return;
+  known.add(of);
+  const name = outer.name === "" ? "a function without a name" : `"${outer.name}"`;
+  const problem = `A call of bucket "${bucket}" has waited for 10 s under "${limitedBy}", and was made in a call of ${name} that holds a place there: the two may wait for each other for ever. Make the inner call through another bucket or outside of the outer one, or let more calls run at once. This is said once.`;
+  logger.warn({ bucket, limitedBy, outer: outer.name }, problem);
 }

@@ -1,16 +1,16 @@
-/** Where BullMQ's scripts get the time, which `src/queue/bullmq/redis-time.ts` replaces by that of Redis. */
+/** Where BullMQ's scripts get the time, which `src/queue/bullmq/connection.ts` replaces by that of Redis. */
 import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { createRequire } from "node:module";
 import { describe, expect, it } from "vitest";
-import { TIME_AT } from "../../../src/queue/bullmq/redis-time.ts";
+import { TIME_AT } from "../../../src/queue/bullmq/connection.ts";
 
 const SCRIPTS = join(dirname(createRequire(import.meta.url).resolve("bullmq")), "commands");
 const TIME_ARGUMENT = /^\s*ARGV\[(\d+)\]\s+timestamp\s*$/m;
 /**
  * Scripts that get another time than the present one: how old jobs are that are removed, and those that are retried;
  * and those that Sluice does not run: of flows, of schedules, of delays and BullMQ's own fetch. New jobs have theirs in a
- * packed argument, from `add-jobs.ts`.
+ * packed argument, from `stored-queue.ts`.
  */
 const OTHERS = [
   "addJobScheduler",

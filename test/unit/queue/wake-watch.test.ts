@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { Heard } from "../../../src/core/stores/queue/store.ts";
-import { createWakeWatch } from "../../../src/queue/enqueue/wake-watch.ts";
+import { createWakeWatch } from "../../../src/queue/enqueue/storing.ts";
 import { fakeTimers } from "../../support/async/fake-timers.ts";
 
 const pass = fakeTimers({ leavesNone: true });

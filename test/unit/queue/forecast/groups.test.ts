@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { textOfKey } from "../../../../src/core/key-path.ts";
 import { drain, type LaneLoad } from "../../../../src/queue/forecast/drain.ts";
-import { createGroups } from "../../../../src/queue/forecast/groups.ts";
+import { createGroups } from "../../../../src/queue/forecast/pace.ts";
 
 const path = (...names: string[]): string => textOfKey(names);
 

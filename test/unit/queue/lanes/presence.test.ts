@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import type { Ended } from "../../../../src/core/stores/queue/steering.ts";
 import { createPresence } from "../../../../src/queue/lanes/presence.ts";
-import { createTally } from "../../../../src/queue/report/tally.ts";
+import { createTally } from "../../../../src/queue/report.ts";
 import { fakeTimers } from "../../../support/async/fake-timers.ts";
 
 const pass = fakeTimers({ leavesNone: true });

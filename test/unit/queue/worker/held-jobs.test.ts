@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from "vitest";
 import type { FetchedReport } from "../../../../src/core/stores/queue/store.ts";
 import { createRunning, type OwnedJobContext } from "../../../../src/queue/worker/context.ts";
-import { createFetchedJobs } from "../../../../src/queue/worker/held/fetched-jobs.ts";
+import { createFetchedJobs } from "../../../../src/queue/worker/held/held-jobs.ts";
 import { fakeTimers } from "../../../support/async/fake-timers.ts";
 
 const pass = fakeTimers();

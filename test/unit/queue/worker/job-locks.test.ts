@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { createRunning } from "../../../../src/queue/worker/context.ts";
-import { createJobLocks } from "../../../../src/queue/worker/held/job-locks.ts";
+import { createJobLocks } from "../../../../src/queue/worker/held/held-jobs.ts";
 import { fakeTimers } from "../../../support/async/fake-timers.ts";
 
 const LOCK_MS = 1_000;

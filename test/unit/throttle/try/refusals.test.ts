@@ -5,7 +5,7 @@ import type { Store } from "../../../../src/core/store.ts";
 import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts";
 import type { TryDecision } from "../../../../src/throttle/try/decision.ts";
 import type { Group } from "../../../../src/throttle/waiting/group.ts";
-import { createRefusals } from "../../../../src/throttle/try/refusal-cache.ts";
+import { createRefusals } from "../../../../src/throttle/try/try-draw.ts";
 import { deferred } from "../../../support/async/deferred.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { watchEvents } from "../../../../src/throttle/wrap/event-errors.ts";
+import { watchEvents } from "../../../../src/throttle/wrap/fetch.ts";
 
 /** What is reported of a stream of these lines. */
 function reportedOf(lines: readonly string[]): readonly unknown[] {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { LearnRequest } from "../../../../src/core/store.ts";
-import { createLearned } from "../../../../src/throttle/wrap/learned.ts";
+import { createLearned } from "../../../../src/throttle/wrap/call-defaults.ts";
 import { deferred } from "../../../support/async/deferred.ts";
 
 const silent = { warn() {}, error() {} };

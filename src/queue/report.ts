@@ -1,0 +1,325 @@
+import type { Worker as StoredWorker } from "bullmq";
+import { onOneLine, withoutPasswords, withoutSecrets, withoutStop } from "../core/describe.ts";
+import { type OwnedEmitter, createEmitter, type Emitter } from "../core/events/events.ts";
+import { errorTypeOf, type Observing } from "../core/events/observer.ts";
+import type { Logger } from "../core/logger.ts";
+import type { Ended } from "../core/stores/queue/steering.ts";
+import { readJob, type Stored } from "./bullmq/stored-job.ts";
+import { originalOf, readErrorFacts } from "./failure.ts";
+import type { Job } from "./job.ts";
+
+export interface WorkerReport<Data, Result> {
+  readonly emitter: OwnedEmitter<WorkerEvents<Data, Result>>;
+  /** Its attempts that have ended and are yet to be told to Redis. */
+  readonly tally: Pick<Tally, "take" | "giveBack">;
+  /** Tells what BullMQ's worker stores. */
+  follow(stored: StoredWorker<Data, Result | undefined>): void;
+  /** Tells of a failed attempt that does not count, and after which the job may start again in so many ms. */
+  spared(stored: Stored<Data>, error: Error, inMs: number): void;
+  /** Tells that a handler starts. */
+  started(stored: Stored<Data>): void;
+  close(): void;
+}
+
+export function createReport<Data, Result>(
+  queue: string,
+  logger: Logger,
+  observing?: Observing,
+): WorkerReport<Data, Result> {
+  const emitter = createWorkerEmitter<Data, Result>(queue, logger);
+  const log = createFailureLog(queue, logger);
+  const tally = createTally();
+
+  function fail(stored: Stored<Data>, error: Error): void {
+    const job = readJob(stored);
+    const { attemptsMade: attempt, opts } = stored;
+    const attempts = opts.attempts ?? attempt;
+    const facts = { job, attempt, attempts };
+    const isDead = stored.finishedOn !== undefined;
+    const { backoff } = opts;
+    const isSet = typeof backoff === "object" && backoff.type === "fixed";
+    const inMs = isSet ? (backoff.delay ?? 0) : stored.delay;
+    log.note({ ...facts, error, next: isDead ? { is: "dead" } : { is: "retry", inMs } });
+    const thrown = thrownOf(error);
+    if (emitter.hasListener("failed")) {
+      const retryInMs = isDead ? undefined : inMs;
+      emitter.emit("failed", { ...facts, error: thrown, retryInMs, counts: true });
+    }
+    if (isDead && emitter.hasListener("dead")) {
+      emitter.emit("dead", { ...facts, error: thrown, reason: error.message });
+    }
+  }
+
+  function processed(ms: number | undefined, error?: Error): void {
+    if (ms === undefined) return;
+    observing?.observer
+      ?.series("messaging.process.duration", queue, errorTypeOf(error && thrownOf(error)))
+      .add(ms);
+  }
+
+  return {
+    emitter,
+    tally,
+    spared(stored, error, inMs) {
+      const { attemptsMade, opts } = stored;
+      const attempt = attemptsMade + 1;
+      const facts = { job: readJob(stored), attempt, attempts: opts.attempts ?? attempt };
+      log.note({ ...facts, error, next: { is: "spared" } });
+      if (!emitter.hasListener("failed")) return;
+      const thrown = thrownOf(error);
+      emitter.emit("failed", { ...facts, error: thrown, retryInMs: inMs, counts: false });
+    },
+    follow(stored) {
+      stored.on("failed", (job, error) => {
+        if (job === undefined) return;
+        processed(tally.ended(job, "failed"), error);
+        fail(job as Stored<Data>, error);
+      });
+      stored.on("completed", (job, result) => {
+        processed(tally.ended(job, "done"));
+        if (!emitter.hasListener("done")) return;
+        const { attemptsMade: attempt, opts } = job;
+        const facts = { attempt, attempts: opts.attempts ?? attempt };
+        emitter.emit("done", { job: readJob(job as Stored<Data>), ...facts, result });
+      });
+      stored.on("stalled", (jobId) => emitter.emit("stalled", { jobId }));
+      stored.on("error", (error) => emitter.emit("error", { error }));
+    },
+    started(stored) {
+      tally.started(stored);
+      observing?.observer?.series("messaging.client.consumed.messages", queue).add(1);
+      if (!emitter.hasListener("active")) return;
+      const { attemptsMade, opts } = stored;
+      const attempt = attemptsMade + 1;
+      emitter.emit("active", { job: readJob(stored), attempt, attempts: opts.attempts ?? attempt });
+    },
+    close() {
+      log.close();
+      emitter.emit("closed", {});
+    },
+  };
+}
+
+/** What the handler threw, if that was an error. */
+function thrownOf(failure: Error): Error {
+  const original = originalOf(failure);
+  return original instanceof Error ? original : failure;
+}
+
+interface Tally {
+  started(job: object): void;
+  /** Returns how long its handler ran, in ms; undefined if it never started. */
+  ended(job: object, outcome: "done" | "failed"): number | undefined;
+  /** Those since the last call. */
+  take(): Ended;
+  /** Counts them again: they could not be told. */
+  giveBack(ended: Ended): void;
+}
+
+export function createTally(): Tally {
+  const startedAtMs = new WeakMap<object, number>();
+  let counted: Ended = { done: 0, failed: 0, busyMs: 0 };
+
+  function add({ done, failed, busyMs }: Ended): void {
+    counted = {
+      done: counted.done + done,
+      failed: counted.failed + failed,
+      busyMs: counted.busyMs + busyMs,
+    };
+  }
+
+  return {
+    started: (job) => void startedAtMs.set(job, performance.now()),
+    ended(job, outcome) {
+      const nowMs = performance.now();
+      // One that never started took no time.
+      const startedMs = startedAtMs.get(job);
+      const busyMs = Math.round(nowMs - (startedMs ?? nowMs));
+      const isDone = outcome === "done";
+      add({ done: Number(isDone), failed: Number(!isDone), busyMs });
+      return startedMs === undefined ? undefined : nowMs - startedMs;
+    },
+    take() {
+      const taken = counted;
+      counted = { done: 0, failed: 0, busyMs: 0 };
+      return taken;
+    },
+    giveBack: add,
+  };
+}
+
+/** An attempt that has failed, and what comes next. */
+interface FailedAttempt {
+  readonly job: Pick<Job<unknown>, "id" | "key" | "name">;
+  readonly attempt: number;
+  readonly attempts: number;
+  readonly error: Error;
+  /** What becomes of the job. */
+  readonly next:
+    | { readonly is: "retry"; readonly inMs: number }
+    | { readonly is: "dead" }
+    | { readonly is: "spared" };
+}
+
+/** Logs failed attempts as warnings and dead letters as errors, some of them. */
+interface FailureLog {
+  note(failed: FailedAttempt): void;
+  /** Says how many were left out since it was last said. */
+  close(): void;
+}
+
+/** In each window of this length, so many lines of either kind are logged; at its end, how many more there were. */
+const WINDOW_MS = 10_000;
+const MOST_LINES = 10;
+/** How much of a message is logged. */
+const LONGEST_REASON = 500;
+
+interface Count {
+  lines: number;
+  unsaid: number;
+}
+
+const KINDS = { warn: "failed attempts", error: "dead letters" } as const;
+
+function createFailureLog(queue: string, logger: Logger): FailureLog {
+  const counts: Record<keyof typeof KINDS, Count> = {
+    warn: { lines: 0, unsaid: 0 },
+    error: { lines: 0, unsaid: 0 },
+  };
+  let timer: NodeJS.Timeout | undefined;
+
+  /** Of many jobs that fail at once, a log needs to know that they do, and not each. */
+  function mayLog(level: keyof typeof KINDS): boolean {
+    timer ??= setTimeout(endWindow, WINDOW_MS).unref();
+    const count = counts[level];
+    if (count.lines >= MOST_LINES) {
+      count.unsaid += 1;
+      return false;
+    }
+    count.lines += 1;
+    return true;
+  }
+
+  function endWindow(): void {
+    clearTimeout(timer);
+    timer = undefined;
+    for (const level of ["warn", "error"] as const) {
+      const { unsaid } = counts[level];
+      counts[level] = { lines: 0, unsaid: 0 };
+      if (unsaid === 0) continue;
+      const what = `${unsaid} more ${KINDS[level]} of queue "${queue}" were not logged`;
+      logger[level]({ queue, unsaid }, `${what}: ${MOST_LINES} are in ${WINDOW_MS / 1_000} s.`);
+    }
+  }
+
+  return {
+    note({ job, attempt, attempts, error, next }) {
+      const level = next.is === "dead" ? "error" : "warn";
+      if (!mayLog(level)) return;
+      const { id, key, name } = job;
+      const reason = withoutPasswords(onOneLine(String(error.message).slice(0, LONGEST_REASON)));
+      const facts = withoutSecrets("error", readErrorFacts(error)) as object;
+      const which = [name, key === undefined ? undefined : `key ${JSON.stringify(key)}`];
+      const known = which.filter((each) => each !== undefined).join(", ");
+      const what = `Job ${id}${known === "" ? "" : ` (${onOneLine(known)})`} of queue "${queue}"`;
+      const text = `${what} failed in attempt ${attempt} of ${attempts}: ${withoutStop(reason)}; ${wordsFor(next)}.`;
+      logger[level]({ queue, job: id, key, name, attempt, attempts, reason, ...facts }, text);
+    },
+    close: endWindow,
+  };
+}
+
+function wordsFor(next: FailedAttempt["next"]): string {
+  if (next.is === "dead") return "kept as a dead letter";
+  if (next.is === "spared") return "not counted, and tried again once the downstream is back";
+  return `tried again in ${inWords(next.inMs)}`;
+}
+
+const UNITS = [
+  ["h", 3_600_000],
+  ["min", 60_000],
+  ["s", 1_000],
+] as const;
+
+/** `850 ms`, `2.1 s`, `12 min`. */
+function inWords(ms: number): string {
+  const [unit, length] = UNITS.find(([, least]) => ms >= least) ?? ["ms", 1];
+  const count = ms / length;
+  return `${count < 10 && length > 1 ? count.toFixed(1) : Math.round(count)} ${unit}`;
+}
+
+/** A job and its attempt. */
+interface AttemptFacts<Data> {
+  readonly job: Job<Data>;
+  /** 1 at the first try. */
+  readonly attempt: number;
+  /** How often the job is tried at most: `20`. */
+  readonly attempts: number;
+}
+
+/** What a worker's own jobs come to. A queue's events are those of all workers. */
+export interface WorkerEvents<Data = unknown, Result = unknown> {
+  /** A handler starts. */
+  readonly active: AttemptFacts<Data>;
+  /** A job is done. `result` is what its handler returned. */
+  readonly done: AttemptFacts<Data> & { readonly result: Result | undefined };
+  /**
+   * An attempt has failed: the last one too, which `dead` follows. `error` is what the handler threw. `retryInMs` is
+   * after how many ms the job is tried again, `2100`; undefined after the last attempt.
+   */
+  readonly failed: AttemptFacts<Data> & {
+    readonly error: Error;
+    readonly retryInMs: number | undefined;
+    /** Whether it counts as an attempt; false while the downstream is away. */
+    readonly counts: boolean;
+  };
+  /** A job is a dead letter now. */
+  readonly dead: AttemptFacts<Data> & { readonly error: Error; readonly reason: string };
+  /** Something went wrong that belongs to no handler, such as an outage of Redis. */
+  readonly error: { readonly error: Error };
+  /** The lock of a job has ended, of this worker or of another that has died or hangs: the job waits again. */
+  readonly stalled: { readonly jobId: string };
+  /** The worker has been closed: none of its handlers runs any more. */
+  readonly closed: Readonly<Record<never, never>>;
+}
+
+const NAMES = ["active", "done", "failed", "dead", "error", "stalled", "closed"] as const;
+
+/** Tells what happens to a worker's jobs. */
+export interface WorkerEmitter<Data, Result> extends Emitter<WorkerEvents<Data, Result>> {
+  /**
+   * Calls a listener on each event of this kind of this worker's own. Errors of listeners go to the logger and change
+   * nothing. Returns a function that removes the listener.
+   *
+   * @throws {@link InvalidOptionError} when there is no such event, or the listener is no function.
+   */
+  on: Emitter<WorkerEvents<Data, Result>>["on"];
+}
+
+function createWorkerEmitter<Data, Result>(
+  queue: string,
+  logger: Logger,
+): OwnedEmitter<WorkerEvents<Data, Result>> {
+  return createEmitter<WorkerEvents<Data, Result>>(`a worker of queue "${queue}"`, NAMES, logger);
+}
+
+/** How a worker stands. */
+export interface WorkerStatus {
+  /** `"closing"` while it ends its handlers; then `"closed"`. */
+  readonly state: "running" | "closing" | "closed";
+  /** Since when, in ms since 1970. */
+  readonly sinceMs: number;
+  /** How many jobs have their handlers running. */
+  readonly running: number;
+  /** How many more it holds, which wait for their slots. */
+  readonly waiting: number;
+  /** Whether the queue is paused, as the worker heard last. */
+  readonly paused: boolean;
+  /**
+   * While this process has found the downstream away: ms until the next job tries whether it is back, at least 1. Else 0,
+   * also while those of single keys are away.
+   */
+  readonly awayForMs: number;
+  /** How many it may hold in all. */
+  readonly concurrency: number;
+}

@@ -1,0 +1,334 @@
+import { headsOfText } from "../../../core/key-path.ts";
+import type { HeldJob, LaneStore, OrdersSeen } from "../../../core/stores/queue/store.ts";
+import { pauseFor } from "../../../throttle/waiting/wait.ts";
+import type { OwnedJobContext, Running, WorkerContext } from "../context.ts";
+
+/**
+ * What Redis says about the jobs that a worker holds: whether the queue or their keys are paused, and which jobs were
+ * cancelled. Each fetch brings this; while the worker holds jobs and fetches none, it asks several times a second. So a
+ * lost message does no harm: a job starts only on an answer of the last second.
+ */
+interface HeldOrders {
+  /** Notes what an answer said that was asked for then, on `performance.now()`. */
+  hear(seen: OrdersSeen, askedAtMs: number): void;
+  /** Called for each job that was fetched. */
+  add(context: OwnedJobContext): void;
+  /** Whether a job may begin by what was heard. */
+  readonly areFresh: boolean;
+  /** Whether the queue is paused, as far as was heard. */
+  readonly isPaused: boolean;
+  /** Resolves once they are fresh, or the job's wait for that was ended. */
+  untilFresh(context: OwnedJobContext): Promise<void>;
+  close(): void;
+}
+
+/** How often a worker that has jobs hears what holds for them, at least; and for how long it may begin jobs by that. */
+const LOOK_MS = 350;
+const FRESH_MS = 1_000;
+const RECHECK_MS = 25;
+
+export function createOrders({
+  queue,
+  workerId,
+  lanes,
+  running,
+  onMissed,
+}: {
+  readonly queue: string;
+  /** The tokens of this worker's locks begin with it. */
+  readonly workerId: string;
+  readonly lanes: Pick<LaneStore, "orders">;
+  readonly running: Pick<Running, "all" | "count">;
+  /** Told of a job that was cancelled while this worker had it, and that has gone on since. */
+  readonly onMissed: (id: string) => void;
+}): HeldOrders {
+  let isPaused = false;
+  /** The locks of this worker's jobs that it knows to be cancelled. */
+  let known = new Set<string>();
+  /** Until when keys are paused, on `performance.now()`. */
+  let pausedKeys: ReadonlyMap<string, number> = new Map();
+  let version = "";
+  let heardAtMs = -Infinity;
+  let asking: Promise<void> | undefined;
+  let timer: NodeJS.Timeout | undefined;
+  let isClosed = false;
+
+  function mayNot({ key }: OwnedJobContext): boolean {
+    if (isPaused) return true;
+    if (key === undefined || pausedKeys.size === 0) return false;
+    return headsOfText(key).some((head) => (pausedKeys.get(head) ?? 0) > performance.now());
+  }
+
+  function hear(seen: OrdersSeen, askedAtMs: number): void {
+    heardAtMs = Math.max(heardAtMs, askedAtMs);
+    isPaused = seen.isPaused;
+    if (isPaused) for (const context of running.all()) context.recall();
+    if (seen.version !== version) void ask();
+  }
+
+  /** Never rejects: without an answer, nothing begins here. */
+  function ask(): Promise<void> {
+    asking ??= askNow()
+      .catch(() => undefined)
+      .finally(() => {
+        asking = undefined;
+      });
+    return asking;
+  }
+
+  async function askNow(): Promise<void> {
+    const askedAtMs = performance.now();
+    const orders = await lanes.orders(queue, `${workerId}:`);
+    version = orders.version;
+    const nowMs = performance.now();
+    pausedKeys = new Map(orders.pausedKeys.map(({ key, forMs }) => [key!, nowMs + forMs]));
+    hear(orders, askedAtMs);
+    if (pausedKeys.size > 0)
+      for (const context of running.all()) if (mayNot(context)) context.recall();
+    if (orders.cancelled.length > 0) cancel(orders.cancelled);
+  }
+
+  function cancel(locks: readonly HeldJob[]): void {
+    const held = new Map<string, OwnedJobContext>();
+    for (const context of running.all()) held.set(lockOf(context.token, context.jobId), context);
+    for (const { id, token } of locks) {
+      const lock = lockOf(token, id);
+      const context = held.get(lock);
+      if (context !== undefined) context.cancel();
+      else if (!known.has(lock)) onMissed(id);
+    }
+    known = new Set(locks.map(({ id, token }) => lockOf(token, id)));
+  }
+
+  function lookIn(ms: number): void {
+    if (timer === undefined && !isClosed) timer = setTimeout(look, ms).unref();
+  }
+
+  function look(): void {
+    timer = undefined;
+    if (running.count === 0) return;
+    const leftMs = heardAtMs + LOOK_MS - performance.now();
+    if (leftMs > 0) return lookIn(leftMs);
+    void ask().then(() => lookIn(LOOK_MS));
+  }
+
+  function areFresh(): boolean {
+    return performance.now() < heardAtMs + FRESH_MS;
+  }
+
+  return {
+    hear,
+    add(context) {
+      if (mayNot(context)) context.recall();
+      lookIn(LOOK_MS);
+    },
+    get isPaused() {
+      return isPaused;
+    },
+    get areFresh() {
+      return areFresh();
+    },
+    async untilFresh(context) {
+      while (!isClosed && !context.isLeaving && !areFresh()) {
+        void ask();
+        await pauseFor(RECHECK_MS, context);
+      }
+    },
+    close() {
+      isClosed = true;
+      clearTimeout(timer);
+    },
+  };
+}
+
+function lockOf(token: string, id: string): string {
+  return `${token} ${id}`;
+}
+
+interface FetchedJobs {
+  /** Called for each job that was fetched. */
+  add(): void;
+  /** Called for each job that starts, or goes back. */
+  remove(id: string): void;
+  close(): Promise<void>;
+}
+
+/** Once the first job has waited for this long, all waiting ones are reported. */
+const LONG_MS = 50;
+/** How often they are reported while they change; how long a report holds; how often the same one is sent again. */
+const REPORT_MS = 100;
+const HOLDS_FOR_MS = 3_000;
+const REPEAT_MS = 1_000;
+/** The most jobs of a report: the first ones. Redis takes later fetched jobs to wait behind them (`lua/lib/lanes/look/fetched-jobs.lua`). */
+const MOST_REPORTED = 1_000;
+
+/**
+ * Reports the jobs that a worker has fetched but not started, so that `eta()` and `forecast()` count them
+ * (`lua/lib/lanes/look/fetched-jobs.lua`). Sends nothing while jobs start at once, so that costs Redis nothing.
+ */
+export function createFetchedJobs({
+  lanes,
+  queue,
+  workerId,
+  running,
+}: Pick<WorkerContext, "queue" | "workerId"> & {
+  readonly lanes: Pick<WorkerContext["lanes"], "reportFetched">;
+  readonly running: Pick<WorkerContext["running"], "unbegun" | "waiting">;
+}): FetchedJobs {
+  let lastSent: readonly string[] = [];
+  let lastSentAtMs = 0;
+  /** The jobs of the last report that still wait. */
+  let left = new Set<string>();
+  let sending: Promise<void> | undefined;
+  let timer: NodeJS.Timeout | undefined;
+  let isClosed = false;
+
+  function checkIn(ms: number): void {
+    if (timer === undefined && !isClosed) timer = setTimeout(check, ms).unref();
+  }
+
+  function check(): void {
+    timer = undefined;
+    const ids = waitingForLong();
+    if (!isKnown(ids)) report(ids);
+    if (running.unbegun > 0) checkIn(lastSent.length > 0 ? REPORT_MS : LONG_MS);
+  }
+
+  function isKnown(ids: readonly string[]): boolean {
+    const isSame = ids.length === lastSent.length && ids.every((id, at) => id === lastSent[at]);
+    return isSame && performance.now() - lastSentAtMs < REPEAT_MS;
+  }
+
+  function report(ids = waitingForLong()): void {
+    // One report is under way at a time, also while Redis is away.
+    if (sending !== undefined) return;
+    if (ids.length === 0 && lastSent.length === 0) return;
+    lastSent = ids;
+    lastSentAtMs = performance.now();
+    left = new Set(ids);
+    sending = lanes
+      .reportFetched(queue, { worker: workerId, ids, forMs: HOLDS_FOR_MS })
+      // A report that failed is repeated at the next check; the one before it expires.
+      .catch(() => void (lastSentAtMs = -Infinity))
+      .then(() => {
+        sending = undefined;
+        if (left.size === 0) report();
+      });
+  }
+
+  /** All that wait, if the first has waited for long. A job that has lost its lock and was fetched again waits twice. */
+  function waitingForLong(): string[] {
+    const ids = new Set<string>();
+    if (isClosed) return [];
+    for (const { jobId, sinceMs } of running.waiting()) {
+      const isSoon = ids.size === 0 && performance.now() - sinceMs < LONG_MS;
+      if (isSoon || ids.size === MOST_REPORTED) break;
+      ids.add(jobId);
+    }
+    return [...ids];
+  }
+
+  return {
+    add: () => checkIn(LONG_MS),
+    remove(id) {
+      // Once all reported jobs have started, those fetched after them are reported at once.
+      if (left.delete(id) && left.size === 0) report();
+    },
+    async close() {
+      isClosed = true;
+      clearTimeout(timer);
+      await sending;
+      report();
+      await sending;
+    },
+  };
+}
+
+interface JobLocks {
+  /** Whether the worker holds the job's lock, as far as it knows: it was confirmed no longer ago than it lasts. */
+  isHeld(job: OwnedJobContext): boolean;
+  /** Asks Redis for it, and renews the lock if so. */
+  confirm(job: OwnedJobContext): Promise<boolean>;
+  /** Renews no lock from now on. */
+  close(): void;
+}
+
+interface JobLocksSettings {
+  readonly running: Pick<Running, "all">;
+  readonly lockMs: number;
+  /** Renews locks; resolves with the ids of those jobs whose locks could not be renewed. */
+  readonly extend: (ids: string[], tokens: string[], lockMs: number) => Promise<readonly string[]>;
+  readonly onError: (error: Error) => void;
+}
+
+/** How often locks are looked at while one lasts: each is renewed before half of that is over. */
+const LOOKS = 4;
+const LOST = "its lock was lost";
+
+/**
+ * Renews the locks of a worker's jobs. A lock is identified by its job and its token.
+ *
+ * BullMQ's own lock manager is not used, because it identifies a lock by its job alone. After a standstill longer than
+ * the lock, the same worker may fetch a job again while the job's first wait goes on. When that wait ended, BullMQ stopped
+ * renewing the new lock, and the job was lost up to its dead letter. No upstream issue known; checked with bullmq 6.7.0
+ * (`untrackJob` in lock-manager.js).
+ */
+export function createJobLocks({ running, lockMs, extend, onError }: JobLocksSettings): JobLocks {
+  const lookMs = lockMs / LOOKS;
+  let isClosed = false;
+  let timer = lookLater();
+
+  function lookLater(): NodeJS.Timeout {
+    return setTimeout(() => {
+      void renew(dueJobs()).then(() => {
+        if (!isClosed) timer = lookLater();
+      });
+    }, lookMs);
+  }
+
+  /** The jobs whose locks are to be renewed, each job once: what was fetched again had lost its earlier lock. */
+  function dueJobs(): OwnedJobContext[] {
+    const newest = new Map<string, OwnedJobContext>();
+    for (const job of running.all()) {
+      if (job.isLost || job.isGoingBack) continue;
+      newest.get(job.jobId)?.lose(LOST);
+      newest.set(job.jobId, job);
+    }
+    const byMs = performance.now() - lookMs / 2;
+    return [...newest.values()].filter(({ lockedAtMs }) => lockedAtMs < byMs);
+  }
+
+  async function renew(jobs: readonly OwnedJobContext[]): Promise<void> {
+    if (jobs.length === 0 || isClosed) return;
+    const ids = jobs.map(({ jobId }) => jobId);
+    const tokens = jobs.map(({ token }) => token);
+    // A lock lasts from then on at least: the answer may be read much later.
+    const askedAtMs = performance.now();
+    try {
+      const refused = new Set(await extend(ids, tokens, lockMs));
+      for (const job of jobs) {
+        if (refused.has(job.jobId)) job.lose(LOST);
+        else job.lockedAtMs = askedAtMs;
+      }
+      if (refused.size === 0) return;
+      onError(new Error(`Jobs lost their locks: ${refused.size}. They are fetched again`));
+    } catch (error) {
+      if (!isClosed) onError(error as Error);
+    }
+  }
+
+  const isHeld = ({ isLost, lockedAtMs }: OwnedJobContext): boolean =>
+    !isLost && performance.now() - lockedAtMs < lockMs;
+
+  return {
+    isHeld,
+    async confirm(job) {
+      if (!job.isLost) await renew([job]);
+      return isHeld(job);
+    },
+    close() {
+      isClosed = true;
+      clearTimeout(timer);
+    },
+  };
+}

@@ -3,21 +3,25 @@ import type { CountTokens } from "./estimate.ts";
 import { createTally, type Answered, type Tally } from "./tally.ts";
 import { usageIn, usageInHeaders } from "./usage.ts";
 
-/** The most bytes of an answer, or of one event of a stream, that are searched for a usage: longer ones hold pictures or sounds. */
+/**
+ * The most bytes of an answer, or of one event of a stream, that are searched for usage. Larger
+ * ones hold pictures or sound.
+ */
 const MOST_BYTES = 20_000_000;
 
-/** What is read goes no further then; its caller gets the whole answer all the same. */
+/** Ends the search for usage. The caller still receives the whole answer. */
 class TooLong extends Error {
   constructor(what: "an answer" | "an event of an answer") {
-    super(`what was used is not read from ${what} of more than ${MOST_BYTES} bytes`);
+    super(`the usage is not read from ${what} of more than ${MOST_BYTES} bytes`);
     this.name = "TooLong";
   }
 }
 
 /**
- * Undefined of what is no answer of a model, and of one whose end cannot be seen.
+ * Reads the id, text and usage of a model's answer. Returns undefined if the result is not a
+ * model's answer, or if the end of the answer cannot be observed.
  *
- * @throws {@link TooLong} as soon as that is seen of a response.
+ * @throws {@link TooLong} as soon as a response exceeds the limit.
  */
 export async function readAnswered(
   result: unknown,
@@ -49,7 +53,7 @@ async function readResponse(response: Response, count: CountTokens): Promise<Ans
   if (/ndjson|jsonl|stream\+json/i.test(type)) return readLines(response, tally);
   if (!/json/i.test(type)) return undefined;
   const body: unknown = JSON.parse(await textOf(response));
-  // Gemini streams a list unless it is asked for events.
+  // Without `alt=sse`, Gemini streams a JSON list.
   for (const each of Array.isArray(body) ? body : [body]) tally.see(each);
   const inHeaders = usageInHeaders(response.headers);
   const answered = tally.end(true);
@@ -59,7 +63,7 @@ async function readResponse(response: Response, count: CountTokens): Promise<Ans
 }
 
 async function textOf(response: Response): Promise<string> {
-  // Responses of other libraries have no web stream.
+  // The responses of some libraries have no web stream.
   if (typeof response.body?.getReader !== "function") return response.text();
   if (Number(response.headers.get("content-length")) > MOST_BYTES) throw new TooLong("an answer");
   const pieces: Uint8Array[] = [];
@@ -72,7 +76,10 @@ async function textOf(response: Response): Promise<string> {
   return new TextDecoder().decode(Buffer.concat(pieces));
 }
 
-/** Server-sent events. What came before a stream broke off, or was left, counts. */
+/**
+ * Reads server-sent events. If the stream fails or its caller stops early, the events up to then
+ * count.
+ */
 async function readEvents(response: Response, tally: Tally): Promise<Answered> {
   const parser = createParser({
     onEvent: ({ data }) => seeText(data, tally),
@@ -91,13 +98,13 @@ async function readEvents(response: Response, tally: Tally): Promise<Answered> {
     parser.feed(`${decoder.decode()}\n\n`);
   } catch (error) {
     if (error instanceof TooLong) throw error;
-    // Its caller sees that as well.
+    // The caller gets the same error from its own copy of the stream.
     isWhole = false;
   }
   return tally.end(isWhole);
 }
 
-/** JSON in lines, as Ollama streams it. */
+/** Reads lines of JSON, as Ollama streams them. */
 async function readLines(response: Response, tally: Tally): Promise<Answered> {
   const decoder = new TextDecoder();
   let rest = "";
@@ -118,11 +125,13 @@ async function readLines(response: Response, tally: Tally): Promise<Answered> {
   return tally.end(isWhole);
 }
 
-/** The binary frames of AWS: a usage stands in them as JSON, as do texts, or both in base64. */
+/**
+ * Reads the binary frames of AWS. A frame holds the usage or text as JSON, or as JSON in base64.
+ */
 async function readFrames(response: Response, tally: Tally): Promise<Answered> {
   let pieces: Uint8Array[] = [];
   let size = 0;
-  /** So many bytes are the next frame, or say how long it is. */
+  /** The length of the next frame, once it is known; until then the length of a prelude. */
   let needed = PRELUDE;
   let isWhole = true;
   try {
@@ -144,18 +153,23 @@ async function readFrames(response: Response, tally: Tally): Promise<Answered> {
 
 const FRAME_PAYLOAD = /application\/json(?:[^{]|\r|\n)*?(\{[^]*)/;
 
-/** Of a frame's beginning: its own length, and one of headers, with a checksum of both. */
+/**
+ * The bytes at the start of a frame: its length, the length of its headers, and a checksum of both.
+ */
 const PRELUDE = 12;
 
-/** Sees the payload of each whole frame; returns what is left. The first four bytes of a frame are its length. */
+/**
+ * Passes the payload of each complete frame to the tally, and returns the remaining bytes. A frame
+ * begins with its length in four bytes.
+ */
 function seeFrames(bytes: Buffer, tally: Tally): Buffer {
   let from = 0;
   while (from + PRELUDE <= bytes.length) {
     const length = bytes.readUInt32BE(from);
-    if (length < 16) throw new Error("these are no frames of AWS");
+    if (length < 16) throw new Error("the answer is not in the frame format of AWS");
     if (length > MOST_BYTES) throw new TooLong("an event of an answer");
     if (from + length > bytes.length) break;
-    // Without its checksum at the end.
+    // Excludes the checksum at the end of the frame.
     const frame = bytes.toString("latin1", from + PRELUDE, from + length - 4);
     const [, payload] = FRAME_PAYLOAD.exec(frame) ?? [];
     if (payload !== undefined) seePayload(Buffer.from(payload, "latin1").toString(), tally);
@@ -176,7 +190,7 @@ function seeText(text: string, tally: Tally): void {
   if (event !== undefined) tally.see(event);
 }
 
-/** Undefined of what is no JSON, such as the `[DONE]` at the end of a stream. */
+/** Returns undefined for anything but JSON, such as the `[DONE]` at the end of a stream. */
 function parsed(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -195,14 +209,17 @@ async function* bytesOf({ body }: Response): AsyncGenerator<Uint8Array> {
       yield value;
     }
   } finally {
-    // What is not read any more is not kept either.
+    // Cancel the rest, so that it is not kept in memory.
     await reader.cancel().catch(() => {});
   }
 }
 
 type AnyStream = AsyncIterable<unknown>;
 
-/** The stream that a client returns, or has in its result; one that states its usage has ended. */
+/**
+ * Finds the stream that a client returned, or has in its result. A stream that states its usage has
+ * already ended.
+ */
 function streamIn(result: object): AnyStream | undefined {
   if ("textStream" in result || usageIn(result) !== undefined) return undefined;
   const { stream, body } = result as { readonly stream?: unknown; readonly body?: unknown };
@@ -214,7 +231,7 @@ function isStream(value: unknown): value is AnyStream {
   return typeof (value as Partial<AnyStream>)[Symbol.asyncIterator] === "function";
 }
 
-/** What a client of AWS gives as bytes, and others as text. */
+/** Parses the body of a client's result. The AWS client gives bytes, others text. */
 function bodyIn(result: object): unknown {
   const { body } = result as { readonly body?: unknown };
   if (typeof body === "string") return parsed(body);
@@ -222,8 +239,8 @@ function bodyIn(result: object): unknown {
 }
 
 /**
- * Sees the events of a stream as its caller reads them. The stream stays the same object; one that is never read, or
- * whose client reads it in another way, is never told of.
+ * Observes the events of a stream while its caller reads them. The stream stays the same object. A
+ * stream that is never read, or that the client reads in another way, is not observed.
  */
 function watch(stream: AnyStream, tally: Tally): Promise<Answered> {
   const begin = stream[Symbol.asyncIterator].bind(stream);
@@ -277,7 +294,7 @@ function watchIterator<Iterator extends AsyncIterator<unknown>>(
   return iterator;
 }
 
-/** The event in what a client of AWS yields: bytes of a chunk hold that of the model. */
+/** Unwraps an event of the AWS client: the bytes of its chunk hold the model's event. */
 function eventOf(value: unknown): unknown {
   const bytes = (value as { readonly chunk?: { readonly bytes?: unknown } } | null)?.chunk?.bytes;
   return bytes instanceof Uint8Array ? parsed(Buffer.from(bytes).toString()) : value;

@@ -1,10 +1,13 @@
-/** How each provider counts tokens: see docs/llm.md for where each says so. */
+/** How each provider counts tokens. `docs/llm.md` links each provider's own description. */
 import type { Counting, Used } from "./meter.ts";
 
 const withCached = ({ input, cacheRead, cacheWrite }: Used): number =>
   input + cacheRead + cacheWrite;
 
-/** OpenAI: the larger of the prompt and of what the answer may be, once and for all when the request comes in. */
+/**
+ * OpenAI: counts the larger of the prompt and the maximum answer. It counts once, when the request
+ * comes in.
+ */
 export const reservesLarger: Counting = {
   before: ({ input, output }, { maxOutput, answers }) => ({
     tokens: maxOutput === undefined ? input + output : Math.max(input, maxOutput * answers),
@@ -17,7 +20,7 @@ export const reservesLarger: Counting = {
   }),
 };
 
-/** Azure: the prompt and what the answer may be, once and for all when the request comes in. */
+/** Azure: counts the prompt plus the maximum answer. It counts once, when the request comes in. */
 export const reservesSum: Counting = {
   before: ({ input, output }, { maxOutput, answers }) => ({
     tokens: input + (maxOutput === undefined ? output : maxOutput * answers),
@@ -27,13 +30,13 @@ export const reservesSum: Counting = {
   }),
 };
 
-/** Servers that speak like OpenAI's and count what was used. */
+/** Servers with the same API as OpenAI that count the tokens that were used. */
 export const countsUsed: Counting = {
   before: ({ input, output }) => ({ tokens: input + output }),
   after: (used) => ({ tokens: withCached(used) + used.output }),
 };
 
-/** Anthropic: input and output apart, and what was read from a cache not at all, unless the model is an older one. */
+/** Anthropic: counts input and output separately. Cache reads count only for some older models. */
 export function countsApart(countsCacheReads: boolean): Counting {
   const inputOf = ({ input, cacheRead, cacheWrite }: Used): number =>
     input + cacheWrite + (countsCacheReads ? cacheRead : 0);
@@ -47,18 +50,22 @@ export function countsApart(countsCacheReads: boolean): Counting {
   };
 }
 
-/** Gemini: the input alone, cached or not. */
+/** Gemini: counts the input only, cached or not. */
 export const countsInput: Counting = {
   before: ({ input }) => ({ input }),
   after: (used) => ({ input: withCached(used) }),
 };
 
-/** What an answer may be where a request of Bedrock does not bound it; the provider takes the most that its model can write. */
+/**
+ * The assumed length of an answer if a request to Bedrock sets no maximum. Bedrock itself reserves
+ * the most that the model can write.
+ */
 const BEDROCK_OUTPUT = 4_096;
 
 /**
- * Bedrock: all of the prompt and what the answer may be when the request comes in; in the end, the prompt without what
- * was read from a cache, and each token of the answer as often as its model burns them.
+ * Bedrock: when the request comes in, it reserves the whole prompt plus the maximum answer. In the
+ * end it counts the prompt without cache reads, plus the answer multiplied by the burndown rate of
+ * its model.
  */
 export function burns(factorOf: (model: string) => number): Counting {
   return {

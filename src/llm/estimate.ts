@@ -1,11 +1,14 @@
-/** How many tokens a text has, about: by the forms of its pieces and by their scripts, without a table of words. */
+/**
+ * Estimates how many tokens a text has from the form and script of its pieces, without a
+ * vocabulary.
+ */
 
 /** Counts the tokens of a text, such as `countTokens` of gpt-tokenizer. */
 export type CountTokens = (text: string) => number;
 
 /**
- * How many characters make a token, by script: measured with o200k on sentences, their spaces included. Scripts that
- * are rare in what models were trained on take several tokens a character.
+ * Characters per token, by script. Measured with o200k on sentences including their spaces. Scripts
+ * that are rare in training data take several tokens per character.
  */
 const SCRIPTS: readonly (readonly [first: number, last: number, perToken: number])[] = [
   [0x0370, 0x03ff, 2.6], // Greek
@@ -35,44 +38,49 @@ const SCRIPTS: readonly (readonly [first: number, last: number, perToken: number
 ];
 const OF_OTHER_SCRIPTS = 0.4;
 
-/** How many characters of a word make a token; a part of a word, such as one in camel case, is a word of its own. */
+/** Characters of a word per token. Each part of a camel-case name counts as a word. */
 const OF_WORD = 7;
 /** Words with letters beyond ASCII are cut into smaller pieces. */
 const OF_FOREIGN_WORD = 4;
 const OF_CAPITALS = 4;
 const OF_NUMBER = 3;
-/** What a sign adds to the word behind it, as in `.push` or `"name`. */
+/** The tokens that a sign in front of a word adds, as in `.push` or `"name`. */
 const SIGN_BEFORE_WORD = 0.5;
 const OF_SIGNS = 3;
-/** How many of one sign, of line breaks or of tabs make a token, of spaces, and of the same letter. */
+/**
+ * How many repeats of one sign, line breaks or tabs, spaces, or of the same letter make one token.
+ */
 const OF_REPEATS = 32;
 const OF_BREAKS = 16;
 const OF_SPACES = 80;
 const OF_SAME_LETTER = 8;
-/** Encoded bytes: a run of at least this length whose characters change between letters and digits so often. */
+/**
+ * The least length of a run of encoded bytes, and how often its characters change between letters
+ * and digits.
+ */
 const SHORTEST_CODE = 16;
 const CODE_CHANGES = 0.28;
 const OF_CODE = 1.5;
 const OF_HEX = 1.75;
-/** Names in camel case change as often, but more than this part of them are runs of small letters. */
+/** Names in camel case change as often, but a larger part of them than this is lowercase runs. */
 const WORDS_IN_NAME = 0.4;
 const SMALL_LETTERS = /[a-z]{3,}/g;
-/** A longer word without a change is no word either. */
+/** A longer run without such changes is not a word either. */
 const LONGEST_WORD = 30;
 const OF_LONGEST = 2.2;
-/** An emoji, the sign that joins two, and other signs beyond ASCII. */
+/** The tokens of an emoji (also of the joiner between two), and of other signs beyond ASCII. */
 const EMOJI = 1.6;
 const SYMBOL = 1.1;
 
 type Form = "space" | "break" | "digit" | "lower" | "upper" | "sign" | "other";
 
-/** `a` to `f` and digits, of one case. */
+/** Digits and the letters `a` to `f`, in one case. */
 const HEX = /^[\da-f-]*$|^[\dA-F-]*$/;
 const ENCODED = /[\w+/=-]{16,}/g;
 
 /**
- * The tokens of a text, within a seventh on average over many kinds of text. What is left is a factor of the model and
- * of the kind of text, which calls show (`meter.ts`).
+ * Estimates the tokens of a text. The average error is one seventh over many kinds of text. The
+ * rest depends on the model and the kind of text; `meter.ts` learns it from calls.
  */
 export function estimateTokens(text: string): number {
   let tokens = 0;
@@ -86,7 +94,10 @@ export function estimateTokens(text: string): number {
   return Math.round(tokens + tokensOfPieces(text, from, text.length));
 }
 
-/** How many characters of a run make a token, if it is encoded bytes: base64, or hexadecimal as in UUIDs. */
+/**
+ * Characters per token of a run that is encoded bytes: base64, or hexadecimal as in UUIDs.
+ * Undefined for other runs.
+ */
 function encodedBy(run: string): number | undefined {
   let changes = 0;
   let before: Form = "other";
@@ -107,7 +118,7 @@ function encodedBy(run: string): number | undefined {
   return words / characters > WORDS_IN_NAME ? undefined : OF_CODE;
 }
 
-/** What has been counted of words in Latin letters, whose language shows only over many. */
+/** Counts over all words in Latin letters: their language shows only over many words. */
 interface LatinFacts {
   letters: number;
   foreign: number;
@@ -141,7 +152,7 @@ function tokensOfPieces(text: string, from: number, to: number): number {
     }
     isAfterSign = form === "sign";
   }
-  // The words of a language with many accents are cut into smaller pieces, those without an accent too.
+  // In languages with many accents, words without an accent are also cut into smaller pieces.
   const accents = latin.letters === 0 ? 0 : latin.foreign / latin.letters;
   return tokens + latin.tokens * Math.min(0.35, Math.max(0, (accents - 0.04) * 5));
 }
@@ -153,7 +164,7 @@ function formOf(code: number): Form {
   if (code >= 97 && code <= 122) return "lower";
   if (code >= 65 && code <= 90) return "upper";
   if (code < 0xc0) return code < 127 ? "sign" : "other";
-  // Accented letters of Latin; a rule for each case is not worth it.
+  // Accented Latin letters. They count as lowercase: a rule for each case is not worth it.
   if (code <= 0x24f || (code >= 0x1e00 && code <= 0x1eff))
     return code === 0xd7 || code === 0xf7 ? "other" : "lower";
   return Number.isNaN(code) ? "space" : "other";
@@ -174,7 +185,10 @@ function endOfSpace(text: string, at: number, to: number): number {
   return end;
 }
 
-/** Capitals, then small letters: `HTTPServer` is one word, `camelCase` two. What follows an apostrophe belongs to it. */
+/**
+ * The end of a word: capitals, then lowercase letters. `HTTPServer` is one word, `camelCase` two.
+ * Letters behind an apostrophe belong to the word.
+ */
 function endOfWord(text: string, at: number, to: number): number {
   const end = endOf(text, endOf(text, at, to, "upper"), to, "lower");
   const isContracted = text[end] === "'" && formOf(text.charCodeAt(end + 1)) === "lower";
@@ -224,7 +238,10 @@ function tokensOfSigns(text: string, from: number, to: number, end: number): num
   return Math.ceil((length - repeats) / OF_SIGNS + repeats / OF_REPEATS);
 }
 
-/** One space belongs to what is behind it, unless that is a number; a line break belongs to the signs before it. */
+/**
+ * A single space belongs to the word behind it, unless a number follows. A line break belongs to
+ * the signs in front of it.
+ */
 function tokensOfSpace(space: string, isAfterSign: boolean, next: Form): number {
   const lines = space.split(/\r\n|\n|\r/);
   const last = lines.at(-1)!;
@@ -242,7 +259,9 @@ function tabsOr(space: string, tokens: number): number {
   return space.includes("\t") ? Math.ceil(space.length / OF_BREAKS) : tokens;
 }
 
-/** What is beyond Latin: the words of other scripts, each with the space before it, emoji and signs. */
+/**
+ * Counts text beyond Latin: words of other scripts, each with the space before it, emoji and signs.
+ */
 function tokensOfScripts(text: string, from: number, to: number): number {
   let tokens = 0;
   let before: number | undefined;
@@ -260,19 +279,22 @@ function tokensOfScripts(text: string, from: number, to: number): number {
 }
 
 function tokensOfPair(codePoint: number): number {
-  // Flags and the colours of skins have a part of their own; what is no emoji is rare.
+  // Flags and skin tones are two pairs each. Pairs other than emoji are rare.
   if (codePoint >= 0x1f1e6 && codePoint <= 0x1f1ff) return 2;
   return codePoint >= 0x1f300 && codePoint <= 0x1faff ? EMOJI : 2.5;
 }
 
-/** Undefined of signs. */
+/** Returns undefined for signs. */
 function perTokenOf(code: number): number | undefined {
   const isSign = (code >= 0x2000 && code <= 0x2bff) || (code >= 0x3000 && code <= 0x303f);
   if (code < 0x370 || isSign || code >= 0xfe00) return undefined;
   return SCRIPTS.find(([first, last]) => code >= first && code <= last)?.[2] ?? OF_OTHER_SCRIPTS;
 }
 
-/** Counts by `own`, and by characters where that fails or answers no number: a count must not fail a call. */
+/**
+ * Wraps the caller's counter. If it throws or returns no valid number, the estimate is used: a
+ * count must not fail a call.
+ */
 export function counting(own: CountTokens | undefined): CountTokens {
   if (own === undefined) return estimateTokens;
   return (text) => {
@@ -280,7 +302,7 @@ export function counting(own: CountTokens | undefined): CountTokens {
       const tokens = own(text);
       return Number.isFinite(tokens) && tokens >= 0 ? tokens : estimateTokens(text);
     } catch {
-      // That of gpt-tokenizer throws on texts of its special tokens.
+      // The counter of gpt-tokenizer throws on texts that contain its special tokens.
       return estimateTokens(text);
     }
   };

@@ -9,36 +9,36 @@ import {
 } from "../core/policy/limit-makers.ts";
 
 /**
- * What of a limit of tokens may leave at once, as a bucket begins and after an idle time. A call that takes more draws so
- * much, and is settled.
+ * The share of a token limit that may start at once, at first use and after an idle time. A larger
+ * call draws this share, and the rest is settled.
  */
 const AT_ONCE = 0.25;
-/** The most units of a log; Redis keeps an entry for each of its calls. */
+/** The largest sliding log, in units. Redis keeps one entry for each call in it. */
 const MOST_LOGGED = 1_000_000;
-/** The part of a provider's window by which one of ours is longer: calls may arrive late. */
+/** How much longer our window is than the provider's, as a share of it: calls may arrive late. */
 const LATE = 1 / 60;
-/** The highest level that a leaky bucket can hold, with room to spare. */
+/** The highest level that a leaky bucket can hold, with some margin. */
 const MOST_LEVEL = 2 ** 51;
 
 /** The options that are limits per time, and what each counts. */
 const RATES = { requests: "calls", tokens: "tokens", input: "input", output: "output" } as const;
-/** Those that are limits of a day. */
+/** The options that are limits per day, and what each counts. */
 const DAYS = { requestsPerDay: "calls", tokensPerDay: "tokens" } as const;
 
-/** The limits of an account, as a preset takes them; no provider has all. */
+/** The limits of an account, as presets take them. No provider has all of them. */
 export type LimitsGiven = {
   readonly [Option in keyof typeof RATES]?: RateInput | undefined;
 } & { readonly [Option in keyof typeof DAYS]?: number | undefined };
 
-/** How a provider counts its limits per minute, and how much of them is left unused. */
+/** How a provider counts its limits, and the share of them that stays unused. */
 export interface LimitsStyle {
   readonly where: string;
   readonly headroom: number;
-  /** Where its days begin. */
+  /** The time zone in which its days begin. */
   readonly timeZone: string;
 }
 
-/** The limits that keep those of a provider. */
+/** Returns limits that keep calls within the provider's. */
 export function limitsOf(
   { where, headroom, timeZone }: LimitsStyle,
   given: LimitsGiven,
@@ -71,9 +71,12 @@ interface Given {
 }
 
 /**
- * Evenly spaced calls, a little slower than the provider allows. Of tokens, a part may leave at once; a log beside it
- * keeps that part and what flows after it together within what the provider allows, however it counts. Where the limit is
- * too large for a log, that is an estimate, or nothing: then the two can come to 1.24 times the limit.
+ * Spaces calls evenly, slightly slower than the provider allows. For tokens, a part may start at
+ * once. A sliding log next to it keeps that part and the flow after it within the limit, however
+ * the provider counts.
+ *
+ * Where the limit is too large for a log, a sliding window takes its place, or nothing. Then the
+ * total can reach 1.24 times the limit.
  */
 function pacedOf({ where, option, rate, unit, headroom }: Given): Limit[] {
   const { count, periodUs } = unreduced(where, option, rate);
@@ -87,14 +90,16 @@ function pacedOf({ where, option, rate, unit, headroom }: Given): Limit[] {
   const limits: Limit[] = [Object.freeze({ ...spaced, label })];
   if (isCalls) return limits;
   const windowMs = Math.ceil((periodUs * (1 + LATE)) / 1_000);
-  // Larger ones no window can count.
+  // No window can count a larger limit.
   if (count > MOST_LEVEL / (windowMs * 1_000)) return limits;
   const per = `${windowMs}ms`;
   const window = count <= MOST_LOGGED ? slidingLog : slidingWindow;
   return [...limits, Object.freeze({ ...window(count, per, { unit }), label: `at most ${label}` })];
 }
 
-/** A rate as it was written: `"600/min"` is 600, and not 10 per second. */
+/**
+ * Reads a rate as written, without reducing it: `"600/min"` is 600 per minute, not 10 per second.
+ */
 function unreduced(
   where: string,
   option: string,

@@ -13,36 +13,39 @@ import { readBody, readRequest, type Asked } from "./request.ts";
 import type { Answered } from "./tally.ts";
 import type { Usage } from "./usage.ts";
 
-/** What a request is estimated to use. */
+/** The expected usage of a request. */
 interface Expected {
   /** All of the prompt. */
   readonly input: number;
-  /** What of it is likely read from a cache. */
+  /** The part of it that is probably read from a cache. */
   readonly cacheRead: number;
   readonly output: number;
-  /** Whether answers of this model have shown how long they are. */
+  /** True once answers of this model have shown how long they are. */
   readonly isOutputKnown: boolean;
 }
 
-/** What a call used; what its answer did not state is as expected, or as counted here. */
+/**
+ * The usage of a call. A figure that the answer does not state is the expected one, or was counted
+ * here.
+ */
 export type Used = Required<{ readonly [Figure in keyof Usage]: number }>;
 
 /** Amounts by unit. */
 type Amounts = Readonly<Record<string, number>>;
 
-/** How a provider counts. */
+/** How a provider counts tokens. */
 export interface Counting {
-  /** What it counts when a request comes in, or what the call is expected to come to if it counts then. */
+  /** What the provider counts when a request comes in. If it counts later, the expected result. */
   readonly before: (expected: Expected, asked: Asked) => Amounts;
-  /** What it has counted in the end. */
+  /** What the provider has counted in the end. */
   readonly after: (used: Used, asked: Asked) => Amounts;
-  /** Whether what is read from a cache does not count in the end. */
+  /** True if cache reads do not count in the end. */
   readonly sparesCached?: boolean;
 }
 
 export interface MeterOptions {
   readonly counting: Counting;
-  /** The units that the bucket counts, and the most that one call may draw of each. */
+  /** The units that the bucket counts, and the most of each that one call may draw. */
   readonly units: ReadonlyMap<string, number>;
   readonly countTokens: CountTokens | undefined;
 }
@@ -51,33 +54,33 @@ export interface MeterOptions {
 export interface Meter {
   readonly cost: CostOfCall;
   readonly settle: SettleOfCall;
-  /** The cost of a request, before anything was learned of its model. */
+  /** The cost of a request before anything was learned about its model. */
   readonly estimate: (body: unknown) => Cost | undefined;
 }
 
-/** The tokens of an answer whose length a request does not bound, until answers have shown more. */
+/** The assumed tokens of an answer whose request sets no maximum, until real answers show more. */
 const USUAL_OUTPUT = 1_000;
 /**
- * Tokens that are added to what was counted and to what was estimated, before the two are compared: the form of a short
- * prompt can take as much as its text, and would otherwise be taken for a factor of long ones.
+ * Added to both the counted and the estimated tokens before they are compared. A short prompt can
+ * have as many tokens of structure as of text, which would distort the factor for long prompts.
  */
 const EVENED = 32;
 const NOTHING_LEARNED: ReadonlyMap<string, number> = new Map();
 
-/** How many answers that are still being made are known at once; of more, the estimate stays. */
+/** The most unfinished answers that are remembered. Beyond that, the estimate stays. */
 const MOST_PENDING = 1_000;
 const MOST_BOOKED = 10_000;
-/** Servers that repeat ids, such as Ollama's `chatcmpl-423`, have shorter ones. */
+/** Shorter ids may repeat, such as Ollama's `chatcmpl-423`. */
 const UNIQUE_LENGTH = 20;
 
-/** A call, and what it is expected to use. */
+/** A call and its expected usage. */
 interface Estimated {
   readonly asked: Asked;
   readonly expected: Expected;
   readonly mayAsk: boolean;
 }
 
-/** A call whose answer is still being made: a later read of the answer settles it. */
+/** A call whose answer is still being generated. A later read of the answer settles it. */
 interface Pending {
   readonly made: Estimated;
   readonly learn: AnsweredCall["learn"];
@@ -86,18 +89,19 @@ interface Pending {
 
 export function createMeter({ counting: by, units, countTokens }: MeterOptions): Meter {
   const count = counting(countTokens);
-  /** By the arguments of each call, until it is settled. */
+  /** The estimate of each call, by its arguments, until the call is settled. */
   const estimated = new WeakMap<object, Estimated>();
-  /** By the id of the answer. */
+  /** Unfinished calls, by the id of their answer. */
   const pending = createLru<Pending>(MOST_PENDING);
-  /** The ids of answers that were booked. */
+  /** The ids of answers whose usage is already booked. */
   const booked = createLru<object>(MOST_BOOKED);
 
   function costOf({ asked, expected }: Estimated): Cost | undefined {
     const amounts = Object.entries(by.before(expected, asked)).flatMap(([unit, amount]) => {
       const most = units.get(unit);
       if (most === undefined) return [];
-      // An estimate may not make a call fail that the provider would let pass; what is missing is settled.
+      // An estimate must not fail a call that the provider would accept. The difference is settled
+      // later.
       const drawn = Math.min(Math.ceil(amount), most);
       return drawn >= 1 ? [[unit, drawn] as const] : [];
     });
@@ -146,13 +150,16 @@ export function createMeter({ counting: by, units, countTokens }: MeterOptions):
     return { asked, mayAsk, expected: expectedOf(asked, means) };
   }
 
-  /** What the tokens of a call come to, of the units that the bucket counts. */
+  /** The usage in the units that the bucket counts. */
   function counted(amounts: Amounts): Readonly<Record<string, number>> {
     const known = Object.entries(amounts).filter(([unit]) => units.has(unit));
     return Object.fromEntries(known.map(([unit, amount]) => [unit, Math.ceil(amount)]));
   }
 
-  /** Whether an answer was seen before. For a call without arguments, only this shows that it is a read. */
+  /**
+   * True if an answer was seen before. This is the only way to recognize a read that has no
+   * arguments.
+   */
   function isKnown(id: string | undefined): boolean {
     return id !== undefined && (pending.has(id) || booked.has(id));
   }
@@ -164,7 +171,7 @@ export function createMeter({ counting: by, units, countTokens }: MeterOptions):
   const none = (): Readonly<Record<string, number>> =>
     Object.fromEntries([...units.keys()].map((unit) => [unit, 0]));
 
-  /** Settles the call that made an answer, once a read of the answer states what it used. */
+  /** Settles the call that made an answer, once a later read states the usage. */
   function settleMaker(answered: Answered): void {
     const { id } = answered;
     const maker = id === undefined ? undefined : pending.get(id);
@@ -192,7 +199,7 @@ export function createMeter({ counting: by, units, countTokens }: MeterOptions):
         return undefined;
       }
       if (answered.isTokenCount === true) return none();
-      // A function that got the id of its answer, such as `retrieve(id)`, has read it.
+      // The function was given the id of its answer, as in `retrieve(id)`: the call is a read.
       if (answered.id !== undefined && isGivenTo(args, answered.id)) {
         settleMaker(answered);
         return none();
@@ -227,7 +234,7 @@ const NO_PROMPT: Asked = {
   hasOutput: true,
 };
 
-/** Whether the arguments of a call name the id. */
+/** True if the arguments of a call contain the id. */
 function isGivenTo(args: readonly unknown[], id: string): boolean {
   return args.some((given) => {
     if (typeof given !== "object" || given === null) return given === id;
@@ -251,12 +258,12 @@ function expectedOf(asked: Asked, means: ReadonlyMap<string, number>): Expected 
   };
 }
 
-/** How long an answer may be; what is learned of its true length is a part of that. */
+/** The longest possible answer. The learned length is a share of it. */
 function mostOutput({ maxOutput = USUAL_OUTPUT, answers }: Asked): number {
   return maxOutput * answers;
 }
 
-/** What a cache may hold: what is marked, or all where caches need no marks. */
+/** The tokens that may be cached: the marked ones, or all where caching needs no marks. */
 function cacheableOf({ marked, prompt }: Asked): number {
   return marked ?? prompt;
 }
@@ -267,7 +274,10 @@ interface LearnedNames {
   readonly output: string;
 }
 
-/** What is learned of a model: apart, where requests bound their answers and mark what to cache, and where they do not. */
+/**
+ * The names under which facts about a model are learned. Requests with and without an output limit
+ * are separate, as are those with and without cache marks.
+ */
 function namesOf({ model, marked, maxOutput }: Asked): LearnedNames {
   const cacheRead = marked === undefined ? "cached" : "marked";
   const output = maxOutput === undefined ? "answer" : "output";

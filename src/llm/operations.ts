@@ -1,14 +1,17 @@
-/** Which operations ask a model, and which read or manage what is stored, or count tokens. */
+/**
+ * Classifies operations: those that call a model, and those that manage stored data or count
+ * tokens.
+ */
 
-/** Operations that count the tokens of a text: no model reads it. */
+/** Operations that count the tokens of a text without calling a model. */
 const COUNTS_TOKENS =
   /(?:count|compute|num)_?tokens|\/input_tokens$|\/(?:de)?tokeni[sz]e(?:rs?|_text)?(?:\/|$)|token_count/;
 
-/** The ends of paths to which a POST asks a model, and of the names of methods that do. */
+/** Ends of paths and method names that call a model. */
 const ASKS_MODEL =
   /\/(?:completions|responses(?:\/compact)?|embeddings|interactions|agents\/(?:complete|stream)|converse(?:_stream)?|invoke(?:_with_response_stream)?|(?<!\/threads\/(?:[^/]+\/)?)messages|threads\/(?:[^/]+\/)?runs|threads\/create_and_run\w*)$|:(?:(?:stream_)?generate_content|embed_content|batch_embed_(?:contents|text)|(?:(?:stream_)?raw_)?predict)$/;
 
-/** What providers store, and what they make in other units than tokens. */
+/** Stored resources, and products that are not counted in tokens. */
 const RESOURCES = [
   "assistants",
   "batches",
@@ -38,11 +41,11 @@ const RESOURCES = [
   "vector_stores",
   "videos",
   "webhooks",
-  // Azure and Bedrock have models below names like these.
+  // Azure and Bedrock have models under path names like these.
   String.raw`(?:beta|v\d)/(?:deployments|environments|sessions)`,
 ];
 
-/** Paths to which a POST manages a resource, one stored answer, or a job that runs later. */
+/** Paths at which a POST manages a resource, a stored answer or a batch job. */
 const MANAGES = new RegExp(
   [
     String.raw`/(?:${RESOURCES.join("|")})(?:/|$)`,
@@ -55,20 +58,25 @@ const MANAGES = new RegExp(
   ].join("|"),
 );
 
-/** Methods of clients that read or change one stored thing, whatever it is, or make what is not counted in tokens. */
+/**
+ * Client methods that read or change one stored thing, or produce something not counted in tokens.
+ */
 const MANAGING_METHOD =
   /^(?:archive|cancel|count|del|delete|generateVideos|get|list|poll|remove|retrieve|update|submitToolOutputs(?:AndPoll|Stream)?)$/;
 
-/** Commands of the AWS SDK that ask no model. */
+/** Commands of the AWS SDK that do not call a model. */
 const MANAGING_COMMAND = /^(?:CountTokens|ApplyGuardrail|Get|List|Describe|Delete|Start|Stop)/;
 
-/** Whether a POST to this path asks a model; a path that no rule knows does. */
+/** True if a POST to this path calls a model. Unknown paths count as calling one. */
 export function isModelPath(path: string): boolean {
   const words = wordsOf(path);
   return !COUNTS_TOKENS.test(words) && (ASKS_MODEL.test(words) || !MANAGES.test(words));
 }
 
-/** Whether a client's method asks a model, by its path from the client: `"responses.create"`. */
+/**
+ * True if a client's method calls a model. Takes its path from the client, such as
+ * `"responses.create"`.
+ */
 export function isModelMethod(method: string): boolean {
   const words = wordsOf(`/${method.replaceAll(".", "/")}`);
   const owner = words.slice(0, words.lastIndexOf("/"));
@@ -81,7 +89,10 @@ export function isModelCommand(name: string): boolean {
   return !MANAGING_COMMAND.test(name);
 }
 
-/** The same words for `cachedContents`, `count-tokens` and `fine_tuning`, with one slash between two. */
+/**
+ * Normalizes a path: `cachedContents`, `count-tokens` and `fine_tuning` become snake case, and
+ * double slashes become one.
+ */
 function wordsOf(path: string): string {
   return path
     .replaceAll(/%3a/gi, ":")

@@ -16,84 +16,90 @@ import type { CountTokens } from "./estimate.ts";
 import { limitsOf, type LimitsGiven } from "./limits.ts";
 import { createMeter, type Counting, type Meter } from "./meter.ts";
 
-/** What `bucket()` takes to pace the calls of an LLM API: its limits, and what its calls cost. */
+/** The options of `bucket()` that pace an LLM API: its limits, and what its calls cost. */
 export interface LlmBucket {
-  /** As given to the preset; `headroom` and a provider's windows are in them. */
+  /** The limits as given to the preset, adjusted for `headroom` and the provider's windows. */
   readonly limits: readonly Limit[];
-  /** Estimates what a request takes, from what a function or `fetch` is given. */
+  /** Estimates the tokens of a request from the arguments of a function or of `fetch`. */
   readonly cost: CostOfCall;
-  /** Reads what a request took, from what comes back: a response, a result or a stream. */
+  /** Reads the tokens that a call used from its result: a response, an object or a stream. */
   readonly settle: SettleOfCall;
   /**
-   * The estimate for a request, for a job whose data is something else: `{ cost: preset.estimate(request) }`. It knows
-   * nothing of what the bucket has learned. Undefined where the request asks for no tokens. A copy of the preset lacks it.
+   * Estimates the cost of a request, for a job whose data has another form: `{ cost:
+   * preset.estimate(request) }`. It does not use what the bucket has learned. Returns undefined if
+   * the request asks for no tokens. A copy of the preset lacks this method.
    */
   readonly estimate: (request: unknown) => Cost | undefined;
 }
 
-/** What each preset takes. */
+/** The options that all presets take. */
 export interface LlmOptions {
-  /** Requests per time, as your account has them: `"500/min"`. Defaults to no limit. */
+  /** Requests per time, as your account allows: `"500/min"`. Defaults to no limit. */
   readonly requests?: RateInput | undefined;
   /**
-   * Counts the tokens of a text in place of the estimate by characters, such as `countTokens` of gpt-tokenizer. If it
-   * throws, that estimate holds. Either is corrected by what calls of the model are seen to take.
+   * Counts the tokens of a text, such as `countTokens` of gpt-tokenizer. If it throws, the built-in
+   * estimate is used. The bucket corrects both by the usage that calls report. Defaults to an
+   * estimate by characters.
    */
   readonly tokenizer?: CountTokens | undefined;
   /**
-   * The part of each limit per minute that is left unused, for calls that arrive late and estimates that are off, from 0
-   * to 0.5. Defaults to 0.03, and for Azure to 0.045.
+   * The share of each limit per minute that stays unused, from 0 to 0.5. It covers calls that
+   * arrive late and estimates that are too low. Defaults to 0.03, and for Azure to 0.045.
    */
   readonly headroom?: number | undefined;
 }
 
-/** What `openai()` takes. */
+/** The options of `openai()`. */
 export interface OpenAiOptions extends LlmOptions {
-  /** Tokens per time, of prompts and answers together: `"200000/min"`. Defaults to no limit. */
+  /** Tokens per time, prompts and answers together: `"200000/min"`. Defaults to no limit. */
   readonly tokens?: RateInput | undefined;
-  /** Requests each day, which ends at midnight in UTC. Defaults to no limit. */
+  /** Requests per day. A day ends at midnight UTC. Defaults to no limit. */
   readonly requestsPerDay?: number | undefined;
-  /** Tokens each day. Defaults to no limit. */
+  /** Tokens per day. Defaults to no limit. */
   readonly tokensPerDay?: number | undefined;
   /**
-   * What counts as a call's tokens: `"reserved"`, as OpenAI does, the larger of the prompt and of the most that the
-   * answer may be; or `"used"`, as most servers with the same API do, what the prompt and the answer took. A request that
-   * does not bound its answer counts what it used. Defaults to `"reserved"`.
+   * How a call's tokens are counted. `"reserved"` counts the larger of the prompt and the maximum
+   * answer, as OpenAI does. `"used"` counts the actual prompt and answer, as most servers with the
+   * same API do. A request without an output limit always counts what it used. Defaults to
+   * `"reserved"`.
    */
   readonly counts?: "reserved" | "used" | undefined;
 }
 
-/** What `azure()` takes. */
+/** The options of `azure()`. */
 export interface AzureOptions extends LlmOptions {
   /** Tokens per time of the deployment: `"240000/min"`. Defaults to no limit. */
   readonly tokens?: RateInput | undefined;
 }
 
-/** What `anthropic()` takes. */
+/** The options of `anthropic()`. */
 export interface AnthropicOptions extends LlmOptions {
-  /** Input tokens per time, without those read from a cache: `"2000000/min"`. Defaults to no limit. */
+  /** Input tokens per time, without cache reads: `"2000000/min"`. Defaults to no limit. */
   readonly input?: RateInput | undefined;
   /** Output tokens per time: `"400000/min"`. Defaults to no limit. */
   readonly output?: RateInput | undefined;
-  /** Whether input that is read from a cache counts as well, as it does for some older models. Defaults to false. */
+  /** Whether cache reads also count, as they do for some older models. Defaults to false. */
   readonly countsCacheReads?: boolean | undefined;
 }
 
-/** What `gemini()` takes. */
+/** The options of `gemini()`. */
 export interface GeminiOptions extends LlmOptions {
   /** Input tokens per time, cached or not: `"1000000/min"`. Defaults to no limit. */
   readonly input?: RateInput | undefined;
-  /** Requests each day, which ends at midnight in California. Defaults to no limit. */
+  /** Requests per day. A day ends at midnight in California. Defaults to no limit. */
   readonly requestsPerDay?: number | undefined;
 }
 
-/** What `bedrock()` takes. */
+/** The options of `bedrock()`. */
 export interface BedrockOptions extends LlmOptions {
   /** Tokens per time: `"200000/min"`. Defaults to no limit. */
   readonly tokens?: RateInput | undefined;
-  /** Tokens each day, which ends at midnight in UTC. Defaults to no limit. */
+  /** Tokens per day. A day ends at midnight UTC. Defaults to no limit. */
   readonly tokensPerDay?: number | undefined;
-  /** How many tokens of the quota one token of an answer takes in the end. Defaults to 5 for models of Claude, and to 1 for others. */
+  /**
+   * How many tokens of the quota one token of an answer takes in the end. Defaults to 5 for Claude
+   * models, and to 1 for others.
+   */
   readonly burndown?: number | undefined;
 }
 
@@ -132,14 +138,14 @@ const BEDROCK = z.strictObject({
   burndown: wholeNumber(1, 100, "tokens").optional(),
 });
 
-/** Calls may arrive late by this part of a limit. */
+/** The share of a limit by which calls may arrive late. */
 const HEADROOM = 0.03;
-/** Azure looks at its requests by the second, or by ten: a late call weighs more. */
+/** Azure checks requests per second or per ten seconds, so a late call has more effect. */
 const AZURE_HEADROOM = 0.045;
 
 /**
- * A bucket for OpenAI, or a server that speaks like it:
- * `sluice.bucket("gpt", openai({ requests: "500/min", tokens: "200000/min" }))`.
+ * Options of a bucket for OpenAI, or for a server with the same API: `sluice.bucket("gpt", openai({
+ * requests: "500/min", tokens: "200000/min" }))`.
  *
  * @throws {@link InvalidOptionError} when an option can never work, or no limit is given.
  */
@@ -150,8 +156,8 @@ export function openai(options: OpenAiOptions): LlmBucket {
 }
 
 /**
- * A bucket for a deployment of Azure OpenAI:
- * `sluice.bucket("gpt", azure({ requests: "600/min", tokens: "100000/min" }))`.
+ * Options of a bucket for a deployment of Azure OpenAI: `sluice.bucket("gpt", azure({ requests:
+ * "600/min", tokens: "100000/min" }))`.
  *
  * @throws {@link InvalidOptionError} when an option can never work, or no limit is given.
  */
@@ -162,8 +168,8 @@ export function azure(options: AzureOptions): LlmBucket {
 }
 
 /**
- * A bucket for one class of Anthropic's models:
- * `sluice.bucket("claude", anthropic({ requests: "4000/min", input: "2000000/min", output: "400000/min" }))`.
+ * Options of a bucket for one class of Anthropic's models: `sluice.bucket("claude", anthropic({
+ * requests: "4000/min", input: "2000000/min", output: "400000/min" }))`.
  *
  * @throws {@link InvalidOptionError} when an option can never work, or no limit is given.
  */
@@ -174,8 +180,8 @@ export function anthropic(options: AnthropicOptions): LlmBucket {
 }
 
 /**
- * A bucket for one model of Gemini:
- * `sluice.bucket("gemini", gemini({ requests: "1000/min", input: "1000000/min", requestsPerDay: 10_000 }))`.
+ * Options of a bucket for one model of Gemini: `sluice.bucket("gemini", gemini({ requests:
+ * "1000/min", input: "1000000/min", requestsPerDay: 10_000 }))`.
  *
  * @throws {@link InvalidOptionError} when an option can never work, or no limit is given.
  */
@@ -186,8 +192,8 @@ export function gemini(options: GeminiOptions): LlmBucket {
 }
 
 /**
- * A bucket for one model of Amazon Bedrock:
- * `sluice.bucket("bedrock", bedrock({ requests: "200/min", tokens: "200000/min" }))`.
+ * Options of a bucket for one model of Amazon Bedrock: `sluice.bucket("bedrock", bedrock({
+ * requests: "200/min", tokens: "200000/min" }))`.
  *
  * @throws {@link InvalidOptionError} when an option can never work, or no limit is given.
  */
@@ -199,7 +205,7 @@ export function bedrock(options: BedrockOptions): LlmBucket {
   return presetOf(where, read, counting);
 }
 
-/** Meters by what they were made of: a bucket that is declared twice has to get the same functions. */
+/** Caches meters by their options, so that a bucket declared twice gets the same functions. */
 const meters = new WeakMap<object, Map<string, Meter>>();
 const WITHOUT_TOKENIZER = {};
 const MOST_METERS = 100;
@@ -221,12 +227,12 @@ function presetOf(
   if (made.size > MOST_METERS) made.delete(made.keys().next().value!);
   const { cost, settle, estimate } = meter;
   const preset = { limits, cost, settle };
-  // Not enumerable, so that the preset can be used as a bucket's options.
+  // Not enumerable, so that the preset can be spread into a bucket's options.
   Object.defineProperty(preset, "estimate", { value: estimate });
   return Object.freeze(preset) as LlmBucket;
 }
 
-/** The units of tokens, and the most that all limits of each let pass at once. */
+/** The token units, and the most of each that one call can draw under all limits. */
 function unitsOf(limits: readonly Limit[]): ReadonlyMap<string, number> {
   const units = new Map<string, number>();
   for (const { unit, capacity } of limits) {

@@ -1,27 +1,27 @@
-/** What a call asks a model for: read from the arguments of `fetch`, or from those of a client's method. */
+/** Reads what a call asks of a model, from the arguments of `fetch` or of a client's method. */
 import { hasCacheMark, tokensIn, tokensOfJson } from "./texts.ts";
 import type { CountTokens } from "./estimate.ts";
 import { isModelCommand, isModelMethod, isModelPath } from "./operations.ts";
 
 /** A request to a model. */
 export interface Asked {
-  /** `"gpt-5-mini"`; `""` if it names none. */
+  /** Such as `"gpt-5-mini"`; `""` if the request names none. */
   readonly model: string;
-  /** The tokens of the prompt, as counted or estimated here. */
+  /** The tokens of the prompt, counted or estimated here. */
   readonly prompt: number;
-  /** Those of them that stand before a mark of what is to be cached; undefined without a mark. */
+  /** The prompt tokens in front of the last cache mark. Undefined if there is no mark. */
   readonly marked: number | undefined;
-  /** The most tokens of an answer, if the request says so. */
+  /** The most tokens of an answer. Undefined if the request sets no limit. */
   readonly maxOutput: number | undefined;
-  /** How many answers are made. */
+  /** How many answers the model generates. */
   readonly answers: number;
-  /** Whether the model answers with tokens; one that embeds does not. */
+  /** False for embeddings: the model answers without tokens. */
   readonly hasOutput: boolean;
 }
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Fields that hold what the model reads. */
+/** Fields with text that the model reads. */
 const PROMPTS = [
   "messages",
   "system",
@@ -44,7 +44,7 @@ const PROMPTS = [
   "texts",
   "images",
 ] as const;
-/** Fields that reach the model as JSON. */
+/** Fields that the model reads as JSON. */
 const SCHEMAS = [
   "tools",
   "functions",
@@ -53,7 +53,7 @@ const SCHEMAS = [
   "responseSchema",
   "output_config",
 ] as const;
-/** Where requests bound their answers, in the order in which they count. */
+/** Fields that limit the answer, in order of precedence. */
 const MOST_OUTPUT = [
   "max_completion_tokens",
   "max_output_tokens",
@@ -66,7 +66,7 @@ const MOST_OUTPUT = [
   "max_new_tokens",
   "num_predict",
 ] as const;
-/** Objects within a request in which its settings may stand. */
+/** Objects within a request that may contain its settings. */
 const SETTINGS = [
   "generationConfig",
   "generation_config",
@@ -81,20 +81,20 @@ const SETTINGS = [
 const NO_OUTPUT = /embed|moderation|rerank|whisper|\btts\b|dall-e/i;
 const LONGEST_MODEL = 200;
 
-/** What a call does, as far as its arguments show. */
+/** What the arguments of a call reveal about it. */
 export interface ReadCall {
-  /** What it asks a model; undefined where its arguments do not say. */
+  /** What the call asks of a model. Undefined if the arguments do not show it. */
   readonly asked: Asked | undefined;
   /**
-   * Whether the answer is one of a model to this call. False where method and path, or the name of a command or of a
-   * client's method, say that the call reads or manages what is stored, or counts tokens.
+   * False if the call certainly does not generate an answer. Its HTTP method and path, command name
+   * or client method then show that it manages stored data or counts tokens.
    */
   readonly mayAsk: boolean;
 }
 
 const ASKS_NOTHING: ReadCall = { asked: undefined, mayAsk: false };
 
-/** Reads a call by its arguments, and by the method of the client that was called, if it is known. */
+/** Reads a call from its arguments, and from the name of the client's method if it is known. */
 export async function readRequest(
   args: readonly unknown[],
   count: CountTokens,
@@ -109,12 +109,15 @@ export async function readRequest(
   return { asked: fields && asked({ fields, path: "" }, count), mayAsk: true };
 }
 
-/** The fields of a request among the arguments of a function. Behind a prompt, or behind an id, stands the rest of it. */
+/**
+ * Finds the request among the arguments of a function. If the first is a prompt, the second holds
+ * the rest.
+ */
 function fieldsOfCall([first, second]: readonly unknown[]): Fields | undefined {
   return typeof first === "string" ? { prompt: first, ...fieldsOf(second) } : fieldsOf(first);
 }
 
-/** Reads a call of `fetch`: only a POST asks a model, and only to a path that is not one of those that ask none. */
+/** Reads a call of `fetch`. Only a POST calls a model, and not on every path. */
 async function readFetch(
   [first, second]: readonly unknown[],
   path: string,
@@ -130,7 +133,7 @@ async function readFetch(
   return { asked: fields && asked({ fields, path }, count), mayAsk: true };
 }
 
-/** The same for a body that is at hand, such as the data of a job. */
+/** Reads a request from a body, such as the data of a job. */
 export function readBody(body: unknown, count: CountTokens): Asked | undefined {
   const fields = fieldsOf(body);
   return fields === undefined ? undefined : asked({ fields, path: "" }, count);
@@ -138,11 +141,11 @@ export function readBody(body: unknown, count: CountTokens): Asked | undefined {
 
 interface Sent {
   readonly fields: Fields;
-  /** Of the URL; `""` if there is none. */
+  /** The path of the URL; `""` if there is none. */
   readonly path: string;
 }
 
-/** The path of what `fetch` was given as its address; a prompt is none. */
+/** The path if the first argument of `fetch` is a URL. Undefined for a prompt. */
 function urlOf(first: unknown): string | undefined {
   const address = isRequest(first) ? first.url : first instanceof URL ? first.href : first;
   if (typeof address !== "string" || !/^https?:/i.test(address) || !URL.canParse(address)) {
@@ -157,14 +160,14 @@ function isRequest(first: unknown): first is Request {
   return typeof url === "string" && typeof clone === "function";
 }
 
-/** The body of a Request, from a copy; one that was read already has none any more. */
+/** Reads the body of a Request from a copy. Undefined if the body was already read. */
 async function bodyOf(first: unknown): Promise<string | undefined> {
   if (!isRequest(first) || first.body === null || first.bodyUsed) return undefined;
   if (!/json/i.test(first.headers.get("content-type") ?? "")) return undefined;
   try {
     return await first.clone().text();
   } catch {
-    // fetch says what is wrong with it.
+    // `fetch` itself reports what is wrong with the request.
     return undefined;
   }
 }
@@ -185,7 +188,7 @@ function parsed(text: string | undefined): Fields | undefined {
   }
 }
 
-/** The fields of a request; those of a command of AWS, and what such a one sends as bytes. */
+/** The fields of a request. For an AWS command, its input; bytes in `body` are parsed. */
 function fieldsOf(given: unknown): Fields | undefined {
   if (typeof given !== "object" || given === null || Array.isArray(given)) return undefined;
   const fields = given as Fields;
@@ -194,7 +197,7 @@ function fieldsOf(given: unknown): Fields | undefined {
   return { ...parsed(textOf(fields["body"])), modelId: fields["modelId"] };
 }
 
-/** A command of the AWS SDK. */
+/** True for a command of the AWS SDK. */
 function isCommand(value: unknown): value is object {
   return typeof objectOf(value)["resolveMiddleware"] === "function";
 }
@@ -232,12 +235,15 @@ function hasPrompt(fields: Fields): boolean {
   );
 }
 
-/** The requests that Gemini takes as one, such as those of `batchEmbedContents`. */
+/** The requests inside a Gemini batch, such as one of `batchEmbedContents`. */
 function requestsIn({ requests }: Fields): readonly Fields[] {
   return Array.isArray(requests) ? requests.map(objectOf) : [];
 }
 
-/** Models read tools first, then the system's prompt, then messages; what is cached is a beginning of that. */
+/**
+ * Counts the tokens in front of the last cache mark. Models read tools first, then the system
+ * prompt, then messages, and caches hold a prefix of that.
+ */
 function markedIn(fields: Fields, count: CountTokens): number | undefined {
   const { messages, cache_control: ofAll } = fields;
   const schemas = [fields["tools"], fields["toolConfig"]].filter(isGiven);
@@ -252,7 +258,7 @@ function markedIn(fields: Fields, count: CountTokens): number | undefined {
   );
 }
 
-/** Gemini, Bedrock and Azure name the model in the path. */
+/** Gemini, Bedrock and Azure put the model into the path. */
 function modelOf({ model, modelId }: Fields, path: string): string {
   if (typeof model === "string") return model;
   if (typeof modelId === "string") return modelId;

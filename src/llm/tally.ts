@@ -1,22 +1,25 @@
-/** Adds up what the events of an answer say, until its end or until it is left. */
+/** Adds up the events of an answer, until it ends or its caller stops reading. */
 import type { CountTokens } from "./estimate.ts";
 import { tokensIn } from "./texts.ts";
 import { isTokenCount, mergeUsage, usageIn, type Usage } from "./usage.ts";
 
-/** What an answer came to. */
+/** The result of reading an answer. */
 export interface Answered {
   /** The id under which the provider stores the answer, such as `"resp_1"`. */
   readonly id?: string | undefined;
-  /** Whether the provider goes on with the answer after this call: a later read states what it used. */
+  /** True if the provider continues the answer after this call. A later read states the usage. */
   readonly isPending?: boolean;
-  /** Whether it only states how many tokens a text has. */
+  /** True if the answer only states how many tokens a text has. */
   readonly isTokenCount?: boolean;
   readonly usage: Usage;
-  /** The tokens of the texts that came, as counted here. */
+  /** The tokens of the received text, counted here. */
   readonly text: number;
-  /** Whether it came to its end. */
+  /** True if the answer was read to its end. */
   readonly isWhole: boolean;
-  /** Whether the usage of the output is that of all of it: the beginning of a stream states that of its own. */
+  /**
+   * True if the stated output covers the whole answer. The first events of a stream state only the
+   * output up to then.
+   */
   readonly isOutputStated: boolean;
 }
 
@@ -25,7 +28,7 @@ export interface Tally {
   end(isWhole: boolean): Answered;
 }
 
-/** Parts of an event that hold text of the answer; a whole answer has its texts elsewhere too. */
+/** Parts of an event that hold answer text. A complete answer also has text in other parts. */
 const TEXTS = ["choices", "delta", "candidates", "contentBlockDelta", "content_block"] as const;
 
 export function createTally(count: CountTokens): Tally {
@@ -65,13 +68,13 @@ interface Stored {
 
 const UNFINISHED = /^(?:queued|in_progress|requires_action|cancelling)$/;
 
-/** The id and the state of the answer that an event is, or belongs to. */
+/** The id and status of the answer that the event contains or belongs to. */
 function storedIn(event: unknown): Stored {
   for (const name of ["response", "data", "interaction", undefined]) {
     const { id, status, background } = fieldsIn(event, name);
     if (typeof id !== "string" || id === "") continue;
     if (typeof status !== "string") return { id };
-    // A stream that was left early says last that the answer is in progress.
+    // If the reader stops early, the last status seen is still "in progress".
     const isUnfinished = UNFINISHED.test(status) && background !== false;
     return { id, isUnfinished };
   }
@@ -79,13 +82,16 @@ function storedIn(event: unknown): Stored {
 }
 
 function fieldsIn(event: unknown, name: string | undefined): Readonly<Record<string, unknown>> {
-  // To read a property of a result that streams may begin the stream.
+  // Reading another property of such a result would start the stream.
   if (typeof event !== "object" || event === null || "textStream" in event) return {};
   const part: unknown = name === undefined ? event : (event as Record<string, unknown>)[name];
   return typeof part === "object" && part !== null ? (part as Record<string, unknown>) : {};
 }
 
-/** Anthropic's first event states the whole input, and the first token of the output. */
+/**
+ * True for events that state only the beginning. Anthropic's first event states the whole input,
+ * but only the first token of the output.
+ */
 function isBeginning(event: unknown): boolean {
   const { type } = event as { readonly type?: unknown };
   return type === "message_start" || type === "response.created" || type === "response.in_progress";
@@ -99,7 +105,7 @@ function textIn(event: unknown, count: CountTokens): number {
   return texts.reduce((tokens: number, each) => tokens + tokensIn(each, count), 0);
 }
 
-/** Each of Ollama's events says whether it is the last. */
+/** The text of an Ollama event. Every such event has a boolean `done`. */
 function textsOfOllama(event: unknown): readonly unknown[] {
   const { done, response } = fieldsIn(event, undefined);
   if (typeof done !== "boolean") return [];

@@ -1,18 +1,18 @@
-/** Counts what a model reads in the parts of a request and of an answer, in the dialect of each API. */
+/** Counts the text that a model reads in requests and answers, in the format of each API. */
 import type { CountTokens } from "./estimate.ts";
 
-/** What a picture, a sound or a document is taken for. */
+/** The assumed tokens of a picture, a sound or a document. */
 const MEDIA_TOKENS = 1_000;
-/** What the form of each message takes beside its text. */
+/** The tokens that the structure of each message adds. */
 const MESSAGE_TOKENS = 4;
 const DEEPEST = 20;
 const MOST_VALUES = 200_000;
 
-/** Names in a part under which no text for the model stands. */
+/** Names whose values are not text for the model. */
 const NO_TEXT =
   /^(?:role|type|id|index|.*_id|.*Id|cache_?[cC]ontrol|cachePoint|media_?[tT]ype|mime_?[tT]ype|format|detail|signature|thought_?[sS]ignature|encrypted_content|redactedContent|finish_?[rR]eason|logprobs|status|object)$/;
 
-/** The `type` of parts that are media. OpenAI, Anthropic, Vercel's AI SDK and LangChain name their parts so. */
+/** Values of `type` that mark media in OpenAI, Anthropic, Vercel's AI SDK and LangChain. */
 const MEDIA_TYPES: ReadonlySet<unknown> = new Set([
   // OpenAI's chat completions and responses.
   "image_url",
@@ -27,7 +27,7 @@ const MEDIA_TYPES: ReadonlySet<unknown> = new Set([
   "document",
   "redacted_thinking",
   "container_upload",
-  // LangChain, Vercel's AI SDK, and servers that speak like OpenAI's.
+  // LangChain, Vercel's AI SDK, and servers with OpenAI's API.
   "audio",
   "video",
   "video_url",
@@ -35,7 +35,7 @@ const MEDIA_TYPES: ReadonlySet<unknown> = new Set([
   "input_video",
   "media",
 ]);
-/** The names under which parts hold media: Gemini's, Bedrock's, and the lists of Ollama and Cohere. */
+/** Names under which parts hold media in Gemini and Bedrock, and the lists of Ollama and Cohere. */
 const MEDIA_NAMES: ReadonlySet<string> = new Set([
   "inlineData",
   "inline_data",
@@ -48,24 +48,24 @@ const MEDIA_NAMES: ReadonlySet<string> = new Set([
   "video",
   "document",
 ]);
-/** In media, the names under which a text may stand in place of bytes, as in a document. */
+/** Names inside media that may hold text instead of bytes, as in a document. */
 const SOURCES: readonly string[] = ["source", "document", "file"];
-/** Where media name their format, and where they hold their bytes. */
+/** Names of the format of media, and of their bytes. */
 const FORMATS: readonly string[] = ["mimeType", "mime_type", "mediaType", "media_type", "format"];
 const BYTES: readonly string[] = ["data", "bytes", "file_data"];
-/** Formats of media that the model reads as text; Bedrock names them by the ends of files. */
+/** Media formats that the model reads as text. Bedrock names them by file extension. */
 const TEXT_FORMAT = /^(?:text\/|application\/(?:json|xml)\b|(?:csv|html|md|txt)$)/;
 const TEXT_URL = /^data:(?:text\/|application\/(?:json|xml)\b)[^,]{0,200};base64,/;
 
-/** The names of tool data: JSON of any form, which the model reads as it is. */
+/** Names of tool data: JSON of any form, which the model reads as is. */
 const TOOL_DATA_NAMES: ReadonlySet<string> = new Set(["args", "arguments", "json", "parameters"]);
-/** The same below a part of this name: Gemini's and Bedrock's. */
+/** Names of tool data by the name of the enclosing part, in Gemini and Bedrock. */
 const TOOL_DATA_OF_NAME: ReadonlyMap<string, string> = new Map([
   ["functionResponse", "response"],
   ["function_response", "response"],
   ["toolUse", "input"],
 ]);
-/** The same in a part of this type: Anthropic's, OpenAI's, and those of Vercel's AI SDK. */
+/** Names of tool data by the type of their part, in Anthropic, OpenAI and Vercel's AI SDK. */
 const TOOL_DATA_OF_TYPE: ReadonlyMap<unknown, string> = new Map([
   ["tool_use", "input"],
   ["server_tool_use", "input"],
@@ -85,7 +85,7 @@ const CACHE_MARK = /^cache_?control$|^cachePoint$/i;
 
 type Part = Readonly<Record<string, unknown>>;
 
-/** The tokens of all that a model reads in a value; a list counts each message in it. */
+/** Counts all tokens that a model reads in a value. Each message in a list adds its structure. */
 export function tokensIn(value: unknown, count: CountTokens): number {
   const state = { left: MOST_VALUES };
   return visit("", value, 0);
@@ -120,7 +120,10 @@ export function tokensIn(value: unknown, count: CountTokens): number {
     );
   }
 
-  /** The tokens of media that are text after all, such as a document in plain text; undefined of others. */
+  /**
+   * Counts media that contain text, such as a plain-text document. Returns undefined for other
+   * media.
+   */
   function mediaIn(fields: Part, depth: number, outer?: unknown): number | undefined {
     const { type, text, content, data, title, context } = fields;
     const around = [title, context].reduce(
@@ -131,7 +134,7 @@ export function tokensIn(value: unknown, count: CountTokens): number {
     if (typeof text === "string") return around + count(text);
     if (content !== undefined) return around + visit("content", content, depth + 1);
     if (typeof data === "string" && isProse(data)) return around + count(data);
-    // Cohere's documents are objects of any form.
+    // Cohere's documents may be objects of any form.
     if (isJson(data)) return around + tokensOfJson(data, count);
     const format = FORMATS.map((name) => fields[name]).find(isText) ?? outer;
     const decoded = BYTES.map((name) => decodedText(fields[name], format)).find(isText);
@@ -147,7 +150,7 @@ export function tokensIn(value: unknown, count: CountTokens): number {
   }
 }
 
-/** The text that media hold as bytes or in base64; undefined of other media. */
+/** Decodes the text of media in bytes or base64. Returns undefined for other media. */
 function decodedText(data: unknown, format: unknown): string | undefined {
   if (isText(data) && TEXT_URL.test(data))
     return Buffer.from(data.slice(data.indexOf(",") + 1), "base64").toString();
@@ -161,13 +164,13 @@ function isText(value: unknown): value is string {
   return typeof value === "string";
 }
 
-/** Whether a string in a part stands for media: as their address, or as bytes in base64. */
+/** True if a string holds media: a URL, or bytes in base64. */
 function isMediaText(name: string, text: string): boolean {
   if (/^data:[^,]{0,200};base64,/.test(text)) return true;
   return MEDIA_NAMES.has(name) && !isProse(text);
 }
 
-/** A text has spaces; bytes in base64 have none, only line breaks at most. */
+/** Prose has spaces. Bytes in base64 have line breaks at most. */
 function isProse(text: string): boolean {
   return text.slice(0, 200).includes(" ") && !text.startsWith("data:");
 }
@@ -180,7 +183,7 @@ function isBinary(value: object): boolean {
   return ArrayBuffer.isView(value) || value instanceof ArrayBuffer || value instanceof Blob;
 }
 
-/** Whether a mark stands in it of what the provider is to cache: `cache_control` of Anthropic, or `cachePoint` of Bedrock. */
+/** True if a value contains a cache mark: Anthropic's `cache_control` or Bedrock's `cachePoint`. */
 export function hasCacheMark(value: unknown, depth = 0): boolean {
   if (typeof value !== "object" || value === null || depth > DEEPEST) return false;
   if (isBinary(value)) return false;
@@ -189,18 +192,21 @@ export function hasCacheMark(value: unknown, depth = 0): boolean {
   );
 }
 
-/** The tokens of what reaches the model as JSON: schemas, tools, and what is passed to and from tools. */
+/** Counts values that reach the model as JSON: schemas, tools, and tool inputs and outputs. */
 export function tokensOfJson(value: unknown, count: CountTokens): number {
   if (value === undefined || value === null) return 0;
   try {
     return count(JSON.stringify(value, withoutBytes) ?? "");
   } catch {
-    // With a circle in it, it cannot be sent either.
+    // A circular value cannot be sent either.
     return 0;
   }
 }
 
-/** Bytes would become a list of numbers. `this` holds the value as it was before its `toJSON`. */
+/**
+ * Leaves out bytes, which JSON would turn into a list of numbers. `this` holds the value before its
+ * `toJSON` ran.
+ */
 function withoutBytes(this: unknown, name: string, value: unknown): unknown {
   const original = (this as Part)[name];
   return typeof original === "object" && original !== null && isBinary(original)

@@ -1,6 +1,6 @@
-/** Tokens; a figure that the answer does not state is undefined. */
+/** Token counts of a call. A figure that the answer does not state is undefined. */
 export interface Usage {
-  /** Of the prompt, without what was read from a cache or written to it. */
+  /** Prompt tokens, without cache reads and cache writes. */
   readonly input?: number | undefined;
   readonly cacheRead?: number | undefined;
   readonly cacheWrite?: number | undefined;
@@ -9,26 +9,26 @@ export interface Usage {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** How an API names the figures of a usage; `a.b` is `b` within `a`. */
+/** The names that an API uses for its usage figures. `a.b` is `b` within `a`. */
 interface Dialect {
-  /** What adds up to the input; only the first must be stated. */
+  /** The figures that add up to the input. Only the first is required. */
   readonly input: readonly [string, ...string[]];
-  /** What adds up to the output. */
+  /** The figures that add up to the output. */
   readonly output: readonly string[];
-  /** The first of these that is stated counts, here and below. */
+  /** The first name that is present counts. The same holds for `cacheWrite`. */
   readonly cacheRead?: readonly string[];
   readonly cacheWrite?: readonly string[];
-  /** Whether cached tokens are counted beside the input, and not among it. */
+  /** True if the input figure does not include cached tokens. */
   readonly isCacheApart?: boolean;
-  /** Whether there is no output where none is stated, as of an embedding. */
+  /** True if a missing output means zero, as for embeddings. */
   readonly isOutputOptional?: boolean;
-  /** Only where one of these is stated, it is this dialect. */
+  /** If given, the dialect applies only if one of these names is present. */
   readonly marks?: readonly string[];
 }
 
-/** The first dialect of which an input or an output is stated holds. */
+/** The first dialect with a stated input or output applies. */
 const DIALECTS: readonly Dialect[] = [
-  // OpenAI's chat completions, and those that speak like them.
+  // OpenAI's chat completions, and servers with the same API.
   {
     input: ["prompt_tokens"],
     output: ["completion_tokens"],
@@ -78,7 +78,7 @@ const DIALECTS: readonly Dialect[] = [
     cacheWrite: ["cacheWriteInputTokenCount"],
     isCacheApart: true,
   },
-  // Gemini. Until the first candidate, a stream says nothing of them.
+  // Gemini. A stream has no figure for candidates before the first one.
   {
     input: ["promptTokenCount", "toolUsePromptTokenCount"],
     output: ["candidatesTokenCount", "responseTokenCount", "thoughtsTokenCount"],
@@ -95,9 +95,9 @@ const DIALECTS: readonly Dialect[] = [
   { input: ["input_token_count"], output: ["output_token_count"] },
 ];
 
-/** The dialects of answers that state their figures beside the text. */
+/** Dialects of answers that state their figures next to the text. */
 const DIALECTS_OF_ANSWERS: readonly Dialect[] = [
-  // Ollama; of a prompt that it has cached it states nothing.
+  // Ollama. It states no figure for a prompt that it has cached.
   { input: ["prompt_eval_count"], output: ["eval_count"] },
   // Llama and Titan on Bedrock.
   { input: ["prompt_token_count"], output: ["generation_token_count"] },
@@ -108,13 +108,13 @@ const DIALECTS_OF_ANSWERS: readonly Dialect[] = [
 
 const TOTALS = ["total_tokens", "totalTokens", "totalTokenCount"] as const;
 
-/** Where an answer states its usage, in the order in which they count. */
+/** Where an answer may state its usage, in order of precedence. */
 const PLACES = [
   "usageMetadata",
   "amazon-bedrock-invocationMetrics",
-  // The AI SDK's `usage` is that of the last step.
+  // The AI SDK's `usage` covers only the last step.
   "totalUsage",
-  // Cohere's; what it bills may be less.
+  // Cohere's. The billed figures may be lower.
   "usage.tokens",
   "meta.tokens",
   "usage",
@@ -129,7 +129,7 @@ const PLACES = [
   "metrics",
 ] as const;
 
-/** The parts of an answer, or of an event, that may state it in place of the whole. */
+/** Parts of an answer or event that may contain the usage. */
 const PARTS = [
   "message",
   "response",
@@ -144,10 +144,10 @@ const PARTS = [
   "response_metadata",
 ] as const;
 
-/** The usage that an answer, or an event of a stream, states; undefined if it states none. */
+/** The usage that an answer or a stream's event states. Returns undefined if it states none. */
 export function usageIn(value: unknown): Usage | undefined {
   const fields = objectOf(value);
-  // To read a property of a result of the AI SDK that streams would begin the stream.
+  // Reading another property of a streaming result of the AI SDK would start the stream.
   if (fields === undefined || "textStream" in fields || "fullStream" in fields) return undefined;
   for (const each of [fields, ...PARTS.map((name) => objectOf(fields[name]))]) {
     const found = each && statedIn(each);
@@ -156,11 +156,11 @@ export function usageIn(value: unknown): Usage | undefined {
   return undefined;
 }
 
-/** What providers answer to a request that counts the tokens of a text. */
+/** Fields in the reply to a token-counting request. */
 const TOKEN_COUNT =
   /^(?:input_tokens|inputTokens|total_?tokens|totalTokens|token_?count|totalBillableCharacters|cachedContentTokenCount|promptTokensDetails|cacheTokensDetails|context_management|object|\$metadata|sdkHttpResponse|_request_id)$/;
 
-/** Whether an answer states how many tokens a text has, and nothing else. */
+/** True if an answer states only how many tokens a text has. */
 export function isTokenCount(value: unknown): boolean {
   const fields = objectOf(value);
   if (fields === undefined || Array.isArray(value) || "textStream" in fields) return false;
@@ -176,7 +176,7 @@ function statedIn(fields: Fields): Usage | undefined {
     const total = TOTALS.map((name) => amount(usage[name])).find((each) => each !== undefined);
     const stated = statedBy(DIALECTS, usage);
     if (stated !== undefined) return withRest(stated, total);
-    // An embedding of some providers states nothing else.
+    // Some embedding providers state only a total.
     if (total !== undefined) return { input: total, output: 0 };
   }
   return statedBy(DIALECTS_OF_ANSWERS, fields);
@@ -206,8 +206,8 @@ function figuresOf(dialect: Dialect, usage: Fields): Usage {
 }
 
 /**
- * A total that exceeds the sum of the parts counts: the rest is output that its part leaves out, such as the reasoning
- * tokens of xAI, or an input that is not stated.
+ * Adds the tokens that only the total includes. The rest is output that its own figure omits, such
+ * as the reasoning tokens of xAI, or an unstated input.
  */
 function withRest(stated: Usage, total: number | undefined): Usage {
   const { input, output = 0, cacheRead = 0, cacheWrite = 0 } = stated;
@@ -217,7 +217,7 @@ function withRest(stated: Usage, total: number | undefined): Usage {
   return rest > 0 ? { ...stated, output: output + rest } : stated;
 }
 
-/** What an answer of Bedrock says in its headers. */
+/** Reads the usage that Bedrock states in its response headers. */
 export function usageInHeaders(headers: Headers): Usage | undefined {
   const [input, output, cacheRead, cacheWrite] = [
     "input-token-count",
@@ -232,7 +232,7 @@ export function usageInHeaders(headers: Headers): Usage | undefined {
   return { input, cacheRead: cacheRead ?? 0, cacheWrite: cacheWrite ?? 0, output };
 }
 
-/** What a later event states holds over what one before it did. */
+/** Merges the usage of two events. The later figures take precedence. */
 export function mergeUsage(before: Usage, later: Usage): Usage {
   const stated = Object.entries(later).filter(([, figure]) => figure !== undefined);
   return { ...before, ...(Object.fromEntries(stated) as Usage) };
@@ -246,7 +246,10 @@ function has(fields: Fields, name: string): boolean {
   return fields[name] !== undefined && fields[name] !== null;
 }
 
-/** The value at a path such as `a.b`. Each event of a stream asks for many, so nothing is split for it. */
+/**
+ * The value at a path such as `a.b`. It avoids `split`, because each event of a stream looks up
+ * many paths.
+ */
 function valueAt(fields: Fields, path: string): unknown {
   const dot = path.indexOf(".");
   if (dot === -1) return fields[path];

@@ -1,6 +1,7 @@
 /**
- * Puts the rules of a file in force for all processes, and keeps them there: after a Redis that lost all, after a process
- * that died half-way, and where code comes later that the rules are to be put over.
+ * Puts the rules of a file in force for all processes, and keeps them in force. It applies them
+ * again after Redis lost its data, after a process died half-way, and when code declares a bucket
+ * later.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { reasonOf } from "../core/describe.ts";
@@ -13,47 +14,59 @@ import type { InsightStore } from "../core/stores/insight/store.ts";
 import { policyUnder } from "./compile.ts";
 import { noteRuled, type RuledChange } from "./log.ts";
 import { assertNoSenders, noteSettings } from "./settings.ts";
-import { createTeller, versionOf } from "./tell.ts";
+import { createReplacementLog, versionOf } from "./replacement-log.ts";
 import type { DatedRules } from "./watch.ts";
 
-/** How often a process looks whether its rules are still in force … */
+/** How often a process checks whether its rules are still in force. */
 const CHECK_MS = 1_000;
-/** … and whether another one is done that is putting them in force, or Redis answers again. */
+/** How often it checks while another process is applying rules, or Redis is unreachable. */
 const SOON_MS = 300;
-/** How often it looks whether other processes declare other policies, over which rules are to be put. */
+/**
+ * How often it checks whether other processes declare other policies, which the rules have to
+ * cover.
+ */
 const DECLARED_EVERY_MS = 30_000;
-/** Buckets are told of together. */
+/** The delay after which newly declared buckets are handled together. */
 const FIRST_MS = 20;
-/** Buckets that are changed at a time: between two lots, rules of others may come. */
+/** How many buckets are changed at once. Newer rules can take over between two batches. */
 const AT_ONCE = 100;
 const READ_AT_ONCE = 1_000;
 
 export interface RulesParts {
   readonly insight: InsightStore;
   readonly logger: Logger;
-  /** This process, as the store knows it, and as people do. */
+  /** The id of this process in the store, and the name that people see. */
   readonly replica: () => string;
   readonly by: string;
   /** The policy that the code of this process declares. */
   readonly codeOf: (bucket: string) => Policy | undefined;
-  /** Changes a bucket for all processes; what was set by hand stays. */
+  /** Changes a bucket's policy for all processes. An operator's override stays. */
   readonly steer: (bucket: string, policy: Policy, source: PolicySource) => Promise<void>;
-  /** @throws {@link InvalidOptionError} when the bucket's keys would be looked for elsewhere than the code does. */
-  readonly assertPlace: (where: string, policy: Policy, code: Policy) => void;
+  /**
+   * @throws {@link InvalidOptionError} when the rules would store the bucket's keys on another
+   * server than the code does.
+   */
+  readonly assertSameServers: (where: string, policy: Policy, code: Policy) => void;
 }
 
 export interface RulesInUse {
   readonly rules: DatedRules;
-  /** What rules make of a bucket; undefined if they say nothing of it, or only what needs the code of it. */
+  /**
+   * The bucket's policy under the rules. Undefined if they do not mention it, or need the code's
+   * policy, which is unknown.
+   */
   policyOf(where: string, bucket: string, code: Policy | undefined): Policy | undefined;
   replace(rules: DatedRules): void;
-  /** The code of this process has declared a bucket. */
+  /** Notes that the code of this process has declared a bucket. */
   noteDeclared(bucket: string): void;
-  /** Puts them in force and resolves when they are, or newer ones; rejects with what goes wrong, also on one of several servers. */
+  /**
+   * Resolves once these rules or newer ones are in force. Rejects with the error if they cannot be
+   * applied, also if that concerns one of several servers.
+   */
   settle(): Promise<"done" | "older">;
-  /** Redis may have lost all. */
+  /** Checks soon, because Redis may have lost its data. */
   check(): void;
-  /** Called right after they were made: puts nothing in force until `release()`. */
+  /** Postpones everything until `release()`. Must be called right after creation. */
   hold(): void;
   release(): void;
   close(): Promise<void>;
@@ -62,25 +75,31 @@ export interface RulesInUse {
 type Compiled = ReadonlyMap<string, Policy>;
 
 export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
-  const { insight, logger, replica, by, codeOf, steer, assertPlace } = parts;
+  const { insight, logger, replica, by, codeOf, steer, assertSameServers } = parts;
   let rules = first;
-  /** What they come to, by the code that was known then. */
+  /** The compiled policies, based on the declarations known at that time. */
   let policies: ReadonlyMap<string, Policy> | undefined;
   let codes: ReadonlyMap<string, Policy> = new Map();
-  /** Buckets of servers that were away then, and what such a server answers. */
+  /** Buckets on servers that were unreachable at that time, and the error of such a server. */
   let unread: ReadonlySet<string> = new Set();
-  let away: StoreUnavailableError | undefined;
+  let unreachable: StoreUnavailableError | undefined;
   let policiesAtMs = -Infinity;
-  /** Whether rules let all calls of a bucket pass of which no code is known: it may have limits, so it is looked for often. */
+  /**
+   * True if the rules set no limits for a bucket whose code is unknown. The code may set some, so
+   * it is checked more often.
+   */
   let hasUnlimited = false;
-  /** What all buckets have, since these rules were done. */
+  /** The policies of all buckets when these rules were last applied completely. */
   let done: { readonly digest: string; readonly policies: ReadonlyMap<string, Policy> } | undefined;
-  /** Buckets whose policies may be others than those in force. */
+  /** Buckets whose policy may differ from the one in force. */
   const pending = new Set<string>();
-  /** Rules of this process that were in force: a server that was away may still have the ones before the last. */
+  /**
+   * Digests of this process's own rules that were in force. A server that was unreachable may still
+   * have an earlier one.
+   */
   const ownDigests = new Set<string>();
-  const tellOf = createTeller(logger, ownDigests);
-  /** Rules of which the queues were looked up. */
+  const logReplacement = createReplacementLog(logger, ownDigests);
+  /** The rules whose queues have been checked. */
   let lookedAt: DatedRules | undefined;
   let verdict: RulesAnswer["verdict"] | undefined;
   let hasFailed = false;
@@ -94,13 +113,13 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
     const options = rules.buckets.get(bucket);
     if (options === undefined) return undefined;
     const policy = policyUnder(`${where} by the rules of ${rules.file}`, options, code);
-    if (policy !== undefined && code !== undefined) assertPlace(where, policy, code);
+    if (policy !== undefined && code !== undefined) assertSameServers(where, policy, code);
     return policy;
   }
 
   /**
-   * Does something with some buckets at a time, until that answers false: other rules have come. Answers the buckets of the
-   * servers that are away; without any server it rejects.
+   * Runs `use` on batches of buckets, server by server, until it returns false because newer rules
+   * exist. Returns the buckets of unreachable servers. Rejects if no server is reachable.
    */
   async function eachServer(
     names: readonly string[],
@@ -116,18 +135,21 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
       } catch (error) {
         if (!(error instanceof StoreUnavailableError) || insight.byServer === undefined)
           throw error;
-        away = error;
+        unreachable = error;
         for (const name of its) missed.add(name);
       }
     }
     return missed;
   }
 
-  /** Reads what all processes declare, and what the rules make of that; what has changed is pending then. */
+  /**
+   * Compiles the rules over what all processes declare. Buckets whose policy changed become
+   * pending.
+   */
   async function compile(of: DatedRules): Promise<ReadonlyMap<string, Policy>> {
     const compiled = new Map<string, Policy>();
     const ofCode = new Map<string, Policy>();
-    [away, hasUnlimited] = [undefined, false];
+    [unreachable, hasUnlimited] = [undefined, false];
     if (lookedAt !== of) await assertNoSenders(of, insight);
     lookedAt = of;
     unread = await eachServer([...of.buckets.keys()], READ_AT_ONCE, async (some) => {
@@ -135,7 +157,7 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
       for (const [index, name] of some.entries()) {
         const text = declared[index];
         const where = `bucket("${name}")`;
-        // A Redis that lost all does not yet know again what other processes declare.
+        // After Redis lost its data, it does not know yet what other processes declare.
         const code =
           codeOf(name) ?? (text === undefined ? codes.get(name) : readPolicyElsewhere(where, text));
         const policy = policyOf(where, name, code);
@@ -156,7 +178,10 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
     return { bucket, policy, code: codeOf(bucket) ?? codes.get(bucket) };
   }
 
-  /** Notes what rules make of buckets, in the log of changes, too; false if other rules have come. */
+  /**
+   * Records the compiled policies, and the changes in the change log. Returns false if newer rules
+   * exist.
+   */
   async function note(
     of: DatedRules,
     some: readonly Omit<RuledChange, "earlier">[],
@@ -170,7 +195,9 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
     return true;
   }
 
-  /** `known`: what buckets have already. */
+  /**
+   * Applies the rules to all buckets, except to those that have their policy in `known` already.
+   */
   async function applyAll(
     of: DatedRules,
     compiled: ReadonlyMap<string, Policy>,
@@ -212,7 +239,10 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
     return true;
   }
 
-  /** Rules no longer say anything of these: the code's policy holds; without one, the last holds until some code comes. */
+  /**
+   * Ends the rules for buckets that they no longer mention. The code's policy then applies. If it
+   * is unknown, the last policy stays until code declares one.
+   */
   async function endFor(of: DatedRules, names: readonly string[]): Promise<boolean> {
     const declared = await insight.declaredOf(names);
     const reading = names.map(async (name, at) => {
@@ -230,13 +260,16 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
     return true;
   }
 
-  /** What rules make of a bucket by the code of now: it may have come after they were compiled. */
+  /**
+   * The bucket's policy under the rules and the current code, which may have been declared after
+   * compiling.
+   */
   function policyNow(name: string, compiled: ReadonlyMap<string, Policy>): Policy | undefined {
     const code = codeOf(name);
     return code ? policyOf(`bucket("${name}")`, name, code) : compiled.get(name);
   }
 
-  /** Buckets whose code came later than the rules, here or elsewhere. */
+  /** Applies the rules to buckets whose code was declared later, in this process or another one. */
   async function applyPending(
     of: DatedRules,
     compiled: ReadonlyMap<string, Policy>,
@@ -252,7 +285,7 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
     }
   }
 
-  /** Whether no other rules have come. */
+  /** Applies a policy to one bucket. Returns false if newer rules exist. */
   async function applyOne(of: DatedRules, name: string, policy?: Policy): Promise<boolean> {
     if (policy === undefined) return true;
     const { rules: noted } = await insight.bucket(name);
@@ -264,7 +297,7 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
 
   async function compileNow(of: DatedRules): Promise<Compiled> {
     const compiled = await compile(of);
-    // Others may have come meanwhile.
+    // Newer rules may have replaced these during the compilation.
     if (of === rules) policies = compiled;
     policiesAtMs = performance.now();
     return compiled;
@@ -284,16 +317,16 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
       by,
       replica: replica(),
     });
-    tellOf(of, answer);
+    logReplacement(of, answer);
     verdict = answer.verdict;
     if (answer.verdict === "older") return CHECK_MS;
     ownDigests.add(digest);
     if (answer.verdict === "wait") return SOON_MS;
     if (answer.verdict === "apply") {
-      // A server that was away is back.
-      if (known !== undefined && away !== undefined) compiled = await compileNow(of);
+      // The unreachable server may have come back.
+      if (known !== undefined && unreachable !== undefined) compiled = await compileNow(of);
       for (const name of pending) {
-        // What was declared while the rules were compiled stays.
+        // Keep buckets that were declared during the compilation.
         if (policyNow(name, compiled)?.text === compiled.get(name)?.text) pending.delete(name);
       }
       const { before } = answer;
@@ -313,7 +346,8 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
       hasFailed = false;
       return inMs;
     } catch (error) {
-      // Who draws hears of a Redis that does not answer; a file that does not fit the code is heard of here, once.
+      // Callers already see an unreachable Redis. Rules that do not fit the code are reported here,
+      // once.
       if (!hasFailed && !isClosed && !(error instanceof StoreUnavailableError)) {
         hasFailed = true;
         const reason = reasonOf(error);
@@ -331,7 +365,7 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
       timerAtMs = Infinity;
       working = working.then(tryToWork).then(wait);
     }, ms);
-    // Rules keep no process alive.
+    // The timer must not keep the process alive.
     timer.unref();
   }
 
@@ -353,7 +387,8 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
       wait(FIRST_MS);
     },
     async settle() {
-      // It works itself: whoever closes after its failure would wait for another try.
+      // Works itself instead of waiting for the timer. Otherwise a caller that closes after a
+      // failure would wait for another try.
       clearTimeout(timer);
       timerAtMs = Infinity;
       try {
@@ -364,7 +399,7 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
             () => undefined,
           );
           await run;
-          if (verdict === "done" && away !== undefined) throw away;
+          if (verdict === "done" && unreachable !== undefined) throw unreachable;
           if (verdict === "done" || verdict === "older") return verdict;
           await delay(verdict === "wait" ? SOON_MS : 0);
         }

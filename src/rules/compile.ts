@@ -11,8 +11,8 @@ import {
 import type { Path, Problem } from "./problem.ts";
 
 /**
- * The options of `bucket()` that an entry stands for. It may be of any form: what is not understood stays as it is, and
- * is refused where a policy is made of it.
+ * Translates an entry of the file to options of `bucket()`. Passes on anything it does not
+ * understand; compiling the policy rejects it.
  *
  * @throws {@link InvalidOptionError} when one of its limits can never work.
  */
@@ -24,7 +24,7 @@ export function optionsOf(given: unknown, tiers: Tiers = {}): PolicyOptions {
   return { ...options, perKey: perKeyOf(perKey, tiers) } as PolicyOptions;
 }
 
-/** Limits of keys by a name that entries refer to. */
+/** Limits of keys, by the name that entries refer to. */
 export type Tiers = Readonly<Record<string, unknown>>;
 
 function perKeyOf(given: unknown, tiers: Tiers): unknown {
@@ -33,7 +33,7 @@ function perKeyOf(given: unknown, tiers: Tiers): unknown {
       each === null ? undefined : keyLimitsOf(each, `perKey[${level}]`, tiers),
     );
   }
-  // Keys may have a name that is tier.
+  // A key may itself be called "tier".
   const isForAll =
     !isTable(given) || "limits" in given || ("tier" in given && !isTable(given["tier"]));
   if (isForAll) return keyLimitsOf(given, "perKey", tiers);
@@ -46,7 +46,7 @@ function perKeyOf(given: unknown, tiers: Tiers): unknown {
   );
 }
 
-/** Limits of keys: those of the tier, if one is named, and over these what stands beside its name. */
+/** Limits of keys: those of the named tier, overridden by the entry's own. */
 function keyLimitsOf(given: unknown, path: string, tiers: Tiers): unknown {
   if (!isTable(given) || !("tier" in given)) return limitsOf(given, `${path}.`);
   const { tier: name, ...own } = given;
@@ -81,10 +81,11 @@ function makeLimit(given: unknown, path: string): unknown {
 }
 
 /**
- * What rules make of a bucket: what they leave out stays as the code declares it. Undefined where they give shadows beside
- * limits of keys alone, and no code is known whose limits those could stand beside.
+ * Compiles a bucket's policy under the rules. The code's policy applies to what the rules omit.
+ * Returns undefined if the rules set shadows next to key limits only, and the code's limits are
+ * unknown.
  *
- * @throws {@link InvalidOptionError} when both do not go together.
+ * @throws {@link InvalidOptionError} when the two cannot be combined.
  */
 export function policyUnder(
   where: string,
@@ -97,21 +98,24 @@ export function policyUnder(
   return needsCode ? undefined : compilePolicy(where, options);
 }
 
-/** In a file there is no function that says which key is of which tier. */
+/** A file cannot hold the function that chooses the tier of a key. */
 const NAMED_TIERS =
-  "only code can give it: here, name tiers at the top of the file, such as tiers: { free: { rate: 1/s } }, and give { tier: free }";
+  "only code can set it; in the file, define tiers at the top, such as tiers: { free: { rate: 1/s } }, and give { tier: free }";
 
-/** What is wrong with an entry, by what the code would say to the same options; undefined if nothing is. */
+/**
+ * Returns the problem in an entry, as the code would report it for the same options. Undefined if
+ * there is none.
+ */
 export function problemIn(path: Path, given: object, tiers: Tiers = {}): Problem | undefined {
   return problemOf(path, () => compileAlone("", optionsOf(given, tiers)));
 }
 
-/** The same of what buckets leave out, as far as it does not depend on what they say. */
+/** Checks the defaults, as far as this does not depend on the buckets. */
 export function problemInDefaults(given: object, tiers: Tiers): Problem | undefined {
   return problemOf(["defaults"], () => optionsOf(given, tiers));
 }
 
-/** The same of the rates of tenants and endpoints, wherever they stand. */
+/** Checks the rates of tenants and endpoints at all levels. */
 export function problemsInEndpoints(path: Path, given: unknown): Problem[] {
   if (!isTable(given)) return [];
   const { rate, tenants, endpoints } = given;
@@ -142,7 +146,7 @@ function problemOf(path: Path, compile: () => unknown): Problem | undefined {
   }
 }
 
-/** `"perKey.free.limits[0]"` in its parts. */
+/** Splits `"perKey.free.limits[0]"` into its parts. */
 function partsOf(option: string): (string | number)[] {
   const parts = option.match(/[^.[\]]+/g) ?? [];
   return parts.map((part) => (/^\d+$/.test(part) ? Number(part) : part));

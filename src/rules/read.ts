@@ -16,15 +16,15 @@ import {
 import { errorOf, type Path, type PlacedProblem, type Problem } from "./problem.ts";
 import { rulesSchema, TOP_NAMES } from "./schema.ts";
 
-/** What a file says, checked. */
+/** The checked content of a rules file. */
 export interface Rules {
   readonly file: string;
-  /** What the file says; undefined: its time of change counts. */
+  /** The version that the file states. If undefined, its modification time counts. */
   readonly version: number | undefined;
-  /** Identifies what the file says, whatever its comments and spaces. */
+  /** A digest of the content that ignores comments and spaces. */
   readonly digest: string;
   readonly buckets: ReadonlyMap<string, PolicyOptions>;
-  /** What it says of all else, by the names of `settingName`. */
+  /** All other settings, by the names of `settingName`. */
   readonly settings: ReadonlyMap<string, object>;
 }
 
@@ -32,8 +32,10 @@ export interface Rules {
 const MOST_BYTES = 16_000_000;
 
 /**
- * @throws {@link InvalidOptionError} when the text is no YAML, or says anything that can never work: it names file, line,
- * column, path, value and remedy.
+ * Reads and checks a rules file.
+ *
+ * @throws {@link InvalidOptionError} when the text is not YAML, or contains anything that can never
+ * work. The error names file, line, column, path, value and remedy.
  */
 export function readRules(file: string, text: string): Rules {
   const { rules, problems } = checkRules(file, text);
@@ -41,21 +43,21 @@ export function readRules(file: string, text: string): Rules {
   return rules;
 }
 
-/** The rules, unless there are problems. */
+/** Returns the rules, or the problems if there are any. */
 export function checkRules(
   file: string,
   text: string,
 ): { readonly rules: Rules | undefined; readonly problems: readonly PlacedProblem[] } {
   const start = { line: 1, column: 1, path: [], value: undefined };
   if (text.length > MOST_BYTES) {
-    const remedy = `the file has more than ${MOST_BYTES} characters; leave some out`;
+    const remedy = `the file has more than ${MOST_BYTES} characters; remove some entries`;
     return { rules: undefined, problems: [{ ...start, remedy }] };
   }
-  const { data, placeOf, problems: unread } = parse(text);
+  const { data, positionOf, problems: unread } = parse(text);
   if (unread.length > 0) return { rules: undefined, problems: unread };
   const problems = problemsOf(data).map(({ isOfName, ...problem }) => ({
     ...problem,
-    ...placeOf(problem.path, isOfName === true),
+    ...positionOf(problem.path, isOfName === true),
   }));
   if (problems.length > 0) {
     const inOrder = problems.toSorted((a, b) => a.line - b.line || a.column - b.column);
@@ -78,15 +80,15 @@ export function checkRules(
 
 interface Parsed {
   readonly data: unknown;
-  /** Where what is at a path stands, or what is nearest to it. */
-  readonly placeOf: (
+  /** The position of the value at a path, or of the nearest parent that exists. */
+  readonly positionOf: (
     path: Path,
     isOfName: boolean,
   ) => { readonly line: number; readonly column: number };
   readonly problems: readonly PlacedProblem[];
 }
 
-/** JSON is YAML, too. */
+/** JSON is also valid YAML. */
 function parse(text: string): Parsed {
   const { parseDocument, LineCounter: Lines, isMap, isSeq, isScalar, visit } = loadYaml();
   const lines: LineCounter = new Lines();
@@ -95,7 +97,7 @@ function parse(text: string): Parsed {
     prettyErrors: false,
     merge: true,
     stringKeys: true,
-    // The check of the library compares each name with all others.
+    // The library's own check compares each name with all others, which is too slow.
     uniqueKeys: false,
   });
   const at = (offset: number) => {
@@ -109,7 +111,7 @@ function parse(text: string): Parsed {
     remedy: withoutStop(remedy),
     ...at(offset),
   });
-  const placeOf: Parsed["placeOf"] = (path, isOfName) => {
+  const positionOf: Parsed["positionOf"] = (path, isOfName) => {
     let node = document.contents as Node | null | undefined;
     let place = node?.range?.[0] ?? 0;
     for (const [depth, part] of path.entries()) {
@@ -136,23 +138,23 @@ function parse(text: string): Parsed {
       for (const { key } of items) {
         const name = nameOf(key);
         const offset = (key as Node).range?.[0] ?? 0;
-        if (names.has(name)) problems.push(problemAt(offset, `${name} is there twice`));
-        // Objects take it for something else, and would leave it out.
+        if (names.has(name)) problems.push(problemAt(offset, `${name} appears twice`));
+        // Objects would ignore this name.
         if (name === "__proto__") problems.push(problemAt(offset, `give ${name} another name`));
         names.add(name);
       }
     },
   });
-  if (problems.length > 0) return { data: undefined, placeOf, problems };
+  if (problems.length > 0) return { data: undefined, positionOf, problems };
   try {
-    return { data: document.toJS() as unknown, placeOf, problems };
+    return { data: document.toJS() as unknown, positionOf, problems };
   } catch (error) {
-    // Aliases of aliases that would become millions of values.
-    return { data: undefined, placeOf, problems: [problemAt(0, (error as Error).message)] };
+    // For example, nested aliases that expand to millions of values.
+    return { data: undefined, positionOf, problems: [problemAt(0, (error as Error).message)] };
   }
 }
 
-/** All that is wrong in the data of a file. */
+/** Returns all problems in the data of a file. */
 function problemsOf(data: unknown): Problem[] {
   if (!isTable(data)) {
     const remedy = "give buckets, such as buckets: { api: { rate: 50/s } }";
@@ -162,7 +164,7 @@ function problemsOf(data: unknown): Problem[] {
   const issues = read.success
     ? []
     : read.error.issues.flatMap((issue) => problemsOfIssue(data, issue));
-  // What is wrong in the defaults or in a tier is wrong in each bucket.
+  // A problem in the defaults or in a tier would repeat in each bucket.
   const inAll = issues.filter(({ path }) => path[0] === "defaults" || path[0] === "tiers");
   if (inAll.length > 0) return inAll;
   const inTiers = tierProblems(data);
@@ -178,14 +180,14 @@ function problemsOf(data: unknown): Problem[] {
       )
     : [];
   const byEntry = entryProblems(data);
-  // Of an entry, the words of bucket() say more.
-  const said = new Set(byEntry.map(({ path }) => path[1]));
-  const others = issues.filter(({ path }) => path[0] !== "buckets" || !said.has(path[1]!));
+  // For bucket entries, the messages of `bucket()` are better than the schema's.
+  const reported = new Set(byEntry.map(({ path }) => path[1]));
+  const others = issues.filter(({ path }) => path[0] !== "buckets" || !reported.has(path[1]!));
   const places = new Set(inEndpoints.map(({ path }) => path.join()));
   return [...byEntry, ...inEndpoints, ...others.filter(({ path }) => !places.has(path.join()))];
 }
 
-/** A tier may be one that no bucket refers to yet. */
+/** Checks tiers by themselves: a tier may not be used by any bucket yet. */
 function tierProblems({ tiers }: Record<string, unknown>): Problem[] {
   if (!isTable(tiers)) return [];
   return Object.entries(tiers).flatMap(([name, tier]): Problem[] => {
@@ -248,31 +250,31 @@ const QUEUE_NAMES = ["maxBacklog", "keepDone", "keepFailed", "defaults", "weight
 const LIMIT_NAMES = ["rate", "concurrency"];
 const SENDER_NAMES = ["perTenant", "perEndpoint", "ceiling", "tenants"];
 
-/** The names that an entry may have, where only the schema checks them. */
+/** The names allowed in an entry, where only the schema checks them. */
 function namesAt(path: Path): readonly string[] {
   const [section] = path;
   if (section === "queues" && path.length === 2) return QUEUE_NAMES;
   if (section !== "endpoints" || path.length < 2) return [];
   if (path.length === 2) return SENDER_NAMES;
-  // Below it are its tenants, each with limits and more.
+  // Four parts down is the entry of one tenant, which has more than limits.
   return path.length === 4 && path[2] === "tenants"
     ? [...LIMIT_NAMES, "perEndpoint", "ceiling", "endpoints"]
     : LIMIT_NAMES;
 }
 
-/** What of a queue cannot change while it is open. */
+/** Queue options that cannot change while the queue is open, and why. */
 const NOT_LIVE: Readonly<Record<string, string>> = {
-  paused: "a pause is made and ended by hand: queue.pause(), or sluice pause --queue",
-  bucket: "the jobs that wait count by the limits of their bucket; only code can give it",
-  ordered: "jobs that wait are in lanes of the old order; only code can give it",
-  schema: "only code can give it",
-  maxJobBytes: "only code can give it: producers and workers are to agree",
-  ownConnections: "connections are opened with the queue; only code can give it",
+  paused: "pause and resume it with queue.pause() and queue.resume(), or with sluice pause --queue",
+  bucket: "queued jobs count against the limits of their bucket; only code can set it",
+  ordered: "queued jobs are in lanes of the old order; only code can set it",
+  schema: "only code can set it",
+  maxJobBytes: "only code can set it, because producers and workers must agree",
+  ownConnections: "connections are opened with the queue; only code can set it",
 };
 
 function notLive(path: Path, name: string): string | undefined {
   if (path[0] === "endpoints" && (name === "burst" || name === "limits")) {
-    return "only code can give it; here, tenants and endpoints have a rate and a concurrency";
+    return "only code can set it; in the file, tenants and endpoints have a rate and a concurrency";
   }
   return path[0] === "queues" && path.length === 2 ? NOT_LIVE[name] : undefined;
 }
@@ -281,7 +283,7 @@ function depthOf(issues: readonly z.core.$ZodIssue[]): number {
   return Math.min(...issues.map(({ path }) => path.length));
 }
 
-/** The words of zod are for programmers. */
+/** Rewrites zod's messages, which are written for programmers. */
 function remedyOf(issue: z.core.$ZodIssue, path: Path): string {
   if (path.length === 1 && path[0] === "buckets") {
     return "give the limits of buckets by name, such as { api: { rate: 50/s } }";

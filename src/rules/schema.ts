@@ -1,6 +1,7 @@
 /**
- * What a rules file may say. The checks here, the file `sluice.schema.json` that editors read, and `docs/rules.md` have
- * one source: this schema. What only makes sense together (a burst that fits a window) is checked by `compile.ts`.
+ * The schema of a rules file. It is the one source of the checks here, of `sluice.schema.json` for
+ * editors, and of `docs/rules.md`. `compile.ts` checks how values fit together, such as a burst and
+ * its window.
  */
 import * as z from "zod";
 import { NAME, wholeNumber } from "../core/input/options.ts";
@@ -8,12 +9,15 @@ import { queueSettingSchemas, type QueueRules } from "../core/input/queue-settin
 import { limitSchemas } from "../core/policy/limit-data.ts";
 import { ENDPOINT_ID, MOST_AT_ONCE, type EndpointsRules } from "../core/policy/endpoint-rules.ts";
 
-/** Made where it is first needed: a process without a rules file does not pay for it. */
+/**
+ * Creates the schema when it is first needed, so that a process without a rules file does not pay
+ * for it.
+ */
 function makeSchema() {
   const { rate, units, shadow, limit } = limitSchemas();
   const limits = z.strictObject({
     rate: rate.optional(),
-    burst: units.optional().describe("Calls that may leave at once after an idle time."),
+    burst: units.optional().describe("Calls that may start at once after an idle time."),
     shadow,
     concurrency: wholeNumber(1, 1_000_000, "calls")
       .optional()
@@ -24,7 +28,7 @@ function makeSchema() {
     tier: z
       .string({ error: "give the name of a tier" })
       .optional()
-      .describe("The tier whose limits these are; what stands beside goes before it."),
+      .describe("The tier whose limits apply. Limits in this entry override those of the tier."),
   });
   const ofLevel = z.union([ofKeys, z.null()]);
   const share = z.number().min(0.01).max(1).optional();
@@ -36,7 +40,7 @@ function makeSchema() {
     shares: z
       .strictObject({ critical: share, high: share, normal: share, low: share })
       .optional()
-      .describe("How much of the horizon each priority may fill."),
+      .describe("The share of the horizon that each priority may fill."),
   });
   const bucket = policy.nullable();
   const queue = z.strictObject(queueSettingSchemas());
@@ -48,38 +52,38 @@ function makeSchema() {
   const tenant = z.strictObject({
     ...ofEndpoint,
     perEndpoint: endpoint.optional().describe("The limits of each of its endpoints."),
-    ceiling: endpoint.optional().describe("The most that its endpoints may set."),
+    ceiling: endpoint.optional().describe("The highest limits that its endpoints may set."),
     endpoints: z.record(ENDPOINT_ID, endpoint).optional(),
   });
   const sender = z.strictObject({
-    perTenant: endpoint.optional().describe("The limits of each tenant, all its endpoints."),
+    perTenant: endpoint.optional().describe("The limits of each tenant, over all its endpoints."),
     perEndpoint: endpoint.optional().describe("The limits of each endpoint."),
-    ceiling: endpoint.optional().describe("The most that endpoints may set."),
+    ceiling: endpoint.optional().describe("The highest limits that endpoints may set."),
     tenants: z.record(ENDPOINT_ID, tenant).optional(),
   });
   return z.strictObject({
-    $schema: z.string().optional().describe("Where the schema is, for editors."),
+    $schema: z.string().optional().describe("The location of the schema, for editors."),
     version: wholeNumber(1, Number.MAX_SAFE_INTEGER, "versions")
       .optional()
       .describe(
-        "Of two files, the one of the greater version counts. Defaults to its time of change.",
+        "The file with the greater version applies. Defaults to the file's modification time.",
       ),
     tiers: z
       .record(NAME, limits)
       .optional()
-      .describe("Limits of keys by name, to which perKey of buckets refers."),
-    defaults: policy.optional().describe("What the buckets below leave out."),
+      .describe("Named limits of keys, which the perKey of a bucket can refer to."),
+    defaults: policy.optional().describe("Defaults for the buckets below."),
     buckets: z
       .record(NAME, bucket)
-      .describe("The limits of buckets, by name. They go before those of the code."),
+      .describe("The limits of buckets, by name. They override those in the code."),
     queues: z
       .record(NAME, queue)
       .optional()
-      .describe("What holds for queues, by name. It goes before what the code says."),
+      .describe("Settings of queues, by name. They override those in the code."),
     endpoints: z
       .record(NAME, sender)
       .optional()
-      .describe("The limits of tenants and endpoints, by the name of the sender of webhooks."),
+      .describe("The limits of tenants and endpoints, by the name of the webhook sender."),
   });
 }
 
@@ -98,7 +102,7 @@ export function rulesSchema(): z.ZodType<RulesData> {
   return (schema ??= makeSchema());
 }
 
-/** Names that stand at the top of a file, and in a bucket. */
+/** Names at the top level of a file, and in a bucket. */
 export const TOP_NAMES: readonly string[] = [
   "version",
   "tiers",

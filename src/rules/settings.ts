@@ -4,12 +4,12 @@ import { settingOf } from "../core/stores/insight/rules.ts";
 import { shownFacts, type ChangeFacts } from "../core/stores/insight/steering.ts";
 import type { InsightStore } from "../core/stores/insight/store.ts";
 import { noteRuledSettings, type LogParts } from "./log.ts";
-import { versionOf } from "./tell.ts";
+import { versionOf } from "./replacement-log.ts";
 import type { DatedRules } from "./watch.ts";
 
 /**
- * Notes it, in the log of changes, too; false if other rules have come. Of what the rules say nothing any more, the code's
- * holds again.
+ * Records the settings, and their changes in the change log. The code's settings apply again where
+ * the rules no longer set any. Returns false if newer rules exist.
  */
 export async function noteSettings(
   of: DatedRules,
@@ -33,7 +33,8 @@ export async function noteSettings(
 }
 
 /**
- * A sender of webhooks stores each retry as a job: what a queue may refuse would be lost.
+ * Rejects rules for the queue of a webhook sender. Such a sender stores each retry as a job, and a
+ * job that the queue rejects would be lost.
  *
  * @throws {@link InvalidOptionError} for an entry of the queue of such a sender.
  */
@@ -41,7 +42,7 @@ export async function assertNoSenders(of: DatedRules, insight: InsightStore): Pr
   const looking = [...of.settings.keys()].map(async (key) => {
     const { section, name } = settingOf(key)!;
     if (section !== "queue" || !(await isSender(insight, name))) return;
-    const remedy = "leave it out: it is the queue of a sender of webhooks";
+    const remedy = "remove the entry: the queue belongs to a webhook sender";
     throw new InvalidOptionError({ where: of.file, option: `queues.${name}`, value: name, remedy });
   });
   await Promise.all(looking);
@@ -51,7 +52,8 @@ async function isSender(insight: InsightStore, name: string): Promise<boolean> {
   try {
     return (await insight.queue(name))?.declared.isSender === true;
   } catch (error) {
-    // Of several servers, those that are up get their rules; the sender goes on to take none.
+    // With several servers, the reachable ones still receive their rules. The sender itself also
+    // rejects them.
     if (error instanceof StoreUnavailableError && insight.byServer !== undefined) return false;
     throw error;
   }
@@ -61,7 +63,7 @@ function valuesOf(text: string | undefined): ReadonlyMap<string, unknown> {
   return new Map(text === undefined ? [] : leavesOf(JSON.parse(text)));
 }
 
-/** What was said before and is said now, as far as that differs. */
+/** The settings that differ, before and after the change. */
 export function factsOf(
   earlier: string | undefined,
   text: string | undefined,

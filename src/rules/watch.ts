@@ -5,24 +5,29 @@ import { InvalidOptionError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
 import { readRules, type Rules } from "./read.ts";
 
-/** Rules, and when their file was changed, in ms since 1970. */
+/** Rules, and the modification time of their file in ms since 1970. */
 export interface DatedRules extends Rules {
   readonly changedAtMs: number;
 }
 
 /**
- * How often the file is looked at. Looking is certain where notices are not: on network disks, where editors replace the
- * file, and where Kubernetes swaps a link above it.
+ * How often the file is checked. Polling also works where notifications fail: on network disks,
+ * with editors that replace the file, and where Kubernetes swaps a symlink above it.
  */
 const EVERY_MS = 250;
 
-/** Rules, and what their file was before it was read. */
+/** Rules, and the state of their file before it was read. */
 export interface ReadFile {
   readonly rules: DatedRules;
   readonly stamp: string;
 }
 
-/** @throws {@link InvalidOptionError} when the file is not there, or says anything that can never work. */
+/**
+ * Reads the rules file at start.
+ *
+ * @throws {@link InvalidOptionError} when the file does not exist, or contains anything that can
+ * never work.
+ */
 export function readRulesFile(file: string): ReadFile {
   try {
     const found = statSync(file, { bigint: true });
@@ -40,7 +45,9 @@ export interface Watch {
   close(): void;
 }
 
-/** Calls back with what the file says now when that can be used; the log hears of all else, once for each change. */
+/**
+ * Calls `onChange` with each valid new content of the file. Logs everything else, once per change.
+ */
 export function watchRulesFile(
   first: ReadFile,
   { logger, onChange }: { readonly logger: Logger; readonly onChange: (rules: DatedRules) => void },
@@ -53,7 +60,7 @@ export function watchRulesFile(
   let isClosed = false;
 
   function wait(): NodeJS.Timeout {
-    // A look at a file keeps no process alive.
+    // The timer must not keep the process alive.
     return setTimeout(
       () => void look().finally(() => isClosed || (timer = wait())),
       EVERY_MS,
@@ -63,7 +70,8 @@ export function watchRulesFile(
   async function look(): Promise<void> {
     const found = await stat(file, { bigint: true }).catch(() => undefined);
     const stamp = found && stampOf(found);
-    // Who writes it may not be done: it is read when it has been the same for two looks.
+    // The writer may not have finished. The file is read once two checks in a row see the same
+    // state.
     const isSettled = stamp === seen;
     seen = stamp;
     if (stamp === read || !isSettled) return;
@@ -74,25 +82,29 @@ export function watchRulesFile(
       if (stampOf(after) !== stamp) read = undefined;
       else {
         const rules = readRules(file, text);
-        // What took its place is newer, also if it was copied with an old time, or within one tick of the disk's clock.
+        // The replacement is newer, even if it was copied with an old time, or changed within one
+        // tick of the disk's clock.
         changedAtMs = Math.max(changedAt(after), changedAtMs + 1);
         onChange({ ...rules, changedAtMs });
       }
     } catch (error) {
-      tell(error);
+      logFailure(error);
     }
   }
 
-  function tell(error: unknown): void {
+  function logFailure(error: unknown): void {
     if (error instanceof InvalidOptionError) {
       const { message: reason } = error;
-      logger.error({ file, reason }, `The rules stay as they were: ${reason}`);
+      logger.error(
+        { file, reason },
+        `The rules file has an error, and the previous rules stay in force: ${reason}`,
+      );
       return;
     }
     const reason = reasonOf(error);
     logger.warn(
       { file, reason },
-      `The rules file cannot be read (${reason}); the rules stay as they were.`,
+      `The rules file cannot be read (${reason}); the previous rules stay in force.`,
     );
   }
 
@@ -104,7 +116,7 @@ export function watchRulesFile(
   };
 }
 
-/** Another file, another time or another length. */
+/** Changes with the file's identity, times or size. */
 function stampOf({ dev, ino, mtimeNs, ctimeNs, size }: BigIntStats): string {
   return `${dev}:${ino}:${mtimeNs}:${ctimeNs}:${size}`;
 }

@@ -37,7 +37,7 @@ export function useRules(
       const owner = isInParts ? createPartStores(store, bucket)[0]!.store : store;
       await owner.steer({ bucket, terms: termsOf(policy, 0), scope: undefined, change });
     },
-    assertPlace(where, policy, code) {
+    assertSameServers(where, policy, code) {
       if (!isCluster || isSpread(policy) === isSpread(code)) return;
       const remedy = isSpread(code)
         ? "the code gives limits per key alone, and its keys are spread over the cluster: give no others"

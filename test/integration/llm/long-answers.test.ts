@@ -83,7 +83,7 @@ describe("an answer that is too long to be searched for a usage", () => {
       expect(bytes.length).toBe(head.length + FILL.length + 1);
       expect(bytes.subarray(0, head.length).equals(head)).toBe(true);
       expect(warnings).toEqual([
-        `settle() failed; the estimate of bucket "model" stays: TooLong: what was used is not read from ${what} of more than 20000000 bytes`,
+        `settle() failed; the estimate of bucket "model" stays: TooLong: the usage is not read from ${what} of more than 20000000 bytes`,
       ]);
       const levels = (await bucket.peek()).limits.map(({ unit, level }) => [unit, level] as const);
       for (const [unit, amount] of Object.entries(before as Record<string, number>)) {

@@ -96,11 +96,13 @@ describe.each(["in Redis", "in memory"])("the rules of a file, %s,", (where) => 
     await waitUntil(async () => lines.length > 0, "the log says so");
 
     expect(lines).toEqual([
-      `The rules stay as they were: ${file}:4:8: option "buckets.b.rat" is "5/s"; there is no such option; did you mean rate?`,
+      `The rules file has an error, and the previous rules stay in force: ${file}:4:8: option "buckets.b.rat" is "5/s"; there is no such option; did you mean rate?`,
     ]);
     rmSync(file);
     await waitUntil(async () => lines.length > 1, "the log says that the file is gone");
-    expect(lines[1]).toMatch(/^The rules file cannot be read \(.*ENOENT.*\); the rules stay/);
+    expect(lines[1]).toMatch(
+      /^The rules file cannot be read \(.*ENOENT.*\); the previous rules stay/,
+    );
     expect(await inForce(bucket)).toBe("50/s (rules 1)");
     files.write("sluice.yaml", "version: 2\nbuckets: { api: { rate: 70/s } }");
     await waitFor(bucket, "70/s (rules 2)");

@@ -23,7 +23,7 @@ it("hold in a process without the file as it uses the queue, until the file says
   write("version: 2\nqueues:\n  jobs: { defaults: { attempts: 9 }, paused: true }");
   await waitUntil(async () => lines.length === 1, "the log says that the file is broken");
   expect(lines[0]).toMatch(
-    /^The rules stay as they were: .*:3:38: option "queues\.jobs\.paused" is true; a pause is made/,
+    /^The rules file has an error, and the previous rules stay in force: .*:3:38: option "queues\.jobs\.paused" is true; pause and resume it with/,
   );
 
   const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("downstream") });
@@ -107,7 +107,9 @@ it("are refused for the queue of a sender of webhooks, and leave all as it was",
   const bucket = sluices.open({ rules, logger }).bucket("api", { rate: "10/s" });
 
   await waitUntil(async () => lines.length > 0, "the log says why");
-  expect(lines[0]).toMatch(/not put in force: .*queues\.webhooks.*queue of a sender of webhooks/);
+  expect(lines[0]).toMatch(
+    /not put in force: .*queues\.webhooks.*queue belongs to a webhook sender/,
+  );
   expect(await sluice.changes()).toEqual([]);
   expect((await bucket.status()).rulesVersion).toBeUndefined();
 });

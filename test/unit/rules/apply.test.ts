@@ -27,7 +27,7 @@ function use(parts: Pick<RulesParts, "insight" | "codeOf">): {
       replica: () => "a",
       by: "web:1",
       steer: async (bucket, policy) => void steered.push(`${bucket}: ${formatPolicy(policy)}`),
-      assertPlace: () => {},
+      assertSameServers: () => {},
     },
   );
   rules = made;

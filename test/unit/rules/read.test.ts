@@ -89,7 +89,7 @@ buckets:
     [
       "a table of tiers, as code has it",
       "buckets: { a: { perKey: { tiers: { free: { rate: 1/s } } } } }",
-      "s.yaml:1:25: buckets.a.perKey.tierOf; only code can give it: here, name tiers at the top of the file, such as tiers: { free: { rate: 1/s } }, and give { tier: free }.",
+      "s.yaml:1:25: buckets.a.perKey.tierOf; only code can set it; in the file, define tiers at the top, such as tiers: { free: { rate: 1/s } }, and give { tier: free }.",
     ],
     [
       "a tier in a file without tiers",
@@ -109,7 +109,7 @@ buckets:
     [
       "what of a queue cannot change while it is open",
       "queues: { mail: { ordered: true } }\nbuckets: {}",
-      /^s\.yaml:1:19: queues\.mail\.ordered is true; jobs that wait are in lanes of the old order/,
+      /^s\.yaml:1:19: queues\.mail\.ordered is true; queued jobs are in lanes of the old order/,
     ],
     [
       "a rate of an endpoint that is none",
@@ -119,7 +119,7 @@ buckets:
     [
       "a burst of an endpoint",
       "buckets: {}\nendpoints: { hooks: { perEndpoint: { burst: 5 } } }",
-      "s.yaml:2:38: endpoints.hooks.perEndpoint.burst is 5; only code can give it; here, tenants and endpoints have a rate and a concurrency.",
+      "s.yaml:2:38: endpoints.hooks.perEndpoint.burst is 5; only code can set it; in the file, tenants and endpoints have a rate and a concurrency.",
     ],
     [
       "a name that no tenant has",
@@ -166,7 +166,7 @@ buckets:
     [
       "a name twice",
       "buckets:\n  a: { rate: 1/s }\n  a: { rate: 2/s }",
-      "s.yaml:3:3: the file; a is there twice.",
+      "s.yaml:3:3: the file; a appears twice.",
     ],
     [
       "a version that is none",

@@ -1,18 +1,21 @@
-/** What the log of a process says of rules that take the place of others. */
+/** Logs when rules replace other rules. */
 import type { Logger } from "../core/logger.ts";
 import type { RulesAnswer, RulesInForce } from "../core/stores/insight/rules.ts";
 import type { DatedRules } from "./watch.ts";
 
-/** Of rules that were offered, and of the answer, says what is to be known, once for each change. */
-export function createTeller(
+/** Returns a function that logs the store's answer to offered rules, once for each change. */
+export function createReplacementLog(
   logger: Logger,
-  /** Rules of this process that were in force: a server that was away may still have the ones before the last. */
+  /**
+   * Digests of this process's own rules that were in force. A server that was unreachable may still
+   * have an earlier one.
+   */
   ownDigests: ReadonlySet<string>,
 ): (of: DatedRules, answer: RulesAnswer) => void {
-  let toldOf: string | undefined;
+  let reportedDigest: string | undefined;
   return (of, { verdict, before }) => {
     if (before === undefined || before.digest === of.digest) {
-      if (verdict !== "older") toldOf = undefined;
+      if (verdict !== "older") reportedDigest = undefined;
       return;
     }
     const facts = {
@@ -22,8 +25,8 @@ export function createTeller(
       otherVersion: before.version,
     };
     if (verdict === "older") {
-      if (toldOf === before.digest) return;
-      toldOf = before.digest;
+      if (reportedDigest === before.digest) return;
+      reportedDigest = before.digest;
       const remedy = "give this file a greater version, or all processes the same file";
       logger.warn(
         facts,

@@ -21,7 +21,7 @@ const OUT = `${DIST}.new`;
 /** What users import, and the file from which the process of a handler in a file starts: it is found by its name, beside the others. */
 const ENTRIES = {
   index: "src/sluice/index.ts",
-  testing: "src/testing/index.ts",
+  testing: "src/sluice/testing/index.ts",
   llm: "src/llm/index.ts",
   server: "src/server/index.ts",
   webhooks: "src/webhooks/index.ts",
@@ -33,7 +33,7 @@ const ENTRIES = {
 /** The declarations that users import. What they import is kept, all else removed. */
 const TYPES = [
   "sluice/index.d.ts",
-  "testing/index.d.ts",
+  "sluice/testing/index.d.ts",
   "llm/index.d.ts",
   "server/index.d.ts",
   "webhooks/index.d.ts",

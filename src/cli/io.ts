@@ -2,12 +2,10 @@ import process from "node:process";
 import type { Command } from "commander";
 import Table from "cli-table3";
 import { InvalidOptionError } from "../core/errors.ts";
-import type { Key } from "../core/key-path.ts";
+import { sayInJson } from "../operations/text.ts";
 import { createSluice, type Sluice } from "../sluice/create-sluice.ts";
-import type { QueuedJob } from "../queue/enqueue/job-handle.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { SluiceOptions } from "../sluice/options.ts";
-import type { Bucket } from "../throttle/bucket.ts";
 
 /** Where a command writes. */
 export interface Io {
@@ -24,14 +22,6 @@ export interface Io {
 /** There is nothing of the name that a command was given. */
 export class NotFoundError extends Error {
   override readonly name = "NotFoundError";
-}
-
-/** There is no change that could be taken back. */
-export class NothingToUndoError extends Error {
-  override readonly name = "NothingToUndoError";
-  constructor() {
-    super("Nothing is left to undo.");
-  }
 }
 
 /** A file that cannot be used; what is wrong with it was told. */
@@ -96,55 +86,30 @@ export async function withSluice<T>(
   }
 }
 
-/**
- * The bucket of a name. If a queue has it, the error names `forQueue`, the command that takes a queue.
- *
- * @throws {@link NotFoundError} when no process has reported the bucket.
- */
-export async function findBucket(
-  sluice: Sluice,
-  name: string,
-  forQueue = "sluice queue NAME",
-): Promise<Bucket> {
-  const found = await sluice.find(name);
-  if (found !== undefined) return found;
-  const { buckets, queues } = await sluice.overview({ limit: 20, brief: true });
-  const isQueue =
-    queues.some((queue) => queue.name === name) || (await sluice.findQueue(name)) !== undefined;
-  const hint = isQueue ? `; "${name}" is a queue: try ${forQueue.replaceAll("NAME", name)}` : "";
-  throw notAmong("bucket", name, buckets, hint);
-}
-
-/** @throws {@link NotFoundError} when no process has told of the queue. */
+/** @throws {@link NotFoundError} when no process has reported the queue. */
 export async function findQueue(sluice: Sluice, name: string): Promise<Queue<unknown>> {
   const found = await sluice.findQueue(name);
   if (found !== undefined) return found;
-  const { queues } = await sluice.overview({ limit: 20, brief: true });
-  const isBucket = (await sluice.find(name)) !== undefined;
-  const hint = isBucket ? `; "${name}" is a bucket: try sluice bucket ${name}` : "";
-  throw notAmong("queue", name, queues, hint);
+  throw await missingName(sluice, "queue", name, "");
 }
 
-function notAmong(
+/** Which names there are; `forQueue` is the command for the name, should it be that of a queue. */
+export async function missingName(
+  sluice: Sluice,
   what: "bucket" | "queue",
   name: string,
-  others: readonly { readonly name: string }[],
-  more = "",
-): NotFoundError {
-  const known = others.map((other) => other.name).join(", ");
-  const hint = known === "" ? "no process has told of any" : `there are ${known}`;
-  return new NotFoundError(`There is no ${what} "${name}": ${hint}${more}.`);
-}
-
-/** @throws {@link NotFoundError} when there is no such job, or no such queue. */
-export async function findJob(
-  sluice: Sluice,
-  queue: string,
-  id: string,
-): Promise<QueuedJob<unknown>> {
-  const job = await (await findQueue(sluice, queue)).job(id);
-  if (job === undefined) throw new NotFoundError(`There is no job "${id}" in queue "${queue}".`);
-  return job;
+  forQueue: string,
+): Promise<NotFoundError> {
+  const { buckets, queues } = await sluice.overview({ limit: 20, brief: true });
+  const known = (what === "bucket" ? buckets : queues).map((other) => other.name).join(", ");
+  const hint = known === "" ? "no process has reported one" : `there are ${known}`;
+  const more =
+    what === "bucket"
+      ? (await sluice.findQueue(name)) && `"${name}" is a queue: try ${forQueue}`
+      : (await sluice.find(name)) && `"${name}" is a bucket: try sluice bucket ${name}`;
+  return new NotFoundError(
+    `There is no ${what} "${name}": ${hint}${more === undefined ? "" : `; ${more}`}.`,
+  );
 }
 
 let isService = false;
@@ -177,13 +142,8 @@ export function print<Result>(
   describe: (result: Result) => string,
 ): void {
   const isJson = globalsOf(command, io).json === true;
-  const text = isJson ? escaped(JSON.stringify(result, sayBig)) : describe(result);
+  const text = isJson ? escaped(JSON.stringify(result, sayInJson)) : describe(result);
   io.out(`${text}\n`);
-}
-
-/** JSON has no bigint; numbers above 2^53 are given as text. */
-function sayBig(_name: string, value: unknown): unknown {
-  return typeof value === "bigint" ? String(value) : value;
 }
 
 /** Rows under heads; without lines between them, so that it can be cut by columns. */
@@ -220,30 +180,6 @@ function escaped(json: string): string {
 
 function escapeUnit(unit: string): string {
   return `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`;
-}
-
-/** `1500` as `"1.5 s"`. */
-export function duration(ms: number): string {
-  if (ms === Infinity) return "forever";
-  if (ms < 1_000) return `${Math.round(ms)} ms`;
-  const units = [
-    ["d", 86_400_000],
-    ["h", 3_600_000],
-    ["min", 60_000],
-    ["s", 1_000],
-  ] as const;
-  const [unit, length] = units.find(([, unitMs]) => ms >= unitMs)!;
-  return `${Number((ms / length).toFixed(1))} ${unit}`;
-}
-
-/** A rate with two places at most. */
-export function perSecond(rate: number | undefined): string {
-  return rate === undefined ? "-" : String(Number(rate.toFixed(2)));
-}
-
-/** The key of a job. */
-export function keyText(key: Key | undefined): string {
-  return key === undefined ? "-" : typeof key === "string" ? key : JSON.stringify(key);
 }
 
 const LENGTHS: Readonly<Record<string, number>> = {

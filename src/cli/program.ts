@@ -7,18 +7,19 @@ import {
   RedisRequiredError,
   StoreUnavailableError,
 } from "../core/errors.ts";
+import { NothingToUndoError } from "../operations/changes.ts";
+import { RefusedError } from "../operations/operation.ts";
 import { EndpointMissingError, MessageMissingError } from "../core/stores/webhooks/errors.ts";
-import { addLooks } from "./commands/look.ts";
 import { addCompletion } from "./commands/completion.ts";
-import { addDeadLetters } from "./commands/dead-letters.ts";
 import { addDemo } from "./commands/demo.ts";
 import { addDoctor } from "./commands/doctor.ts";
 import { addEndpoints } from "./commands/endpoints.ts";
 import { addEnqueue } from "./commands/enqueue.ts";
-import { addQueues } from "./commands/queues.ts";
+import { addSchedule } from "./commands/schedule.ts";
+import { addTop } from "./commands/top.ts";
+import { addOperations } from "./operations.ts";
 import { addServe } from "./commands/serve.ts";
 import { addRules } from "./commands/rules.ts";
-import { addSteering } from "./commands/steer.ts";
 import { readVersion } from "../sluice/version.ts";
 import { addWorker } from "./commands/work.ts";
 import {
@@ -26,7 +27,6 @@ import {
   inOwnWords,
   NewerRulesError,
   NotFoundError,
-  NothingToUndoError,
   onOneLine,
   type Io,
 } from "./io.ts";
@@ -76,6 +76,7 @@ function exitCodeOf(error: unknown): number {
   if (error instanceof InvalidOptionError || error instanceof RedisRequiredError) return EXIT.usage;
   const isMissing =
     error instanceof NotFoundError ||
+    error instanceof RefusedError ||
     error instanceof EndpointMissingError ||
     error instanceof MessageMissingError;
   if (isMissing) return EXIT.notFound;
@@ -104,10 +105,9 @@ export function createProgram(io: Io): Command {
       writeErr: io.err,
       ...(io.width === undefined ? {} : { getOutHelpWidth: () => io.width! }),
     });
-  addLooks(program, io);
-  addSteering(program, io);
-  addQueues(program, io);
-  addDeadLetters(program, io);
+  addOperations(program, io);
+  addTop(program, io);
+  addSchedule(program, io);
   addEnqueue(program, io);
   addEndpoints(program, io);
   addWorker(program, io);

@@ -4,6 +4,8 @@ import type { Socket } from "node:net";
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { describeValue } from "../core/describe.ts";
 import { InvalidOptionError, remedyOf, SluiceError } from "../core/errors.ts";
+import { RefusedError } from "../operations/operation.ts";
+import { sayInJson } from "../operations/text.ts";
 import { closest } from "../core/input/options.ts";
 import { STATUS_OF_CODE, type Problem, type ProblemCode } from "./app/codes.ts";
 
@@ -24,13 +26,6 @@ export class HttpProblem extends Error {
   }
 }
 
-export function jobMissing(queue: string, id: string): HttpProblem {
-  return new HttpProblem(
-    "ERR_JOB_MISSING",
-    `Queue ${JSON.stringify(queue)} has no job ${JSON.stringify(id)}: there was none, or it has ended and is no longer kept.`,
-  );
-}
-
 /** What Fastify refuses by itself, by the status that it has for it. */
 const REFUSED: Readonly<Record<number, readonly [code: ProblemCode, detail?: string]>> = {
   413: ["ERR_BODY_TOO_LARGE"],
@@ -39,7 +34,8 @@ const REFUSED: Readonly<Record<number, readonly [code: ProblemCode, detail?: str
 };
 
 export function problemOf(error: unknown): Problem {
-  if (error instanceof HttpProblem) return describe(error.code, error.message);
+  if (error instanceof HttpProblem || error instanceof RefusedError)
+    return describe(error.code, error.message);
   if (error instanceof SluiceError) return ofSluice(error);
   const { statusCode = 500, message = "" } = error as Partial<FastifyError>;
   const isRefused = error instanceof Error && statusCode >= 400 && statusCode < 500;
@@ -131,12 +127,6 @@ export function refuseExpectation(_request: IncomingMessage, response: ServerRes
   );
   const headers = { "content-type": "application/problem+json", connection: "close" };
   response.writeHead(problem.status, headers).end(JSON.stringify(problem));
-}
-
-/** JSON has no bigint: numbers above 2^53 are given as text. Nor has it Infinity: a time without an end is `"forever"`. */
-export function sayInJson(_name: string, value: unknown): unknown {
-  if (typeof value === "bigint") return String(value);
-  return value === Infinity ? "forever" : value;
 }
 
 /** An issue of Ajv, as an error about an option. */

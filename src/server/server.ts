@@ -30,14 +30,8 @@ import {
   type ServerOptions,
 } from "./options.ts";
 import { installProblems } from "./problem.ts";
-import { endpointRoutes } from "./facts/endpoints.ts";
-import { keyRoutes } from "./facts/keys.ts";
-import { lookRoutes } from "./facts/looks.ts";
-import { previewRoutes } from "./facts/previews.ts";
-import { queueSteeringRoutes } from "./facts/queue-steering.ts";
-import { queueRoutes } from "./facts/queues.ts";
-import { createSnapshots } from "./facts/snapshot.ts";
-import { steeringRoutes } from "./facts/steering.ts";
+import { createFacts } from "../operations/facts.ts";
+import { operationRoutes } from "./operations/routes.ts";
 import { createCallers } from "./decide/caller.ts";
 import { drawRoutes } from "./decide/draws.ts";
 import { jobRoutes } from "./decide/jobs.ts";
@@ -91,7 +85,7 @@ export async function createServer(
     app.swagger(),
   );
   sessionRoutes(app, gate);
-  factRoutes(app, sluice);
+  operationRoutes(app, { sluice, facts: createFacts(sluice) });
   dashboardRoutes(app);
   await jobsRoutes(app, { sluice, insight });
   healthRoutes(app, { sluice, isClosing: () => closing !== undefined });
@@ -203,18 +197,6 @@ async function removeDeadSocket(path: string): Promise<void> {
     socket.once("error", (error: NodeJS.ErrnoException) => resolve(error.code === "ECONNREFUSED"));
   });
   if (isDead) await rm(path, { force: true });
-}
-
-/** `/api/v1`: facts and steering. */
-function factRoutes(app: FastifyInstance, sluice: Sluice): void {
-  const snapshots = createSnapshots(sluice);
-  lookRoutes(app, sluice, snapshots);
-  steeringRoutes(app, sluice, snapshots);
-  queueRoutes(app, sluice);
-  queueSteeringRoutes(app, sluice);
-  keyRoutes(app, sluice, snapshots);
-  endpointRoutes(app, sluice);
-  previewRoutes(app, sluice);
 }
 
 /** The routes by which any language draws from buckets and gives jobs to queues. */

@@ -11,18 +11,9 @@ import {
   type WebhooksOptions,
 } from "../../webhooks/index.ts";
 import type { Webhooks } from "../../webhooks/create-webhooks.ts";
-import { describeEndpoint, describeEndpoints, describeLog, next } from "../endpoint-tables.ts";
-import { countOf } from "../given.ts";
-import {
-  NotFoundError,
-  NothingToUndoError,
-  parseDuration,
-  print,
-  table,
-  whoRuns,
-  withSluice,
-  type Io,
-} from "../io.ts";
+import { addOperations, onlyTenant } from "../operations.ts";
+import { countOf } from "../options.ts";
+import { NotFoundError, parseDuration, print, whoRuns, withSluice, type Io } from "../io.ts";
 
 interface Given {
   readonly sender: string;
@@ -34,17 +25,11 @@ interface SaidGiven extends Given {
   readonly reason?: string;
 }
 
-interface PageGiven extends Given {
-  readonly limit: string;
-  readonly cursor?: string;
-}
-
 interface SinceGiven extends Given {
   readonly since?: string;
 }
 
-const CHANGES = new Set(["add", "disable", "enable", "undo", "remove", "rotate-secret"]);
-const ONLY_TENANT = "only";
+const CHANGES = new Set(["add", "remove", "rotate-secret"]);
 const KEYS = "SLUICE_WEBHOOK_KEYS";
 
 export function addEndpoints(program: Command, io: Io): void {
@@ -60,6 +45,8 @@ Secrets are not shown, but for one that was made just now. What makes one needs 
 Example: sluice endpoints list --tenant acme`,
     );
 
+  addOperations(endpoints, io, "endpoints");
+
   /** A command, what it gets of its sender, and an example of it. */
   function add<Options extends Given>(
     name: string,
@@ -74,12 +61,11 @@ Example: sluice endpoints list --tenant acme`,
       readonly show: <Result>(result: Result, describe: (result: Result) => string) => void;
     }) => Promise<void>,
   ): Command {
-    const hasTenant = name !== "tenants" && name !== "undo";
     const command = endpoints
       .command(name)
       .description(about)
-      .option("--sender <name>", "the name of the sender", "webhooks");
-    if (hasTenant) command.option("--tenant <tenant>", "needed, unless the sender has only one");
+      .option("--sender <name>", "the name of the sender", "webhooks")
+      .option("--tenant <tenant>", "needed, unless the sender has only one");
     if (CHANGES.has(name.split(" ", 1)[0]!)) {
       command.option("--reason <text>", "why; the log of changes says it, with who did it");
     }
@@ -93,7 +79,7 @@ Example: sluice endpoints list --tenant acme`,
           if (found === undefined) {
             throw new NotFoundError(`No process has told of a sender of webhooks "${sender}".`);
           }
-          const tenant = options.tenant ?? (hasTenant ? await onlyTenant(found) : ONLY_TENANT);
+          const tenant = options.tenant ?? (await onlyTenant(found));
           await act({
             found,
             hooks: () => sameSender(sluice, sender, { keys: io.env[KEYS], ...targetsOf(options) }),
@@ -106,35 +92,6 @@ Example: sluice endpoints list --tenant acme`,
       });
   }
 
-  paged(
-    add<PageGiven>(
-      "tenants",
-      { about: "the tenants that have endpoints", example: "tenants --limit 1000" },
-      async ({ found, options, show }) => {
-        show(await found.tenants.list(pageOf(options)), ({ tenants, cursor }) =>
-          table(["tenant"], [...tenants.map((each) => [each]), ...next(cursor)]),
-        );
-      },
-    ),
-  );
-  paged(
-    add<PageGiven>(
-      "list",
-      { about: "the endpoints of a tenant", example: "list --tenant acme" },
-      async ({ found, tenant, options, show }) => {
-        show(await found.endpoints.list({ tenant, ...pageOf(options) }), describeEndpoints);
-      },
-    ),
-  );
-  add(
-    "show <id>",
-    { about: "one endpoint: what it gets, and how it does", example: "show billing --tenant acme" },
-    async ({ found, tenant, args: [id], show }) => {
-      const endpoint = await found.endpoints.get({ tenant, id: id! });
-      if (endpoint === undefined) throw new NotFoundError(`There is no endpoint "${id}".`);
-      show(endpoint, describeEndpoint);
-    },
-  );
   add<SaidGiven & { types?: string[]; rate?: string; concurrency?: string }>(
     "add <id> <url>",
     {
@@ -167,47 +124,6 @@ Example: sluice endpoints list --tenant acme`,
       "--allow <ranges...>",
       "private ranges that its URL may name, if the sender allows them, too",
     );
-  add<SaidGiven>(
-    "disable <id>",
-    {
-      about: "sends nothing more to it; what waits for it fails, and can be recovered",
-      example: 'disable billing --reason "asked by phone" --tenant acme',
-    },
-    async ({ found, tenant, args: [id], options, show }) => {
-      const why = options.reason ?? `by ${whoRuns(io)}`;
-      const ref = { tenant, id: id!, why };
-      const changed = await found.endpoints.disable(ref, byHand(options, io));
-      show({ changed }, () => (changed ? `${id} is disabled.` : `${id} was disabled before.`));
-    },
-  );
-  add<SaidGiven>(
-    "enable <id>",
-    {
-      about: "sends to it again, as to one that never failed",
-      example: "enable billing --tenant acme",
-    },
-    async ({ found, tenant, args: [id], options, show }) => {
-      const changed = await found.endpoints.enable({ tenant, id: id! }, byHand(options, io));
-      show({ changed }, () =>
-        changed
-          ? `${id} is enabled. What has failed meanwhile: recover.`
-          : `${id} was not disabled.`,
-      );
-    },
-  );
-  add<SaidGiven & { id?: string }>(
-    "undo",
-    {
-      about: "takes back that an endpoint was disabled or enabled, the last time or by --id",
-      example: "undo",
-    },
-    async ({ found, options, show }) => {
-      const { id } = options;
-      const undone = await found.endpoints.undo({ ...byHand(options, io), ...(id && { id }) });
-      if (undone === undefined) throw new NothingToUndoError();
-      show({ undone }, () => `${undone.action} of ${undone.endpoint?.id} was taken back.`);
-    },
-  ).option("--id <id>", "this change: sluice changes --queue lists them");
   add<SaidGiven & { yes?: boolean }>(
     "remove <id>",
     {
@@ -249,28 +165,6 @@ Example: sluice endpoints list --tenant acme`,
       show(sent, () => `Message ${sent.id} was stored to be sent to ${id}.`);
     },
   );
-  paged(
-    add<PageGiven & SinceGiven & { message?: string }>(
-      "log [id]",
-      {
-        about: "the attempts at an endpoint, or of a message, the newest first",
-        example: "log billing --since 2h --tenant acme",
-      },
-      async ({ found, tenant, args: [endpoint], options, show }) => {
-        const { message, since } = options;
-        if (endpoint === undefined && message === undefined) {
-          throw wrong("id", undefined, "name an endpoint, or give --message");
-        }
-        // All attempts of a message are on one page.
-        const page =
-          message === undefined ? { ...pageOf(options), ...sinceOf(since) } : { message };
-        const log = await found.attempts.list({ tenant, ...(endpoint && { endpoint }), ...page });
-        show(log, describeLog);
-      },
-    ),
-  )
-    .option("--message <id>", "the attempts of this message")
-    .option("--since <time>", "those of this time, such as 2h");
   add<SinceGiven & { message?: string; endpoint?: string; types?: string[]; all?: boolean }>(
     "replay",
     {
@@ -345,13 +239,6 @@ function targetsOf(options: Given): Pick<WebhooksOptions, "http" | "allow"> {
 
 const LOOPBACK = ["127.0.0.0/8", "::1"];
 
-/** @throws {@link InvalidOptionError} when the sender has several, of which one has to be named. */
-async function onlyTenant({ tenants: all }: FoundWebhooks): Promise<string> {
-  const { tenants } = await all.list({ limit: 20 });
-  if (tenants.length === 0 || tenants.includes(ONLY_TENANT)) return ONLY_TENANT;
-  throw wrong("--tenant", undefined, `name one, such as ${tenants.join(", ")}`);
-}
-
 function byHand({ reason }: SaidGiven, io: Io): WhoAndWhy {
   return { by: whoRuns(io), ...(reason === undefined ? {} : { reason }) };
 }
@@ -360,19 +247,6 @@ function byHand({ reason }: SaidGiven, io: Io): WhoAndWhy {
 function assertKeys({ env }: Io): void {
   if (env[KEYS]) return;
   throw wrong(`$${KEYS}`, undefined, "set it as the services have it: secrets are sealed by it");
-}
-
-function paged(command: Command): Command {
-  return command
-    .option("--limit <count>", "how many at most", "20")
-    .option("--cursor <cursor>", "where the next page begins: the page before says it");
-}
-
-function pageOf({ limit, cursor }: PageGiven): {
-  readonly limit: number;
-  readonly cursor?: string;
-} {
-  return { limit: countOf("--limit", limit), ...(cursor && { cursor }) };
 }
 
 function sinceOf(since: string | undefined): { readonly since?: number } {

@@ -9,7 +9,7 @@ import type { Command } from "commander";
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { EnqueueOptions } from "../../queue/options.ts";
 import type { Queue } from "../../queue/queue.ts";
-import { countOf } from "../given.ts";
+import { countOf } from "../options.ts";
 import { findQueue, onOneLine, print, withSluice, type Io } from "../io.ts";
 
 interface EnqueueGiven {

@@ -95,21 +95,8 @@ export function assertMayBucket({ mayBucket }: Access, name: string): void {
   throw new HttpProblem("ERR_FORBIDDEN", `The token is not for bucket ${JSON.stringify(name)}.`);
 }
 
-/**
- * Data of jobs and answers of endpoints may be private: who only looks does not see them.
- *
- * @throws {@link HttpProblem} when they are asked for with a token that may not act.
- */
-export function assertMaySee(request: FastifyRequest, { data }: { readonly data: boolean }): void {
-  if (!data || accessOf(request).mayUse("act")) return;
-  throw new HttpProblem(
-    "ERR_FORBIDDEN",
-    'Data is shown to tokens of the role "act" alone; ask without data.',
-  );
-}
-
 /** @throws {@link HttpProblem} when the queue is not in the scope of the token. */
-export function assertQueue(request: FastifyRequest, name: string): void {
+function assertQueue(request: FastifyRequest, name: string): void {
   if (accessOf(request).mayQueue(name)) return;
   throw new HttpProblem("ERR_FORBIDDEN", `The token is not for queue ${JSON.stringify(name)}.`);
 }

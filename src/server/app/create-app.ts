@@ -9,7 +9,8 @@ import {
 } from "fastify";
 import { QUIET_PATHS } from "../health/health.ts";
 import type { ReadServerOptions } from "../options.ts";
-import { problemOf, refuseExpectation, refuseUnread, sayInJson, sendProblem } from "../problem.ts";
+import { sayInJson } from "../../operations/text.ts";
+import { problemOf, refuseExpectation, refuseUnread, sendProblem } from "../problem.ts";
 
 export function createApp(read: ReadServerOptions): FastifyInstance {
   const { tls, logger, bodyLimit, keepAliveTimeoutMs, trustProxy } = read;

@@ -146,10 +146,6 @@ export const SETTLE: object = object({ cost: SETTLED }, ["cost"]);
 export const RELEASE: object = optional(object({ cost: SETTLED }));
 export const RENEW: object = object({ holdMs: HOLD_MS }, ["holdMs"]);
 export const QUEUE_PARAMS: object = object({ queue: { type: "string" } }, ["queue"]);
-export const JOB_PARAMS: object = object({ queue: { type: "string" }, id: { type: "string" } }, [
-  "queue",
-  "id",
-]);
 export const JOB: object = object(
   {
     data: { description: "What the handler gets: any JSON." },
@@ -178,35 +174,6 @@ export const JOB: object = object(
   },
   ["data"],
 );
-const SHOWS_DATA = { type: "boolean", description: "Whether data is shown. Defaults to false." };
-export const JOB_QUERY: object = object({ data: SHOWS_DATA });
-export const FAILED_QUERY: object = object({
-  key: { type: "string" },
-  name: { type: "string" },
-  since: { type: "integer", description: "In ms since 1970." },
-  reason: { type: "string" },
-  code: { type: "string" },
-  limit: { type: "integer", minimum: 1, maximum: 1_000 },
-  data: SHOWS_DATA,
-});
-export const JOB_TOLD: object = {
-  type: "object",
-  required: ["id"],
-  properties: {
-    id: { type: "string" },
-    isNew: { type: "boolean", description: "Whether this request has stored it." },
-    state: {
-      enum: ["waiting", "active", "delayed", "done", "failed", "gone"],
-      description:
-        "Left out, with all that follows, when the job was stored and this could not be read.",
-    },
-    position: { type: "integer", description: "How many jobs are expected to start before it." },
-    startsInMs: { type: "number" },
-    startsAtMs: { type: "number", description: "In ms since 1970." },
-    noStart: { type: "string", description: "Why no start can be promised, such as no worker." },
-    waitsFor: { type: "string" },
-  },
-};
 export const JOBS_TOLD: object = {
   type: "object",
   required: ["jobs"],
@@ -220,12 +187,3 @@ export const JOBS_TOLD: object = {
     },
   },
 };
-export const REPLAY: object = object({
-  id: { type: "string" },
-  key: KEY,
-  name: { type: "string" },
-  since: { type: "number" },
-  reason: { type: "string" },
-  code: { type: "string" },
-  limit: { type: "integer", minimum: 1 },
-});

@@ -33,7 +33,9 @@ export interface ListEndpoints {
 }
 
 export interface DisableEndpoint extends EndpointRef {
-  /** Why, up to 200 characters, for who looks at it. Defaults to `"by hand"`. */
+  /** Why, up to 200 characters; `get()` shows it. Defaults to who disabled it, else to `"by hand"`. */
+  readonly reason?: string | undefined;
+  /** @deprecated The old name of `reason`. */
   readonly why?: string | undefined;
 }
 
@@ -75,7 +77,11 @@ export const CONCURRENCY: z.ZodType<number> = wholeNumber(1, MOST_AT_ONCE, "call
 
 const REF = { tenant: ID.optional(), id: ID };
 const ENDPOINT_REF = z.strictObject(REF);
-const DISABLE_ENDPOINT = z.strictObject({ ...REF, why: lineOf(200).optional() });
+const DISABLE_ENDPOINT = z.strictObject({
+  ...REF,
+  reason: lineOf(200).optional(),
+  why: lineOf(200).optional(),
+});
 /** @internal */
 export const OWN_LIMITS: {
   readonly rate: z.ZodOptional<z.ZodType<RateInput>>;

@@ -246,8 +246,9 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
     async disable(given, byHand) {
       const where = "endpoints.disable()";
       const said = readWhoAndWhy(where, byHand);
-      const { why = "", ...ref } = readDisable(where, given);
-      const known = why === "" ? (said.reason?.slice(0, MOST_OF_WHY) ?? "by hand") : why;
+      const { reason, why, ...ref } = readDisable(where, given);
+      const byWhom = said.by === undefined ? "by hand" : `by ${said.by}`;
+      const known = (reason || why || (said.reason ?? byWhom)).slice(0, MOST_OF_WHY);
       return noted.switched(nameOf(where, ref), known, said);
     },
     async enable(given, byHand) {

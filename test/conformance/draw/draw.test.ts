@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { HORIZON_US } from "../../../src/core/policy/limit-makers.ts";
-import { worstWindow } from "../../../src/testing/worst-window.ts";
+import { worstWindow } from "../../../src/sluice/testing/worst-window.ts";
 import { createAsker, policyOf, slotsOf } from "../../support/draws/asker.ts";
 import { storeKinds, type PinnedStore } from "../../support/draws/store-kinds.ts";
 

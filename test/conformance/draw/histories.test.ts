@@ -9,7 +9,7 @@ import { makePolicy, type Policy } from "../../../src/core/policy/policy.ts";
 import { PRIORITIES } from "../../../src/core/input/options.ts";
 import { NO_PLACE, type Change, type KeyScope, type Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
-import { createManualClock } from "../../../src/testing/manual-clock.ts";
+import { createManualClock } from "../../../src/sluice/testing/manual-clock.ts";
 import { createAsker, slotsOf, type Asker, type Wanted } from "../../support/draws/asker.ts";
 import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";
 

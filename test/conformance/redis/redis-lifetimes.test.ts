@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, inject, it } from "vitest";
 import { concurrency, slidingLog } from "../../../src/core/policy/limit-makers.ts";
 import type { PolicyOptions } from "../../../src/core/policy/policy.ts";
 import type { Change } from "../../../src/core/store.ts";
-import { createManualClock } from "../../../src/testing/manual-clock.ts";
+import { createManualClock } from "../../../src/sluice/testing/manual-clock.ts";
 import { createAsker, policyOf, type Asker } from "../../support/draws/asker.ts";
 import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";
 

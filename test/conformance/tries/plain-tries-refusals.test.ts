@@ -13,7 +13,7 @@ import {
   type Wish,
 } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
-import { createManualClock } from "../../../src/testing/manual-clock.ts";
+import { createManualClock } from "../../../src/sluice/testing/manual-clock.ts";
 import { createAsker } from "../../support/draws/asker.ts";
 import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";
 

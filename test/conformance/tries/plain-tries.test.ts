@@ -7,7 +7,7 @@ import type { Limit } from "../../../src/core/limits/rule.ts";
 import { compilePolicy } from "../../../src/core/policy/policy.ts";
 import { NO_PLACE, type Change, type KeyScope, type Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
-import { createManualClock } from "../../../src/testing/manual-clock.ts";
+import { createManualClock } from "../../../src/sluice/testing/manual-clock.ts";
 import { createAsker, slotsOf, type Asker } from "../../support/draws/asker.ts";
 import { runScript } from "../../../src/stores/redis/scripts/script.ts";
 import { slotsDraw } from "../../../src/stores/redis/scripts/bucket/slots-draw.ts";

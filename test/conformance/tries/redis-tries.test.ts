@@ -10,7 +10,7 @@ import {
   tokenBucket,
 } from "../../../src/core/policy/limit-makers.ts";
 import type { PolicyOptions } from "../../../src/core/policy/policy.ts";
-import { createManualClock } from "../../../src/testing/manual-clock.ts";
+import { createManualClock } from "../../../src/sluice/testing/manual-clock.ts";
 import { createAsker, policyOf, slotsOf, type Wanted } from "../../support/draws/asker.ts";
 import { createPinnedRedisStore } from "../../support/draws/pinned-redis-store.ts";
 

@@ -92,6 +92,14 @@ describe("/api/v1/endpoints", () => {
       method: "POST",
     });
 
+    const tenants = await call("GET /api/v1/endpoints/{sender}/tenants", { token: VIEW });
+    const log = await call("GET /api/v1/endpoints/{sender}/log", {
+      token: VIEW,
+      path: "/api/v1/endpoints/webhooks/log?tenant=acme&endpoint=billing",
+    });
+    expect(tenants.json.tenants).toEqual(["acme"]);
+    expect(log.json.entries).toHaveLength(2);
+    expect(log.json.entries[0]).not.toHaveProperty("answer");
     expect(disabled.json.endpoint.status.state).toBe("disabled");
     expect(enabled.json.endpoint).not.toHaveProperty("disabled");
     expect(enabled.json.endpoint.status).toMatchObject({ state: "well", leftAloneForMs: 0 });

@@ -44,6 +44,7 @@ describe("/api/v1", () => {
     const one = await call("GET /api/v1/buckets/{bucket}");
     const history = await call("GET /api/v1/buckets/{bucket}/history");
     const keys = await call("GET /api/v1/buckets/{bucket}/keys", { token: VIEW });
+    const why = await call("GET /api/v1/buckets/{bucket}/why", { token: VIEW });
 
     expect(totals.json).toMatchObject({ buckets: 1, capPerSecond: 100, cooling: 0, waiting: 0 });
     expect(totals.json.replicas).toHaveLength(1);
@@ -54,6 +55,7 @@ describe("/api/v1", () => {
     expect(one.json.limits).toMatchObject([{ name: "100/s" }]);
     expect(one.json).toMatchObject({ name: "stripe", policy: "100/s; per key 5/s" });
     expect(keys.json).toEqual({ lanes: [], lanesInAll: 0 });
+    expect(why.json).toEqual({ bucket: "stripe", reasons: ["Nothing waits."], jobs: [] });
     expect(history.json).toMatchObject({ stepMs: 10_000, points: [{ started: 1, refused: 0 }] });
   });
 

@@ -112,6 +112,41 @@ describe("/api/v1/queues", () => {
     expect((await queue.counts()).failed).toBe(0);
   });
 
+  it("says why a job waits, and cancels it", async () => {
+    const jobs = "/api/v1/queues/charges/jobs";
+    const page = await ask(`${url}${jobs}?state=delayed&key=acme`, { token: VIEW });
+    const [{ id }] = page.json.jobs as [{ id: string }];
+    const path = `${jobs}/${id}`;
+
+    const why = await call("GET /api/v1/queues/{queue}/jobs/{id}/why", {
+      token: VIEW,
+      path: `${path}/why`,
+    });
+    const cancel = "POST /api/v1/queues/{queue}/jobs/{id}/cancel";
+    const refused = await call(cancel, { token: VIEW, method: "POST", path: `${path}/cancel` });
+    const cancelled = await call(cancel, { method: "POST", path: `${path}/cancel` });
+
+    expect(why.json).toMatchObject({ job: id, why: { waitsFor: "delay" } });
+    expect(refused.status).toBe(403);
+    expect(cancelled.json).toEqual({ id, cancelled: true });
+    expect(await queue.job(id)).toBeUndefined();
+  });
+
+  it("removes dead letters for good, and all of them only if that is said", async () => {
+    const id = await deadLetter();
+    const purge = "POST /api/v1/queues/{queue}/purge";
+
+    const unsure = await call(purge, { body: {} });
+    const purged = await call(purge, { body: { ids: [id, "none"], why: "cleaned up" } });
+    const none = await call(purge, { body: { all: true } });
+
+    expect(unsure).toMatchObject({ status: 400, json: { option: "all" } });
+    expect(purged.json).toEqual({ purged: 1, missing: ["none"] });
+    expect(none.json).toEqual({ purged: 0, missing: [] });
+    const [, first] = await service.changes({ queue: "charges" });
+    expect(first).toMatchObject({ action: "purge", by: "ann", reason: "cleaned up" });
+  });
+
   it("pauses a queue or one key, and says times without an end as such", async () => {
     const all = await call("POST /api/v1/queues/{queue}/pause", { body: {} });
     const key = await call("POST /api/v1/queues/{queue}/pause", {

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { settingsOf } from "../../../src/cli/given.ts";
+import { settingsOf } from "../../../src/operations/settings.ts";
 import { InvalidOptionError } from "../../../src/core/errors.ts";
 
 it("reads settings by the names that are shown, and JSON", () => {

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { duration, onOneLine, parseDuration, table } from "../../../src/cli/io.ts";
+import { onOneLine, parseDuration, table } from "../../../src/cli/io.ts";
+import { duration } from "../../../src/operations/text.ts";
 import { run } from "../../../src/cli/program.ts";
 
 describe("what the command line prints", () => {

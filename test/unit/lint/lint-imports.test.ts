@@ -59,7 +59,7 @@ it("the linter refuses imports against the arrows between folders", async () => 
     "src/core/limits/rate.ts -> ../draw/draw.ts",
     "src/core/limits/rate.ts -> ../policy/policy.ts",
     "src/stores/memory/memory-store.ts -> ../redis/backend.ts",
-    "src/testing/index.ts -> ../throttle/bucket.ts",
+    "src/sluice/testing/index.ts -> ../../throttle/bucket.ts",
     "src/llm/presets.ts -> ../queue/queue.ts",
     "src/insight/overview.ts -> ./metrics/counts.ts",
     "src/sluice/create-sluice.ts -> prom-client",

@@ -1,0 +1,165 @@
+/** The commands of the operations, with their options and help. */
+import type { Command, Option } from "commander";
+import { InvalidOptionError } from "../core/errors.ts";
+import { createFacts } from "../operations/facts.ts";
+import { OPERATIONS } from "../operations/index.ts";
+import {
+  contextOf,
+  perform,
+  RefusedError,
+  type AnyOperation,
+  type Door,
+} from "../operations/operation.ts";
+import type { Shown } from "../operations/text.ts";
+import type { Sluice } from "../sluice/create-sluice.ts";
+import type { FoundWebhooks } from "../webhooks/index.ts";
+import { missingName, onOneLine, print, table, whoRuns, withSluice, type Io } from "./io.ts";
+import { argsOf, fieldsOf, inLowerCase, optionsOf, readOption } from "./options.ts";
+
+type Values = Readonly<Record<string, unknown>>;
+
+/** What `--queue` says: its command is for buckets without. */
+const OF_QUEUE = ["--queue", "the name is that of a queue, and no bucket's"] as const;
+
+/** Adds the commands of a group, or those of no group. */
+export function addOperations(parent: Command, io: Io, group?: "endpoints"): void {
+  const commands = new Map<string, AnyOperation[]>();
+  for (const each of OPERATIONS) {
+    const [first = "", ...rest] = each.cli.command.split(" ");
+    if ((first === "endpoints") !== (group !== undefined)) continue;
+    const words = group === undefined ? each.cli.command : rest.join(" ");
+    commands.set(words, [...(commands.get(words) ?? []), each]);
+  }
+  for (const [words, operations] of commands) addCommand(parent.command(words), io, operations);
+}
+
+/** A command of one operation, or of two, for a bucket and for a queue. */
+function addCommand(command: Command, io: Io, operations: readonly AnyOperation[]): void {
+  const [usual] = operations as [AnyOperation];
+  command.description(usual.cli.about ?? inLowerCase(usual.summary));
+  if (operations.some(({ cli }) => cli.when === "--queue")) command.option(...OF_QUEUE);
+  const options = new Map(operations.flatMap(optionsOf).map((option) => [option.long!, option]));
+  for (const option of options.values()) command.addOption(option);
+  const examples = operations.flatMap(({ cli }) => cli.examples);
+  command
+    .addHelpText("after", examples.map((example) => `\nExample: ${example}`).join(""))
+    .action(async (...given: unknown[]) => {
+      const args = given.slice(0, -2);
+      const values = command.opts<Values>();
+      const called = operations.find(({ cli }) => isMeant(cli.when, args, values)) ?? usual;
+      refuseOptionsOfOthers(command, called, options, values);
+      await runCommand(command, io, { called, args, values });
+    });
+}
+
+function isMeant(when: string | undefined, args: readonly unknown[], values: Values): boolean {
+  if (when === "--queue") return values["queue"] === true;
+  return when === "[job]" && args[1] !== undefined;
+}
+
+/** @throws {@link InvalidOptionError} when an option is that of a bucket, and the name that of a queue, or the other way. */
+function refuseOptionsOfOthers(
+  command: Command,
+  called: AnyOperation,
+  all: ReadonlyMap<string, Option>,
+  values: Values,
+): void {
+  const own = new Set(optionsOf(called).map(({ long }) => long));
+  for (const [long, option] of all) {
+    const name = option.attributeName();
+    const isGiven = command.getOptionValueSource(name) === "cli";
+    if (own.has(long) || !isGiven) continue;
+    const others = called.cli.options?.map(([flags]) => flags.split(" ")[0]).join(", ") ?? "";
+    const take = others === "" ? "" : `; a ${called.target} takes ${others}`;
+    const remedy = `leave it out: it is not of a ${called.target}${take}`;
+    const where = `sluice ${command.name()}`;
+    throw new InvalidOptionError({ where, option: long, value: values[name], remedy });
+  }
+}
+
+interface Given {
+  readonly called: AnyOperation;
+  readonly args: readonly unknown[];
+  readonly values: Values;
+}
+
+async function runCommand(command: Command, io: Io, given: Given): Promise<void> {
+  const { called, args, values } = given;
+  const { cli } = called;
+  const named = argsOf(cli).map((name, at) => [name, args[at]] as const);
+  const read: Record<string, unknown> = {
+    ...Object.fromEntries(named.filter(([, value]) => value !== undefined)),
+    ...cli.defaults,
+  };
+  for (const [name, field] of fieldsOf(called)) {
+    const value = readOption(name, field, values);
+    if (value !== undefined) read[name] = value;
+  }
+  Object.assign(read, cli.read?.(values, args));
+  if (cli.confirm !== undefined && values["yes"] !== true) {
+    const where = `sluice ${command.name()}`;
+    const remedy = `give --yes: ${cli.confirm}`;
+    throw new InvalidOptionError({ where, option: "--yes", value: undefined, remedy });
+  }
+  await withSluice(command, io, async (sluice) => {
+    const door: Door = { sluice, facts: createFacts(sluice), caller: callerOf(io) };
+    try {
+      const context = contextOf(door, {});
+      if (read["tenant"] === undefined && "tenant" in called.input.shape) {
+        read["tenant"] = await onlyTenant(await context.sender(String(read["sender"])));
+      }
+      const performed = (): Promise<unknown> => perform(called, door, read);
+      const result: unknown =
+        cli.run === undefined
+          ? await performed()
+          : await cli.run(context, read, { options: values, perform: performed });
+      const printed: unknown = cli.result === undefined ? result : cli.result(result, read);
+      print(command, io, printed, (shown) => textOf(cli.show(shown, read)));
+      cli.after?.(result, read);
+    } catch (error) {
+      throw error instanceof RefusedError ? await withHint(sluice, command, error) : error;
+    }
+  });
+}
+
+export function textOf(shown: Shown): string {
+  const lines = typeof shown === "string" ? [shown] : shown;
+  return lines
+    .map((line) => (typeof line === "string" ? onOneLine(line) : table(line.heads, line.rows)))
+    .join("\n");
+}
+
+/** The command line has the rights of whoever reaches Redis. */
+function callerOf(io: Io): Door["caller"] {
+  const all = (): boolean => true;
+  return { by: (said) => said ?? whoRuns(io), mayUse: all, mayBucket: all, mayQueue: all };
+}
+
+const ONLY_TENANT = "only";
+
+/** @throws {@link InvalidOptionError} when the sender has several, of which one has to be named. */
+export async function onlyTenant({ tenants: all }: FoundWebhooks): Promise<string> {
+  const { tenants } = await all.list({ limit: 20 });
+  if (tenants.length === 0 || tenants.includes(ONLY_TENANT)) return ONLY_TENANT;
+  const remedy = `name one, such as ${tenants.join(", ")}`;
+  const where = "sluice endpoints";
+  throw new InvalidOptionError({ where, option: "--tenant", value: undefined, remedy });
+}
+
+/** What there is of that kind, and the command for a name of the other kind. */
+async function withHint(sluice: Sluice, command: Command, error: RefusedError): Promise<Error> {
+  const { code, missing } = error;
+  if (missing === undefined) return error;
+  const word = command.name();
+  const more = command.options.some(({ long }) => long === "--setting")
+    ? " --setting maxBacklog=500"
+    : "";
+  const takesQueue = command.options.some(({ long }) => long === "--queue");
+  const forQueue = takesQueue
+    ? `sluice ${word} ${missing} --queue${more}`
+    : word === "why"
+      ? `sluice queue ${missing}, or sluice why ${missing} JOB`
+      : `sluice queue ${missing}`;
+  if (code === "ERR_BUCKET_MISSING") return missingName(sluice, "bucket", missing, forQueue);
+  return code === "ERR_QUEUE_MISSING" ? missingName(sluice, "queue", missing, "") : error;
+}

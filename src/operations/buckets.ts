@@ -1,0 +1,788 @@
+/** What operators see of buckets, and how they change them. */
+import * as z from "zod";
+import { InvalidOptionError } from "../core/errors.ts";
+import type { PolicyOptions } from "../core/policy/policy.ts";
+import type { Overview } from "../insight/overview.ts";
+import type { Forecast, QueuePreview } from "../queue/forecast/forecast.ts";
+import type { Bucket } from "../throttle/bucket.ts";
+import type { BucketOutlook, BucketPreview } from "../throttle/bucket/facts/preview.ts";
+import type { BucketBrief, BucketStatus } from "../throttle/bucket/facts/status.ts";
+import { assertUndone } from "./changes.ts";
+import {
+  busiestKeys,
+  MOST_FORECASTS,
+  ORDERS,
+  totalsOf,
+  waitingJobs,
+  type WaitingJobs,
+} from "./facts.ts";
+import {
+  BY_HAND,
+  FOR_MS,
+  GENERATION,
+  KEY,
+  limitField,
+  NAME,
+  POLICY,
+  PREVIEW,
+  agoField,
+} from "./fields.ts";
+import {
+  operation,
+  type AnyOperation,
+  type CommandLine,
+  type Context,
+  type Door,
+} from "./operation.ts";
+import {
+  BRIEF,
+  CHANGE,
+  COUNT,
+  LANES,
+  list,
+  NUMBER,
+  object,
+  REPLICA,
+  STATUS,
+  TEXT,
+  TOTALS,
+} from "./shapes.ts";
+import {
+  byText,
+  counted,
+  duration,
+  factLines,
+  keyText,
+  perSecond,
+  whyText,
+  type Shown,
+} from "./text.ts";
+
+const BUCKET = { bucket: NAME.describe("The bucket.") };
+const LOOK = { needs: "view", undoable: false } as const;
+const OF_TARGET = { names: "of the target", data: "never" } as const;
+const IN_SCOPE = { names: "in the scope", data: "never" } as const;
+
+const overview = operation({
+  ...LOOK,
+  name: "overview",
+  target: "all",
+  summary: "All buckets together, and the processes that use them",
+  input: z.strictObject({}),
+  answers: "The totals.",
+  output: TOTALS,
+  privacy: IN_SCOPE,
+  async run({ facts, caller: { mayBucket } }) {
+    const snapshot = await facts.look();
+    const unreachable = snapshot.unreachable.filter(
+      ({ bucket }) => bucket === undefined || mayBucket(bucket),
+    );
+    const buckets = snapshot.buckets.filter(({ name }) => mayBucket(name));
+    return totalsOf({ ...snapshot, unreachable }, buckets);
+  },
+  http: { path: "GET /api/v1/overview", tag: "facts" },
+  cli: {
+    command: "overview",
+    examples: ["sluice overview --json | jq .waiting"],
+    show: (totals: ReturnType<typeof totalsOf>) => [
+      ...factLines(
+        [
+          ["buckets", `${totals.buckets}, ${totals.paused} paused, ${totals.cooling} cooling down`],
+          ["waiting", `${totals.waiting}, the oldest for ${duration(totals.oldestMs)}`],
+          ["rate", `${perSecond(totals.actualPerSecond)}/s of ${perSecond(totals.capPerSecond)}/s`],
+          ["overrides", String(totals.overrides)],
+          ["replicas", String(totals.replicas.length)],
+        ],
+        12,
+      ),
+      ...lacksOf(totals),
+    ],
+  },
+});
+
+const replicas = operation({
+  ...LOOK,
+  name: "replica.list",
+  target: "all",
+  summary: "The processes that use buckets",
+  input: z.strictObject({}),
+  answers: "The processes that reported in the last 90 seconds.",
+  output: object({ replicas: list(REPLICA) }),
+  privacy: { names: "of processes", data: "never" },
+  run: async ({ sluice }) => {
+    const { replicas: found } = await sluice.overview({ limit: 1, brief: true });
+    return { replicas: found };
+  },
+  http: { path: "GET /api/v1/replicas", tag: "facts" },
+  cli: {
+    command: "replicas",
+    examples: ["sluice replicas"],
+    result: ({ replicas: found }) => found,
+    show(found: Overview["replicas"]) {
+      if (found.length === 0) return "No process has reported in the last 90 seconds.";
+      const rows = found.map(({ replica, host, pid, version, startedAtMs }) => [
+        replica,
+        host,
+        String(pid),
+        version,
+        new Date(startedAtMs).toISOString(),
+      ]);
+      return [{ heads: ["replica", "host", "pid", "version", "started"], rows }];
+    },
+  },
+});
+
+const buckets = operation({
+  ...LOOK,
+  name: "bucket.list",
+  target: "all",
+  summary: "A page of the buckets",
+  input: z.strictObject({
+    search: NAME.optional().describe("Part of the name."),
+    sort: z
+      .enum(Object.keys(ORDERS) as [keyof typeof ORDERS])
+      .default("name")
+      .describe("What comes first: the most of it."),
+    offset: z.int().min(0).default(0).describe("How many are left out before the page."),
+    limit: limitField(50),
+    recent: z
+      .boolean()
+      .optional()
+      .describe("Adds calls by second in the last ten minutes, in steps of ten seconds."),
+  }),
+  answers: "The page, and how many there are.",
+  output: object(
+    {
+      atMs: NUMBER,
+      total: COUNT,
+      buckets: list(BRIEF),
+      recent: { type: "object", additionalProperties: list(NUMBER) },
+    },
+    ["recent"],
+  ),
+  privacy: IN_SCOPE,
+  async run({ facts, caller }, { search = "", sort, offset, limit, recent }) {
+    const { buckets: all, atMs } = await facts.look();
+    const wanted = search.toLowerCase();
+    const found = all.filter(
+      ({ name }) => name.toLowerCase().includes(wanted) && caller.mayBucket(name),
+    );
+    const by = ORDERS[sort];
+    const page = found.toSorted((a, b) => by(b) - by(a)).slice(offset, offset + limit);
+    const rows = await facts.refreshed(page, atMs);
+    const answer = { atMs, total: found.length, buckets: rows };
+    return recent === true ? { ...answer, recent: await facts.recent(page) } : answer;
+  },
+  http: { path: "GET /api/v1/buckets", tag: "facts" },
+  cli: {
+    command: "buckets",
+    about: "all buckets: cap, actual rate, what waits and for what",
+    examples: ["sluice buckets --json | jq '.buckets[].name'"],
+    hidden: ["search", "sort", "offset", "limit", "recent"],
+    run: allBuckets,
+    show: showBuckets,
+  },
+});
+
+const bucket = operation({
+  ...LOOK,
+  name: "bucket.look",
+  target: "bucket",
+  summary: "One bucket: its limits, what waits, and who set what is in force",
+  input: z.strictObject(BUCKET),
+  answers: "The bucket.",
+  output: STATUS,
+  privacy: OF_TARGET,
+  run: async (context, { bucket: name }) => (await context.bucket(name)).status(),
+  http: { path: "GET /api/v1/buckets/:bucket", tag: "facts" },
+  cli: {
+    command: "bucket <name>",
+    args: ["bucket"],
+    examples: ["sluice bucket stripe"],
+    run: async (door, { bucket: name }, { perform }) => ({
+      ...((await perform()) as BucketStatus),
+      jobs: await jobsOf(door, String(name)),
+    }),
+    show: showBucket,
+  },
+});
+
+const why = operation({
+  ...LOOK,
+  name: "bucket.why",
+  target: "bucket",
+  summary: "Why calls of a bucket wait, since when, and who set that",
+  input: z.strictObject(BUCKET),
+  answers: "The reasons, the strongest first, and the jobs that wait for the bucket.",
+  output: object({ bucket: TEXT, reasons: list(TEXT), jobs: list({ type: "object" }) }),
+  privacy: OF_TARGET,
+  async run(context, { bucket: name }) {
+    const status = await (await context.bucket(name)).status();
+    const jobs = await jobsOf(context, name);
+    return { bucket: name, reasons: reasonsOf(status, jobs), jobs };
+  },
+  http: { path: "GET /api/v1/buckets/:bucket/why", tag: "facts" },
+  cli: {
+    command: "why <name> [job]",
+    args: ["bucket"],
+    about: "why calls of a bucket wait, since when, and who set that; or why a job of a queue does",
+    examples: ["sluice why stripe", "sluice why charges order-17"],
+    show: ({ reasons }: { readonly reasons: readonly string[] }) => reasons,
+  },
+});
+
+const keys = operation({
+  ...LOOK,
+  name: "bucket.keys",
+  target: "bucket",
+  summary: "The keys of which most jobs wait, of all queues that leave through a bucket",
+  input: z.strictObject(BUCKET),
+  answers: "Up to 20 keys, those with the most jobs first, and how many there are.",
+  output: object({ lanes: LANES, lanesInAll: COUNT }),
+  privacy: OF_TARGET,
+  async run({ sluice, facts, caller }, { bucket: name }) {
+    return busiestKeys(sluice, (await facts.queuesOf(name)).filter(caller.mayQueue));
+  },
+  http: { path: "GET /api/v1/buckets/:bucket/keys", tag: "queues" },
+  cli: {
+    command: "keys <name>",
+    args: ["bucket"],
+    examples: ["sluice keys stripe"],
+    show({ lanes, lanesInAll }: Awaited<ReturnType<typeof busiestKeys>>) {
+      if (lanes.length === 0) return "No job with a key waits.";
+      const rows = lanes.map(({ key, jobs, weight, asideMs }) => [
+        keyText(key),
+        String(jobs),
+        String(weight),
+        asideMs === 0 ? "-" : duration(asideMs),
+      ]);
+      const heads = ["key", "jobs", "weight", "held back for"];
+      return [{ heads, rows }, `${lanes.length} of ${counted(lanesInAll, "key")}`];
+    },
+  },
+});
+
+const history = operation({
+  ...LOOK,
+  name: "bucket.history",
+  target: "bucket",
+  summary:
+    "Calls that a bucket started, refusals and who waited, in steps of ten seconds, of up to 24 hours",
+  input: z.strictObject({
+    ...BUCKET,
+    sinceMs: agoField(
+      "since",
+      "The beginning, in ms since 1970. Defaults to the oldest step.",
+      "the last part of it, such as 2h",
+    ),
+    untilMs: agoField("until", "The end, in ms since 1970. Defaults to now.", "up to so long ago"),
+  }),
+  answers: "The steps in which calls started or waited, the oldest first.",
+  output: object({
+    stepMs: NUMBER,
+    points: list(
+      object({
+        atMs: NUMBER,
+        started: NUMBER,
+        refused: NUMBER,
+        waiting: {
+          type: "object",
+          additionalProperties: NUMBER,
+          description: "Callers that waited, by priority, on average over the step.",
+        },
+      }),
+    ),
+  }),
+  privacy: OF_TARGET,
+  run: async (context, { bucket: name, ...span }) => (await context.bucket(name)).history(span),
+  http: { path: "GET /api/v1/buckets/:bucket/history", tag: "facts" },
+  cli: {
+    command: "history <name>",
+    args: ["bucket"],
+    examples: ["sluice history stripe --since 1h"],
+    show({ points }: Awaited<ReturnType<Bucket["history"]>>) {
+      if (points.length === 0) return "No call started or waited.";
+      const rows = points.map(({ atMs, started, refused, waiting }) => [
+        new Date(atMs).toISOString(),
+        String(started),
+        String(refused),
+        perSecond(Object.values(waiting).reduce((sum, callers) => sum + callers, 0)),
+      ]);
+      return [{ heads: ["from", "started", "refused", "waiting"], rows }];
+    },
+  },
+});
+
+const preview = operation({
+  ...LOOK,
+  name: "bucket.preview",
+  target: "bucket",
+  summary: "What another policy or a pause would do to the callers that wait",
+  input: z.strictObject({ ...BUCKET, ...PREVIEW }),
+  answers: "The bucket as it is, and as it would be.",
+  output: object({ now: { type: "object" }, after: { type: "object" } }),
+  privacy: OF_TARGET,
+  run: async (context, { bucket: name, ...change }) =>
+    (await context.bucket(name)).preview(changeOf(change)),
+  http: { path: "POST /api/v1/buckets/:bucket/preview", tag: "steering" },
+  cli: {
+    command: "preview <name>",
+    args: ["bucket"],
+    about: "what a rate or a pause would do to what waits for a bucket; changes nothing",
+    examples: ["sluice preview stripe --rate 20/s"],
+    ...readsPreview(),
+    run: (door, { bucket: name, policy, pausedForMs }) =>
+      previewOf(door, String(name), changeOf({ policy, pausedForMs } as PreviewGiven)),
+    show: showPreview,
+  },
+});
+
+/** Prints the bucket as it is after the change. */
+const AFTERWARDS: Pick<CommandLine<{ readonly status: unknown }>, "args" | "result" | "show"> = {
+  args: ["bucket"],
+  result: ({ status }) => status,
+  show({ name, policy, source, pausedForMs, generation }: BucketStatus) {
+    const paused = pausedForMs === 0 ? "" : `, paused for ${duration(pausedForMs)}`;
+    return `${name}: ${policy} (${source})${paused}, generation ${generation}`;
+  },
+};
+
+const STEER = {
+  target: "bucket",
+  needs: "act",
+  privacy: OF_TARGET,
+  answers: "The bucket as it is now, unless it could not be read.",
+  output: object({ status: STATUS, undone: CHANGE }, ["status", "undone"]),
+} as const;
+
+async function changed(context: Context, name: string, make: (found: Bucket) => Promise<unknown>) {
+  const found = await context.bucket(name);
+  const undone = await make(found);
+  const status = await context.beside(found.status());
+  return undone === undefined ? { status } : { undone, status };
+}
+
+const configure = operation({
+  ...STEER,
+  name: "bucket.configure",
+  summary: "Puts another policy in force, over that of the code",
+  input: z.strictObject({
+    ...BUCKET,
+    policy: POLICY,
+    forMs: FOR_MS,
+    generation: GENERATION,
+    ...BY_HAND,
+  }),
+  undoable: true,
+  run: (context, { bucket: name, policy, ...options }) =>
+    changed(context, name, (found) =>
+      found.configure(policy as PolicyOptions | "code", { ...options, ...context.byHand }),
+    ),
+  http: { path: "POST /api/v1/buckets/:bucket/configure", tag: "steering" },
+  cli: {
+    ...AFTERWARDS,
+    command: "set <name>",
+    about: "puts another rate or concurrency of a bucket in force, or settings of a queue",
+    examples: [
+      'sluice set stripe --rate 20/s --for 1h --reason "429s"',
+      "sluice set charges --queue --setting maxBacklog=500 --for 1h",
+    ],
+    hidden: ["policy"],
+    options: [
+      ["--rate <rate>", "such as 50/s; it replaces all limits that the keys share"],
+      ["--concurrency <calls>", "how many calls at once"],
+      ["--code", "puts the policy of the code in force again"],
+      ["--dry-run", "says what would change, and changes nothing"],
+    ],
+    read: ({ rate, concurrency, code }) => {
+      const isPolicy = rate !== undefined || concurrency !== undefined;
+      if (isPolicy === (code === true)) {
+        const remedy = isPolicy
+          ? "leave it out, or leave out --rate and --concurrency"
+          : "give it, or --rate or --concurrency";
+        const where = "sluice set";
+        throw new InvalidOptionError({ where, option: "--code", value: code, remedy });
+      }
+      return { policy: isPolicy ? policyOf({ rate, concurrency }) : "code" };
+    },
+    run: (door, { bucket: name, policy }, { options, perform }) =>
+      options["dryRun"] === true
+        ? previewOf(door, String(name), policy as PolicyOptions | "code")
+        : perform(),
+    result: (made) => ("status" in made ? made.status : made),
+    show: (printed: BucketStatus | Preview | CodePreview) =>
+      "pausedForMs" in printed ? AFTERWARDS.show(printed, {}) : showPreview(printed),
+  },
+  form: {
+    title: "Change the rate of {name}",
+    fields: ["rate", "forMs", "reason"],
+    confirm: "Put it in force",
+    done: "{name} is at {rate} now.",
+  },
+});
+
+const pause = operation({
+  ...STEER,
+  name: "bucket.pause",
+  summary: "Starts no calls, of all keys or of one",
+  input: z.strictObject({
+    ...BUCKET,
+    forMs: FOR_MS,
+    key: KEY,
+    generation: GENERATION,
+    ...BY_HAND,
+  }),
+  undoable: true,
+  run: (context, { bucket: name, ...options }) =>
+    changed(context, name, (found) => found.pause({ ...options, ...context.byHand } as object)),
+  http: { path: "POST /api/v1/buckets/:bucket/pause", tag: "steering" },
+  cli: {
+    ...AFTERWARDS,
+    command: "pause <name>",
+    about: "starts no calls of a bucket, or no jobs of a queue; of all or of one key",
+    examples: ["sluice pause hooks --key acme endpoint-7 --for 15m"],
+  },
+  form: {
+    title: "Pause {name}",
+    fields: ["forMs", "reason"],
+    confirm: "Pause all calls",
+    done: "{name} is paused.",
+    danger: true,
+  },
+});
+
+const resume = operation({
+  ...STEER,
+  name: "bucket.resume",
+  summary: "Ends a pause, of all keys or of one",
+  input: z.strictObject({ ...BUCKET, key: KEY, generation: GENERATION, ...BY_HAND }),
+  undoable: true,
+  run: (context, { bucket: name, ...options }) =>
+    changed(context, name, (found) => found.resume({ ...options, ...context.byHand } as object)),
+  http: { path: "POST /api/v1/buckets/:bucket/resume", tag: "steering" },
+  cli: {
+    ...AFTERWARDS,
+    command: "resume <name>",
+    about: "ends a pause of a bucket or a queue, of all or of one key",
+    examples: ["sluice resume hooks"],
+  },
+  form: {
+    title: "Resume {name}",
+    fields: ["reason"],
+    confirm: "Resume",
+    done: "{name} runs again.",
+  },
+});
+
+const undo = operation({
+  ...STEER,
+  name: "bucket.undo",
+  summary: "Takes back the last change that is still in force",
+  input: z.strictObject({
+    ...BUCKET,
+    id: z.string().optional().describe("Refuses to take back any other change than this one."),
+    generation: GENERATION,
+    ...BY_HAND,
+  }),
+  undoable: false,
+  run: (context, { bucket: name, ...options }) =>
+    changed(context, name, (found) => found.undo({ ...options, ...context.byHand })),
+  http: { path: "POST /api/v1/buckets/:bucket/undo", tag: "steering" },
+  cli: {
+    ...AFTERWARDS,
+    command: "undo <name>",
+    about: "takes back the last change of a bucket or a queue that is in force",
+    examples: ["sluice undo stripe"],
+    result: (made) => {
+      assertUndone(made);
+      return made.status;
+    },
+  },
+  form: {
+    title: "Undo the last change of {name}",
+    fields: ["reason"],
+    confirm: "Undo it",
+    done: "The change was taken back.",
+  },
+});
+
+interface PreviewGiven {
+  readonly policy?: object | undefined;
+  readonly pausedForMs?: number | "forever" | undefined;
+}
+
+type Change = Parameters<Bucket["preview"]>[0];
+
+export function changeOf({ policy = {}, pausedForMs }: PreviewGiven): Change {
+  const ms = pausedForMs === "forever" ? Infinity : pausedForMs;
+  return (ms === undefined ? policy : { ...policy, pausedForMs: ms }) as Change;
+}
+
+/** A policy of the command line. */
+function policyOf({ rate, concurrency }: Readonly<Record<string, unknown>>): object {
+  return {
+    ...(rate === undefined ? {} : { rate }),
+    ...(concurrency === undefined ? {} : { concurrency: Number(concurrency) }),
+  };
+}
+
+export function readsPreview(): Pick<CommandLine<unknown>, "hidden" | "options" | "read"> {
+  return {
+    hidden: ["policy", "pausedForMs"],
+    options: [
+      ["--rate <rate>", "the rate that would be in force, such as 50/s"],
+      ["--concurrency <calls>", "how many calls at once"],
+      ["--paused", "as if it were paused without an end"],
+    ],
+    read: (options) => ({
+      policy: policyOf(options),
+      ...(options["paused"] === true && { pausedForMs: "forever" }),
+    }),
+  };
+}
+
+/** The jobs that wait for a bucket, of the queues in the scope of the caller. */
+async function jobsOf({ sluice, facts, caller }: Door, name: string) {
+  return waitingJobs(sluice, (await facts.queuesOf(name)).filter(caller.mayQueue));
+}
+
+interface AllBuckets extends Pick<Overview, "buckets" | "unreachable" | "replicas"> {
+  /** By bucket: the jobs that wait for it; of those whose calls are jobs. */
+  readonly jobs: Readonly<Record<string, readonly WaitingJobs[]>>;
+}
+
+/** All pages, with the state of each limit. */
+export async function allBuckets(door: Pick<Door, "sluice">): Promise<AllBuckets> {
+  const { sluice } = door;
+  const first = await sluice.overview({ limit: 1_000 });
+  const all = [...first.buckets];
+  const unreachable = [...first.unreachable];
+  for (let after = first.next; after !== undefined;) {
+    const page = await sluice.overview({ limit: 1_000, after });
+    all.push(...page.buckets);
+    unreachable.push(...page.unreachable);
+    after = page.next;
+  }
+  const behind = [...new Set(first.queues.map((queue) => queue.bucket))].slice(0, MOST_FORECASTS);
+  const jobs = await Promise.all(
+    behind.map(async (name) => {
+      const own = first.queues.filter((queue) => queue.bucket === name);
+      const names = own.map((queue) => queue.name);
+      return [name, await waitingJobs(sluice, names)] as const;
+    }),
+  );
+  return { buckets: all, unreachable, replicas: first.replicas, jobs: Object.fromEntries(jobs) };
+}
+
+const HEADS = ["bucket", "cap/s", "actual/s", "waiting", "jobs", "oldest", "limited by", "set by"];
+
+export function showBuckets(all: AllBuckets): Shown {
+  const rows = all.buckets.map((status) => {
+    const jobs = all.jobs[status.name] ?? [];
+    const waiting = jobs.reduce((total, each) => total + each.waiting, 0);
+    return [
+      status.name,
+      perSecond(status.capPerSecond),
+      status.hasCalls ? perSecond(status.actualPerSecond) : "no calls yet",
+      `${status.waiting.total}${waiting === 0 ? "" : `, ${counted(waiting, "job")}`}`,
+      status.waiting.total === 0 ? "-" : duration(status.waiting.oldestMs),
+      status.limitedBy ?? jobs[0]?.why?.limit ?? "-",
+      sourceText(status),
+    ];
+  });
+  return [
+    rows.length === 0 ? "No process has reported a bucket." : { heads: HEADS, rows },
+    counted(all.replicas.length, "replica"),
+    ...lacksOf(all),
+  ];
+}
+
+function lacksOf({ unreachable }: Pick<Overview, "unreachable">): string[] {
+  return unreachable.map(
+    ({ bucket: name, reason }) => `Not seen: ${name ?? "a server"}: ${reason}`,
+  );
+}
+
+function showBucket({
+  jobs,
+  ...status
+}: BucketStatus & { readonly jobs: readonly WaitingJobs[] }): Shown {
+  const { limits, waiting, toldBy, shadows } = status;
+  const cap = status.capPerSecond === undefined ? "-" : `${perSecond(status.capPerSecond)}/s`;
+  const actual = `${perSecond(status.actualPerSecond)}/s over the last 10 s`;
+  const byPriority = Object.entries(waiting.byPriority)
+    .filter(([, count]) => count > 0)
+    .map(([priority, count]) => `${count} ${priority}`);
+  return [
+    ...factLines(
+      [
+        ["policy", `${status.policy} (${setByText(status)})`],
+        ["cap", cap],
+        ["actual", status.hasCalls ? actual : "no calls yet"],
+        ["waiting", [waiting.total, ...byPriority].join(", ")],
+        ["generation", String(status.generation)],
+      ],
+      12,
+    ),
+    ...reasonsOf(status, jobs),
+    ...section(
+      ["limit", "used", "of", "next in"],
+      limits.map(({ name, level, capacity, nextFreeMs }) => [
+        name,
+        String(level),
+        String(capacity),
+        nextFreeMs === undefined ? "unknown" : duration(nextFreeMs),
+      ]),
+    ),
+    ...section(
+      ["in shadow", "calls", "would wait", "longest", "would be refused"],
+      shadows.map((shadow) => [
+        shadow.name,
+        String(shadow.calls),
+        String(shadow.wouldHaveWaited),
+        shadow.wouldHaveWaited === 0 ? "-" : duration(shadow.longestWaitMs),
+        String(shadow.wouldHaveBeenRefused),
+      ]),
+    ),
+    ...section(
+      ["replica", "calls/s", "waiting", "told"],
+      toldBy.map((told) => [
+        told.replica,
+        perSecond(told.perSecond),
+        String(told.waiting),
+        `${duration(told.toldAgoMs)} ago`,
+      ]),
+    ),
+  ];
+}
+
+/** A table below an empty line, if it has rows. */
+function section(heads: readonly string[], rows: readonly (readonly string[])[]) {
+  return rows.length === 0 ? [] : ["", { heads, rows }];
+}
+
+function sourceText({ source, rulesVersion, setBy }: BucketBrief): string {
+  if (source === "override") return `override by ${setBy?.by ?? "?"}`;
+  return source === "rules" ? `rules, version ${rulesVersion ?? "unknown"}` : "code";
+}
+
+function setByText(status: BucketStatus): string {
+  const { source, setBy } = status;
+  if (source !== "override") return sourceText(status);
+  return setBy === undefined ? "override, it is not known whose" : `override ${byText(setBy)}`;
+}
+
+/** What holds calls back, the strongest first. */
+function reasonsOf(status: BucketStatus, jobs: readonly WaitingJobs[]): string[] {
+  const { pausedForMs, pausedBy, coolingForMs, awayForMs, rateFactor, waiting, limitedBy } = status;
+  const reasons: string[] = [];
+  if (pausedForMs > 0) {
+    const by = pausedBy === undefined ? "it is not known by whom" : byText(pausedBy);
+    reasons.push(`The bucket is paused for ${duration(pausedForMs)}: ${by}.`);
+  }
+  if (coolingForMs > 0) {
+    reasons.push(`The downstream refused calls: nothing starts for ${duration(coolingForMs)}.`);
+  }
+  if (awayForMs > 0) {
+    reasons.push(`The downstream is unreachable: the next job tries in ${duration(awayForMs)}.`);
+  }
+  if (rateFactor < 1) {
+    reasons.push(`After a refusal, ${Math.round(rateFactor * 100)} % of the rate is in force.`);
+  }
+  if (waiting.total === 0) reasons.push(jobs.length === 0 ? "Nothing waits." : "No call waits.");
+  else if (limitedBy !== undefined && pausedForMs === 0 && coolingForMs === 0) {
+    reasons.push(
+      `${waiting.total} wait for ${limitedBy} (${setByText(status)}), the oldest for ${duration(waiting.oldestMs)}.`,
+    );
+  } else reasons.push(`${waiting.total} wait, the oldest for ${duration(waiting.oldestMs)}.`);
+  for (const { queue, waiting: count, why: reason } of jobs) {
+    const oldest = reason === undefined ? "" : `; the oldest: ${whyText(reason)}`;
+    reasons.push(`${counted(count, "job")} of queue ${queue} wait for it${oldest}.`);
+  }
+  return reasons;
+}
+
+interface Preview extends BucketPreview {
+  readonly bucket: string;
+  readonly queues: readonly ({ readonly queue: string } & QueuePreview)[];
+}
+
+interface CodePreview {
+  readonly bucket: string;
+  readonly now: string;
+  readonly after: string;
+}
+
+/** What a change would do to the callers of a bucket, and to the jobs of its queues. */
+async function previewOf(
+  { sluice, facts, bucket: find }: Context,
+  name: string,
+  change: Change | "code",
+): Promise<Preview | CodePreview> {
+  const found = await find(name);
+  if (change === "code") {
+    const { policy: now } = await found.peek();
+    return { bucket: name, now, after: "the policy of the code" };
+  }
+  const names = (await facts.queuesOf(name)).slice(0, MOST_FORECASTS);
+  const [ofBucket, ...queues] = await Promise.all([
+    found.preview(change),
+    ...names.map(async (queue) => {
+      const its = await (await sluice.findQueue(queue))?.preview(change);
+      return its === undefined ? [] : [{ queue, ...its }];
+    }),
+  ]);
+  return { bucket: name, ...ofBucket, queues: queues.flat() };
+}
+
+function showPreview(shown: Preview | CodePreview): Shown {
+  if (!("queues" in shown)) return `${shown.bucket}: ${shown.now} would become that of the code.`;
+  const { bucket: name, now, after, queues } = shown;
+  const callers = counted(now.waiting, "caller waits", "callers wait");
+  return [
+    `${name}: ${now.policy} would become ${after.policy}.`,
+    ...(now.waiting === 0 ? [] : [`${callers}: ${goneText(now, after)}.`]),
+    ...queues.map((each) => `Queue ${each.queue}: ${queuePreviewText(each)}`),
+    "Nothing was changed.",
+  ];
+}
+
+export function queuePreviewText({ now, after }: QueuePreview): string {
+  const missed = now.missed.length + after.missed.length;
+  const late = `; ${now.missed.length} miss their deadline, then ${after.missed.length}`;
+  const jobs = counted(now.waiting, "job waits", "jobs wait");
+  return `${jobs}: ${goneText(now, after)}${missed === 0 ? "" : late}.`;
+}
+
+type Gone = Pick<BucketOutlook, "goneInMs"> | Pick<Forecast, "goneInMs" | "reason">;
+
+function goneText(now: Gone, after: Gone): string {
+  if (now.goneInMs === undefined && after.goneInMs === undefined) {
+    return `it is not known until when${reasonText(after)}`;
+  }
+  return `gone in ${goneIn(now)} now, in ${goneIn(after)} after the change`;
+}
+
+function goneIn(gone: Gone): string {
+  return gone.goneInMs === undefined ? `unknown time${reasonText(gone)}` : duration(gone.goneInMs);
+}
+
+function reasonText(gone: Gone): string {
+  const reason = "reason" in gone ? gone.reason : undefined;
+  return reason === undefined ? "" : ` (${reason})`;
+}
+
+export const BUCKET_OPERATIONS: readonly AnyOperation[] = [
+  overview,
+  replicas,
+  buckets,
+  bucket,
+  why,
+  keys,
+  history,
+  preview,
+  configure,
+  pause,
+  resume,
+  undo,
+];

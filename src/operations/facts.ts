@@ -1,0 +1,221 @@
+/** Facts of many buckets and queues together: one look serves all who ask at the same time. */
+import type { Overview } from "../insight/overview.ts";
+import type { JobExplanation } from "../queue/forecast/explain.ts";
+import type { QueueStatus } from "../queue/forecast/status.ts";
+import type { Sluice } from "../sluice/create-sluice.ts";
+import type { BucketBrief, History } from "../throttle/bucket/facts/status.ts";
+
+interface Snapshot extends Omit<Overview<BucketBrief>, "next"> {
+  /** When it was taken, in ms since 1970, by the clock of this process. */
+  readonly atMs: number;
+}
+
+export interface Facts {
+  /** All buckets, and what `overview()` says beside them. */
+  look(): Promise<Snapshot>;
+  /** Drops the last look, after a change. */
+  forget(): void;
+  /** Calls a second of the last ten minutes, by bucket, the oldest first. */
+  recent(page: readonly BucketBrief[]): Promise<Record<string, number[]>>;
+  /** Brings the rows of a page up to date if the look that ordered them is old. */
+  refreshed(page: readonly BucketBrief[], atMs: number): Promise<readonly BucketBrief[]>;
+  /** The names of the queues whose jobs leave through a bucket. */
+  queuesOf(bucket: string): Promise<readonly string[]>;
+}
+
+const PAGE = 1_000;
+const LEAST_AGE_MS = 1_000;
+/** A look is kept ten times as long as it took. So looks take at most a tenth of the time. */
+const AGE_BY_DURATION = 10;
+/** A look that takes longer is answered with the last one, while the next one runs. */
+const QUICK_MS = 500;
+/** The order of many buckets may be older than the rows that are shown. */
+const FRESH_MS = 3_000;
+const RECENT_MS = 600_000;
+/** The length of a step of the history. */
+const STEP_MS = 10_000;
+
+export function createFacts(sluice: Sluice): Facts {
+  let looking: Promise<Snapshot> | undefined;
+  let last:
+    | { readonly snapshot: Snapshot; readonly tookMs: number; goodUntilMs: number }
+    | undefined;
+  const rates = new Map<string, { readonly read: Promise<number[]>; readonly untilMs: number }>();
+
+  async function lookAnew(): Promise<Snapshot> {
+    const beganMs = performance.now();
+    const first = await sluice.overview({ limit: PAGE, brief: true });
+    const buckets = [...first.buckets];
+    const unreachable = [...first.unreachable];
+    for (let after = first.next; after !== undefined;) {
+      const page = await sluice.overview({ limit: PAGE, after, brief: true });
+      buckets.push(...page.buckets);
+      unreachable.push(...page.unreachable);
+      after = page.next;
+    }
+    const snapshot = { ...first, buckets, unreachable, atMs: Date.now() };
+    const tookMs = performance.now() - beganMs;
+    const ageMs = Math.max(LEAST_AGE_MS, tookMs * AGE_BY_DURATION);
+    last = { snapshot, tookMs, goodUntilMs: performance.now() + ageMs };
+    return snapshot;
+  }
+
+  function lookOnce(): Promise<Snapshot> {
+    looking ??= lookAnew().finally(() => (looking = undefined));
+    return looking;
+  }
+
+  async function look(): Promise<Snapshot> {
+    if (last === undefined) return lookOnce();
+    const { snapshot, tookMs, goodUntilMs } = last;
+    if (performance.now() < goodUntilMs) return snapshot;
+    const next = lookOnce();
+    if (tookMs < QUICK_MS) return next;
+    // The next caller gets the failure, if it fails again.
+    next.catch(() => (last = undefined));
+    return snapshot;
+  }
+
+  async function readRates(name: string): Promise<number[]> {
+    const nowMs = Date.now();
+    const bucket = await sluice.find(name);
+    const history = await bucket?.history({ sinceMs: nowMs - RECENT_MS - STEP_MS });
+    return history === undefined ? [] : ratesOf(history, nowMs);
+  }
+
+  /** Rates change once a step, so they are kept for half of one. */
+  function ratesNamed(name: string): Promise<number[]> {
+    const found = rates.get(name);
+    if (found !== undefined && found.untilMs > performance.now()) return found.read;
+    // The rest of the page shows that a server does not answer.
+    const read = readRates(name).catch(() => []);
+    if (rates.size >= 1_000) rates.clear();
+    rates.set(name, { read, untilMs: performance.now() + STEP_MS / 2 });
+    return read;
+  }
+
+  async function anew(status: BucketBrief): Promise<BucketBrief> {
+    try {
+      const found = await (await sluice.find(status.name))?.status();
+      if (found === undefined) return status;
+      const { limits: _limits, ...brief } = found;
+      return brief;
+    } catch {
+      // Its server does not answer: the last known row is shown, and the totals name that server.
+      return status;
+    }
+  }
+
+  return {
+    look,
+    forget() {
+      if (last !== undefined) last.goodUntilMs = -Infinity;
+    },
+    async recent(page) {
+      const all = page.map(async ({ name }) => [name, await ratesNamed(name)] as const);
+      return Object.fromEntries(await Promise.all(all));
+    },
+    async refreshed(page, atMs) {
+      return Date.now() - atMs > FRESH_MS ? Promise.all(page.map(anew)) : page;
+    },
+    async queuesOf(bucket) {
+      const { queues } = await look();
+      return queues.flatMap((queue) => (queue.bucket === bucket ? [queue.name] : []));
+    },
+  };
+}
+
+/** The step that is not over is left out. */
+function ratesOf({ stepMs, points }: History, nowMs: number): number[] {
+  const steps = RECENT_MS / stepMs;
+  const endMs = Math.floor(nowMs / stepMs) * stepMs;
+  const byStep = new Map(points.map(({ atMs, started }) => [atMs, started]));
+  return Array.from({ length: steps }, (_, index) => {
+    const started = byStep.get(endMs - (steps - index) * stepMs) ?? 0;
+    return (started * 1_000) / stepMs;
+  });
+}
+
+/** All buckets together. */
+export function totalsOf(
+  { atMs, replicas, unreachable }: Snapshot,
+  buckets: readonly BucketBrief[],
+) {
+  const sum = (count: (status: BucketBrief) => number): number =>
+    buckets.reduce((total, status) => total + count(status), 0);
+  // Of a bucket without a cap, no share is known.
+  const capped = buckets.filter(({ capPerSecond }) => capPerSecond !== undefined);
+  return {
+    atMs,
+    buckets: buckets.length,
+    waiting: sum(({ waiting }) => waiting.total),
+    oldestMs: buckets.reduce((most, { waiting }) => Math.max(most, waiting.oldestMs), 0),
+    actualPerSecond: capped.reduce((total, status) => total + status.actualPerSecond, 0),
+    capPerSecond: capped.reduce((total, status) => total + status.capPerSecond!, 0),
+    cooling: sum(({ coolingForMs }) => Number(coolingForMs > 0)),
+    paused: sum(({ pausedForMs }) => Number(pausedForMs > 0)),
+    away: sum(({ awayForMs }) => Number(awayForMs > 0)),
+    overrides: sum(({ source }) => Number(source === "override")),
+    replicas,
+    unreachable,
+  };
+}
+
+/** What buckets are ordered by: the busiest first, of equals by name. */
+export const ORDERS = {
+  name: () => 0,
+  waiting: ({ waiting }: BucketBrief) => waiting.total,
+  oldest: ({ waiting }: BucketBrief) => waiting.oldestMs,
+  actual: ({ actualPerSecond }: BucketBrief) => actualPerSecond,
+  share: ({ actualPerSecond, capPerSecond }: BucketBrief) =>
+    capPerSecond === undefined ? 0 : actualPerSecond / capPerSecond,
+} as const;
+
+async function statusesOf(
+  sluice: Sluice,
+  queues: readonly string[],
+): Promise<readonly QueueStatus[]> {
+  const found = await Promise.all(
+    queues.map(async (name) => (await sluice.findQueue(name))?.status()),
+  );
+  return found.filter((status) => status !== undefined);
+}
+
+/** How many queues of a bucket are read for its keys, and how many keys are shown. */
+const [MOST_QUEUES_OF_KEYS, MOST_KEYS] = [10, 20];
+
+/** The keys of which most jobs wait, of several queues together. */
+export async function busiestKeys(
+  sluice: Sluice,
+  queues: readonly string[],
+): Promise<Pick<QueueStatus, "lanes" | "lanesInAll">> {
+  const found = await statusesOf(sluice, queues.slice(0, MOST_QUEUES_OF_KEYS));
+  const lanes = found.flatMap((status) => status.lanes);
+  return {
+    lanes: lanes.toSorted((one, other) => other.jobs - one.jobs).slice(0, MOST_KEYS),
+    lanesInAll: found.reduce((sum, { lanesInAll }) => sum + lanesInAll, 0),
+  };
+}
+
+/** Each queue costs a forecast. */
+export const MOST_FORECASTS = 20;
+
+/** The jobs of one queue that are due and wait for a bucket. */
+export interface WaitingJobs {
+  readonly queue: string;
+  readonly waiting: number;
+  /** What the oldest of them waits for. */
+  readonly why: JobExplanation | undefined;
+}
+
+/** The queues whose jobs wait for a bucket, those with the most first. */
+export async function waitingJobs(
+  sluice: Sluice,
+  queues: readonly string[],
+): Promise<readonly WaitingJobs[]> {
+  const found = await statusesOf(sluice, queues.slice(0, MOST_FORECASTS));
+  return found
+    .map(({ name, jobs, oldest }) => ({ queue: name, waiting: jobs.waiting, why: oldest?.why }))
+    .filter(({ waiting }) => waiting > 0)
+    .toSorted((one, other) => other.waiting - one.waiting);
+}

@@ -1,0 +1,130 @@
+/** Fields that several operations have, and how the command line writes those that it does not write as they are. */
+import * as z from "zod";
+import { JOB_STATES } from "../queue/job.ts";
+
+/** How an option of the command line becomes the value of a field. */
+export interface OptionForm {
+  /** `"--for <time>"` */
+  readonly flags: string;
+  readonly reads: "duration" | "ago" | "names" | "text";
+  /** Its help, where the value is written in another way than in JSON. */
+  readonly help: string;
+}
+
+/** Fields that are not in it are `--name <text>`, `--name <count>` or `--name`, by their type. */
+export const OPTION_FORMS: z.core.$ZodRegistry<OptionForm> = z.registry<OptionForm>();
+
+function field<Schema extends z.ZodType>(schema: Schema, form: OptionForm): Schema {
+  OPTION_FORMS.add(schema, form);
+  return schema;
+}
+
+const text = (most = 1_024): z.ZodString => z.string().max(most);
+
+export const NAME: z.ZodString = text();
+
+export const KEY = field(
+  z
+    .union([z.string(), z.array(z.string()), z.record(z.string(), z.string())])
+    .optional()
+    .describe("One key: its name, the names of a path, or an object of keys by name."),
+  { flags: "--key <names...>", reads: "names", help: "one key, or the names of a path" },
+);
+
+export const FOR_MS = field(
+  z.int().min(1).optional().describe("For how long. Defaults to no end."),
+  {
+    flags: "--for <time>",
+    reads: "duration",
+    help: "for how long, such as 15m; without it, until it is changed",
+  },
+);
+
+/** A moment in ms since 1970; the command line takes how long ago it was. */
+export const agoField = (name: string, about: string, help: string) =>
+  field(z.int().min(0).optional().describe(about), {
+    flags: `--${name} <time>`,
+    reads: "ago",
+    help,
+  });
+
+export const GENERATION = z
+  .int()
+  .min(0)
+  .optional()
+  .describe(
+    "The generation that you saw in the status: the change is refused if another one came since.",
+  );
+
+export const REASON = z.string().optional().describe("Why; the log of changes shows it.");
+
+const BY = field(
+  z.string().optional().describe("Who makes the change. Defaults to the name of the caller."),
+  { flags: "--by <name>", reads: "text", help: "who; defaults to $SLUICE_BY, else to the user" },
+);
+
+/** Who makes a change and why, of operations whose `reason` is a filter. */
+export const BY_WHOM = {
+  by: BY,
+  why: z
+    .string()
+    .optional()
+    .describe("Why; the log of changes shows it. Here, reason is a filter."),
+};
+
+export const BY_HAND = {
+  by: BY,
+  reason: REASON,
+  why: z
+    .string()
+    .optional()
+    .describe("Deprecated: the old name of reason.")
+    .meta({ deprecated: true }),
+};
+
+export const DATA = field(
+  z
+    .boolean()
+    .default(false)
+    .describe('Adds the data, which may be private: only for tokens of the role "act".'),
+  { flags: "--data", reads: "text", help: "with the data, which may be private" },
+);
+
+export const limitField = (usual: number) =>
+  z.int().min(1).max(1_000).default(usual).describe("How many at most.");
+
+export const CURSOR = text(4_096).optional().describe("The cursor of the page before.");
+
+export const STATE = z
+  .enum(JOB_STATES as unknown as readonly ["waiting", ...string[]], {
+    error: `give one of ${JOB_STATES.map((state) => `"${state}"`).join(", ")}`,
+  })
+  .optional()
+  .describe(`Only jobs in this state: ${JOB_STATES.join(", ")}.`);
+
+/** Which dead letters are meant. */
+export const FAILED_FILTER = {
+  key: KEY,
+  name: NAME.optional().describe("The name that the job was given."),
+  reason: NAME.optional().describe("A part of its reason, or of an error that led to it."),
+  code: NAME.optional().describe("The code of its error, or of one that led to it."),
+  since: agoField(
+    "since",
+    "Failed then or later, in ms since 1970.",
+    "those that failed in this time, such as 2h",
+  ),
+};
+
+export const POLICY = z
+  .union([z.looseObject({}), z.literal("code")])
+  .describe('Options of a bucket, such as { "rate": "20/s" }, or "code".');
+
+export const PREVIEW = {
+  policy: z.looseObject({}).optional().describe('Options of a bucket, such as { "rate": "20/s" }.'),
+  pausedForMs: z
+    .union([z.int().min(0), z.literal("forever")])
+    .optional()
+    .describe('For how long the bucket would be paused: ms, "forever", or 0 for not at all.'),
+};
+
+export const SENDER = NAME.default("webhooks").describe("The name of the sender of webhooks.");

@@ -1,0 +1,482 @@
+/** What operators see of jobs and dead letters, and how they change them. */
+import * as z from "zod";
+import { InvalidOptionError } from "../core/errors.ts";
+import type { QueuedJob } from "../queue/enqueue/job-handle.ts";
+import type { JobState } from "../queue/job.ts";
+import type { FailedFilter, FailedJob } from "../queue/manage/dead-letters.ts";
+import { BY_WHOM, CURSOR, DATA, FAILED_FILTER, KEY, limitField, NAME, STATE } from "./fields.ts";
+import {
+  jobMissing,
+  operation,
+  type AnyOperation,
+  RefusedError,
+  type Context,
+} from "./operation.ts";
+import { QUEUE, steered } from "./queues.ts";
+import {
+  COUNT,
+  DEAD_LETTER,
+  JOB,
+  JOB_STATUS,
+  list,
+  object,
+  QUEUE_PAUSE,
+  SETTINGS_SEEN,
+  TEXT,
+} from "./shapes.ts";
+import { counted, duration, factLines, keyText, timeText, whyText, type Shown } from "./text.ts";
+
+const ID = { id: z.string().max(1_000).describe("The id of the job.") };
+const LOOK = { needs: "view", undoable: false } as const;
+const SHOWS_DATA = { names: "of the target", data: "on request" } as const;
+const NO_DATA = { names: "of the target", data: "never" } as const;
+
+/** What a job is; its data and result only if they were asked for. */
+function factsOf(job: QueuedJob<unknown>, withData: boolean) {
+  const { id, name, key, priority, attempts, attemptsMade, dedupeId } = job;
+  const { enqueuedAtMs, dueAtMs, startedAtMs, endedAtMs, startByMs } = job;
+  const facts = { id, name, key, priority, attempts, attemptsMade, dedupeId };
+  const times = { enqueuedAtMs, dueAtMs, startedAtMs, endedAtMs, startByMs };
+  return { ...facts, ...times, ...(withData ? { data: job.data, result: job.result } : {}) };
+}
+
+async function lookAt(job: QueuedJob<unknown>, withData: boolean) {
+  const [state, why, eta] = await Promise.all([job.state(), job.explain(), job.eta()]);
+  return { job: factsOf(job, withData), state, why, eta };
+}
+
+type Looked = Awaited<ReturnType<typeof lookAt>>;
+
+/** The status of a job as its producers read it. */
+export async function statusOfJob(job: QueuedJob<unknown>): Promise<object> {
+  return flat(await lookAt(job, false));
+}
+
+function flat({ job, state, why, eta }: Looked): object {
+  const { dedupeId: _dedupeId, startByMs: _startByMs, ...facts } = job;
+  const startsInMs = eta?.startsInMs;
+  return {
+    ...facts,
+    // Of one that is done and no longer kept, only the id is known.
+    state: state ?? "gone",
+    position: eta?.position,
+    startsInMs,
+    startsAtMs: startsInMs === undefined ? undefined : Math.round(Date.now() + startsInMs),
+    // Why no start can be promised.
+    noStart: eta?.reason,
+    waitsFor: why?.waitsFor,
+  };
+}
+
+/** @throws {@link RefusedError} when there is no such job. */
+async function jobOf(context: Context, queue: string, id: string): Promise<QueuedJob<unknown>> {
+  const job = await (await context.queue(queue)).job(id);
+  if (job === undefined) throw jobMissing(queue, id);
+  return job;
+}
+
+const jobs = operation({
+  ...LOOK,
+  name: "job.list",
+  target: "queue",
+  summary: "A page of jobs, of all states or of one",
+  input: z.strictObject({
+    ...QUEUE,
+    state: STATE,
+    key: KEY,
+    name: NAME.optional().describe("The name that the job was given."),
+    limit: limitField(50),
+    cursor: CURSOR,
+    data: DATA,
+  }),
+  answers: "The jobs, and the cursor of the next page.",
+  output: object({ jobs: list(JOB), cursor: TEXT }, ["cursor"]),
+  privacy: SHOWS_DATA,
+  async run(context, { queue, data, ...filter }) {
+    const page = await (await context.queue(queue)).jobs(filter as object);
+    const found = await Promise.all(
+      page.jobs.map(async (job) => ({
+        ...factsOf(job, data),
+        state: (filter.state as JobState | undefined) ?? (await job.state()),
+      })),
+    );
+    return { jobs: found, ...(page.cursor && { cursor: page.cursor }) };
+  },
+  http: { path: "GET /api/v1/queues/:queue/jobs", tag: "queues" },
+  cli: {
+    command: "jobs <queue>",
+    about: "a page of the jobs of a queue, without their data unless that is asked for",
+    examples: ["sluice jobs charges --state waiting --key acme --limit 5"],
+    defaults: { limit: 20 },
+    show: showJobs,
+  },
+});
+
+type JobFacts = ReturnType<typeof factsOf> & { readonly state: JobState | undefined };
+
+function showJobs({
+  jobs: found,
+  cursor,
+}: {
+  readonly jobs: readonly JobFacts[];
+  readonly cursor?: string;
+}): Shown {
+  const hasData = found.some((job) => "data" in job);
+  const rows = found.map((job) => [
+    job.id,
+    job.state ?? "gone",
+    keyText(job.key),
+    job.priority,
+    `${job.attemptsMade} of ${job.attempts}`,
+    timeText(job.dueAtMs),
+    ...(hasData ? [JSON.stringify(job.data)] : []),
+  ]);
+  const heads = ["id", "state", "key", "priority", "attempts", "due", ...(hasData ? ["data"] : [])];
+  const more = cursor === undefined ? [] : [`More: --cursor '${cursor}'`];
+  const none = cursor === undefined ? "No job matches." : "None on this page.";
+  return [found.length === 0 ? none : { heads, rows }, ...more];
+}
+
+const job = operation({
+  ...LOOK,
+  name: "job.look",
+  target: "job",
+  summary: "One job: where it is, what it waits for, and when it is expected to start",
+  input: z.strictObject({ ...QUEUE, ...ID, data: DATA }),
+  answers: "The job.",
+  output: object({ job: JOB, state: TEXT, why: { type: "object" }, eta: { type: "object" } }, [
+    "state",
+    "why",
+    "eta",
+  ]),
+  privacy: SHOWS_DATA,
+  run: async (context, { queue, id, data }) => lookAt(await jobOf(context, queue, id), data),
+  http: {
+    path: "GET /api/v1/queues/:queue/jobs/:id",
+    tag: "queues",
+    also: [
+      {
+        path: "GET /v1/queues/:queue/jobs/:id",
+        needs: "enqueue",
+        summary: "Where a job is, and when it is expected to start",
+        shape: flat,
+        output: JOB_STATUS,
+      },
+    ],
+  },
+  cli: {
+    command: "job <queue> <id>",
+    examples: ["sluice job charges order-17"],
+    result: ({ job: facts, ...more }) => ({ ...facts, ...more }),
+    show: (facts: JobFacts & Omit<Looked, "job">) =>
+      factLines(
+        [
+          ["job", facts.id],
+          ["state", facts.state ?? "gone"],
+          ["key", keyText(facts.key)],
+          ["priority", facts.priority],
+          ["attempts", `${facts.attemptsMade} of ${facts.attempts}`],
+          ["enqueued", timeText(facts.enqueuedAtMs)],
+          ["due", timeText(facts.dueAtMs)],
+          ["started", timeText(facts.startedAtMs)],
+          ["ended", timeText(facts.endedAtMs)],
+          ["waits for", whyText(facts.why, facts.eta)],
+          ["starts in", startText(facts.eta)],
+          ...("data" in facts ? [["data", JSON.stringify(facts.data)] as const] : []),
+        ],
+        12,
+      ),
+  },
+});
+
+function startText(eta: Looked["eta"]): string {
+  if (eta === undefined) return "-";
+  return eta.reason ?? `${duration(eta.startsInMs)}, after ${eta.position} others`;
+}
+
+const why = operation({
+  ...LOOK,
+  name: "job.why",
+  target: "job",
+  summary: "Why a job waits, and when it is expected to start",
+  input: z.strictObject({ ...QUEUE, ...ID }),
+  answers: "What the job waits for; null if it runs or has ended.",
+  output: object({
+    queue: TEXT,
+    job: TEXT,
+    why: { type: ["object", "null"] },
+    eta: { type: ["object", "null"] },
+  }),
+  privacy: NO_DATA,
+  async run(context, { queue, id }) {
+    const found = await jobOf(context, queue, id);
+    const [reason, eta] = await Promise.all([found.explain(), found.eta()]);
+    return { queue, job: id, why: reason ?? null, eta: eta ?? null };
+  },
+  http: { path: "GET /api/v1/queues/:queue/jobs/:id/why", tag: "queues" },
+  cli: {
+    command: "why <name> [job]",
+    args: ["queue", "id"],
+    when: "[job]",
+    examples: [],
+    show: ({ why: reason, eta }: { readonly why: never; readonly eta: never }) =>
+      whyText(reason ?? undefined, eta ?? undefined),
+  },
+});
+
+const cancel = operation({
+  name: "job.cancel",
+  target: "job",
+  summary: "Cancels a job",
+  input: z.strictObject({ ...QUEUE, ...ID }),
+  answers: "Whether it was cancelled: one that has ended is not.",
+  output: object({ id: TEXT, cancelled: { type: "boolean" } }),
+  needs: "act",
+  privacy: NO_DATA,
+  undoable: false,
+  async run(context, { queue, id }) {
+    const found = await jobOf(context, queue, id);
+    return { id: found.id, cancelled: await found.cancel() };
+  },
+  http: {
+    path: "POST /api/v1/queues/:queue/jobs/:id/cancel",
+    tag: "queues",
+    also: [{ path: "POST /v1/queues/:queue/jobs/:id/cancel" }],
+  },
+  cli: {
+    command: "cancel <queue> <id>",
+    examples: ["sluice cancel charges order-17"],
+    show: ({ id, cancelled }: { readonly id: string; readonly cancelled: boolean }) =>
+      cancelled ? `${id} was cancelled.` : `${id} has ended, or is being cancelled already.`,
+  },
+});
+
+const failed = operation({
+  ...LOOK,
+  name: "queue.failed",
+  target: "queue",
+  summary: "Dead letters, the newest first",
+  input: z.strictObject({
+    ...QUEUE,
+    ...FAILED_FILTER,
+    limit: z
+      .int()
+      .min(1)
+      .default(50)
+      .describe("How many at most, the newest first.")
+      .meta({ maximum: 1_000 }),
+    data: DATA,
+  }),
+  answers: "The dead letters.",
+  output: object({ failed: list(DEAD_LETTER) }),
+  privacy: SHOWS_DATA,
+  async run(context, { queue, data, ...filter }) {
+    const found = await (await context.queue(queue)).failed(filter as FailedFilter);
+    return { failed: data ? found : found.map(({ data: _hidden, ...facts }) => facts) };
+  },
+  http: {
+    path: "GET /api/v1/queues/:queue/failed",
+    tag: "queues",
+    also: [
+      {
+        path: "GET /v1/queues/:queue/dead-letters",
+        defaults: { limit: 100 },
+        shape: ({ failed: found }) => ({ jobs: found }),
+        output: object({ jobs: list(DEAD_LETTER) }),
+      },
+    ],
+  },
+  cli: {
+    command: "failed <queue>",
+    about: "the dead letters of a queue, the newest first",
+    examples: ["sluice failed charges --code ECONNREFUSED --since 2h"],
+    defaults: { limit: 100 },
+    result: ({ failed: found }, { data }) =>
+      data === true ? found : found.map(({ stack: _hidden, ...facts }) => facts),
+    show: showFailed,
+  },
+});
+
+function showFailed(
+  found: readonly (Omit<FailedJob<unknown>, "data"> & { readonly data?: unknown })[],
+): Shown {
+  if (found.length === 0) return "No dead letter matches.";
+  const hasData = found.some((each) => "data" in each);
+  const rows = found.map((each) => [
+    each.id,
+    new Date(each.failedAtMs).toISOString(),
+    keyText(each.key),
+    String(each.attempts),
+    each.reason,
+    ...(hasData ? [JSON.stringify(each.data)] : []),
+  ]);
+  return [
+    { heads: ["id", "failed", "key", "attempts", "reason", ...(hasData ? ["data"] : [])], rows },
+  ];
+}
+
+/** One dead letter, several by their ids, or all that match. */
+const WHICH = {
+  id: z.string().optional().describe("One dead letter; the filter then does not count."),
+  ids: z.array(z.string()).optional().describe("Several dead letters, in place of a filter."),
+  ...FAILED_FILTER,
+  limit: z.int().min(1).optional().describe("How many at most, the newest first. Defaults to all."),
+  all: z.boolean().optional().describe("All of them, without ids or a filter."),
+};
+
+interface Which {
+  readonly id?: string | undefined;
+  readonly ids?: readonly string[] | undefined;
+  readonly all?: boolean | undefined;
+}
+
+/** Acts on dead letters; `missing` are the ids that are of none. */
+async function onDeadLetters(
+  { id, ids = id === undefined ? undefined : [id], all: _all, ...filter }: Which,
+  act: (one: string | FailedFilter) => Promise<number>,
+): Promise<{ readonly count: number; readonly missing: readonly string[] }> {
+  if (ids === undefined) return { count: await act(filter), missing: [] };
+  let count = 0;
+  const missing: string[] = [];
+  for (const one of ids) {
+    const done = await act(one);
+    count += done;
+    if (done === 0) missing.push(one);
+  }
+  return { count, missing };
+}
+
+/** What the command line says of which dead letters: to act on all, one has to say so. */
+const BY_COMMAND = {
+  args: ["queue"],
+  hidden: ["id", "ids"],
+  read(options: Readonly<Record<string, unknown>>, args: readonly unknown[]) {
+    const ids = args[1] as readonly string[];
+    const isFiltered = ["key", "name", "reason", "code", "since", "limit"].some(
+      (name) => options[name] !== undefined,
+    );
+    const ways = [ids.length > 0, isFiltered, options["all"] === true].filter(Boolean).length;
+    if (ways === 1) return ids.length > 0 ? { ids } : {};
+    const remedy = "give ids, or a filter such as --reason, or --all: one of the three";
+    const value = options["all"];
+    throw new InvalidOptionError({ where: "sluice", option: "--all", value, remedy });
+  },
+  after(
+    { missing }: { readonly missing: readonly string[] },
+    { queue }: { readonly queue?: unknown },
+  ) {
+    if (missing.length === 0) return;
+    const ids = missing.map((id) => `"${id}"`).join(", ");
+    throw new RefusedError(
+      "ERR_JOB_MISSING",
+      `There is no dead letter ${ids} in queue "${String(queue)}": sluice failed ${String(queue)} lists them.`,
+    );
+  },
+} as const;
+
+const replay = operation({
+  name: "queue.replay",
+  target: "queue",
+  summary: "Puts dead letters back: the one of an id, or all that match",
+  input: z.strictObject({ ...QUEUE, ...WHICH, ...BY_WHOM }),
+  answers: "How many jobs were put back, and how the queue is steered now.",
+  output: object(
+    {
+      replayed: COUNT,
+      missing: list(TEXT),
+      pauses: list(QUEUE_PAUSE),
+      settings: SETTINGS_SEEN,
+      generation: COUNT,
+    },
+    ["pauses", "settings", "generation"],
+  ),
+  needs: "act",
+  privacy: NO_DATA,
+  undoable: false,
+  async run(context, { queue, ...which }) {
+    const found = await context.queue(queue);
+    const { count: replayed, missing } = await onDeadLetters(which, (one) =>
+      found.replay(one, context.byHand),
+    );
+    const { id } = which;
+    if (id !== undefined && replayed === 0 && (await found.job(id)) === undefined) {
+      throw jobMissing(queue, id);
+    }
+    return { replayed, missing, ...(await steered(context, found)) };
+  },
+  http: {
+    path: "POST /api/v1/queues/:queue/replay",
+    tag: "queues",
+    also: [
+      {
+        path: "POST /v1/queues/:queue/dead-letters/replay",
+        shape: ({ replayed }) => ({ replayed }),
+        output: object({ replayed: COUNT }),
+      },
+    ],
+  },
+  cli: {
+    ...BY_COMMAND,
+    command: "replay <queue> [ids...]",
+    about: "puts dead letters back into their queue: by id, by a filter, or all",
+    examples: ['sluice replay charges --reason "timed out" --limit 100'],
+    result: ({ replayed }) => ({ replayed }),
+    show: ({ replayed }: { readonly replayed: number }) =>
+      `${counted(replayed, "job was", "jobs were")} put back into the queue.`,
+  },
+  form: {
+    title: "Replay {what}",
+    fields: [],
+    confirm: "Replay",
+    done: "{replayed} went back into the queue.",
+  },
+});
+
+const purge = operation({
+  name: "queue.purge",
+  target: "queue",
+  summary: "Removes dead letters for good: those of ids, or all that match",
+  input: z.strictObject({ ...QUEUE, ...WHICH, ...BY_WHOM }),
+  answers: "How many jobs were removed.",
+  output: object({ purged: COUNT, missing: list(TEXT) }),
+  needs: "act",
+  privacy: NO_DATA,
+  undoable: false,
+  async run(context, { queue, ...which }) {
+    const found = await context.queue(queue);
+    if (Object.values(which).every((value) => value === undefined)) {
+      const remedy = "give true to remove all dead letters, or say which: by ids or a filter";
+      throw new InvalidOptionError({
+        where: "queue.purge",
+        option: "all",
+        value: undefined,
+        remedy,
+      });
+    }
+    const { count: purged, missing } = await onDeadLetters(which, (one) =>
+      found.purge(one, context.byHand),
+    );
+    return { purged, missing };
+  },
+  http: { path: "POST /api/v1/queues/:queue/purge", tag: "queues" },
+  cli: {
+    ...BY_COMMAND,
+    command: "purge <queue> [ids...]",
+    about: "removes dead letters for good: by id, by a filter, or all",
+    examples: ["sluice purge charges --key acme --yes"],
+    confirm: "what is removed cannot be had back; sluice failed shows which jobs those are",
+    result: ({ purged }) => ({ purged }),
+    show: ({ purged }: { readonly purged: number }) =>
+      `${counted(purged, "job was", "jobs were")} removed for good.`,
+  },
+});
+
+export const JOB_OPERATIONS: readonly AnyOperation[] = [
+  jobs,
+  job,
+  why,
+  cancel,
+  failed,
+  replay,
+  purge,
+];

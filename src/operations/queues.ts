@@ -1,0 +1,401 @@
+/** What operators see of queues and workers, and how they change queues. */
+import * as z from "zod";
+import { reasonOf } from "../core/describe.ts";
+import type { ListedQueue, ListedWorker } from "../insight/overview.ts";
+import type { QueuePreview } from "../queue/forecast/forecast.ts";
+import type { QueueStatus } from "../queue/forecast/status.ts";
+import type { QueuePause } from "../queue/manage/pauses.ts";
+import type { Queue } from "../queue/queue.ts";
+import { changeOf, queuePreviewText, readsPreview } from "./buckets.ts";
+import { assertUndone } from "./changes.ts";
+import { BY_HAND, FOR_MS, GENERATION, KEY, NAME, PREVIEW } from "./fields.ts";
+import { operation, type AnyOperation, type CommandLine, type Context } from "./operation.ts";
+import { settingsOf } from "./settings.ts";
+import {
+  COUNT,
+  list,
+  LISTED_QUEUE,
+  object,
+  QUEUE_CHANGE,
+  QUEUE_PAUSE,
+  QUEUE_STATUS,
+  SCHEDULE,
+  SETTINGS_SEEN,
+  TEXT,
+  UNREACHABLE,
+  WORKER,
+} from "./shapes.ts";
+import { byText, duration, factLines, keyText, perSecond, whyText, type Shown } from "./text.ts";
+
+export const QUEUE = { queue: NAME.describe("The queue.") };
+const LOOK = { needs: "view", undoable: false } as const;
+const OF_TARGET = { names: "of the target", data: "never" } as const;
+const IN_SCOPE = { names: "in the scope", data: "never" } as const;
+
+const queues = operation({
+  ...LOOK,
+  name: "queue.list",
+  target: "all",
+  summary: "A page of the queues, each with its status",
+  input: z.strictObject({
+    after: NAME.optional().describe("The next of the page before."),
+    limit: z.int().min(1).max(50).default(20).describe("How many at most."),
+  }),
+  answers: "The queues by name, and where the next page begins.",
+  output: object({ queues: list(LISTED_QUEUE), next: TEXT, unreachable: UNREACHABLE }, ["next"]),
+  privacy: IN_SCOPE,
+  async run({ sluice, caller }, { after, limit }) {
+    const page = await sluice.overview({ limit, brief: true, afterQueue: after || undefined });
+    const mine = page.queues.filter(({ name }) => caller.mayQueue(name));
+    const found = await Promise.all(
+      mine.map(async (listed) => {
+        // A queue that cannot be read does not hide the others.
+        try {
+          return { ...listed, status: await (await sluice.findQueue(listed.name))?.status() };
+        } catch (error) {
+          return { ...listed, unreachable: reasonOf(error) };
+        }
+      }),
+    );
+    const { nextQueue: next } = page;
+    const unreachable = page.unreachable.filter(({ bucket }) => bucket === undefined);
+    return { queues: found, unreachable, ...(next === undefined ? {} : { next }) };
+  },
+  http: { path: "GET /api/v1/queues", tag: "queues" },
+  cli: {
+    command: "queues",
+    about: "all queues: their bucket, their workers, and how many jobs these run",
+    examples: ["sluice queues --json | jq '.[].name'"],
+    hidden: ["after", "limit"],
+    run: allQueues,
+    show(found: readonly ListedQueue[]) {
+      if (found.length === 0) return "No process has reported a queue.";
+      const rows = found.map(({ name, bucket, workers, places, running }) => [
+        name,
+        bucket,
+        String(workers),
+        `${running} of ${places}`,
+      ]);
+      return [{ heads: ["queue", "bucket", "workers", "running"], rows }];
+    },
+  },
+});
+
+/** All pages, without their status: each would cost a forecast. */
+async function allQueues({ sluice }: Pick<Context, "sluice">): Promise<readonly ListedQueue[]> {
+  const found: ListedQueue[] = [];
+  for (let afterQueue: string | undefined, isFirst = true; isFirst || afterQueue !== undefined;) {
+    isFirst = false;
+    const page = await sluice.overview({ limit: 1_000, brief: true, afterQueue });
+    found.push(...page.queues);
+    afterQueue = page.nextQueue;
+  }
+  return found;
+}
+
+const workers = operation({
+  ...LOOK,
+  name: "worker.list",
+  target: "all",
+  summary: "The workers of all processes",
+  input: z.strictObject({}),
+  answers: "The workers.",
+  output: object({ workers: list(WORKER) }),
+  privacy: IN_SCOPE,
+  async run({ sluice, caller }) {
+    const { workers: all } = await sluice.overview({ limit: 1, brief: true });
+    return { workers: all.filter(({ queue: name }) => caller.mayQueue(name)) };
+  },
+  http: { path: "GET /api/v1/workers", tag: "queues" },
+  cli: {
+    command: "workers",
+    examples: ["sluice workers"],
+    show({ workers: all }: { readonly workers: readonly ListedWorker[] }) {
+      if (all.length === 0) return "No worker is alive.";
+      const rows = all.map(({ worker, replica, queue: name, state, running, concurrency }) => [
+        name,
+        state,
+        `${running} of ${concurrency}`,
+        replica,
+        worker,
+      ]);
+      return [{ heads: ["queue", "state", "running", "replica", "worker"], rows }];
+    },
+  },
+});
+
+const queue = operation({
+  ...LOOK,
+  name: "queue.look",
+  target: "queue",
+  summary:
+    "One queue: its jobs by state, the oldest that is due and why it waits, pauses and schedules",
+  input: z.strictObject(QUEUE),
+  answers: "The queue.",
+  output: object({
+    bucket: TEXT,
+    status: QUEUE_STATUS,
+    pauses: list(QUEUE_PAUSE),
+    schedules: list(SCHEDULE),
+  }),
+  privacy: OF_TARGET,
+  async run(context, { queue: name }) {
+    const found = await context.queue(name);
+    const [status, pauses, schedules] = await Promise.all([
+      found.status(),
+      found.paused(),
+      found.schedules(),
+    ]);
+    return { bucket: found.bucket.name, status, pauses, schedules };
+  },
+  http: { path: "GET /api/v1/queues/:queue", tag: "queues" },
+  cli: {
+    command: "queue <name>",
+    args: ["queue"],
+    about: "one queue: its jobs, the oldest that is due and why, when all are gone",
+    examples: ["sluice queue charges"],
+    result: ({ status, ...more }) => ({ ...status, ...more }),
+    show: showQueue,
+  },
+});
+
+function showQueue(status: QueueStatus): Shown {
+  const { jobs, oldest, unexplainedMs, goneInMs, reason, workers: alive, places } = status;
+  const { waiting, active, delayed, done, failed } = jobs;
+  const { workersWanted, settings, rulesVersion, donePerSecond, failedPerSecond } = status;
+  const rows = settings.map(({ name, value, setBy, override }) => [
+    name,
+    String(value),
+    override !== undefined
+      ? `override ${byText(override)}`
+      : setBy === "rules"
+        ? `rules, version ${rulesVersion ?? "unknown"}`
+        : setBy,
+  ]);
+  return [
+    ...factLines(
+      [
+        ["waiting", `${waiting}, ${delayed} more later`],
+        [
+          "active",
+          `${active} jobs, in ${places} places of ${alive} workers; enough workers: ${workersWanted}`,
+        ],
+        ["ended", `${done} done, ${failed} failed`],
+        [
+          "rate",
+          `${perSecond(donePerSecond)} done and ${perSecond(failedPerSecond)} failed a second`,
+        ],
+        [
+          "oldest",
+          oldest === undefined
+            ? "none is due"
+            : `job ${oldest.id}, due for ${duration(oldest.waitingMs)}`,
+        ],
+        ["why", oldest === undefined ? "-" : whyText(oldest.why)],
+        ["unexplained", unexplainedMs === 0 ? "nothing" : duration(unexplainedMs)],
+        ["generation", String(status.generation)],
+        ["gone in", goneInMs === undefined ? `not known: ${reason ?? "?"}` : duration(goneInMs)],
+      ],
+      13,
+    ),
+    "",
+    { heads: ["setting", "value", "set by"], rows },
+  ];
+}
+
+const preview = operation({
+  ...LOOK,
+  name: "queue.preview",
+  target: "queue",
+  summary: "What another policy or a pause of its bucket would do to the jobs that wait",
+  input: z.strictObject({ ...QUEUE, ...PREVIEW }),
+  answers: "The forecast as it is, and as it would be.",
+  output: object({ now: { type: "object" }, after: { type: "object" } }),
+  privacy: OF_TARGET,
+  run: async (context, { queue: name, ...change }) =>
+    (await context.queue(name)).preview(changeOf(change)),
+  http: { path: "POST /api/v1/queues/:queue/preview", tag: "queues" },
+  cli: {
+    command: "preview <name>",
+    args: ["queue"],
+    when: "--queue",
+    examples: [],
+    ...readsPreview(),
+    show: (shown: QueuePreview) => [queuePreviewText(shown), "Nothing was changed."],
+  },
+});
+
+const STEER = {
+  target: "queue",
+  needs: "act",
+  privacy: OF_TARGET,
+  answers: "What was taken back, and how the queue is steered now, as far as it could be read.",
+  output: object(
+    {
+      undone: QUEUE_CHANGE,
+      pauses: list(QUEUE_PAUSE),
+      settings: SETTINGS_SEEN,
+      generation: COUNT,
+    },
+    ["undone", "pauses", "settings", "generation"],
+  ),
+} as const;
+
+/** How the queue is steered after a change. */
+export async function steered(context: Context, found: Queue<unknown>) {
+  const [pauses, status] = await Promise.all([
+    context.beside(found.paused()),
+    context.beside(found.status()),
+  ]);
+  return { pauses, settings: status?.settings, generation: status?.generation };
+}
+
+type Steered = Awaited<ReturnType<typeof steered>> & { readonly undone?: object | undefined };
+
+async function changed(
+  context: Context,
+  name: string,
+  make: (found: Queue<unknown>) => Promise<unknown>,
+): Promise<Steered> {
+  const found = await context.queue(name);
+  const undone = (await make(found)) as object | undefined;
+  const now = await steered(context, found);
+  return undone === undefined ? now : { undone, ...now };
+}
+
+/** Prints which pauses hold after the change. */
+const PAUSES: Pick<CommandLine<Steered>, "args" | "when" | "examples" | "result" | "show"> = {
+  args: ["queue"],
+  when: "--queue",
+  examples: [],
+  result: ({ pauses }, { queue: name }) => ({ queue: name, pauses }),
+  show(printed: { readonly queue: string; readonly pauses: readonly QueuePause[] }) {
+    const each = printed.pauses.map(({ key, forMs }) => {
+      const whose = key === undefined ? "" : `${keyText(key)} `;
+      return `${whose}paused for ${duration(forMs)}`;
+    });
+    return `${printed.queue}: ${each.length === 0 ? "not paused" : each.join(", ")}`;
+  },
+};
+
+const pause = operation({
+  ...STEER,
+  name: "queue.pause",
+  summary: "Starts no jobs, of all keys or of one",
+  input: z.strictObject({
+    ...QUEUE,
+    forMs: FOR_MS,
+    key: KEY,
+    generation: GENERATION,
+    ...BY_HAND,
+  }),
+  undoable: true,
+  run: (context, { queue: name, ...options }) =>
+    changed(context, name, (found) => found.pause({ ...options, ...context.byHand } as object)),
+  http: { path: "POST /api/v1/queues/:queue/pause", tag: "queues" },
+  cli: { ...PAUSES, command: "pause <name>" },
+  form: {
+    title: "Pause {name}",
+    fields: ["forMs", "reason"],
+    confirm: "Pause the queue",
+    done: "{name} is paused.",
+    danger: true,
+  },
+});
+
+const resume = operation({
+  ...STEER,
+  name: "queue.resume",
+  summary: "Ends a pause, of all keys or of one",
+  input: z.strictObject({ ...QUEUE, key: KEY, generation: GENERATION, ...BY_HAND }),
+  undoable: true,
+  run: (context, { queue: name, ...options }) =>
+    changed(context, name, (found) => found.resume({ ...options, ...context.byHand } as object)),
+  http: { path: "POST /api/v1/queues/:queue/resume", tag: "queues" },
+  cli: { ...PAUSES, command: "resume <name>" },
+  form: {
+    title: "Resume {name}",
+    fields: ["reason"],
+    confirm: "Resume",
+    done: "{name} runs again.",
+  },
+});
+
+const orCode = (about: string) =>
+  z.unknown().optional().describe(`${about} "code" ends what was set by hand.`);
+
+const SETTINGS = {
+  maxBacklog: orCode("How many jobs may wait: 10000, or { all, perKey }."),
+  keepDone: orCode("Which done jobs are kept: { count, forMs }."),
+  keepFailed: orCode("Which dead letters are kept: { count, forMs }."),
+  defaults: orCode("The options of jobs that are enqueued without: { attempts, priority, … }."),
+  weights: orCode("How much of a shared rate keys get: { acme: 3 }, or a list of these by level."),
+};
+
+const set = operation({
+  ...STEER,
+  name: "queue.set",
+  summary: "Puts settings in force, over those of rules and code",
+  input: z.strictObject({
+    ...QUEUE,
+    ...SETTINGS,
+    forMs: FOR_MS,
+    generation: GENERATION,
+    ...BY_HAND,
+  }),
+  undoable: true,
+  run: (context, { queue: name, ...options }) =>
+    changed(context, name, (found) => found.set({ ...options, ...context.byHand } as object)),
+  http: { path: "POST /api/v1/queues/:queue/set", tag: "queues" },
+  cli: {
+    command: "set <name>",
+    args: ["queue"],
+    when: "--queue",
+    examples: [],
+    hidden: Object.keys(SETTINGS),
+    options: [
+      ["--setting <settings...>", "of a queue: maxBacklog=500, defaults.attempts=3, weights=code"],
+    ],
+    read: ({ setting = [] }) => settingsOf(setting as readonly string[]),
+    result: ({ settings, generation }, { queue: name }) => ({ queue: name, settings, generation }),
+    show({ queue: name, settings, generation }: QueueStatus & { readonly queue: string }) {
+      const each = settings.map(({ name: of, value, setBy }) => `${of} ${value} (${setBy})`);
+      return `${name}: ${each.join(", ")}, generation ${generation}`;
+    },
+  },
+});
+
+const undo = operation({
+  ...STEER,
+  name: "queue.undo",
+  summary: "Takes back a pause, a resume or a setting",
+  input: z.strictObject({
+    ...QUEUE,
+    id: z.string().optional().describe("The change. Defaults to the last one."),
+    generation: GENERATION,
+    ...BY_HAND,
+  }),
+  undoable: false,
+  run: (context, { queue: name, ...options }) =>
+    changed(context, name, (found) => found.undo({ ...options, ...context.byHand })),
+  http: { path: "POST /api/v1/queues/:queue/undo", tag: "queues" },
+  cli: {
+    ...PAUSES,
+    command: "undo <name>",
+    result(made, input) {
+      assertUndone(made);
+      return PAUSES.result!(made, input);
+    },
+  },
+});
+
+export const QUEUE_OPERATIONS: readonly AnyOperation[] = [
+  queues,
+  workers,
+  queue,
+  preview,
+  set,
+  pause,
+  resume,
+  undo,
+];

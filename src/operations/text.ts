@@ -1,0 +1,78 @@
+/** How results are written for people. */
+import type { Key } from "../core/key-path.ts";
+import type { JobExplanation } from "../queue/forecast/explain.ts";
+import type { JobEta } from "../queue/forecast/forecast.ts";
+import type { SetBy } from "../throttle/bucket/facts/status.ts";
+
+interface ShownTable {
+  readonly heads: readonly string[];
+  readonly rows: readonly (readonly string[])[];
+}
+
+/** What a command prints: lines and tables. */
+export type Shown = string | readonly (string | ShownTable)[];
+
+/** Names before their values, one a line: `"cap:        100/s"`. */
+export function factLines(facts: readonly (readonly [string, string])[], width: number): string[] {
+  return facts.map(([name, value]) => `${`${name}:`.padEnd(width)}${value}`);
+}
+
+/** JSON has no bigint: numbers above 2^53 are given as text. Nor has it Infinity: a time without an end is `"forever"`. */
+export function sayInJson(_name: string, value: unknown): unknown {
+  if (typeof value === "bigint") return String(value);
+  return value === Infinity ? "forever" : value;
+}
+
+/** `1500` as `"1.5 s"`. */
+export function duration(ms: number): string {
+  if (ms === Infinity) return "forever";
+  if (ms < 1_000) return `${Math.round(ms)} ms`;
+  const units = [
+    ["d", 86_400_000],
+    ["h", 3_600_000],
+    ["min", 60_000],
+    ["s", 1_000],
+  ] as const;
+  const [unit, length] = units.find(([, unitMs]) => ms >= unitMs)!;
+  return `${Number((ms / length).toFixed(1))} ${unit}`;
+}
+
+/** A rate with two places at most. */
+export function perSecond(rate: number | undefined): string {
+  return rate === undefined ? "-" : String(Number(rate.toFixed(2)));
+}
+
+export function timeText(ms: number | undefined): string {
+  return ms === undefined ? "-" : new Date(ms).toISOString();
+}
+
+/** The key of a job. */
+export function keyText(key: Key | undefined): string {
+  return key === undefined ? "-" : typeof key === "string" ? key : JSON.stringify(key);
+}
+
+/** `"1 job"`, `"2 jobs"`. */
+export function counted(count: number, one: string, many = `${one}s`): string {
+  return `${count} ${count === 1 ? one : many}`;
+}
+
+/** Who set what is in force by hand, when and for how long. */
+export function byText({ by, reason, atMs, endsInMs }: SetBy): string {
+  const why = reason === undefined ? "" : `, "${reason}"`;
+  const end = endsInMs === Infinity ? "until it is changed" : `for another ${duration(endsInMs)}`;
+  return `by ${by}${why}, since ${new Date(atMs).toISOString()}, ${end}`;
+}
+
+/** Why a job waits, with its place in line and its expected start if others start before it. */
+export function whyText(why: JobExplanation | undefined, eta?: JobEta): string {
+  if (why === undefined) return "it runs, or has ended";
+  const { waitsFor, limit, untilMs } = why;
+  const what = limit === undefined ? waitsFor : `${waitsFor}: ${limit}`;
+  // The next slot of the limit is not this job's.
+  if (eta?.startsInMs !== undefined && eta.position > 0) {
+    const others = eta.position === 1 ? "1 job starts" : `${eta.position} jobs start`;
+    return `${what}; ${others} before it, which is expected to start in ${duration(eta.startsInMs)}`;
+  }
+  const end = untilMs === undefined || untilMs === Infinity ? "" : `, until ${timeText(untilMs)}`;
+  return `${what}${end}`;
+}

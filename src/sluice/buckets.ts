@@ -19,8 +19,11 @@ import { createMemoryStore } from "../stores/memory/memory-store.ts";
 import type { RulesInUse } from "../rules/apply.ts";
 import type { OwnedBucket } from "../throttle/bucket.ts";
 import { readBucketOptions, type BucketOptions } from "../throttle/bucket/bucket-options.ts";
-import { createClusterBucket } from "../throttle/bucket/cluster-bucket.ts";
-import { createBucket, type BucketSettings } from "../throttle/bucket/create-bucket.ts";
+import {
+  createBucket,
+  type BucketSettings,
+  type HearStore,
+} from "../throttle/bucket/create-bucket.ts";
 import { unknownPolicy } from "../throttle/known-policy.ts";
 import { createLearned } from "../throttle/wrap/call-defaults.ts";
 
@@ -56,7 +59,7 @@ export interface Buckets {
   close(): Promise<void>;
 }
 
-type OnOpen = (storeName: string, bucket: OwnedBucket) => void;
+type OnOpen = (storeName: string, hear: HearStore) => void;
 
 export interface BucketsParts {
   readonly store: Store;
@@ -101,8 +104,8 @@ export function createBuckets(parts: BucketsParts): Buckets {
   const { store, insight, logger, onActivity, observing, isRemote, isCluster } = parts;
   const replica = randomUUID();
   const buckets = new Map<string, OwnedBucket>();
-  /** The same, or their parts, by their names in the store. */
-  const byStoreName = new Map<string, OwnedBucket>();
+  /** Who hears the store, by the name of a bucket, or of a part of one, in the store. */
+  const hearers = new Map<string, HearStore>();
   /** Those that calls are drawn from with the policy of other processes. */
   const used = new Map<string, OwnedBucket>();
   /** The options that each bucket was opened with first. */
@@ -113,21 +116,13 @@ export function createBuckets(parts: BucketsParts): Buckets {
   function listen(): void {
     if (isListening) return;
     isListening = true;
-    store.listen(replica, (storeName, news, key) => {
-      const bucket = byStoreName.get(storeName);
-      if (news === "change") bucket?.forget(key);
-      bucket?.askAgain(key, news);
-    });
+    store.listen(replica, (storeName, news, key) => hearers.get(storeName)?.(news, key));
   }
 
   /** In a cluster, keys that share no limit are spread over all nodes. */
   function create(settings: BucketSettings, onOpen: OnOpen): OwnedBucket {
-    if (isCluster && isSpread(settings.policy)) {
-      return withArgumentCount(createClusterBucket({ ...settings, onOpen }));
-    }
-    const bucket = createBucket(settings);
-    onOpen(settings.name, bucket);
-    return withArgumentCount(bucket);
+    const placement = { isSpread: isCluster && isSpread(settings.policy), onOpen };
+    return withArgumentCount(createBucket(settings, placement));
   }
 
   function* all(): Iterable<OwnedBucket> {
@@ -135,8 +130,8 @@ export function createBuckets(parts: BucketsParts): Buckets {
     for (const [name, bucket] of used) if (!buckets.has(name)) yield bucket;
   }
 
-  function register(storeName: string, bucket: OwnedBucket): void {
-    byStoreName.set(storeName, bucket);
+  function register(storeName: string, hear: HearStore): void {
+    hearers.set(storeName, hear);
   }
 
   /** What all buckets are made with. */
@@ -155,7 +150,7 @@ export function createBuckets(parts: BucketsParts): Buckets {
 
   /** One that nothing is drawn from needs no news, and is kept only by whoever has it. */
   function createFound(name: string, policy: Policy): OwnedBucket {
-    const opened = new Map<string, OwnedBucket>();
+    const opened = new Map<string, HearStore>();
     let isUsed = false;
     const bucket = create(
       {
@@ -165,13 +160,13 @@ export function createBuckets(parts: BucketsParts): Buckets {
         listen() {
           isUsed = true;
           used.set(name, bucket);
-          for (const [storeName, part] of opened) register(storeName, part);
+          for (const [storeName, hear] of opened) register(storeName, hear);
           listen();
         },
       },
-      (storeName, part) => {
-        opened.set(storeName, part);
-        if (isUsed) register(storeName, part);
+      (storeName, hear) => {
+        opened.set(storeName, hear);
+        if (isUsed) register(storeName, hear);
       },
     );
     return bucket;

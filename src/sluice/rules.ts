@@ -7,7 +7,7 @@ import type { Store } from "../core/store.ts";
 import type { InsightStore } from "../core/stores/insight/store.ts";
 import { putInForce, type RulesInUse } from "../rules/apply.ts";
 import { readRulesFile, watchRulesFile } from "../rules/watch.ts";
-import { createPartStores } from "../throttle/bucket/cluster-bucket.ts";
+import { createPartStores } from "../throttle/bucket/part-stores.ts";
 import { termsOf } from "../throttle/known-policy.ts";
 import { isSpread, type Buckets } from "./buckets.ts";
 

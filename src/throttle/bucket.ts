@@ -5,7 +5,7 @@ import type { Logger } from "../core/logger.ts";
 import type { Emitter } from "../core/events/events.ts";
 import type { RateInput } from "../core/limits/rate.ts";
 import type { Policy, PolicyOptions } from "../core/policy/policy.ts";
-import type { Away, News } from "../core/store.ts";
+import type { Away } from "../core/store.ts";
 import type { BucketEvents } from "./bucket/bucket-events.ts";
 import type { BucketTold, Override } from "../core/stores/insight/store.ts";
 import type { BucketState, InForce } from "./bucket/bucket-state.ts";
@@ -35,7 +35,6 @@ import type { AwayNews } from "./outage/away-news.ts";
 import type { Breaker } from "./outage/breaker.ts";
 import type { ReportedOutcome } from "./feedback/feedback.ts";
 import type { CallDefaults } from "./wrap/call-defaults.ts";
-import type { JobSlot } from "./slot/job-slot.ts";
 import type { DrawnSlot, Slot, SlotFacts } from "./slot/slot.ts";
 import type { TryDecision } from "./try/decision.ts";
 import type { WaitRegistry } from "./waiting/wait.ts";
@@ -160,8 +159,6 @@ export interface OwnedBucket extends Bucket {
   drawByHand(options: ObservedDrawCall): Promise<Slot>;
   /** {@link Bucket.tryDraw} with options that have been read already. May also throw, instead of rejecting. */
   tryByHand(options: TryCall): Promise<TryDecision>;
-  /** {@link OwnedBucket.drawByHand} for the first call of a job's handler: it leaves on the slot of its job. */
-  drawOnJobSlot(options: ObservedDrawCall, hand: JobSlot): Promise<Slot>;
   /**
    * Draws with options that have been read already, for a worker. `waits` lists the wait until it is over, so that a
    * worker can end it: a signal for each job would cost more than the draw.
@@ -232,10 +229,10 @@ export interface OwnedBucket extends Bucket {
   slotOf(facts: SlotFacts): Promise<DrawnSlot>;
   /** Settles the cost that `read` finds in a call's result; what it does not find stays as estimated. */
   settleByResult(read: SettleBy<unknown>, result: unknown, slot: Slot): void;
-  /** The bucket, or one key, may have changed, or a lease is free: callers that wait for it are asked for again. */
-  askAgain(key?: string, news?: News): void;
-  /** Slots that are held, of one key or of all, are worthless: they are drawn again. */
-  forget(key: string | undefined): void;
+  /** Draws again for the callers of one key, or of all: the bucket may have changed. */
+  askAgain(key?: string): void;
+  /** Does what a message of the store does: limits, a cooldown or a pause have changed, of one key or of all. */
+  changed(key?: string): void;
   /** Calls back when the bucket is closed, at once if it is, with the error of those who wait; returns a function that ends it. */
   onClose(fail: (reason: ClosedError) => void): () => void;
   /** Fails all callers that wait, and gives unused slots back. */

@@ -126,8 +126,7 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
 
   /** What waits in this process for any old limits looks at the new ones; others read the rules themselves. */
   function askAgain(key?: string): void {
-    bucket.forget(key);
-    bucket.askAgain(key);
+    bucket.changed(key);
   }
 
   /** What waits in this process for the old limits of tenants and endpoints looks at the new ones. */

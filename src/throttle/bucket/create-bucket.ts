@@ -1,258 +1,165 @@
 import { setMaxListeners } from "node:events";
-import { namedOf, textOfKey, textOfNamed } from "../../core/key-path.ts";
-import type { Logger } from "../../core/logger.ts";
+import { InvalidOptionError } from "../../core/errors.ts";
 import type { Observing } from "../../core/events/observer.ts";
-import { ownScopeOf } from "../../core/policy/per-key.ts";
+import { PRIORITIES } from "../../core/input/options.ts";
+import { firstOfText, namedOf, textOfKey, textOfNamed } from "../../core/key-path.ts";
+import type { LimitsOptions } from "../../core/policy/limit-makers.ts";
 import type { PolicyOptions } from "../../core/policy/policy.ts";
-import type { News, Store } from "../../core/store.ts";
-import type { InsightStore } from "../../core/stores/insight/store.ts";
-import type { OwnedBucket, ReportedCall } from "../bucket.ts";
+import type { News } from "../../core/store.ts";
+import type { OwnedBucket } from "../bucket.ts";
 import {
   readDrawOptions,
   readTryOptions,
   type AnyFunction,
   type DrawCall,
-  type FeedbackOptions,
   type ObservedDrawCall,
   type ThrottledFetch,
-  type TryCall,
   type ThrottledOptions,
+  type TryCall,
 } from "../call-options.ts";
-import type { Throttle } from "../wrap/throttled-types.ts";
-import { estimateOf, stepsOf, type Estimate } from "../costs.ts";
-import { createFeedbackReader, type ReportedOutcome } from "../feedback/feedback.ts";
-import {
-  assertCostUnits,
-  createKnownPolicy,
-  createPolicyRefresh,
-  type BucketContext,
-  type FindPolicy,
-  type FirstPolicy,
-} from "../known-policy.ts";
-import {
-  applyOnStoreDown,
-  type OnStateLost,
-  type OnStoreDown,
-  type OpenLocalStore,
-} from "../outage/on-store-down.ts";
 import type { AwayNews } from "../outage/away-news.ts";
-import { createBreaker, type Breaker, type BreakerSettings } from "../outage/breaker.ts";
-import { createStoreRetries } from "../outage/retries.ts";
-import { createLeaseKeeper } from "../slot/leases.ts";
-import { createSettling, type Slot } from "../slot/slot.ts";
+import { createBreaker, type BreakerSettings } from "../outage/breaker.ts";
 import { jobSlotInHand } from "../slot/job-slot.ts";
-import { createRefusals, type Refusals, createTryDraws } from "../try/try-draw.ts";
+import type { Slot } from "../slot/slot.ts";
 import type { TryDecision } from "../try/decision.ts";
-import { createGroups, type Caller } from "../waiting/group.ts";
-import { createPacer, type Pacer } from "../waiting/pacer.ts";
-import type { WaitingCall } from "../waiting/waiting-call.ts";
+import { createRefusals } from "../try/try-draw.ts";
+import type { Waits } from "../waiting/dispatch.ts";
 import type { CallDefaults } from "../wrap/call-defaults.ts";
 import { createFetch } from "../wrap/fetch.ts";
-import { waitInside, runOnce, throttle } from "../wrap/throttled.ts";
-import { createAdmission } from "./admission.ts";
-import { createBucketTeller, createCloseListeners, type BucketTeller } from "./bucket-events.ts";
-import { createFoundSlots } from "./found-slots.ts";
-import { createLiveControl } from "./live-control.ts";
-import { createRides } from "./ride.ts";
+import { runOnce, throttle, waitInside } from "../wrap/throttled.ts";
+import type { Throttle } from "../wrap/throttled-types.ts";
+import { createBucketTeller, createCloseListeners } from "./bucket-events.ts";
+import { createPart, type BucketPart, type PartSettings } from "./bucket-part.ts";
+import type { KeyOptions } from "./facts/changes.ts";
 import { readPreview, suppose } from "./facts/preview.ts";
 import { readHistory, readStatus } from "./facts/status.ts";
-import { createTally, toldOf, type Tally } from "./facts/tally.ts";
+import { createTally, toldOf } from "./facts/tally.ts";
+import type { LiveControl } from "./live-control.ts";
+import { createPartStores, partOf } from "./part-stores.ts";
 
 const NO_OPTIONS: DrawCall = Object.freeze({});
 
+/** The part that stands for the whole bucket. Calls without a key go there, and in a bucket of 32 parts it refuses them. */
+const FIRST_PART = 0;
+const SHARED_LIMITS: readonly (keyof LimitsOptions)[] = ["rate", "burst", "concurrency", "limits"];
+
 /** What a bucket is made of. */
-export interface BucketSettings extends FirstPolicy {
-  readonly name: string;
-  /** Set where no code here says the policy: looks it up, unless rules say it. */
-  readonly findPolicy?: FindPolicy | undefined;
-  readonly store: Store;
-  readonly replica: string;
-  readonly logger: Logger;
-  readonly insight: InsightStore;
+export interface BucketSettings extends PartSettings {
   /** Called with the first call or caller after each look at {@link OwnedBucket.told}. */
   readonly onActivity?: (() => void) | undefined;
   readonly observing?: Observing | undefined;
-  readonly maxWaiting?: number | undefined;
-  readonly feedback?: FeedbackOptions | undefined;
   readonly calls?: CallDefaults | undefined;
   readonly breaker?: BreakerSettings | false | undefined;
-  readonly onStoreDown?: OnStoreDown | undefined;
-  readonly onStateLost?: OnStateLost | undefined;
-  /** The store in memory for `onStoreDown`; left out where the store itself lies there. */
-  readonly openLocalStore?: OpenLocalStore | undefined;
-  /** Called at the first draw: from then on the bucket needs the news of free leases and changes. */
-  readonly listen?: (() => void) | undefined;
-  /** Set if this is one part of a bucket in a cluster. */
-  readonly common?: CommonToParts | undefined;
 }
 
-/** What the parts of one bucket in a cluster share, in this process. */
-interface CommonToParts {
-  /** How many callers wait in all of them. */
-  readonly waiting: () => number;
-  readonly refusals: Refusals;
-  readonly teller: BucketTeller;
-  readonly tally: Tally;
-  readonly breaker: Breaker;
-  /** Whether this part tells of changes of the whole bucket, which come to every part. */
-  readonly tellsOfAll: boolean;
+/** Receives the store's messages about a bucket, or about one part of it. */
+export type HearStore = (news: News, key: string | undefined) => void;
+
+interface Placement {
+  /** Whether the keys are spread over 32 parts of a cluster; all limits are per key then. */
+  readonly isSpread: boolean;
+  /** Called with each part that this process uses: from then on, the store's messages of this name are for it. */
+  readonly onOpen: (storeName: string, hear: HearStore) => void;
 }
 
-/** Puts a bucket together: its draws, tries, live changes and feedback, over one store. */
-export function createBucket(settings: BucketSettings): OwnedBucket {
-  const { name, policy, replica, logger, insight, maxWaiting = Infinity } = settings;
-  const { onStoreDown = "refuse", onStateLost = "empty" } = settings;
-  const { waiting, refusals, teller, tally, tellsOfAll } = settings.common ?? {
-    waiting: () => pacer.waiting,
+/** Puts a bucket together: one part, or 32 of which each opens at its first use. */
+export function createBucket(
+  settings: BucketSettings,
+  { isSpread, onOpen }: Placement,
+): OwnedBucket {
+  const { name, policy, logger, insight, store } = settings;
+  const stores = isSpread ? createPartStores(store, name) : [{ storeName: name, store }];
+  const parts: BucketPart[] = [];
+  const teller = createBucketTeller(name, logger);
+  const tally = createTally(settings);
+  const shared = {
+    waiting: () => sumOf((part) => part.waiting),
     refusals: createRefusals(),
-    teller: createBucketTeller(name, logger),
-    tally: createTally(settings),
-    tellsOfAll: true,
-  };
-  const waitsForStore = onStoreDown === "wait";
-  const startsFull = onStateLost === "full";
-
-  const known = createKnownPolicy(name, settings, logger);
-  const store = applyOnStoreDown({
-    ...settings,
-    bucket: name,
-    asker: replica,
-    onStoreDown,
-    wake: onStandInNews,
-  });
-  const { count } = tally;
-  const context: BucketContext = { store, bucket: name, asker: replica, known, logger, count };
-  const retries = createStoreRetries(name);
-  const leases = createLeaseKeeper(context);
-  const settling = createSettling(context, {
-    sent: () => pacer.knownTimes.forget(),
-    booked: (key) => tries.forget(key),
-  });
-  const keeper = { name, leases, ...settling };
-  const groups = createGroups(keeper, () => known.policy);
-  const pacer: Pacer = createPacer({
-    ...context,
-    leases,
-    regroup,
-    waitsForStore,
-    startsFull,
-    onNews: (key) => admission.onNews(key),
-  });
-  const tries = createTryDraws({
-    ...context,
-    leases,
-    groupOf: (options) => groups.ofTry(options),
-    learn: pacer.learn,
-    startsFull,
-    refusals,
-    onAllowed: tally.add,
-    untilRetry: waitsForStore ? retries.untilRetry : undefined,
-  });
-  const assertUnits = (where: string, options: TryCall): void =>
-    assertCostUnits(name, known, where, options);
-  const refreshPolicy = createPolicyRefresh(context, pacer.learn, settings.findPolicy);
-  const admission = createAdmission({
-    name,
-    refreshPolicy,
-    assertUnits,
-    maxWaiting,
-    waiting,
-    groups,
-    pacer,
-    tries,
-    known,
+    teller,
     tally,
-    onSlot(options, slot, group) {
-      // What a call needs beyond its job's slot is no call of its own.
-      if (options.beyond === undefined) tally.waited(slot.waitedMs, options.priority);
-      teller.slotCame(options, slot, group);
-    },
-    listen: settings.listen,
-  });
-  const isDeclared = settings.findPolicy === undefined;
-  const steering = { insight, waiting, refreshPolicy, isDeclared, onChange: askAgain };
-  const liveControl = createLiveControl({ ...context, ...steering });
-  const feedback = createFeedbackReader(
-    {
-      ...context,
-      onChange(key, change) {
-        askAgain(key);
-        if (change.do === "cool" || change.do === "cut") tally.cooled();
-        teller.answered(key, change);
-      },
-    },
-    settings.feedback ?? {},
-  );
-  const breaker =
-    settings.common?.breaker ??
-    createBreaker({
-      bucket: name,
-      settings: settings.breaker,
-      logger,
-      hasOwnLimits: (key) => ownScopeOf(known.policy, key) !== undefined,
-      coolDown: (key, coolMs) => feedback.coolDown(key, coolMs),
-      onAway: noteAway,
-    });
-  const foundSlots = createFoundSlots({ context, keeper, groups, refreshPolicy });
-  const drawOnJobSlot = createRides({
-    keeper,
-    groups,
-    admission,
-    assertUnits,
-    onSlot: teller.slotCame,
+    onLiveChange: askAgain,
+  };
+  const breaker = createBreaker({
+    bucket: name,
+    settings: settings.breaker,
+    logger,
+    hasOwnLimits: (key) => partFor(key).hasOwnLimits(key),
+    coolDown: (key, coolMs) => partFor(key).coolDown(key, coolMs),
+    onAway: noteAway,
   });
   const changeListeners = new Set<(key: string | undefined) => void>();
   const closeListeners = createCloseListeners(name);
   let isCalledByHand = false;
   let fetched: ThrottledFetch | undefined;
 
-  function noteAway(key: string | undefined, news: AwayNews): void {
-    const { isBack, isHeard, forMs } = news;
-    teller.away(key, news);
-    if (isHeard) return;
-    // Unheard, others find out by themselves, and so does this process.
-    const coolMs = isBack ? undefined : Math.max(1, forMs);
-    store.noteAway({ bucket: name, key, coolMs }).catch(() => undefined);
-    if (isBack && key !== undefined) tellChange(key);
+  /** The part of a key, by its first name: all levels of a path lie in one. */
+  function partFor(key: string | undefined): BucketPart {
+    const number = isSpread && key !== undefined ? partOf(firstOfText(key)) : FIRST_PART;
+    return parts[number] ?? openPart(number);
+  }
+
+  /** The part of a key that has not been read yet; the part refuses one that is not valid. */
+  function partForGiven(options: KeyOptions | undefined): BucketPart {
+    const key: unknown = options?.key;
+    const first: unknown = Array.isArray(key) ? key[0] : key;
+    return partFor(typeof first === "string" ? first : undefined);
+  }
+
+  function openPart(number: number): BucketPart {
+    const { storeName, store } = stores[number]!;
+    const part = createPart({ ...settings, store }, shared);
+    parts[number] = part;
+    if (closeListeners.isClosed) void part.close();
+    else onOpen(storeName, (news, key) => hear(number, news, key));
+    return part;
+  }
+
+  function hear(number: number, news: News, key: string | undefined): void {
+    const part = parts[number]!;
+    if (news === "change") {
+      part.forget(key);
+      tellChange(key);
+      // A change of the whole bucket comes to every part.
+      if (key !== undefined || number === FIRST_PART) teller.changed(key);
+    }
+    part.askAgain(key, news);
+  }
+
+  function openParts(): readonly BucketPart[] {
+    return isSpread ? Object.values(parts) : parts;
+  }
+
+  function sumOf(numberOf: (part: BucketPart) => number): number {
+    let sum = 0;
+    for (const part of openParts()) sum += numberOf(part);
+    return sum;
+  }
+
+  /** Controls the bucket as a whole: a change in one part is made in all of them. */
+  function live(): LiveControl {
+    return partFor(undefined).live;
   }
 
   function tellChange(key: string | undefined): void {
     for (const listener of changeListeners) listener(key);
   }
 
-  /** Another policy is in force: callers get the groups and costs that it makes of them. */
-  function regroup(callers: readonly Caller[]): void {
-    groups.clear();
-    tries.forget();
-    for (const caller of callers as readonly WaitingCall[]) {
-      try {
-        caller.group = groups.of(caller.options);
-        pacer.wait(caller);
-      } catch (error) {
-        caller.fail(error);
-      }
-    }
+  function noteAway(key: string | undefined, news: AwayNews): void {
+    const { isBack, isHeard, forMs } = news;
+    teller.away(key, news);
+    if (isHeard) return;
+    // Without this note, other processes find out by their own failures, and so does this one.
+    const coolMs = isBack ? undefined : Math.max(1, forMs);
+    const note = { bucket: name, key, coolMs };
+    partFor(undefined)
+      .noteAway(note)
+      .catch(() => undefined);
+    if (isBack && key !== undefined) tellChange(key);
   }
 
-  function report(
-    resultOrError: unknown,
-    { slot, cost, read, isSpared }: ReportedCall,
-  ): ReportedOutcome | Promise<ReportedOutcome> {
-    const { atMs } = slot;
-    const key = textOfNamed(slot);
-    const estimate = (): Estimate => estimateOf(groups.of({ key, cost }).callTerms);
-    return feedback.readOutcome(resultOrError, { key, atMs, estimate, isSpared }, read);
-  }
-
-  function onStandInNews(_bucket: string, news: News, key: string | undefined): void {
-    if (news === "change") pacer.forget(key);
-    askAgain(key, news);
-  }
-
-  function askAgain(key?: string, news?: News): void {
-    retries.retryNow();
-    tries.forget(key);
-    pacer.askAgain(key, news);
+  function askAgain(key?: string): void {
+    if (key !== undefined) return partFor(key).askAgain(key);
+    for (const part of openParts()) part.askAgain();
   }
 
   function drawByHand(options: ObservedDrawCall): Promise<Slot> {
@@ -261,7 +168,9 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     if (options.signal !== undefined) setMaxListeners(Infinity, options.signal);
     const hand = jobSlotInHand(bucket);
     const draw = (): Promise<Slot> =>
-      hand === undefined ? admission.draw(options) : drawOnJobSlot(options, hand);
+      hand === undefined
+        ? partFor(options.key).draw(options)
+        : partFor(options.key ?? hand.drawnFor.key).drawOnJobSlot(options, hand);
     const drawing = teller.hearsOf("refused")
       ? teller.watchDraw(options, async () => draw())
       : draw();
@@ -277,18 +186,38 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
   }
 
   function tryByHand(options: TryCall): Promise<TryDecision> {
-    if (!teller.hearsOf("slot") && !teller.hearsOf("refused")) return admission.tryDraw(options);
-    return teller.watchTry(options, async () => admission.tryDraw(options));
+    const part = partFor(options.key);
+    if (!teller.hearsOf("slot") && !teller.hearsOf("refused")) return part.tryDraw(options);
+    return teller.watchTry(options, async () => part.tryDraw(options));
+  }
+
+  /** A limit for all keys together cannot hold over parts that do not know of each other. */
+  function assertPerKey(given: PolicyOptions): void {
+    const option = SHARED_LIMITS.find((each) => given?.[each] !== undefined);
+    if (option === undefined) return;
+    const where = `bucket("${name}").configure()`;
+    const remedy =
+      "all limits of this bucket are per key, and its keys are spread over the cluster: give perKey, " +
+      "or declare the bucket with limits that its keys share";
+    throw new InvalidOptionError({ where, option, value: given[option], remedy });
+  }
+
+  function waits(): Waits {
+    const all = openParts().map((part) => part.waits());
+    return all.length === 1 ? all[0]! : all.reduce(joinWaits, NO_WAITS);
   }
 
   const bucket: OwnedBucket = {
     name,
     policy,
-    isDeclared,
+    isDeclared: settings.findPolicy === undefined,
     logger,
     calls: settings.calls,
     get waiting() {
-      return pacer.waiting;
+      return shared.waiting();
+    },
+    get deferred() {
+      return sumOf((part) => part.deferred);
     },
     get isCalledByHand() {
       return isCalledByHand;
@@ -310,18 +239,22 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
     },
     drawByHand,
     tryByHand,
-    drawOnJobSlot,
-    drawForJob: admission.drawForJob,
-    checkDrawable: admission.check,
-    refusalKnown: admission.refusalKnown,
-    whenHopeless: admission.whenHopeless,
+    drawForJob: (options, waits) => partFor(options.key).drawForJob(options, waits),
+    checkDrawable: (where, options) => partFor(options.key).check(where, options),
+    refusalKnown: (options) => partFor(options.key).refusalKnown(options),
+    whenHopeless: (options, refuse) => partFor(options.key).whenHopeless(options, refuse),
+    stepsOf: (options) => partFor(options.key).stepsOf(options),
     run(fn, options) {
       isCalledByHand = true;
       return runOnce(bucket, fn, options);
     },
     on(event, listener, options) {
       const stop = teller.on(event, listener, options);
-      if (event === "change") settings.listen?.();
+      if (event === "change") {
+        // Messages about changes come to the parts that are open.
+        for (const number of stores.keys()) if (parts[number] === undefined) openPart(number);
+        settings.listen?.();
+      }
       return stop;
     },
     off: (event, listener) => teller.off(event, listener),
@@ -334,69 +267,72 @@ export function createBucket(settings: BucketSettings): OwnedBucket {
       return (fetched ??= createFetch(bucket));
     },
     reportOutcome(resultOrError, slot, cost, read) {
+      const key = textOfNamed(slot);
       if (settings.breaker && jobSlotInHand(bucket) === undefined) {
-        breaker.noteCall(textOfNamed(slot), resultOrError);
+        breaker.noteCall(key, resultOrError);
       }
-      return report(resultOrError, { slot, cost, read });
+      return partFor(key).report(resultOrError, { slot, cost, read });
     },
-    report,
+    report: (resultOrError, of) => partFor(textOfNamed(of.slot)).report(resultOrError, of),
     breaker,
     noteAway,
-    readAway: (keys) => store.readAway({ bucket: name, keys }),
-    coolDown: (key, coolMs) => feedback.coolDown(key, coolMs),
-    outcomesReported: () => feedback.settled(),
-    slotOf: (facts) => foundSlots.slotOf(facts),
-    settleByResult: settling.settleByResult,
+    readAway: (keys) => partFor(undefined).readAway({ bucket: name, keys }),
+    coolDown: (key, coolMs) => partFor(key).coolDown(key, coolMs),
+    async outcomesReported() {
+      await Promise.all(openParts().map((part) => part.outcomesReported()));
+    },
+    slotOf: (facts) => partFor(facts.key).slotOf(facts),
+    settleByResult: (read, result, slot) =>
+      partFor(textOfNamed(slot)).settleByResult(read, result, slot),
     askAgain,
-    forget(key) {
-      pacer.forget(key);
-      tellChange(key);
-      if (key !== undefined || tellsOfAll) teller.changed(key);
-    },
-    stepsOf(options) {
-      // Where all limits are per key, none applies to a call without a key.
-      const isUnlimited = options.key === undefined && known.policy.limits.length === 0;
-      return isUnlimited ? { sharedMs: 0, keyMs: 0 } : stepsOf(groups.of(options).callTerms);
-    },
-    get deferred() {
-      return pacer.deferred;
+    changed(key) {
+      for (const number of parts.keys()) {
+        const isAbout = key === undefined || partFor(key) === parts[number];
+        if (isAbout && parts[number] !== undefined) hear(number, "change", key);
+      }
     },
     onChange(listener) {
       changeListeners.add(listener);
       return () => changeListeners.delete(listener);
     },
-    configure: (given, options) => liveControl.configure(given as PolicyOptions | "code", options),
-    pause: liveControl.pause,
-    resume: liveControl.resume,
-    undo: liveControl.undo,
+    async configure(given, options) {
+      const policy = given as PolicyOptions | "code";
+      if (isSpread && policy !== "code") assertPerKey(policy);
+      await live().configure(policy, options);
+    },
+    pause: (options) => partForGiven(options).live.pause(options),
+    resume: (options) => partForGiven(options).live.resume(options),
+    undo: (options) => live().undo(options),
     async hold(given, forMs) {
       const key = textOfKey(given);
-      const isHeld = await liveControl.hold(key, forMs);
+      const isHeld = await partFor(key).live.hold(key, forMs);
       if (isHeld && forMs > 0) teller.cooled(key, forMs);
     },
-    peek: liveControl.peek,
-    inForce: liveControl.inForce,
-    expire: liveControl.expire,
-    status: () => readStatus(name, insight, liveControl.inForce()),
-    preview: (change) => readPreview(name, insight, liveControl.inForce(), change),
-    suppose: async (where, change) => suppose(where, await liveControl.inForce(), change),
+    peek: (options) => partForGiven(options).live.peek(options),
+    inForce: () => live().inForce(),
+    expire: (override) => live().expire(override),
+    status: () => readStatus(name, insight, live().inForce()),
+    preview: (change) => readPreview(name, insight, live().inForce(), change),
+    suppose: async (where, change) => suppose(where, await live().inForce(), change),
     history: (options) => readHistory(name, insight, options),
-    told: () => toldOf(tally.take(), pacer.waits()),
+    told: () => toldOf(tally.take(), waits()),
     onClose: (fail) => closeListeners.add(fail),
     async close() {
-      admission.close();
-      retries.close();
-      liveControl.close();
       closeListeners.close();
-      await pacer.close();
-      await Promise.all([
-        leases.settled(),
-        foundSlots.close(),
-        feedback.settled(),
-        settling.settled(),
-      ]);
-      leases.close();
+      await Promise.all(openParts().map((part) => part.close()));
     },
   };
+  if (!isSpread) openPart(FIRST_PART);
   return bucket;
+}
+
+const NO_WAITS: Waits = { byRank: PRIORITIES.map(() => 0), sinceMs: Infinity, most: undefined };
+
+function joinWaits(a: Waits, b: Waits): Waits {
+  const isMoreInB = (b.most?.line.size ?? 0) > (a.most?.line.size ?? 0);
+  return {
+    byRank: a.byRank.map((waiting, rank) => waiting + b.byRank[rank]!),
+    sinceMs: Math.min(a.sinceMs, b.sinceMs),
+    most: isMoreInB ? b.most : a.most,
+  };
 }

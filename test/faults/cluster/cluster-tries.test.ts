@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { createSluice } from "sluice";
-import { partOf } from "../../../src/throttle/bucket/cluster-bucket.ts";
+import { partOf } from "../../../src/throttle/bucket/part-stores.ts";
 import { startCluster, type RedisCluster } from "../../support/redis/cluster.ts";
 
 let cluster: RedisCluster;

@@ -230,7 +230,7 @@ describe("draw", () => {
     const calls = Array.from({ length: 6 }, () => bucket.draw({ key: "a" }));
     await vi.advanceTimersByTimeAsync(1);
 
-    bucket.forget("b");
+    bucket.changed("b");
     await vi.advanceTimersByTimeAsync(200);
 
     const slots = await Promise.all(calls);

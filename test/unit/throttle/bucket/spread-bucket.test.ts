@@ -11,7 +11,7 @@ import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts
 import type { BucketOptions } from "../../../../src/throttle/bucket/bucket-options.ts";
 import type { OwnedBucket } from "../../../../src/throttle/bucket.ts";
 import { jobSlotOf, runWithJobSlot } from "../../../../src/throttle/slot/job-slot.ts";
-import { createPartStores, partOf } from "../../../../src/throttle/bucket/cluster-bucket.ts";
+import { createPartStores, partOf } from "../../../../src/throttle/bucket/part-stores.ts";
 import { rejectionOf } from "../../../support/async/rejection.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
 import { fakeTimers } from "../../../support/async/fake-timers.ts";

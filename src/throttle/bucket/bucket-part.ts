@@ -1,0 +1,322 @@
+import type { CountSlots } from "../../core/events/observer.ts";
+import type { Logger } from "../../core/logger.ts";
+import { textOfNamed } from "../../core/key-path.ts";
+import { ownScopeOf } from "../../core/policy/per-key.ts";
+import type { News, Store } from "../../core/store.ts";
+import type { InsightStore } from "../../core/stores/insight/store.ts";
+import type { OwnedBucket } from "../bucket.ts";
+import type { FeedbackOptions, TryCall } from "../call-options.ts";
+import { callTermsOf, estimateOf, stepsOf, type Estimate } from "../costs.ts";
+import { createFeedbackReader } from "../feedback/feedback.ts";
+import {
+  assertCostUnits,
+  createKnownPolicy,
+  createPolicyRefresh,
+  isByPolicy,
+  type BucketContext,
+  type FindPolicy,
+  type FirstPolicy,
+  type RefreshPolicy,
+} from "../known-policy.ts";
+import {
+  applyOnStoreDown,
+  type OnStateLost,
+  type OnStoreDown,
+  type OpenLocalStore,
+} from "../outage/on-store-down.ts";
+import { createStoreRetries } from "../outage/retries.ts";
+import { createLeaseKeeper, type LeaseHolder, type LeaseKeeper } from "../slot/leases.ts";
+import {
+  createSettling,
+  DrawnSlot,
+  policyDigest,
+  type SlotContext,
+  type SlotFacts,
+} from "../slot/slot.ts";
+import { createTryDraws, type Refusals } from "../try/try-draw.ts";
+import type { Waits } from "../waiting/dispatch.ts";
+import { createGroups, type Caller, type Groups } from "../waiting/group.ts";
+import { createPacer, type Pacer } from "../waiting/pacer.ts";
+import type { WaitingCall } from "../waiting/waiting-call.ts";
+import { createAdmission, type Admission } from "./admission.ts";
+import type { BucketTeller } from "./bucket-events.ts";
+import type { Tally } from "./facts/tally.ts";
+import { createLiveControl, type LiveControl } from "./live-control.ts";
+import { createRides } from "./ride.ts";
+
+/** What a part is made of: the settings of its bucket, with the store of the part. */
+export interface PartSettings extends FirstPolicy {
+  readonly name: string;
+  /** Set where no code here says the policy: looks it up, unless rules say it. */
+  readonly findPolicy?: FindPolicy | undefined;
+  readonly store: Store;
+  readonly replica: string;
+  readonly logger: Logger;
+  readonly insight: InsightStore;
+  readonly maxWaiting?: number | undefined;
+  readonly feedback?: FeedbackOptions | undefined;
+  readonly onStoreDown?: OnStoreDown | undefined;
+  readonly onStateLost?: OnStateLost | undefined;
+  /** The store in memory for `onStoreDown`; left out where the store itself lies there. */
+  readonly openLocalStore?: OpenLocalStore | undefined;
+  /** Called at the first draw: from then on the bucket needs the messages about free leases and changes. */
+  readonly listen?: (() => void) | undefined;
+}
+
+/** What the parts of one bucket share, in this process. */
+export interface SharedByParts {
+  /** How many callers wait in all parts. */
+  readonly waiting: () => number;
+  readonly refusals: Refusals;
+  readonly teller: BucketTeller;
+  readonly tally: Tally;
+  /** Called after each live change of one key, or of all: calls that wait in any part follow it at once. */
+  readonly onLiveChange: (key: string | undefined) => void;
+}
+
+/** The keys of a bucket that share one clock: all of them, or in a cluster one of 32 parts. */
+export interface BucketPart
+  extends
+    Pick<Admission, "draw" | "tryDraw" | "drawForJob" | "check" | "refusalKnown" | "whenHopeless">,
+    Pick<OwnedBucket, "stepsOf" | "report" | "coolDown" | "slotOf" | "settleByResult">,
+    Pick<Store, "readAway" | "noteAway"> {
+  readonly waiting: number;
+  readonly waits: () => Waits;
+  readonly deferred: number;
+  readonly drawOnJobSlot: ReturnType<typeof createRides>;
+  readonly live: LiveControl;
+  /** Whether the policy in force gives a key limits of its own. */
+  readonly hasOwnLimits: (key: string) => boolean;
+  readonly outcomesReported: () => Promise<void>;
+  /** Draws again for the callers of one key, or of all: the bucket may have changed, or a lease is free. */
+  askAgain(key?: string, news?: News): void;
+  /** Drops the slots that are held, of one key or of all: they are worthless. */
+  readonly forget: (key: string | undefined) => void;
+  close(): Promise<void>;
+}
+
+export function createPart(settings: PartSettings, shared: SharedByParts): BucketPart {
+  const { name, replica, logger, insight, maxWaiting = Infinity } = settings;
+  const { onStoreDown = "refuse", onStateLost = "empty" } = settings;
+  const { waiting, refusals, teller, tally } = shared;
+  const count: CountSlots = tally.count;
+  const waitsForStore = onStoreDown === "wait";
+  const startsFull = onStateLost === "full";
+
+  const known = createKnownPolicy(name, settings, logger);
+  const store = applyOnStoreDown({
+    ...settings,
+    bucket: name,
+    asker: replica,
+    onStoreDown,
+    wake: onStandInNews,
+  });
+  const context: BucketContext = { store, bucket: name, asker: replica, known, logger, count };
+  const retries = createStoreRetries(name);
+  const leases = createLeaseKeeper(context);
+  const settling = createSettling(context, {
+    sent: () => pacer.knownTimes.forget(),
+    booked: (key) => tries.forget(key),
+  });
+  const keeper = { name, leases, ...settling };
+  const groups = createGroups(keeper, () => known.policy);
+  const pacer: Pacer = createPacer({
+    ...context,
+    leases,
+    regroup,
+    waitsForStore,
+    startsFull,
+    onNews: (key) => admission.onNews(key),
+  });
+  const tries = createTryDraws({
+    ...context,
+    leases,
+    groupOf: (options) => groups.ofTry(options),
+    learn: pacer.learn,
+    startsFull,
+    refusals,
+    onAllowed: tally.add,
+    untilRetry: waitsForStore ? retries.untilRetry : undefined,
+  });
+  const assertUnits = (where: string, options: TryCall): void =>
+    assertCostUnits(name, known, where, options);
+  const refreshPolicy = createPolicyRefresh(context, pacer.learn, settings.findPolicy);
+  const admission = createAdmission({
+    name,
+    refreshPolicy,
+    assertUnits,
+    maxWaiting,
+    waiting,
+    groups,
+    pacer,
+    tries,
+    known,
+    tally,
+    onSlot(options, slot, group) {
+      // What a call needs beyond its job's slot is no call of its own.
+      if (options.beyond === undefined) tally.waited(slot.waitedMs, options.priority);
+      teller.slotCame(options, slot, group);
+    },
+    listen: settings.listen,
+  });
+  const live = createLiveControl({
+    ...context,
+    insight,
+    waiting,
+    refreshPolicy,
+    isDeclared: settings.findPolicy === undefined,
+    onChange: shared.onLiveChange,
+  });
+  const feedback = createFeedbackReader(
+    {
+      ...context,
+      onChange(key, change) {
+        askAgain(key);
+        if (change.do === "cool" || change.do === "cut") tally.cooled();
+        teller.answered(key, change);
+      },
+    },
+    settings.feedback ?? {},
+  );
+  const foundSlots = createFoundSlots({ context, keeper, groups, refreshPolicy });
+  const onSlot = teller.slotCame;
+  const drawOnJobSlot = createRides({ keeper, groups, admission, assertUnits, onSlot });
+
+  /** Another policy is in force: callers get the groups and costs that it makes of them. */
+  function regroup(callers: readonly Caller[]): void {
+    groups.clear();
+    tries.forget();
+    for (const caller of callers as readonly WaitingCall[]) {
+      try {
+        caller.group = groups.of(caller.options);
+        pacer.wait(caller);
+      } catch (error) {
+        caller.fail(error);
+      }
+    }
+  }
+
+  function onStandInNews(_bucket: string, news: News, key: string | undefined): void {
+    if (news === "change") pacer.forget(key);
+    askAgain(key, news);
+  }
+
+  function askAgain(key?: string, news?: News): void {
+    retries.retryNow();
+    tries.forget(key);
+    pacer.askAgain(key, news);
+  }
+
+  return {
+    get waiting() {
+      return pacer.waiting;
+    },
+    waits: () => pacer.waits(),
+    get deferred() {
+      return pacer.deferred;
+    },
+    draw: admission.draw,
+    tryDraw: admission.tryDraw,
+    drawForJob: admission.drawForJob,
+    check: admission.check,
+    refusalKnown: admission.refusalKnown,
+    whenHopeless: admission.whenHopeless,
+    drawOnJobSlot,
+    live,
+    hasOwnLimits: (key) => ownScopeOf(known.policy, key) !== undefined,
+    stepsOf(options) {
+      // Where all limits are per key, none applies to a call without a key.
+      const isUnlimited = options.key === undefined && known.policy.limits.length === 0;
+      return isUnlimited ? { sharedMs: 0, keyMs: 0 } : stepsOf(groups.of(options).callTerms);
+    },
+    report(resultOrError, { slot, cost, read, isSpared }) {
+      const { atMs } = slot;
+      const key = textOfNamed(slot);
+      const estimate = (): Estimate => estimateOf(groups.of({ key, cost }).callTerms);
+      return feedback.readOutcome(resultOrError, { key, atMs, estimate, isSpared }, read);
+    },
+    coolDown: (key, coolMs) => feedback.coolDown(key, coolMs),
+    outcomesReported: () => feedback.settled(),
+    slotOf: (facts) => foundSlots.slotOf(facts),
+    settleByResult: settling.settleByResult,
+    readAway: (request) => store.readAway(request),
+    noteAway: (note) => store.noteAway(note),
+    askAgain,
+    forget: pacer.forget,
+    async close() {
+      admission.close();
+      retries.close();
+      live.close();
+      await pacer.close();
+      await Promise.all([
+        leases.settled(),
+        foundSlots.close(),
+        feedback.settled(),
+        settling.settled(),
+      ]);
+      leases.close();
+    },
+  };
+}
+
+/** The holder of a call that the policy in force would never let pass. */
+const NO_HOLDER: LeaseHolder = {
+  scopes: [],
+  callTerms: callTermsOf({ shared: [], scopeLimits: [], costs: [], whose: [], text: "" }),
+};
+
+/** Slots that another process drew: this process settles them, and renews or ends their leases. */
+function createFoundSlots({
+  context,
+  keeper,
+  groups,
+  refreshPolicy,
+}: {
+  readonly context: BucketContext;
+  readonly keeper: SlotContext;
+  readonly groups: Pick<Groups, "of">;
+  readonly refreshPolicy: RefreshPolicy;
+}) {
+  const { known } = context;
+  /** The leases of each other process that are renewed or ended here. */
+  const leasesOf = new Map<string, LeaseKeeper>();
+
+  function keeperOf({ asker, lease }: SlotFacts): SlotContext {
+    if (lease === 0 || asker === context.asker) return keeper;
+    const leases = leasesOf.get(asker) ?? createLeaseKeeper({ ...context, asker });
+    leasesOf.set(asker, leases);
+    return { ...keeper, leases };
+  }
+
+  function holderOf({ key, cost, policy }: SlotFacts): LeaseHolder {
+    try {
+      const { scopes, callTerms } = groups.of({ key, cost });
+      if (policyDigest(known.terms) === policy) return { scopes, callTerms };
+      // The call was booked under limits that are gone; its lease may be one of those in force.
+      return { scopes, callTerms: { ...callTerms, text: "" } };
+    } catch (error) {
+      if (isByPolicy(error)) return NO_HOLDER;
+      throw error;
+    }
+  }
+
+  return {
+    async slotOf(facts: SlotFacts): Promise<DrawnSlot> {
+      const { slotUs, generation, key, lease } = facts;
+      if (policyDigest(known.terms) !== facts.policy) await refreshPolicy();
+      const group = { ...holderOf(facts), keeper: keeperOf(facts) };
+      const nowMs = performance.now();
+      return new DrawnSlot(
+        { group, key, sinceMs: nowMs },
+        { slotUs, lease },
+        { generation, nowMs },
+      );
+    },
+    /** Resolves when the ends of leases have been sent. Leases that were only renewed here expire by themselves. */
+    async close(): Promise<void> {
+      const keepers = [...leasesOf.values()];
+      await Promise.all(keepers.map(async (leases) => leases.settled()));
+      for (const leases of keepers) leases.close();
+    },
+  };
+}

@@ -1,0 +1,134 @@
+/**
+ * A bucket whose limits are all per key is stored in 32 parts, which a cluster spreads over its nodes. Each part has the
+ * clock of its node. See docs/decisions/0013-keys-over-a-cluster.md.
+ */
+import slotOf from "cluster-key-slot";
+import type {
+  Drawn,
+  DrawRequest,
+  Peeked,
+  ScopesRequest,
+  Steered,
+  SteerRequest,
+  Store,
+} from "../../core/store.ts";
+
+/** The store as one part uses it. */
+export interface PartStore {
+  /** The part's name in the store: `"stripe:17"`; no bucket of a user can have such a name. */
+  readonly storeName: string;
+  readonly store: Store;
+}
+
+/**
+ * Enough for clusters of up to 16 nodes that serve as many slots each: of 3 nodes the fullest has 1.05 times its share
+ * of the parts, of 10 nodes 1.25 times. Few enough that tries for many keys still share requests. The number is part of
+ * the layout of the state: with another, keys would be looked for in other parts.
+ */
+const PARTS = 32;
+/** How many hash slots a Redis cluster has. */
+const SLOTS = 16_384;
+/** How often replicas are counted in all parts at most: a queue's forecast looks at its bucket each time. */
+const COUNT_EVERY_MS = 1_000;
+
+/**
+ * The stores of all parts of a bucket. A request about one key, or about calls that wait, is for one part; a request
+ * about the whole bucket goes to every part, also to those that this process has not used.
+ */
+export function createPartStores(store: Store, bucket: string): PartStore[] {
+  const storeNames = storeNamesOf(bucket);
+  /** When this process first drew from any part, in µs on that part's clock; 0: not yet. */
+  let sinceUs = 0;
+  let countedAtMs = -Infinity;
+  let replicas = Promise.resolve(0);
+
+  /**
+   * A first draw from a part declares the policy as of this process's first draw from any part. Otherwise an old
+   * process would replace a newer policy there. A policy that was configured by hand stays in any case.
+   */
+  async function dated(request: DrawRequest): Promise<DrawRequest> {
+    const { bucket: storeName, terms } = request;
+    if (terms.version > 0 || sinceUs === 0) return request;
+    const { source } = await store.peek({ bucket: storeName, terms, scopes: [] });
+    return source !== "code" ? request : { ...request, terms: { ...terms, version: sinceUs } };
+  }
+
+  async function draw(request: DrawRequest): Promise<Drawn> {
+    const reply = await store.draw(await dated(request));
+    if (sinceUs === 0) sinceUs = reply.nowUs;
+    return reply;
+  }
+
+  /** Steers all parts, also when one fails; then rejects. The first part's generation is that of the bucket. */
+  async function steerAll({ generation, ...request }: SteerRequest): Promise<Steered> {
+    const [first = "", ...others] = storeNames;
+    const steered = await store.steer({ ...request, bucket: first, generation });
+    if (steered.isStale) return steered;
+    const steering = others.map((storeName) => store.steer({ ...request, bucket: storeName }));
+    const failed = (await Promise.allSettled(steering)).find(({ status }) => status === "rejected");
+    if (failed !== undefined) throw (failed as PromiseRejectedResult).reason;
+    return steered;
+  }
+
+  /** The most replicas of any part: a replica draws only from the parts of its keys. */
+  async function countReplicas(request: ScopesRequest): Promise<number> {
+    const peeking = storeNames.map((storeName) => store.peek({ ...request, bucket: storeName }));
+    const answered = (await Promise.allSettled(peeking)).filter(isFulfilled);
+    return Math.max(0, ...answered.map(({ value }) => value.alive));
+  }
+
+  async function peekAll(request: ScopesRequest): Promise<Peeked> {
+    if (performance.now() >= countedAtMs + COUNT_EVERY_MS) {
+      countedAtMs = performance.now();
+      replicas = countReplicas(request);
+    }
+    const [peeked, alive] = await Promise.all([store.peek(request), replicas]);
+    return { ...peeked, alive: Math.max(alive, peeked.alive) };
+  }
+
+  return storeNames.map((storeName) => {
+    const withName = <Request extends { readonly bucket: string }>(request: Request): Request => ({
+      ...request,
+      bucket: storeName,
+    });
+    const part: Store = {
+      draw: (request) => draw(withName(request)),
+      giveBack: (request) => store.giveBack(withName(request)),
+      settle: (request) => store.settle(withName(request)),
+      noteSlot: (note, settling) => store.noteSlot(withName(note), settling && withName(settling)),
+      renew: (request) => store.renew(withName(request)),
+      release: (request) => store.release(withName(request)),
+      steer: (request) =>
+        request.scope === undefined ? steerAll(request) : store.steer(withName(request)),
+      peek: (request) =>
+        request.scopes.length === 0 ? peekAll(withName(request)) : store.peek(withName(request)),
+      learn: (request) => store.learn(request),
+      // Few are away, and who looks at several keys at once asks one node.
+      readAway: (request) => store.readAway({ ...request, bucket: storeNames[0]! }),
+      noteAway: (note) => store.noteAway({ ...note, bucket: storeNames[0]! }),
+      listen: (asker, wake) => store.listen(asker, wake),
+      close: () => store.close(),
+    };
+    return { storeName, store: part };
+  });
+}
+
+/** The part of a key: the cluster's hash slots, cut into 32 pieces. */
+export function partOf(name: string): number {
+  return Math.floor((slotOf(name) * PARTS) / SLOTS);
+}
+
+/** For each part, the first name that hashes into it: so the parts are as even over the nodes as the slots. */
+function storeNamesOf(bucket: string): string[] {
+  const storeNames: string[] = Array.from({ length: PARTS }, () => "");
+  for (let number = 0; storeNames.includes(""); number++) {
+    const storeName = `${bucket}:${number}`;
+    const part = partOf(storeName);
+    if (storeNames[part] === "") storeNames[part] = storeName;
+  }
+  return storeNames;
+}
+
+function isFulfilled<T>(outcome: PromiseSettledResult<T>): outcome is PromiseFulfilledResult<T> {
+  return outcome.status === "fulfilled";
+}

@@ -130,7 +130,7 @@ export function textOf(shown: Shown): string {
 }
 
 /** The command line has the rights of whoever reaches Redis. */
-function callerOf(io: Io): Door["caller"] {
+export function callerOf(io: Io): Door["caller"] {
   const all = (): boolean => true;
   return { by: (said) => said ?? whoRuns(io), mayUse: all, mayBucket: all, mayQueue: all };
 }

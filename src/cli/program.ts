@@ -18,6 +18,7 @@ import { addEnqueue } from "./commands/enqueue.ts";
 import { addSchedule } from "./commands/schedule.ts";
 import { addTop } from "./commands/top.ts";
 import { addOperations } from "./operations.ts";
+import { addMcp } from "./commands/mcp.ts";
 import { addServe } from "./commands/serve.ts";
 import { addRules } from "./commands/rules.ts";
 import { readVersion } from "../sluice/version.ts";
@@ -114,6 +115,7 @@ export function createProgram(io: Io): Command {
   addDoctor(program, io);
   addRules(program, io);
   addServe(program, io);
+  addMcp(program, io);
   addDemo(program, io);
   addCompletion(program, io);
   inherit(program);

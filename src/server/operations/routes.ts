@@ -11,6 +11,7 @@ import {
 } from "../../operations/operation.ts";
 import { accessOf } from "../access/access.ts";
 import { STATUS_OF_CODE } from "../problem.ts";
+import { replyTo } from "./mcp.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -19,6 +20,18 @@ export function operationRoutes(app: FastifyInstance, door: Omit<Door, "caller">
     const { path, also = [] } = each.http;
     for (const at of [{ path }, ...also] as OtherPath<unknown>[]) addRoute(app, door, each, at);
   }
+  app.post(
+    "/mcp",
+    {
+      config: { needs: "view" },
+      schema: { summary: "MCP: the operations as tools", tags: ["mcp"] },
+    },
+    async (request, reply) => {
+      const answer = await replyTo(request.body, doorOf(door, request));
+      if (answer === undefined) return reply.code(202).send();
+      return answer;
+    },
+  );
 }
 
 function addRoute(

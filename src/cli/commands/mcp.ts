@@ -1,0 +1,59 @@
+/** `mcp`: the operations as tools of the Model Context Protocol, over standard input and output. */
+import process from "node:process";
+import { createInterface } from "node:readline";
+import { Option, type Command } from "commander";
+import { createFacts } from "../../operations/facts.ts";
+import type { Door } from "../../operations/operation.ts";
+import { replyTo, unreadable } from "../../server/operations/mcp.ts";
+import { whoRuns, withSluice, type Io } from "../io.ts";
+import { callerOf } from "../operations.ts";
+
+export function addMcp(program: Command, io: Io): void {
+  program
+    .command("mcp")
+    .description(
+      "gives AI agents the same operations as tools (MCP), over standard input and output",
+    )
+    .addOption(new Option("--allow <what>", "act lets them make changes").choices(["act"]))
+    .addHelpText(
+      "after",
+      `
+Without --allow, tools only read, and show no data of jobs. The log of changes shows who ran this command.
+
+Example: sluice mcp --redis redis://127.0.0.1:6379
+Example: sluice mcp --allow act`,
+    )
+    .action(async ({ allow }: { readonly allow?: "act" }, command: Command) => {
+      await withSluice(command, io, async (sluice) => {
+        const caller: Door["caller"] = {
+          ...callerOf(io),
+          by: (said) => `${said ?? whoRuns(io)} (mcp)`,
+          mayUse: (needs) => needs === "view" || allow === "act",
+        };
+        const door = { sluice, facts: createFacts(sluice), caller };
+        const underway = new Set<Promise<void>>();
+        // The loop ends when the client closes its end.
+        for await (const line of createInterface({ input: process.stdin })) {
+          if (line.trim() === "") continue;
+          const answering = answer(line, door, io).finally(() => underway.delete(answering));
+          underway.add(answering);
+        }
+        await Promise.all(underway);
+      });
+    });
+}
+
+async function answer(line: string, door: Door, io: Io): Promise<void> {
+  const reply = await readAndReply(line, door);
+  if (reply !== undefined) io.out(`${JSON.stringify(reply)}\n`);
+}
+
+async function readAndReply(line: string, door: Door): Promise<object | undefined> {
+  let message: unknown;
+  try {
+    message = JSON.parse(line);
+  } catch {
+    return unreadable();
+  }
+  return replyTo(message, door);
+}

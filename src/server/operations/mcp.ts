@@ -1,0 +1,123 @@
+/**
+ * The operations as tools of the Model Context Protocol: JSON-RPC 2.0 with `initialize`, `ping`, `tools/list` and
+ * `tools/call`. The caller of this module carries the messages.
+ */
+import { OPERATIONS } from "../../operations/index.ts";
+import {
+  inputSchemaOf,
+  perform,
+  type AnyOperation,
+  type Door,
+} from "../../operations/operation.ts";
+import { sayInJson } from "../../operations/text.ts";
+import { readVersion } from "../../sluice/version.ts";
+
+/** The newest first. A client that asks for another version gets the newest. */
+const VERSIONS = ["2025-06-18", "2025-03-26", "2024-11-05"];
+const ERRORS = { parse: -32_700, request: -32_600, method: -32_601, params: -32_602 } as const;
+
+interface Reply {
+  readonly jsonrpc: "2.0";
+  readonly id: unknown;
+  readonly result?: object;
+  readonly error?: { readonly code: number; readonly message: string };
+}
+
+interface Message {
+  readonly jsonrpc?: unknown;
+  readonly id?: unknown;
+  readonly method?: unknown;
+  readonly params?: Readonly<Record<string, unknown>> | undefined;
+}
+
+/** The reply to one message; undefined for a notification. */
+export async function replyTo(message: unknown, door: Door): Promise<Reply | undefined> {
+  const { jsonrpc, id, method, params } = (message ?? {}) as Message;
+  if (jsonrpc !== "2.0" || typeof method !== "string") {
+    return refusal(id, "request", "This is no request of JSON-RPC 2.0.");
+  }
+  if (id === undefined) return undefined;
+  const answered = (result: object): Reply => ({ jsonrpc: "2.0", id, result });
+  switch (method) {
+    case "initialize": {
+      const asked = String(params?.["protocolVersion"]);
+      return answered({
+        protocolVersion: VERSIONS.includes(asked) ? asked : VERSIONS[0],
+        capabilities: { tools: {} },
+        serverInfo: { name: "sluice", version: readVersion() },
+      });
+    }
+    case "ping":
+      return answered({});
+    case "tools/list":
+      return answered({ tools: toolsOf(door).map(describe) });
+    case "tools/call": {
+      const called = toolsOf(door).find((each) => nameOf(each) === params?.["name"]);
+      if (called === undefined) {
+        return refusal(id, "params", `There is no tool ${JSON.stringify(params?.["name"])}.`);
+      }
+      return answered(await call(called, door, (params?.["arguments"] ?? {}) as object));
+    }
+    default:
+      return refusal(id, "method", `There is no method ${JSON.stringify(method)}.`);
+  }
+}
+
+/** The reply to a text that is no JSON. */
+export function unreadable(): Reply {
+  return refusal(null, "parse", "This is no JSON.");
+}
+
+function refusal(id: unknown, why: keyof typeof ERRORS, message: string): Reply {
+  return { jsonrpc: "2.0", id: id ?? null, error: { code: ERRORS[why], message } };
+}
+
+/** The operations that the caller may use. */
+function toolsOf({ caller }: Door): readonly AnyOperation[] {
+  return OPERATIONS.filter(({ needs }) => caller.mayUse(needs));
+}
+
+/** Many clients take only letters, digits, `_` and `-`. */
+function nameOf({ name }: AnyOperation): string {
+  return name.replace(".", "_");
+}
+
+function describe(each: AnyOperation): object {
+  const { summary, needs, undoable, cli } = each;
+  const isRead = needs === "view";
+  const back = isRead ? "" : undoable ? " It can be undone." : " It cannot be undone.";
+  return {
+    name: nameOf(each),
+    description: `${summary}.${back}`,
+    inputSchema: { type: "object", ...inputSchemaOf(each), additionalProperties: false },
+    annotations: {
+      readOnlyHint: isRead,
+      ...(!isRead && { destructiveHint: cli.confirm !== undefined }),
+    },
+  };
+}
+
+/** An error is a result, too, which a model can read and mend. */
+async function call(called: AnyOperation, door: Door, given: object): Promise<object> {
+  try {
+    assertBounds(called, given);
+    const result = await perform(called, door, given as Readonly<Record<string, unknown>>);
+    return { content: [{ type: "text", text: JSON.stringify(result, sayInJson) }] };
+  } catch (error) {
+    const text = error instanceof Error ? error.message : String(error);
+    return { content: [{ type: "text", text }], isError: true };
+  }
+}
+
+/** @throws when a number is above what its schema says; the command line alone takes more. */
+function assertBounds(called: AnyOperation, given: object): void {
+  const { properties } = inputSchemaOf(called);
+  for (const [name, value] of Object.entries(given)) {
+    const { maximum = Infinity } = (properties[name] ?? {}) as { readonly maximum?: number };
+    if (typeof value === "number" && value > maximum) {
+      throw new RangeError(
+        `${called.name}: option "${name}" is ${value}; give ${maximum} at most.`,
+      );
+    }
+  }
+}

@@ -3,7 +3,7 @@ import { BUCKET_OPERATIONS } from "./buckets.ts";
 import { CHANGE_OPERATIONS } from "./changes.ts";
 import { ENDPOINT_OPERATIONS } from "./endpoints.ts";
 import { JOB_OPERATIONS } from "./jobs.ts";
-import type { AnyOperation } from "./operation.ts";
+import { perform, type AnyOperation, type Door } from "./operation.ts";
 import { QUEUE_OPERATIONS } from "./queues.ts";
 
 export const OPERATIONS: readonly AnyOperation[] = [
@@ -13,3 +13,13 @@ export const OPERATIONS: readonly AnyOperation[] = [
   ...ENDPOINT_OPERATIONS,
   ...CHANGE_OPERATIONS,
 ];
+
+/** Runs the operation of a name, for doors that have a form of their own for it. */
+export async function performNamed<Result>(
+  name: string,
+  door: Door,
+  input: Readonly<Record<string, unknown>>,
+): Promise<Result> {
+  const called = OPERATIONS.find((each) => each.name === name)!;
+  return (await perform(called, door, input)) as Result;
+}

@@ -31,6 +31,7 @@ import {
 } from "./options.ts";
 import { installProblems } from "./problem.ts";
 import { createFacts } from "../operations/facts.ts";
+import { formsModule } from "./operations/forms.ts";
 import { operationRoutes } from "./operations/routes.ts";
 import { createCallers } from "./decide/caller.ts";
 import { drawRoutes } from "./decide/draws.ts";
@@ -85,9 +86,10 @@ export async function createServer(
     app.swagger(),
   );
   sessionRoutes(app, gate);
-  operationRoutes(app, { sluice, facts: createFacts(sluice) });
-  dashboardRoutes(app);
-  await jobsRoutes(app, { sluice, insight });
+  const door = { sluice, facts: createFacts(sluice) };
+  operationRoutes(app, door);
+  dashboardRoutes(app, { "parts/forms.js": formsModule() });
+  await jobsRoutes(app, { door, insight });
   healthRoutes(app, { sluice, isClosing: () => closing !== undefined });
   metricsRoute(app, { sluice });
   const found = createFound(sluice);

@@ -13,8 +13,10 @@ import type {
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { InsightStore } from "../../core/stores/insight/store.ts";
 import { openStored } from "../../queue/bullmq/stored-queue.ts";
-import type { Sluice } from "../../sluice/create-sluice.ts";
+import { performNamed } from "../../operations/index.ts";
+import type { Door } from "../../operations/operation.ts";
 import { accessOf } from "../access/access.ts";
+import { doorOf } from "../operations/routes.ts";
 import { HttpProblem, problemOf, sendProblem } from "../problem.ts";
 import { loadBullBoard, SUPPORTED_VERSION } from "./load-bull-board.cjs";
 import { SteeredQueue } from "./steered-queue.ts";
@@ -53,7 +55,7 @@ const TYPES: Readonly<Record<string, string>> = {
 };
 
 export interface BullBoardParts {
-  readonly sluice: Sluice;
+  readonly door: Omit<Door, "caller">;
   readonly insight: Pick<InsightStore, "queues">;
 }
 
@@ -223,15 +225,17 @@ function sendAsTheyRead(error: Error, request: FastifyRequest, reply: FastifyRep
 async function queuesOf(
   request: FastifyRequest,
   { params, query }: { readonly params: Asked; readonly query: Asked },
-  { sluice, insight }: BullBoardParts,
+  { door, insight }: BullBoardParts,
 ): Promise<BullBoardQueues> {
   const { mayUse, mayQueue, name: by = "the server" } = accessOf(request);
   const mayAct = mayUse("act");
   const { queueName } = params;
 
   async function steered(name: string): Promise<SteeredQueue | undefined> {
-    const queue = await sluice.findQueue(name);
-    return queue && new SteeredQueue({ queue, stored: await openStored(queue), mayAct, by });
+    const queue = await door.sluice.findQueue(name);
+    const run = <Result>(operation: string, input?: object): Promise<Result> =>
+      performNamed(operation, doorOf(door, request), { queue: name, ...input });
+    return queue && new SteeredQueue({ queue, stored: await openStored(queue), mayAct, by, run });
   }
 
   if (queueName !== undefined) {

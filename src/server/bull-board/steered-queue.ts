@@ -24,6 +24,8 @@ export interface SteeredQueueSettings {
   readonly mayAct: boolean;
   /** Who asks. */
   readonly by: string;
+  /** Runs an operation on the queue for who asks. */
+  readonly run: <Result>(name: string, input?: object) => Promise<Result>;
 }
 
 /** What stands for the data of jobs where it is not shown. */
@@ -35,12 +37,14 @@ export class SteeredQueue extends BullMQAdapter {
   readonly #queue: Queue<unknown>;
   readonly #mayAct: boolean;
   readonly #byHand: WhoAndWhy;
+  readonly #run: SteeredQueueSettings["run"];
 
-  constructor({ queue, stored, mayAct, by }: SteeredQueueSettings) {
+  constructor({ queue, stored, mayAct, by, run }: SteeredQueueSettings) {
     super(stored, { readOnlyMode: !mayAct });
     this.#queue = queue;
     this.#mayAct = mayAct;
     this.#byHand = { by };
+    this.#run = run;
     if (mayAct) return;
     for (const field of ["data", "returnValue", "progress"] as const) {
       this.setFormatter(field, () => HIDDEN);
@@ -85,11 +89,11 @@ export class SteeredQueue extends BullMQAdapter {
   }
 
   override pause(): Promise<void> {
-    return this.#queue.pause(this.#byHand);
+    return this.#run("queue.pause");
   }
 
   override resume(): Promise<void> {
-    return this.#queue.resume(this.#byHand);
+    return this.#run("queue.resume");
   }
 
   override async empty(): Promise<void> {
@@ -100,7 +104,7 @@ export class SteeredQueue extends BullMQAdapter {
   override async clean(status: Cleaned): Promise<void> {
     const state = CLEANED.get(status);
     if (state === undefined) await refuse("What runs, or is on its way, is not cleaned");
-    else if (state === "failed") await this.#queue.purge({}, this.#byHand);
+    else if (state === "failed") await this.#run("queue.purge", { all: true });
     else await this.#queue.removeJobs({ state }, this.#byHand);
   }
 
@@ -144,7 +148,7 @@ export class SteeredQueue extends BullMQAdapter {
   #steered(job: StoredJob): StoredJob {
     const id = job.id!;
     const queue = this.#queue;
-    const byHand = this.#byHand;
+    const run = this.#run;
     const change = async (how: (ours: QueuedJob<unknown>) => Promise<boolean>): Promise<void> => {
       const ours = await queue.job(id);
       if (ours === undefined || !(await how(ours))) await refuse(MOVED_ON);
@@ -153,7 +157,8 @@ export class SteeredQueue extends BullMQAdapter {
       async retry(state = "failed") {
         if (state === "completed")
           await refuse("A job that is done is not run again; enqueue it anew");
-        if ((await queue.replay(id, byHand)) === 0) await refuse(MOVED_ON);
+        const { replayed } = await run<{ replayed: number }>("queue.replay", { ids: [id] });
+        if (replayed === 0) await refuse(MOVED_ON);
       },
       remove: () => change((ours) => ours.remove()),
       promote: () => change((ours) => ours.runNow()),

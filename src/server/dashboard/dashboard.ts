@@ -11,8 +11,12 @@ const TYPES: Readonly<Record<string, string>> = {
   ".svg": "image/svg+xml",
 };
 
-export function dashboardRoutes(app: FastifyInstance): void {
-  for (const [name, content] of Object.entries(readPageFiles())) {
+/** `made` are files of the page that are made when the server starts. */
+export function dashboardRoutes(
+  app: FastifyInstance,
+  made: Readonly<Record<string, string>>,
+): void {
+  for (const [name, content] of Object.entries({ ...readPageFiles(), ...made })) {
     const etag = `"${createHash("sha256").update(content).digest("base64url").slice(0, 22)}"`;
     const url = name === "index.html" ? "/" : `/${name}`;
     app.get(url, { config: { needs: "nothing" }, schema: { hide: true } }, (request, reply) => {

@@ -103,7 +103,8 @@ function requestSchema(
   };
 }
 
-function doorOf(door: Omit<Door, "caller">, request: FastifyRequest): Door {
+/** The door of one request, with the rights of its token. */
+export function doorOf(door: Omit<Door, "caller">, request: FastifyRequest): Door {
   const { name, mayUse, mayBucket, mayQueue } = accessOf(request);
   return {
     ...door,

@@ -1,12 +1,10 @@
 /** What was changed, of buckets, queues and endpoints. */
 import { ask } from "./api.js";
 import { h } from "./dom.js";
+import { UNDOABLE } from "./forms.js";
 import { count, duration, plural } from "./format.js";
 import { isOn, nothing, table, when } from "./parts.js";
 import { toast } from "./toast.js";
-
-/** Those that are taken back by their ids. */
-const UNDONE = new Set(["pause", "resume", "set", "disable", "enable"]);
 
 /** A table of them; `isOfAll` says of what each is, `redraw` that some may be taken back. */
 export function changesTable(changes, empty, { isOfAll = false, redraw } = {}) {
@@ -46,7 +44,7 @@ const fate = ({ failed, undoneBy }) =>
 
 function back({ id, queue, endpoint, action, failed, undoneBy }, redraw) {
   const isOpen = queue !== undefined && failed === undefined && undoneBy === undefined;
-  if (redraw === undefined || !isOpen || !UNDONE.has(action)) return undefined;
+  if (redraw === undefined || !isOpen || !UNDOABLE.has(action)) return undefined;
   const path = `api/v1/${endpoint === undefined ? "queues" : "endpoints"}/${encodeURIComponent(queue)}/undo`;
   const onclick = async () => {
     try {

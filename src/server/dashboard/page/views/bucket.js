@@ -2,8 +2,8 @@
 import { ask, bucketPath } from "../parts/api.js";
 import { changesTable } from "../parts/changes.js";
 import { deploysOf, drawChart, drawWaits, marksOf, PRIORITIES } from "../parts/chart.js";
-import { changeRate, pause, resume, undo } from "../parts/dialogs.js";
 import { h } from "../parts/dom.js";
+import { openForm } from "../parts/form.js";
 import { capOf, count, duration, rate } from "../parts/format.js";
 import { lanesPanel } from "./queue.js";
 import { badges, bar, button, crumb, isOn, panel, setBy, table, tile } from "../parts/parts.js";
@@ -128,21 +128,93 @@ export function bucketView({ name, redraw, stay, mayAct }) {
         change.action !== "expire" &&
         change.action !== "rules",
     );
-    const parts = { path, status, redraw };
+    const { generation } = status;
+    const form = (action, preview, body = { generation }) => {
+      const words = () => ({ name });
+      openForm(`bucket.${action}`, { path, redraw, body, words, preview });
+    };
     return h(
       "div.actions",
       {},
       h(
         "button.primary",
-        { type: "button", id: "change-rate", onclick: () => changeRate(parts) },
+        {
+          type: "button",
+          id: "change-rate",
+          onclick: () =>
+            form("configure", ({ rate: text }, { isValid, signal }) =>
+              isValid
+                ? rateEffect({ path, status }, { rate: text }, signal)
+                : `In force: ${status.policy}.`,
+            ),
+        },
         "Change rate",
       ),
       isOn(status.pausedForMs)
-        ? button("Resume", () => resume(parts))
-        : button("Pause", () => pause(parts)),
-      button("Undo", () => undo({ ...parts, change: last }), { disabled: last === undefined }),
+        ? button("Resume", () =>
+            form("resume", (_, { signal }) => resumeEffect({ path, status }, signal)),
+          )
+        : button("Pause", () =>
+            form("pause", ({ forMs }, { signal }) => pauseEffect({ path, status }, forMs, signal)),
+          ),
+      button("Undo", () => form("undo", () => undoEffect(last), { id: last.id }), {
+        disabled: last === undefined,
+      }),
     );
   }
+}
+
+/** What the server says that a change would do. */
+const previewOf = ({ path }, body, signal) =>
+  ask(`${path}/preview`, { method: "POST", body, signal });
+
+async function rateEffect(parts, policy, signal) {
+  const { now, after } = await previewOf(parts, { policy }, signal);
+  const change =
+    now.capPerSecond === undefined
+      ? `A cap of ${rate(after.capPerSecond)} calls a second, where there is none.`
+      : `From ${rate(now.capPerSecond)} to ${rate(after.capPerSecond)} calls a second.`;
+  const { actualPerSecond: actual } = parts.status;
+  const tight =
+    actual > after.capPerSecond ? ` ${rate(actual)} a second are called now: calls will wait.` : "";
+  return `${change} ${drain({ now, after })}${tight}`;
+}
+
+function drain({ now, after }) {
+  if (now.waiting === 0) return "Nothing waits now.";
+  const those = `The ${count(now.waiting)} that wait`;
+  if (after.goneInMs === "forever") return `${those} do not start before it is resumed.`;
+  // Without a rate that all calls share, nobody knows.
+  if (after.capPerSecond === undefined) return `${those} start as their limits allow.`;
+  const isOther = now.capPerSecond !== undefined && now.goneInMs !== after.goneInMs;
+  const before = now.goneInMs === "forever" ? "never" : duration(now.goneInMs);
+  const instead = isOther ? ` instead of ${before}` : "";
+  return `${those} have started within ${duration(after.goneInMs)}${instead}, if no more come.`;
+}
+
+async function pauseEffect(parts, forMs, signal) {
+  const pausedForMs = forMs ? Number(forMs) : "forever";
+  const end = forMs ? `for ${duration(pausedForMs)}` : "until it is resumed";
+  const now = `${rate(parts.status.actualPerSecond)} a second are called now; they will wait.`;
+  const effect = drain(await previewOf(parts, { pausedForMs }, signal));
+  return `No call starts in any process ${end}. ${now} ${effect}`;
+}
+
+async function resumeEffect(parts, signal) {
+  const { capPerSecond: cap } = parts.status;
+  const most = cap === undefined ? "what its limits allow" : `${rate(cap)} a second`;
+  const effect = drain(await previewOf(parts, { pausedForMs: 0 }, signal));
+  return `Calls start again, at up to ${most}. ${effect}`;
+}
+
+function undoEffect({ subject, before, action, by }) {
+  const back =
+    subject === "policy"
+      ? `${before.policy} is in force again`
+      : before.pausedForMs === 0
+        ? "calls start again"
+        : "the pause before is in force again";
+  return `Takes back “${action}” by ${by}: ${back}.`;
 }
 
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);

@@ -1,10 +1,9 @@
 /** One endpoint: how it is, and its last attempts; it can be disabled, and enabled. */
 import { ask } from "../parts/api.js";
-import { field, open } from "../parts/dialogs.js";
 import { h } from "../parts/dom.js";
+import { openForm } from "../parts/form.js";
 import { ago, count, duration } from "../parts/format.js";
 import { badge, button, crumb, nothing, settingsPanel, table, tile, when } from "../parts/parts.js";
-import { toast } from "../parts/toast.js";
 import { health } from "./endpoints.js";
 
 export function endpointView({ sender, tenant, id, redraw, stay, mayAct }) {
@@ -78,44 +77,26 @@ export function endpointView({ sender, tenant, id, redraw, stay, mayAct }) {
     );
   }
 
-  async function send(action, body, said, back) {
-    await ask(`${path}/${action}`, { method: "POST", body });
-    redraw();
-    const run = async () => {
-      await ask(`${path}/${back}`, { method: "POST", body: {} });
-      redraw();
-    };
-    toast(said, back === undefined ? undefined : { label: "Undo", run });
+  function form(action, preview) {
+    const undoPath = `api/v1/endpoints/${encodeURIComponent(sender)}`;
+    const words = () => ({ name: `${tenant} / ${id}` });
+    openForm(`endpoint.${action}`, { path, undoPath, redraw, words, preview });
   }
 
   function disable({ waiting }) {
-    open({
-      title: `Disable ${tenant} / ${id}`,
-      danger: true,
-      fields: [
-        field(
-          "Why",
-          h("input", { name: "why", maxlength: 200, autocomplete: "off" }),
-          "Others see it beside the endpoint.",
-        ),
-      ],
-      preview: () =>
+    form(
+      "disable",
+      () =>
         `Nothing more is sent to it. ${waiting === 0 ? "Nothing waits for it now." : `The ${count(waiting)} that wait fail, and can be recovered by the sender.`}`,
-      confirm: "Disable it",
-      make: ({ why }) =>
-        send("disable", why ? { why } : {}, `${tenant} / ${id} is disabled.`, "enable"),
-    });
+    );
   }
 
   function enable({ waiting }) {
-    open({
-      title: `Send to ${tenant} / ${id} again`,
-      fields: [],
-      preview: () =>
+    form(
+      "enable",
+      () =>
         `It is sent to at once, as if it had never failed. ${waiting === 0 ? "Nothing waits for it now." : `${count(waiting)} wait for it.`}`,
-      confirm: "Send again",
-      make: () => send("enable", {}, `${tenant} / ${id} is sent to again.`),
-    });
+    );
   }
 }
 

@@ -2,7 +2,7 @@
 import { ask } from "../parts/api.js";
 import { changesTable } from "../parts/changes.js";
 import { h } from "../parts/dom.js";
-import { pauseQueue, replay, resumeQueue } from "../parts/queue-dialogs.js";
+import { openForm } from "../parts/form.js";
 import { ago, count, duration, plural, rate } from "../parts/format.js";
 import {
   badge,
@@ -68,7 +68,7 @@ export function queueView({ name, redraw, stay, mayAct }) {
             {},
             h("h2", {}, "Dead letters"),
             mayAct() && status.jobs.failed > 0
-              ? button("Replay all", () => replay({ path, redraw, many: status.jobs.failed }))
+              ? button("Replay all", () => replay({ many: status.jobs.failed }))
               : undefined,
           ),
           deadLetters(failed),
@@ -105,14 +105,42 @@ export function queueView({ name, redraw, stay, mayAct }) {
 
   function actions(status, own) {
     if (!mayAct()) return h("p.muted", {}, "Your token may only look.");
-    const parts = { path, status, redraw };
+    const { jobs, generation } = status;
+    const form = (action, preview) => {
+      const words = () => ({ name });
+      openForm(`queue.${action}`, { path, redraw, body: { generation }, words, preview });
+    };
+    const waiting = count(jobs.waiting);
     return h(
       "div.actions",
       {},
       own === undefined
-        ? button("Pause", () => pauseQueue(parts))
-        : button("Resume", () => resumeQueue(parts)),
+        ? button("Pause", () =>
+            form(
+              "pause",
+              ({ forMs }) =>
+                `No job of the queue starts ${forMs ? `for ${duration(Number(forMs))}` : "until it is resumed"}. ${waiting} wait now; jobs that run go on.`,
+            ),
+          )
+        : button("Resume", () =>
+            form("resume", () => `Jobs start again as the bucket lets them; ${waiting} wait.`),
+          ),
     );
+  }
+
+  /** Of one dead letter by its id, or of all. */
+  function replay({ id, many }) {
+    openForm("queue.replay", {
+      path,
+      redraw,
+      body: id === undefined ? {} : { id },
+      words: ({ replayed } = { replayed: 0 }) => ({
+        what: id ?? "all dead letters",
+        replayed: plural(replayed, "job"),
+      }),
+      preview: () =>
+        `${id === undefined ? plural(many, "job") : "The job"} will run again from the first attempt, each on a slot of its own. What they did before, they may do twice. This cannot be undone.`,
+    });
   }
 
   function deadLetters(failed) {
@@ -123,7 +151,7 @@ export function queueView({ name, redraw, stay, mayAct }) {
       [h("span", {}, job.reason), mayAct() ? dataOf(job) : ""],
       count(job.attempts),
       mayAct()
-        ? button("Replay", () => replay({ path, redraw, id: job.id }), {
+        ? button("Replay", () => replay({ id: job.id }), {
             "aria-label": `Replay ${job.id}`,
           })
         : "",

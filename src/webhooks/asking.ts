@@ -1,16 +1,19 @@
 import { wordsOf } from "../core/describe.ts";
 import { ClosedError, redisRefusalOf, SluiceError, StoreUnavailableError } from "../core/errors.ts";
 
-/** Asks Redis something, within the time limit of the sluice. */
+/** Runs a request to Redis within the sluice's time limit. */
 export type Ask = <Answer>(question: () => Promise<Answer>) => Promise<Answer>;
 
-/** What asking needs of a connection. */
+/** The connection that requests go through. */
 export interface AskedConnection {
   untilReady(timeoutMs: number): Promise<void>;
   inTime<Answer>(timeoutMs: number, question: Promise<Answer>): Promise<Answer>;
 }
 
-/** Rejects with {@link StoreUnavailableError} when Redis is away, and with {@link ClosedError} once `isClosed`. */
+/**
+ * Rejects with {@link StoreUnavailableError} when Redis is unreachable, and with {@link
+ * ClosedError} once `isClosed` returns true.
+ */
 export function createAsk(
   connection: AskedConnection,
   { timeoutMs, isClosed, what }: { timeoutMs: number; isClosed: () => boolean; what: string },

@@ -36,15 +36,18 @@ import { createSending, type Sending } from "./sending/send.ts";
 import type { OwnedBucket } from "../throttle/bucket.ts";
 import { makesNoCalls } from "../throttle/slot/job-slot.ts";
 
-/** Sends webhooks to the endpoints of tenants. Its events are those that this process's workers met. */
+/**
+ * Sends webhooks to the endpoints of tenants. It emits the events of the workers in this process.
+ */
 export interface Webhooks
   extends Sending, Broadcasting, WebhookLog, EndpointStatuses, Emitter<WebhookEvents> {
   readonly endpoints: Endpoints;
   readonly tenants: Tenants;
-  /** The queue that its attempts wait in, to look at and to steer; its jobs are the sender's own. */
+  /** The queue of delivery attempts, for inspecting and steering. Its jobs belong to the sender. */
   readonly queue: DeliveryQueue;
   /**
-   * Starts to send. Give `concurrency` as many calls as may wait for slow endpoints at once; it defaults to 250.
+   * Starts sending. `concurrency` is the number of attempts at once, including those at slow
+   * endpoints. It defaults to 250.
    *
    * @throws {@link InvalidOptionError} when an option can never work.
    * @throws {@link ClosedError} when the sluice is closed.
@@ -52,32 +55,32 @@ export interface Webhooks
   worker(options?: WebhookWorkerOptions): WebhookWorker;
 }
 
-/** What `worker` of a sender takes. */
+/** The options of a sender's `worker`. */
 export type WebhookWorkerOptions = Pick<
   WorkerOptions,
   "concurrency" | "closeDeadlineMs" | "patienceMs" | "lockMs"
 >;
 
-/** What a sender needs of its sluice. */
+/** What a sender needs from its sluice. */
 export interface WebhooksParts {
   readonly where: string;
   readonly options: ReadWebhooksOptions;
   readonly connection: AskedConnection & { close(): void };
   readonly store: WebhookStore;
-  /** What rules say of its endpoints. */
+  /** Reads the rules for its endpoints. */
   readonly readRules: () => Promise<RuledPolicy | undefined>;
   readonly log: SteeringLog;
   readonly timeoutMs: number;
   readonly logger: Logger;
   readonly observing: Observing;
-  /** Opens the queue on a bucket with the limits of all, of each tenant and of each endpoint. */
+  /** Opens the queue on a bucket with limits in total, per tenant and per endpoint. */
   readonly openQueue: (perKey: OwnLimits["perKey"]) => DeliveryQueue;
   readonly startWorker: (
     queue: DeliveryQueue,
     handler: Handler<WebhookJob, undefined>,
     options: WorkerOptions,
   ) => Worker<WebhookJob, undefined>;
-  /** Called when the sluice closes, before its workers do. */
+  /** Registers a function that runs when the sluice closes, before its workers close. */
   readonly onClose: (close: () => Promise<void>) => void;
 }
 
@@ -114,40 +117,51 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
   }
   if (http) parts.logger.warn({ http }, `The webhook sender "${name}" may send without TLS.`);
 
-  function tell<Name extends keyof WebhookEvents>(event: Name, facts: WebhookEvents[Name]): void {
+  function report<Name extends keyof WebhookEvents>(event: Name, facts: WebhookEvents[Name]): void {
     emitter.emit(event, facts);
-    const type = TOLD[event];
+    const type = OPERATOR_EVENTS[event];
     if (operator === undefined || type === undefined || facts.tenant === operator) return;
     sending.send({ tenant: operator, type, data: facts }).catch((error: unknown) => {
       const reason = reasonOf(error);
-      logger.error({ event, reason }, `The operator could not be told of an event: ${reason}`);
+      logger.error(
+        { event, reason },
+        `An event was not sent to the operator's endpoints: ${reason}`,
+      );
     });
   }
 
-  /** What waits in this process for any old limits looks at the new ones; others read the rules themselves. */
-  function askAgain(key?: string): void {
+  /**
+   * Rechecks pending calls in this process after any limit changed. Other processes read the rules
+   * themselves.
+   */
+  function redraw(key?: string): void {
     bucket.changed(key);
   }
 
-  /** What waits in this process for the old limits of tenants and endpoints looks at the new ones. */
-  function askAgainFor(keys: readonly string[]): void {
-    if (keys.length > MOST_NAMED) askAgain();
-    else for (const key of keys) askAgain(key);
+  /**
+   * Rechecks pending calls in this process after the limits of some tenants or endpoints changed.
+   */
+  function redrawKeys(keys: readonly string[]): void {
+    if (keys.length > MOST_NAMED) redraw();
+    else for (const key of keys) redraw(key);
   }
 
-  /** Whether a key has limits of its own. */
+  /** True if the key has its own limits. */
   async function isLimited(key: Key): Promise<boolean> {
     return (await bucket.peek({ key })).limits.some(({ scope }) => scope === "key");
   }
 
-  /** Goes on with an endpoint at once; also where a tool has removed the job of its line. */
+  /**
+   * Continues with an endpoint at once. Stores the job of its line again, in case a tool has
+   * removed it.
+   */
   async function resume(name: EndpointName, most: number): Promise<void> {
     await bucket.hold(keyOf(name), 0);
     const step = await ask(() => store.lineStep(name));
     if (step !== undefined) await storeStep(queue, { ...name, step, most });
   }
 
-  /** A process without this code has enabled an endpoint. */
+  /** Continues with an endpoint that a process without this code has enabled. */
   async function resumeFor(key: Key): Promise<void> {
     const [tenant, endpoint] = key as readonly [string, string];
     const name = { tenant, endpoint };
@@ -156,9 +170,9 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
     await resume(name, readRecord(record).batch ?? 1);
   }
 
-  const ending = createEnding({ store, queue, options, logger, tell });
+  const ending = createEnding({ store, queue, options, logger, report });
   const sendRequest = createRequests({ deliverer, sealing, options });
-  const attempts = { store, queue, sendRequest, ending, options, logger, tell };
+  const attempts = { store, queue, sendRequest, ending, options, logger, report };
   const attempt = createAttempts(attempts);
   const attemptLine = createLineAttempts(attempts);
   const handler = makesNoCalls<Handler<WebhookJob, undefined>>(async ({ data }, context) => {
@@ -195,9 +209,9 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
         async ready() {
           await Promise.all([
             limits.follow(logger, {
-              onChange: askAgainFor,
+              onChange: redrawKeys,
               onWake: resumeFor,
-              onRules: () => askAgain(),
+              onRules: () => redraw(),
             }),
             warmUp(),
           ]);
@@ -215,14 +229,14 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
 }
 
 /**
- * A sender as processes see it that have not its options: they look and steer, and send nothing. What they enable, its
- * workers go on with within a second.
+ * A sender as seen by processes without its options. They inspect and steer it, but send nothing.
+ * When they enable an endpoint, the sender's workers continue with it within a second.
  */
 export interface FoundWebhooks extends Pick<WebhookLog, "messages" | "attempts">, EndpointStatuses {
-  /** The tenant of a sender with one tenant only is called `"only"` here. */
+  /** A sender with a single tenant calls that tenant `"only"` here. */
   readonly endpoints: Pick<Endpoints, "get" | "list" | "disable" | "enable" | "remove" | "undo">;
   readonly tenants: Pick<Tenants, "get" | "list">;
-  /** The queue that its attempts wait in. */
+  /** The queue of delivery attempts. */
   readonly queue: DeliveryQueue;
 }
 
@@ -242,7 +256,7 @@ export function assembleFound(
     ceiling: {},
     sealing: undefined,
     secretsOf: undefined,
-    // Only the sender's code knows the limits of its keys, so its workers do it.
+    // Only the sender's code knows the limits of its keys, so its workers do this.
     resume: (name) => parts.ask(() => parts.store.wake(textOfKey(keyOf(name)))),
   });
   const tenants = createTenants({ ...parts, isSingle: false });
@@ -267,22 +281,22 @@ export function assembleFound(
   });
 }
 
-/** Undefined where all goes through a proxy, which judges the addresses. */
+/** Judges addresses. Undefined with a proxy, which then judges them itself. */
 function judgeOf({ proxy, allow }: ReadWebhooksOptions): JudgeAddress | undefined {
   return proxy === undefined ? createJudge(allow) : undefined;
 }
 
-/** Only the sender's code knows them. */
+/** Placeholders: only the sender's code knows these limits. */
 const UNKNOWN_LIMITS = { perTenant: {}, perEndpoint: {}, ceiling: {} };
 
-/** Of more keys than this that have changed, all calls look at their limits: that is quicker than one key after another. */
+/** If more keys than this change, it is faster to recheck all calls than to go key by key. */
 const MOST_NAMED = 100;
 
-/** For the look-up, the connection and TLS. */
+/** The time limit for the look-up, the connection and TLS. */
 const CONNECT_MS = 5_000;
 
-/** The events that the operator's endpoints are told of, and their types. */
-const TOLD: Partial<Record<keyof WebhookEvents, string>> = {
+/** The events that are sent to the operator's endpoints, and their types. */
+const OPERATOR_EVENTS: Partial<Record<keyof WebhookEvents, string>> = {
   failing: "endpoint.failing",
   disabled: "endpoint.disabled",
   recovered: "endpoint.recovered",

@@ -1,4 +1,4 @@
-/** Of which endpoint an event is. */
+/** The endpoint that an event concerns. */
 export interface EndpointEvent {
   /** Undefined where the sender has only one tenant. */
   readonly tenant: string | undefined;
@@ -6,40 +6,40 @@ export interface EndpointEvent {
 }
 
 export interface FailingEvent extends EndpointEvent {
-  /** Since when no attempt succeeds, in ms since 1970. */
+  /** The time of the first failure after the last success, in ms since 1970. */
   readonly sinceMs: number;
-  /** When it is disabled if that goes on, in ms since 1970. */
+  /** When the endpoint will be disabled if it keeps failing, in ms since 1970. */
   readonly disabledAtMs: number;
 }
 
 export interface DisabledEvent extends EndpointEvent {
-  /** `"failing"`, or `"gone"`: it answered 410. */
+  /** `"failing"`, or `"gone"` if the endpoint replied with 410. */
   readonly why: string;
 }
 
 export interface BlockedEvent extends EndpointEvent {
-  /** Where it would have gone: `"hooks.example.com is at 10.0.0.7, where webhooks may not go"`. */
+  /** The refused destination: `"hooks.example.com is at 10.0.0.7, where webhooks may not go"`. */
   readonly detail: string;
 }
 
 export interface ExhaustedEvent extends EndpointEvent {
-  /** The message that is not tried there again. */
+  /** The id of the message, which is not sent to this endpoint again. */
   readonly message: string;
-  /** Why: what the last attempt met. */
+  /** The result of the last attempt. */
   readonly reason: string;
 }
 
-/** The events of a sender, by name, in the process whose worker met them. */
+/** The events of a sender, by name. They are emitted in the process whose worker saw them. */
 export interface WebhookEvents {
-  /** An endpoint fails for half of the time after which it is disabled; then for 70 and for 90 % of it. */
+  /** Emitted after 50, 70 and 90 % of the time after which a failing endpoint is disabled. */
   readonly failing: FailingEvent;
-  /** An endpoint was disabled by what it answered, or did not answer. */
+  /** An endpoint was disabled because of its replies or failures. */
   readonly disabled: DisabledEvent;
-  /** An endpoint that was warned of or left alone is well again. */
+  /** An endpoint works again after a warning or a pause. */
   readonly recovered: EndpointEvent;
-  /** An endpoint has an address that webhooks may not go to. Its tenant is not told where that is. */
+  /** An endpoint has an address that webhooks may not use. Its tenant does not see the address. */
   readonly blocked: BlockedEvent;
-  /** A message was tried at an endpoint for the last time, and failed; it can be replayed. */
+  /** The last attempt at an endpoint failed. The message can be replayed. */
   readonly exhausted: ExhaustedEvent;
 }
 

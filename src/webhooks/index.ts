@@ -15,10 +15,11 @@ import { readWebhooksOptions, type WebhooksOptions } from "./options.ts";
 import type { WebhookJob } from "./sending/jobs.ts";
 
 /**
- * A sender of webhooks, on the Redis of a sluice. Every process that sends, or works, makes its own, with the same options.
- * It is closed with its sluice.
+ * Creates a sender of webhooks on the Redis of a sluice. Every process that sends or works creates
+ * it with the same options. It closes with its sluice.
  *
- * @throws {@link InvalidOptionError} when an option can never work, or there are no keys for the secrets.
+ * @throws {@link InvalidOptionError} when an option can never work, or there are no keys for the
+ * secrets.
  * @throws {@link RedisRequiredError} when the sluice has no Redis.
  * @throws {@link ClosedError} when the sluice is closed.
  */
@@ -57,8 +58,9 @@ export function createWebhooks(sluice: Sluice, options: WebhooksOptions = {}): W
 }
 
 /**
- * The sender of this name as other processes declare it, to look at and to steer: its endpoints, how they are, and its log.
- * It needs neither their options nor their keys. Undefined if no process has had such a sender open in the last 30 days.
+ * Finds a sender that other processes declare, to inspect and steer its endpoints and its log. It
+ * needs neither their options nor their keys. Returns undefined if no process had such a sender
+ * open in the last 30 days.
  *
  * @throws {@link InvalidOptionError} when the name can never work.
  * @throws {@link StoreUnavailableError} when Redis gave no answer in time.
@@ -73,8 +75,8 @@ export async function findWebhooks(
   const queue = await sluice.findQueue<WebhookJob, undefined>(readName(where, "name", name));
   const isSender = (await insight.queue(name))?.declared.isSender === true;
   if (queue === undefined || !isSender) return undefined;
-  const byName = lookers.get(sluice) ?? new Map<string, Looker>();
-  lookers.set(sluice, byName);
+  const byName = finders.get(sluice) ?? new Map<string, Looker>();
+  finders.set(sluice, byName);
   let looker = byName.get(name);
   if (looker === undefined) {
     let isClosed = false;
@@ -94,7 +96,7 @@ export async function findWebhooks(
 }
 
 /**
- * The names of the senders that processes have told of in the last 30 days, in order.
+ * Lists the names of the senders that were open in the last 30 days, in order.
  *
  * @throws {@link StoreUnavailableError} when Redis gave no answer in time.
  */
@@ -117,8 +119,8 @@ const QUEUES_AT_ONCE = 1_000;
 
 type Looker = Omit<Parameters<typeof assembleFound>[0], "queue" | "log" | "readRules">;
 
-/** What senders of others are read with: one connection for each, however often they are looked for. */
-const lookers = new WeakMap<Sluice, Map<string, Looker>>();
+/** Connections to senders of other processes: one for each name, however often it is looked up. */
+const finders = new WeakMap<Sluice, Map<string, Looker>>();
 
 export type { WebhooksOptions, SecretsOf } from "./options.ts";
 

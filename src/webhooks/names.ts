@@ -1,4 +1,4 @@
-/** How tenants and endpoints are named, and the one place where the key of an endpoint's jobs is made. */
+/** How tenants and endpoints are named, and how the key of an endpoint's jobs is built. */
 import { createHash } from "node:crypto";
 import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
@@ -19,22 +19,25 @@ export const lineOf = (most: number): z.ZodType<string> =>
     .string({ error: "give a text" })
     .max(most, { error: `give at most ${most} characters` })
     .refine((text) => !/[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(text), {
-      error: "leave out control characters",
+      error: "remove control characters",
     });
 
-/** Under which the endpoints of a sender with one tenant are kept. */
+/** The tenant name under which a sender with a single tenant stores its endpoints. */
 const ONLY_TENANT = "only";
 
-/** The tenant that is meant. */
+/** Returns the tenant to use. */
 export type TenantOf = (where: string, given: string | undefined) => string;
 
-/** @throws {@link InvalidOptionError} for no tenant, and for one where the sender has only one. */
+/**
+ * @throws {@link InvalidOptionError} when a tenant is missing, or given to a sender that has only
+ * one.
+ */
 export function createTenantOf(isSingle: boolean): TenantOf {
   return (where, given) => {
     if (isSingle && given === undefined) return ONLY_TENANT;
     const remedy = isSingle
-      ? "leave it out: the sender is declared with singleTenant"
-      : "name the tenant whose endpoints are meant, or declare the sender with singleTenant: true";
+      ? "remove it: the sender is declared with singleTenant"
+      : "name the tenant of the endpoint, or declare the sender with singleTenant: true";
     if (isSingle || given === undefined) {
       throw new InvalidOptionError({ where, option: "tenant", value: given, remedy });
     }
@@ -43,19 +46,19 @@ export function createTenantOf(isSingle: boolean): TenantOf {
 }
 
 /**
- * The key of an endpoint's jobs: its lane in the queue, and its limits in the bucket. Limits and turns are those of the
- * tenant first, and inside a tenant those of its endpoints.
+ * The key of an endpoint's jobs. It selects the lane in the queue and the limits in the bucket:
+ * first the tenant's, then the endpoint's.
  */
 export function keyOf({ tenant, endpoint }: EndpointName): readonly [string, string] {
   return [tenant, endpoint];
 }
 
-/** Stands for a tenant whose name is not to be kept. */
+/** A digest in place of a tenant's name that must not be stored. */
 export function digestOfTenant(tenant: string): string {
   return createHash("sha256").update(tenant).digest("base64url");
 }
 
-/** Under which text the limits are kept that a tenant, or one of its endpoints, has of its own. */
+/** The text under which the own limits of a tenant or endpoint are stored. */
 export function limitsKeyOf({ tenant, endpoint }: { tenant: string; endpoint?: string }): string {
   return textOfKey(endpoint === undefined ? tenant : [tenant, endpoint]);
 }

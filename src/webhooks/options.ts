@@ -14,72 +14,107 @@ import { ALLOW } from "./guard/addresses.ts";
 import type { Resolve } from "./guard/connector.ts";
 import { ID } from "./names.ts";
 
-/** What `createWebhooks()` takes. Give the same to all processes. */
+/** The options of `createWebhooks()`. Give the same ones in all processes. */
 export interface WebhooksOptions extends LimitsOptions {
   /** The name of its queue and bucket. Defaults to `"webhooks"`. */
   readonly name?: string | undefined;
   /**
-   * The limits of each tenant, all its endpoints together, unless it has its own: `{ rate: "50/s", concurrency: 25 }`.
-   * Give a `concurrency` below the places of your workers: without, slow endpoints of one tenant can hold all of them.
-   * Defaults to no bound.
+   * The limits of each tenant, over all its endpoints, unless it has its own: `{ rate: "50/s",
+   * concurrency: 25 }`. Set `concurrency` below that of your workers. Otherwise the slow endpoints
+   * of one tenant can occupy all of them. Defaults to no limit.
    */
   readonly perTenant?: LimitsOptions | undefined;
-  /** The limits of each endpoint that has none of its own: `{ rate: "5/s", concurrency: 4 }`. Defaults to `{ concurrency: 10 }`. */
+  /**
+   * The limits of each endpoint without its own: `{ rate: "5/s", concurrency: 4 }`. Defaults to `{
+   * concurrency: 10 }`.
+   */
   readonly perEndpoint?: LimitsOptions | undefined;
-  /** The most that an endpoint may have as its own `rate` and `concurrency`, also if they were set before. Defaults to no bound. */
+  /**
+   * The highest `rate` and `concurrency` that an endpoint may set. It also caps values set before.
+   * Defaults to no limit.
+   */
   readonly ceiling?: Ceiling | undefined;
-  /** Whether there is one tenant only, which is then named nowhere. Defaults to false. */
+  /** Whether the sender has only one tenant, which is then never named. Defaults to false. */
   readonly singleTenant?: boolean | undefined;
   /**
-   * The keys that secrets are sealed with in Redis: `"k2:<base64>,k1:<base64>"`, each of 32 random bytes; the first one
-   * seals, all open. Defaults to `$SLUICE_WEBHOOK_KEYS`.
+   * The keys that encrypt secrets in Redis: `"k2:<base64>,k1:<base64>"`, each of 32 random bytes.
+   * The first one encrypts, and all decrypt. Defaults to `$SLUICE_WEBHOOK_KEYS`.
    */
   readonly keys?: string | undefined;
   /**
-   * Returns the secret of an endpoint, or several while it is rotated, the newest first; Redis then has none. Called for
-   * each attempt, and waited for 5 s. Defaults to secrets in Redis.
+   * Returns the secret of an endpoint, or several during a rotation, the newest first. Redis then
+   * holds no secrets. It is called for each attempt and has 5 s to answer. Defaults to secrets in
+   * Redis.
    */
   readonly secretsOf?: SecretsOf | undefined;
-  /** Private addresses that may be sent to: `["10.0.0.0/8"]`. It is logged. Defaults to none. */
+  /**
+   * Private addresses that webhooks may use: `["10.0.0.0/8"]`. A warning is logged. Defaults to
+   * none.
+   */
   readonly allow?: readonly string[] | undefined;
-  /** Whether endpoints may have `http://` URLs. It is logged. Defaults to false. */
+  /** Whether endpoints may have `http://` URLs. A warning is logged. Defaults to false. */
   readonly http?: boolean | undefined;
-  /** The URL of a proxy through which all is sent, and which then judges the addresses. Defaults to none. */
+  /**
+   * The URL of a proxy for all requests. The proxy then decides which addresses are allowed.
+   * Defaults to none.
+   */
   readonly proxy?: string | undefined;
   /** Certificates to trust instead of those that Node.js trusts, as PEM. */
   readonly ca?: string | readonly string[] | undefined;
-  /** Finds the addresses of a host, instead of the system. Each one is judged. */
+  /**
+   * Resolves host names instead of the system. Each address is judged. Defaults to the system's
+   * resolver.
+   */
   readonly resolve?: Resolve | undefined;
-  /** The waits before each attempt, in ms. Defaults to ten, over 75 hours: 0, 5 s, 5 min, 30 min, 2, 5, 10, 14, 20 and 24 h. */
+  /**
+   * The delay before each attempt, in ms. Defaults to ten attempts over 75 hours: 0, 5 s, 5 min, 30
+   * min, 2, 5, 10, 14, 20 and 24 h.
+   */
   readonly scheduleMs?: readonly number[] | undefined;
-  /** How long one attempt may take, 100 to 30,000 ms, from the look-up to the end of the answer. Defaults to 15,000 ms. */
+  /**
+   * The time limit of one attempt, 100 to 30,000 ms, from the look-up to the end of the reply.
+   * Defaults to 15,000 ms.
+   */
   readonly timeoutMs?: number | undefined;
-  /** For how long an endpoint may fail without a success before it is disabled. Defaults to 432,000,000 ms (5 days). */
+  /**
+   * How long an endpoint may fail without a success before it is disabled. Defaults to 432,000,000
+   * ms (5 days).
+   */
   readonly disableAfterMs?: number | undefined;
   /**
-   * After how many failures in a row an endpoint is left alone, and for how long at first; then one attempt tries, each time
-   * after twice as long, up to 5 minutes. Defaults to `{ failures: 5, coolMs: 5_000 }`.
+   * After how many failures in a row an endpoint is paused, and for how long at first. After the
+   * pause one attempt is made. Each further pause is twice as long, up to 5 minutes. Defaults to `{
+   * failures: 5, coolMs: 5_000 }`.
    */
   readonly breaker?:
     | { readonly failures?: number | undefined; readonly coolMs?: number | undefined }
     | undefined;
-  /** How long messages and attempts are kept, from a day to a year. Defaults to 604,800,000 ms (7 days). */
+  /**
+   * How long messages and attempts are kept, from a day to a year. Defaults to 604,800,000 ms (7
+   * days).
+   */
   readonly keepMs?: number | undefined;
-  /** How long at most an endpoint is left alone since its `Retry-After` asks for it. Defaults to 3,600,000 ms (an hour). */
+  /**
+   * The longest pause that an endpoint can request with `Retry-After`. Defaults to 3,600,000 ms (an
+   * hour).
+   */
   readonly maxRetryAfterMs?: number | undefined;
-  /** The tenant whose endpoints are told of endpoints that fail, are disabled or are well again. Defaults to none. */
+  /**
+   * The tenant whose endpoints receive the events about failing, disabled and recovered endpoints.
+   * Defaults to none.
+   */
   readonly operator?: string | undefined;
-  /** What the sender calls itself. Defaults to `"sluice-webhooks"`. */
+  /** The `User-Agent` of requests. Defaults to `"sluice-webhooks"`. */
   readonly userAgent?: string | undefined;
 }
 
 export type SecretsOf = (endpoint: {
-  /** Undefined where the sender has only one tenant. */
+  /** Undefined if the sender has only one tenant. */
   readonly tenant: string | undefined;
   readonly id: string;
 }) => string | readonly string[] | Promise<string | readonly string[]>;
 
-/** The schedule that Standard Webhooks advises. */
+/** The schedule that Standard Webhooks recommends. */
 const SCHEDULE_MS = [
   0, 5_000, 300_000, 1_800_000, 7_200_000, 18_000_000, 36_000_000, 50_400_000, 72_000_000,
   86_400_000,
@@ -141,7 +176,7 @@ const OPTIONS = z.strictObject({
     .optional(),
 });
 
-/** The options of a sender, with the defaults of those that were not given. */
+/** The options of a sender, with all defaults filled in. */
 export interface ReadWebhooksOptions {
   readonly name: string;
   readonly perTenant: LimitsOptions;

@@ -4,7 +4,7 @@ import { readRecord, type EndpointRecord } from "../endpoints/record.ts";
 import { OUR_TRIES, storeLater, type DeliveryJob } from "../sending/jobs.ts";
 import type { Delivered } from "./deliver.ts";
 import { notSent, type Ending, type EndingParts } from "./ending.ts";
-import { toldOf, type SendRequest } from "./request.ts";
+import { contentOf, type SendRequest } from "./request.ts";
 
 export interface AttemptParts extends EndingParts {
   readonly sendRequest: SendRequest;
@@ -27,7 +27,7 @@ export function createAttempts(
     const tried = { ...job, changedAtMs: record.changedAtMs };
     if (outcome === "ours" && !isLast) {
       await ending.end(tried, delivered, "waiting");
-      // The queue tries it again, and this counts as no attempt at the endpoint.
+      // The queue retries the job. It does not count as an attempt at the endpoint.
       throw new Error(ending.reasonFor(tried, record, delivered));
     }
     if (outcome === "blocked") ending.noteBlocked(job, delivered);
@@ -37,14 +37,15 @@ export function createAttempts(
     }
     const delayMs = outcome === "ours" ? undefined : ending.nextInMs(job, record, delivered);
     if (delayMs !== undefined) {
-      // First the endpoint is left alone, if it asked for that. This job ends last: whatever dies meanwhile, it comes again.
+      // First pauses the endpoint, if it asked for that. This job ends last, so that it runs again
+      // if the process dies before.
       const isThere = await ending.end(tried, delivered, "waiting");
       if (!isThere) return;
       const later = { ...job, born: record.born, attempt: job.attempt + 1 };
       await storeLater(queue, later, { delayMs });
       return;
     }
-    // Nothing tries it again by itself: it is a dead letter for this reason, and can be recovered.
+    // Fails for good. The job becomes a dead letter with this reason, and can be recovered.
     await ending.end(tried, delivered, "failed");
     ending.noteExhausted(tried, delivered);
     throw new Discard(ending.reasonFor(tried, record, delivered));
@@ -55,13 +56,14 @@ export function createAttempts(
     const begun = await store.begin(job, purpose === "send" ? options.timeoutMs : 0);
     const { record: text, disabled, type, state, waitMs, nowMs } = begun;
     const record = text === undefined ? undefined : readRecord(text);
-    // Removed, or replaced by another of its name.
+    // The endpoint was removed, or replaced by another with the same id.
     if (record === undefined || (job.born !== undefined && job.born !== record.born)) return;
-    // Another message may have its id by now. Jobs of an older version do not say which copy they mean.
+    // Another message may have the same id by now. Jobs of an older version do not state which copy
+    // they mean.
     const isSame = job.copy === undefined || job.copy === begun.copy;
     const body = isSame ? begun.body : undefined;
     if (body === undefined)
-      throw new Discard("The message is no longer kept, and was not delivered");
+      throw new Discard("The message is no longer stored, and was not delivered");
     if (purpose === "send" && state === "delivered") return;
     if (disabled !== undefined && purpose !== "replay") {
       const tried = { ...job, copy: begun.copy, changedAtMs: record.changedAtMs };
@@ -69,13 +71,14 @@ export function createAttempts(
       throw new Discard(`The endpoint is disabled (${disabled.why}); enable and recover it`);
     }
     if (waitMs > 0) {
-      await ending.leaveAlone(job, waitMs);
-      // It waits in its lane, and not by a delay: the endpoint may be well before that time is over.
+      await ending.pauseEndpoint(job, waitMs);
+      // The job waits in its lane instead of for a delay, since the endpoint may recover before the
+      // pause ends.
       await storeLater(queue, job, { delayMs: 0, isHeld: true });
       return;
     }
-    const told = toldOf(record, { id: job.message, type, body });
-    const delivered = await sendRequest(job, record, told, { nowMs, signal });
+    const content = contentOf(record, { id: job.message, type, body });
+    const delivered = await sendRequest(job, record, content, { nowMs, signal });
     await conclude({ ...job, copy: begun.copy }, record, {
       delivered,
       isLast: tries >= OUR_TRIES && !signal.aborted,

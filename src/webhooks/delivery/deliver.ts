@@ -1,4 +1,4 @@
-/** Sends one request to an endpoint, and reads of its answer no more than it has to. */
+/** Sends one request to an endpoint, and reads only the start of the reply. */
 import type { IncomingHttpHeaders } from "node:http";
 import { Agent, Pool, ProxyAgent, type Dispatcher } from "undici";
 import { reasonOf } from "../../core/describe.ts";
@@ -18,7 +18,7 @@ import { classOfError, classOfStatus, wordsFor, type Outcome } from "./outcome.t
 export interface DeliverySettings {
   readonly allow?: readonly string[] | undefined;
   readonly resolve?: Resolve | undefined;
-  /** An egress proxy, which then judges the targets. */
+  /** An egress proxy, which then judges the targets itself. */
   readonly proxy?: string | undefined;
   readonly ca?: string | readonly string[] | undefined;
   readonly connectMs: number;
@@ -29,43 +29,49 @@ interface Delivery {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer;
-  /** For all of it: the connection, the request, and the answer to its end. */
+  /** The time limit from the connection to the end of the reply. */
   readonly timeoutMs: number;
   readonly certificate?: ClientCertificate | undefined;
-  /** What of it an answer may repeat, and no log may have. */
+  /** Secrets that the reply may repeat, and that the log must not show. */
   readonly hidden?: readonly string[] | undefined;
 }
 
-/** What one attempt came to. */
+/** The result of one attempt. */
 export interface Delivered {
   readonly outcome: Outcome;
-  /** The answer's status; undefined if there was none. */
+  /** The status of the reply; undefined if there was none. */
   readonly status: number | undefined;
-  /** How long the endpoint asks to be left alone. */
+  /** The delay that the endpoint requested with `Retry-After`. */
   readonly retryAfterMs: number | undefined;
   readonly durationMs: number;
-  /** The first bytes of the answer, as text. */
+  /** The start of the reply, as text. */
   readonly answer: string;
-  /** What went wrong, as its tenant may see it: the same for what is refused and what is blocked. */
+  /** The error, as the tenant may see it. It is the same for refused and blocked connections. */
   readonly error: string | undefined;
-  /** What went wrong, for the operator alone. */
+  /** The error in detail, for the operator only. */
   readonly detail: string | undefined;
 }
 
 export interface Deliverer {
-  /** Never rejects. An aborted signal ends it as a fault of ours. */
+  /** Sends a request. Never rejects. Aborting the signal ends it with the outcome `"ours"`. */
   deliver(delivery: Delivery, signal: AbortSignal): Promise<Delivered>;
   close(): Promise<void>;
 }
 
-/** What of an answer is read. The rest stays on the wire, and its connection ends. */
+/** How much of a reply is read. After that the connection is closed. */
 export const MOST_READ: number = 16_384;
-/** What of it is kept. */
+/** How much of a reply is stored. */
 const MOST_KEPT = 1_024;
-/** What of it is looked through before, for secrets that go on where it is cut. */
+/**
+ * How much of a reply is searched for secrets. It exceeds the stored part, to find secrets at its
+ * end.
+ */
 const MOST_HELD = MOST_KEPT + 4_096;
 const MOST_HEADER_BYTES = 16_384;
-/** Endpoints with a client certificate have connections of their own; those of the ones used longest ago are ended. */
+/**
+ * Endpoints with a client certificate have their own connections. Those used longest ago are
+ * closed.
+ */
 const MOST_CERTIFICATES = 100;
 
 export function createDeliverer(settings: DeliverySettings): Deliverer {
@@ -128,8 +134,8 @@ function createDispatcher(
 }
 
 /**
- * Tells what the proxy itself fails at from what goes wrong behind it. Of a proxy that ends the connection, undici would
- * ask again and again until the deadline, as fast as it can.
+ * Distinguishes faults of the proxy from faults behind it. Without this, undici would retry a proxy
+ * that closes the connection until the deadline, as fast as it can.
  */
 function createTunnels(origin: URL, options: Pool.Options): Pool {
   const pool = new Pool(origin, options);
@@ -141,22 +147,22 @@ function createTunnels(origin: URL, options: Pool.Options): Pool {
       const tunnel = await open(target).catch((cause: unknown) => {
         throw proxyFault(cause);
       });
-      // Without that header it is how some proxies refuse a target.
+      // Without that header, a 407 is how some proxies refuse a target.
       if (tunnel.statusCode !== 407 || !("proxy-authenticate" in tunnel.headers)) return tunnel;
       tunnel.socket.on("error", () => {}).destroy();
-      throw proxyFault(new Error("it takes no password, or another one"));
+      throw proxyFault(new Error("it rejected the credentials"));
     },
   });
 }
 
 function proxyFault(cause: unknown): Error {
-  const text = `the egress proxy opens no tunnel: ${reasonOf(cause)}`;
+  const text = `the egress proxy did not open a tunnel: ${reasonOf(cause)}`;
   return Object.assign(new Error(text, { cause }), { code: "EPROXY" });
 }
 
 /**
- * Sends one request through a dispatcher. Never rejects. It hears of the answer from the parser itself: a stream and a
- * signal of its own for each request took a tenth of an attempt's time.
+ * Sends one request through a dispatcher. Never rejects. It receives the reply directly from the
+ * parser: a stream and a signal per request took a tenth of an attempt's time.
  */
 export function deliver(
   dispatcher: Dispatcher,
@@ -186,7 +192,7 @@ export function deliver(
       end({ outcome, answer: "", detail: String(thrown) });
     }
 
-    /** Ends the request, wherever it is: it may still wait for its connection. */
+    /** Ends the request at any stage, even while it waits for a connection. */
     function stop(outcome: Outcome, reason: Error): void {
       fail(outcome, reason);
       controller?.abort(reason);
@@ -206,7 +212,7 @@ export function deliver(
     const { origin, pathname, search } = new URL(url);
     const request: Dispatcher.DispatchOptions = {
       origin,
-      // As it is: a path that begins with "//" names no other host.
+      // Used unchanged: a path that begins with "//" is not another host.
       path: pathname + search,
       method: "POST",
       headers,
@@ -220,11 +226,12 @@ export function deliver(
         if (isOver) given.abort(new DeadlineError());
       },
       onResponseStart(answering, code, given) {
-        // An answer may be announced first.
+        // Ignores informational replies.
         if (code < 200) return;
         status = code;
         retryAfterMs = waitOf(given);
-        // Nothing follows them; some servers send a body nevertheless, and a 205 may not say where it ends.
+        // These replies have no body. Some servers send one nevertheless, and a 205 may not say
+        // where it ends.
         if (code === 204 || code === 205) complete();
         if (code === 205) answering.abort(new Error("a 205 has no body"));
       },
@@ -244,22 +251,22 @@ export function deliver(
   });
 }
 
-/** The time for one attempt is over. */
+/** The time limit of one attempt is over. */
 class DeadlineError extends Error {
   override readonly name = "DeadlineError";
 }
 
 function waitOf(headers: IncomingHttpHeaders): number | undefined {
-  // It may come twice; then the longer one counts.
+  // If the header occurs twice, the longer delay counts.
   const waits = [headers["retry-after"]]
     .flat()
     .flatMap((text) => readWaitMs(text, Date.now()) ?? []);
   return waits.length === 0 ? undefined : Math.max(...waits);
 }
 
-/** The start of an answer, as it comes. What is compressed stays so: nothing here makes it larger. */
+/** Collects the start of a reply as it arrives. Compressed data stays compressed. */
 function createStart(): {
-  /** Whether that is enough of it. */
+  /** Adds a chunk. Returns true once enough was read. */
   add(chunk: Buffer): boolean;
   text(hidden: readonly string[]): string;
 } {
@@ -267,7 +274,7 @@ function createStart(): {
   let length = 0;
   return {
     add(chunk) {
-      // The parser uses its memory again.
+      // Copies the chunk, because the parser reuses its memory.
       if (length < MOST_HELD) chunks.push(Buffer.from(chunk.subarray(0, MOST_HELD - length)));
       length += chunk.length;
       return length >= MOST_READ;
@@ -279,7 +286,7 @@ function createStart(): {
   };
 }
 
-/** Text for a log or a page: control characters are shown as such. */
+/** Replaces control characters, so that the text is safe in a log or on a page. */
 function printable(text: string): string {
   return text.replaceAll(/[^\P{Cc}\n\t]|[\u202a-\u202e\u2066-\u2069]/gu, "\ufffd");
 }

@@ -1,4 +1,4 @@
-/** What an attempt came to: it is recorded, and its endpoint and the operator hear of it. */
+/** Records the result of an attempt, and informs its endpoint's health and the operator. */
 import type { Logger } from "../../core/logger.ts";
 import type {
   EndpointName,
@@ -16,12 +16,12 @@ import type { Attempt } from "./attempt-entry.ts";
 import type { Delivered } from "./deliver.ts";
 import { isEndpointsFault } from "./outcome.ts";
 
-/** One attempt at an endpoint, of a message. */
+/** One attempt to send a message to an endpoint. */
 export interface Tried extends EndpointName, MessageCopy {
   readonly attempt: number;
   readonly purpose: Purpose;
   readonly by?: string | undefined;
-  /** When the endpoint was changed last, as it was read. */
+  /** When the endpoint was last changed, as read at the start of the attempt. */
   readonly changedAtMs: number;
 }
 
@@ -30,43 +30,52 @@ export interface EndingParts {
   readonly queue: DeliveryQueue;
   readonly options: ReadWebhooksOptions;
   readonly logger: Logger;
-  readonly tell: <Name extends keyof WebhookEvents>(name: Name, event: WebhookEvents[Name]) => void;
+  readonly report: <Name extends keyof WebhookEvents>(
+    name: Name,
+    event: WebhookEvents[Name],
+  ) => void;
 }
 
 export interface Ending {
   /**
-   * Records an attempt, and does what it means for its endpoint; false if the endpoint was removed meanwhile. `countsOnce` is
-   * false for all but one of a request.
+   * Records an attempt, and applies its result to the endpoint. Returns false if the endpoint was
+   * removed during the attempt. If a request carries several messages, `countsOnce` is true for
+   * only one of them.
    */
   end(tried: Tried, delivered: Delivered, state: State, countsOnce?: boolean): Promise<boolean>;
-  /** Says where it would have gone, to who runs the sender. */
+  /** Logs the blocked destination for the operator. */
   noteBlocked(name: EndpointName, delivered: Delivered): void;
-  /** No more attempts come of it by themselves. */
+  /** Reports that a message will not be retried. */
   noteExhausted(tried: Tried, delivered: Delivered): void;
-  /** No call of any process starts there; its jobs wait in their lane, and those of others pass. */
-  leaveAlone(name: EndpointName, forMs: number): Promise<void>;
-  /** How long to wait for the next attempt; undefined if there is none. */
+  /**
+   * Pauses an endpoint in all processes. Its jobs wait in their lane, and other lanes pass them.
+   */
+  pauseEndpoint(name: EndpointName, forMs: number): Promise<void>;
+  /** The delay before the next attempt, in ms. Returns undefined if there is none. */
   nextInMs(
     tried: Pick<Tried, "purpose" | "attempt">,
     record: EndpointRecord,
     delivered: Delivered,
   ): number | undefined;
-  /** Why a message is given up. */
+  /** Why the message was given up. */
   reasonFor(tried: Tried, record: EndpointRecord, delivered: Delivered): string;
 }
 
 export type State = "waiting" | "delivered" | "failed";
 
 const MOST_OPEN_MS = 300_000;
-/** How many attempts of a message, and of an endpoint, are kept. */
+/** How many attempts are kept per message and per endpoint. */
 const MOST_LOGGED = 1_000;
-/** Answers by which an endpoint, or what stands before it, asks for less; and how long it is left alone without a `Retry-After`. */
+/**
+ * Replies by which an endpoint or its load balancer asks for fewer requests, and the pause if there
+ * is no `Retry-After`.
+ */
 const SLOW_DOWN: ReadonlySet<number | undefined> = new Set([429, 502, 504]);
 const SLOW_MS = 1_000;
 const GONE = 410;
 
 export function createEnding(parts: EndingParts): Ending {
-  const { store, queue, options, logger, tell } = parts;
+  const { store, queue, options, logger, report } = parts;
   const bucket = queue.bucket as OwnedBucket;
   const { isSingle, breaker, maxRetryAfterMs, disableAfterMs, keepMs } = options;
 
@@ -90,12 +99,12 @@ export function createEnding(parts: EndingParts): Ending {
   const scheduleOf = ({ scheduleMs = options.scheduleMs }: EndpointRecord): readonly number[] =>
     scheduleMs;
 
-  async function leaveAlone(name: EndpointName, forMs: number): Promise<void> {
+  async function pauseEndpoint(name: EndpointName, forMs: number): Promise<void> {
     await bucket.hold(keyOf(name), Math.max(1, Math.ceil(forMs)));
   }
 
   return {
-    leaveAlone,
+    pauseEndpoint,
     async end(tried, delivered, state, countsOnce = true) {
       const { outcome, status, retryAfterMs } = delivered;
       const { tenant, endpoint, message, copy, purpose } = tried;
@@ -115,24 +124,24 @@ export function createEnding(parts: EndingParts): Ending {
         disable: status === GONE && counts ? "gone" : undefined,
         changedAtMs: tried.changedAtMs,
       });
-      if (noted.waitMs > 0) await leaveAlone(tried, noted.waitMs);
+      if (noted.waitMs > 0) await pauseEndpoint(tried, noted.waitMs);
       if (noted.event === "recovered") {
         await bucket.hold(keyOf(tried), 0);
-        tell("recovered", nameIn(tried));
+        report("recovered", nameIn(tried));
       } else if (noted.event === "disabled") {
-        tell("disabled", { ...nameIn(tried), why: status === GONE ? "gone" : "failing" });
+        report("disabled", { ...nameIn(tried), why: status === GONE ? "gone" : "failing" });
       } else if (noted.event === "failing") {
         const sinceMs = noted.failingSinceMs;
-        tell("failing", { ...nameIn(tried), sinceMs, disabledAtMs: sinceMs + disableAfterMs });
+        report("failing", { ...nameIn(tried), sinceMs, disabledAtMs: sinceMs + disableAfterMs });
       }
       return noted.event !== "gone";
     },
     noteBlocked(name, { detail = "its address" }) {
       logger.warn({ ...nameIn(name), detail }, `A webhook was blocked: ${detail}`);
-      tell("blocked", { ...nameIn(name), detail });
+      report("blocked", { ...nameIn(name), detail });
     },
     noteExhausted(tried, { error = "It failed." }) {
-      tell("exhausted", { ...nameIn(tried), message: tried.message, reason: error });
+      report("exhausted", { ...nameIn(tried), message: tried.message, reason: error });
     },
     nextInMs({ purpose, attempt }, record, delivered) {
       if (purpose === "test" || delivered.status === GONE) return undefined;
@@ -163,13 +172,13 @@ function entryOf(tried: Tried, delivered: Delivered): Omit<Attempt, "message"> {
   };
 }
 
-/** What it says of its endpoint. */
+/** What a result says about the health of its endpoint. */
 function seenBy({ outcome }: Delivered): HealthSeen {
   if (outcome === "success") return "ok";
   return isEndpointsFault(outcome) ? "bad" : "same";
 }
 
-/** What was not even sent, as an attempt. */
+/** The result of an attempt that was never sent. */
 export function notSent(error: string, detail: string = error): Delivered {
   const nothing = { status: undefined, retryAfterMs: undefined, durationMs: 0, answer: "" };
   return { outcome: "ours", ...nothing, error, detail };

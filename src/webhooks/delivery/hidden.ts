@@ -1,25 +1,25 @@
 /**
- * Finds in an answer what was sent in secret. Receivers repeat a request in many forms: as bytes, as JSON, HTML, a query string
- * or base64, whole or cut. So an answer is compared piece by piece with what was sent, after escapes of any kind are undone in
- * both; and what may be base64 or hex is decoded first.
+ * Finds secrets of the request in a reply. Receivers repeat a request in many forms: as bytes, as
+ * JSON, HTML, a query string or base64, complete or cut. So the search undoes all escapes in both
+ * texts and compares them piece by piece. It first decodes anything that may be base64 or hex.
  */
 
-/** A text, and where each of its characters stands in the answer. */
+/** A text, with the positions of its characters in the reply. */
 interface View {
   readonly text: string;
   readonly starts: readonly number[];
   readonly ends: readonly number[];
 }
 
-/** So many characters in a row are recognised. Fewer would be found in other words. */
+/** The least number of equal characters in a row. Fewer would match ordinary words. */
 const PIECE = 6;
-/** The beginning of a secret at the end of an answer that was cut. */
+/** The least length of a secret's start at the end of a truncated reply. */
 const SHORTEST_START = 3;
-/** Characters between two found pieces that are hidden with them. */
+/** A gap of up to this many characters between two matches is hidden too. */
 const WIDEST_GAP = 6;
-/** JSON in JSON, in a query string: how often escapes are undone. */
+/** How often escapes are undone, for example for JSON in JSON in a query string. */
 const MOST_ESCAPES = 4;
-/** How often a text is decoded that may be base64 or hex: base64 of hex of base64. */
+/** How often possible base64 or hex is decoded, for example base64 of hex. */
 const MOST_DECODINGS = 2;
 const SHOWN = Buffer.from("***");
 
@@ -34,12 +34,15 @@ const ENTITIES: Readonly<Record<string, string>> = {
   apos: "'",
   nbsp: " ",
 };
-/** Stands for whatever is not ASCII: receivers write it as Latin-1, as UTF-8, twice as UTF-8, or as a replacement. */
+/**
+ * Replaces every non-ASCII character. Receivers write those as Latin-1, as UTF-8, twice as UTF-8,
+ * or as a replacement character.
+ */
 const NOT_ASCII = "?";
 
 interface Encoding {
   readonly run: RegExp;
-  /** The bytes that a run may stand for: its first whole character may begin later. */
+  /** Decodes a run from each offset at which its first complete character may begin. */
   readonly decode: (run: string) => readonly Buffer[];
 }
 
@@ -61,7 +64,7 @@ const ENCODINGS: readonly Encoding[] = [
   },
 ];
 
-/** An answer without what is `hidden`; its bytes are those of no encoding in particular. */
+/** Removes the secrets in `hidden` from a reply. The bytes may be in any encoding. */
 export function withoutHidden(answer: Buffer, hidden: readonly string[]): Buffer {
   const values = hidden.filter((value) => value.length >= PIECE);
   if (values.length === 0 || answer.length < SHORTEST_START) return answer;
@@ -101,7 +104,7 @@ function createSecrets(values: readonly string[]): Secrets {
   return { texts, pieces };
 }
 
-/** Headers leave as Latin-1. */
+/** HTTP headers are sent as Latin-1. */
 function latin1(value: string): Buffer {
   return Buffer.from(value, "latin1");
 }
@@ -111,7 +114,7 @@ function viewOf(bytes: Buffer): View {
   return { text: bytes.toString("latin1"), starts, ends: starts.map((at) => at + 1) };
 }
 
-/** A text as it is, and after its escapes were undone once, twice and so on. */
+/** The text itself, and the text after undoing its escapes once, twice and so on. */
 function unescaped(view: View): readonly View[] {
   const views = [view];
   for (let last = view; views.length <= MOST_ESCAPES;) {
@@ -135,7 +138,10 @@ function characterOf(match: RegExpExecArray): string {
   return code > 0xff ? NOT_ASCII : String.fromCharCode(code);
 }
 
-/** A text without what differs between receivers: no case, no kinds or runs of white space, nothing beside ASCII. */
+/**
+ * Removes differences between receivers: case, kinds and runs of white space, and non-ASCII
+ * characters.
+ */
 function plain(view: View): View {
   const folded = rewritten(view, /\0|[\s+]+|[?\u0080-\uffff]+/g, ([text]) =>
     text === "\0" ? "" : text.startsWith(NOT_ASCII) || text > "\u007f" ? NOT_ASCII : " ",
@@ -143,7 +149,7 @@ function plain(view: View): View {
   return { ...folded, text: folded.text.toLowerCase() };
 }
 
-/** A view in which each match is another text, of one character or none. The same view if nothing matches. */
+/** Replaces each match with one character or none. Returns the same view if nothing matches. */
 function rewritten(view: View, pattern: RegExp, read: (match: RegExpExecArray) => string): View {
   const starts: number[] = [];
   const ends: number[] = [];
@@ -186,7 +192,7 @@ function hidePieces(
   }
 }
 
-/** Whether some bytes hold a piece of a secret. */
+/** True if the bytes contain a piece of a secret. */
 function reveals(bytes: Buffer, secrets: Secrets, decodings: number): boolean {
   const views = unescaped(viewOf(bytes));
   const isThere = views.some((view) => {
@@ -204,7 +210,7 @@ function reveals(bytes: Buffer, secrets: Secrets, decodings: number): boolean {
   );
 }
 
-/** The answer with three stars for each hidden part. */
+/** Replaces each hidden part with three asterisks. */
 function replaced(answer: Buffer, isHidden: Uint8Array): Buffer {
   const parts: Buffer[] = [];
   let from = 0;

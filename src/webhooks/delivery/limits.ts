@@ -8,40 +8,46 @@ import type { WebhookStore } from "../../core/stores/webhooks/store.ts";
 import { digestOfTenant } from "../names.ts";
 import { withinCeiling, type Ceiling } from "../endpoints/endpoint-options.ts";
 
-/** The limits that tenants and endpoints have of their own, as far as this process knows them. */
+/** The own limits of tenants and endpoints, as known in this process. */
 export interface OwnLimits {
-  /** The limits by level: of tenants, and of their endpoints. */
+  /** The limits for each level: tenants, then their endpoints. */
   readonly perKey: readonly ((path: readonly string[]) => LimitsOptions)[];
-  /** Resolves once the limits are known; they are kept up to date until `stop()`, and listeners hear of each change. */
+  /**
+   * Resolves once the limits are known. Keeps them up to date and notifies the listeners until
+   * `stop()`.
+   */
   follow(logger: Logger, listeners: LimitsListeners): Promise<void>;
   stop(): void;
 }
 
 interface LimitsListeners {
-  /** The limits of some keys have changed; called with their texts. */
+  /** Called with the texts of keys whose limits have changed. */
   readonly onChange: (keys: readonly string[]) => void;
-  /** What a key was made to wait for is to end: a process without the sender's code asked for it. */
+  /** Called when a process without the sender's code asks to end the pause of a key. */
   readonly onWake: (key: Key) => Promise<unknown>;
-  /** The limits of any key may be others. */
+  /** Called when the limits of any key may have changed. */
   readonly onRules: () => void;
 }
 
-/** Limits that stand one over another: of the code, of the rules, and of one's own, as far as the ceiling. */
+/**
+ * The limits from all three sources. Own limits override the rules, and the rules override the
+ * code. The ceiling caps own limits.
+ */
 export interface LevelLimits {
   readonly code: LimitsOptions;
   readonly rules: EndpointLimits;
   readonly own: EndpointLimits;
 }
 
-/** What the code of a sender says for all; nothing where a process has not that code. */
+/** The limits in the sender's code. Empty in a process without that code. */
 export interface SenderLimits {
   readonly perTenant: LimitsOptions;
   readonly perEndpoint: LimitsOptions;
-  /** The most that an endpoint may have. */
+  /** The highest limits that an endpoint may set. */
   readonly ceiling: Ceiling;
 }
 
-/** The limits of a tenant, or of one of its endpoints. */
+/** Returns the limits of a tenant, or of one of its endpoints. */
 export function levelLimits(
   path: readonly string[],
   code: SenderLimits,
@@ -62,13 +68,13 @@ export function levelLimits(
   };
 }
 
-/** The later ones go before the earlier ones. */
+/** Merges limits. Later arguments override earlier ones. */
 function over(...all: readonly (EndpointLimits | undefined)[]): EndpointLimits {
   const given = all.flatMap((limits) => Object.entries(limits ?? {}));
   return Object.fromEntries(given.filter(([, value]) => value !== undefined));
 }
 
-/** A tenant may be called `constructor`. */
+/** Reads own properties only: a tenant may be called `constructor`. */
 function ownValue<T>(table: Readonly<Record<string, T>> | undefined, name: string): T | undefined {
   return table !== undefined && Object.hasOwn(table, name) ? table[name] : undefined;
 }
@@ -78,31 +84,33 @@ export function rulesOf(ruled: RuledPolicy | undefined): EndpointsRules {
 }
 
 /**
- * Stands for no limits where there were some, until the process ends: what waits for them hears of a change of limits, and
- * not of their end.
+ * Replaces limits that were removed, until the process ends. Pending calls notice a change of
+ * limits, but not their removal.
  */
 const LIFTED: LimitsOptions = { rate: "1000000/s" };
-/** New limits hold within a second, also those of a rules file, which is to be read and noted before. */
+/**
+ * New limits must apply within a second. Those of a rules file have to be read and stored first.
+ */
 const LOOK_EVERY_MS = 500;
 
 export function createOwnLimits(
   store: Pick<WebhookStore, "limitsSince"> & {
-    /** What rules say of the sender. */
+    /** Reads the rules for the sender. */
     readonly readRules: () => Promise<RuledPolicy | undefined>;
   },
   code: SenderLimits,
 ): OwnLimits {
   const levels = [code.perTenant, code.perEndpoint];
-  /** By the texts of paths; nothing for those that had limits before. */
+  /** Own limits by the texts of keys. Empty for keys that had limits before. */
   const own = new Map<string, EndpointLimits>();
   let ruled: RuledPolicy | undefined;
   let rules: EndpointsRules = {};
-  /** Whether rules have said anything since the process began. */
+  /** True if rules have applied at any time since the process began. */
   let hadRules = false;
-  /** None was read yet. */
+  /** The version that was read; -1 before the first read. */
   let version = -1;
-  /** Keys that are to be woken still. */
-  const asleep = new Set<string>();
+  /** Keys that still have to be woken. */
+  const keysToWake = new Set<string>();
   let waking: Promise<void> | undefined;
   let isStopped = false;
   let timer: NodeJS.Timeout | undefined;
@@ -117,7 +125,10 @@ export function createOwnLimits(
     return wasLimited && Object.keys(all).length === 0 ? LIFTED : all;
   }
 
-  /** Whether other rules hold. What cannot be read is as it was: it is on a server of its own, maybe. */
+  /**
+   * Reads the rules again. Returns true if they changed. Keeps the old ones if they cannot be read,
+   * since they may be on another server.
+   */
   async function readRules(): Promise<boolean> {
     const found = await store.readRules().catch(() => ruled);
     if (found?.text === ruled?.text) return false;
@@ -127,7 +138,7 @@ export function createOwnLimits(
     return true;
   }
 
-  /** Ends the limits of expunged tenants; the texts of their keys. */
+  /** Removes the limits of expunged tenants. Returns the texts of their keys. */
   function forget(digests: readonly string[] = []): string[] {
     if (digests.length === 0) return [];
     const ended = [...own.keys()].filter((text) =>
@@ -153,15 +164,18 @@ export function createOwnLimits(
     if (isFirst) return;
     const keys = [...ended, ...changed.limits.keys()];
     if (keys.length > 0) onChange(keys);
-    for (const text of changed.woken) asleep.add(text);
+    for (const text of changed.woken) keysToWake.add(text);
   }
 
-  /** Each key takes some requests; new limits of others do not wait for them. */
+  /**
+   * Wakes the keys one after another. Each takes some requests, and other new limits do not wait
+   * for them.
+   */
   async function wakeAll({ onWake }: LimitsListeners): Promise<void> {
-    for (const text of asleep) {
+    for (const text of keysToWake) {
       if (isStopped) return;
       await onWake(keyOfText(text));
-      asleep.delete(text);
+      keysToWake.delete(text);
     }
   }
 

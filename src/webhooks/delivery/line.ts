@@ -1,7 +1,7 @@
 /**
- * One attempt at an ordered endpoint: what is at the head of its line is sent, alone or as a batch, and leaves it once it was
- * delivered or is given up. The job of the next step is stored before that of this one ends; a step that somebody else has
- * ended moves nothing.
+ * One attempt at an ordered endpoint. It sends the message at the head of the line, or several as a
+ * batch, and removes it once it is delivered or given up. It stores the job of the next step before
+ * its own job ends. A step that another job has already ended changes nothing.
  */
 import { createHash } from "node:crypto";
 import type { LineMessage } from "../../core/stores/webhooks/store.ts";
@@ -13,17 +13,17 @@ import { batchOf } from "../sending/message.ts";
 import type { AttemptParts } from "./attempt.ts";
 import type { Delivered } from "./deliver.ts";
 import { notSent, type State, type Tried } from "./ending.ts";
-import { isStandard, toldOf, type Told } from "./request.ts";
+import { contentOf, isStandard, type RequestContent } from "./request.ts";
 
 type Running = Pick<JobContext, "signal" | "attempt">;
 
-/** What of a line goes now. */
+/** The messages at the head of a line that are sent now. */
 interface Head {
   readonly record: EndpointRecord;
-  /** An attempt of each message. */
+  /** One attempt for each message. */
   readonly tried: readonly Tried[];
-  /** How many of the line that is, with those that are no longer kept. */
-  readonly leaving: number;
+  /** How many entries of the line this covers, including those no longer stored. */
+  readonly removing: number;
 }
 
 export function createLineAttempts(
@@ -31,27 +31,30 @@ export function createLineAttempts(
 ): (job: LineJob, running: Running) => Promise<void> {
   const { store, queue, sendRequest, ending, options, logger } = parts;
 
-  /** Stores the job of the next step, if anything waits. */
-  async function go(
+  /** Ends this step, and stores the job of the next step if messages are pending. */
+  async function storeNextStep(
     job: LineJob,
     record: EndpointRecord,
-    next: { readonly leaving: number; readonly attempt: number; readonly delayMs?: number },
+    next: { readonly removing: number; readonly attempt: number; readonly delayMs?: number },
   ): Promise<void> {
     const { tenant, endpoint, step } = job;
-    const { leaving, attempt, delayMs } = next;
-    const following = await store.endStep({ tenant, endpoint, step, leaving, attempt });
+    const { removing, attempt, delayMs } = next;
+    const following = await store.endStep({ tenant, endpoint, step, leaving: removing, attempt });
     if (following === undefined) return;
     await storeStep(queue, { tenant, endpoint, step: following, most: mostOf(record) }, delayMs);
   }
 
-  /** Another step is next. Whoever ended this one may have died, or had no answer, before that was stored. */
-  async function goOn({ tenant, endpoint, most }: LineJob): Promise<void> {
+  /**
+   * Another step is next. Stores its job, because the process that ended this step may have died
+   * before doing so.
+   */
+  async function storeCurrentStep({ tenant, endpoint, most }: LineJob): Promise<void> {
     const step = await store.lineStep({ tenant, endpoint });
     if (step !== undefined) await storeStep(queue, { tenant, endpoint, step, most });
   }
 
   async function endAll({ tried }: Head, delivered: Delivered, state: State): Promise<void> {
-    // The endpoint is asked once, whatever went together.
+    // Counts the request once for the endpoint's health.
     for (const [at, each] of tried.entries()) {
       await ending.end(each, delivered, state, at === tried.length - 1);
     }
@@ -60,7 +63,7 @@ export function createLineAttempts(
   async function giveUp(job: LineJob, head: Head, delivered: Delivered): Promise<never> {
     await endAll(head, delivered, "failed");
     for (const each of head.tried) ending.noteExhausted(each, delivered);
-    await go(job, head.record, { leaving: head.leaving, attempt: 1 });
+    await storeNextStep(job, head.record, { removing: head.removing, attempt: 1 });
     const [first] = head.tried as [Tried];
     throw new Discard(`${namesIn(head)}: ${ending.reasonFor(first, head.record, delivered)}`);
   }
@@ -80,61 +83,64 @@ export function createLineAttempts(
     if (outcome === "blocked") ending.noteBlocked(job, delivered);
     if (outcome === "success") {
       await endAll(head, delivered, "delivered");
-      await go(job, record, { leaving: head.leaving, attempt: 1 });
+      await storeNextStep(job, record, { removing: head.removing, attempt: 1 });
       return;
     }
     const delayMs = outcome === "ours" ? undefined : ending.nextInMs(first, record, delivered);
     if (delayMs === undefined) return giveUp(job, head, delivered);
     await endAll(head, delivered, "waiting");
-    await go(job, record, { leaving: 0, attempt: first.attempt + 1, delayMs });
+    await storeNextStep(job, record, { removing: 0, attempt: first.attempt + 1, delayMs });
   }
 
   return async (job, { signal, attempt: tries }) => {
     const begun = await store.beginStep(job, options.timeoutMs);
-    if (begun === undefined) return goOn(job);
+    if (begun === undefined) return storeCurrentStep(job);
     const { purpose, attempt, by, disabled, waitMs, nowMs } = begun;
     const record = readRecord(begun.record);
     const messages = record.batch === undefined ? begun.messages.slice(0, 1) : begun.messages;
     const { tenant, endpoint } = job;
     const { changedAtMs } = record;
-    const leaving = messages.length;
+    const removing = messages.length;
     const isKept = ({ body }: LineMessage): boolean => body !== undefined;
     const gone = messages.filter((each) => !isKept(each)).map(({ message }) => message);
     const lost = gone.filter((message) => message !== EXPUNGED);
-    const what = `${namesOf(lost)} is no longer kept, and was not delivered`;
-    if (gone.length === leaving) {
-      await go(job, record, { leaving, attempt: 1 });
+    const what = `${namesOf(lost)} is no longer stored, and was not delivered`;
+    if (gone.length === removing) {
+      await storeNextStep(job, record, { removing, attempt: 1 });
       if (lost.length === 0) return;
       throw new Discard(what);
     }
     if (lost.length > 0) logger.warn({ tenant, endpoint, messages: lost }, what);
-    const told = messages.filter(isKept);
-    const tried = told.map(({ message, copy }): Tried => {
+    const kept = messages.filter(isKept);
+    const tried = kept.map(({ message, copy }): Tried => {
       return { tenant, endpoint, message, copy, attempt, purpose, by, changedAtMs };
     });
-    const head = { record, tried, leaving };
-    if (purpose === "send" && told.every(({ state }) => state === "delivered")) {
-      return go(job, record, { leaving, attempt: 1 });
+    const head = { record, tried, removing };
+    if (purpose === "send" && kept.every(({ state }) => state === "delivered")) {
+      return storeNextStep(job, record, { removing, attempt: 1 });
     }
     if (purpose === "send" && disabled !== undefined) {
       const why = `The endpoint is disabled (${disabled.why}).`;
       await endAll(head, notSent(why), "failed");
-      await go(job, record, { leaving, attempt: 1 });
-      throw new Discard(`${namesIn(head)}: ${why} Enable and recover it`);
+      await storeNextStep(job, record, { removing, attempt: 1 });
+      throw new Discard(`${namesIn(head)}: ${why} Enable it, and recover the message`);
     }
     if (waitMs > 0) {
-      await ending.leaveAlone(job, waitMs);
-      return go(job, record, { leaving: 0, attempt });
+      await ending.pauseEndpoint(job, waitMs);
+      return storeNextStep(job, record, { removing: 0, attempt });
     }
-    const delivered = await sendRequest(job, record, tell(record, told), { nowMs, signal });
+    const delivered = await sendRequest(job, record, contentOfHead(record, kept), {
+      nowMs,
+      signal,
+    });
     return conclude(job, head, { delivered, isLast: tries >= OUR_TRIES && !signal.aborted });
   };
 }
 
-/** What is sent: the message as it is, or several as one. */
-function tell(record: EndpointRecord, messages: readonly LineMessage[]): Told {
+/** The content of the request: one message as it is, or several as a batch. */
+function contentOfHead(record: EndpointRecord, messages: readonly LineMessage[]): RequestContent {
   const parts = messages.map((each) => ({ ...each, id: each.message, body: each.body ?? "" }));
-  if (record.batch === undefined) return toldOf(record, parts[0]!);
+  if (record.batch === undefined) return contentOf(record, parts[0]!);
   const ids = parts.map(({ id }) => id).join(" ");
   const digest = createHash("sha256").update(ids).digest("base64url").slice(0, 32);
   const body = batchOf(BATCH_TYPE, parts, isStandard(record));
@@ -142,7 +148,7 @@ function tell(record: EndpointRecord, messages: readonly LineMessage[]): Told {
 }
 
 const BATCH_TYPE = "webhook.batch";
-/** What stands in a line for a message that was expunged (`lua/lib/webhooks/expunge.lua`). */
+/** The entry of an expunged message in a line (`lua/lib/webhooks/expunge.lua`). */
 const EXPUNGED = ".";
 
 function mostOf({ batch = 1 }: EndpointRecord): number {

@@ -1,16 +1,16 @@
-/** What an attempt came to, and whose fault that is. */
+/** Classifies the result of an attempt, and whose fault a failure is. */
 
 /**
- * What an attempt came to:
+ * The result of an attempt:
  *
  * - `"success"`: a 2xx.
  * - `"client-error"`, `"server-error"`: a 4xx, a 5xx.
- * - `"timeout"`: the answer was not whole in time.
- * - `"redirect"`: a 3xx; redirects are never followed.
- * - `"too-large"`: the head of the answer was too large to read.
- * - `"unreachable"`: no connection, or one that broke; a wrong certificate; no HTTP.
- * - `"blocked"`: its address is not a public one, and not allowed.
- * - `"ours"`: the endpoint was not even asked: no DNS, no proxy, or the sender was closed.
+ * - `"timeout"`: the reply was not complete in time.
+ * - `"redirect"`: a 3xx. Redirects are never followed.
+ * - `"too-large"`: the headers of the reply were too large.
+ * - `"unreachable"`: no connection, a broken connection, an invalid certificate, or no HTTP.
+ * - `"blocked"`: the address is not public, and not allowed.
+ * - `"ours"`: no request was sent, because of DNS, the proxy, or a closing sender.
  */
 export type Outcome =
   | "success"
@@ -30,7 +30,7 @@ export function classOfStatus(status: number): Outcome {
   return status < 500 ? "client-error" : "server-error";
 }
 
-/** Names and codes of errors by what they mean; all others are broken connections. */
+/** Outcomes by the name or code of an error. All other errors are broken connections. */
 const BY_CODE: Readonly<Record<string, Outcome>> = {
   DeadlineError: "timeout",
   UND_ERR_HEADERS_TIMEOUT: "timeout",
@@ -40,7 +40,7 @@ const BY_CODE: Readonly<Record<string, Outcome>> = {
   UND_ERR_HEADERS_OVERFLOW: "too-large",
   HPE_HEADER_OVERFLOW: "too-large",
   EBLOCKED: "blocked",
-  // The resolver did not answer, or it has none; a name that does not exist is its endpoint's fault.
+  // The resolver failed. A name that does not exist counts as the endpoint's fault.
   ERESOLVE: "ours",
   EPROXY: "ours",
   EMFILE: "ours",
@@ -72,16 +72,16 @@ const WORDS: Readonly<Record<Outcome, string>> = {
   redirect: "The endpoint answered with a redirect, which is not followed",
   "too-large": "The head of the endpoint's answer was too large",
   unreachable: UNREACHABLE,
-  // No other words: who may name addresses must not learn from a log what is there.
+  // The same words as for unreachable ones. A log must not reveal which internal addresses exist.
   blocked: UNREACHABLE,
   ours: "The sender could not send it",
 };
 
-/** What is said of a failed attempt to whom the endpoint belongs. */
+/** Describes a failed attempt for the owner of the endpoint. */
 export function wordsFor(outcome: Outcome, status: number | undefined): string {
   return status === undefined ? `${WORDS[outcome]}.` : `${WORDS[outcome]} (status ${status}).`;
 }
-/** Whether an outcome counts against the health of its endpoint. */
+/** True if an outcome counts against the health of its endpoint. */
 export function isEndpointsFault(outcome: Outcome): boolean {
   return outcome !== "success" && outcome !== "ours";
 }

@@ -1,4 +1,7 @@
-/** One request to an endpoint, as of this moment: its URL, headers and certificate, and the signature. */
+/**
+ * Builds one request to an endpoint from its current settings: URL, headers, certificate and
+ * signature.
+ */
 import pTimeout from "p-timeout";
 import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
@@ -18,20 +21,23 @@ import { hiddenOf } from "./redact.ts";
 
 type Request = Parameters<Deliverer["deliver"]>[0];
 
-/** What is told in one request. */
-export interface Told {
+/** The content of one request. */
+export interface RequestContent {
   readonly id: string;
   readonly type: string;
   readonly body: string;
 }
 
-/** Whether it is sent as Standard Webhooks say; who knows nothing of them gets the data alone. */
+/** True for the Standard Webhooks format. Other styles get only the data. */
 export function isStandard({ signature = "standard" }: EndpointRecord): boolean {
   return signature === "standard";
 }
 
-/** What an endpoint is told of one message. */
-export function toldOf(record: EndpointRecord, { id, type, body }: Told): Told {
+/** The content for one message. */
+export function contentOf(
+  record: EndpointRecord,
+  { id, type, body }: RequestContent,
+): RequestContent {
   return { id, type, body: isStandard(record) ? body : dataOf(type, body) };
 }
 
@@ -44,21 +50,27 @@ export interface RequestParts {
   >;
 }
 
-/** Signs and sends a request, now: a signature that was made before the wait would be old. Never rejects. */
+/**
+ * Signs and sends a request. It signs at the last moment, because an earlier signature could
+ * expire. Never rejects.
+ */
 export type SendRequest = (
   name: EndpointName,
   record: EndpointRecord,
-  told: Told,
+  content: RequestContent,
   at: { readonly nowMs: number; readonly signal: AbortSignal },
 ) => Promise<Delivered>;
 
 type At = Parameters<SendRequest>[3];
 
 const NO_TLS = "its URL is http://, and the sender is not declared with http: true";
-/** A function of the operator's that never returns would hold the place of an attempt for good. */
+/**
+ * The time limit of the operator's function. Without it, a function that never returns would block
+ * the attempt forever.
+ */
 const SECRETS_MS = 5_000;
-const UNSIGNED = "the endpoint has no secret; make one with rotateSecret()";
-/** Endpoints whose secrets stay open in this process. */
+const UNSIGNED = "the endpoint has no secret; create one with rotateSecret()";
+/** How many decrypted secrets are kept in this process. */
 const MOST_KEYS = 10_000;
 
 export function createRequests({ deliverer, sealing, options }: RequestParts): SendRequest {
@@ -67,10 +79,10 @@ export function createRequests({ deliverer, sealing, options }: RequestParts): S
 
   function open(sealed: string, { tenant, endpoint }: EndpointName): string {
     if (sealing !== undefined) return sealing.open(sealed, { tenant, endpoint });
-    throw new Error("the endpoint has what was sealed with a key; give the sender keys again");
+    throw new Error("the endpoint has encrypted settings; give the sender its keys again");
   }
 
-  /** A secret is opened once as long as it is in use. */
+  /** Decrypts each secret once, and caches the result. */
   function signingKeyOf(sealed: string, name: EndpointName, style: SignatureStyle): SigningKey {
     const text = `${name.tenant}\0${name.endpoint}\0${style}\0${sealed}`;
     const known = signingKeys.get(text);
@@ -88,7 +100,7 @@ export function createRequests({ deliverer, sealing, options }: RequestParts): S
     const style = record.signature ?? "standard";
     if (secretsOf === undefined) {
       const secrets = secretsInForce(record, nowMs);
-      // It was put while they were kept elsewhere.
+      // The endpoint was created while secrets were kept elsewhere.
       if (secrets.length === 0) throw new Error(UNSIGNED);
       return secrets.map(({ sealed }) => signingKeyOf(sealed, name, style));
     }
@@ -107,7 +119,7 @@ export function createRequests({ deliverer, sealing, options }: RequestParts): S
   async function make(
     name: EndpointName,
     record: EndpointRecord,
-    { id, type, body }: Told,
+    { id, type, body }: RequestContent,
     at: At,
   ): Promise<Request> {
     const { url, signature: style = "standard", headerPrefix, timeoutMs, certificate } = record;
@@ -134,21 +146,21 @@ export function createRequests({ deliverer, sealing, options }: RequestParts): S
     };
   }
 
-  return async (name, record, told, at) => {
-    // It may have been put while that was allowed.
+  return async (name, record, content, at) => {
+    // The endpoint may have been created while `http` was allowed.
     if (!http && new URL(record.url).protocol === "http:") {
       return { ...notSent(wordsFor("blocked", undefined), NO_TLS), outcome: "blocked" };
     }
     try {
-      return await deliverer.deliver(await make(name, record, told, at), at.signal);
+      return await deliverer.deliver(await make(name, record, content, at), at.signal);
     } catch (error) {
-      // What was to be sent could not be made: its secret cannot be read.
+      // The request could not be built: the secret cannot be read.
       return notSent(wordsFor("ours", undefined), reasonOf(error));
     }
   };
 }
 
-/** One of a name that the sender sets itself counts once. */
+/** Lower-cases the names, so that a header which the sender also sets counts once. */
 function lowerCased(headers: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(
     Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]),

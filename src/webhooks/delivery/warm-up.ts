@@ -7,14 +7,17 @@ import { signWith } from "../signing/sign.ts";
 import { deliver } from "./deliver.ts";
 
 const CALLS = 20;
-/** As long as a webhook may well be: the official library hashes in JavaScript, 10 ms for 10 kB at first and 0.1 ms later. */
+/**
+ * As long as a large webhook. The official library hashes in JavaScript: 10 kB take 10 ms at first,
+ * and 0.1 ms later.
+ */
 const BODY = JSON.stringify({ type: "webhook.warm-up", data: "-".repeat(10_000) });
 
 let warming: Promise<void> | undefined;
 
 /**
- * Signs and sends a few requests within this process, once: what runs for the first time takes some 50 ms longer, so the
- * first call of a process would arrive late, beside those after it.
+ * Signs and sends a few requests within this process, once. Code that runs for the first time takes
+ * some 50 ms longer, so the first webhook of a process would arrive late.
  */
 export function warmUp(): Promise<void> {
   return (warming ??= sendSome());
@@ -37,7 +40,7 @@ async function sendSome(): Promise<void> {
   await dispatcher.destroy();
 }
 
-/** Connects to a server of this process that listens nowhere. */
+/** Connects to a server in this process that listens on no port. */
 function createLoop(): Dispatcher {
   const server = createServer((request, response) => {
     request.resume();
@@ -47,13 +50,13 @@ function createLoop(): Dispatcher {
     connect(_target, callback) {
       const [ours, theirs] = duplexPair().map(asSocket) as [Socket, Socket];
       server.emit("connection", theirs);
-      // The client is not ready for it before.
+      // The client is not ready for the socket earlier.
       setImmediate(() => callback(null, ours));
     },
   });
 }
 
-/** What undici asks of a socket besides. */
+/** Adds the other methods that undici calls on a socket. */
 function asSocket(stream: Duplex): Socket {
   const quiet = (): Duplex => stream;
   const more = { ref: quiet, unref: quiet, setTimeout: quiet, setKeepAlive: quiet };

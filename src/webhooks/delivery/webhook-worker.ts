@@ -4,17 +4,20 @@ import { LONGEST_MS, readOptional, wholeNumber } from "../../core/input/options.
 import type { WorkerOptions } from "../../queue/worker/worker-options.ts";
 import type { Worker } from "../../queue/worker/worker.ts";
 
-/** Sends what waits, until it is closed. */
+/** Sends pending messages until it is closed. */
 export interface WebhookWorker {
-  /** How many attempts run, and how many wait for their slots, in this process. */
+  /** How many attempts run or wait for their slots in this process. */
   status(): { readonly running: number; readonly waiting: number; readonly concurrency: number };
-  /** Takes no more, and lets what runs end within `closeDeadlineMs`; what does not is tried again elsewhere. */
+  /**
+   * Takes no new attempts, and lets running ones finish within `closeDeadlineMs`. The rest is
+   * retried by other workers.
+   */
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
 export interface WebhookWorkerParts {
-  /** Resolves when the limits of endpoints are known: until then nothing may leave. */
+  /** Resolves when the limits of endpoints are known. No attempt may start before. */
   readonly ready: () => Promise<void>;
   readonly start: (options: WorkerOptions) => Worker<never, undefined>;
   readonly onClosed: () => void;
@@ -27,7 +30,10 @@ const OPTIONS = z.strictObject({
   patienceMs: TIME_OR_NONE,
   lockMs: wholeNumber(1_000, LONGEST_MS, "milliseconds").optional(),
 });
-/** Slow endpoints hold places for as long as they may take, and others must find one meanwhile. */
+/**
+ * Slow endpoints occupy the worker for as long as their attempts take. Other endpoints must still
+ * find room.
+ */
 const AT_ONCE = 250;
 
 export function createWebhookWorker(given: unknown, parts: WebhookWorkerParts): WebhookWorker {

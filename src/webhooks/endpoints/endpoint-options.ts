@@ -11,64 +11,67 @@ import { HEADER_PREFIX, STYLE } from "../signing/sign.ts";
 import type { EndpointSettings } from "./record.ts";
 import { FILTER, TYPES } from "./wants.ts";
 
-/** Which endpoint is meant. */
+/** Identifies an endpoint. */
 export interface EndpointRef {
-  /** The tenant that it belongs to; left out where the sender has only one. */
+  /** The tenant of the endpoint. Omitted if the sender has only one. */
   readonly tenant?: string | undefined;
   readonly id: string;
 }
 
-/** What `put` takes: an endpoint that was there is replaced, all but its secret. */
+/** The options of `put`. An existing endpoint is replaced, except for its secret. */
 export interface PutEndpoint extends EndpointRef, EndpointSettings {
-  /** The secret that it is signed with. Defaults to the one that it has; a new endpoint gets a new one. */
+  /** The secret that signs. Defaults to the existing one; a new endpoint gets a new secret. */
   readonly secret?: string | undefined;
 }
 
 export interface ListEndpoints {
   readonly tenant?: string | undefined;
-  /** How many at most, up to 1,000. Defaults to 100. */
+  /** The most entries on the page, up to 1,000. Defaults to 100. */
   readonly limit?: number | undefined;
-  /** Where the page begins: the `cursor` of the one before. */
+  /** The `cursor` of the previous page. Defaults to the start. */
   readonly cursor?: string | undefined;
 }
 
 export interface DisableEndpoint extends EndpointRef {
-  /** Why, up to 200 characters; `get()` shows it. Defaults to who disabled it, else to `"by hand"`. */
+  /**
+   * The reason, up to 200 characters; `get()` shows it. Defaults to the name of the operator, or to
+   * `"by hand"`.
+   */
   readonly reason?: string | undefined;
   /** @deprecated The old name of `reason`. */
   readonly why?: string | undefined;
 }
 
-/** The limits of an endpoint alone. */
+/** The own limits of an endpoint. */
 export interface SetLimits extends EndpointRef {
-  /** How fast it is called. Defaults to the sender's `perEndpoint`. */
+  /** The rate of calls to it. Defaults to the sender's `perEndpoint`. */
   readonly rate?: RateInput | undefined;
-  /** How many calls it gets at once. Defaults to the sender's `perEndpoint`. */
+  /** The number of calls to it at once. Defaults to the sender's `perEndpoint`. */
   readonly concurrency?: number | undefined;
 }
 
 export interface RotateSecret extends EndpointRef {
-  /** The new secret. Defaults to a fresh one of the same kind. */
+  /** The new secret. Defaults to a new one of the same kind. */
   readonly secret?: string | undefined;
-  /** How long the old secret signs beside it, up to 7 days. Defaults to 86,400,000 ms (a day). */
+  /** How long the old secret also signs, up to 7 days. Defaults to 86,400,000 ms (a day). */
   readonly graceMs?: number | undefined;
 }
 
-/** The most that owners of endpoints may set. */
+/** The highest limits that owners of endpoints may set. */
 export interface Ceiling {
   readonly rate?: RateInput | undefined;
   readonly concurrency?: number | undefined;
 }
 
 const DAY_MS = 86_400_000;
-const SECRET_REMEDY = "give a secret such as createSecret() returns, or leave it out";
+const SECRET_REMEDY = "give a secret from createSecret(), or omit the option";
 
 /** @internal */
 export const SCHEDULE: z.ZodType<readonly number[]> = z
   .array(wholeNumber(0, LONGEST_MS, "milliseconds"), {
     error: "give the wait before each attempt in ms: [0, 5_000, 60_000]",
   })
-  .min(1, { error: "give the wait before the first attempt at least: [0]" })
+  .min(1, { error: "give at least the wait before the first attempt: [0]" })
   .max(50, { error: "give at most 50 waits" });
 /** @internal */
 export const TIMEOUT: z.ZodType<number> = wholeNumber(100, 30_000, "milliseconds");
@@ -119,7 +122,7 @@ export function readList(where: string, given: unknown): ListEndpoints {
   return readOptional(where, LIST_ENDPOINTS, given);
 }
 
-/** Reads what `put` takes, of a sender that takes some URLs. */
+/** Creates a reader for the options of `put`, with the sender's rules for URLs. */
 export function createPutReader(
   targets: TargetRules,
 ): (where: string, given: unknown) => PutEndpoint {
@@ -134,7 +137,7 @@ export function createPutReader(
   };
 }
 
-/** What TLS cannot read, or what does not belong together, would fail at each attempt. */
+/** Checks the certificate at once. Otherwise TLS would reject it at each attempt. */
 function assertPair(where: string, certificate: ClientCertificate): void {
   try {
     createSecureContext(certificate);
@@ -144,13 +147,15 @@ function assertPair(where: string, certificate: ClientCertificate): void {
   }
 }
 
-/** The schema would leave it out without a word, and a filter would let more pass. */
+/**
+ * Rejects `__proto__`: the schema would drop it silently, and a filter would let more events pass.
+ */
 function assertNoProto(where: string, given: unknown): void {
   if (typeof given !== "object" || given === null) return;
   for (const option of ["filter", "headers", "metadata"] as const) {
     const names = (given as Partial<Record<typeof option, unknown>>)[option];
     if (typeof names !== "object" || names === null || !Object.hasOwn(names, "__proto__")) continue;
-    const remedy = 'leave out "__proto__", which is the name of nothing';
+    const remedy = 'remove "__proto__", which is not allowed as a name';
     throw new InvalidOptionError({ where, option, value: "__proto__", remedy });
   }
 }
@@ -184,14 +189,18 @@ function putEndpointSchema(targets: TargetRules) {
   });
 }
 
-/** @throws {@link InvalidOptionError} for a rate that is none, and for more than the ceiling. */
+/**
+ * Checks limits against the ceiling.
+ *
+ * @throws {@link InvalidOptionError} for an invalid rate, and for limits above the ceiling.
+ */
 export function assertWithin(
   where: string,
   { rate, concurrency }: Pick<EndpointSettings, "rate" | "concurrency">,
   ceiling: Ceiling,
 ): void {
   const refuse = (option: string, value: unknown, most: string): InvalidOptionError =>
-    new InvalidOptionError({ where, option, value, remedy: `give ${most} at most` });
+    new InvalidOptionError({ where, option, value, remedy: `give at most ${most}` });
   if (rate !== undefined) {
     const given = parseRate(where, rate);
     const most = ceiling.rate === undefined ? undefined : parseRate(where, ceiling.rate);
@@ -202,7 +211,7 @@ export function assertWithin(
   }
 }
 
-/** Limits that an endpoint has, as far as the ceiling lets them be: it may have been higher when they were set. */
+/** Caps the stored limits of an endpoint. The ceiling may have been higher when they were set. */
 export function withinCeiling(
   { rate, concurrency }: Pick<EndpointSettings, "rate" | "concurrency">,
   ceiling: Ceiling,

@@ -43,69 +43,86 @@ import { limitsText } from "./tenants.ts";
 import type { TargetRules } from "../guard/target.ts";
 import type { Sealing } from "./sealing.ts";
 
-/** An endpoint, and the secret that was made for it: it is shown this once. */
+/** An endpoint, and the secret that was created for it. The secret is not shown again. */
 export interface PutResult {
   readonly endpoint: Endpoint;
-  /** Undefined if it was given, was there before, or is kept elsewhere. */
+  /** Undefined if the caller gave it, it already existed, or it is kept elsewhere. */
   readonly secret: string | undefined;
 }
 
 /**
- * The endpoints of tenants. What one tenant has is not there for another. All reject with StoreUnavailableError when Redis
- * is away, and hold for all processes with their next message or attempt; new limits within a second. Who changes
- * something, and why, may be said after it: `sluice.changes()` lists all of these changes. That attempts have disabled an
- * endpoint is none: `endpoint.disabled` and the events tell it.
+ * The endpoints of tenants. A tenant cannot see the endpoints of others. All methods reject with
+ * StoreUnavailableError when Redis is unreachable.
+ *
+ * Changes apply in all processes from their next message or attempt; new limits within a second.
+ * The second argument records who made a change and why; `sluice.changes()` lists these changes.
+ * Endpoints that were disabled after failures are not in that list, but in `endpoint.disabled` and
+ * the events.
  */
 export interface Endpoints {
   /**
-   * Stores an endpoint. One of this id is replaced, and keeps its secret unless another is given, its log, and whether it
-   * is disabled.
+   * Stores an endpoint. If the id exists, the endpoint is replaced. It keeps its log, whether it is
+   * disabled, and its secret unless a new one is given.
    *
-   * @throws {@link InvalidOptionError} when an option can never work, or is above the sender's `ceiling`.
+   * @throws {@link InvalidOptionError} when an option can never work, or is above the sender's
+   * `ceiling`.
    */
   put(endpoint: PutEndpoint, byHand?: WhoAndWhy): Promise<PutResult>;
-  /** The endpoint; undefined if the tenant has none of this id. */
+  /** Returns the endpoint, or undefined if the tenant has none with this id. */
   get(endpoint: EndpointRef): Promise<Endpoint | undefined>;
-  /** A page of the tenant's endpoints, by their ids. Go on with its `cursor` until there is none. */
+  /**
+   * Returns a page of the tenant's endpoints, sorted by id. Continue with its `cursor` until there
+   * is none.
+   */
   list(options?: ListEndpoints): Promise<EndpointsPage>;
-  /** Removes an endpoint, its secret and its log: true. False if there was none. What waits for it ends. */
+  /**
+   * Removes an endpoint with its secret and log. Its pending messages are dropped. Resolves with
+   * false if it did not exist.
+   */
   remove(endpoint: EndpointRef, byHand?: WhoAndWhy): Promise<boolean>;
   /**
-   * Sends nothing more to it: true. False if that was so before. What waits for it fails, and can be recovered.
+   * Stops sending to an endpoint. Its pending messages fail, and can be recovered. Resolves with
+   * false if it was already disabled.
    *
-   * @throws {@link EndpointMissingError} when the tenant has no such endpoint; so do the others below.
+   * @throws {@link EndpointMissingError} when the tenant has no such endpoint. The same holds for
+   * the methods below.
    */
   disable(endpoint: DisableEndpoint, byHand?: WhoAndWhy): Promise<boolean>;
-  /** Sends to it again, as to one that never failed, also if it was to be left alone for a while: true. False if it was not disabled. */
+  /**
+   * Sends to an endpoint again. This also ends a pause, and resets its failures. Resolves with
+   * false if it was not disabled.
+   */
   enable(endpoint: EndpointRef, byHand?: WhoAndWhy): Promise<boolean>;
   /**
-   * Changes the limits that it has of its own, and nothing else; those that are left out become the sender's `perEndpoint`.
+   * Sets only the limits of an endpoint. Omitted ones return to the sender's `perEndpoint`.
    *
-   * @throws {@link InvalidOptionError} when they can never work, or are above the sender's `ceiling`.
+   * @throws {@link InvalidOptionError} when they can never work, or are above the sender's
+   * `ceiling`.
    */
   setLimits(limits: SetLimits, byHand?: WhoAndWhy): Promise<Endpoint>;
   /**
-   * Signs with a new secret from now on, and for `graceMs` with the old one beside it; returns the new one. If the key is
-   * lost by which the old one could be read, `graceMs` has to be 0.
+   * Signs with a new secret, and for `graceMs` also with the old one. Returns the new secret. If
+   * the key that decrypts the old secret is lost, `graceMs` must be 0.
    */
   rotateSecret(options: RotateSecret, byHand?: WhoAndWhy): Promise<string>;
   /**
-   * Takes back a `disable` or an `enable`, and returns it: the one of this id, or the last change of any endpoint of the
-   * sender. Undefined if there is none in the log.
+   * Undoes a `disable` or an `enable`, and returns that change. It undoes the change with the given
+   * id, or the last change of any endpoint of the sender. Returns undefined if the log has none.
    *
-   * @throws {@link CannotUndoError} when the change is another, such as a `put`, or a later one came for that endpoint.
+   * @throws {@link CannotUndoError} when it is another kind of change, such as a `put`, or that
+   * endpoint has a later change.
    */
   undo(options?: UndoEndpointChange): Promise<QueueChange | undefined>;
 }
 
 export interface EndpointsPage {
   readonly endpoints: readonly Endpoint[];
-  /** Where the next page begins; undefined after the last one. */
+  /** The cursor of the next page; undefined on the last one. */
   readonly cursor: string | undefined;
 }
 
 export interface EndpointsParts {
-  /** Of the sender. */
+  /** The name of the sender. */
   readonly name: string;
   readonly log: SteeringLog;
   readonly store: WebhookStore;
@@ -114,18 +131,18 @@ export interface EndpointsParts {
   readonly isSingle: boolean;
   readonly targets: TargetRules;
   readonly ceiling: Ceiling;
-  /** Undefined without keys, which only secrets that are kept elsewhere do without. */
+  /** Undefined without keys. That is possible only if all secrets are kept elsewhere. */
   readonly sealing: Sealing | undefined;
   /** Undefined if secrets are kept in Redis. */
   readonly secretsOf: SecretsOf | undefined;
-  /** Ends what its answers have made it wait for. */
+  /** Ends a pause that the endpoint's replies caused. */
   readonly resume: (name: EndpointName, batch: number) => Promise<unknown>;
 }
 
-/** Choosing among more of one tenant would take long for each event. */
+/** The most endpoints of a tenant. Filtering more of them for each event would take too long. */
 const MOST_OF_TENANT = 10_000;
 const DAY_MS = 86_400_000;
-/** Of a reason that an endpoint shows. */
+/** The most characters of a reason that an endpoint shows. */
 const MOST_OF_WHY = 200;
 
 export function createEndpoints(parts: EndpointsParts): Endpoints {
@@ -141,7 +158,10 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
     return nameOf(where, readEndpointRef(where, given));
   }
 
-  /** Reads an endpoint, and stores what is made of it, as long as nobody changed it meanwhile. */
+  /**
+   * Reads an endpoint and stores its new state. Repeats this if another process changed the
+   * endpoint in between.
+   */
   async function change(
     where: string,
     name: EndpointName,
@@ -173,10 +193,10 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
     throw new InvalidOptionError({ where, option, value: "***", remedy });
   }
 
-  /** What is sealed needs a key. */
+  /** Encrypts a value. Requires a key. */
   function seal(where: string, option: string, text: string, name: EndpointName): string {
     if (sealing !== undefined) return sealing.seal(text, name);
-    const remedy = "leave it out, or give the sender keys too, with which it is kept in Redis";
+    const remedy = "remove it, or give the sender keys, which encrypt it in Redis";
     throw new InvalidOptionError({ where, option, value: "***", remedy });
   }
 
@@ -207,7 +227,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
         const had = before?.secrets ?? [];
         if (before !== undefined && own === undefined) assertStillSigns(where, before, style, name);
         const hasSecret = own !== undefined || secretsOf !== undefined || had.length > 0;
-        // Once, however often somebody else was quicker.
+        // Created once, even if another process forces a repeat.
         made = hasSecret ? undefined : (made ?? createSecret());
         const fresh = own ?? (made && seal(where, "secret", made, name));
         return {
@@ -283,7 +303,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
         fresh ??= freshLike(before, name);
         const nowMs = Date.now();
         const untilMs = nowMs + graceMs;
-        // Of a second rotation within the first one's time, the oldest goes.
+        // If a second rotation begins before the first one ends, the oldest secret is dropped.
         const older = graceMs === 0 ? [] : secretsInForce(before, nowMs).slice(0, MOST_SECRETS - 1);
         assertReadable(where, older, graceMs, name);
         const rotated = older.map((each) => ({
@@ -312,7 +332,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
     return endpointOf(record, { name, isSingle, disabled, waiting });
   }
 
-  /** Why, or undefined to enable it. */
+  /** Disables an endpoint for the reason `why`, or enables it if that is undefined. */
   async function setDisabled(name: EndpointName, why: string | undefined): Promise<boolean> {
     const changed = await ask(() => store.setDisabled(name, why));
     if (changed === undefined) throw new EndpointMissingError(name);
@@ -322,7 +342,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
     return changed;
   }
 
-  /** A secret that is kept may be of another style, and then nothing could be sent. */
+  /** A kept secret may not fit the new style. Nothing could then be sent. */
   function assertStillSigns(
     where: string,
     before: EndpointRecord,
@@ -341,7 +361,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
     }
   }
 
-  /** Nothing is sent as long as one of the secrets cannot be read. */
+  /** While one of the secrets cannot be read, nothing can be sent. */
   function assertReadable(
     where: string,
     secrets: EndpointRecord["secrets"],
@@ -349,11 +369,14 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
     name: EndpointName,
   ): void {
     if (secrets.every(({ sealed }) => tryOpen(sealing!, sealed, name) !== undefined)) return;
-    const remedy = "give 0, or the key with which its old secret was sealed, which is not here";
+    const remedy = "give 0, or give the sender the key that encrypted the old secret";
     throw new InvalidOptionError({ where, option: "graceMs", value: graceMs, remedy });
   }
 
-  /** A pair for who has a pair; if the old secret cannot be read, one that both sides share. */
+  /**
+   * Creates an ed25519 pair if the old secret is one. If the old secret cannot be read, creates a
+   * shared one.
+   */
   function freshLike(before: EndpointRecord, name: EndpointName): string {
     const [newest] = before.secrets;
     const old = newest && tryOpen(sealing!, newest.sealed, name);
@@ -363,7 +386,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
   return assertArgumentCount(endpoints);
 }
 
-/** Undefined for what was sealed with a key that is lost. */
+/** Returns undefined if the key that encrypted the text is lost. */
 function tryOpen(sealing: Sealing, sealed: string, name: EndpointName): string | undefined {
   try {
     return sealing.open(sealed, name);
@@ -372,7 +395,7 @@ function tryOpen(sealing: Sealing, sealed: string, name: EndpointName): string |
   }
 }
 
-/** How many secrets sign at a time. */
+/** The most secrets that sign at a time. */
 const MOST_SECRETS = 4;
 
 function assertSigns(where: string, secret: string, style: SignatureStyle): void {

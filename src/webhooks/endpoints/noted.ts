@@ -1,4 +1,4 @@
-/** How changes of endpoints are noted in the log of changes, without a secret; and which of them are taken back. */
+/** Records changes of endpoints in the change log, without secrets, and undoes some of them. */
 import * as z from "zod";
 import { readOptional } from "../../core/input/options.ts";
 import { TEXT, WHO_AND_WHY, type WhoAndWhy } from "../../core/input/who-and-why.ts";
@@ -14,7 +14,7 @@ import type { EndpointName } from "../../core/stores/webhooks/store.ts";
 import type { Endpoint } from "./record.ts";
 
 export interface UndoEndpointChange extends WhoAndWhy {
-  /** The change that is to be taken back. Defaults to the last change of any endpoint. */
+  /** The id of the change to undo. Defaults to the last change of any endpoint. */
   readonly id?: string | undefined;
 }
 
@@ -22,15 +22,15 @@ interface NotedParts {
   readonly sender: string;
   readonly log: SteeringLog;
   readonly read: (name: EndpointName) => Promise<Endpoint | undefined>;
-  /** Why, or undefined to enable it. */
+  /** Disables an endpoint for the reason `why`, or enables it if that is undefined. */
   readonly setDisabled: (name: EndpointName, why: string | undefined) => Promise<boolean>;
 }
 
-/** How much of one setting the log keeps. */
+/** The most characters of one setting in the log. */
 const MOST_OF_TEXT = 200;
 const UNDO = z.strictObject({ ...WHO_AND_WHY, id: TEXT.optional() });
 
-/** Each makes a change, and notes it. */
+/** Methods that make a change and record it. */
 interface NotedChanges {
   settings(
     action: "put" | "setLimits" | "rotateSecret",
@@ -39,7 +39,7 @@ interface NotedChanges {
     make: () => Promise<Endpoint>,
   ): Promise<Endpoint>;
   removal(name: EndpointName, said: WhoAndWhy, make: () => Promise<boolean>): Promise<boolean>;
-  /** Disables it, or enables it where `why` is undefined. */
+  /** Disables an endpoint for the reason `why`, or enables it if that is undefined. */
   switched(name: EndpointName, why: string | undefined, said: WhoAndWhy): Promise<boolean>;
   undo(given?: UndoEndpointChange): Promise<QueueChange | undefined>;
 }
@@ -97,12 +97,15 @@ function stateOf(why: string | undefined): ChangeFacts {
   return why === undefined ? { disabled: false } : { disabled: true, why };
 }
 
-/** What the log keeps of an endpoint: no secret, nothing that is sealed, and of its URL no more than the host. */
+/**
+ * The facts about an endpoint for the log: no secrets, nothing encrypted, and only the host of its
+ * URL.
+ */
 function factsOf(endpoint: Endpoint, before?: Endpoint): ChangeFacts {
   const { url, types, rate, concurrency, ordered, batch, timeoutMs, scheduleMs } = endpoint;
   const { signature, headers, hasCertificate, secrets, description, disabled } = endpoint;
   const facts = {
-    // A path may be as good as a password.
+    // The path of a URL may be secret.
     url: `${new URL(url).origin}/…`,
     types: types?.join(", "),
     rate: typeof rate === "object" ? JSON.stringify(rate) : rate,
@@ -125,16 +128,23 @@ function factsOf(endpoint: Endpoint, before?: Endpoint): ChangeFacts {
   ) as ChangeFacts;
 }
 
-/** The names of the settings that are others now; of those that are not kept here, these alone are told. */
+/**
+ * The names of changed settings. For settings whose values are not logged, only these names are.
+ */
 function changedOf(before: Endpoint, after: Endpoint): string | undefined {
   const names = Object.keys({ ...before, ...after }) as (keyof Endpoint)[];
   const changed = names.filter(
-    (name) => !UNTOLD.has(name) && JSON.stringify(before[name]) !== JSON.stringify(after[name]),
+    (name) => !UNLISTED.has(name) && JSON.stringify(before[name]) !== JSON.stringify(after[name]),
   );
   return changed.length === 0 ? undefined : changed.join(", ");
 }
 
-const UNTOLD: ReadonlySet<string> = new Set(["createdAtMs", "changedAtMs", "waiting", "disabled"]);
+const UNLISTED: ReadonlySet<string> = new Set([
+  "createdAtMs",
+  "changedAtMs",
+  "waiting",
+  "disabled",
+]);
 
 function cut(text: string): string {
   return text.length <= MOST_OF_TEXT ? text : `${text.slice(0, MOST_OF_TEXT)}…`;

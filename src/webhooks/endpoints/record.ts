@@ -4,72 +4,81 @@ import type { ClientCertificate } from "../guard/connector.ts";
 import type { SignatureStyle } from "../signing/secrets.ts";
 import type { Filter } from "./wants.ts";
 
-/** What the owner of an endpoint may set. */
+/** The settings that the owner of an endpoint controls. */
 export interface EndpointSettings {
-  /** Where to send: `https://`, or `http://` if the sender was declared so. */
+  /** The destination: `https://`, or `http://` if the sender allows it. */
   readonly url: string;
-  /** Which events it gets: `["invoice.*"]`. Defaults to all. */
+  /** The types of events that it receives: `["invoice.*"]`. Defaults to all. */
   readonly types?: readonly string[] | undefined;
-  /** What the data of an event must say: `{ "amount": { gt: 100 } }`. Defaults to nothing. */
+  /** A condition on the data of events: `{ "amount": { gt: 100 } }`. Defaults to none. */
   readonly filter?: Filter | undefined;
-  /** How fast it is called. Defaults to the sender's `perEndpoint`. */
+  /** The rate of calls to it. Defaults to the sender's `perEndpoint`. */
   readonly rate?: RateInput | undefined;
-  /** How many calls it gets at once. Defaults to the sender's `perEndpoint`. */
+  /** The number of calls to it at once. Defaults to the sender's `perEndpoint`. */
   readonly concurrency?: number | undefined;
-  /** The waits before each attempt, in ms: `[0, 5_000, 60_000]`. Defaults to the sender's. */
+  /** The delay before each attempt, in ms: `[0, 5_000, 60_000]`. Defaults to the sender's. */
   readonly scheduleMs?: readonly number[] | undefined;
-  /** How long one attempt may take, 100 to 30,000 ms. Defaults to the sender's. */
+  /** The time limit of one attempt, 100 to 30,000 ms. Defaults to the sender's. */
   readonly timeoutMs?: number | undefined;
   /**
-   * Whether it gets its messages strictly one after another, in the order in which they were sent: the next one goes once
-   * the one before was delivered or is given up. Defaults to false.
+   * Whether messages are sent strictly in order. The next message is sent once the previous one is
+   * delivered or given up. Defaults to false.
    */
   readonly ordered?: boolean | undefined;
-  /** Up to how many of them go together, 2 to 100; then each request is a batch. Defaults to each by itself. */
+  /**
+   * The most ordered messages in one request, 2 to 100. Each request is then a batch. Defaults to
+   * one message per request.
+   */
   readonly batch?: number | undefined;
-  /** More headers. They are kept as secrets are. */
+  /** Additional headers. They are encrypted like secrets. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
-  /** How it is signed. Defaults to `"standard"`. */
+  /** The format of the signature. Defaults to `"standard"`. */
   readonly signature?: SignatureStyle | undefined;
-  /** What the names of the headers of `"standard"` begin with. Defaults to `"webhook"`. */
+  /** The prefix of the header names of `"standard"`. Defaults to `"webhook"`. */
   readonly headerPrefix?: string | undefined;
-  /** The certificate that it is shown (mutual TLS), both PEM. It is kept as secrets are. */
+  /** The client certificate for mutual TLS, both parts PEM. It is encrypted like secrets. */
   readonly certificate?: ClientCertificate | undefined;
   readonly description?: string | undefined;
-  /** Up to 20 texts of your own. */
+  /** Up to 20 texts for your own use. */
   readonly metadata?: Readonly<Record<string, string>> | undefined;
 }
 
 /** An endpoint, without its secrets. */
 export interface Endpoint extends Omit<EndpointSettings, "headers" | "certificate"> {
-  /** The tenant that it belongs to; undefined where the sender has only one. */
+  /** The tenant of the endpoint. Undefined if the sender has only one. */
   readonly tenant: string | undefined;
   readonly id: string;
-  /** The names of its headers; what they say is not shown. */
+  /** The names of its headers. Their values are not shown. */
   readonly headers: readonly string[];
   readonly hasCertificate: boolean;
-  /** How many secrets sign: 2 while one is rotated, 0 if they are kept elsewhere. */
+  /** The number of secrets that sign: 2 during a rotation, 0 if they are kept elsewhere. */
   readonly secrets: number;
-  /** How many messages wait in its line; undefined if it is not ordered. */
+  /** The number of messages in its line. Undefined if it is not ordered. */
   readonly waiting: number | undefined;
-  /** Since when it is disabled, and why: `"failing"`, `"gone"` (it answered 410), or what was given. Undefined if it is not. */
+  /**
+   * When and why it was disabled: `"failing"`, `"gone"` (it replied with 410), or the given reason.
+   * Undefined if it is enabled.
+   */
   readonly disabled: Disabled | undefined;
-  /** When it was put first, and last, in ms since 1970. */
+  /** When it was created, and last changed, in ms since 1970. */
   readonly createdAtMs: number;
   readonly changedAtMs: number;
 }
 
-/** A secret, and until when it signs, in ms since 1970; for good without that. */
+/**
+ * A secret, and the time until which it signs, in ms since 1970. Without a time, it signs
+ * permanently.
+ */
 interface SealedSecret {
   readonly sealed: string;
   readonly untilMs?: number | undefined;
 }
 
-/** What Redis has of an endpoint. Everything sealed belongs to this endpoint of this tenant alone. */
+/** The stored form of an endpoint. Its encrypted values are bound to this endpoint and tenant. */
 export interface EndpointRecord extends Omit<EndpointSettings, "headers" | "certificate"> {
-  /** Tells it from a later endpoint of the same id. */
+  /** Distinguishes it from a later endpoint with the same id. */
   readonly born: string;
-  /** The newest first. */
+  /** The newest comes first. */
   readonly secrets: readonly SealedSecret[];
   readonly headers?: { readonly names: readonly string[]; readonly sealed: string } | undefined;
   readonly certificate?: string | undefined;
@@ -81,7 +90,7 @@ export function readRecord(text: string): EndpointRecord {
   return JSON.parse(text) as EndpointRecord;
 }
 
-/** The secrets that still sign. */
+/** The secrets that currently sign. */
 export function secretsInForce(
   { secrets }: EndpointRecord,
   nowMs: number,

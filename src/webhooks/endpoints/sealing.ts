@@ -1,14 +1,20 @@
-/** Secrets at rest: AES-256-GCM under a key from the environment, bound to the endpoint that they belong to. */
+/**
+ * Encrypts secrets at rest with AES-256-GCM. The key comes from the environment, and the result is
+ * bound to its endpoint.
+ */
 import { createCipheriv, createDecipheriv, randomBytes } from "node:crypto";
 import process from "node:process";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { SecretUnreadableError } from "../../core/stores/webhooks/errors.ts";
 import type { EndpointName } from "../../core/stores/webhooks/store.ts";
 
-/** Seals and opens what must not be read in Redis. */
+/** Encrypts and decrypts values that must not be readable in Redis. */
 export interface Sealing {
   seal(text: string, name: EndpointName): string;
-  /** @throws {@link SecretUnreadableError} when its key is not there, or it was changed, or belongs to another endpoint. */
+  /**
+   * @throws {@link SecretUnreadableError} when the key is missing, or the value was changed or
+   * belongs to another endpoint.
+   */
   open(sealed: string, name: EndpointName): string;
 }
 
@@ -19,9 +25,10 @@ const TAG_BYTES = 16;
 const KEY = /^([A-Za-z0-9_-]{1,32}):([A-Za-z0-9+/_-]+=*)$/;
 
 /**
- * Reads keys such as `"k2:<32 bytes as base64>,k1:<…>"`: the first one seals, and all open.
+ * Reads keys such as `"k2:<32 bytes as base64>,k1:<…>"`. The first one encrypts, and all decrypt.
  *
- * @throws {@link InvalidOptionError} when there are none, or they are no keys; the error does not show them.
+ * @throws {@link InvalidOptionError} when there are no keys, or invalid ones. The error does not
+ * show them.
  */
 export function createSealing(where: string, given: string | undefined): Sealing {
   const option = given === undefined ? `$${KEYS_VARIABLE}` : "keys";

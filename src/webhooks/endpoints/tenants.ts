@@ -1,4 +1,4 @@
-/** Tenants, which are there by their endpoints, and the limits of all that one of them has. */
+/** Tenants, which exist through their endpoints, and the limits over all endpoints of a tenant. */
 import * as z from "zod";
 import { assertArgumentCount } from "../../core/input/arguments.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
@@ -14,50 +14,56 @@ import { assertWithin, OWN_LIMITS } from "./endpoint-options.ts";
 
 export interface TenantLimits {
   readonly tenant: string;
-  /** How fast all its endpoints together are called. Defaults to the sender's `perTenant`. */
+  /** The rate over all its endpoints. Defaults to the sender's `perTenant`. */
   readonly rate?: RateInput | undefined;
-  /** How many calls they get at once, all together. Defaults to the sender's `perTenant`. */
+  /** The number of calls at once over all its endpoints. Defaults to the sender's `perTenant`. */
   readonly concurrency?: number | undefined;
 }
 
-/** A tenant, with the limits that it has of its own. */
+/** A tenant and its own limits. */
 export interface Tenant extends TenantLimits {
-  /** How many endpoints it has. */
+  /** The number of its endpoints. */
   readonly endpoints: number;
 }
 
 export interface ListTenants {
-  /** How many at most, up to 1,000. Defaults to 100. */
+  /** The most entries on the page, up to 1,000. Defaults to 100. */
   readonly limit?: number | undefined;
-  /** Where the page begins: the `cursor` of the one before. */
+  /** The `cursor` of the previous page. Defaults to the start. */
   readonly cursor?: string | undefined;
 }
 
 export interface TenantsPage {
-  /** Those that have endpoints, by their names. */
+  /** The tenants that have endpoints, sorted by name. */
   readonly tenants: readonly string[];
-  /** Where the next page begins; undefined after the last one. */
+  /** The cursor of the next page; undefined on the last one. */
   readonly cursor: string | undefined;
 }
 
-/** The tenants of a sender, for its operator. All reject with StoreUnavailableError when Redis is away. */
+/**
+ * The tenants of a sender, for its operator. All methods reject with StoreUnavailableError when
+ * Redis is unreachable.
+ */
 export interface Tenants {
   /**
-   * Gives a tenant limits of its own, for all its endpoints together, instead of the sender's `perTenant`; those that are
-   * left out become the sender's again. They hold in all processes within a second. Listed by `sluice.changes()`, with who
-   * and why.
+   * Sets a tenant's own limits over all its endpoints, in place of the sender's `perTenant`.
+   * Omitted ones return to the sender's. They apply in all processes within a second.
+   * `sluice.changes()` lists the change with who made it and why.
    *
    * @throws {@link InvalidOptionError} when an option can never work.
    */
   setLimits(limits: TenantLimits, byHand?: WhoAndWhy): Promise<void>;
-  /** A tenant's own limits, and how many endpoints it has. One that was never heard of has none. */
+  /** Returns a tenant's own limits and the number of its endpoints. An unknown tenant has none. */
   get(tenant: { readonly tenant: string }): Promise<Tenant>;
-  /** A page of the tenants that have endpoints. Go on with its `cursor` until there is none. */
+  /**
+   * Returns a page of the tenants that have endpoints. Continue with its `cursor` until there is
+   * none.
+   */
   list(options?: ListTenants): Promise<TenantsPage>;
 }
 
 export interface TenantsParts {
-  /** Of the sender. */
+  /** The name of the sender. */
   readonly name: string;
   readonly log: SteeringLog;
   readonly store: WebhookStore;
@@ -115,7 +121,7 @@ export function createTenants({ name, log, store, ask, isSingle }: TenantsParts)
   return assertArgumentCount(tenants);
 }
 
-/** Limits of its own, as the log of changes has them. */
+/** A tenant's own limits, in the form of the change log. */
 function factsOf(limits: string | undefined): ChangeFacts {
   const { rate, concurrency } = JSON.parse(limits ?? "{}") as Omit<TenantLimits, "tenant">;
   return {
@@ -124,7 +130,7 @@ function factsOf(limits: string | undefined): ChangeFacts {
   };
 }
 
-/** Limits of one's own, as they are kept; undefined for none. */
+/** The stored form of own limits; undefined if there are none. */
 export function limitsText({
   rate,
   concurrency,

@@ -1,25 +1,25 @@
-/** Which events an endpoint wants: by their types, and by what their data says. */
+/** Decides which events an endpoint receives, by their type and data. */
 import * as z from "zod";
 
 /**
- * What the data of an event must say, by the path of a field: `{ "customer.country": { in: ["DE", "AT"] } }`. All of it
- * must hold.
+ * Conditions on the data of an event, by the path of a field: `{ "customer.country": { in: ["DE",
+ * "AT"] } }`. All of them must be met.
  */
 export type Filter = Readonly<Record<string, Condition>>;
 
-/** A condition of one field: one or more operators, all of which must hold. */
+/** A condition on one field: one or more operators, which must all be met. */
 export interface Condition {
-  /** The field is this very value. */
+  /** The field equals this value. */
   readonly eq?: Scalar | undefined;
-  /** The field is not this value, or not there. */
+  /** The field has another value, or is missing. */
   readonly ne?: Scalar | undefined;
-  /** The field is one of these. */
+  /** The field equals one of these values. */
   readonly in?: readonly Scalar[] | undefined;
-  /** The field is a number, or a text, that is larger. */
+  /** The field is a number or text greater than this. */
   readonly gt?: number | string | undefined;
-  /** The field is a number, or a text, that is smaller. */
+  /** The field is a number or text less than this. */
   readonly lt?: number | string | undefined;
-  /** Whether the field is there. */
+  /** Whether the field must exist or be missing. */
   readonly exists?: boolean | undefined;
 }
 
@@ -40,7 +40,7 @@ export const TYPES: z.ZodType<readonly string[]> = z
   .array(z.string({ error: PATTERN_REMEDY }).max(128).regex(PATTERN, { error: PATTERN_REMEDY }), {
     error: PATTERN_REMEDY,
   })
-  .min(1, { error: "give at least one type, or leave types out for all" })
+  .min(1, { error: "give at least one type, or omit types for all" })
   .max(MOST_TYPES, { error: `give at most ${MOST_TYPES} types` });
 
 const VALUES = "give a list of 1 to 100 values";
@@ -70,7 +70,7 @@ export const FILTER: z.ZodType<Filter> = z
     error: `give at most ${MOST_CONDITIONS} paths`,
   });
 
-/** Whether one of the patterns means the type; without patterns all do. */
+/** True if one of the patterns matches the type, or there are no patterns. */
 export function matchesType(patterns: readonly string[] | undefined, type: string): boolean {
   if (patterns === undefined) return true;
   return patterns.some(
@@ -97,13 +97,13 @@ function holds({ eq, ne, in: among, gt, lt, exists }: Condition, value: unknown)
   );
 }
 
-/** Only values of one kind are compared: `"10" > 9` holds for no endpoint. */
+/** Compares values of the same type only: `"10" > 9` is never true. */
 function isAbove(one: unknown, other: unknown): boolean {
   if (typeof one === "number" && typeof other === "number") return one > other;
   return typeof one === "string" && typeof other === "string" && one > other;
 }
 
-/** Fields of its own only: nobody asks for `constructor.name`. */
+/** Reads own properties only, so that `constructor.name` finds nothing. */
 function valueAt(data: unknown, path: string): unknown {
   let value = data;
   for (const name of path.split(".")) {

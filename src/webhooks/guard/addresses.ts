@@ -1,15 +1,18 @@
-/** Which addresses a webhook may be sent to: public ones, and those that the operator allows. */
+/** Decides which addresses webhooks may use: public ones, and those that the operator allows. */
 import { isIP } from "node:net";
 import ipaddr from "ipaddr.js";
 import * as z from "zod";
 
-/** Decides about one address, as the resolver or a URL gives it: true if a webhook may go there. */
+/** Judges one address from the resolver or a URL. Returns true if webhooks may use it. */
 export type JudgeAddress = (address: string) => boolean;
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6;
 type Range = readonly [address: Address, bits: number];
 
-/** IPv4 that is no public host: the IANA special-purpose registry, multicast, and the reserved end. */
+/**
+ * IPv4 ranges without public hosts: the IANA special-purpose registry, multicast, and the reserved
+ * end.
+ */
 const CLOSED_V4 = [
   "0.0.0.0/8",
   "10.0.0.0/8",
@@ -29,20 +32,26 @@ const CLOSED_V4 = [
   "203.0.113.0/24",
   "224.0.0.0/4",
   "240.0.0.0/4",
-  // Looks public, and is the inside of Azure's hosts.
+  // Looks public, but is internal to Azure's hosts.
   "168.63.129.16/32",
 ].map(rangeOf);
 
-/** Of IPv6, only global unicast is in use at all. */
+/** The only IPv6 range in use for public hosts. */
 const OPEN_V6 = rangeOf("2000::/3");
-/** Parts of it that are no public host: protocol assignments with Teredo and ORCHID, examples, 6to4, and segment routing. */
+/**
+ * Parts of that range without public hosts: protocol assignments with Teredo and ORCHID,
+ * documentation, 6to4, and segment routing.
+ */
 const CLOSED_V6 = ["2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20"].map(
   rangeOf,
 );
-/** An IPv4 address within IPv6: a mapped one, and what a network with NAT64 answers for each host that has only IPv4. */
+/**
+ * IPv4 addresses inside IPv6: mapped ones, and those that NAT64 networks return for IPv4-only
+ * hosts.
+ */
 const MAPPED = rangeOf("::ffff:0:0/96");
 const NAT64 = rangeOf("64:ff9b::/96");
-/** ISATAP has an IPv4 address in the last half of any prefix. */
+/** ISATAP puts an IPv4 address into the last half of any prefix. */
 const ISATAP = [0x0000_5efe, 0x0200_5efe];
 
 const ALLOWED_REMEDY = 'give ranges such as "10.0.0.0/8" or "fd00::/8", or single addresses';
@@ -58,7 +67,7 @@ export const ALLOW: z.ZodType<readonly string[]> = z.array(
 export function createJudge(allow: readonly string[] = []): JudgeAddress {
   const allowed = allow.map(rangeOf);
   return (text) => {
-    // Only what a socket takes as an address: no octal, no zone.
+    // Accepts only what a socket takes as an address: no octal numbers, no zones.
     if (isIP(text) === 0 || text.includes("%")) return false;
     const address = parse(text);
     const inner = innerOf(address);
@@ -68,7 +77,9 @@ export function createJudge(allow: readonly string[] = []): JudgeAddress {
   };
 }
 
-/** An IPv6 address in its canonical form: of others the library takes some for mapped ones. */
+/**
+ * Parses the canonical form, because the library takes some other spellings for mapped addresses.
+ */
 function parse(text: string): Address {
   if (isIP(text) === 4) return ipaddr.IPv4.parse(text);
   return ipaddr.IPv6.parse(new URL(`http://[${text}]`).hostname.slice(1, -1));
@@ -82,7 +93,7 @@ function isPublic(address: Address): boolean {
   return isPublic(lastV4(address as ipaddr.IPv6));
 }
 
-/** The IPv4 address that an IPv6 one stands for. */
+/** The IPv4 address that an IPv6 address stands for. */
 function innerOf(address: Address): Address | undefined {
   if (!isWithin(address, [MAPPED, NAT64])) return undefined;
   return lastV4(address as ipaddr.IPv6);
@@ -104,7 +115,10 @@ function rangeOf(text: string): Range {
   return tryRange(text)!;
 }
 
-/** A range whose address is its first one: `10.1.2.3/8` is more than it looks like. */
+/**
+ * Accepts a range only if its address is the first of the range: `10.1.2.3/8` covers more than it
+ * seems to.
+ */
 function tryRange(text: string): Range | undefined {
   const [ip = "", bits, ...more] = text.split("/");
   if (isIP(ip) === 0 || ip.includes("%") || more.length > 0) return undefined;

@@ -1,14 +1,17 @@
-/** Connects to addresses that were judged, and to no others: a name is looked up once, and what is judged is what is connected to. */
+/**
+ * Connects only to judged addresses. A name is resolved once, and the connection uses the very
+ * address that was judged.
+ */
 import { lookup as lookUpName, type LookupAddress } from "node:dns";
 import { isIP, type LookupFunction, type Socket } from "node:net";
 import { buildConnector } from "undici";
 import { reasonOf } from "../../core/describe.ts";
 import type { JudgeAddress } from "./addresses.ts";
 
-/** Finds the addresses of a host, IPv4 and IPv6. */
+/** Resolves a host name to its IPv4 and IPv6 addresses. */
 export type Resolve = (hostname: string) => Promise<readonly string[]>;
 
-/** No address of the host may be connected to. */
+/** None of the host's addresses may be used. */
 class BlockedAddressError extends Error {
   override readonly name = "BlockedAddressError";
   readonly code = "EBLOCKED";
@@ -20,27 +23,27 @@ class BlockedAddressError extends Error {
 
 export interface ConnectorOptions {
   readonly judge: JudgeAddress;
-  /** Defaults to what the system answers, its file of hosts included. */
+  /** Defaults to the system's resolver, including its hosts file. */
   readonly resolve?: Resolve | undefined;
-  /** For the look-up, the connection and TLS together. */
+  /** The time limit for look-up, connection and TLS together. */
   readonly connectMs: number;
   readonly tls?: ConnectorTls | undefined;
 }
 
-/** What TLS is given. */
+/** TLS options. */
 export interface ConnectorTls {
   readonly ca?: string | readonly string[] | undefined;
   readonly cert?: string | undefined;
   readonly key?: string | undefined;
 }
 
-/** Shows an endpoint who calls (mutual TLS); both are PEM. */
+/** The client certificate for mutual TLS, both parts PEM. */
 export interface ClientCertificate {
   readonly cert: string;
   readonly key: string;
 }
 
-/** Whatever `$NODE_TLS_REJECT_UNAUTHORIZED` says. */
+/** Verifies certificates even if `$NODE_TLS_REJECT_UNAUTHORIZED` is set. */
 export const SECURE = { minVersion: "TLSv1.2", rejectUnauthorized: true } as const;
 
 /** @internal */
@@ -51,7 +54,7 @@ export function createConnector(options: ConnectorOptions): buildConnector.conne
   const connect = buildConnector({ ...given, ...SECURE, lookup, timeout });
   return (target, callback) => {
     const hostname = withoutBrackets(target.hostname);
-    // Node looks up names only.
+    // Node calls `lookup` for names only.
     if (isIP(hostname) !== 0 && !judge(hostname)) {
       callback(new BlockedAddressError(hostname, hostname), null);
       return;
@@ -72,7 +75,7 @@ export function createConnector(options: ConnectorOptions): buildConnector.conne
   };
 }
 
-/** A second look, at what the socket says: nothing that was connected to may have gone around the look-up. */
+/** Checks the address of the open socket again, in case a connection bypassed the look-up. */
 function refusalOf(
   { remoteAddress }: Socket,
   hostname: string,
@@ -84,15 +87,15 @@ function refusalOf(
     : new BlockedAddressError(hostname, address);
 }
 
-/** Answers with the addresses that may be connected to, and fails if there is none. */
+/** Resolves to the allowed addresses. Fails if there is none. */
 function guardedLookup({ judge, resolve = resolveBySystem }: ConnectorOptions): LookupFunction {
   async function openOf(hostname: string, of: number): Promise<LookupAddress[]> {
-    // A dot at the end is for the resolver alone, and some do not know "localhost." by it.
+    // A trailing dot is only for the resolver, and some do not recognize "localhost." with it.
     const addresses = await addressesOf(hostname.replace(/\.$/, ""), resolve);
     const found = addresses
       .map((address) => ({ address, family: isIP(address) }))
       .filter(({ family }) => family !== 0 && (of === 0 || family === of));
-    // A private address beside public ones is never tried.
+    // A private address next to public ones is never used.
     const open = found.filter(({ address }) => judge(address));
     if (open.length === 0) throw nothingOpen(hostname, found);
     return open;
@@ -103,7 +106,9 @@ function guardedLookup({ judge, resolve = resolveBySystem }: ConnectorOptions): 
   };
 }
 
-/** What a resolver answers of a name that has no address; all else that it fails with is a fault of the resolver. */
+/**
+ * Resolver errors for a name without an address. All other errors are the resolver's own faults.
+ */
 const NOT_THERE: ReadonlySet<string | undefined> = new Set(["ENOTFOUND", "ENODATA", "EBADNAME"]);
 
 async function addressesOf(hostname: string, resolve: Resolve): Promise<readonly string[]> {

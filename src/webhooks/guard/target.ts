@@ -6,24 +6,30 @@ const LONGEST_URL = 2_048;
 const MOST_HEADERS = 32;
 const LONGEST_VALUE = 4_096;
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$/;
-/** Visible ASCII and Latin-1, spaces and tabs within: what ends a line would begin a header of its own. */
+/**
+ * Visible ASCII and Latin-1, with spaces and tabs inside. A line break would start another header.
+ */
 const VALUE = /^[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?$/;
-/** What a name may be at all; a dot may end it. */
+/** The form of a host name, with an optional trailing dot. */
 const HOST = /^(?=.{1,254}$)(?:[^.]{1,63}\.)*[^.]{1,63}\.?$/;
-/** They say how the request itself is framed or routed, and what the sender signs. */
-const OWN =
+/** Headers that frame, route or sign the request. */
+const RESERVED =
   /^(?:host|content-type|content-length|content-encoding|transfer-encoding|accept-encoding|connection|keep-alive|te|trailer|upgrade|expect|via|forwarded|x-forwarded-.*|webhook-.*|proxy-.*|x-hub-signature.*|x-github-(?:delivery|event)|stripe-signature)$/;
 
-/** Which URLs a sender takes. */
+/** The URLs that a sender accepts. */
 export interface TargetRules {
-  /** Whether plain HTTP, too. */
+  /** Whether plain HTTP is allowed. */
   readonly http: boolean;
-  /** Decides about an address that stands in the URL itself; what a name resolves to is judged at each attempt. Defaults to all. */
+  /**
+   * Judges an address in the URL itself. Resolved addresses are judged at each attempt. Defaults to
+   * allowing all.
+   */
   readonly judge?: JudgeAddress | undefined;
 }
 
 /**
- * The URL of an endpoint. Only its own parser's reading counts: `0x7f000001` and `127.1` become `127.0.0.1`.
+ * The schema of an endpoint's URL. The URL is checked as parsed: `0x7f000001` and `127.1` become
+ * `127.0.0.1`.
  *
  * @internal
  */
@@ -57,7 +63,7 @@ function problemOf(
   return undefined;
 }
 
-/** By RFC 6761, these names are never looked up elsewhere. */
+/** RFC 6761 reserves these names for the loopback interface. */
 const LOCALHOST = /^(?:.*\.)?localhost\.?$/;
 const LOOPBACK = ["127.0.0.1", "::1"];
 
@@ -71,7 +77,7 @@ function problemOfAddress(text: string, judge: JudgeAddress = () => true): strin
 }
 
 /**
- * Headers that a tenant adds.
+ * The schema of the headers that a tenant adds.
  *
  * @internal
  */
@@ -92,7 +98,7 @@ function problemOfHeaders(headers: Readonly<Record<string, string>>): string | u
   }
   const bad = names.find((name) => !TOKEN.test(name));
   if (bad !== undefined) return "give names of letters, digits and hyphens";
-  const own = names.find((name) => OWN.test(name.toLowerCase()));
+  const own = names.find((name) => RESERVED.test(name.toLowerCase()));
   if (own !== undefined) return `leave out ${own}, which the sender sets itself`;
   const wrong = names.find(
     (name) => headers[name]!.length > LONGEST_VALUE || !VALUE.test(headers[name]!),

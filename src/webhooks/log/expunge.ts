@@ -11,11 +11,11 @@ export interface ExpungeParts {
   readonly ask: Ask;
   readonly queue: DeliveryQueue;
   readonly tenantOf: TenantOf;
-  /** The log of changes by hand. */
+  /** The log of operators' changes. */
   readonly log: SteeringLog;
 }
 
-/** How many are read and removed at a time. */
+/** How many entries are read and removed at once. */
 const AT_ONCE = 500;
 
 export function createExpunge({
@@ -25,7 +25,10 @@ export function createExpunge({
   tenantOf,
   log: changes,
 }: ExpungeParts): (options: ExpungeOptions) => Promise<number> {
-  /** Removes a tenant's jobs, wherever they are; one that runs ends by itself. It is not noted: the log would name the tenant. */
+  /**
+   * Removes all jobs of a tenant. Running ones end by themselves. This is not logged, since the log
+   * would name the tenant.
+   */
   async function removeJobs(tenant: string): Promise<void> {
     const found: string[] = [];
     let cursor: string | undefined;
@@ -52,7 +55,7 @@ export function createExpunge({
     if (message !== undefined) {
       return Number(await ask(() => store.expungeMessage({ tenant, message })));
     }
-    // Endpoints first: nothing more is sent then, and what waits ends by itself.
+    // Endpoints go first. After that nothing more is sent, and pending attempts end by themselves.
     for (let after = ""; ;) {
       const ids = await ask(() => store.ids(tenant, after, AT_ONCE));
       for (const endpoint of ids) {
@@ -73,7 +76,7 @@ export function createExpunge({
     await endPauses(tenant);
     await ask(() => store.forgetLimits(tenant, digestOfTenant(tenant)));
     await ask(() => store.forgetEvents(tenant));
-    // Last: what was done above is noted there, too.
+    // Must be last, because the steps above also add to this log.
     await changes.forget({ queue: queue.name, tenant });
     return total;
   };

@@ -6,22 +6,22 @@ import { TYPES } from "../endpoints/wants.ts";
 import { ID, lineOf } from "../names.ts";
 import { MESSAGE_ID } from "../signing/sign.ts";
 
-/** Of which time. */
+/** A span of time. */
 export interface Span {
-  /** From when on, as a Date or in ms since 1970. Defaults to all that is kept. */
+  /** The start, as a Date or in ms since 1970. Defaults to the oldest entry. */
   readonly since?: Date | number | undefined;
-  /** Until when. Defaults to now. */
+  /** The end. Defaults to now. */
   readonly until?: Date | number | undefined;
 }
 
 interface Page extends Span {
-  /** How many at most, up to 1,000. Defaults to 100. */
+  /** The most entries on the page, up to 1,000. Defaults to 100. */
   readonly limit?: number | undefined;
-  /** Where the page begins: the `cursor` of the one before. */
+  /** The `cursor` of the previous page. Defaults to the start. */
   readonly cursor?: string | undefined;
 }
 
-/** Which message is meant. */
+/** Identifies a message. */
 export interface MessageRef {
   readonly tenant?: string | undefined;
   readonly id: string;
@@ -31,7 +31,7 @@ export interface ListMessages extends Page {
   readonly tenant?: string | undefined;
 }
 
-/** The attempts of one message, all on one page; or a page of those at one endpoint. */
+/** Selects all attempts of one message, on one page, or a page of the attempts at one endpoint. */
 export interface ListAttempts extends Page {
   readonly tenant?: string | undefined;
   /** The id of a message. */
@@ -40,16 +40,19 @@ export interface ListAttempts extends Page {
   readonly endpoint?: string | undefined;
 }
 
-/** What is sent again: one message, or those of a time. */
+/** Selects what is sent again: one message, or the messages of a time span. */
 export interface ReplayOptions extends Span {
   readonly tenant?: string | undefined;
-  /** The id of one message; without it, all that match the rest. */
+  /** The id of one message. Defaults to all messages that match the other options. */
   readonly message?: string | undefined;
-  /** The endpoint that gets it, also one that is disabled. Defaults to those that it was sent to. */
+  /**
+   * The endpoint that receives it, even if it is disabled. Defaults to the endpoints that it was
+   * sent to.
+   */
   readonly endpoint?: string | undefined;
   /** The types of the messages: `["invoice.*"]`. Defaults to all. */
   readonly types?: readonly string[] | undefined;
-  /** Who asks for it, up to 100 characters; the log has it. */
+  /** The user who requests it, up to 100 characters, for the log. */
   readonly by?: string | undefined;
 }
 
@@ -57,20 +60,20 @@ export interface RecoverOptions extends Span {
   readonly tenant?: string | undefined;
   /** The endpoint that failed. */
   readonly endpoint: string;
-  /** Who asks for it, up to 100 characters; the log has it. */
+  /** The user who requests it, up to 100 characters, for the log. */
   readonly by?: string | undefined;
 }
 
-/** What is forgotten: one message, or all of a tenant. */
+/** Selects what is deleted: one message, or everything of a tenant. */
 export interface ExpungeOptions {
   readonly tenant?: string | undefined;
-  /** The id of one message; without it, all messages and endpoints of the tenant. */
+  /** The id of one message. Defaults to all messages and endpoints of the tenant. */
   readonly message?: string | undefined;
 }
 
 const TIME_REMEDY = "give a Date, or ms since 1970";
 const TIME = z.union([z.date(), z.number().int().min(0).max(8.64e15)], { error: TIME_REMEDY });
-const BY = lineOf(100).refine((text) => text !== "", { error: "give a name, or leave it out" });
+const BY = lineOf(100).refine((text) => text !== "", { error: "give a name, or omit the option" });
 const CURSOR = z
   .string({ error: "give the cursor of a page" })
   .regex(/^\d{1,16}\.\d{1,9}$/, { error: "give the cursor of a page" });
@@ -143,13 +146,13 @@ export function readExpunge(where: string, given: unknown): ExpungeOptions {
   return readOptions(where, EXPUNGE, given);
 }
 
-/** The part of a list that a page shows. */
+/** The range of a list that a page shows. */
 export function spanOf({ since, until, limit = 100, cursor }: Page): TimeSpan {
   const [untilMs, skip] = cursor === undefined ? [msOf(until, 8.64e15), 0] : readCursor(cursor);
   return { sinceMs: msOf(since, 0), untilMs, skip, limit };
 }
 
-/** Where the next page begins; undefined if this is the last one. */
+/** The cursor of the next page; undefined on the last one. */
 export function cursorAfter(span: TimeSpan, timesMs: readonly number[]): string | undefined {
   const lastMs = timesMs.at(-1);
   if (lastMs === undefined || timesMs.length < span.limit) return undefined;

@@ -24,57 +24,74 @@ import {
   type ReplayOptions,
 } from "./log-options.ts";
 
-/** A message, and what became of it. */
+/** A message, and its state at each endpoint. */
 export interface Message {
   readonly id: string;
   readonly type: string;
-  /** When it came, in ms since 1970. */
+  /** When it was sent, in ms since 1970. */
   readonly atMs: number;
   readonly data: unknown;
-  /** What became of it, by endpoint. */
+  /** Its state, by endpoint. */
   readonly endpoints: Readonly<Record<string, MessageState>>;
 }
 
 /**
- * `"waiting"` for an attempt; `"delivered"`; `"failed"`: it is not tried there again unless it is replayed; or `"removed"`:
- * the endpoint was removed before it was delivered there.
+ * The state of a message at an endpoint:
+ *
+ * - `"waiting"`: an attempt is pending.
+ * - `"delivered"`.
+ * - `"failed"`: it is not retried, but can be replayed.
+ * - `"removed"`: the endpoint was removed before the delivery.
  */
 export type MessageState = "waiting" | "delivered" | "failed" | "removed";
 
-/** A page of a list, the newest first. */
+/** A page of a list, the newest entry first. */
 export interface LogPage<Entry> {
   readonly entries: readonly Entry[];
-  /** Where the next page begins; undefined after the last one. */
+  /** The cursor of the next page; undefined on the last one. */
   readonly cursor: string | undefined;
 }
 
-/** The log of a sender. What one tenant has is not there for another. All reject with StoreUnavailableError when Redis is away. */
+/**
+ * The log of a sender. A tenant cannot see the entries of others. All methods reject with
+ * StoreUnavailableError when Redis is unreachable.
+ */
 export interface WebhookLog {
   readonly messages: {
-    /** A message; undefined if the tenant has none of this id, or it is no longer kept. */
+    /** Returns a message, or undefined if the tenant has none with this id or it has expired. */
     get(message: MessageRef): Promise<Message | undefined>;
-    /** A page of the tenant's messages, by when they came; of fewer than its `limit` where they have more than 8 MB. */
+    /**
+     * Returns a page of the tenant's messages, the newest first. It has fewer than `limit` messages
+     * if they are larger than 8 MB.
+     */
     list(options?: ListMessages): Promise<LogPage<Message>>;
   };
   readonly attempts: {
-    /** The attempts of a message, on one page; or a page of those at an endpoint. The last 1,000 of each are kept. */
+    /**
+     * Returns the attempts of a message, on one page, or a page of the attempts at an endpoint. The
+     * last 1,000 of each are kept.
+     */
     list(options: ListAttempts): Promise<LogPage<Attempt>>;
   };
   /**
-   * Sends a message again, or those of a time: with the same id and bytes and the secret of now, within the limits and
-   * after all else, also to endpoints that are disabled. An endpoint's health does not change by it. Resolves with how
-   * many were stored to be sent.
+   * Sends a message again, or the messages of a time span. They keep their ids and bytes, and are
+   * signed with the current secret. They are sent within the limits, after all other messages, and
+   * also to disabled endpoints. A replay does not affect the health of an endpoint. Resolves with
+   * the number of stored messages.
    *
    * @throws {@link InvalidOptionError} when an option can never work.
    * @throws {@link MessageMissingError} when the tenant has no such message.
    * @throws {@link EndpointMissingError} when the tenant has no such endpoint.
    */
   replay(options: ReplayOptions): Promise<number>;
-  /** Sends again what has failed for good at an endpoint, the oldest first; how many. Throws as `replay` does. */
+  /**
+   * Sends failed messages to an endpoint again, the oldest first. Resolves with their number.
+   * Throws the same errors as `replay`.
+   */
   recover(options: RecoverOptions): Promise<number>;
   /**
-   * Forgets a message and its attempts; or all messages and endpoints of a tenant. What waits is not sent. Resolves with
-   * how many messages were removed.
+   * Deletes a message and its attempts, or all messages and endpoints of a tenant. Pending messages
+   * are not sent. Resolves with the number of deleted messages.
    */
   expunge(options: ExpungeOptions): Promise<number>;
 }
@@ -84,9 +101,9 @@ interface Copy extends Pick<MessageCopy, "copy"> {
   readonly id: string;
 }
 
-/** How many are read and stored at a time. */
+/** How many entries are read and stored at once. */
 const AT_ONCE = 500;
-/** How many messages are read at a time with their data, and after how much of it their page ends. */
+/** How many messages are read at once with their data, and the size at which their page ends. */
 const BODIES_AT_ONCE = 20;
 const MOST_PAGE_CHARACTERS = 8_000_000;
 
@@ -98,7 +115,7 @@ export function createLog(parts: ExpungeParts): WebhookLog {
     return found && asMessage(id, found);
   }
 
-  /** The first of some messages, as far as a page has room for their data; and how many were read. */
+  /** The first of some messages that fit on a page, and how many were read. */
   async function pageOf(
     tenant: string,
     ids: readonly string[],
@@ -129,7 +146,7 @@ export function createLog(parts: ExpungeParts): WebhookLog {
     if ((await recordOf(name)) === undefined) throw new EndpointMissingError(name);
   }
 
-  /** The messages that are still kept. */
+  /** The messages that have not expired. */
   async function copiesOf(tenant: string, ids: readonly string[]): Promise<readonly Copy[]> {
     const found = await Promise.all(
       ids.map((id) => ask(() => store.addressed({ tenant, message: id }))),
@@ -139,7 +156,7 @@ export function createLog(parts: ExpungeParts): WebhookLog {
     );
   }
 
-  /** Has messages sent to an endpoint again, in their order; how many. */
+  /** Sends messages to an endpoint again, in order. Returns their number. */
   async function sendAgain(
     name: EndpointName,
     messages: readonly Copy[],
@@ -164,7 +181,7 @@ export function createLog(parts: ExpungeParts): WebhookLog {
     return messages.length;
   }
 
-  /** The messages of a time, the oldest first. */
+  /** The messages of a time span, the oldest first. */
   async function* messagesOf(
     tenant: string,
     { since, until }: Pick<ReplayOptions, "since" | "until">,
@@ -172,7 +189,7 @@ export function createLog(parts: ExpungeParts): WebhookLog {
     const wanted = spanOf({ since, until });
     const [newest] = await ask(() => store.messages(tenant, { ...wanted, limit: 1 }));
     if (newest === undefined) return;
-    // What comes meanwhile is none of these.
+    // Excludes messages that arrive from now on.
     let span = { ...wanted, untilMs: newest[1], limit: AT_ONCE, isOldestFirst: true };
     for (;;) {
       const found = await ask(() => store.messages(tenant, span));
@@ -184,7 +201,7 @@ export function createLog(parts: ExpungeParts): WebhookLog {
     }
   }
 
-  /** What failed for good at an endpoint in a time, the oldest first. */
+  /** The failed messages of an endpoint in a time span, the oldest first. */
   async function failedAt(
     name: EndpointName,
     { since, until }: Pick<RecoverOptions, "since" | "until">,
@@ -203,7 +220,7 @@ export function createLog(parts: ExpungeParts): WebhookLog {
     return all.reverse();
   }
 
-  /** Notes in the log of changes by hand that something is sent again, and how much. */
+  /** Runs a replay or recovery, and records it with its number of messages in the change log. */
   function noted(
     action: "replay" | "recover",
     given: ReplayOptions & { readonly tenant: string },
@@ -237,7 +254,8 @@ export function createLog(parts: ExpungeParts): WebhookLog {
         const byEndpoint = new Map<string, Copy[]>();
         for (const [at, each] of found.entries()) {
           if (each === undefined || !matchesType(types, each.type)) continue;
-          // Of a time, an endpoint gets what was for it; a message that is named goes to any.
+          // For a time span, an endpoint gets only the messages that were for it. A named message
+          // goes to any endpoint.
           const isFor = message !== undefined || each.endpoints.includes(endpoint ?? "");
           const targets = endpoint === undefined ? each.endpoints : isFor ? [endpoint] : [];
           for (const to of targets) {
@@ -253,7 +271,7 @@ export function createLog(parts: ExpungeParts): WebhookLog {
       };
       if (message !== undefined) {
         const one = (): Promise<number> => again([message]);
-        // What code does with one message is its own business.
+        // A replay of one message by code, without a user, is not logged.
         return by === undefined ? one() : noted("replay", { ...asked, tenant }, one);
       }
       return noted("replay", { ...asked, tenant }, async () => {

@@ -8,42 +8,58 @@ import { levelLimits, rulesOf, type LevelLimits, type SenderLimits } from "../de
 import { readEndpointRef, type Ceiling, type EndpointRef } from "../endpoints/endpoint-options.ts";
 import { keyOf, type TenantOf } from "../names.ts";
 
-/** How an endpoint is, over all processes. */
+/** The state of an endpoint over all processes. */
 export interface EndpointStatus {
   /**
-   * `"disabled"`; `"left alone"` for a while, since its breaker is open or it asked for that; `"failing"` since its last
-   * success; else `"well"`.
+   * The state of the endpoint:
+   *
+   * - `"disabled"`.
+   * - `"left alone"`: paused, because its breaker is open or it asked for a pause.
+   * - `"failing"`: no success since `failingSinceMs`.
+   * - `"well"`: none of these.
    */
   readonly state: "well" | "failing" | "left alone" | "disabled";
-  /** For how many ms nothing is sent to it; 0 unless it is left alone. */
+  /** How many ms the pause still lasts; 0 if the endpoint is not paused. */
   readonly leftAloneForMs: number;
-  /** Since when every attempt has failed, in ms since 1970; undefined if the last one that says something was well. */
+  /**
+   * When the current series of failures began, in ms since 1970. Undefined if the last relevant
+   * attempt succeeded.
+   */
   readonly failingSinceMs: number | undefined;
-  /** How many attempts in a row have failed. */
+  /** The number of failures in a row. */
   readonly failures: number;
-  /** How many messages are due and wait for it. Later attempts that are not due yet are not among them. */
+  /** The number of due messages that are pending. Later retries are not included. */
   readonly waiting: number;
-  /** How many attempts ended in the last minute; 1,000 at most are known. */
+  /** The number of attempts that ended in the last minute, up to 1,000. */
   readonly attemptsInLastMinute: number;
   /** The newest attempt; undefined if none is kept. */
   readonly lastAttempt: Attempt | undefined;
-  /** The newest failure among the last ten attempts; undefined if none of them failed. */
+  /** The newest failure among the last ten attempts; undefined if there is none. */
   readonly lastFailure: Attempt | undefined;
-  /** Its limits and those of its tenant. A process that has not the sender's code leaves out what only that says. */
+  /**
+   * Its limits and those of its tenant. A process without the sender's code omits the limits from
+   * that code.
+   */
   readonly limits: readonly EndpointLimit[];
 }
 
 export interface EndpointLimit {
-  /** `"rate"`, `"concurrency"`, or of its tenant `"tenant.rate"`, `"tenant.concurrency"`. */
+  /** `"rate"` or `"concurrency"`, or `"tenant.rate"` or `"tenant.concurrency"` for its tenant. */
   readonly name: string;
   /** `"5/s"`, or `4` calls at once. */
   readonly value: string | number;
-  /** Whether it was set for this endpoint or tenant alone, by a rules file, or by the code of the sender. */
+  /**
+   * The source of the limit: set for this endpoint or tenant, by a rules file, or by the sender's
+   * code.
+   */
   readonly setBy: "own" | "rules" | "code";
 }
 
 export interface EndpointStatuses {
-  /** How an endpoint is; undefined if the tenant has none of this id. Rejects with StoreUnavailableError when Redis is away. */
+  /**
+   * Returns the state of an endpoint, or undefined if the tenant has none with this id. Rejects
+   * with StoreUnavailableError when Redis is unreachable.
+   */
   status(endpoint: EndpointRef): Promise<EndpointStatus | undefined>;
 }
 

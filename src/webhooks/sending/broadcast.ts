@@ -1,4 +1,7 @@
-/** An event for all tenants: one message for each of them, page by page, so that it can go on where it stopped. */
+/**
+ * Sends an event to all tenants: one message for each, page by page, so that it can continue where
+ * it stopped.
+ */
 import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { readOptions } from "../../core/input/options.ts";
@@ -11,36 +14,40 @@ import { wanting, type FanOut } from "./fan-out.ts";
 import { bodyOf, dataOf } from "./message.ts";
 import { newId, readData } from "./send.ts";
 
-/** What `broadcast` takes. */
+/** The options of `broadcast`. */
 export interface BroadcastOptions {
-  /** What has happened: `"status.degraded"`. */
+  /** The event's type: `"status.degraded"`. */
   readonly type: string;
-  /** What is told of it, up to 256 kB of JSON. */
+  /** The event's data, up to 256 kB of JSON. */
   readonly data: unknown;
-  /** The id of the broadcast, and of its message for each tenant. One that is known already is completed. Defaults to a random one. */
+  /**
+   * The id of the broadcast, and of its message for each tenant. If the id is known, that broadcast
+   * is completed. Defaults to a random id.
+   */
   readonly id?: string | undefined;
-  /** To whom it goes, up to 10,000. Defaults to all tenants that have endpoints. */
+  /** The tenants that receive it, up to 10,000. Defaults to all tenants with endpoints. */
   readonly tenants?: readonly string[] | undefined;
 }
 
-/** A broadcast that is stored, and will be sent. */
+/** A stored broadcast. */
 export interface SentBroadcast {
   readonly id: string;
-  /** False if one of this id was begun before: then what that one says counts. */
+  /** False if a broadcast with this id was already started. Its content then applies. */
   readonly isNew: boolean;
-  /** How many tenants get it, and how many endpoints: `{ tenants: 20, endpoints: 31 }`. */
+  /** How many tenants and endpoints receive it: `{ tenants: 20, endpoints: 31 }`. */
   readonly tenants: number;
   readonly endpoints: number;
 }
 
 export interface Broadcasting {
   /**
-   * Sends an event to the endpoints of all tenants that want it, or of some tenants; resolves when Redis has all of it. It
-   * reads some tenants at a time, whatever their number.
+   * Sends an event to the endpoints of all tenants, or of some, that subscribe to it. Resolves when
+   * Redis has stored everything. Tenants are read page by page.
    *
-   * @throws {@link InvalidOptionError} when an option can never work, or the data is not JSON, or too large.
-   * @throws {@link StoreUnavailableError} when Redis did not confirm it. Call it again with the same `id`, also from another
-   * process: it goes on where it stopped, and nothing is doubled.
+   * @throws {@link InvalidOptionError} when an option can never work, or the data is not JSON, or
+   * too large.
+   * @throws {@link StoreUnavailableError} when Redis did not confirm it. Call it again with the
+   * same `id`, in any process. It continues where it stopped and sends nothing twice.
    */
   broadcast(options: BroadcastOptions): Promise<SentBroadcast>;
 }
@@ -65,13 +72,13 @@ const OPTIONS = z.strictObject({
     .max(MOST_TENANTS, { error: `give at most ${MOST_TENANTS}` })
     .optional(),
 });
-/** How many tenants are done between two notes of how far it is. */
+/** How many tenants are handled between two notes of the progress. */
 const PAGE = 64;
-/** How many endpoints are read and stored at a time, unless one tenant has more. */
+/** How many endpoints are read and stored at once, unless one tenant has more. */
 const MOST_AT_ONCE = 500;
 
-/** What a broadcast says, and its data, by which endpoints choose. */
-interface ToldToAll {
+/** The content of a broadcast. Endpoints filter by its data. */
+interface BroadcastContent {
   readonly id: string;
   readonly type: string;
   readonly body: string;
@@ -81,17 +88,20 @@ interface ToldToAll {
 export function createBroadcasting(parts: BroadcastParts): Broadcasting {
   const { store, ask, fanOut, tenantOf, isSingle, logger, keepMs } = parts;
 
-  /** How many endpoints get it, of each tenant of a page that has any. */
-  async function sendToAll(page: readonly string[], told: ToldToAll): Promise<number[]> {
+  /** Sends to the tenants of a page. Returns the number of endpoints for each tenant with any. */
+  async function sendToAll(page: readonly string[], content: BroadcastContent): Promise<number[]> {
     const sizes = await Promise.all(page.map((tenant) => ask(() => store.countEndpoints(tenant))));
     const counts: number[] = [];
     for (const group of groupsOf(page, sizes)) {
-      counts.push(...(await Promise.all(group.map((tenant) => sendTo(tenant, told)))));
+      counts.push(...(await Promise.all(group.map((tenant) => sendTo(tenant, content)))));
     }
     return counts.filter((count) => count > 0);
   }
 
-  async function sendTo(tenant: string, { id, type, body, data }: ToldToAll): Promise<number> {
+  async function sendTo(
+    tenant: string,
+    { id, type, body, data }: BroadcastContent,
+  ): Promise<number> {
     const targets = wanting(await fanOut.readEndpoints(tenant), type, data);
     if (targets.length === 0) return 0;
     return (await fanOut.store({ tenant, id, type, body }, targets, "send")).endpoints.length;
@@ -108,15 +118,15 @@ export function createBroadcasting(parts: BroadcastParts): Broadcasting {
       const begun = await ask(() => store.beginBroadcast({ id, type, body, named, keepMs }));
       const { isNew } = begun;
       if (begun.isDone) return { id, isNew, tenants: begun.tenants, endpoints: begun.endpoints };
-      // What the first call said, and to whom, whoever goes on with it.
+      // The stored content and tenants apply, even if another process continues the broadcast.
       const pageAfter = pagesOf(where, begun.named);
-      const told = { id, type: begun.type, body: begun.body };
-      const data: unknown = JSON.parse(dataOf(told.type, told.body));
+      const content = { id, type: begun.type, body: begun.body };
+      const data: unknown = JSON.parse(dataOf(content.type, content.body));
       let state: BroadcastState = begun;
       while (!state.isDone) {
         const { cursor: from } = state;
         const page = await pageAfter(from);
-        const reached = await sendToAll(page, { ...told, data });
+        const reached = await sendToAll(page, { ...content, data });
         state = await ask(() =>
           store.advanceBroadcast({
             id,
@@ -138,7 +148,7 @@ export function createBroadcasting(parts: BroadcastParts): Broadcasting {
     throw new InvalidOptionError({ where, option: "tenants", value: tenants, remedy });
   }
 
-  /** What reads the tenants that come after one. */
+  /** Returns a function that reads the tenants after a given one. */
   function pagesOf(
     where: string,
     named: readonly string[] | undefined,
@@ -152,7 +162,7 @@ export function createBroadcasting(parts: BroadcastParts): Broadcasting {
   }
 }
 
-/** Parts of a page that go together: tenants with few endpoints, or one with many. */
+/** Groups the tenants of a page: several with few endpoints, or one with many. */
 function groupsOf(page: readonly string[], counts: readonly number[]): string[][] {
   const groups: string[][] = [];
   let room = 0;

@@ -1,4 +1,4 @@
-/** Which endpoints a message goes to; it is stored, with a job for each of them. */
+/** Selects the endpoints of a message, and stores it with a job for each of them. */
 import { randomUUID } from "node:crypto";
 import { EndpointDisabledError, EndpointMissingError } from "../../core/stores/webhooks/errors.ts";
 import type { StoredEndpoints, WebhookStore } from "../../core/stores/webhooks/store.ts";
@@ -15,7 +15,7 @@ import {
   type Purpose,
 } from "./jobs.ts";
 
-/** The endpoints that a message goes to. */
+/** The endpoints of a message. */
 export type Targets = readonly (readonly [id: string, record: EndpointRecord])[];
 
 interface NewMessage {
@@ -31,11 +31,18 @@ interface Stored {
 }
 
 export interface FanOut {
-  /** Those of a tenant that are not disabled; another process may have changed them a moment ago. They are remembered. */
+  /**
+   * Reads the enabled endpoints of a tenant, and caches them. Another process may have just changed
+   * them.
+   */
   endpointsOf(tenant: string): Promise<Targets>;
-  /** The same, where each tenant is asked for once. */
+  /** Reads the same without the cache, for callers that ask once per tenant. */
   readEndpoints(tenant: string): Promise<Targets>;
-  /** @throws what `send` to one endpoint does. */
+  /**
+   * Reads one endpoint.
+   *
+   * @throws the same errors as `send` to one endpoint.
+   */
   oneOf(tenant: string, endpoint: string): Promise<Targets>;
   store(message: NewMessage, targets: Targets, purpose: Purpose): Promise<Stored>;
 }
@@ -48,13 +55,13 @@ export interface FanOutParts {
   readonly keepMs: number;
 }
 
-/** Endpoints of a tenant that was lately sent to, until they change. */
+/** The endpoints of a tenant, cached until they change. */
 interface Known {
   readonly version: string;
   readonly endpoints: Targets;
 }
 
-/** How many endpoints are remembered, of all tenants. */
+/** How many endpoints are cached, over all tenants. */
 const MOST_KNOWN = 20_000;
 const DAY_MS = 86_400_000;
 
@@ -82,7 +89,7 @@ export function createFanOut(parts: FanOutParts): FanOut {
     return enabledOf(await ask(() => store.endpoints(tenant)));
   }
 
-  /** A message is there for its last attempt, however late that comes. */
+  /** How long a message is kept: past its last attempt, even if that is late. */
   function keptMs(targets: Targets): number {
     const schedules = [parts.scheduleMs, ...targets.map(([, { scheduleMs = [] }]) => scheduleMs)];
     const longest = Math.max(...schedules.map((waits) => waits.reduce((sum, ms) => sum + ms, 0)));
@@ -108,7 +115,7 @@ export function createFanOut(parts: FanOutParts): FanOut {
     },
     async store({ tenant, id: message, type, body }, targets, purpose) {
       const records = new Map(targets);
-      // A test waits for nothing.
+      // A test does not wait in an ordered line.
       const inLine = purpose === "send" ? targets.filter(([, { ordered }]) => ordered) : [];
       const { isNew, endpoints, isSent, ordered, copy } = await ask(() =>
         store.storeMessage({
@@ -122,7 +129,7 @@ export function createFanOut(parts: FanOutParts): FanOut {
           keepMs: keptMs(targets),
         }),
       );
-      // Whoever stored it may have died before its jobs were.
+      // The process that stored the message may have died before storing its jobs.
       if (isSent) return { isNew, endpoints };
       const jobs = endpoints
         .filter((endpoint) => !ordered.includes(endpoint))
@@ -147,7 +154,7 @@ export function createFanOut(parts: FanOutParts): FanOut {
   };
 }
 
-/** Those of the targets that want an event. */
+/** Selects the targets that subscribe to an event. */
 export function wanting(targets: Targets, type: string, data: unknown): Targets {
   return targets.filter(
     ([, { types, filter }]) => matchesType(types, type) && matchesFilter(filter, data),

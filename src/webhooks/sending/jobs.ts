@@ -3,40 +3,42 @@ import type { Queue } from "../../queue/queue.ts";
 import type { AttemptName, EndpointName } from "../../core/stores/webhooks/store.ts";
 import { keyOf } from "../names.ts";
 
-/** Why a message is sent: since it was sent, as a test, or since somebody asked for it again. */
+/** Why a message is sent: regularly, as a test, or because of a replay. */
 export type Purpose = "send" | "test" | "replay";
 
-/** One attempt of one message at one endpoint. What is sent, and where, is read when it begins. */
+/**
+ * One attempt to send one message to one endpoint. Content and destination are read when it begins.
+ */
 export interface DeliveryJob extends AttemptName {
-  /** 1 for the first one. */
+  /** The number of the attempt, from 1. */
   readonly attempt: number;
   readonly purpose: Purpose;
-  /** Tells the attempts of one sending from those of another. */
+  /** Distinguishes the attempts of one sending from those of another. */
   readonly series: string;
-  /** Who asked for a replay. */
+  /** The user who requested a replay. */
   readonly by?: string | undefined;
 }
 
-/** One attempt at an ordered endpoint, of what is then at the head of its line. */
+/** One attempt at an ordered endpoint, for the messages at the head of its line. */
 export interface LineJob extends EndpointName {
-  /** The step of the line that it is; it does nothing once another is next. */
+  /** The step of the line. The job does nothing once a later step is next. */
   readonly step: string;
-  /** How many messages go together at most. */
+  /** The most messages in one request. */
   readonly most: number;
 }
 
-/** What waits in the queue of a sender. */
+/** A job in the queue of a sender. */
 export type WebhookJob = DeliveryJob | LineJob;
 
 export type DeliveryQueue = Queue<WebhookJob, undefined>;
 
-/** How often the queue tries an attempt that the sender itself fails at: over some hours. */
+/** How often the queue retries after a fault of the sender itself; this takes some hours. */
 export const OUR_TRIES = 20;
 
-/** How many jobs are stored at a time: each time has the sluice's time limit. */
+/** How many jobs one request stores. Each request has the sluice's time limit. */
 const AT_ONCE = 1_000;
 
-/** The attempts of the first sending, which has a series of its own for each message and endpoint. */
+/** The series of a message's first sending, for each endpoint. */
 export const FIRST_SERIES = "1";
 
 export function newSeries(): string {
@@ -44,8 +46,9 @@ export function newSeries(): string {
 }
 
 /**
- * The same for the same attempt, whoever stores it. It says which copy of the message is meant: BullMQ stores no job with the
- * id of one that it still keeps, and it may keep a job for longer than its message.
+ * Returns the same id for the same attempt, in every process. It includes the copy of the message.
+ * BullMQ stores no second job with an id that it still keeps, and it may keep a job longer than its
+ * message.
  */
 export function jobIdOf({ tenant, endpoint, message, copy, series, attempt }: DeliveryJob): string {
   const ofCopy = copy === undefined ? [] : [copy];
@@ -56,7 +59,7 @@ function digestOf(names: readonly string[]): string {
   return createHash("sha256").update(names.join("\0")).digest("base64url").slice(0, 24);
 }
 
-/** Stores the step of a line that is next; one that is stored already stays as it is. */
+/** Stores the next step of a line, unless it is already stored. */
 export async function storeStep(
   queue: DeliveryQueue,
   job: LineJob,
@@ -67,7 +70,7 @@ export async function storeStep(
   await queue.enqueue(job, options);
 }
 
-/** Stores first attempts; those that are stored already stay as they are. */
+/** Stores first attempts, unless they are already stored. */
 export async function storeFirst(
   queue: DeliveryQueue,
   jobs: readonly DeliveryJob[],
@@ -88,19 +91,19 @@ export async function storeFirst(
   }
 }
 
-/** Stores a later attempt: it yields to first ones. */
+/** Stores a later attempt, with a lower priority than first attempts. */
 export async function storeLater(
   queue: DeliveryQueue,
   job: DeliveryJob,
   { delayMs, isHeld = false }: { delayMs: number; isHeld?: boolean },
 ): Promise<void> {
-  // One that is held back is the same attempt, and its own job still runs.
+  // A held-back job is the same attempt as the job that still runs, so it needs another id.
   const id = isHeld ? `${jobIdOf(job)}.${randomUUID()}` : jobIdOf(job);
   const options = { id, key: keyOf(job), delayMs: Math.ceil(delayMs), attempts: OUR_TRIES };
   await queue.enqueue(job, { ...options, priority: "low" });
 }
 
-/** A wait of the schedule, a fifth more or less, so that not all come at once. */
+/** Varies a delay by up to a fifth, so that retries do not come all at once. */
 export function jittered(ms: number, random: () => number = Math.random): number {
   return Math.round(ms * (0.8 + 0.4 * random()));
 }

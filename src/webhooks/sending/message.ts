@@ -1,24 +1,27 @@
-/** The body of a message: written once, and the same on each attempt. */
+/** Builds the body of a message. It is built once, and is the same on each attempt. */
 import { InvalidOptionError } from "../../core/errors.ts";
 import { asJson } from "../../queue/enqueue/data.ts";
 
-/** The most bytes that the JSON of a message's data may have. */
+/** The most bytes of a message's data as JSON. */
 const MOST_BYTES = 256 * 1_024;
-/** More than what Standard Webhooks advise. */
+/** The size limit that Standard Webhooks recommends. */
 export const ADVISED_BYTES: number = 20_000;
 
-/** A body, as Standard Webhooks advise it: `{ type, timestamp, data }`. */
+/** A body as Standard Webhooks recommends it: `{ type, timestamp, data }`. */
 export function bodyOf(type: string, atMs: number, dataJson: string): string {
   return `${headOf(type, new Date(atMs).toISOString())}${dataJson}}`;
 }
 
-/** The data alone, byte for byte, as receivers want it that know nothing of Standard Webhooks. */
+/** Extracts the data, byte for byte, for receivers that do not use Standard Webhooks. */
 export function dataOf(type: string, body: string): string {
-  // Each time has as many characters.
+  // All timestamps have the same length.
   return body.slice(headOf(type, new Date(0).toISOString()).length, -1);
 }
 
-/** Several messages as one, in their order: `{ type, timestamp, data: [{ id, type, timestamp, data }, …] }`, or the data of each. */
+/**
+ * Combines several messages in order: `{ type, timestamp, data: [{ id, type, timestamp, data }, …]
+ * }`, or a list of their data.
+ */
 export function batchOf(
   type: string,
   messages: readonly {
@@ -38,11 +41,15 @@ function headOf(type: string, timestamp: string): string {
   return `{"type":${JSON.stringify(type)},"timestamp":"${timestamp}","data":`;
 }
 
-/** @throws {@link InvalidOptionError} for what JSON has no text of, and for too much of it. */
+/**
+ * Serializes data.
+ *
+ * @throws {@link InvalidOptionError} for data that JSON cannot express, and for too much of it.
+ */
 export function jsonOf(where: string, data: unknown): string {
   const json = asJson(where, data);
   const bytes = Buffer.byteLength(json);
   if (bytes <= MOST_BYTES) return json;
-  const remedy = `give at most ${MOST_BYTES} bytes of JSON, and a link to what is more`;
+  const remedy = `give at most ${MOST_BYTES} bytes of JSON, and link to anything larger`;
   throw new InvalidOptionError({ where, option: "data", value: `${bytes} bytes`, remedy });
 }

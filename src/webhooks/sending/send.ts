@@ -7,49 +7,59 @@ import { EVENT_TYPE, MESSAGE_ID } from "../signing/sign.ts";
 import { wanting, type FanOut, type Targets } from "./fan-out.ts";
 import { ADVISED_BYTES, bodyOf, jsonOf } from "./message.ts";
 
-/** What `send` takes. */
+/** The options of `send`. */
 export interface SendOptions {
-  /** Whose event it is; left out where the sender has only one tenant. */
+  /** The tenant of the event. Omitted if the sender has only one tenant. */
   readonly tenant?: string | undefined;
-  /** What has happened: `"invoice.paid"`. */
+  /** The event's type: `"invoice.paid"`. */
   readonly type: string;
-  /** What is told of it, up to 256 kB of JSON. */
+  /** The event's data, up to 256 kB of JSON. */
   readonly data: unknown;
   /**
-   * The message's id, 1 to 128 letters, digits, `_` and `-`, which each attempt has. While a message is kept, a day at least,
-   * no other of its id is sent. Defaults to a random one.
+   * The id of the message, which all its attempts share: 1 to 128 letters, digits, `_` and `-`.
+   * While a message is kept, at least a day, a second one with its id is not sent. Defaults to a
+   * random id.
    */
   readonly id?: string | undefined;
-  /** Sends it to this endpoint alone, whatever types and filter that has. Defaults to all of the tenant that want it. */
+  /**
+   * Sends the event to this endpoint only, regardless of its types and filter. Defaults to all
+   * endpoints of the tenant that subscribe to it.
+   */
   readonly endpoint?: string | undefined;
 }
 
-/** What `test` takes. */
+/** The options of `test`. */
 export interface TestOptions {
   readonly tenant?: string | undefined;
   readonly id: string;
 }
 
-/** A message that is stored, and will be sent. */
+/** A stored message. */
 export interface SentMessage {
   readonly id: string;
-  /** False if one of this id was sent before: then that one counts. */
+  /** False if a message with this id was already sent. Its content then applies. */
   readonly isNew: boolean;
-  /** The endpoints that it goes to. */
+  /** The ids of the endpoints that receive it. */
   readonly endpoints: readonly string[];
 }
 
 export interface Sending {
   /**
-   * Stores a message, and a job for each endpoint that wants it; resolves when Redis has all of them.
+   * Stores a message, and a job for each endpoint that subscribes to it. Resolves when Redis has
+   * stored them.
    *
-   * @throws {@link InvalidOptionError} when an option can never work, or the data is not JSON, or too large.
+   * @throws {@link InvalidOptionError} when an option can never work, or the data is not JSON, or
+   * too large.
    * @throws {@link EndpointMissingError} when it is for one endpoint that the tenant does not have.
    * @throws {@link EndpointDisabledError} when it is for one endpoint that is disabled.
-   * @throws {@link StoreUnavailableError} when Redis did not confirm it. Send it again with the same `id`: nothing is doubled.
+   * @throws {@link StoreUnavailableError} when Redis did not confirm it. Send it again with the
+   * same `id`: nothing is sent twice.
    */
   send(options: SendOptions): Promise<SentMessage>;
-  /** Sends an event of type `webhook.test` to one endpoint, within its limits and after all else. Throws as `send` does. */
+  /**
+   * Sends an event of type `webhook.test` to one endpoint, within its limits and after all other
+   * messages. Throws the same errors as `send`.
+   */
   test(options: TestOptions): Promise<SentMessage>;
 }
 
@@ -70,10 +80,12 @@ export interface SendingParts {
 
 export function createSending(parts: SendingParts): Sending {
   const { fanOut, tenantOf, logger } = parts;
-  /** Of each tenant, the last message whose endpoints are being looked up. */
+  /** The last message of each tenant whose endpoints are being looked up. */
   const turns = new Map<string, Promise<unknown>>();
 
-  /** Messages are stored in the order in which they were sent, however long it took to find their endpoints. */
+  /**
+   * Keeps messages in the order in which they were sent, regardless of how long the look-ups take.
+   */
   async function inTurn(tenant: string, finding: Promise<Targets>): Promise<Targets> {
     const before = turns.get(tenant);
     const turn = Promise.allSettled([before, finding]);
@@ -112,7 +124,7 @@ export function createSending(parts: SendingParts): Sending {
   };
 }
 
-/** The data of an event as JSON, and as it is read from there. */
+/** Returns the data of an event as JSON, and parsed back from it. */
 export function readData(
   where: string,
   given: unknown,

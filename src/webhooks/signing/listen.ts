@@ -9,16 +9,16 @@ import { SECRETS } from "./secrets.ts";
 import { HEADER_PREFIX, STYLE } from "./sign.ts";
 import { verify, type VerifyOptions } from "./verify.ts";
 
-/** What `listen` takes. */
+/** The options of `listen`. */
 export interface ListenForWebhooksOptions extends Pick<
   VerifyOptions,
   "secret" | "signature" | "headerPrefix"
 > {
-  /** Called with a line for each request. Defaults to writing it to the standard output. */
+  /** Called with one line per request. Defaults to writing to standard output. */
   readonly print?: ((line: string) => void) | undefined;
 }
 
-/** A receiver on this machine. */
+/** A webhook receiver on this machine. */
 export interface WebhookListener {
   readonly url: string;
   close(): Promise<void>;
@@ -37,8 +37,8 @@ const OPTIONS = z.strictObject({
 const MOST_BYTES = 1_000_000;
 
 /**
- * A receiver for development, on 127.0.0.1: it verifies each webhook, prints it, and answers 204, or 400 if it is not to be
- * trusted. Port 0 takes a free one.
+ * Starts a receiver for development on 127.0.0.1. It verifies and prints each webhook. It replies
+ * with 204, or with 400 if verification fails. Port 0 picks a free port.
  *
  * @throws {@link InvalidOptionError} when an option can never work.
  */
@@ -56,7 +56,7 @@ export async function listen(
     const chunks: Buffer[] = [];
     let length = 0;
     try {
-      // Rejects where the sender ends its connection in the middle.
+      // Rejects if the sender closes its connection early.
       for await (const chunk of request as AsyncIterable<Buffer>) {
         length += chunk.length;
         if (length > MOST_BYTES) break;

@@ -1,4 +1,4 @@
-/** The secrets that webhooks are signed with, as Standard Webhooks writes them. */
+/** Secrets for signing webhooks, in the format of Standard Webhooks. */
 import {
   createPrivateKey,
   createPublicKey,
@@ -9,19 +9,19 @@ import {
 import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
 
-/** How a webhook is signed: as Standard Webhooks 1.0 says, or as GitHub or Stripe do. */
+/** The format of a signature: that of Standard Webhooks 1.0, of GitHub or of Stripe. */
 export type SignatureStyle = "standard" | "github" | "stripe";
 
 export const SIGNATURE_STYLES: readonly SignatureStyle[] = ["standard", "github", "stripe"];
 
 /**
- * A secret, or several while it is rotated; `readSecret` looks at each.
+ * One secret, or several during a rotation. `readSecret` checks each of them.
  *
  * @internal
  */
 export const SECRETS: z.ZodType<string | readonly string[]> = z.custom<string | readonly string[]>(
   (secret) => typeof secret === "string" || (Array.isArray(secret) && secret.length > 0),
-  { error: "give the secret that sender and receiver share, or several, the newest first" },
+  { error: "give the secret that sender and receiver share, or a list with the newest first" },
 );
 
 const SYMMETRIC = "whsec_";
@@ -31,7 +31,7 @@ const MADE_BYTES = 32;
 const LEAST_BYTES = 24;
 const MOST_BYTES = 64;
 const SEED_BYTES = 32;
-/** DER of an ed25519 key, up to its 32 bytes (RFC 8410). */
+/** The DER prefix of an ed25519 key; 32 bytes follow (RFC 8410). */
 const PRIVATE_DER = Buffer.from("302e020100300506032b657004220420", "hex");
 const PUBLIC_DER = Buffer.from("302a300506032b6570032100", "hex");
 
@@ -41,12 +41,15 @@ export type SigningKey =
   | { readonly half: "private"; readonly key: KeyObject }
   | { readonly half: "public"; readonly key: KeyObject };
 
-/** A fresh secret of 32 random bytes that sender and receiver share: `"whsec_…"`. */
+/** Creates a secret of 32 random bytes for sender and receiver: `"whsec_…"`. */
 export function createSecret(): string {
   return SYMMETRIC + randomBytes(MADE_BYTES).toString("base64");
 }
 
-/** A fresh ed25519 pair: the sender signs with `secret` (`"whsk_…"`), receivers verify with `publicKey` (`"whpk_…"`). */
+/**
+ * Creates an ed25519 pair. The sender signs with `secret` (`"whsk_…"`), and receivers verify with
+ * `publicKey` (`"whpk_…"`).
+ */
 export function createKeyPair(): { readonly secret: string; readonly publicKey: string } {
   const { privateKey, publicKey } = generateKeyPairSync("ed25519");
   const seed = privateKey.export({ format: "der", type: "pkcs8" }).subarray(PRIVATE_DER.length);
@@ -55,7 +58,10 @@ export function createKeyPair(): { readonly secret: string; readonly publicKey: 
   return { secret, publicKey: PUBLIC + half.toString("base64") };
 }
 
-/** The public half of a `whsk_` secret, for its receivers; undefined for a secret that both sides share. */
+/**
+ * Returns the public half of a `whsk_` secret, for its receivers. Returns undefined for a shared
+ * secret.
+ */
 export function publicKeyOf(secret: string): string | undefined {
   const read = readSecret("publicKeyOf()", "secret", secret, "standard");
   if (read.half !== "private") return undefined;
@@ -63,9 +69,11 @@ export function publicKeyOf(secret: string): string | undefined {
 }
 
 /**
- * Reads a secret of a style. White space around it is left out: a secret that was read from a file ends with a line break.
+ * Reads a secret of the given style. It ignores surrounding white space, because a secret from a
+ * file ends with a line break.
  *
- * @throws {@link InvalidOptionError} when it can never be one; the error does not show it.
+ * @throws {@link InvalidOptionError} when the secret can never be valid. The error does not show
+ * it.
  */
 export function readSecret(
   where: string,
@@ -101,7 +109,7 @@ function readTrimmed(
   return { half: "shared", bytes, text: given };
 }
 
-/** GitHub and Stripe take the text itself as the key. */
+/** GitHub and Stripe use the text itself as the key. */
 function readText(given: string, refuse: (remedy: string) => InvalidOptionError): SigningKey {
   if (given.length < 16 || given.length > 256) throw refuse("give 16 to 256 characters");
   return { half: "shared", bytes: Buffer.from(given), text: given };
@@ -130,7 +138,7 @@ function publicBytes(key: KeyObject): Buffer {
   return key.export({ format: "der", type: "spki" }).subarray(PUBLIC_DER.length);
 }
 
-/** Node reads base64 as far as it can; what is no base64 must not become a shorter key. */
+/** Node decodes as much base64 as it can. Invalid text must not become a shorter key. */
 function bytesOf(
   given: string,
   prefix: string,
@@ -143,7 +151,7 @@ function bytesOf(
   return bytes;
 }
 
-/** What an error may show of a secret. */
+/** Describes a secret in an error without revealing it. */
 function shapeOf(given: unknown): unknown {
   if (typeof given !== "string") return typeof given;
   const prefix = [SYMMETRIC, PRIVATE, PUBLIC].find((each) => given.trim().startsWith(each)) ?? "";

@@ -11,21 +11,27 @@ import {
   type SigningKey,
 } from "./secrets.ts";
 
-/** What `sign()` takes. */
+/** The options of `sign()`. */
 export interface SignOptions {
-  /** The message's id, 1 to 128 letters, digits, `_` and `-`: the same on each attempt, so that receivers can tell a repeat. */
+  /**
+   * The id of the message: 1 to 128 letters, digits, `_` and `-`. It is the same on each attempt,
+   * so that receivers recognize a repeat.
+   */
   readonly id: string;
-  /** When this attempt leaves; each attempt has its own. Defaults to now. */
+  /** The time of this attempt. Defaults to now. */
   readonly at?: Date | undefined;
-  /** The body exactly as it is sent. Bytes have to be UTF-8. */
+  /** The exact body that is sent. Bytes must be UTF-8. */
   readonly body: string | Uint8Array;
-  /** The secret, or several while it is rotated, the newest first. */
+  /** The secret, or several during a rotation, the newest first. */
   readonly secret: string | readonly string[];
   /** Defaults to `"standard"`, which is Standard Webhooks 1.0. */
   readonly signature?: SignatureStyle | undefined;
-  /** What the names of the headers of `"standard"` begin with. Defaults to `"webhook"`; `"svix"` for receivers made for Svix. */
+  /**
+   * The prefix of the header names of `"standard"`. Use `"svix"` for receivers built for Svix.
+   * Defaults to `"webhook"`.
+   */
   readonly headerPrefix?: string | undefined;
-  /** The type of the event, which `"github"` sends as a header. */
+  /** The event's type, which `"github"` sends as a header. */
   readonly type?: string | undefined;
 }
 
@@ -70,9 +76,12 @@ const SIGN_OPTIONS = z.strictObject({
 });
 
 /**
- * The headers by which a receiver sees who has sent a webhook: `{ "webhook-id": …, "webhook-timestamp": …,
- * "webhook-signature": "v1,…" }`. A `whsec_` secret signs with HMAC-SHA256 (`v1`), a `whsk_` one with ed25519 (`v1a`).
- * With several secrets, each of them signs; GitHub's header has room for one, and the oldest signs, until it is gone.
+ * Returns the headers that prove the sender of a webhook: `{ "webhook-id": …, "webhook-timestamp":
+ * …, "webhook-signature": "v1,…" }`. A `whsec_` secret signs with HMAC-SHA256 (`v1`), a `whsk_`
+ * secret with ed25519 (`v1a`).
+ *
+ * With several secrets, each of them signs. GitHub's header has room for one signature, so the
+ * oldest secret signs until its rotation ends.
  *
  * @throws {@link InvalidOptionError} when an option can never work.
  */
@@ -90,12 +99,12 @@ export function sign(options: SignOptions): Readonly<Record<string, string>> {
   return signWith({ id, at, body, keys, style, headerPrefix, type });
 }
 
-/** What is signed, once all of it has been read. */
+/** The parts of a signature, already parsed. */
 export interface Signing {
   readonly id: string;
   readonly at: Date;
   readonly body: string;
-  /** The newest first. */
+  /** The newest comes first. */
   readonly keys: readonly SigningKey[];
   readonly style: SignatureStyle;
   readonly headerPrefix: string | undefined;
@@ -133,18 +142,18 @@ function standardOf(
 }
 
 function hmacHex(key: SigningKey, text: string): string {
-  // Of these styles, each secret is shared.
+  // All secrets of these styles are shared.
   const { bytes } = key as Extract<SigningKey, { half: "shared" }>;
   return createHmac("sha256", bytes).update(text).digest("hex");
 }
 
-/** Bytes that are no UTF-8 would be signed as others than those that are sent. */
+/** Invalid UTF-8 would be signed as different bytes than those that are sent. */
 function textOf(where: string, body: string | Uint8Array): string {
   if (typeof body === "string") return body;
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(body);
   } catch (cause) {
-    const remedy = "give UTF-8: signatures are of text";
+    const remedy = "give UTF-8, because the signature covers text";
     const value = `${body.length} bytes`;
     throw new InvalidOptionError({ where, option: "body", value, remedy, cause });
   }

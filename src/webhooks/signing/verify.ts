@@ -5,33 +5,42 @@ import { WebhookVerificationError } from "../../core/stores/webhooks/errors.ts";
 import { readSecret, SECRETS, type SignatureStyle, type SigningKey } from "./secrets.ts";
 import { HEADER_PREFIX, STYLE } from "./sign.ts";
 
-/** The headers of a request: a `Headers`, or what Node, Express and Fastify call `request.headers`. */
+/** The headers of a request: a `Headers`, or `request.headers` of Node, Express and Fastify. */
 export type ReceivedHeaders =
   | { get(name: string): string | null | undefined }
   | Readonly<Record<string, string | readonly string[] | undefined>>;
 
-/** What `verify()` takes. */
+/** The options of `verify()`. */
 export interface VerifyOptions {
-  /** The raw body, byte for byte as it came: what was parsed and written again no longer fits its signature. */
+  /**
+   * The raw body, byte for byte. A body that was parsed and serialized again no longer matches its
+   * signature.
+   */
   readonly body: string | Uint8Array;
   readonly headers: ReceivedHeaders;
-  /** The secret that the sender has, or several while it is rotated; for ed25519 the sender's `whpk_` key. */
+  /** The sender's secret, or several during a rotation. For ed25519, the sender's `whpk_` key. */
   readonly secret: string | readonly string[];
   /** Defaults to `"standard"`, which is Standard Webhooks 1.0. */
   readonly signature?: SignatureStyle | undefined;
-  /** What the names of the headers of `"standard"` begin with. Defaults to `"webhook"`. */
+  /** The prefix of the header names of `"standard"`. Defaults to `"webhook"`. */
   readonly headerPrefix?: string | undefined;
-  /** How far its timestamp may be from this machine's clock, before and after. GitHub sends none. Defaults to 300,000 ms. */
+  /**
+   * How far the timestamp may differ from this machine's clock, in either direction. GitHub sends
+   * no timestamp. Defaults to 300,000 ms.
+   */
   readonly toleranceMs?: number | undefined;
 }
 
-/** A webhook that was sent by one who has the secret. */
+/** A webhook whose signature is valid. */
 export interface VerifiedWebhook {
-  /** The message's id. It is the same whenever the message is sent again: do its work once. Stripe sends none. */
+  /**
+   * The message's id. It stays the same when the message is sent again, so use it to process a
+   * message once. Stripe sends none.
+   */
   readonly id: string | undefined;
-  /** When this attempt was sent, in ms since 1970, on the sender's clock. GitHub sends none. */
+  /** When this attempt was sent, in ms since 1970, by the sender's clock. GitHub sends none. */
   readonly sentAtMs: number | undefined;
-  /** The body, parsed as JSON; of a form, as GitHub sends it, its field `payload`. */
+  /** The body, parsed as JSON. For a form, as GitHub sends it, the field `payload`. */
   readonly payload: unknown;
 }
 
@@ -54,9 +63,10 @@ const VERIFY_OPTIONS = z.strictObject({
 });
 
 /**
- * Checks who has sent a webhook, and that nobody has changed it; returns what it says.
+ * Verifies the signature of a webhook, and returns its content.
  *
- * @throws {@link WebhookVerificationError} when it was not signed with one of the secrets, or not lately.
+ * @throws {@link WebhookVerificationError} when the body was not signed with one of the secrets, or
+ * not recently.
  * @throws {@link InvalidOptionError} when an option can never work.
  */
 export function verify(options: VerifyOptions): VerifiedWebhook {
@@ -79,7 +89,7 @@ export function verify(options: VerifyOptions): VerifiedWebhook {
 interface Received {
   readonly body: Buffer;
   readonly keys: readonly SigningKey[];
-  /** A header that came exactly once; undefined if there is none. */
+  /** The value of a header that occurs exactly once; undefined otherwise. */
   readonly headerOf: (name: string) => string | undefined;
   readonly toleranceMs: number;
 }
@@ -95,7 +105,7 @@ function verifyStandard(received: Received & { readonly prefix: string }): Facts
   const sentAtMs = readTime(seconds, received.toleranceMs);
   const signed = Buffer.concat([Buffer.from(`${id}.${seconds}.`), body]);
   const expected = keys.map((key) => (key.half === "shared" ? digest(key, signed) : key));
-  // Every pair is tried, so that the time tells nothing.
+  // Tries every pair, so that the duration reveals nothing.
   let isKnown = false;
   for (const each of signatures.split(" ").slice(0, MOST_SIGNATURES)) {
     const comma = each.indexOf(",");
@@ -107,7 +117,7 @@ function verifyStandard(received: Received & { readonly prefix: string }): Facts
   return { id, sentAtMs };
 }
 
-/** More secrets than a sender may have at a time. */
+/** More than a sender can have at once. */
 const MOST_SIGNATURES = 32;
 
 function fits(
@@ -160,7 +170,7 @@ function readTime(seconds: string, toleranceMs: number): number {
   if (!/^\d{1,11}$/.test(seconds)) throw missing();
   const sentAtMs = Number(seconds) * 1_000;
   const agoMs = Date.now() - sentAtMs;
-  // A second's fraction was cut off.
+  // The sender cuts off fractions of a second.
   if (agoMs > toleranceMs + 1_000) throw new WebhookVerificationError("too-old");
   if (-agoMs > toleranceMs) throw new WebhookVerificationError("too-new");
   return sentAtMs;
@@ -170,7 +180,7 @@ function missing(): WebhookVerificationError {
   return new WebhookVerificationError("headers-missing");
 }
 
-/** A header that came twice says two things, and none of them counts. */
+/** Ignores a header that occurs twice: its values may contradict each other. */
 function readerOf(headers: ReceivedHeaders): Received["headerOf"] {
   if (typeof headers.get === "function") {
     return (name) => (headers as { get(name: string): string | null }).get(name) ?? undefined;
@@ -185,13 +195,16 @@ function readerOf(headers: ReceivedHeaders): Received["headerOf"] {
   return (name) => byName.get(name);
 }
 
-/** GitHub sends a form with the JSON in its field `payload`, unless a webhook's content type is set to `application/json`. */
+/**
+ * GitHub sends a form with the JSON in its field `payload`, unless the webhook's content type is
+ * `application/json`.
+ */
 function payloadOf(body: string): unknown {
   try {
     return JSON.parse(body) as unknown;
   } catch {
     const inForm = new URLSearchParams(body).get("payload");
-    // What is in the form is JSON, or nothing is.
+    // The form must contain valid JSON.
     if (inForm !== null && isJson(inForm)) return JSON.parse(inForm) as unknown;
     throw new WebhookVerificationError("not-json");
   }

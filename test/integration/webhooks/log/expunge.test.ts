@@ -36,7 +36,7 @@ describe("expunge()", () => {
     expect(receiver.arrivals).toEqual([]);
     expect(await hooks.messages.get({ tenant: "acme", id: "m-1" })).toBeUndefined();
     expect((await hooks.messages.list({ tenant: "acme" })).entries).toEqual([]);
-    expect((await hooks.queue.failed())[0]?.reason).toContain("no longer kept");
+    expect((await hooks.queue.failed())[0]?.reason).toContain("no longer stored");
   });
 
   it("is heard of by a sender that knew the endpoints of before", async () => {

@@ -9,102 +9,120 @@ import type { BucketBrief, BucketStatus } from "../throttle/bucket/facts/status.
 import type { Statuses } from "./statuses.ts";
 
 export interface OverviewOptions {
-  /** The `next` of the page before. Defaults to the first page. */
+  /** The `next` of the previous page. Defaults to the first page. */
   readonly after?: string | undefined;
-  /** The `nextQueue` of the page before. Defaults to the first page. */
+  /** The `nextQueue` of the previous page. Defaults to the first page. */
   readonly afterQueue?: string | undefined;
-  /** How many buckets at most, and how many queues, 1 to 1,000. Defaults to 100. */
+  /** The most buckets, and the most queues, on the page: 1 to 1,000. Defaults to 100. */
   readonly limit?: number | undefined;
   /**
-   * Whether the `limits` of buckets are left out, of which each bucket costs Redis a request of its own: an overview of
-   * many takes half of the time without. Defaults to false.
+   * Omits the `limits` of buckets, which take one Redis request per bucket. An overview of many
+   * buckets then takes half the time. Defaults to false.
    */
   readonly brief?: boolean | undefined;
 }
 
 /** A process that uses buckets. */
 export interface Replica {
-  /** A name that no other process has. */
+  /** A unique id. */
   readonly replica: string;
   readonly host: string;
   readonly pid: number;
-  /** The version of Sluice that it runs. */
+  /** The version of Sluice in the process. */
   readonly version: string;
   /** When it started, in ms since 1970, by its own clock. */
   readonly startedAtMs: number;
-  /** When it last told something, by the clock of Redis: every thirty seconds at least. */
+  /**
+   * When it last reported, in ms since 1970, by the clock of Redis. It reports at least every
+   * thirty seconds.
+   */
   readonly seenAtMs: number;
 }
 
-/** A queue that some process has open, with its workers. What waits in it is asked of the queue: `status()`. */
+/** A queue that some process has open, with its workers. `queue.status()` returns its backlog. */
 export interface ListedQueue {
   readonly name: string;
-  /** The bucket through which its jobs leave. */
+  /** The bucket that its jobs draw from. */
   readonly bucket: string;
-  /** How many of `workers` are running, as `queue.status()` counts; how many jobs they may hold in all, and how many run. */
+  /**
+   * How many of `workers` run, as `queue.status()` counts them; how many jobs they may hold
+   * together, and how many run.
+   */
   readonly workers: number;
   readonly places: number;
   readonly running: number;
 }
 
-/** A worker as its process told it, up to a second ago. */
+/** A worker, as its process reported it up to a second ago. */
 export interface ListedWorker {
-  /** A name that no other worker has. */
+  /** A unique id. */
   readonly worker: string;
-  /** The process that it runs in, as in `replicas`. */
+  /** The id of its process, as in `replicas`. */
   readonly replica: string;
   readonly queue: string;
   /**
-   * `"closing"` while it ends its handlers; `"silent"` if it has not been heard of for about 10 seconds, as one that was
-   * killed.
+   * `"closing"` while its last handlers finish. `"silent"` after about 10 seconds without a sign of
+   * life, for example after it was killed.
    */
   readonly state: "running" | "closing" | "silent";
-  /** Since when, in ms since 1970, by the clock of its process. */
+  /** When this state began, in ms since 1970, by the clock of its process. */
   readonly sinceMs: number;
-  /** How many jobs have their handlers running. */
+  /** How many jobs have a running handler. */
   readonly running: number;
-  /** How many more it holds, which wait for their slots. */
+  /** How many more jobs it holds that wait for their slots. */
   readonly waiting: number;
-  /** How many it may hold in all. */
+  /** How many jobs it may hold at once. */
   readonly concurrency: number;
-  /** Whether the queue is paused, as it heard last. */
+  /** Whether the queue was paused when the worker last checked. */
   readonly paused: boolean;
 }
 
 export interface Overview<Status extends BucketBrief = BucketStatus> {
-  /** By name, those of one page. A bucket is listed for 30 days after its last call, and while a rules file names it. */
+  /**
+   * The buckets of one page, sorted by name. A bucket is listed for 30 days after its last call,
+   * and as long as a rules file names it.
+   */
   readonly buckets: readonly Status[];
-  /** What could not be looked at: a bucket of this page whose server does not answer, or a server (undefined). */
+  /**
+   * Buckets of this page whose server is unreachable, and unreachable servers themselves, which
+   * have an undefined `bucket`.
+   */
   readonly unreachable: readonly Unreachable[];
-  /** What to give as `after` for the next page; undefined: this was the last one. */
+  /** Pass it as `after` to get the next page. Undefined on the last page. */
   readonly next: string | undefined;
-  /** By name, those of one page. A queue is listed for 30 days after the last process that had it open. */
+  /**
+   * The queues of one page, sorted by name. A queue is listed for 30 days after the last process
+   * that had it open.
+   */
   readonly queues: readonly ListedQueue[];
-  /** What to give as `afterQueue` for the next page of queues; undefined: this was the last one. */
+  /** Pass it as `afterQueue` to get the next page of queues. Undefined on the last page. */
   readonly nextQueue: string | undefined;
-  /** Those that were heard of in the last 90 seconds. */
+  /** The processes that reported in the last 90 seconds. */
   readonly replicas: readonly Replica[];
   /**
-   * All workers of these. One that was killed is listed as `"silent"` until its process has not been heard of for 90
-   * seconds.
+   * All workers of these processes. A killed worker is listed as `"silent"` until its process has
+   * not reported for 90 seconds.
    */
   readonly workers: readonly ListedWorker[];
 }
 
-/** What an overview lacks, and why. */
+/** A part that is missing from an overview, and why. */
 export interface Unreachable {
   readonly bucket: string | undefined;
   readonly reason: string;
 }
 
 export interface ChangesOptions {
-  /** Only those of this bucket. Defaults to all, and all of queues. */
+  /** Lists only the changes of this bucket. Defaults to all buckets and queues. */
   readonly bucket?: string | undefined;
-  /** Only those of this queue, or of the endpoints of the sender of this name. Never beside `bucket`. */
+  /**
+   * Lists only the changes of this queue, or of the endpoints of the sender with this name. Cannot
+   * be combined with `bucket`.
+   */
   readonly queue?: string | undefined;
-  /** Only those before this one, by its id: for the next page. Defaults to the newest. */
+  /** Lists only changes before the one with this id, for the next page. Defaults to the newest. */
   readonly before?: string | undefined;
-  /** How many at most, 1 to 1,000. Defaults to 100. */
+  /** The most changes on the page, 1 to 1,000. Defaults to 100. */
   readonly limit?: number | undefined;
 }
 
@@ -137,7 +155,7 @@ export interface Insight {
   changes(options?: ChangesOptions): Promise<readonly LoggedChange[]>;
 }
 
-/** A change of a bucket, or of a queue or an endpoint: the one has a `bucket`, the other a `queue`. */
+/** A change of a bucket, which has a `bucket`, or of a queue or endpoint, which has a `queue`. */
 export type LoggedChange = BucketChange | QueueChange;
 
 export function createInsight({ insight, statuses }: InsightParts): Insight {
@@ -145,13 +163,13 @@ export function createInsight({ insight, statuses }: InsightParts): Insight {
     async overview(given = {}) {
       const read = readOptions("overview()", OVERVIEW, given);
       const { after = "", afterQueue = "", limit = A_PAGE, brief = false } = read;
-      const [{ names, errors }, { queues: found }, replicas, told] = await Promise.all([
+      const [{ names, errors }, { queues: found }, replicas, reported] = await Promise.all([
         insight.bucketNames({ after, limit: limit + 1 }),
         insight.queues({ after: afterQueue, limit: limit + 1 }),
         insight.replicas(),
         insight.workers(),
       ]);
-      const workers = await markSilent(told, insight);
+      const workers = await markSilent(reported, insight);
       const page = names.slice(0, limit);
       const unreachable: Unreachable[] = errors.map((error) => ({
         bucket: undefined,
@@ -172,7 +190,7 @@ export function createInsight({ insight, statuses }: InsightParts): Insight {
       const where = "changes()";
       const { bucket, queue, before, limit = A_PAGE } = readOptions(where, CHANGES, given);
       if (bucket !== undefined && queue !== undefined) {
-        const remedy = "give it, or bucket: a change is of one or of the other";
+        const remedy = "give either queue or bucket: a change belongs to one of them";
         throw new InvalidOptionError({ where, option: "queue", value: queue, remedy });
       }
       const [ofBuckets, ofQueues] = await Promise.all([
@@ -185,18 +203,21 @@ export function createInsight({ insight, statuses }: InsightParts): Insight {
   };
 }
 
-/** The second part of an id, which tells changes of one ms apart. */
+/** The second part of an id, which distinguishes changes in the same ms. */
 function numberOf({ id }: LoggedChange): number {
   return Number(id.split("-")[1]);
 }
 
-/** Marks the workers that `queue.status()` no longer counts, since they have not said lately that they are alive. */
+/**
+ * Marks workers as silent that `queue.status()` no longer counts, because they have sent no recent
+ * sign of life.
+ */
 async function markSilent(
-  told: readonly WorkerFacts[],
+  workers: readonly WorkerFacts[],
   insight: InsightStore,
 ): Promise<readonly ListedWorker[]> {
-  const live = new Set(await insight.liveWorkers([...new Set(told.map(({ queue }) => queue))]));
-  return told.map((worker) =>
+  const live = new Set(await insight.liveWorkers([...new Set(workers.map(({ queue }) => queue))]));
+  return workers.map((worker) =>
     live.has(worker.worker) || worker.state === "closing" ? worker : { ...worker, state: "silent" },
   );
 }

@@ -1,6 +1,8 @@
 /**
- * Tells the store what this process is and what its buckets, queues and workers do: at most once a second, and only while something happens.
- * The answer names the policies whose time is over; the first process that hears of one puts that of the code in force.
+ * Reports to the store what this process is, and what its buckets, queues and workers do. It
+ * reports at most once a second, and only while something happens. The store's answer names
+ * overrides that have expired. The first process that receives one puts the code's policy back in
+ * force.
  */
 import { hostname } from "node:os";
 import process from "node:process";
@@ -15,51 +17,53 @@ import type {
   ReplicaReport,
 } from "../core/stores/insight/store.ts";
 import type { OwnedBucket, ToldHere } from "../throttle/bucket.ts";
-import { createQueueNews, type QueueNewsParts } from "./queue-news.ts";
+import { createQueueReports, type QueueReportsParts } from "./queue-reports.ts";
 
 /** The least time between two reports. */
 const EVERY_MS = 1_000;
-/** The first calls are told of together. */
+/** The delay of a first report, which collects several calls. */
 const FIRST_MS = 50;
-/** How often a process tells what still waits, when nothing happens … */
+/** How often a process reports callers that are still waiting when nothing else happens. */
 const AT_REST_MS = 10_000;
-/** … and that it is there, when nothing waits either. */
+/** How often an idle process reports that it is alive. */
 const IDLE_MS = 30_000;
-/** How long a process that closes waits for its last report: a Redis that is away is not waited for. */
+/**
+ * How long a closing process waits for its last report. It does not wait for an unreachable Redis.
+ */
 const LAST_MS = 500;
-/** A timer may be early by some of this. */
+/** A timer may fire early by part of this. */
 const SLACK_MS = 500;
-/** A process that stood still does not tell of more at once. */
+/** A process that stood still reports at most this much waiting time at once. */
 const LONGEST_WAITED_MS = 20_000;
 
-export interface ReporterParts extends QueueNewsParts {
+export interface ReporterParts extends QueueReportsParts {
   readonly insight: InsightStore;
   readonly logger: Logger;
   readonly replica: string;
   readonly version: string;
   readonly buckets: () => Iterable<OwnedBucket>;
-  /** The bucket of this name, whichever process declares it. */
+  /** The bucket with this name, whichever process declares it. */
   readonly find: (bucket: string) => Promise<OwnedBucket | undefined>;
 }
 
 export interface Reporter {
-  /** Something happens: it is told within a second. */
+  /** Schedules a report within a second. */
   readonly onActivity: () => void;
-  /** Tells what has not been told yet, and nothing after that. */
+  /** Sends a last report, and none after it. */
   close(): Promise<void>;
 }
 
 /** What a process remembers of a bucket between its reports. */
-interface Told {
+interface ReportedBucket {
   readonly recent: RecentCalls;
   state: string;
-  /** Who waited then, by rank. */
+  /** How many callers were waiting at the last report, by rank. */
   waiting: readonly number[];
-  toldAtMs: number;
-  /** Since when it was not told who waited; and caller-milliseconds since then, by rank. */
+  reportedAtMs: number;
+  /** The start of the unreported waiting time, and the caller-milliseconds since then, by rank. */
   waitedSinceMs: number;
   waited: readonly number[];
-  /** Whether the store was told what the code declares. */
+  /** Whether the declaration in the code was reported. */
   isDeclared: boolean;
 }
 
@@ -67,20 +71,20 @@ export function createReporter(parts: ReporterParts): Reporter {
   const { insight, replica, version } = parts;
   const logger = sampled(parts.logger, () => performance.now());
   const about = { host: hostname(), pid: process.pid, version, startedAtMs: Date.now() };
-  const known = new Map<string, Told>();
-  const ofQueues = createQueueNews(parts);
+  const known = new Map<string, ReportedBucket>();
+  const ofQueues = createQueueReports(parts);
   let timer: NodeJS.Timeout | undefined;
   let timerAtMs = Infinity;
   let lastAtMs = -Infinity;
   let hasReported = false;
   let isClosed = false;
-  /** Whether the last report could not be told. */
+  /** Whether the last report failed. */
   let hasFailed = false;
-  /** One report is under way at a time. */
+  /** Allows one report at a time. */
   let reporting = Promise.resolve();
 
-  /** What is new of a bucket; undefined if nothing is. */
-  function newsOf(
+  /** What changed in a bucket since the last report. Undefined if nothing did. */
+  function changesIn(
     bucket: OwnedBucket,
     nowMs: number,
     isOfQueue: boolean,
@@ -88,99 +92,102 @@ export function createReporter(parts: ReporterParts): Reporter {
     const { name } = bucket;
     const { started, refused, ...here } = bucket.told();
     const isNew = !known.has(name);
-    const told = known.get(name) ?? {
+    const reported = known.get(name) ?? {
       recent: createRecentCalls(EVERY_MS),
       state: "",
       waiting: [],
-      toldAtMs: -Infinity,
+      reportedAtMs: -Infinity,
       waitedSinceMs: nowMs,
       waited: [],
       isDeclared: false,
     };
-    told.recent.add(nowMs, started);
-    const startedIn10s = told.recent.count();
+    reported.recent.add(nowMs, started);
+    const startedIn10s = reported.recent.count();
     const state: BucketTold = { ...here, startedIn10s };
     const text = textOf(here, startedIn10s);
-    const isAtRest = text === told.state && started + refused === 0;
-    const isDue = sum(here.waiting) > 0 && nowMs - told.toldAtMs >= AT_REST_MS - SLACK_MS;
+    const isAtRest = text === reported.state && started + refused === 0;
+    const isDue = sum(here.waiting) > 0 && nowMs - reported.reportedAtMs >= AT_REST_MS - SLACK_MS;
     const isIdle = started === 0 && sum(here.waiting) === 0;
     if (!isOfQueue && (isNew ? isIdle : isAtRest && !isDue)) return undefined;
-    known.set(name, told);
-    addWaited(told, nowMs);
+    known.set(name, reported);
+    addWaited(reported, nowMs);
     const hasEnded = sum(here.waiting) === 0 && startedIn10s === 0;
-    // Once in a step is often enough: it costs as much as all else that is told of a bucket.
-    const isStepOver = nowMs - told.waitedSinceMs >= AT_REST_MS - SLACK_MS;
-    const waited = hasEnded || isStepOver ? takeWaited(told, nowMs) : undefined;
-    told.state = text;
-    told.waiting = here.waiting;
-    told.toldAtMs = nowMs;
-    const declared = told.isDeclared ? undefined : declaredBy(bucket);
-    told.isDeclared = true;
+    // Reported only once per step, because it costs as much as the rest of the report.
+    const isStepOver = nowMs - reported.waitedSinceMs >= AT_REST_MS - SLACK_MS;
+    const waited = hasEnded || isStepOver ? takeWaited(reported, nowMs) : undefined;
+    reported.state = text;
+    reported.waiting = here.waiting;
+    reported.reportedAtMs = nowMs;
+    const declared = reported.isDeclared ? undefined : declaredBy(bucket);
+    reported.isDeclared = true;
     return { bucket: name, state, started, refused, declared, waited };
   }
 
   async function report(): Promise<void> {
     const nowMs = performance.now();
-    const news = ofQueues.take(nowMs);
-    // Who manages a queue that this process has declared needs its bucket.
-    const named = new Set(news.queues.map(({ bucket }) => bucket));
+    const queueReport = ofQueues.take(nowMs);
+    // A process that manages a queue also needs the queue's bucket.
+    const named = new Set(queueReport.queues.map(({ bucket }) => bucket));
     const buckets = [...parts.buckets()].flatMap(
-      (bucket) => newsOf(bucket, nowMs, named.has(bucket.name)) ?? [],
+      (bucket) => changesIn(bucket, nowMs, named.has(bucket.name)) ?? [],
     );
-    const isQuiet = buckets.length + news.queues.length === 0 && news.workers === undefined;
+    const isQuiet =
+      buckets.length + queueReport.queues.length === 0 && queueReport.workers === undefined;
     if (isQuiet && nowMs - lastAtMs < IDLE_MS - SLACK_MS) return;
     lastAtMs = nowMs;
-    await send({ replica, about, isLast: false, buckets, ...news });
+    await send({ replica, about, isLast: false, buckets, ...queueReport });
   }
 
-  /** The calls that were not told of yet; all else that was told is forgotten. */
+  /** Reports the remaining calls. Resets everything else. */
   async function reportLast(): Promise<void> {
     const state: BucketTold = { waiting: [], oldestMs: 0, startedIn10s: 0, limitedBy: undefined };
-    const news = ofQueues.take(performance.now(), true);
-    const named = new Set(news.queues.map(({ bucket }) => bucket));
+    const queueReport = ofQueues.take(performance.now(), true);
+    const named = new Set(queueReport.queues.map(({ bucket }) => bucket));
     const buckets = [...parts.buckets()].flatMap((bucket): BucketReport[] => {
       const { name } = bucket;
       const { started, refused } = bucket.told();
-      const told = known.get(name);
-      if (told === undefined && started === 0 && !named.has(name)) return [];
-      const declared = told?.isDeclared === true ? undefined : declaredBy(bucket);
-      if (told !== undefined) addWaited(told, performance.now());
-      const waited = told && takeWaited(told, performance.now());
+      const reported = known.get(name);
+      if (reported === undefined && started === 0 && !named.has(name)) return [];
+      const declared = reported?.isDeclared === true ? undefined : declaredBy(bucket);
+      if (reported !== undefined) addWaited(reported, performance.now());
+      const waited = reported && takeWaited(reported, performance.now());
       return [{ bucket: name, state, started, refused, declared, waited }];
     });
-    const isTold = buckets.length + news.queues.length > 0 || news.workers !== undefined;
-    if (isTold) await send({ replica, about, isLast: true, buckets, ...news });
+    const hasChanges =
+      buckets.length + queueReport.queues.length > 0 || queueReport.workers !== undefined;
+    if (hasChanges) await send({ replica, about, isLast: true, buckets, ...queueReport });
   }
 
-  async function send(told: ReplicaReport): Promise<void> {
+  async function send(replicaReport: ReplicaReport): Promise<void> {
     try {
-      const { over, isNew } = await insight.report(told);
+      const { over, isNew } = await insight.report(replicaReport);
       hasFailed = false;
-      // A store that lost all is told all again.
+      // A store that lost its data needs a full report.
       if (isNew && hasReported) {
-        tellAgain(known.keys());
-        ofQueues.tellAgain();
+        reportAgain(known.keys());
+        ofQueues.reportAgain();
       }
       hasReported = true;
       await expire(over);
     } catch (error) {
       hasFailed = true;
-      // Calls that were to be counted are not: they would be counted for another time.
-      tellAgain(told.buckets.map(({ bucket }) => bucket));
-      ofQueues.tellAgain();
+      // The calls in the lost report are not counted: a later report would put them at the wrong
+      // time.
+      reportAgain(replicaReport.buckets.map(({ bucket }) => bucket));
+      ofQueues.reportAgain();
       warn(error, "What this process does could not be reported");
     }
   }
 
-  function tellAgain(buckets: Iterable<string>): void {
+  function reportAgain(buckets: Iterable<string>): void {
     for (const bucket of buckets) {
-      const told = known.get(bucket);
-      if (told !== undefined) Object.assign(told, { state: "", isDeclared: false });
+      const reported = known.get(bucket);
+      if (reported !== undefined) Object.assign(reported, { state: "", isDeclared: false });
     }
   }
 
   function warn(error: unknown, what: string): void {
-    // Who draws hears of a Redis that does not answer.
+    // Callers already see an unreachable Redis.
     if (error instanceof StoreUnavailableError || isClosed) return;
     const reason = reasonOf(error);
     logger.warn({ reason }, `${what}: ${reason}`);
@@ -193,18 +200,19 @@ export function createReporter(parts: ReporterParts): Reporter {
         const bucket = await parts.find(override.bucket);
         await (bucket?.expire(override) ?? insight.endOverride(override));
       } catch (error) {
-        // The store names it again a while later.
+        // The store will name it again later.
         warn(error, `The policy of bucket "${override.bucket}" could not be ended`);
       }
     }
   }
 
-  /** When to look again if nothing happens until then. */
+  /** When to check again if nothing happens until then. */
   function nextInMs(): number {
-    // All of it is to be told again, and what Redis refused it refuses a second later, too.
+    // Everything has to be reported again. If Redis rejected a report, it will probably reject the
+    // next one too.
     if (hasFailed) return AT_REST_MS;
     const isBusy = [...known.values()].some(({ recent }) => recent.count() > 0);
-    // A look at workers costs nothing here; it is told only what has changed.
+    // Reading the workers costs almost nothing, and only changes are sent.
     if (isBusy || ofQueues.hasWorkers) return EVERY_MS;
     return [...parts.buckets()].some(({ waiting }) => waiting > 0) ? AT_REST_MS : IDLE_MS;
   }
@@ -217,7 +225,7 @@ export function createReporter(parts: ReporterParts): Reporter {
       timerAtMs = Infinity;
       reporting = reporting.then(report).finally(() => wait(nextInMs()));
     }, ms);
-    // A report keeps no process alive.
+    // The timer must not keep the process alive.
     timer.unref();
   }
 
@@ -237,29 +245,37 @@ export function createReporter(parts: ReporterParts): Reporter {
   };
 }
 
-/** What the code of this process says of a bucket; undefined if only rules do, or nobody. */
+/**
+ * The policy that this process's code declares. Undefined if only rules declare one, or nothing
+ * does.
+ */
 function declaredBy({ isDeclared, policy }: OwnedBucket): string | undefined {
   return isDeclared ? policy.text : undefined;
 }
 
-/** Since the last report as many waited as then, or another would have been told. */
-function addWaited(told: Told, nowMs: number): void {
-  const { waiting, waited, toldAtMs } = told;
+/**
+ * Adds the waiting time since the last report. The number of callers is the same as then, because a
+ * change would have been reported.
+ */
+function addWaited(reported: ReportedBucket, nowMs: number): void {
+  const { waiting, waited, reportedAtMs } = reported;
   if (sum(waiting) === 0) return;
-  told.waited = waiting.map((count, rank) => (waited[rank] ?? 0) + count * (nowMs - toldAtMs));
+  reported.waited = waiting.map(
+    (count, rank) => (waited[rank] ?? 0) + count * (nowMs - reportedAtMs),
+  );
 }
 
-function takeWaited(told: Told, nowMs: number): BucketReport["waited"] {
-  const { waited, waitedSinceMs } = told;
+function takeWaited(reported: ReportedBucket, nowMs: number): BucketReport["waited"] {
+  const { waited, waitedSinceMs } = reported;
   const forMs = Math.round(Math.min(nowMs - waitedSinceMs, LONGEST_WAITED_MS));
-  told.waited = [];
-  told.waitedSinceMs = nowMs;
+  reported.waited = [];
+  reported.waitedSinceMs = nowMs;
   if (sum(waited) === 0 || forMs === 0) return undefined;
   const callers = waited.map((total) => Number((total / (nowMs - waitedSinceMs)).toFixed(2)));
   return { callers, forMs };
 }
 
-/** What is compared to see whether something has changed; how long somebody waits grows by itself. */
+/** Compared to detect changes. It excludes the waiting time, which grows by itself. */
 function textOf(
   { waiting, limitedBy }: Pick<ToldHere, "waiting" | "limitedBy">,
   startedIn10s: number,
@@ -271,13 +287,16 @@ function sum(numbers: readonly number[]): number {
   return numbers.reduce((total, number) => total + number, 0);
 }
 
-/** How many calls a bucket started here in the last ten seconds, as counts that are read about once a second say. */
+/**
+ * How many calls a bucket started in the last ten seconds, from counts that are read about once a
+ * second.
+ */
 export interface RecentCalls {
-  /** Takes in how many calls started since the last reading. */
+  /** Adds the calls that started since the previous reading. */
   add(nowMs: number, started: number): void;
   /**
-   * How many started in the ten seconds before the last reading: `30`. Of a reading that began before them, no more than
-   * its part in proportion counts, so that a bucket at its cap is never shown above it.
+   * The calls in the ten seconds before the last reading: `30`. If a reading began earlier, only
+   * its proportional part counts, so that a bucket at its cap is never shown above it.
    */
   count(): number;
 }

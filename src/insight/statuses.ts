@@ -1,4 +1,6 @@
-/** How many buckets are, at once, whoever has their code: an overview must not ask of one after another. */
+/**
+ * Reads the states of many buckets at once, so that an overview does not ask for one after another.
+ */
 import { sayEndless } from "../core/describe.ts";
 import { readPolicyElsewhere, readPolicyText, type Policy } from "../core/policy/policy.ts";
 import type { Peeked, Store } from "../core/store.ts";
@@ -18,38 +20,38 @@ import {
   type BucketStatus,
 } from "../throttle/bucket/facts/status.ts";
 
-/** How a bucket is, or why that is not known; neither if there is none of the name. */
+/** The state of a bucket, or the error. `status` is undefined if no such bucket exists. */
 type StatusFound<Status> =
   | { readonly name: string; readonly status: Status | undefined }
   | { readonly name: string; readonly error: unknown };
 
 export interface Statuses {
   readonly whole: (names: readonly string[]) => Promise<readonly StatusFound<BucketStatus>[]>;
-  /** Without their limits, since each bucket costs a request of its own with them. */
+  /** Without limits, which take one request per bucket. */
   readonly brief: (names: readonly string[]) => Promise<readonly StatusFound<BucketBrief>[]>;
 }
 
 export interface StatusesParts {
   readonly store: Pick<Store, "peek" | "readAway">;
   readonly insight: Pick<InsightStore, "looks">;
-  /** The bucket of this name, if this process declares it. */
+  /** The bucket with this name, if this process declares it. */
   readonly of: (name: string) => OwnedBucket | undefined;
-  /** The bucket of this name, whichever process declares it. */
+  /** The bucket with this name, whichever process declares it. */
   readonly find: (name: string) => Promise<OwnedBucket | undefined>;
-  /** Whether a bucket with this policy is stored in several parts. */
+  /** True if a bucket with this policy is stored in several parts. */
   readonly isSpread: (policy: Policy) => boolean;
 }
 
 type Look = Extract<BucketLook, { readonly facts: unknown }>;
 
-/** The texts of so many policies are read once. */
+/** How many parsed policies are cached. */
 const POLICIES_KEPT = 5_000;
 
 export function createStatuses(parts: StatusesParts): Statuses {
   const { store, insight, of, find, isSpread } = parts;
   const policies = createLru<Policy>(POLICIES_KEPT);
 
-  /** What the code of this process declares. */
+  /** The policy that this process's code declares. */
   function codeOf(name: string): Policy | undefined {
     const own = of(name);
     return own?.isDeclared === true ? own.policy : undefined;
@@ -67,7 +69,10 @@ export function createStatuses(parts: StatusesParts): Statuses {
     return read;
   }
 
-  /** The policy that is in force as far as a look tells; undefined if there is no such bucket, or it has several parts. */
+  /**
+   * The policy in force, as far as the look shows it. Undefined if the bucket does not exist or has
+   * several parts.
+   */
   function policyBy(name: string, { facts, declared, glance }: Look): Policy | undefined {
     const ofCode = codeOf(name)?.text ?? declared ?? facts.rules?.text;
     if (ofCode === undefined) return undefined;

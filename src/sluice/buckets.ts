@@ -30,32 +30,37 @@ import { createLearned } from "../throttle/wrap/call-defaults.ts";
 /** The buckets of one sluice. */
 export interface Buckets {
   /**
-   * The bucket of this name, the same object each time.
+   * Opens the bucket with this name. Returns the same object each time.
    *
-   * @throws {@link InvalidOptionError} when the options can never work, or the bucket was opened with others.
+   * @throws {@link InvalidOptionError} when the options can never work, or the bucket was opened
+   * with others.
    */
   open(where: string, name: string, options: BucketOptions): OwnedBucket;
   /**
-   * The bucket of this name with the limits that rules give it, or other processes; the same object each time.
+   * Opens the bucket with this name and the limits that rules or other processes give it. Returns
+   * the same object each time.
    *
-   * @throws {@link InvalidOptionError} when nobody else could say its limits.
+   * @throws {@link InvalidOptionError} when nothing else can set its limits.
    */
   openByName(where: string, name: string): OwnedBucket;
   of(name: string): OwnedBucket | undefined;
   /** The policy that the code of this process declares. */
   codeOf(name: string): Policy | undefined;
   /**
-   * The bucket of this name with the policy that other processes declare, unless this one does; undefined if none has used
-   * it in the last 30 days.
+   * Finds the bucket with this name. Its policy is the one that this process declares, or else the
+   * one of other processes. Resolves with undefined if the bucket was not used in the last 30 days.
    */
   readonly find: (name: string) => Promise<OwnedBucket | undefined>;
   readonly all: () => Iterable<OwnedBucket>;
-  /** Whether a bucket with this policy is stored in parts: in a cluster, keys that share no limit are spread over all nodes. */
+  /**
+   * True if a bucket with this policy is stored in parts. A cluster spreads keys that share no
+   * limit over all nodes.
+   */
   readonly isSpread: (policy: Policy) => boolean;
-  /** This process, as the store knows it. */
+  /** The id of this process in the store. */
   readonly replica: string;
-  /** The store answers again: calls that wait for it are asked for again. */
-  askAgain(): void;
+  /** Draws again for calls that waited for the store. */
+  redraw(): void;
   close(): Promise<void>;
 }
 
@@ -65,19 +70,19 @@ export interface BucketsParts {
   readonly store: Store;
   readonly insight: InsightStore;
   readonly logger: Logger;
-  /** Called when something happens in a bucket that has not been told yet. */
+  /** Called when a bucket has unreported activity. */
   readonly onActivity?: (() => void) | undefined;
   readonly observing?: Observing | undefined;
   readonly rules?: RulesOfBuckets | undefined;
-  /** Whether the store lies in Redis, and whether that is a cluster. */
+  /** Whether the store is in Redis, and whether that is a cluster. */
   readonly isRemote: boolean;
   readonly isCluster: boolean;
 }
 
-/** The rules of a file, as far as buckets need them. */
+/** The part of a rules file's interface that buckets need. */
 type RulesOfBuckets = Pick<RulesInUse, "policyOf" | "noteDeclared">;
 
-/** `fetch` is left out, since it checks its own arguments. */
+/** Excludes `fetch`, which checks its own arguments. */
 function withArgumentCount(bucket: OwnedBucket): OwnedBucket {
   return assertArgumentCount(bucket, {
     throws: ["throttled", "on", "off"],
@@ -104,22 +109,22 @@ export function createBuckets(parts: BucketsParts): Buckets {
   const { store, insight, logger, onActivity, observing, isRemote, isCluster } = parts;
   const replica = randomUUID();
   const buckets = new Map<string, OwnedBucket>();
-  /** Who hears the store, by the name of a bucket, or of a part of one, in the store. */
-  const hearers = new Map<string, HearStore>();
-  /** Those that calls are drawn from with the policy of other processes. */
+  /** The listeners for changes, by the store's name of a bucket or of a part of one. */
+  const listeners = new Map<string, HearStore>();
+  /** Found buckets with the policy of other processes, from which calls have been drawn. */
   const used = new Map<string, OwnedBucket>();
-  /** The options that each bucket was opened with first. */
+  /** The first options of each bucket. */
   const declarations = new Map<string, Declaration>();
   let isListening = false;
 
-  /** Once for all buckets: a listener needs a connection of its own. */
+  /** Listens for changes, once for all buckets, because a listener needs its own connection. */
   function listen(): void {
     if (isListening) return;
     isListening = true;
-    store.listen(replica, (storeName, news, key) => hearers.get(storeName)?.(news, key));
+    store.listen(replica, (storeName, change, key) => listeners.get(storeName)?.(change, key));
   }
 
-  /** In a cluster, keys that share no limit are spread over all nodes. */
+  /** Creates a bucket. In a cluster, keys that share no limit are spread over all nodes. */
   function create(settings: BucketSettings, onOpen: OnOpen): OwnedBucket {
     const placement = { isSpread: isCluster && isSpread(settings.policy), onOpen };
     return withArgumentCount(createBucket(settings, placement));
@@ -130,11 +135,11 @@ export function createBuckets(parts: BucketsParts): Buckets {
     for (const [name, bucket] of used) if (!buckets.has(name)) yield bucket;
   }
 
-  function register(storeName: string, hear: HearStore): void {
-    hearers.set(storeName, hear);
+  function register(storeName: string, listener: HearStore): void {
+    listeners.set(storeName, listener);
   }
 
-  /** What all buckets are made with. */
+  /** The parts that all buckets share. */
   function commonParts() {
     return {
       store,
@@ -142,13 +147,16 @@ export function createBuckets(parts: BucketsParts): Buckets {
       onActivity,
       observing,
       replica,
-      // The parts of a bucket share one sampled logger: they all fail at the same time.
+      // The parts of a bucket share one sampled logger, because they all fail at the same time.
       logger: sampled(logger, () => performance.now()),
       openLocalStore: isRemote ? createMemoryStore : undefined,
     };
   }
 
-  /** One that nothing is drawn from needs no news, and is kept only by whoever has it. */
+  /**
+   * Creates a bucket for a policy of other processes. Until a call is drawn from it, it is not
+   * notified of changes, and only its caller keeps it.
+   */
   function createFound(name: string, policy: Policy): OwnedBucket {
     const opened = new Map<string, HearStore>();
     let isUsed = false;
@@ -172,7 +180,9 @@ export function createBuckets(parts: BucketsParts): Buckets {
     return bucket;
   }
 
-  /** What rules, or else the code of other processes, make of a bucket. */
+  /**
+   * Finds the text of a bucket's policy: from the rules, or else from the code of other processes.
+   */
   async function findPolicy(name: string): Promise<string | undefined> {
     const { rules } = await insight.bucket(name);
     const text = rules?.text ?? (await insight.declared(name));
@@ -203,13 +213,13 @@ export function createBuckets(parts: BucketsParts): Buckets {
       const { policy: unread, ...behaviour } = readBucketOptions(where, given);
       const policy = compilePolicy(where, unread);
       const { feedback, calls: own, ...others } = behaviour;
-      // The policy's text does not tell functions or tiers apart.
+      // The text of a policy does not distinguish functions or tiers.
       const perKey = policy.perKey?.isLocal === true ? given.perKey : undefined;
       const declaration: Declaration = { ...others, ...feedback, ...own, perKey };
       const found = buckets.get(name);
       if (found?.isDeclared === false) {
         const remedy =
-          "this sluice made the bucket without options before; give them at the first call";
+          "this sluice opened the bucket without options before; give them in the first call";
         throw new InvalidOptionError({ where, option: "options", value: given, remedy });
       }
       if (found !== undefined) {
@@ -240,7 +250,7 @@ export function createBuckets(parts: BucketsParts): Buckets {
     all,
     isSpread: (policy) => isCluster && isSpread(policy),
     replica,
-    askAgain() {
+    redraw() {
       for (const bucket of all()) bucket.askAgain();
     },
     async close() {
@@ -251,20 +261,22 @@ export function createBuckets(parts: BucketsParts): Buckets {
   };
 }
 
-/** Whether a cluster spreads the keys. Keys by name are counted in one step, whatever they are. */
+/**
+ * True if a cluster spreads the keys. Named keys are counted in one step, so they are not spread.
+ */
 export function isSpread({ limits, perKey }: Policy): boolean {
   return limits.length === 0 && perKey !== undefined && perKey.names === undefined;
 }
 
-/** The options that a bucket or a queue was declared with, by name. */
+/** The options with which a bucket or queue was declared, by name. */
 export type Declaration = Readonly<Record<string, unknown>>;
 
 /**
- * Checks a later declaration of the same name against the first, since it has no effect: each option
- * that it has must be the same, and it may leave options out. Values and tables are compared by what
- * they hold; functions and schemas must be the same objects.
+ * Checks a later declaration with the same name against the first. Later options have no effect, so
+ * each must equal the first one, and may be omitted. Values and tables are compared by content;
+ * functions and schemas must be the same objects.
  *
- * @throws {@link InvalidOptionError} when an option is another.
+ * @throws {@link InvalidOptionError} when an option differs.
  */
 export function assertSame(
   where: string,
@@ -280,7 +292,7 @@ export function assertSame(
   }
 }
 
-/** @throws {@link InvalidOptionError} when a later declaration of a bucket gives it another policy. */
+/** @throws {@link InvalidOptionError} when a later declaration of a bucket has another policy. */
 function assertSamePolicy(
   where: string,
   given: PolicyOptions,
@@ -292,18 +304,18 @@ function assertSamePolicy(
   throw new InvalidOptionError({ where, option, value: given[option], remedy });
 }
 
-/** The text of a policy without the forms in which its rates were declared: `"60/min"` is `"1/s"`. */
+/** The text of a policy, independent of how its rates were written: `"60/min"` equals `"1/s"`. */
 function meaningOf({ text }: Policy): string {
   return text.replaceAll(/,"label":"[^"]*\/[^"]*"/g, "");
 }
 
-/** The option by which the two policies differ. */
+/** The option in which the two policies differ. */
 function differing({ rate }: PolicyOptions, first: Policy, later: Policy): keyof PolicyOptions {
   if (!isDeepStrictEqual(first.limits, later.limits)) return rate === undefined ? "limits" : "rate";
   return isDeepStrictEqual(first.shares, later.shares) ? "perKey" : "shares";
 }
 
-/** Whether an error would show the same whole text for both. */
+/** True if an error would show the same complete text for both. */
 function isSameText(value: unknown, other: unknown): boolean {
   const text = describeValue(value);
   return text === describeValue(other) && !text.includes("…");

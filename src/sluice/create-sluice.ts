@@ -51,13 +51,14 @@ import type { BucketBrief } from "../throttle/bucket/facts/status.ts";
 import { createStatuses } from "../insight/statuses.ts";
 import type { BucketOptions } from "../throttle/bucket/bucket-options.ts";
 
-/** Buckets, queues and workers that share one Redis. End it with `close()`, or hold it by `await using`. */
+/** Buckets, queues and workers that share one Redis. Close it with `close()` or `await using`. */
 export interface Sluice extends Emitter<SluiceEvents> {
   /**
-   * The bucket of this name, the same object each time. Later calls name the same policy; the other options
-   * may be left out then. Functions have to be the same ones.
+   * Opens the bucket with this name. Returns the same object each time. Later calls may omit
+   * options, but those given must be the same, and functions must be the same objects.
    *
-   * @throws {@link InvalidOptionError} when name or options can never work, or this sluice made the bucket with others before.
+   * @throws {@link InvalidOptionError} when name or options can never work, or this sluice opened
+   * the bucket with others before.
    * @throws {@link ClosedError} when the sluice is closed.
    */
   bucket<const Rate extends RateInput = RateInput, const KeyRate extends RateInput = RateInput>(
@@ -65,16 +66,18 @@ export interface Sluice extends Emitter<SluiceEvents> {
     options: BucketOptions<Rate, KeyRate>,
   ): Bucket;
   /**
-   * The bucket of this name with the limits that rules give it, of `createSluice({ rules })` here or elsewhere, or that the
-   * code of other processes declares. Where this process has no rules, its first call looks them up, and rejects with
-   * `InvalidOptionError` if nobody says them.
+   * Opens the bucket with this name and the limits from a rules file or from the code of other
+   * processes. If this process has no rules, the first call looks the limits up. It rejects with
+   * `InvalidOptionError` if nothing sets them.
    */
   bucket(name: string): Bucket;
   /**
-   * The bucket of this name with the policy that the code of other processes declares; undefined if no process has used it
-   * in the last 30 days. For operators, and for whoever draws from buckets of others: it declares nothing that they do not.
-   * Options of its calls, such as `feedback`, are the defaults. Limits of keys that only code can say are unknown here:
-   * draws with a key fail.
+   * Finds the bucket with this name and the policy that the code of other processes declares.
+   * Resolves with undefined if no process used it in the last 30 days.
+   *
+   * For operator tools, and for callers that share another service's bucket. Reading a bucket this
+   * way never changes its policy. Options of its calls, such as `feedback`, have their defaults.
+   * Limits of keys that a function in the code returns are unknown here, so draws with a key fail.
    *
    * @throws {@link InvalidOptionError} when the name can never work.
    * @throws {@link StoreUnavailableError} when Redis gave no answer in time.
@@ -82,12 +85,15 @@ export interface Sluice extends Emitter<SluiceEvents> {
    */
   find(name: string): Promise<Bucket | undefined>;
   /**
-   * The durable queue of this name, whose jobs leave through a bucket; the same object each time. Later calls name
-   * the same bucket; the other options may be left out then. Functions and schemas have to be the same ones.
+   * Opens the durable queue with this name, whose jobs draw from a bucket. Returns the same object
+   * each time. Later calls name the same bucket. They may omit other options, and functions and
+   * schemas must be the same objects.
    *
-   * Call it as the process starts: the first queue loads BullMQ, and for about 100 ms no call can leave.
+   * Call it when the process starts: the first queue loads BullMQ, which blocks calls for about 100
+   * ms.
    *
-   * @throws {@link InvalidOptionError} when the name can never work, or this sluice made the queue with others before.
+   * @throws {@link InvalidOptionError} when the name can never work, or this sluice opened the
+   * queue with others before.
    * @throws {@link RedisRequiredError} when this sluice has no Redis.
    * @throws {@link ClosedError} when the sluice is closed.
    */
@@ -95,16 +101,18 @@ export interface Sluice extends Emitter<SluiceEvents> {
     name: string,
     options: QueueOptions<Data> & { readonly schema?: undefined },
   ): Queue<FromJson<Data>, Result, Data>;
-  /** The same with a schema, whose output is what the handler gets. */
+  /** Opens a queue with a schema. Its output is the data that the handler receives. */
   queue<Data, Result = unknown, Input = Data>(
     name: string,
     options: QueueOptions<Data, Input>,
   ): Queue<Data, Result, Input>;
   /**
-   * The queue of this name as other processes declare it, unless this one does; undefined if none has had it open in the
-   * last 30 days. For operators, and for whoever enqueues for others: it declares nothing, and no worker can be started on
-   * it. Data is checked by the schema of its workers alone. A key of which only the code of others knows whether it is
-   * ordered is refused, and so is a job without a cost where only that code knows the cost.
+   * Finds the queue with this name, as this process declares it, or else as other processes do.
+   * Resolves with undefined if no process had it open in the last 30 days.
+   *
+   * For operator tools, and for processes that enqueue for others. It declares nothing, and cannot
+   * have workers here. Only the workers' own schema checks the data. A job is rejected if only the
+   * code of another process knows whether its key is ordered, or what the job costs.
    *
    * @throws {@link InvalidOptionError} when the name can never work.
    * @throws {@link StoreUnavailableError} when Redis gave no answer in time.
@@ -114,11 +122,16 @@ export interface Sluice extends Emitter<SluiceEvents> {
     name: string,
   ): Promise<Queue<Data, Result> | undefined>;
   /**
-   * Starts to work on a queue. Instead of a function, the handler can be several by the names of jobs,
-   * `{ charge: async (job) => …, refund: … }`, or the path or URL of a file that has the function as its default export: it then runs in processes of its own, as many as the worker's `concurrency`, and the draw stays in
-   * this one. A relative path begins at the working folder.
+   * Starts a worker for a queue. The handler is one of:
    *
-   * @throws {@link InvalidOptionError} when the queue is not this sluice's, or the handler is neither a function, nor functions by name, nor a file.
+   * - a function.
+   * - functions by the names of jobs: `{ charge: async (job) => …, refund: … }`.
+   * - the path or URL of a file with the function as its default export. It then runs in child
+   *   processes, as many as the worker's `concurrency`, while this process draws. A relative path
+   *   starts at the working directory.
+   *
+   * @throws {@link InvalidOptionError} when the queue is not this sluice's, or the handler is
+   * neither a function, nor functions by name, nor a file.
    * @throws {@link RedisRequiredError} when this sluice has no Redis.
    * @throws {@link ClosedError} when the sluice is closed.
    */
@@ -128,8 +141,9 @@ export interface Sluice extends Emitter<SluiceEvents> {
     options?: WorkerOptions & { readonly batch?: undefined },
   ): Worker<Data, Result>;
   /**
-   * The same with a handler that gets an array of jobs, up to `batch.size`, in one call on one slot. It returns an array
-   * with the outcome of each job in its place: a result, or an error if it has failed.
+   * Starts a worker whose handler receives up to `batch.size` jobs in one call on one slot. The
+   * handler returns an array with the outcome of each job at its index: a result, or an error if it
+   * failed.
    */
   worker<Data, Result>(
     queue: Queue<Data, Result, never>,
@@ -137,8 +151,8 @@ export interface Sluice extends Emitter<SluiceEvents> {
     options: BatchWorkerOptions<Data>,
   ): Worker<Data, Result>;
   /**
-   * The buckets, queues and workers of all processes that share this Redis and prefix, and these processes, as an operator
-   * sees them. Of a bucket whose code this process has not, limits per key that only its code can say are left out.
+   * Lists the buckets, queues, workers and processes that share this Redis and prefix, for
+   * operators. It omits key limits that only the code of another process knows.
    *
    * @throws {@link InvalidOptionError} when an option can never work.
    * @throws {@link StoreUnavailableError} when Redis gave no answer in time.
@@ -147,33 +161,37 @@ export interface Sluice extends Emitter<SluiceEvents> {
   overview(options: OverviewOptions & { readonly brief: true }): Promise<Overview<BucketBrief>>;
   overview(options?: OverviewOptions): Promise<Overview>;
   /**
-   * What was changed by hand or by a rules file, by whom and why, the newest first: the last 10,000 changes each of buckets
-   * by hand, of buckets by rules, of queues, and of endpoints of webhooks, of all processes. Of queues these are pauses and
-   * what changes many jobs at once (`drain`, `removeJobs`, `rescheduleJobs`, `replay` and `purge` with a filter), whoever
-   * calls them. What changes one job is the application's own business, and is not noted: `cancel`, `remove`,
-   * `reprioritise`, what a job's handle does, and `replay` and `purge` by an id without a `by`. Throws as `overview` does.
+   * Lists what operators and rules files changed, with who made the change and why, the newest
+   * first. It keeps the last 10,000 changes each of buckets by operators, buckets by rules, queues,
+   * and webhook endpoints, over all processes.
+   *
+   * Changes of queues are pauses and operations on many jobs: `drain`, `removeJobs`,
+   * `rescheduleJobs`, and `replay` and `purge` with a filter. Operations on a single job are not
+   * logged: `cancel`, `remove`, `reprioritise`, methods of a job's handle, and `replay` and `purge`
+   * by an id without a `by`. Throws the same errors as `overview`.
    */
   changes(options: ChangesOptions & { readonly bucket: string }): Promise<readonly BucketChange[]>;
   changes(options: ChangesOptions & { readonly queue: string }): Promise<readonly QueueChange[]>;
   changes(options?: ChangesOptions): Promise<readonly LoggedChange[]>;
   /**
-   * Counts what the calls of this process come to, from now on, as metrics of Prometheus: `docs/metrics.md` lists them.
-   * Loads prom-client. Called again, it gives the same.
+   * Counts the calls of this process as Prometheus metrics from now on. `docs/metrics.md` lists
+   * them. Loads prom-client. Further calls return the same metrics.
    *
-   * @throws {@link InvalidOptionError} when what was given is no register, or has other metrics of these names.
+   * @throws {@link InvalidOptionError} when the given object is not a register, or has other
+   * metrics of these names.
    * @throws {@link ClosedError} when the sluice is closed.
    */
   metrics(options?: MetricsOptions): Promise<Metrics>;
   /**
-   * Closes workers, then queues and buckets; callers that still wait get `ClosedError`. A handler that calls it must not
-   * await it: it waits for that handler, until the worker's deadline.
+   * Closes workers, then queues and buckets. Waiting callers get `ClosedError`. A handler must not
+   * await this call, because it waits for that handler until the worker's deadline.
    */
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
 /**
- * Opens a sluice; it connects when it is first needed.
+ * Creates a sluice. It connects when a connection is first needed.
  *
  * @throws {@link InvalidOptionError} when an option can never work.
  * @throws {@link RedisRequiredError} when no Redis is named, in production or with `requireRedis`.
@@ -216,8 +234,8 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     version: readVersion(),
     buckets: all,
     find,
-    queues: () => queues.told(),
-    workers: () => workers.told(),
+    queues: () => queues.facts(),
+    workers: () => workers.reports(),
   });
   const statuses = createStatuses({ store, insight, ...buckets });
   const facts = createInsight({ insight, statuses });
@@ -234,7 +252,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     onOpened: () => reporter.onActivity(),
   });
   const workers = createWorkers();
-  /** What closes first. */
+  /** Functions that run first when the sluice closes. */
   const closers: (() => Promise<void>)[] = [];
   let closing: Promise<void> | undefined;
 
@@ -242,10 +260,10 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     if (closing !== undefined) throw new ClosedError("This sluice");
   }
 
-  /** Calls that wait for Redis are asked for again as soon as it answers. */
+  /** Draws again for calls that waited for Redis, as soon as it answers. */
   function onStoreChange(event: StoreEvent): void {
     if (event.state === "up") {
-      buckets.askAgain();
+      buckets.redraw();
       rules?.check();
     }
     emitter.emit("store", event);
@@ -281,9 +299,9 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     bucket(name: string, given?: unknown) {
       assertOpen();
       const where = `bucket(${JSON.stringify(readName("bucket()", "name", name))})`;
-      // Options that are undefined by mistake are refused.
+      // Rejects an explicit undefined, which is probably a mistake.
       if (arguments.length === 1) return buckets.openByName(where, name);
-      // Which rates are written out is only for the compiler.
+      // The types of literal rates matter only to the compiler.
       return buckets.open(where, name, given as BucketOptions);
     },
     async find(name) {
@@ -293,7 +311,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     queue<Data, Result, Input>(name: string, given: QueueOptions<Data, Input>) {
       assertOpen();
       const where = `queue(${JSON.stringify(readName("queue()", "name", name))})`;
-      // What JSON makes of the data is only for the compiler.
+      // The type of the data after JSON matters only to the compiler.
       return queues.open<Data, Result, Input>(where, name, given) as Queue<never, Result, Input>;
     },
     async findQueue(name) {
@@ -353,7 +371,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     },
     noteSender: (queue) => queues.noteSender(queue),
     onClose: (closeFirst) => void closers.push(closeFirst),
-    hasWorkers: () => workers.told().length > 0,
+    hasWorkers: () => workers.reports().length > 0,
   });
   return assertArgumentCount(sluice, { throws: ["bucket", "queue", "worker", "on", "off"] });
 }

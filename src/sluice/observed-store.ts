@@ -2,8 +2,8 @@ import { isThenable } from "../core/describe.ts";
 import { whenObserved, type Observing } from "../core/events/observer.ts";
 
 /**
- * The one place through which all requests to a store pass, whatever store that is: here they are timed while somebody
- * hears of it, by their own names. What is added to a store is timed without more.
+ * Wraps a store so that each request is timed under its own name while metrics are collected. All
+ * requests pass here, so new methods of a store are timed automatically.
  */
 export function observed<Store extends object>(store: Store, observing: Observing): Store {
   const timed = Object.entries(store).map(([name, ask]: [string, unknown]) => {
@@ -26,7 +26,7 @@ export function observed<Store extends object>(store: Store, observing: Observin
   return Object.fromEntries(timed) as Store;
 }
 
-/** `giveBack` is `give_back` in metrics. */
+/** The name in metrics: `giveBack` becomes `give_back`. */
 function commandOf(name: string): string {
   return name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }

@@ -23,36 +23,45 @@ import type { Bucket } from "../throttle/bucket.ts";
 
 export interface SluiceOptions {
   /**
-   * Where Redis is: a URL, ioredis options, or an ioredis client, which is copied; or `"memory"`: buckets are in this
-   * process's memory, and pace its calls only. Defaults to `$REDIS_URL`; without that, to memory with a warning.
+   * The Redis server: a URL, ioredis options, or an ioredis client, which is copied. With
+   * `"memory"`, buckets live in this process's memory and pace only its own calls. Defaults to
+   * `$REDIS_URL`; if that is not set, to memory with a warning.
    */
   readonly redis?: RedisInput | undefined;
   /**
-   * Whether a sluice that finds no Redis is a `RedisRequiredError`, rather than a sluice in memory: each replica would
-   * have the whole rate to itself. Defaults to true in production (`NODE_ENV=production`), else to false.
+   * Whether creating a sluice without Redis fails with `RedisRequiredError`. A sluice in memory
+   * would give each replica the whole rate. Defaults to true in production (`NODE_ENV=production`),
+   * and to false elsewhere.
    */
   readonly requireRedis?: boolean | undefined;
   /**
-   * The URLs of several independent Redis servers, instead of `redis`: each bucket and each queue is on one of
-   * them, by its name. A server that is added or removed moves only its own part; one that is down stops only that.
+   * The URLs of several independent Redis servers, in place of `redis`. Each bucket and each queue
+   * lives on one of them, chosen by its name. Adding or removing a server moves only its share. A
+   * server that is down affects only the buckets and queues on it.
    */
   readonly shards?: readonly string[] | undefined;
-  /** What every key in Redis starts with. Defaults to `"sluice"`. */
+  /** The prefix of every key in Redis. Defaults to `"sluice"`. */
   readonly prefix?: string | undefined;
-  /** How long a draw waits for Redis before it rejects with `StoreUnavailableError`. Defaults to 2,000 ms. */
+  /**
+   * How long a draw waits for Redis before it rejects with `StoreUnavailableError`. Defaults to
+   * 2,000 ms.
+   */
   readonly storeTimeoutMs?: number | undefined;
-  /** After how many failures a Redis server is no longer asked, and how often it is probed then. */
+  /**
+   * The number of failures after which a Redis server gets no more requests, and how often it is
+   * probed then.
+   */
   readonly breaker?: BreakerOptions | undefined;
   /**
-   * The path of a file, YAML or JSON, that says the limits of buckets: see `docs/rules.md`. It is read at once, and again
-   * within a second whenever it has changed; what it says goes before what the code says, in all processes that share the
-   * Redis, and after what was set by hand. A file that cannot be used is an error here, and later changes nothing.
-   * Defaults to none.
+   * The path of a rules file, YAML or JSON, with the limits of buckets: see `docs/rules.md`. It is
+   * read at once, and again within a second of each change. Rules override the code in all
+   * processes that share the Redis; operators' overrides take precedence over rules. An invalid
+   * file is an error here. Later, an invalid file changes nothing. Defaults to none.
    */
   readonly rules?: string | undefined;
   /**
-   * Gets the warnings and errors that reach no caller; a pino logger fits. If it throws, they go to `console`. Defaults to
-   * `console`.
+   * Receives warnings and errors that reach no caller. A pino logger fits. If it throws, they go to
+   * `console`. Defaults to `console`.
    */
   readonly logger?: Logger | undefined;
 }
@@ -86,58 +95,71 @@ const SLUICE_OPTIONS = z.strictObject({
   logger: z.custom<Logger>(isLogger, { error: "give an object with warn and error" }).optional(),
 });
 
-/** What `queue()` takes. */
+/** The options of `queue()`. */
 export interface QueueOptions<Data = unknown, Input = Data> {
   /** The bucket that its jobs draw from. */
   readonly bucket: Bucket;
-  /** How much of a shared rate each key gets beside the others, 0.001 to 1,000: by key, or a function of it. Defaults to 1. */
+  /**
+   * The share of a shared rate that each key gets relative to others, 0.001 to 1,000: a table by
+   * key, or a function of the key. Defaults to 1.
+   */
   readonly weights?: Weights | undefined;
   /**
-   * Has the jobs of a key done strictly one after another, by priority and then in the order in which they joined: the
-   * next begins once the one before is done, a dead letter, cancelled or removed, whatever process runs it. A job that is
-   * tried again keeps its place in front, and its key waits for it. `true` orders all keys, and each job needs one; or
-   * give a function of the key, or `{ keys, stuck }`. With `stuck: "hold"` a dead letter holds its key until it was replayed
-   * or purged; by default the next job begins. Give all processes the same: the newest job of a key decides. Defaults to
-   * false: jobs of a key begin in order, as far as workers do not hold them at once.
+   * Runs the jobs of a key strictly one after another, by priority and then in the order in which
+   * they joined. The next job begins once the previous one is done, dead, cancelled or removed, in
+   * any process. A retried job stays first, and its key waits for it.
+   *
+   * `true` orders all keys, and each job then needs a key. Alternatively give a function of the
+   * key, or `{ keys, stuck }`. With `stuck: "hold"`, a dead letter blocks its key until it is
+   * replayed or purged; by default the next job begins. Use the same value in all processes: the
+   * newest job of a key decides.
+   *
+   * Defaults to false: jobs of a key begin in order, but may run at the same time.
    */
   readonly ordered?: Ordered | undefined;
   /**
-   * Checks the data of each job when it is enqueued, and again before its handler runs: zod, valibot, arktype,
-   * or any other Standard Schema. Its output is stored, as JSON, and it must accept that as well. Defaults to no
-   * check.
+   * Checks the data of each job when it is enqueued, and again before its handler runs: zod,
+   * valibot, arktype, or any other Standard Schema. Its output is stored as JSON, and the schema
+   * must accept that output too. Defaults to no check.
    */
   readonly schema?: Schema<Data, Input> | undefined;
-  /** The most bytes of JSON that the data of one job may have. Defaults to 1,000,000. */
+  /** The most bytes of a job's data as JSON. Defaults to 1,000,000. */
   readonly maxJobBytes?: number | undefined;
-  /** The defaults of the options of `enqueue`: `{ attempts: 8, backoff: { baseMs: 500 } }`. Each process that enqueues has its own. */
+  /**
+   * Defaults for the options of `enqueue`: `{ attempts: 8, backoff: { baseMs: 500 } }`. They apply
+   * to this process only.
+   */
   readonly defaults?: JobDefaults | undefined;
   /**
-   * Which done jobs are kept, with their results, logs and progress: the last `count`, for `forMs` at most. The workers
-   * of a process remove the others by what it says here. What `finished()` waits for in any process is told in any case.
-   * Defaults to the last 1,000, for a day.
+   * Which done jobs are kept with their results, logs and progress: the last `count`, for at most
+   * `forMs`. The workers of a process remove the others by its own setting. Calls of `finished()`
+   * resolve in any case. Defaults to the last 1,000, for a day.
    */
   readonly keepDone?: KeepDone | undefined;
   /**
-   * Whether the queue and its workers have connections of their own, instead of those that all queues of a sluice share.
-   * Worth it where jobs have megabytes of data, which would hold up what other queues ask. Defaults to false.
+   * Whether the queue and its workers have separate connections, in place of those that all queues
+   * of a sluice share. Useful for jobs with megabytes of data, which would delay the requests of
+   * other queues. Defaults to false.
    */
   readonly ownConnections?: boolean | undefined;
   /**
-   * Which dead letters are kept: the last `count`, for `forMs` at most. The workers of a process remove the others by
-   * what it says here, and log how many; none while somebody replays some. Defaults to all, for good.
+   * Which dead letters are kept: the last `count`, for at most `forMs`. The workers of a process
+   * remove the others by its own setting, and log how many. They remove none during a replay.
+   * Defaults to all of them, forever.
    */
   readonly keepFailed?: KeepFailed | undefined;
   /**
-   * How many jobs may wait: `10_000`, or `{ all: 10_000, perKey: 500 }`. What would be one more is refused with
-   * `QueueFullError`. Those count that wait for a worker, for a later time or for their next attempt; recurring jobs and
-   * retries are never refused. Each process that enqueues has its own. Defaults to no bound.
+   * The most pending jobs: `10_000`, or `{ all: 10_000, perKey: 500 }`. Further jobs are rejected
+   * with `QueueFullError`. Jobs count that wait for a worker, for a later time or for their next
+   * attempt. Recurring jobs and retries are never rejected. The limit applies to this process's
+   * `enqueue` only. Defaults to no limit.
    */
   readonly maxBacklog?: number | MaxBacklog | undefined;
 }
 
 const QUEUE_OPTIONS = z.strictObject({
   maxBacklog: MAX_BACKLOG.optional(),
-  bucket: z.custom<Bucket>(isObject, { error: "give what sluice.bucket() returned" }),
+  bucket: z.custom<Bucket>(isObject, { error: "give the result of sluice.bucket()" }),
   weights: z
     .custom<Weights>((value) => isObject(value) || typeof value === "function", {
       error: "give a number for each key, or a function of the key",
@@ -146,7 +168,7 @@ const QUEUE_OPTIONS = z.strictObject({
   schema: z
     .custom<Schema<unknown>>(isSchema, { error: "give a schema that keeps to Standard Schema" })
     .optional(),
-  // Checked by the queue.
+  // The queue checks it.
   ordered: z.custom<Ordered>(() => true).optional(),
   maxJobBytes: wholeNumber(2, 512_000_000, "bytes").optional(),
   defaults: JOB_DEFAULTS.optional(),
@@ -164,7 +186,7 @@ export function readSluiceOptions(given: unknown): SluiceOptions {
 }
 
 /**
- * Where Redis is; undefined for a sluice in memory.
+ * Locates Redis. Returns undefined for a sluice in memory.
  *
  * @throws {@link RedisRequiredError} when none is named and one is required.
  * @throws {@link InvalidOptionError} when no address can be read from `$REDIS_URL`.
@@ -173,7 +195,7 @@ export function locateRedis(read: SluiceOptions): RedisInput | readonly string[]
   const { shards, redis, requireRedis } = read;
   if (redis === MEMORY) {
     if (requireRedis !== true) return undefined;
-    const remedy = 'redis is "memory": give an address as redis, or leave this out';
+    const remedy = 'redis is "memory"; give a Redis address, or remove this option';
     throw new InvalidOptionError({
       where: "createSluice()",
       option: "requireRedis",
@@ -189,7 +211,7 @@ export function locateRedis(read: SluiceOptions): RedisInput | readonly string[]
   throw new RedisRequiredError(`createSluice() ${why}`, otherwise);
 }
 
-/** Where buckets are that pace one process only. */
+/** The value of `redis` for buckets that pace one process only. */
 const MEMORY = "memory";
 
 /** @throws {@link InvalidOptionError} when no address can be read from `$REDIS_URL`. */
@@ -197,11 +219,11 @@ function readRedisUrl(): string | undefined {
   const value = process.env["REDIS_URL"];
   if (value === undefined || value === "") return undefined;
   if (canRead(value)) return value;
-  const remedy = 'set a URL such as "redis://127.0.0.1:6379", its password encoded as in URLs';
+  const remedy = 'set a URL such as "redis://127.0.0.1:6379"; URL-encode its password';
   throw new InvalidOptionError({ where: "createSluice()", option: "$REDIS_URL", value, remedy });
 }
 
-/** Schemas are objects, or functions with the same property. */
+/** A schema is an object or a function with this property. */
 function isSchema(value: unknown): boolean {
   const isHolder = isObject(value) || typeof value === "function";
   const standard = isHolder ? (value as Partial<Schema<unknown>>)["~standard"] : undefined;
@@ -225,7 +247,7 @@ function isAddress(value: string): boolean {
 }
 
 function areApart(urls: readonly string[]): boolean {
-  // Addresses that cannot be read have an issue of their own already.
+  // Invalid addresses already have their own issue.
   return !urls.every(isRedisUrl) || new Set(urls.map(serverId)).size === urls.length;
 }
 
@@ -243,7 +265,10 @@ function isRedisInput(value: unknown): boolean {
 }
 
 const OF_NODE_REDIS = ["url", "socket", "database", "rootNodes", "sentinelRootNodes"];
-/** Clients and options of node-redis: ioredis would ignore their address, and connect to 127.0.0.1. */
+/**
+ * Recognizes clients and options of node-redis. ioredis would ignore their address, and connect to
+ * 127.0.0.1.
+ */
 function isOfOthers(value: object): boolean {
   if ("duplicate" in value) return !("status" in value);
   return OF_NODE_REDIS.some((name) => name in value);
@@ -253,7 +278,7 @@ function isHost(host: unknown): boolean {
   return host === undefined || typeof host === "string";
 }
 
-/** ioredis also takes digits: `$REDIS_PORT` is text. */
+/** ioredis also accepts digits, because `$REDIS_PORT` is text. */
 function isPort(port: unknown): boolean {
   if (typeof port === "string") return /^\d+$/.test(port) && isPort(Number(port));
   return (
@@ -266,7 +291,7 @@ function isLogger(value: unknown): boolean {
   return typeof warn === "function" && typeof error === "function";
 }
 
-/** The default logger. The messages say what matters of the facts. */
+/** The default logger. Messages contain all important facts, so it omits the rest. */
 export const consoleLogger: Logger = {
   // oxlint-disable-next-line no-console
   warn: (_facts, message) => console.warn(`[sluice] ${message}`),

@@ -6,7 +6,7 @@ import type { SteeringLog } from "../core/stores/insight/steering-log.ts";
 import type { RulesInUse } from "../rules/apply.ts";
 import type { Backend } from "../stores/redis/backend.ts";
 
-/** What other entries of this package need of a sluice. */
+/** The parts of a sluice that other entries of this package use. */
 export interface SluiceParts {
   readonly prefix: string;
   readonly timeoutMs: number;
@@ -14,15 +14,15 @@ export interface SluiceParts {
   readonly observing: Observing;
   readonly insight: InsightStore;
   readonly steeringLog: SteeringLog;
-  /** Those of `createSluice({ rules })`. */
+  /** The rules of `createSluice({ rules })`. */
   readonly rules: RulesInUse | undefined;
   /** @throws {@link RedisRequiredError} when the sluice has no Redis. */
   readonly connect: (where: string, queue: string) => ReturnType<Backend["connectQueue"]>;
-  /** Says, before it is opened, that the queue of this name is that of a sender of webhooks. */
+  /** Marks a queue, before it is opened, as the queue of a webhook sender. */
   readonly noteSender: (queue: string) => void;
-  /** Calls back when the sluice closes, before its workers do. */
+  /** Registers a function that runs when the sluice closes, before its workers close. */
   readonly onClose: (close: () => Promise<void>) => void;
-  /** Whether a worker of it is not closed. */
+  /** True if the sluice has an open worker. */
   readonly hasWorkers: () => boolean;
 }
 
@@ -32,11 +32,11 @@ export function keepParts(sluice: object, parts: SluiceParts): void {
   partsOfSluices.set(sluice, parts);
 }
 
-/** @throws {@link InvalidOptionError} when it is no sluice. */
+/** @throws {@link InvalidOptionError} when the argument is not a sluice. */
 export function partsOf(where: string, sluice: unknown): SluiceParts {
   const isObject = typeof sluice === "object" && sluice !== null;
   const parts = isObject ? partsOfSluices.get(sluice) : undefined;
   if (parts !== undefined) return parts;
-  const remedy = "give what createSluice() returned";
+  const remedy = "give the result of createSluice()";
   throw new InvalidOptionError({ where, option: "sluice", value: sluice, remedy });
 }

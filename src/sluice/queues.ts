@@ -13,10 +13,10 @@ import type { Bucket } from "../throttle/bucket.ts";
 import { assertSame, type Buckets, type Declaration } from "./buckets.ts";
 import { readQueueOptions, type QueueOptions } from "./options.ts";
 
-/** A queue, whatever its jobs hold. */
+/** A queue with any type of job. */
 type AnyQueue = Pick<OwnedQueue<unknown>, "name" | "bucket" | "close">;
 
-/** A queue that this process declares, and what others are told of it. */
+/** A queue that this process declares, and the facts that it reports about it. */
 interface Opened {
   readonly queue: AnyQueue;
   readonly facts: QueueFacts;
@@ -25,9 +25,10 @@ interface Opened {
 /** The queues of one sluice. */
 export interface Queues {
   /**
-   * The queue of this name, the same object each time.
+   * Opens the queue with this name. Returns the same object each time.
    *
-   * @throws {@link InvalidOptionError} when the options can never work, or the queue was opened with others.
+   * @throws {@link InvalidOptionError} when the options can never work, or the queue was opened
+   * with others.
    */
   open<Data, Result, Input>(
     where: string,
@@ -35,17 +36,17 @@ export interface Queues {
     options: QueueOptions<Data, Input>,
   ): Queue<Data, Result, Input>;
   /**
-   * The queue of this name as other processes declare it, unless this one does; undefined if none has had it open in the
-   * last 30 days.
+   * Finds the queue with this name, as this process declares it, or else as other processes do.
+   * Resolves with undefined if no process had it open in the last 30 days.
    */
   find<Data, Result>(name: string): Promise<Queue<Data, Result> | undefined>;
   /** The same object, if it is a queue of this sluice. */
   owned(queue: unknown): AnyQueue | undefined;
-  /** Says, before it is opened, that the queue of this name is that of a sender of webhooks. */
+  /** Marks a queue, before it is opened, as the queue of a webhook sender. */
   noteSender(name: string): void;
-  /** What other processes are told of them. */
-  told(): QueueFacts[];
-  /** Whether the queue was opened with connections of its own. */
+  /** The facts that this process reports about its queues. */
+  facts(): QueueFacts[];
+  /** True if the queue was opened with `ownConnections`. */
   hasOwnConnections(name: string): boolean;
   close(): Promise<void>;
 }
@@ -58,7 +59,7 @@ export interface QueuesParts {
   readonly timeoutMs: number;
   readonly logger: Logger;
   readonly observing?: Observing | undefined;
-  /** Called when a queue has been opened, which has not been told yet. */
+  /** Called when a queue was opened, which has to be reported. */
   readonly onOpened: () => void;
   /** @throws {@link RedisRequiredError} when the sluice has no Redis. */
   readonly connectFor: (where: string, queue: string, own?: boolean) => ConnectQueue;
@@ -68,17 +69,17 @@ export function createQueues(parts: QueuesParts): Queues {
   const { buckets, insight, connectFor, onOpened, ...common } = parts;
   const queues = new Map<string, Opened>();
   const senders = new Set<string>();
-  /** Those of other processes that were looked for, by what was known of them. */
+  /** Queues of other processes that were looked up, by the facts about them. */
   const found = new Map<string, Promise<AnyQueue | undefined>>();
-  /** The options that each queue was declared with first. */
+  /** The first options of each queue. */
   const declarations = new Map<string, Declaration>();
 
-  /** A sender of webhooks stores each retry as a job: a bound on what waits would lose some. */
+  /** A webhook sender stores each retry as a job, and a backlog limit would lose some of them. */
   function settingsOf(name: string, isSender: boolean) {
     if (isSender) return undefined;
     return {
       rules: async () => (await insight.ruledOf([settingName("queue", name)]))[0],
-      // Not by the queue's connection: a process that only works has none.
+      // Does not use the queue's connection, because a process that only works has none.
       byHand: () => insight.settingsByHand(name),
     };
   }
@@ -100,7 +101,7 @@ export function createQueues(parts: QueuesParts): Queues {
   return {
     open<Data, Result, Input>(where: string, name: string, given: QueueOptions<Data, Input>) {
       if (given === undefined) {
-        const remedy = `give what sluice.bucket() returned: sluice.queue(${JSON.stringify(name)}, { bucket })`;
+        const remedy = `give the result of sluice.bucket(): sluice.queue(${JSON.stringify(name)}, { bucket })`;
         throw wrongBucket(where, undefined, remedy);
       }
       const read = readQueueOptions(where, given) as QueueOptions<Data, Input>;
@@ -154,7 +155,7 @@ export function createQueues(parts: QueuesParts): Queues {
       return opened === queue ? opened : undefined;
     },
     noteSender: (name) => void senders.add(name),
-    told: () => [...queues.values()].map(({ facts }) => facts),
+    facts: () => [...queues.values()].map(({ facts }) => facts),
     hasOwnConnections: (name) => declarations.get(name)?.["ownConnections"] === true,
     async close() {
       const others = (await Promise.all(found.values())).filter((queue) => queue !== undefined);

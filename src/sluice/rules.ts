@@ -19,7 +19,10 @@ export interface RulesOfSluice {
   readonly buckets: () => Pick<Buckets, "replica" | "codeOf">;
 }
 
-/** @throws {@link InvalidOptionError} when the file is not there, or says anything that can never work. */
+/**
+ * @throws {@link InvalidOptionError} when the file does not exist, or contains anything that can
+ * never work.
+ */
 export function useRules(
   file: string | undefined,
   { store, isCluster, buckets, ...parts }: RulesOfSluice,

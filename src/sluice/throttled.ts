@@ -1,4 +1,4 @@
-/** `throttled()` without a sluice: its buckets are of one for the whole process. */
+/** `throttled()` without a sluice. Its buckets belong to a default sluice of the process. */
 import * as z from "zod";
 import { NAME, readOptions } from "../core/input/options.ts";
 import type { RateInput } from "../core/limits/rate.ts";
@@ -13,12 +13,14 @@ import {
 } from "../throttle/call-options.ts";
 import type { NotGeneric, Throttle, Throttled } from "../throttle/wrap/throttled-types.ts";
 
-/** The options of the bucket; `concurrency` and `feedback` are those of the wrapped function. */
+/**
+ * The options of the bucket. `concurrency` and `feedback` are options of the wrapped function here.
+ */
 const OF_BUCKET: ReadonlySet<string> = new Set(
   BUCKET_OPTION_NAMES.filter((name) => name !== "concurrency" && name !== "feedback"),
 );
 
-/** Checks names only: the values are read where buckets and throttled functions are made. */
+/** Checks only the names. Buckets and throttled functions check the values. */
 const THROTTLED_OPTIONS = z.strictObject({
   ...Object.fromEntries(
     [...OF_BUCKET, ...THROTTLED_OPTION_NAMES].map((name) => [name, z.unknown().optional()]),
@@ -34,8 +36,8 @@ type BucketOfThrottled<Rate extends RateInput, KeyRate extends RateInput> = Omit
 > & { readonly bucket: string };
 
 /**
- * Wraps a function: each call waits for a slot of the named bucket. The bucket is of a default sluice, one
- * for the whole process, which finds Redis by `$REDIS_URL`.
+ * Wraps a function so that each call waits for a slot of the named bucket. The bucket belongs to
+ * the process's default sluice, which finds Redis by `$REDIS_URL`.
  *
  * @throws {@link InvalidOptionError} when an option can never work.
  * @throws {@link RedisRequiredError} in production, when `$REDIS_URL` is not set.
@@ -49,7 +51,10 @@ export function throttled<
   fn: F,
   options: BucketOfThrottled<Rate, KeyRate> & ThrottledOptions<F>,
 ): Throttled<F>;
-/** A generic function whose result is no promise stays generic. TypeScript can then not type its `with`; use `run`. */
+/**
+ * A generic function without a promise result stays generic. TypeScript then cannot type its
+ * `with`; use `run`.
+ */
 export function throttled<
   Args extends unknown[],
   Result,
@@ -59,7 +64,9 @@ export function throttled<
   fn: (...args: Args) => Result,
   options: BucketOfThrottled<Rate, KeyRate> & CallOptions<Args, ResultOf<Result>>,
 ): (...args: Args) => Promise<Awaited<Result>>;
-/** For code that is itself generic in the function, which has to name it: `throttled<F>(fn, …)`. */
+/**
+ * For code that is generic in the function itself, and has to name its type: `throttled<F>(fn, …)`.
+ */
 export function throttled<
   F extends AnyFunction,
   const Rate extends RateInput = RateInput,

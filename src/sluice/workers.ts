@@ -2,12 +2,12 @@ import { randomUUID } from "node:crypto";
 import type { WorkerTold } from "../core/stores/insight/store.ts";
 import type { Worker } from "../queue/worker/worker.ts";
 
-/** The workers of one sluice that are not closed. */
+/** The open workers of one sluice. */
 export interface Workers {
-  /** Makes one for a queue, and has it until it is closed. */
+  /** Creates a worker for a queue, and tracks it until it is closed. */
   add<Made extends Running>(queue: string, make: (own: OwnParts) => Made): Made;
-  /** How each of them is. */
-  told(): WorkerTold[];
+  /** The state of each worker, as this process reports it. */
+  reports(): WorkerTold[];
   close(): Promise<void>;
 }
 
@@ -28,7 +28,7 @@ export function createWorkers(): Workers {
       workers.set(workerId, { queue, worker });
       return worker;
     },
-    told: () =>
+    reports: () =>
       [...workers].flatMap(([id, { queue, worker }]) => {
         const { state, sinceMs, running, waiting, concurrency, paused } = worker.status();
         if (state === "closed") return [];

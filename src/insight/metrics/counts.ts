@@ -1,4 +1,7 @@
-/** Counts what happens in this process. Plain numbers, since every draw comes by here: a register reads them when it is scraped. */
+/**
+ * Counts events in this process in plain numbers, because every draw passes here. A register reads
+ * them when it is scraped.
+ */
 import {
   BUCKETS_MS,
   COUNTED_METRICS,
@@ -7,14 +10,17 @@ import {
 } from "../../core/events/metrics.ts";
 import { hearToo, type Observer, type Observing, type Series } from "../../core/events/observer.ts";
 
-/** How many values of a label have a series each: of the buckets of a fleet, those with the most waiting callers. */
+/**
+ * How many values of a label have their own series. For the buckets of a fleet, those with the most
+ * waiting callers.
+ */
 export const MOST_NAMES = 1_000;
-/** The value of all others. */
+/** The label value that all others share. */
 export const OTHER = "other";
 
 export type Labels = Readonly<Record<string, string>>;
 
-/** A number of a counter or gauge. */
+/** One value of a counter or gauge. */
 export interface Sample {
   readonly labels: Labels;
   readonly value: number;
@@ -41,11 +47,11 @@ class Count implements Series, Sample {
   }
 }
 
-/** Durations by their size, and their sum. */
+/** A histogram of durations, with their sum. */
 export class Spread implements Series {
   readonly labels: Labels;
   readonly boundsMs: readonly number[];
-  /** The last one has those above all bounds. */
+  /** The last one counts durations above all bounds. */
   readonly counts: Float64Array;
   sumMs = 0;
 
@@ -80,7 +86,10 @@ export class Spread implements Series {
 
 export type Counted = Count | Spread;
 
-/** The series of all metrics, by their labels. Of more than a thousand values of a label, the others share their series. */
+/**
+ * The series of all metrics, by their labels. Beyond a thousand values of a label, the rest share
+ * one series.
+ */
 export class SeriesByLabels<Made> {
   readonly #make: (metric: CountedMetric, labels: Labels) => Made;
   readonly #made: Map<CountedMetric, Map<string, Made>> = new Map();
@@ -113,7 +122,7 @@ export class SeriesByLabels<Made> {
     return made;
   }
 
-  /** The value itself if it is one of the first thousand. */
+  /** The value itself if it is one of the first thousand; otherwise the shared value. */
   bound(label: string, value: string): string {
     let names = this.#names.get(label);
     if (names === undefined) this.#names.set(label, (names = new Set()));
@@ -122,7 +131,7 @@ export class SeriesByLabels<Made> {
     return value;
   }
 
-  /** Has the names of another one, as far as there is room. */
+  /** Adopts the names of another instance, as far as there is room. */
   boundAs(other: SeriesByLabels<Made>): void {
     for (const [label, names] of other.#names) for (const name of names) this.bound(label, name);
   }
@@ -170,12 +179,12 @@ function createCounted(metric: CountedMetric, labels: Labels): Counted {
 
 const ofSluices = new WeakMap<Observing, Counts>();
 
-/** The counts of some sluices together. Each sluice is counted from the first time on, once for all who ask. */
+/** The counts of several sluices. Counting of a sluice starts when it is first added. */
 export class SluicesCounts {
-  /** When the first of them began to be counted. */
+  /** When counting of the first sluice began. */
   startedAtMs: number = Date.now();
   readonly #open: Set<Counts> = new Set();
-  /** What sluices counted that are closed: a counter never goes back. */
+  /** The counts of closed sluices. They are kept, because a counter never decreases. */
   #ended: Counts | undefined;
 
   add(observing: Observing): void {
@@ -197,7 +206,7 @@ export class SluicesCounts {
     });
   }
 
-  /** The series of a metric, summed over all sluices; those of the only sluice as they are. */
+  /** The series of a metric, summed over all sluices. Avoids copies if there is only one. */
   read(metric: CountedMetric): Counted[] {
     const [first, ...others] = this.#each();
     let found = first;
@@ -209,7 +218,7 @@ export class SluicesCounts {
     return all.filter((each) => !(each instanceof Spread) || each.total > 0);
   }
 
-  /** Starts a metric at 0 again. */
+  /** Resets a metric to 0. */
   reset(metric: CountedMetric): void {
     for (const counts of this.#each()) for (const each of counts.of(metric)) each.reset();
   }

@@ -1,16 +1,21 @@
-/** Metrics of prom-client whose values are read when somebody asks for them, from what was counted elsewhere. */
+/**
+ * Metrics of prom-client whose values are read at the time of a scrape, from counts kept elsewhere.
+ */
 import { Counter, Gauge, Histogram } from "prom-client";
 import type { MetricFacts } from "../../core/events/metrics.ts";
 import { Spread, type Labels, type Sample } from "./counts.ts";
 
 export interface Source {
-  /** What is to be told now. */
+  /** The current values. */
   read(): Promise<readonly (Sample | Spread)[]> | readonly (Sample | Spread)[];
-  /** All starts at 0 again, as far as this process counts it. */
+  /** Resets everything that this process counts. */
   reset(): void;
 }
 
-/** As prom-client writes it: labels that are the same objects each time are put into text only once. */
+/**
+ * prom-client's format. It converts labels to text only once if they are the same objects each
+ * time.
+ */
 interface Written {
   readonly labels: Labels | { readonly le: number | "+Inf" };
   readonly sharedLabels: Labels;
@@ -55,8 +60,8 @@ function writeSpread(
 }
 
 /**
- * Replaces how a metric is read. `getForPromString` is how registers of prom-client read a histogram for their text, and
- * nothing documents it; where they know of none, they use `get`. Checked with prom-client 15.1.3.
+ * Replaces how a metric is read. prom-client's registers call the undocumented `getForPromString`
+ * to write a histogram, and fall back to `get`. Checked with prom-client 15.1.3.
  */
 function readFrom(
   metric: Counter | Gauge | Histogram,
@@ -65,7 +70,7 @@ function readFrom(
 ): object {
   const { help, aggregator } = metric as unknown as { help: string; aggregator: string };
   const describe = (): object => {
-    // A register of OpenMetrics takes the ending of a counter's name.
+    // An OpenMetrics register changes the name of a counter.
     const { name, type } = metric as unknown as { name: string; type: string };
     return { name, help, type, aggregator };
   };

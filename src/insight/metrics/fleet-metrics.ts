@@ -1,4 +1,4 @@
-/** The metrics of the whole fleet, for the one process that exports them: read from Redis, whoever is asked how often. */
+/** The metrics of the whole fleet, read from Redis for the one process that exports them. */
 import { Registry } from "prom-client";
 import * as z from "zod";
 import { reasonOf } from "../../core/describe.ts";
@@ -18,12 +18,15 @@ import { createReadings, type Readings } from "./readings.ts";
 import { registerAll, type MetricsRegister } from "./register.ts";
 
 export interface FleetMetricsOptions extends MetricsOptions {
-  /** How often the facts are read while somebody asks for the metrics: 1,000 ms to an hour. Defaults to 5,000 ms. */
+  /**
+   * How often the facts are read while the metrics are scraped: 1,000 ms to an hour. Defaults to
+   * 5,000 ms.
+   */
   readonly everyMs?: number | undefined;
 }
 
 export interface FleetMetrics extends Metrics {
-  /** Reads no more, and takes the metrics out of the register. Closing the sluice does so too. */
+  /** Stops reading, and removes the metrics from the register. Closing the sluice does the same. */
   close(): void;
 }
 
@@ -32,7 +35,7 @@ const OPTIONS = z.strictObject({
   everyMs: wholeNumber(1_000, 3_600_000, "milliseconds").optional(),
 });
 const EVERY_MS = 5_000;
-/** How many queues are looked at together. */
+/** How many queues are read at once. */
 const AT_ONCE = 20;
 
 interface Page {
@@ -44,16 +47,16 @@ interface Page {
 
 export interface FleetParts {
   readonly overview: (page: Page) => Promise<Overview<BucketBrief>>;
-  /** How the queue of this name is; undefined if it is not known any more. */
+  /** The state of a queue. Undefined if the queue is no longer known. */
   readonly queueStatus: (name: string) => Promise<QueueStatus | undefined>;
   readonly logger: Logger;
-  /** The sluice, by which a register knows whose fleet it has. */
+  /** The sluice, so that a register knows whose fleet it exports. */
   readonly sluice: object;
 }
 
 interface Facts {
   readonly buckets: readonly BucketBrief[];
-  /** Those beside the thousand in which most wait. */
+  /** The buckets beyond the thousand with the most waiting callers. */
   readonly others: readonly BucketBrief[];
   readonly queues: readonly QueueStatus[];
 }
@@ -141,7 +144,7 @@ const fleetOf = new WeakMap<
   { readonly sluice: object; readonly metrics: FleetMetrics }
 >();
 
-/** The metrics of all processes that share the Redis of a sluice. */
+/** Exports the metrics of all processes that share the Redis of a sluice. */
 export function openFleetMetrics(parts: FleetParts, given: FleetMetricsOptions = {}): FleetMetrics {
   const where = "fleetMetrics()";
   const { register = new Registry() as MetricsRegister, everyMs = EVERY_MS } = readOptions(
@@ -155,7 +158,7 @@ export function openFleetMetrics(parts: FleetParts, given: FleetMetricsOptions =
     const remedy = "it has the fleet of another sluice; give each a register of its own";
     throw new InvalidOptionError({ where, option: "register", value: "a register", remedy });
   }
-  // What cannot be read now cannot be read five seconds later either, as a rule.
+  // A failed reading usually fails again five seconds later.
   const logger = sampled(parts.logger, () => performance.now());
   const readings = createReadings({
     everyMs,
@@ -223,7 +226,9 @@ async function readFacts(parts: FleetParts): Promise<Facts> {
   };
 }
 
-/** All buckets, page by page, and the queues of the first page: more are not exported. */
+/**
+ * Reads all buckets, page by page, and the first page of queues. Further queues are not exported.
+ */
 async function readAll({ overview }: FleetParts) {
   const { queues, ...first } = await overview({ limit: MOST_NAMES, brief: true });
   const buckets = [...first.buckets];

@@ -3,20 +3,25 @@ import { openFleetMetrics, type FleetMetrics, type FleetMetricsOptions } from ".
 import type { Sluice } from "../../sluice/create-sluice.ts";
 import { partsOf } from "../../sluice/parts.ts";
 
-/** What each process exports of itself: a sum over all processes is of the fleet. */
+/** The metrics that each process exports about itself. Sum them over all processes. */
 export const PROCESS_METRICS: Readonly<Record<table.ProcessMetric, table.MetricFacts>> =
   table.PROCESS_METRICS;
 
-/** What is of all processes together: one exporter has them, or a sum would count them several times. */
+/**
+ * The metrics of the whole fleet. Export them from one process only, because a sum would count them
+ * several times.
+ */
 export const FLEET_METRICS: Readonly<Record<table.FleetMetric, table.MetricFacts>> =
   table.FLEET_METRICS;
 
 /**
- * The metrics of all processes that share the Redis of a sluice: what waits, for what, and who set it. Export them from one
- * process, such as the server: a sum over several would count the same several times. Each process has its own by
- * `sluice.metrics()`, which may share the register.
+ * Exports metrics of all processes that share the Redis of a sluice: pending calls, what limits
+ * them, and which limits are set. Export them from one process, such as the server: a sum over
+ * several would count everything repeatedly. Each process exports its own metrics with
+ * `sluice.metrics()`, and may use the same register.
  *
- * @throws {@link InvalidOptionError} when an option can never work, or the register has other metrics of these names.
+ * @throws {@link InvalidOptionError} when an option can never work, or the register has other
+ * metrics of these names.
  */
 export function fleetMetrics(sluice: Sluice, options: FleetMetricsOptions = {}): FleetMetrics {
   const parts = partsOf("fleetMetrics()", sluice);

@@ -1,4 +1,4 @@
-/** The metrics of this process's own calls, of one sluice or of several that share a register. */
+/** The metrics of this process's own calls, for one sluice or for several that share a register. */
 import { Registry } from "prom-client";
 import * as z from "zod";
 import { PROCESS_METRICS, type ProcessMetric } from "../../core/events/metrics.ts";
@@ -9,49 +9,53 @@ import { exportMetric } from "./exported.ts";
 import { isRegister, registerAll, type MetricsRegister } from "./register.ts";
 
 export interface MetricsOptions {
-  /** Where the metrics are kept, beside others: a `Registry` of prom-client, such as its `register`. Defaults to one of the sluice's own. */
+  /**
+   * Where the metrics are registered: a `Registry` of prom-client, such as its `register`. Defaults
+   * to a separate register of the sluice.
+   */
   readonly register?: MetricsRegister | undefined;
 }
 
 export interface Metrics {
-  /** What was given, or the sluice's own. */
+  /** The given register, or the sluice's own. */
   readonly register: MetricsRegister;
-  /** The type of `text()`, for the header of an answer: `"text/plain; version=0.0.4; charset=utf-8"`. */
+  /** The content type of `text()`: `"text/plain; version=0.0.4; charset=utf-8"`. */
   readonly contentType: string;
-  /** All that the register has, as Prometheus reads it. */
+  /** All metrics in the register, in Prometheus's format. */
   text(): Promise<string>;
 }
 
 /** @internal */
 export const REGISTER: z.ZodType<MetricsRegister> = z.custom<MetricsRegister>(isRegister, {
-  error: 'give a Registry of prom-client, such as its "register", or leave it out',
+  error: 'give a Registry of prom-client, such as its "register", or omit the option',
 });
 const OPTIONS = z.strictObject({ register: REGISTER.optional() });
 
-/** What a register tells of. */
-interface Told {
+/** The metrics in a register, and the counts behind them. */
+interface RegisteredCounts {
   readonly metrics: ReadonlyMap<string, object>;
   readonly counts: SluicesCounts;
 }
 
-const toldBy = new WeakMap<MetricsRegister, Told>();
+const countsByRegister = new WeakMap<MetricsRegister, RegisteredCounts>();
 const ownRegisters = new WeakMap<Observing, MetricsRegister>();
 
 /**
- * The metrics of a sluice. From the first call on, its calls are counted.
+ * Exports the metrics of a sluice. Counting starts with the first call.
  *
- * @throws {@link InvalidOptionError} when what was given is no register, or has other metrics of these names.
+ * @throws {@link InvalidOptionError} when the given object is not a register, or has other metrics
+ * of these names.
  */
 export function openMetrics(observing: Observing, given: MetricsOptions = {}): Metrics {
   const where = "metrics()";
   const { register: asked } = readOptions(where, OPTIONS, given);
   const own = ownRegisters.get(observing) ?? (new Registry() as MetricsRegister);
   const register = asked ?? own;
-  const told = toldBy.get(register) ?? createTold();
-  registerAll(where, register, told.metrics);
-  toldBy.set(register, told);
+  const registered = countsByRegister.get(register) ?? createRegisteredCounts();
+  registerAll(where, register, registered.metrics);
+  countsByRegister.set(register, registered);
   ownRegisters.set(observing, own);
-  told.counts.add(observing);
+  registered.counts.add(observing);
   return metricsOf(register);
 }
 
@@ -65,7 +69,7 @@ export function metricsOf(register: MetricsRegister): Metrics {
   };
 }
 
-function createTold(): Told {
+function createRegisteredCounts(): RegisteredCounts {
   const counts = new SluicesCounts();
   const metrics = Object.entries(PROCESS_METRICS).map(([key, facts]): [string, object] => {
     const name = key as ProcessMetric;

@@ -1,9 +1,9 @@
 /**
- * What is read again and again while somebody asks for it, so that whoever asks need not wait: asked for the first time,
- * or after a while, it is read then.
+ * Reads facts repeatedly while there is demand, so that a caller need not wait. Only the first
+ * call, or one after a long break, waits for a reading.
  */
 export interface Readings<Facts> {
-  /** The facts of the last reading; undefined if that failed. */
+  /** The facts of the last reading. Undefined if it failed. */
   latest(): Promise<Facts | undefined>;
   close(): void;
 }
@@ -14,9 +14,9 @@ export interface ReadingsParts<Facts> {
   readonly onError: (error: unknown) => void;
 }
 
-/** For how long it is read on when nobody asks: scrapes are a minute apart at most, as a rule. */
+/** How long reading continues without demand. Scrapes are usually at most a minute apart. */
 const ASKED_MS = 90_000;
-/** Reading takes no more than this part of the time. */
+/** Reading takes at most this fraction of the time: one tenth. */
 const LEAST_REST = 10;
 
 export function createReadings<Facts>(parts: ReadingsParts<Facts>): Readings<Facts> {
@@ -25,7 +25,7 @@ export function createReadings<Facts>(parts: ReadingsParts<Facts>): Readings<Fac
   let reading: Promise<void> | undefined;
   let timer: NodeJS.Timeout | undefined;
   let askedAtMs = -Infinity;
-  /** Whether it is read again and again. */
+  /** True while it reads repeatedly. */
   let isKept = false;
   let isClosed = false;
 
@@ -44,7 +44,7 @@ export function createReadings<Facts>(parts: ReadingsParts<Facts>): Readings<Fac
     if (!isKept) return;
     const restMs = Math.max(everyMs, LEAST_REST * (nowMs - sinceMs));
     timer = setTimeout(() => (reading = readOnce()), restMs);
-    // It keeps no process alive.
+    // The timer must not keep the process alive.
     timer.unref();
   }
 
@@ -52,7 +52,7 @@ export function createReadings<Facts>(parts: ReadingsParts<Facts>): Readings<Fac
     async latest() {
       askedAtMs = performance.now();
       if (isClosed) return undefined;
-      // Nothing has been read yet, or not for a while, or not with success.
+      // There is no recent successful reading.
       if (!isKept || facts === undefined) {
         clearTimeout(timer);
         await (reading ??= readOnce());

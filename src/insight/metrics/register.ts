@@ -1,6 +1,6 @@
 import { InvalidOptionError } from "../../core/errors.ts";
 
-/** Where metrics are kept, as prom-client's `Registry` does. */
+/** Holds metrics, like prom-client's `Registry`. */
 export interface MetricsRegister {
   readonly contentType: string;
   metrics(): Promise<string>;
@@ -18,9 +18,9 @@ export function isRegister(given: unknown): given is MetricsRegister {
 }
 
 /**
- * Puts all of these into a register, or none. What is there already stays.
+ * Registers all metrics or none. Existing ones of the same kind stay.
  *
- * @throws {@link InvalidOptionError} when the register has another metric of such a name.
+ * @throws {@link InvalidOptionError} when the register has another metric with such a name.
  */
 export function registerAll(
   where: string,

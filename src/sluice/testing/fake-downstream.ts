@@ -3,51 +3,59 @@ import type { AddressInfo } from "node:net";
 import { worstWindow } from "./worst-window.ts";
 
 export interface FakeDownstreamOptions {
-  /** Calls above this many in any one second are answered 429 with `Retry-After: 1`. Defaults to no cap. */
+  /**
+   * Calls above this number in any one second are answered with 429 and `Retry-After: 1`. Defaults
+   * to no cap.
+   */
   readonly maxPerSecond?: number | undefined;
   /**
-   * How many ms late this process may see a call, as after it stood still. Calls of one second are then
-   * allowed to come within that much less. `worst()` reports the times that were seen. Defaults to 0.
+   * By how many ms this process may notice a call late, for example after it stood still. Calls of
+   * one second may then be closer together by this much. `worst()` uses the times as noticed.
+   * Defaults to 0.
    */
   readonly seenLateMs?: (() => number) | undefined;
-  /** How long each answer takes, in ms. Defaults to 0. */
+  /** How long each response takes, in ms. Defaults to 0. */
   readonly latencyMs?: number | undefined;
-  /** Answers a call if it returns an answer, or the status of one. */
+  /** Returns the response to a call, or its status. Returns undefined for the default response. */
   readonly answer?: ((arrival: Arrival) => number | FakeAnswer | undefined) | undefined;
-  /** Whether the log keeps the bodies of calls; many calls need a lot of memory. Defaults to true. */
+  /**
+   * Whether the log keeps the bodies of calls, which can need a lot of memory. Defaults to true.
+   */
   readonly keepBodies?: boolean | undefined;
   /** The port to listen on. Defaults to a free one. */
   readonly port?: number | undefined;
 }
 
-/** The answer to a call. */
+/** The response to a call. */
 export interface FakeAnswer {
   readonly status: number;
-  /** `{ "retry-after": "7" }`. Defaults to none, and for a 429 to `Retry-After: 1`. */
+  /**
+   * Headers such as `{ "retry-after": "7" }`. Defaults to none, and for a 429 to `Retry-After: 1`.
+   */
   readonly headers?: Readonly<Record<string, string>> | undefined;
-  /** Defaults to an empty one. */
+  /** Defaults to an empty body. */
   readonly body?: string | undefined;
 }
 
 /** One call, as the downstream saw it. */
 export interface Arrival {
-  /** On the downstream's monotonic clock. */
+  /** The time of arrival, on the downstream's monotonic clock. */
   readonly atMs: number;
   readonly path: string;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  /** Empty when bodies are not kept. */
+  /** Empty if bodies are not kept. */
   readonly body: string;
-  /** The status of the answer. */
+  /** The status of the response. */
   readonly status: number;
 }
 
-/** An HTTP server that logs the arrival of each call, to check what a limiter promises. */
+/** An HTTP server that logs the arrival of each call, for testing a rate limiter. */
 export interface FakeDownstream {
   readonly url: string;
   readonly arrivals: readonly Arrival[];
-  /** How many calls were answered with 429. */
+  /** The number of calls that were answered with 429. */
   readonly refused: number;
-  /** The most calls that any window of this length saw. */
+  /** The most calls in any window of this length. */
   worst(windowMs: number): number;
   close(): Promise<void>;
 }
@@ -88,7 +96,7 @@ export async function startFakeDownstream(
   }
 
   const server = createServer((request, response) => {
-    // A caller that hangs up in the middle of its request gets no answer.
+    // A caller that disconnects during its request gets no response.
     handle(request, response).catch(() => response.destroy());
   });
   await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));

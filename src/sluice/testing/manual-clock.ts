@@ -1,9 +1,9 @@
-/** A clock that moves only by its methods, for tests. */
+/** A clock for tests, which moves only through its methods. */
 export interface ManualClock {
-  /** The time, in µs; pass it where a clock is asked for. */
+  /** Returns the time in µs. Pass it where a clock is needed. */
   readonly nowUs: () => number;
   advanceMs(ms: number): void;
-  /** Sets the time, also backwards. */
+  /** Sets the time; it may go backwards. */
   set(us: number): void;
 }
 

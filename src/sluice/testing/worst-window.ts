@@ -1,6 +1,6 @@
 /**
- * The most calls that any half-open window of this length saw, whenever it began.
- * `arrivalsMs` need not be sorted.
+ * The most calls in any half-open window of this length, wherever it begins. `arrivalsMs` need not
+ * be sorted.
  */
 export function worstWindow(arrivalsMs: readonly number[], windowMs: number): number {
   const sorted = Float64Array.from(arrivalsMs).sort();

@@ -68,7 +68,7 @@ const OPTIONS = z.strictObject({
   data: z.unknown(),
   id: MESSAGE_ID.optional(),
   tenants: z
-    .array(ID, { error: "give a list of tenants, or leave it out for all" })
+    .array(ID, { error: "give a list of tenants, or omit the option for all" })
     .max(MOST_TENANTS, { error: `give at most ${MOST_TENANTS}` })
     .optional(),
 });

@@ -164,7 +164,7 @@ describe("an endpoint", () => {
     await hooks.endpoints.put({ ...REF, url: URL_, rate: "600/min", concurrency: 5 });
     await expect(hooks.endpoints.put({ ...REF, url: URL_, rate: "11/s" })).rejects.toMatchObject({
       option: "rate",
-      message: expect.stringContaining("10/s at most"),
+      message: expect.stringContaining("at most 10/s"),
     });
     await expect(hooks.endpoints.put({ ...REF, url: URL_, concurrency: 6 })).rejects.toMatchObject({
       option: "concurrency",

@@ -29,7 +29,7 @@ it("those who wait for the store ask anew as soon as it answers again, whatever 
   await vi.advanceTimersByTimeAsync(10);
 
   draw.mockRestore();
-  buckets.askAgain();
+  buckets.redraw();
   await vi.advanceTimersByTimeAsync(10);
 
   expect(left.toSorted()).toEqual(["a", "b"]);

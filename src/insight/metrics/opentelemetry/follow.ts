@@ -1,6 +1,7 @@
 /**
- * `sluice.wait`: a span for each wait that a limit caused, in the trace of its caller, or linked to the producer of its
- * job. Where neither is sampled, a wait is not followed: it would cost as much as the draw.
+ * Creates a span `sluice.wait` for each wait that a limit caused. It is part of the caller's trace,
+ * or linked to the producer of the job. If neither is sampled, no span is created, since it would
+ * cost as much as the draw.
  */
 import {
   context,
@@ -19,12 +20,12 @@ import {
 import type { Traces, WaitTrace } from "../../../core/events/observer.ts";
 import { SCOPE } from "./instruments.ts";
 
-/** A traceparent, as W3C Trace Context writes it. */
+/** A traceparent in the format of W3C Trace Context. */
 const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
-/** A call that went sooner waited for no limit. */
+/** A shorter wait was not caused by a limit. */
 const LEAST_MS = 1;
 
-/** A class, since every call that waits makes one: its methods are on the prototype. */
+/** A class with methods on its prototype, because every waiting call creates one. */
 class Wait implements WaitTrace {
   readonly tracer: Tracer;
   readonly producer: string | undefined;
@@ -67,7 +68,7 @@ class Wait implements WaitTrace {
   }
 }
 
-/** Of tracers that the application sets before or after this. */
+/** Creates traces with the application's tracers, even if it sets them later. */
 export function createTraces(provider: TracerProvider): Traces {
   const tracer = provider.getTracer(SCOPE);
   const isSet = watchProvider(provider);
@@ -87,14 +88,17 @@ export function createTraces(provider: TracerProvider): Traces {
   };
 }
 
-/** Whether spans may be kept at all: until the application has set its provider, that of the API stands in for it. */
+/**
+ * Returns a function that checks whether spans can be recorded. Until the application sets its
+ * provider, the API's proxy provider is in place.
+ */
 function watchProvider(provider: TracerProvider): () => boolean {
   const standIn = provider as { readonly getDelegateTracer?: (name: string) => Tracer | undefined };
   let isSet = standIn.getDelegateTracer === undefined;
   return () => isSet || (isSet = standIn.getDelegateTracer?.(SCOPE) !== undefined);
 }
 
-/** The span that the code at hand is part of, if it is kept. */
+/** The current span, if it is sampled. */
 function sampledIn(parent: Context): SpanContext | undefined {
   const found = trace.getSpanContext(parent);
   if (found === undefined) return undefined;

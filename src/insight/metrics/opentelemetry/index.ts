@@ -16,13 +16,17 @@ export type { MetricProducer } from "./metric-data.ts";
 const instrumented = new WeakMap<object, MetricProducer | undefined>();
 
 /**
- * Tells OpenTelemetry what a sluice does in this process, from now on: a span `sluice.wait` for each wait that a limit
- * caused, in the trace of its caller or linked to the producer of a job, with that limit and its bucket; the metrics of
- * the process; and those that messaging systems have, of its queues. It uses the providers that the application has set,
- * and for metrics the `metricProducer`, if it is given one; called again, it changes nothing.
+ * Reports what a sluice does in this process to OpenTelemetry, from now on:
  *
- * @throws {@link InvalidOptionError} when it is given what is no sluice, an unknown option, or a `metricProducer` after
- * the sluice was instrumented without it.
+ * - a span `sluice.wait` for each wait that a limit caused, with that limit and its bucket. It is
+ *   part of the caller's trace, or linked to the producer of a job.
+ * - the metrics of the process, and the standard messaging metrics of its queues.
+ *
+ * It uses the providers that the application has set, and the `metricProducer` for metrics if one
+ * is given. Further calls change nothing.
+ *
+ * @throws {@link InvalidOptionError} when the first argument is not a sluice, for an unknown
+ * option, or when a `metricProducer` is given after a call without it.
  */
 export function instrument(sluice: Sluice, options: InstrumentOptions = {}): void {
   const where = "instrument()";
@@ -30,7 +34,7 @@ export function instrument(sluice: Sluice, options: InstrumentOptions = {}): voi
   const { metricProducer } = readInstrumentOptions(where, options);
   if (instrumented.has(sluice)) {
     if (metricProducer === undefined || metricProducer === instrumented.get(sluice)) return;
-    const remedy = "it was instrumented without this one: give it to the first call";
+    const remedy = "the sluice was instrumented without this producer; give it to the first call";
     throw new InvalidOptionError({
       where,
       option: "metricProducer",

@@ -1,4 +1,4 @@
-/** The metrics that a process counts, as OpenTelemetry has them. */
+/** The metrics that a process counts, as instruments of OpenTelemetry. */
 import {
   BUCKETS_MS,
   COUNTED_METRICS,
@@ -7,7 +7,7 @@ import {
 } from "../../../core/events/metrics.ts";
 import type { Labels } from "../counts.ts";
 
-/** The name under which OpenTelemetry shows who measures. */
+/** The name of the instrumentation scope. */
 export const SCOPE = "sluice";
 
 export interface Instrument {
@@ -15,7 +15,7 @@ export interface Instrument {
   readonly name: string;
   readonly description: string;
   readonly unit: string;
-  /** Of a histogram, in seconds. */
+  /** The bucket boundaries of a histogram, in seconds. */
   readonly bounds: readonly number[] | undefined;
   readonly attributesOf: (labels: Labels) => Labels;
 }

@@ -1,4 +1,7 @@
-/** Tells instruments of OpenTelemetry's API of each thing as it happens: each time costs as much as a draw, or more. */
+/**
+ * Records each event with the instruments of OpenTelemetry's API at once. Each record costs as much
+ * as a draw, or more.
+ */
 import type { Counter, Meter } from "@opentelemetry/api";
 import type { CountedMetric } from "../../../core/events/metrics.ts";
 import {
@@ -36,7 +39,9 @@ function open(meter: Meter, instrument: Instrument): (labels: Labels) => Series 
   };
 }
 
-/** What one turn counts is added together: each addition costs as much as a draw. */
+/**
+ * Adds up the counts of one turn of the event loop, because each addition costs as much as a draw.
+ */
 function countTogether(counter: Counter, attributes: Labels): Series {
   let counted = 0;
   const addCounted = (): void => {

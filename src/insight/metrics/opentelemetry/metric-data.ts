@@ -1,20 +1,23 @@
 /**
- * What readers of OpenTelemetry's SDK take from a producer of metrics, written out here: the types of this package need
- * none of `@opentelemetry/sdk-metrics`, which is no peer. A test gives a producer to such a reader.
+ * The types that readers of OpenTelemetry's SDK expect from a metric producer. They are written out
+ * here so that the package's types do not need `@opentelemetry/sdk-metrics`, which is not a peer
+ * dependency. A test passes a producer to such a reader.
  */
 
 type Labels = Readonly<Record<string, string>>;
 
-/** Hands metrics that were counted elsewhere to a reader of OpenTelemetry's SDK: one of its `metricProducers`. */
+/**
+ * A producer of metrics for a reader of OpenTelemetry's SDK. Pass it as one of `metricProducers`.
+ */
 export interface MetricProducer {
-  /** What was counted since the producer was made, as it is now. */
+  /** Returns the totals since the producer was created. */
   collect(): Promise<CollectedMetrics>;
 }
 
 /** A `CollectionResult` of `@opentelemetry/sdk-metrics`. */
 interface CollectedMetrics {
   readonly resourceMetrics: {
-    /** Empty: a reader puts its own in its place. */
+    /** Empty. A reader replaces it with its own. */
     readonly resource: EmptyResource;
     readonly scopeMetrics: ScopeMetrics[];
   };
@@ -37,21 +40,21 @@ interface MetricData {
     readonly name: string;
     readonly description: string;
     readonly unit: string;
-    /** A double. */
+    /** The value type double. */
     readonly valueType: 1;
   };
-  /** Cumulative. */
+  /** The cumulative temporality. */
   readonly aggregationTemporality: 1;
 }
 
 export interface HistogramData extends MetricData {
-  /** A histogram. */
+  /** The data point type histogram. */
   readonly dataPointType: 0;
   readonly dataPoints: DataPoint<HistogramValue>[];
 }
 
 export interface SumData extends MetricData {
-  /** A sum. */
+  /** The data point type sum. */
   readonly dataPointType: 3;
   readonly isMonotonic: true;
   readonly dataPoints: DataPoint<number>[];
@@ -66,7 +69,7 @@ export interface DataPoint<Value> {
 }
 
 export interface HistogramValue {
-  /** The last of `counts` has what is above all boundaries. */
+  /** The last of `counts` has the values above all boundaries. */
   readonly buckets: { boundaries: number[]; counts: number[] };
   readonly sum: number;
   readonly count: number;

@@ -5,8 +5,9 @@ import { addingTo } from "./produce.ts";
 
 export interface InstrumentOptions {
   /**
-   * Counts in plain numbers, which a reader of the SDK collects: give it one of {@link createMetricProducer}, and a draw
-   * costs next to nothing more. Defaults to the instruments of the API, which the SDK is told of at each draw.
+   * Counts in plain numbers, which a reader of the SDK collects. With a producer from {@link
+   * createMetricProducer}, a draw costs almost nothing more. Defaults to the API's instruments,
+   * which record at each draw.
    */
   readonly metricProducer?: MetricProducer | undefined;
 }
@@ -14,7 +15,7 @@ export interface InstrumentOptions {
 const OPTIONS = z.strictObject({
   metricProducer: z
     .custom<MetricProducer>((given) => addingTo(given as MetricProducer) !== undefined, {
-      error: "give what createMetricProducer() returned, or leave it out",
+      error: "give the result of createMetricProducer(), or omit the option",
     })
     .optional(),
 });

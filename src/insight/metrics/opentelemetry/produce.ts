@@ -1,4 +1,7 @@
-/** Makes metrics of OpenTelemetry of what is counted in plain numbers, when a reader asks: a draw knows nothing of it. */
+/**
+ * Converts plain counts to OpenTelemetry metrics when a reader collects them. Draws do no extra
+ * work.
+ */
 import type { Observing } from "../../../core/events/observer.ts";
 import { SluicesCounts, Spread, type Counted } from "../counts.ts";
 import { INSTRUMENTS, SCOPE, type Instrument } from "./instruments.ts";
@@ -11,19 +14,20 @@ import type {
   SumData,
 } from "./metric-data.ts";
 
-/** Has a producer count one more sluice. */
+/** Adds a sluice to a producer. */
 type Add = (observing: Observing) => void;
 
 const adding = new WeakMap<MetricProducer, Add>();
 
-/** Undefined if it is no producer of these. */
+/** Undefined for a producer that was not created here. */
 export function addingTo(producer: MetricProducer): Add | undefined {
   return adding.get(producer);
 }
 
 /**
- * Makes a producer of metrics, for the `metricProducers` of a reader of OpenTelemetry's SDK. It has the sums over all
- * sluices that are given it by {@link instrument}, since the first of them was counted; closing one takes nothing away.
+ * Creates a producer for the `metricProducers` of a reader of OpenTelemetry's SDK. It reports the
+ * sums over all sluices that {@link instrument} was called with. Counting starts with the first of
+ * them, and closing a sluice removes nothing.
  */
 export function createMetricProducer(): MetricProducer {
   const sluices = new SluicesCounts();
@@ -68,7 +72,7 @@ function dataOf(
       const value = { buckets, sum: sumMs / 1_000, count };
       histogramPoints.push({ ...times, attributes, value });
     } else if (each.value > 0) {
-      // As by a counter of the SDK, one that has counted nothing is left out.
+      // Omitted while it is zero, as a counter of the SDK does.
       dataPoints.push({ ...times, attributes, value: each.value });
     }
   }

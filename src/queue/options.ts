@@ -7,7 +7,7 @@ import { isTimeZone } from "../core/limits/calendar-days.ts";
 import { KEY, LONGEST_MS, NAME, nameOf, readOptional, wholeNumber } from "../core/input/options.ts";
 import { DEFAULTED, type JobDefaults, type KeepDone } from "../core/input/queue-settings.ts";
 import { COST } from "../throttle/call-options.ts";
-import type { DedupeMode, KeptJobs } from "../core/stores/queue/store.ts";
+import type { DedupeMode, KeptJobs } from "../stores/redis/scripts/queue/jobs.ts";
 import type { Cost } from "../throttle/costs.ts";
 import { cronFault } from "./bullmq/cron.ts";
 import { OWN_ID } from "./job.ts";

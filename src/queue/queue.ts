@@ -160,7 +160,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const pages = createPages({ queue: name, access, lanes });
   const isOrdered = (settings.ordered ?? false) !== false || elsewhere?.ordered !== undefined;
   const freeKey = createFreeKey({ queue: name, access, lanes, isOrdered });
-  const wakes = createWakeWatch((id) => connection.wakeFor(name, id));
+  const wakes = createWakeWatch((id) => connection.wakeFor({ queue: name, id }));
   const onDue = (id: string, atMs = 0): void => wakes.watch(id, atMs - access.clock.earliestMs());
   const changes = createChanges({ queue: name, access, lanes, onDue });
   const runParts = { queue: name, access, runs: connection.runs };
@@ -216,7 +216,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     async jobOf(given) {
       const dedupeId = readDedupeId("jobOf()", given);
       const found = await access.ask(async (stored) => {
-        const holder = await connection.holderOf(name, dedupeId);
+        const holder = await connection.holderOf({ queue: name, dedupeId });
         return findDeduped<Data>(stored, dedupeId, holder);
       });
       return found && queuedJob(readJob(found), jobs);
@@ -236,7 +236,11 @@ export function createQueue<Data, Result = unknown, Input = Data>(
       const { jobs: found, cursor } = await pages.read("jobs()", options);
       return { jobs: found.map((each) => queuedJob(readJob(each as Stored<Data>), jobs)), cursor };
     },
-    ...createDeadLetters<Data>({ ...parts, onDue, keepAll: () => connection.keepAllFailed(name) }),
+    ...createDeadLetters<Data>({
+      ...parts,
+      onDue,
+      keepAll: () => connection.keepAllFailed({ queue: name }),
+    }),
     forecast: forecasts.forecast,
     preview: forecasts.preview,
     status: createStatus({

@@ -3,7 +3,7 @@ import { onOneLine, withoutPasswords, withoutSecrets, withoutStop } from "../cor
 import { type OwnedEmitter, createEmitter, type Emitter } from "../core/events/events.ts";
 import { errorTypeOf, type Observing } from "../core/events/observer.ts";
 import type { Logger } from "../core/logger.ts";
-import type { Ended } from "../core/stores/queue/steering.ts";
+import type { Ended } from "../stores/redis/scripts/queue/steering.ts";
 import { readJob, type Stored } from "./bullmq/stored-job.ts";
 import { originalOf, readErrorFacts } from "./failure.ts";
 import type { Job } from "./job.ts";

@@ -78,7 +78,7 @@ export type {
   BatchWorkerOptions,
 } from "../queue/worker/worker-options.ts";
 
-export type { QueueCounts } from "../core/stores/queue/store.ts";
+export type { QueueCounts } from "../stores/redis/scripts/queue/steering.ts";
 export type { FromJson, Job, JobState } from "../queue/job.ts";
 
 export {

@@ -1,12 +1,11 @@
-import type { ConnectionOptions, createRedisBackend } from "bullmq";
+import type { createRedisBackend } from "bullmq";
 import { reasonOf } from "../../core/describe.ts";
 import { isMissingRights } from "../../core/errors.ts";
 import type { Logger } from "../../core/logger.ts";
-import type { QueueConnection as Connection, RedisClock } from "../../core/stores/queue/store.ts";
+import type { QueueConnection } from "../../stores/redis/backend.ts";
+import type { RedisClock } from "../../stores/redis/queue/clock.ts";
 
-/** A connection to Redis that BullMQ can use, made where Redis is known. */
-export type QueueConnection = Connection<ConnectionOptions>;
-
+export type { QueueConnection };
 export type ConnectQueue = (use: "producer" | "worker") => QueueConnection;
 
 /** One hash tag per queue: a cluster keeps all its keys on one node, and spreads the queues. */

@@ -20,7 +20,7 @@ import {
   zoneOffsetMs,
 } from "../../core/limits/calendar-days.ts";
 import { CronTextError, readCronText } from "../../core/input/cron-text.ts";
-import type { CronState, NextCron } from "../../core/stores/queue/runs.ts";
+import type { CronState, NextCron } from "../../stores/redis/scripts/queue/runs.ts";
 import { loadBullmq } from "./load-bullmq.cjs";
 
 /** The default time zone of a cron expression. */

@@ -9,8 +9,8 @@
 import type { BackoffOptions, JobJson, JobsOptions, Queue, Job as StoredJob } from "bullmq";
 import { keyOfText } from "../../core/key-path.ts";
 import { PRIORITIES } from "../../core/input/options.ts";
-import type { RunName } from "../../core/stores/queue/runs.ts";
-import type { RedisClock } from "../../core/stores/queue/store.ts";
+import type { RunName } from "../../stores/redis/scripts/queue/runs.ts";
+import type { RedisClock } from "../../stores/redis/queue/clock.ts";
 import type { Cost } from "../../throttle/costs.ts";
 import { parseErrorFacts, type FailureFacts } from "../failure.ts";
 import type { Job } from "../job.ts";

@@ -7,7 +7,8 @@ import {
   StoreUnavailableError,
 } from "../../core/errors.ts";
 import type { Logger } from "../../core/logger.ts";
-import type { RedisClock, AddedJob, JobMet } from "../../core/stores/queue/store.ts";
+import type { RedisClock } from "../../stores/redis/queue/clock.ts";
+import type { AddedJob, JobMet } from "../../stores/redis/scripts/queue/jobs.ts";
 import {
   createErrorReports,
   storedQueueName,

@@ -13,10 +13,10 @@ import type {
   CronState,
   NextCron,
   RunAnswer,
-  RunDeclaration,
   RunDeclared,
-} from "../../core/stores/queue/runs.ts";
-import type { RedisClock } from "../../core/stores/queue/store.ts";
+  RunDeclaration,
+} from "../../stores/redis/scripts/queue/runs.ts";
+import type { RedisClock } from "../../stores/redis/queue/clock.ts";
 import type { Job } from "../job.ts";
 import type { OrderedJobOptions } from "../options.ts";
 import { nextCron, nextCronMs, nextCronTimes, UTC } from "./cron.ts";

@@ -1,7 +1,8 @@
 import { setTimeout as pause } from "node:timers/promises";
 import type { createRedisBackend, Worker as StoredWorker } from "bullmq";
 import type { Logger } from "../../core/logger.ts";
-import type { RedisClock, TakenJob } from "../../core/stores/queue/store.ts";
+import type { RedisClock } from "../../stores/redis/queue/clock.ts";
+import type { TakenJob } from "../../stores/redis/scripts/queue/lanes.ts";
 import { readErrorFacts } from "../failure.ts";
 import {
   createErrorReports,
@@ -73,7 +74,7 @@ export function createStoredWorker<Data, Result>(
   /** By the token of the job's lock. */
   const handedOut = new Map<string, HeldJob>();
   /** Has another worker look for jobs: this one has taken the marker that said so, and looks for none. */
-  const wake = (): void => void connection.wakeIdle(queue).catch(() => undefined);
+  const wake = (): void => void connection.wakeIdle({ queue }).catch(() => undefined);
   const wait = createJobWait(fetcher, wake);
   const stored = connection.adoptCopies(
     () =>
@@ -104,7 +105,7 @@ export function createStoredWorker<Data, Result>(
   );
   const letFollow = (id: string, dedupeId: string): Promise<void> =>
     // Unheard, it comes by itself within ten seconds.
-    connection.letFollow(queue, id, dedupeId).then(wait.lookSoon, () => undefined);
+    connection.letFollow({ queue, id, dedupeId }).then(wait.lookSoon, () => undefined);
   const { lookSoon } = wait;
   fetchBy(stored as unknown as Insides, fetcher, {
     ...settings,

@@ -1,6 +1,6 @@
 import { InvalidOptionError } from "../../core/errors.ts";
 import { readName } from "../../core/input/options.ts";
-import type { RunStore } from "../../core/stores/queue/runs.ts";
+import type { RunStore } from "../../stores/redis/queue/store.ts";
 import { UTC } from "../bullmq/cron.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { readScheduleFacts, type LastRun } from "../bullmq/stored-schedule.ts";
@@ -81,7 +81,9 @@ export function createSchedules({
   return {
     async unschedule(given) {
       const dedupeId = readDedupeId("unschedule", given);
-      const { isEnded, removed } = await access.ask(() => runs.end(name, dedupeId));
+      const { isEnded, removed } = await access.ask(() =>
+        runs.end({ queue: name, name: dedupeId }),
+      );
       onRemoved(removed);
       return isEnded;
     },

@@ -13,8 +13,8 @@ import type {
 import { namesOfText } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { RuledPolicy } from "../../core/stores/insight/rules.ts";
-import type { SteeredSettings } from "../../core/stores/queue/steering.ts";
-import type { KeptFailed, KeptJobs } from "../../core/stores/queue/store.ts";
+import type { SteeredSettings } from "../../stores/redis/scripts/queue/steering.ts";
+import type { KeptFailed, KeptJobs } from "../../stores/redis/scripts/queue/jobs.ts";
 import type { SetBy } from "../../throttle/bucket/facts/status.ts";
 import type { QueueSetting, SettingsStatus } from "../forecast/status.ts";
 import type { WeightsOf } from "../lanes/weights.ts";

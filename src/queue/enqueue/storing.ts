@@ -9,8 +9,8 @@ import {
 import { errorTypeOf, type Observing } from "../../core/events/observer.ts";
 import { keyOfText } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
-import type { RunDeclaration } from "../../core/stores/queue/runs.ts";
-import type { AddedJob, AddRequest, Heard } from "../../core/stores/queue/store.ts";
+import type { RunDeclaration } from "../../stores/redis/scripts/queue/runs.ts";
+import type { AddedJob, AddRequest, Heard } from "../../stores/redis/scripts/queue/jobs.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { addJobs, addLookedUpJobs, type NewJob } from "../bullmq/stored-queue.ts";
 import type { QueueConnection } from "../bullmq/connection.ts";
@@ -115,7 +115,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
 
   async function storeRecurring(queue: StoredQueue, entry: Entry<Data>): Promise<StoredNow<Data>> {
     const { json, value: data } = entry;
-    const declare = (run: RunDeclaration) => connection.runs.declare(name, run);
+    const declare = (run: RunDeclaration) => connection.runs.declare({ queue: name, ...run });
     const { job, isNew } = await storeSchedule<Data>(
       queue,
       { declare, clock: access.clock },

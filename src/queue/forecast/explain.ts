@@ -1,6 +1,7 @@
 import { sayEndless } from "../../core/describe.ts";
 import { headsOfText, keyOfText } from "../../core/key-path.ts";
-import type { LanesSeen, LaneStore } from "../../core/stores/queue/store.ts";
+import type { LanesSeen } from "../../stores/redis/scripts/queue/lanes.ts";
+import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { BucketState, LimitState } from "../../throttle/bucket/bucket-state.ts";
 import type { Cost } from "../../throttle/costs.ts";
@@ -75,9 +76,9 @@ export function createExplanations({
 }): (id: string) => Promise<JobExplanation | undefined> {
   async function readFacts(id: string, key: string | undefined): Promise<Facts> {
     const [seen, pauses, live, shared, own] = await Promise.all([
-      lanes.look(queue, id, MOST_COUNTED),
-      lanes.pauses(queue),
-      lanes.workers(queue),
+      lanes.look({ queue, id, counted: MOST_COUNTED }),
+      lanes.pauses({ queue }),
+      lanes.workers({ queue }),
       bucket.peek(),
       bucket.peek(key === undefined ? {} : { key: keyOfText(key) }),
     ]);

@@ -7,8 +7,9 @@ import {
   MOST_LEVELS,
   type Key,
 } from "../../core/key-path.ts";
-import type { LiveWorkers } from "../../core/stores/queue/steering.ts";
-import type { JobPosition, LanesSeen, LaneStore, DueJobs } from "../../core/stores/queue/store.ts";
+import type { LiveWorkers } from "../../stores/redis/scripts/queue/steering.ts";
+import type { JobPosition, LanesSeen, DueJobs } from "../../stores/redis/scripts/queue/lanes.ts";
+import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { orEndless } from "../../throttle/bucket/bucket-state.ts";
 import type { TryCall } from "../../throttle/call-options.ts";
@@ -154,10 +155,10 @@ export function createForecasts(parts: {
   async function view(about: TryCall, { id, change }: Asked = {}): Promise<View> {
     const [seen, inForce, pauses, live, held] = await access.ask(() =>
       Promise.all([
-        lanes.look(queue, id, MOST_COUNTED),
+        lanes.look({ queue, id, counted: MOST_COUNTED }),
         change === undefined ? bucket.inForce() : bucket.suppose("preview()", change),
-        lanes.pauses(queue),
-        lanes.workers(queue),
+        lanes.pauses({ queue }),
+        lanes.workers({ queue }),
         readHeld(about.key),
       ]),
     );
@@ -209,7 +210,7 @@ export function createForecasts(parts: {
 
   return {
     async isParked(id) {
-      const { place } = await lanes.look(queue, id);
+      const { place } = await lanes.look({ queue, id });
       return place?.in === "lane";
     },
     async eta(id, about) {
@@ -249,7 +250,7 @@ export function createForecasts(parts: {
       seen.others.lanes === 0 || (loads.length > 0 && levelsOfText(key ?? "") === MOST_LEVELS);
     const known = sum(loads.map(({ jobs }) => jobs));
     const parked =
-      key === undefined || isWhole ? 0 : await access.ask(() => lanes.waitingOf(queue, key));
+      key === undefined || isWhole ? 0 : await access.ask(() => lanes.waitingOf({ queue, key }));
     const waiting = key === undefined ? sum(all.map(({ jobs }) => jobs)) : Math.max(known, parked);
     const own = laneOf(key);
     const lastOf = (lane: number, calls: number): number =>

@@ -3,7 +3,7 @@ import { headsOfText } from "../../core/key-path.ts";
 import { ruleOf } from "../../core/limits/registry.ts";
 import { keyLimitsOf, ownScopeOf } from "../../core/policy/per-key.ts";
 import { asFarAsKnown } from "../../core/policy/policy.ts";
-import type { LanesSeen } from "../../core/stores/queue/store.ts";
+import type { LanesSeen } from "../../stores/redis/scripts/queue/lanes.ts";
 import type { InForce } from "../../throttle/bucket/bucket-state.ts";
 import type { TryCall } from "../../throttle/call-options.ts";
 import { costsOf } from "../../throttle/costs.ts";

@@ -1,7 +1,8 @@
 import { sayEndless } from "../../core/describe.ts";
 import { keyOfText, type Key } from "../../core/key-path.ts";
-import type { EndedSince } from "../../core/stores/queue/steering.ts";
-import type { LanesSeen, LaneStore, QueueCounts } from "../../core/stores/queue/store.ts";
+import type { EndedSince, QueueCounts } from "../../stores/redis/scripts/queue/steering.ts";
+import type { LanesSeen } from "../../stores/redis/scripts/queue/lanes.ts";
+import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { SetBy } from "../../throttle/bucket/facts/status.ts";
 import { storedKeyOf, type Stored } from "../bullmq/stored-job.ts";
@@ -117,7 +118,7 @@ export function createStatus({
   readonly settings: () => Promise<SettingsStatus>;
 }): () => Promise<QueueStatus> {
   async function readOldest(): Promise<OldestDue | undefined> {
-    const found = await access.ask(() => lanes.oldest(queue));
+    const found = await access.ask(() => lanes.oldest({ queue }));
     if (found === undefined) return undefined;
     const { id, sinceMs } = found;
     const [why, stored] = await Promise.all([
@@ -151,12 +152,12 @@ export function createStatus({
       await Promise.all([
         counts(),
         glance(),
-        access.ask(() => lanes.ended(queue)),
+        access.ask(() => lanes.ended({ queue })),
         readOldest(),
         access.ask(oldestFailedAtMs),
         bucket.status(),
         settings(),
-        access.ask(() => lanes.byHand(queue)),
+        access.ask(() => lanes.byHand({ queue })),
       ]);
     const { workers, places, goneInMs, reason } = expected;
     const rates = ratesOf(ended);

@@ -9,11 +9,11 @@ import type { Logger } from "../../core/logger.ts";
 import type {
   Arrival,
   LaneJob,
-  LaneStore,
   OrdersSeen,
   Taken,
   TakenJob,
-} from "../../core/stores/queue/store.ts";
+} from "../../stores/redis/scripts/queue/lanes.ts";
+import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";
 import type { HeldJob, JobSupply } from "../bullmq/stored-worker.ts";
 import { keyTextOf, type Job } from "../job.ts";
@@ -162,7 +162,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
     ended = new Set();
     try {
       const back = joining.splice(0);
-      if (back.length > 0) await lanes.join(queue, back);
+      if (back.length > 0) await lanes.join({ queue, jobs: back });
       const sentAtMs = performance.now();
       askedAtMs = sentAtMs;
       requests += 1;

@@ -1,7 +1,7 @@
 import type { Queue as StoredQueue } from "bullmq";
 import { reasonOf } from "../../core/describe.ts";
 import type { Logger } from "../../core/logger.ts";
-import type { LaneStore } from "../../core/stores/queue/store.ts";
+import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import { movedToWait } from "../bullmq/errors.ts";
 import { isOnItsWay, PARK_MS, storedKeyOf, type Stored } from "../bullmq/stored-job.ts";
 import type { WeightsOf } from "./weights.ts";
@@ -48,7 +48,7 @@ async function join(
   jobs: readonly Stored<unknown>[],
 ): Promise<void> {
   const laneJobs = jobs.map((job) => ({ id: job.id!, weights: weightsOf(storedKeyOf(job)) }));
-  if (laneJobs.length > 0) await lanes.join(name, laneJobs);
+  if (laneJobs.length > 0) await lanes.join({ queue: name, jobs: laneJobs });
 }
 
 /** Puts a job back that was fetched and not started: into its old place, and no attempt is used. */
@@ -65,7 +65,7 @@ export async function parkFromWorker<Data>(
   const { queue, lanes, weightsOf } = parts;
   const id = stored.id!;
   // BullMQ's own ways back keep no place. Not left to the fetcher: the connection may be closed as soon as this has ended.
-  const way = await lanes.putBack(queue, { id, token, weights: weightsOf(storedKeyOf(stored)) });
+  const way = await lanes.putBack({ queue, id, token, weights: weightsOf(storedKeyOf(stored)) });
   // If that fails, the next worker that gets it tries again.
   if (way === "cancelled") await stored.remove().catch(() => undefined);
   throw movedToWait();

@@ -3,8 +3,8 @@
  * `forecast()` promise nothing for a queue without a worker, and `status()` sums up all of that. One that is killed, or
  * stands still, stops counting within seconds; an idle one within twelve.
  */
-import type { Ended } from "../../core/stores/queue/steering.ts";
-import type { LaneStore } from "../../core/stores/queue/store.ts";
+import type { Ended } from "../../stores/redis/scripts/queue/steering.ts";
+import type { LaneStore } from "../../stores/redis/queue/store.ts";
 
 export interface Presence {
   /** Says that the worker is no more; never rejects. */
@@ -43,7 +43,7 @@ export function createPresence({
   async function note(forMs: number): Promise<void> {
     const ended = tally.take();
     try {
-      await lanes.noteWorker(queue, { worker, places, forMs, ended });
+      await lanes.noteWorker({ queue, worker, places, forMs, ended });
     } catch {
       // While Redis does not answer, nobody can ask how many workers there are.
       dueAtMs = -Infinity;

@@ -3,9 +3,8 @@ import { refuseUndefined } from "../../core/input/arguments.ts";
 import { KEY_PATH } from "../../core/input/key-options.ts";
 import { KEY, readOptions, wholeNumber } from "../../core/input/options.ts";
 import { readWhoAndWhy, type WhoAndWhy } from "../../core/input/who-and-why.ts";
-import type { RunStore } from "../../core/stores/queue/runs.ts";
-import type { JobMove } from "../../core/stores/queue/steering.ts";
-import type { LaneStore } from "../../core/stores/queue/store.ts";
+import type { RunStore, LaneStore } from "../../stores/redis/queue/store.ts";
+import type { JobMove } from "../../stores/redis/scripts/queue/steering.ts";
 import { runNameOf } from "../bullmq/stored-job.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { askOfRun } from "../bullmq/stored-schedule.ts";
@@ -123,7 +122,7 @@ export function createBulkChanges({
     state: PendingState | EndedState,
   ): Promise<number> {
     const from = state === "done" || state === "failed" ? state : "pending";
-    const removed = await access.ask(() => lanes.remove(queue, from, ids));
+    const removed = await access.ask(() => lanes.remove({ queue, state: from, ids }));
     onRemoved(removed);
     let count = removed.length;
     if (from !== "pending" || count === ids.length) return count;
@@ -184,7 +183,7 @@ export function createRetriedRuns({
   async function remove(id: string): Promise<boolean> {
     const run = runNameOf(id);
     if (run === undefined) return false;
-    const { says } = await access.ask(() => askOfRun((next) => runs.drop(queue, { ...run, next })));
+    const { says } = await access.ask(() => askOfRun((next) => runs.drop({ queue, ...run, next })));
     return says === "left out";
   }
 

@@ -19,9 +19,9 @@ import {
   type Steering,
 } from "../../core/stores/insight/steering.ts";
 import type { Inverse, SteeringLog } from "../../core/stores/insight/steering-log.ts";
-import type { HandSetting, SteeredSettings } from "../../core/stores/queue/steering.ts";
-import type { Steered } from "../../core/stores/queue/steering.ts";
-import type { LaneStore } from "../../core/stores/queue/store.ts";
+import type { HandSetting, SteeredSettings } from "../../stores/redis/scripts/queue/steering.ts";
+import type { Steered } from "../../stores/redis/scripts/queue/steering.ts";
+import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 
 /** Who changes a queue, and why, and what that is based on. */
@@ -125,7 +125,7 @@ export function createSettingByHand(parts: {
   readonly inverseOfPause: (last: Steering, since: number) => Promise<Inverse>;
 }): SettingByHand {
   const { queue, access, lanes, log, settings, isSettable, inverseOfPause } = parts;
-  const byHand = (): Promise<SteeredSettings> => access.ask(() => lanes.byHand(queue));
+  const byHand = (): Promise<SteeredSettings> => access.ask(() => lanes.byHand({ queue }));
 
   /** What holds of some settings, value by value. */
   async function factsOf(names: readonly string[]): Promise<Values> {
@@ -152,7 +152,7 @@ export function createSettingByHand(parts: {
   }
 
   async function put(all: readonly HandSetting[], since: number): Promise<void> {
-    const steered = await access.ask(() => lanes.setByHand(queue, all, since));
+    const steered = await access.ask(() => lanes.setByHand({ queue, settings: all, since }));
     settings.forget();
     assertSteered(queue, since, steered);
   }

@@ -1,8 +1,8 @@
 import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
-import type { JobMove, Moved } from "../../core/stores/queue/steering.ts";
-import type { LaneStore } from "../../core/stores/queue/store.ts";
+import type { JobMove, Moved } from "../../stores/redis/scripts/queue/steering.ts";
+import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { JobStateError } from "../errors.ts";
 import { AT } from "../options.ts";
@@ -50,7 +50,7 @@ export function createChanges(parts: {
   const { queue, access, lanes, onDue } = parts;
 
   async function move(ids: readonly string[], how: JobMove): Promise<Moved> {
-    const moved = await access.ask(() => lanes.move(queue, ids, how));
+    const moved = await access.ask(() => lanes.move({ queue, ids, ...how }));
     const first = ids[moved.moves.indexOf("moved")];
     if (first !== undefined) onDue(first, moved.atMs);
     return moved;
@@ -62,7 +62,7 @@ export function createChanges(parts: {
 
   return {
     async update(id, json) {
-      const outcome = await access.ask(() => lanes.update(queue, id, json));
+      const outcome = await access.ask(() => lanes.update({ queue, id, json }));
       if (outcome === "active" || outcome === "done") {
         throw new JobStateError({ jobId: id, state: outcome });
       }

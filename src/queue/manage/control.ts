@@ -2,7 +2,8 @@ import type { Queue as StoredQueue } from "bullmq";
 import { refuseUndefined } from "../../core/input/arguments.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { PRIORITIES, PRIORITY, type Priority } from "../../core/input/options.ts";
-import type { LaneStore, QueueCounts } from "../../core/stores/queue/store.ts";
+import type { LaneStore } from "../../stores/redis/queue/store.ts";
+import type { QueueCounts } from "../../stores/redis/scripts/queue/steering.ts";
 import { codeOf, NOT_THERE } from "../bullmq/errors.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { JOB_STATES, readJobId } from "../job.ts";
@@ -76,19 +77,19 @@ export function createControl(parts: {
     for (const state of ["prioritized", "wait", "delayed"] as const) {
       count += await drainState(access, state, onRemoved);
     }
-    await access.ask(() => lanes.clear(queue));
+    await access.ask(() => lanes.clear({ queue }));
     return count;
   }
 
   async function remove(id: string): Promise<boolean> {
     if (await retriedRuns.remove(id)) return true;
-    return (await access.ask(() => lanes.remove(queue, "any", [id]))).length > 0;
+    return (await access.ask(() => lanes.remove({ queue, state: "any", ids: [id] }))).length > 0;
   }
 
   return {
     async counts(given) {
       const { key } = readOfKey("counts()", given);
-      return key === undefined ? access.ask(() => lanes.counts(queue)) : countsOf(key);
+      return key === undefined ? access.ask(() => lanes.counts({ queue })) : countsOf(key);
     },
     async drain(given) {
       refuseUndefined("drain()", given);
@@ -116,7 +117,7 @@ export function createControl(parts: {
       if (id === undefined) return false;
       return access.ask(async (stored) => {
         const isChanged = await changePriority(stored, id, priority);
-        if (isChanged) await lanes.join(queue, [{ id, isAnew: true }]);
+        if (isChanged) await lanes.join({ queue, jobs: [{ id, isAnew: true }] });
         return isChanged;
       });
     },
@@ -174,7 +175,7 @@ async function cancelJob(
   remove: () => Promise<boolean>,
 ): Promise<boolean> {
   for (let round = 0; round < MOST_ROUNDS; round += 1) {
-    const found = await lanes.cancel(queue, id);
+    const found = await lanes.cancel({ queue, id });
     if (found === "scheduled") return remove();
     if (found === "held") return true;
     // After the first round no worker begins it: who removed it did so since it was cancelled.

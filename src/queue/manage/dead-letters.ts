@@ -6,7 +6,7 @@ import { KEY_PATH } from "../../core/input/key-options.ts";
 import { KEY, readOptions, wholeNumber } from "../../core/input/options.ts";
 import { readWhoAndWhy, type WhoAndWhy } from "../../core/input/who-and-why.ts";
 import { isWithin, type Key } from "../../core/key-path.ts";
-import type { LaneStore } from "../../core/stores/queue/store.ts";
+import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import { codeOf, NOT_THERE, WRONG_STATE } from "../bullmq/errors.ts";
 import { readFailures, readJob, renew, storedKeyOf, type Stored } from "../bullmq/stored-job.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
@@ -88,7 +88,7 @@ export function createDeadLetters<Data>({
   readonly keepAll: () => Promise<void>;
 }): DeadLetters<Data> {
   async function purgeAll(ids: readonly string[]): Promise<number> {
-    const removed = await access.ask(() => lanes.remove(queue, "failed", ids));
+    const removed = await access.ask(() => lanes.remove({ queue, state: "failed", ids }));
     onRemoved(removed);
     return removed.length;
   }
@@ -361,7 +361,7 @@ export function createFreeKey({
     const hasActed = await act();
     if (hasActed && key !== undefined) {
       // It was done: to reject would say that it was not.
-      await access.ask(() => lanes.lookAtHeads(queue, [key])).catch(() => undefined);
+      await access.ask(() => lanes.lookAtHeads({ queue, ofKeys: [key] })).catch(() => undefined);
     }
     return hasActed;
   };

@@ -13,7 +13,7 @@ import {
   RETRYING,
   type StoredEvent,
 } from "../bullmq/stored-events.ts";
-import type { StreamReading } from "../../core/stores/queue/store.ts";
+import type { StreamReading } from "../../stores/redis/queue/stream-reader.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 
 /** What happens to a queue's jobs, in any process. */

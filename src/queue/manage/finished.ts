@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import * as z from "zod";
 import { ClosedError } from "../../core/errors.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
-import type { JobEnd } from "../../core/stores/queue/store.ts";
+import type { JobEnd } from "../../stores/redis/scripts/queue/jobs.ts";
 import type { QueueConnection } from "../bullmq/connection.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { parseErrorFacts, rebuildWith, type FailureFacts } from "../failure.ts";
@@ -108,7 +108,9 @@ export function createFinishedWaits({
   async function lookAt(ids: readonly string[]): Promise<void> {
     await Promise.all(
       inBatches(ids).map(async (batch) => {
-        const ends = await access.ask(() => connection.awaitJobs(name, process, batch));
+        const ends = await access.ask(() =>
+          connection.awaitJobs({ queue: name, process, ids: batch }),
+        );
         for (const [index, id] of batch.entries()) {
           const end = ends[index];
           if (end !== undefined) settle(id, asOutcome(id, end));
@@ -146,7 +148,9 @@ export function createFinishedWaits({
     told = [];
     // What is not told is forgotten in time.
     for (const batch of inBatches(ids)) {
-      access.ask(() => connection.toldOf(name, process, batch)).catch(() => undefined);
+      access
+        .ask(() => connection.toldOf({ queue: name, process, ids: batch }))
+        .catch(() => undefined);
     }
   }
 

@@ -6,7 +6,7 @@ import {
   type QueueAction,
 } from "../../core/stores/insight/steering.ts";
 import type { SteeringLog } from "../../core/stores/insight/steering-log.ts";
-import type { QueueCounts } from "../../core/stores/queue/store.ts";
+import type { QueueCounts } from "../../stores/redis/scripts/queue/steering.ts";
 
 interface BulkChange extends WhoAndWhy {
   readonly action: QueueAction;

@@ -3,8 +3,8 @@ import { InvalidOptionError } from "../../core/errors.ts";
 import { KEY_PATH } from "../../core/input/key-options.ts";
 import { levelsOfText, MOST_LEVELS, type Key } from "../../core/key-path.ts";
 import { KEY, readOptional, wholeNumber } from "../../core/input/options.ts";
-import type { PageRequest } from "../../core/stores/queue/steering.ts";
-import type { LaneStore } from "../../core/stores/queue/store.ts";
+import type { PageRequest } from "../../stores/redis/scripts/queue/steering.ts";
+import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import type { Stored } from "../bullmq/stored-job.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { JOB_STATES, type JobState } from "../job.ts";
@@ -101,7 +101,7 @@ export function createPages(parts: {
     { from, most }: Pick<PageRequest, "from" | "most">,
   ): ReturnType<LaneStore["page"]> {
     const request = { shelf, parked, key, name, from, most, lookedAt: LOOKED_AT };
-    return access.ask(() => lanes.page(queue, request));
+    return access.ask(() => lanes.page({ queue, ...request }));
   }
 
   return {

@@ -6,7 +6,7 @@ import { keyOfText, type Key } from "../../core/key-path.ts";
 import { LONGEST_MS, readOptional, wholeNumber } from "../../core/input/options.ts";
 import type { Steering } from "../../core/stores/insight/steering.ts";
 import type { Inverse, SteeringLog } from "../../core/stores/insight/steering-log.ts";
-import type { LaneStore } from "../../core/stores/queue/store.ts";
+import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import type { OfKey } from "../options.ts";
 import { assertSteered, BY_HAND, type QueueByHand } from "./by-hand.ts";
@@ -62,7 +62,7 @@ export function createPauses(parts: {
 
   /** For how long the queue, or a key, has a pause of its own. */
   async function pausedForMs(key: string | undefined): Promise<number> {
-    const pauses = await access.ask(() => lanes.pauses(queue));
+    const pauses = await access.ask(() => lanes.pauses({ queue }));
     return pauses.find((each) => each.key === key)?.forMs ?? 0;
   }
 
@@ -72,7 +72,7 @@ export function createPauses(parts: {
     since: number | undefined,
   ): Promise<void> {
     await access.ask(async (stored) => {
-      const steered = await lanes.pause(queue, { key, forMs, since });
+      const steered = await lanes.pause({ queue, key, forMs, since });
       assertSteered(queue, since, steered);
       if (steered.hasPutAway) await stored.resume();
     });
@@ -128,7 +128,7 @@ export function createPauses(parts: {
       await change(readOptional("resume()", RESUME, given), 0);
     },
     async paused() {
-      const pauses = await access.ask(() => lanes.pauses(queue));
+      const pauses = await access.ask(() => lanes.pauses({ queue }));
       return pauses.map(({ key, forMs }) =>
         sayEndless({ key: key === undefined ? undefined : keyOfText(key), forMs }),
       );

@@ -1,6 +1,7 @@
 /** What a worker's parts share, the jobs that it has at hand, and what a handler gets beside its job. */
 import { InvalidOptionError } from "../../core/errors.ts";
-import type { LaneStore, RedisClock } from "../../core/stores/queue/store.ts";
+import type { LaneStore } from "../../stores/redis/queue/store.ts";
+import type { RedisClock } from "../../stores/redis/queue/clock.ts";
 import { LONGEST_MS } from "../../core/input/options.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { Slot } from "../../throttle/slot/slot.ts";

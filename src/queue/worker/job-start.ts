@@ -128,11 +128,13 @@ export function readFetched<Data>(
   // In the next outage it goes by what was known before.
   const known = unknown && connection.inTime(CLOCK_MS, unknown).catch(() => undefined);
   if (!isSuspect(stored)) return known === undefined ? job : known.then(() => job);
-  return Promise.all([connection.recall(queue, job.id), known]).then(([{ deaths, keptMs }]) => {
-    // What the job did when the first worker died was not recorded: it may have killed that one too.
-    if (deaths + 1 >= MOST_DEATHS) throw deadlyFailure(deaths + 1);
-    return keptMs === job.startByMs ? { ...job, startByMs: undefined } : job;
-  });
+  return Promise.all([connection.recall({ queue, id: job.id }), known]).then(
+    ([{ deaths, keptMs }]) => {
+      // What the job did when the first worker died was not recorded: it may have killed that one too.
+      if (deaths + 1 >= MOST_DEATHS) throw deadlyFailure(deaths + 1);
+      return keptMs === job.startByMs ? { ...job, startByMs: undefined } : job;
+    },
+  );
 }
 
 /** Whether a worker has died with the job. Before that nothing is recorded of it, which would cost each job a command. */
@@ -156,7 +158,7 @@ export function noteStart(
 ): Promise<void> | undefined {
   const mayKill = isSuspect(stored);
   if (startByMs === undefined && !mayKill) return undefined;
-  const noting = connection.noteBegun(queue, { id, startByMs, isSuspect: mayKill });
+  const noting = connection.noteBegun({ queue, id, startByMs, isSuspect: mayKill });
   const noted = connection.inTime(NOTE_MS, noting).catch((error: unknown) => {
     const facts = { queue, job: id, reason: reasonOf(error) };
     const problem = `Could not record that the job started; if its worker dies, ${mayKill ? "that will not count" : "it will expire"}.`;

@@ -5,7 +5,7 @@
  * five commands, and only then (taskforcesh/bullmq#1353). Failed jobs: {@link createFailedRetention}.
  */
 import type { Logger } from "../../core/logger.ts";
-import type { KeptFailed } from "../../core/stores/queue/store.ts";
+import type { KeptFailed } from "../../stores/redis/scripts/queue/jobs.ts";
 
 /** Removes done jobs that are no longer kept. */
 interface Retention {

@@ -10,7 +10,7 @@
  * a beginning is a dead letter, like any job.
  */
 import { reasonOf } from "../../core/describe.ts";
-import type { RunName, RunStep } from "../../core/stores/queue/runs.ts";
+import type { RunName, RunStep } from "../../stores/redis/scripts/queue/runs.ts";
 import { isFinalError } from "../bullmq/errors.ts";
 import { runNameOf, scheduleOf } from "../bullmq/stored-job.ts";
 import { askOfRun } from "../bullmq/stored-schedule.ts";
@@ -51,7 +51,7 @@ export function createScheduledRuns({
   /** Asks until no more is to be computed. Undefined if Redis does not say: the job comes back with its lock's end. */
   async function ask(run: RunName, step: RunStep["step"]) {
     try {
-      return await askOfRun((next) => runs.begin(queue, { ...run, step, next }));
+      return await askOfRun((next) => runs.begin({ queue, ...run, step, next }));
     } catch (error) {
       warn(run, "Could not ask Redis whether a recurring job may run; it comes back", error);
       return undefined;
@@ -67,7 +67,7 @@ export function createScheduledRuns({
 
   async function settle(run: RunName, hasBegun: boolean): Promise<void> {
     try {
-      await runs.settle(queue, run, hasBegun);
+      await runs.settle({ queue, ...run, hasBegun });
     } catch (error) {
       if (connection.isReady()) warn(run, "Could not store how a recurring job went", error);
     }

@@ -19,7 +19,7 @@ import { InvalidOptionError } from "../../core/errors.ts";
 import { headsOfText } from "../../core/key-path.ts";
 import { sampled, type Logger } from "../../core/logger.ts";
 import type { Observing } from "../../core/events/observer.ts";
-import type { Arrival } from "../../core/stores/queue/store.ts";
+import type { Arrival } from "../../stores/redis/scripts/queue/lanes.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { Pass } from "../../throttle/outage/breaker.ts";
 import { DrawnSlot } from "../../throttle/slot/slot.ts";
@@ -201,13 +201,13 @@ export function createWorker<Data, Result>(
     void (connection.isReady() && stored.emit("error", error));
   const { kept } = settings;
   const forgetDone = async (): Promise<void> =>
-    connection.forgetDone(queue.name, (await kept.current()).keepDone);
+    connection.forgetDone({ queue: queue.name, ...(await kept.current()).keepDone });
   const retention = createRetention(forgetDone, onForgetError, () => kept.now.keepDone.forMs);
   stored.on("completed", () => retention.note());
   const failedRetention = createFailedRetention({
     queue: queue.name,
     kept,
-    forget: (bounds) => connection.forgetFailed(queue.name, bounds),
+    forget: (bounds) => connection.forgetFailed({ queue: queue.name, ...bounds }),
     onError: onForgetError,
     logger: settings.logger,
   });
@@ -406,7 +406,8 @@ async function removeCancelled(
   id: string,
 ): Promise<void> {
   try {
-    if ((await lanes.cancel(queue, id)) === "waits") await lanes.remove(queue, "pending", [id]);
+    if ((await lanes.cancel({ queue, id })) === "waits")
+      await lanes.remove({ queue, state: "pending", ids: [id] });
   } catch {
     // Redis is away.
   }
@@ -427,7 +428,7 @@ async function giveLostBack(
   const { queue, workerId, connection } = worker;
   try {
     // Asked behind all that is sent again, on the same connection: so each of those has its answer by then.
-    const held = await connection.heldBy(queue, `${workerId}:`);
+    const held = await connection.heldBy({ queue, tokens: `${workerId}:` });
     await nextTurn();
     for (const { id, token } of held) {
       if (fetcher.holds(id, token)) continue;

@@ -1,12 +1,11 @@
 import type { Cluster, Redis } from "ioredis";
 import type { StoreEvent } from "../../core/events/events.ts";
 import type { Logger } from "../../core/logger.ts";
-import type { QueueConnection } from "../../core/stores/queue/store.ts";
 import type { InsightStore } from "../../core/stores/insight/store.ts";
 import type { Store } from "../../core/store.ts";
 import type { BreakerOptions } from "./requests/breaker.ts";
 import { createRedisStore, type RedisStore } from "./bucket-store.ts";
-import { createClock, type SampledClock } from "./queue/clock.ts";
+import { createClock, type RedisClock, type SampledClock } from "./queue/clock.ts";
 import { connect, isCluster, type ConnectionUse, type RedisInput } from "./connection.ts";
 import { createEvictionWarning } from "./eviction.ts";
 import { retryScripts } from "./ioredis/for-bullmq.ts";
@@ -16,20 +15,8 @@ import { restWhile } from "./ioredis/silent-servers.ts";
 import { untilReady } from "./ioredis/readiness.ts";
 import { dropSilentFor } from "./ioredis/silent-servers.ts";
 import { withTimeout } from "./ioredis/time-limit.ts";
-import { createRedisLanes, createRedisRuns } from "./queue/store.ts";
-import { dedupeKeys, jobsAdd, jobsFollow, jobsHeard } from "./scripts/queue/enqueue.ts";
-import {
-  clockRead,
-  failedForget,
-  jobsAwait,
-  jobsBegin,
-  jobsForget,
-  jobsHeld,
-  jobsRecall,
-  jobsTold,
-  replayingKey,
-} from "./scripts/queue/jobs.ts";
-import { baseOf } from "./scripts/keys.ts";
+import { createRedisJobs, createRedisLanes, createRedisRuns } from "./queue/store.ts";
+import { jobScripts } from "./scripts/queue/jobs.ts";
 import { runScript } from "./scripts/script.ts";
 import { combineInsight, combineStores, createShards } from "./shards.ts";
 import { createStreamReader, type StreamReader } from "./queue/stream-reader.ts";
@@ -55,7 +42,7 @@ export interface Backend {
   /** In a cluster each bucket lies on one node, by its name. */
   readonly isCluster: boolean;
   /** A connection to the server that holds this queue, shared with all other queues there unless it is `own`. */
-  connectQueue(queue: string, use: QueueUse, own?: boolean): QueueConnection<Redis | Cluster>;
+  connectQueue(queue: string, use: QueueUse, own?: boolean): QueueConnection;
 }
 
 export function createBackend(options: BackendOptions): Backend {
@@ -72,7 +59,7 @@ export function createBackend(options: BackendOptions): Backend {
       redis: open(server, "store"),
       connectSubscriber: () => connect(server, "subscriber"),
     });
-  const queuesAt = (server: RedisInput): ((use: QueueUse, own?: boolean) => Connection) => {
+  const queuesAt = (server: RedisInput): ((use: QueueUse, own?: boolean) => QueueConnection) => {
     const openReader = (): StreamReader => createStreamReader(() => connect(server, "events"));
     const sharedReader = openReader();
     // A cluster's streams lie on several nodes.
@@ -110,11 +97,23 @@ function isList(redis: BackendOptions["redis"]): redis is readonly string[] {
   return Array.isArray(redis);
 }
 
-type Connection = QueueConnection<Redis | Cluster>;
+/** A connection to the Redis of one queue. */
+export interface QueueConnection extends ReturnType<typeof forQueue> {
+  /** Runs `make`, which may copy the client; the copies that it makes are closed with this connection. */
+  adoptCopies<Made>(make: () => Made): Made;
+  /** Calls back each time that Redis can be used again, until this is closed. */
+  onReady(listener: () => void): void;
+  /** Looks less often whether Redis is still there while `mayRest` says so, and that of all who share the client. */
+  restWhile(mayRest: () => boolean): void;
+  /** Reads the entries of a stream that come after `lastId`, on one connection for all streams of a server. */
+  readonly readStream: StreamReader["read"];
+  /** Closes the client with the last of those who share it. */
+  close(): void;
+}
 
 /** A client that is opened with the first connection which shares it, and closed with the last. */
 interface SharedClient {
-  connect(): Connection;
+  connect(): QueueConnection;
 }
 
 function createSharedClient(
@@ -124,7 +123,7 @@ function createSharedClient(
 ): SharedClient {
   let client: Redis | Cluster | undefined;
   /** Whether each connection may rest. */
-  const users = new Map<Connection, () => boolean>();
+  const users = new Map<QueueConnection, () => boolean>();
   const mayAllRest = (): boolean => [...users.values()].every((mayRest) => mayRest());
 
   function openClient(): Redis | Cluster {
@@ -139,7 +138,7 @@ function createSharedClient(
       const used = (client ??= openClient());
       const listeners: (() => void)[] = [];
       const closeCopies: (() => void)[] = [];
-      const connection: Connection = {
+      const connection: QueueConnection = {
         ...forQueue(used, prefix),
         adoptCopies(make) {
           const { made, close } = withCopies(used, make);
@@ -176,62 +175,28 @@ const PING_AT_REST_MS = 6_000;
  */
 const SILENT_SHARE = 1.5;
 
-/** How long it is noted that somebody replays dead letters: longer than a round trip of many takes. */
-const REPLAYING_MS = 60_000;
-
 /** What all connections that share a client have in common. */
-function forQueue(
-  client: Redis | Cluster,
-  prefix: string,
-): Omit<Connection, "adoptCopies" | "onReady" | "restWhile" | "readStream" | "close"> {
+function forQueue(client: Redis | Cluster, prefix: string) {
   const clockOf = clocksAt(client, prefix);
   return {
+    /** The client for BullMQ, which queues or workers may share. */
     client,
-    clockOf,
-    untilReady: (ms) => untilReady(client, ms),
-    inTime: (ms, answer) =>
-      withTimeout(ms, answer, () => {
-        dropSilentFor(client, ms * SILENT_SHARE);
+    /** The clock of the server that holds a queue; the same one each time. */
+    clockOf: clockOf as (queue: string) => RedisClock,
+    /** Resolves when Redis can be used; rejects if that takes longer than `timeoutMs`. */
+    untilReady: (timeoutMs: number): Promise<void> => untilReady(client, timeoutMs),
+    /** Resolves with the answer of Redis; rejects if it takes longer than `timeoutMs`. A late answer is dropped. */
+    inTime: <Answer>(timeoutMs: number, question: Promise<Answer>): Promise<Answer> =>
+      withTimeout(timeoutMs, question, () => {
+        dropSilentFor(client, timeoutMs * SILENT_SHARE);
         return new Error("no answer in time");
       }),
-    isReady: () => client.status === "ready",
+    isReady: (): boolean => client.status === "ready",
+    /** The lanes of queues, on this connection. */
     lanes: createRedisLanes(client, prefix, clockOf),
-    addJobs: (request) => runScript(client, jobsAdd, { prefix, ...request }),
-    letFollow: (queue, id, dedupeId) =>
-      runScript(client, jobsFollow, { prefix, queue, id, dedupeId }),
-    async holderOf(queue, dedupeId) {
-      const [holder, pair] = dedupeKeys({ prefix, queue }, dedupeId);
-      return (await client.get(holder)) ?? (await client.hget(pair, "of")) ?? undefined;
-    },
-    async forgetDone(queue, { count, forMs }) {
-      while (await runScript(client, jobsForget, { prefix, queue, count, forMs }));
-    },
-    async forgetFailed(queue, kept) {
-      for (let total = 0; ;) {
-        const { removed, isMore } = await runScript(client, failedForget, {
-          prefix,
-          queue,
-          ...kept,
-        });
-        total += removed;
-        if (!isMore) return total;
-      }
-    },
-    async keepAllFailed(queue) {
-      await client.set(replayingKey({ prefix, queue }), "1", "PX", REPLAYING_MS);
-    },
-    awaitJobs: (queue, process, ids) =>
-      runScript(client, jobsAwait, { prefix, queue, process, ids }),
-    toldOf: (queue, process, ids) => runScript(client, jobsTold, { prefix, queue, process, ids }),
-    noteBegun: (queue, job) => runScript(client, jobsBegin, { prefix, queue, ...job }),
-    recall: (queue, id) => runScript(client, jobsRecall, { prefix, queue, id }),
-    async wakeIdle(queue) {
-      await client.zadd(`${baseOf({ prefix, queue })}marker`, 0, "0");
-    },
-    wakeFor: (queue, id) => runScript(client, jobsHeard, { prefix, queue, id }),
-    heldBy: (queue, tokens) => runScript(client, jobsHeld, { prefix, queue, tokens }),
+    ...createRedisJobs(client, prefix),
+    /** The runs of recurring jobs, on this connection. */
     runs: createRedisRuns(client, prefix),
-    setIfFree: async (key, value) => (await client.set(key, value, "NX")) === "OK",
   };
 }
 
@@ -259,7 +224,7 @@ function createClocks(client: Redis | Cluster, prefix: string): (queue: string) 
     const name = isSpread ? queue : "";
     const known = clocks.get(name);
     if (known !== undefined) return known;
-    const clock = createClock(() => runScript(client, clockRead, { prefix, queue }));
+    const clock = createClock(() => runScript(client, jobScripts.clock, { prefix, queue }));
     clocks.set(name, clock);
     return clock;
   };

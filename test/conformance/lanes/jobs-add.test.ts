@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
-import type { AddedJob, JobMet } from "../../../src/core/stores/queue/store.ts";
-import { jobsAdd } from "../../../src/stores/redis/scripts/queue/enqueue.ts";
+import type { AddedJob, JobMet } from "../../../src/stores/redis/scripts/queue/jobs.ts";
+import { jobScripts } from "../../../src/stores/redis/scripts/queue/jobs.ts";
 import { runScript } from "../../../src/stores/redis/scripts/script.ts";
 import { lanesByHand } from "../../support/jobs/lanes-by-hand.ts";
 
@@ -16,7 +16,7 @@ async function add(jobs: readonly AddedJob[]): Promise<readonly JobMet[]> {
   const { redis, keyOf } = byHand;
   const [prefix = ""] = keyOf("").split(":");
   const request = { prefix, queue: "jobs", jobs, most: undefined };
-  return (await runScript(redis, jobsAdd, request)) as readonly JobMet[];
+  return (await runScript(redis, jobScripts.addJobs, request)) as readonly JobMet[];
 }
 
 it("jobs that are there already come in one reply as far as they are small", async () => {

@@ -13,9 +13,9 @@ it("a look tells for how many plain calls jobs stand, as the first of them do wh
   const keyless = await queue.enqueue(0);
   const store = createRedisLanes(lanes.redis, lanes.prefix);
 
-  const all = await store.look("jobs", last!.id, 100);
-  const few = await store.look("jobs", last!.id, 4);
-  const beyond = await store.look("jobs", keyless.id, 2);
+  const all = await store.look({ queue: "jobs", id: last!.id, counted: 100 });
+  const few = await store.look({ queue: "jobs", id: last!.id, counted: 4 });
+  const beyond = await store.look({ queue: "jobs", id: keyless.id, counted: 2 });
 
   expect(all.lanes.map(({ key, calls }) => [key, calls])).toEqual([
     ["a", 32],

@@ -7,7 +7,7 @@ const { keyOf, enqueue } = byHand;
 const COUNTED = 100;
 
 async function look(id?: string) {
-  return byHand.lanes.look("jobs", id, COUNTED);
+  return byHand.lanes.look({ queue: "jobs", id, counted: COUNTED });
 }
 
 /** Stores jobs, and has a worker fetch them; it says that they wait unless told otherwise. */
@@ -21,8 +21,8 @@ async function fetched(
   const ids = jobs.map(({ id }) => id!);
   await byHand.redis.zrem(keyOf("prioritized"), ...ids);
   await byHand.redis.lpush(keyOf("active"), ...ids);
-  await byHand.lanes.noteWorker("jobs", { worker, places: 1, forMs: HOUR_MS });
-  if (isTold) await byHand.lanes.reportFetched("jobs", { worker, ids, forMs });
+  await byHand.lanes.noteWorker({ queue: "jobs", worker, places: 1, forMs: HOUR_MS });
+  if (isTold) await byHand.lanes.reportFetched({ queue: "jobs", worker, ids, forMs });
   return ids;
 }
 
@@ -102,7 +102,7 @@ describe("jobs that workers have yet to begin", () => {
     await byHand.redis.lrem(keyOf("active"), 1, ended!);
 
     const { unlaned, place } = await look(held);
-    await byHand.lanes.reportFetched("jobs", { worker: "w", ids: [], forMs: HOUR_MS });
+    await byHand.lanes.reportFetched({ queue: "jobs", worker: "w", ids: [], forMs: HOUR_MS });
 
     expect({ unlaned, place }).toMatchObject({ unlaned: 1, place: { before: 0 } });
     expect((await look(held)).place).toEqual({ in: "worker" });

@@ -266,7 +266,7 @@ describe("paths whose jobs are removed", () => {
     await putBack(first!, { roomInMs: HOUR_MS, aside: "acme" });
     await byHand.stored.drain(true);
 
-    await byHand.lanes.clear("jobs");
+    await byHand.lanes.clear({ queue: "jobs" });
 
     expect(await kept()).toEqual(["lanes:state"]);
     await enqueue(path("acme", "a"), 1);
@@ -277,7 +277,7 @@ describe("paths whose jobs are removed", () => {
     const ids = [...(await enqueue(path("acme", "a"), 2)), ...(await enqueue("acme", 1))];
     ids.push(...(await enqueue(path("acme", "b"), 1, { weight: [3, 3] })));
 
-    for (const id of ids) await byHand.lanes.remove("jobs", "pending", [id]);
+    for (const id of ids) await byHand.lanes.remove({ queue: "jobs", state: "pending", ids: [id] });
 
     expect(await kept()).toEqual(["lanes:state"]);
   });
@@ -290,7 +290,7 @@ it("a look tells of lanes of paths, and of their heads", async () => {
   await takeIds(3);
   await putBack(first!, { roomInMs: HOUR_MS, aside: "zeta" });
 
-  const { lanes, heads, others } = await byHand.lanes.look("jobs");
+  const { lanes, heads, others } = await byHand.lanes.look({ queue: "jobs" });
 
   const seen = lanes.map(({ key, weight }) => [key, weight]);
   expect(seen).toEqual(expect.arrayContaining([[path("zeta", "b"), 1]]));

@@ -70,14 +70,16 @@ function createHistory() {
         return void (await byHand.take({ probes: [[given.key, given.wentAtOnce]] }));
       case "pause":
         paused.add(given.key);
-        return void (await byHand.lanes.pause("jobs", { key: given.key, forMs: Infinity }));
+        return void (await byHand.lanes.pause({ queue: "jobs", key: given.key, forMs: Infinity }));
       case "resume":
         paused.delete(given.key);
-        return void (await byHand.lanes.pause("jobs", { key: given.key, forMs: 0 }));
+        return void (await byHand.lanes.pause({ queue: "jobs", key: given.key, forMs: 0 }));
       case "remove": {
         const id = [...waiting][given.at];
         if (id === undefined) return;
-        expect(await byHand.lanes.remove("jobs", "pending", [id])).toEqual([id]);
+        expect(await byHand.lanes.remove({ queue: "jobs", state: "pending", ids: [id] })).toEqual([
+          id,
+        ]);
         waiting.delete(id);
         return;
       }
@@ -91,7 +93,7 @@ function createHistory() {
 
   /** Ends all pauses, and takes what is left while all have room. */
   async function finish(): Promise<void> {
-    for (const key of paused) await byHand.lanes.pause("jobs", { key, forMs: 0 });
+    for (const key of paused) await byHand.lanes.pause({ queue: "jobs", key, forMs: 0 });
     paused.clear();
     await byHand.redis.hdel(byHand.keyOf("lanes:state"), "mendedAt");
     await byHand.take({ woken: ["*"] });

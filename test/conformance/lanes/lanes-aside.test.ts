@@ -23,7 +23,9 @@ describe("a lane whose key has no room", () => {
     expect(keys).toBe("bbb");
     expect(nextMs).toBeGreaterThan(HOUR_MS - 60_000);
     expect(nextMs).toBeLessThanOrEqual(HOUR_MS);
-    expect((await byHand.lanes.look("jobs")).lanes[0]!.asideMs).toBeGreaterThan(HOUR_MS - 60_000);
+    expect((await byHand.lanes.look({ queue: "jobs" })).lanes[0]!.asideMs).toBeGreaterThan(
+      HOUR_MS - 60_000,
+    );
   });
 
   it("holds up no jobs that have no key", async () => {

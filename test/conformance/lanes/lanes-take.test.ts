@@ -1,6 +1,6 @@
 import type { Job } from "bullmq";
 import { describe, expect, it } from "vitest";
-import type { TakenJob } from "../../../src/core/stores/queue/store.ts";
+import type { TakenJob } from "../../../src/stores/redis/scripts/queue/lanes.ts";
 import { storedJobOf } from "../../../src/queue/bullmq/stored-worker.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { HOUR_MS, NO_KEY, lanesByHand } from "../../support/jobs/lanes-by-hand.ts";
@@ -350,8 +350,8 @@ describe("a worker that asks", () => {
   it("is there for as long as it says, and no longer once it takes that back", async () => {
     const seen = [];
     for (const forMs of [HOUR_MS, 0]) {
-      await byHand.lanes.noteWorker("jobs", { worker: "v", places: 7, forMs });
-      seen.push(await byHand.lanes.workers("jobs"));
+      await byHand.lanes.noteWorker({ queue: "jobs", worker: "v", places: 7, forMs });
+      seen.push(await byHand.lanes.workers({ queue: "jobs" }));
     }
 
     expect(seen).toEqual([
@@ -362,10 +362,10 @@ describe("a worker that asks", () => {
 
   it("has those forgotten that were not heard of for as long as they said", async () => {
     const live = keyOf("workers:live");
-    await byHand.lanes.noteWorker("jobs", { worker: "there", places: 1, forMs: HOUR_MS });
+    await byHand.lanes.noteWorker({ queue: "jobs", worker: "there", places: 1, forMs: HOUR_MS });
     await byHand.redis.hset(live, "gone", `${Date.now() - HOUR_MS} 1`);
 
-    await byHand.lanes.noteWorker("jobs", { worker: "v", places: 1, forMs: HOUR_MS / 2 });
+    await byHand.lanes.noteWorker({ queue: "jobs", worker: "v", places: 1, forMs: HOUR_MS / 2 });
 
     expect((await byHand.redis.hkeys(live)).toSorted()).toEqual(["there", "v"]);
     expect(await byHand.redis.pttl(live)).toBeGreaterThan(HOUR_MS / 2);

@@ -87,7 +87,11 @@ describe("jobs in lanes", () => {
     const [first, second, third] = await enqueue("a", 3);
     await takeIds(1);
 
-    const removed = await byHand.lanes.remove("jobs", "pending", [first!, second!]);
+    const removed = await byHand.lanes.remove({
+      queue: "jobs",
+      state: "pending",
+      ids: [first!, second!],
+    });
 
     expect(removed).toEqual([second]);
     expect(await takeIds(3)).toEqual([third]);
@@ -140,7 +144,7 @@ describe("what workers and others are told of lanes", () => {
     const [second] = await enqueue("a", 1, { startByMs: startByMs + 1 });
     const [other] = await enqueue("b", 1, { startByMs: startByMs - 60_000 });
 
-    const { deadlines } = await byHand.lanes.look("jobs");
+    const { deadlines } = await byHand.lanes.look({ queue: "jobs" });
 
     expect(deadlines).toMatchObject([
       { id: other, key: "b", before: 0 },
@@ -156,7 +160,7 @@ describe("what workers and others are told of lanes", () => {
   it("is of 500 of them each by itself, and of the others together", async () => {
     for (let n = 0; n < 502; n++) await enqueue(`k${n}`, 1);
 
-    const { lanes: told, others } = await byHand.lanes.look("jobs");
+    const { lanes: told, others } = await byHand.lanes.look({ queue: "jobs" });
 
     expect(told).toHaveLength(500);
     expect(others).toEqual({ lanes: 2, jobs: 2 });
@@ -172,7 +176,7 @@ describe("lanes that are cleared", () => {
     await takeKeys(1);
     await byHand.stored.drain(true);
 
-    await byHand.lanes.clear("jobs");
+    await byHand.lanes.clear({ queue: "jobs" });
 
     expect(await kept()).toEqual(["lanes:state"]);
     expect(await byHand.parked()).toBe(0);
@@ -187,7 +191,7 @@ describe("lanes that are cleared", () => {
     const since = await enqueue("a", 2);
     const other = await enqueue("c", 1);
 
-    await byHand.lanes.clear("jobs");
+    await byHand.lanes.clear({ queue: "jobs" });
 
     expect(await byHand.parked()).toBe(3);
     const places = [];
@@ -204,7 +208,7 @@ describe("a job that comes back to its lane", () => {
 
     await putBack(first!, {});
     const before = await placeOf(first!);
-    await byHand.lanes.join("jobs", [{ id: first!, isAnew: true }]);
+    await byHand.lanes.join({ queue: "jobs", jobs: [{ id: first!, isAnew: true }] });
 
     expect(before).toMatchObject({ in: "lane", key: "a", before: 0 });
     expect(await placeOf(first!)).toMatchObject({ in: "lane", key: "a", before: 2 });

@@ -2,7 +2,7 @@ import { Redis } from "ioredis";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
 import { RetryAfter, type Bucket } from "sluice";
 import { runScript } from "../../../src/stores/redis/scripts/script.ts";
-import { jobsBegin } from "../../../src/stores/redis/scripts/queue/jobs.ts";
+import { jobScripts } from "../../../src/stores/redis/scripts/queue/jobs.ts";
 import { realSluices } from "../../support/setup/real-sluice.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 
@@ -160,7 +160,7 @@ describe("a job with maxWaitMs", () => {
     const prefix = sluices.prefix();
 
     const begun = { id: "1", startByMs: 5, isSuspect: true };
-    await runScript(redis, jobsBegin, { prefix, queue: "jobs", ...begun });
+    await runScript(redis, jobScripts.noteBegun, { prefix, queue: "jobs", ...begun });
 
     expect(await redis.exists(`${prefix}:{jobs}:1`)).toBe(0);
   });

@@ -34,10 +34,10 @@ function openCutOff() {
     logger: { warn: (_facts, text) => void warnings.push(text), error: () => {} },
     lanes: {
       ...lanes,
-      async join(queue, jobs) {
+      async join(given) {
         tries += 1;
         if (tries === 1) throw new Error("the connection was lost");
-        return lanes.join(queue, jobs);
+        return lanes.join(given);
       },
     },
     weightsOf: () => undefined,
@@ -58,7 +58,7 @@ describe("jobs whose way to their lanes was cut off", () => {
     await joinLanes([job]);
 
     await waitUntil(
-      async () => (await lanes.counts("jobs")).waiting === 1,
+      async () => (await lanes.counts({ queue: "jobs" })).waiting === 1,
       "the job is in its lane",
     );
     expect(warnings).toEqual([expect.stringContaining("the connection was lost")]);
@@ -71,7 +71,10 @@ describe("jobs whose way to their lanes was cut off", () => {
 
     await joinLanes([retried, cutOff]);
 
-    await waitUntil(async () => (await lanes.counts("jobs")).waiting > 0, "a job is in its lane");
-    expect((await lanes.counts("jobs")).waiting).toBe(1);
+    await waitUntil(
+      async () => (await lanes.counts({ queue: "jobs" })).waiting > 0,
+      "a job is in its lane",
+    );
+    expect((await lanes.counts({ queue: "jobs" })).waiting).toBe(1);
   });
 });

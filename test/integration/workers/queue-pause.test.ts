@@ -135,7 +135,7 @@ describe("a queue that is paused while worker processes hold jobs", () => {
     await connection.ping();
 
     const lanes = createRedisLanes(connection, sluices.prefix());
-    const pausing = lanes.pause("jobs", { key: undefined, forMs: Infinity });
+    const pausing = lanes.pause({ queue: "jobs", key: undefined, forMs: Infinity });
     await nextTurn();
     const before = begun.length;
     block(1_500);

@@ -2,12 +2,8 @@ import { randomUUID } from "node:crypto";
 import { Queue as BullQueue } from "bullmq";
 import { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, beforeEach, inject } from "vitest";
-import type {
-  LaneJob,
-  LaneStore,
-  Taken,
-  TakeRequest,
-} from "../../../src/core/stores/queue/store.ts";
+import type { LaneJob, Taken, TakeRequest } from "../../../src/stores/redis/scripts/queue/lanes.ts";
+import type { LaneStore } from "../../../src/stores/redis/queue/store.ts";
 import { createRedisLanes } from "../../../src/stores/redis/queue/store.ts";
 
 export const HOUR_MS = 3_600_000;
@@ -51,10 +47,7 @@ export function lanesByHand() {
 
   const join = (ids: readonly string[], weight?: JobSettings["weight"]): Promise<void> => {
     const weights = typeof weight === "number" ? [weight] : weight;
-    return lanes.join(
-      "jobs",
-      ids.map((id) => ({ id, weights })),
-    );
+    return lanes.join({ queue: "jobs", jobs: ids.map((id) => ({ id, weights })) });
   };
 
   /** Stores jobs of a key as BullMQ does, and in no lane; their ids begin with the key. */
@@ -107,11 +100,11 @@ export function lanesByHand() {
   async function putBack(id: string, job: Partial<LaneJob>): Promise<void> {
     await redis.lrem(keyOf("active"), 1, id);
     await redis.zadd(keyOf("delayed"), (Date.now() + 10_000) * 4_096, id);
-    await lanes.join("jobs", [{ id, ...job }]);
+    await lanes.join({ queue: "jobs", jobs: [{ id, ...job }] });
   }
 
   async function placeOf(id: string): Promise<unknown> {
-    return (await lanes.look("jobs", id)).place;
+    return (await lanes.look({ queue: "jobs", id })).place;
   }
 
   /** What is kept of lanes. */

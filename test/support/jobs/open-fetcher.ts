@@ -1,10 +1,10 @@
 import type {
   LaneJob,
-  LaneStore,
   Taken,
   TakenJob,
   TakeRequest,
-} from "../../../src/core/stores/queue/store.ts";
+} from "../../../src/stores/redis/scripts/queue/lanes.ts";
+import type { LaneStore } from "../../../src/stores/redis/queue/store.ts";
 import type { Fetched } from "../../../src/queue/bullmq/stored-worker.ts";
 import { createFetcher, type Fetcher } from "../../../src/queue/lanes/fetcher.ts";
 
@@ -34,7 +34,7 @@ export function setUpFetcher(): FetcherSetup {
     heldBack: 0,
   } as Omit<FetcherSetup, "fetcher"> as FetcherSetup;
   const lanes: Pick<LaneStore, "join" | "take"> = {
-    async join(_queue, jobs) {
+    async join({ jobs }) {
       if (setup.joinFails) throw new Error("no reply");
       setup.joined.push(jobs);
     },

@@ -1,4 +1,4 @@
-import type { RedisClock } from "../../../src/core/stores/queue/store.ts";
+import type { RedisClock } from "../../../src/stores/redis/queue/clock.ts";
 
 /** In place of Redis' clock, that of this process. */
 export const ownClock: RedisClock = {

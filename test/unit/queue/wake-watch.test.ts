@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { Heard } from "../../../src/core/stores/queue/store.ts";
+import type { Heard } from "../../../src/stores/redis/scripts/queue/jobs.ts";
 import { createWakeWatch } from "../../../src/queue/enqueue/storing.ts";
 import { fakeTimers } from "../../support/async/fake-timers.ts";
 

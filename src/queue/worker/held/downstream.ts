@@ -4,7 +4,8 @@
  * only after a failure.
  */
 import { setTimeout as pause } from "node:timers/promises";
-import type { LaneStore, LanesSeen } from "../../../core/stores/queue/store.ts";
+import type { LaneStore } from "../../../stores/redis/queue/store.ts";
+import type { LanesSeen } from "../../../stores/redis/scripts/queue/lanes.ts";
 import { isAway } from "../../../throttle/outage/away.ts";
 import type { OwnedBucket } from "../../../throttle/bucket.ts";
 import type { Blocked, BreakerCall, Pass, Verdict } from "../../../throttle/outage/breaker.ts";
@@ -78,7 +79,7 @@ export function createDownstream(parts: DownstreamParts): Downstream {
   function lookAtLanes(): Promise<LanesSeen> {
     const nowMs = performance.now();
     if (latest === undefined || nowMs >= latest.atMs + SHARED_MS) {
-      latest = { atMs: nowMs, seen: lanes.look(queue) };
+      latest = { atMs: nowMs, seen: lanes.look({ queue }) };
     }
     return latest.seen;
   }

@@ -1,5 +1,6 @@
 import { headsOfText } from "../../../core/key-path.ts";
-import type { HeldJob, LaneStore, OrdersSeen } from "../../../core/stores/queue/store.ts";
+import type { HeldJob, OrdersSeen } from "../../../stores/redis/scripts/queue/lanes.ts";
+import type { LaneStore } from "../../../stores/redis/queue/store.ts";
 import { pauseFor } from "../../../throttle/waiting/wait.ts";
 import type { OwnedJobContext, Running, WorkerContext } from "../context.ts";
 
@@ -78,7 +79,7 @@ export function createOrders({
 
   async function askNow(): Promise<void> {
     const askedAtMs = performance.now();
-    const orders = await lanes.orders(queue, `${workerId}:`);
+    const orders = await lanes.orders({ queue, tokens: `${workerId}:` });
     version = orders.version;
     const nowMs = performance.now();
     pausedKeys = new Map(orders.pausedKeys.map(({ key, forMs }) => [key!, nowMs + forMs]));
@@ -207,7 +208,7 @@ export function createFetchedJobs({
     lastSentAtMs = performance.now();
     left = new Set(ids);
     sending = lanes
-      .reportFetched(queue, { worker: workerId, ids, forMs: HOLDS_FOR_MS })
+      .reportFetched({ queue, worker: workerId, ids, forMs: HOLDS_FOR_MS })
       // A report that failed is repeated at the next check; the one before it expires.
       .catch(() => void (lastSentAtMs = -Infinity))
       .then(() => {

@@ -1,5 +1,5 @@
 /** How a job that a worker has leaves it without an attempt that counts: each of these throws what tells BullMQ so. */
-import type { RunName } from "../../../core/stores/queue/runs.ts";
+import type { RunName } from "../../../stores/redis/scripts/queue/runs.ts";
 import type { Pass } from "../../../throttle/outage/breaker.ts";
 import { codeOf, movedToDelayed, movedToWait, NOT_THERE } from "../../bullmq/errors.ts";
 import { PARK_MS, storedKeyOf, type Stored } from "../../bullmq/stored-job.ts";

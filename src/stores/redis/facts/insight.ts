@@ -35,8 +35,8 @@ import {
   STEERING_LOGS,
 } from "../scripts/insight/insight.ts";
 import { bucketsLook, readChange, readSteering, valueOf } from "../scripts/insight/looks.ts";
-import { clockRead } from "../scripts/queue/jobs.ts";
-import { settingsLook } from "../scripts/queue/pauses.ts";
+import { jobScripts } from "../scripts/queue/jobs.ts";
+import { steeringScripts } from "../scripts/queue/steering.ts";
 import { runScript } from "../scripts/script.ts";
 import { requestNoteKey } from "../scripts/keys.ts";
 import { createQueueIndex } from "./queue-index.ts";
@@ -58,7 +58,7 @@ export function createRedisInsight(
   const sendOnce = <T>(run: () => Promise<T>): Promise<T> => requests.sendOnce(FLEET, run);
 
   async function nowMs(): Promise<number> {
-    return Math.floor((await runScript(redis, clockRead, { prefix, queue: FLEET })) / 1_000);
+    return Math.floor((await runScript(redis, jobScripts.clock, { prefix, queue: FLEET })) / 1_000);
   }
 
   function amend(id: string, fate: ChangeFate | SteeringFate): Promise<void> {
@@ -178,7 +178,8 @@ export function createRedisInsight(
       send(() => readLogs(["", ":rules"], { of, before, limit }, readChange)),
     noteSteering: (change) => sendOnce(() => runScript(redis, steeringNote, { change, prefix })),
     // Asked twice a second, which is often enough where Redis refuses.
-    settingsByHand: (queue) => sendOnce(() => runScript(redis, settingsLook, { prefix, queue })),
+    settingsByHand: (queue) =>
+      sendOnce(() => runScript(redis, steeringScripts.byHand, { prefix, queue })),
     amendSteering: ({ id }, fate) => amend(id, fate),
     forgetTenant: ({ queue, tenant }) =>
       send(async () => {

@@ -4,7 +4,19 @@
  * the answer came. The bounds of all answers together are as near as the quickest round trip. This process's wall clock
  * may be wrong, or step: it is not used.
  */
-import type { RedisClock } from "../../../core/stores/queue/store.ts";
+
+/**
+ * The clock of the server that holds a queue. It never takes a command for each job: what it does not learn from
+ * other answers, it asks every ten seconds at most.
+ */
+export interface RedisClock {
+  /** Undefined if the times below are right; else what to wait for until they are. Rejects as the connection does. */
+  ready(): Promise<void> | undefined;
+  /** Now, in whole ms since 1970; not after the server's own time. */
+  earliestMs(): number;
+  /** Now, in whole ms since 1970; not before the server's own time. */
+  latestMs(): number;
+}
 
 /** What an answer of the server says: that it was this time there, at some moment between these two. */
 interface ClockSample {

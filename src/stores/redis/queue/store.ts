@@ -1,33 +1,23 @@
 import type { Cluster, Redis } from "ioredis";
-import type { RunStore } from "../../../core/stores/queue/runs.ts";
-import type { OldestJob } from "../../../core/stores/queue/steering.ts";
-import type { LanesSeen, LaneStore } from "../../../core/stores/queue/store.ts";
+import { baseOf, type QueueName } from "../scripts/keys.ts";
+import { dedupeKeys, jobScripts, REPLAYING } from "../scripts/queue/jobs.ts";
+import { laneOf, lanesHeld, laneScripts } from "../scripts/queue/lanes.ts";
+import { runScripts } from "../scripts/queue/runs.ts";
+import { steeringScripts } from "../scripts/queue/steering.ts";
+import { bindScripts } from "../scripts/script.ts";
 import type { SampledClock } from "./clock.ts";
-import {
-  headsLook,
-  jobsCancel,
-  jobsOrders,
-  jobsReturn,
-  jobsTake,
-  laneOf,
-  lanesBelow,
-  lanesClear,
-  lanesHeld,
-  lanesJoin,
-  lanesLook,
-} from "../scripts/queue/lanes.ts";
-import { jobsMove, jobsRemove, jobsUpdate } from "../scripts/queue/changes.ts";
-import { jobsCount, jobsPage } from "../scripts/queue/pages.ts";
-import { pausesLook, pausesSet, settingsLook, settingsSet } from "../scripts/queue/pauses.ts";
-import { runsBegin, runsDeclare, runsDrop, runsEnd, runsSettle } from "../scripts/queue/runs.ts";
-import { endedLook, oldestLook, workersLook, workersNote } from "../scripts/queue/workers.ts";
-import { runScript } from "../scripts/script.ts";
 
-/** A look returns at most this many lanes and deadlines, since Redis serves no other request meanwhile. */
-const MOST_LANES = 500;
-const MOST_DEADLINES = 1_000;
 /** In how many lanes one script looks for the oldest job. */
 const LANES_AT_ONCE = 50;
+/** How long it is noted that somebody replays dead letters: longer than a round trip of many takes. */
+const REPLAYING_MS = 60_000;
+
+type OfQueue = Pick<QueueName, "queue">;
+
+/** The lanes of queues, on one connection. */
+export type LaneStore = ReturnType<typeof createRedisLanes>;
+/** The runs of recurring jobs, on one connection. */
+export type RunStore = ReturnType<typeof createRedisRuns>;
 
 /**
  * The lanes of queues in Redis; BullMQ keeps the jobs themselves. Each answer with jobs also has the server's time, which
@@ -37,80 +27,98 @@ export function createRedisLanes(
   redis: Redis | Cluster,
   prefix: string,
   clockOf?: (queue: string) => Pick<SampledClock, "sample">,
-): LaneStore {
-  function look(queue: string, id?: string, counted = 0): Promise<LanesSeen> {
-    const bounds = { mostLanes: MOST_LANES, mostDeadlines: MOST_DEADLINES, counted };
-    return runScript(redis, lanesLook, { prefix, queue, id, ...bounds });
-  }
-
-  async function oldest(queue: string): Promise<OldestJob | undefined> {
-    const keys = (await look(queue)).lanes.map(({ key }) => key);
-    let found = await runScript(redis, oldestLook, { prefix, queue, ofKeys: [], others: true });
-    for (let at = 0; at < keys.length; at += LANES_AT_ONCE) {
-      const ofKeys = keys.slice(at, at + LANES_AT_ONCE);
-      const next = await runScript(redis, oldestLook, { prefix, queue, ofKeys, others: false });
-      if (next !== undefined && next.sinceMs < (found?.sinceMs ?? Infinity)) found = next;
-    }
-    return found;
-  }
-
+) {
+  const scripts = bindScripts(redis, { prefix }, { ...laneScripts, ...steeringScripts });
   return {
-    join: (queue, jobs) => runScript(redis, lanesJoin, { prefix, queue, jobs }),
-    orders: (queue, tokens) => runScript(redis, jobsOrders, { prefix, queue, tokens }),
-    cancel: (queue, id) => runScript(redis, jobsCancel, { prefix, queue, id }),
-    putBack: (queue, job) => runScript(redis, jobsReturn, { prefix, queue, ...job }),
-    async take(request) {
+    ...scripts,
+    /** Gives the next jobs to a worker, in fair turns. */
+    async take(request: Parameters<typeof scripts.take>[0]) {
       const sentMs = performance.now();
-      const { nowMs, ...taken } = await runScript(redis, jobsTake, { prefix, ...request });
+      const { nowMs, ...taken } = await scripts.take(request);
       // Whole ms: it was up to one later.
       const times = { sentMs, arrivedMs: performance.now(), fromMs: nowMs, toMs: nowMs + 1 };
       clockOf?.(request.queue).sample(times);
       return taken;
     },
-    async reportFetched(queue, { worker, ids, forMs }) {
+    /** Stores which jobs a worker has fetched and not started, in the order in which it fetched them, for `look`. */
+    async reportFetched({
+      queue,
+      worker,
+      ids,
+      forMs,
+    }: OfQueue & {
+      readonly worker: string;
+      readonly ids: readonly string[];
+      /** How long that holds, in ms, unless a later report says otherwise. */
+      readonly forMs: number;
+    }) {
       const key = lanesHeld({ prefix, queue, worker });
       if (ids.length === 0) await redis.del(key);
       else await redis.set(key, JSON.stringify(ids), "PX", forMs);
     },
-    look,
-    pause: (queue, pause) => runScript(redis, pausesSet, { prefix, queue, ...pause }),
-    setByHand: (queue, settings, since) =>
-      runScript(redis, settingsSet, { prefix, queue, settings, since }),
-    byHand: (queue) => runScript(redis, settingsLook, { prefix, queue }),
-    pauses: (queue) => runScript(redis, pausesLook, { prefix, queue }),
-    page: (queue, request) => runScript(redis, jobsPage, { prefix, queue, ...request }),
-    move: (queue, ids, move) => runScript(redis, jobsMove, { prefix, queue, ids, ...move }),
-    remove: (queue, state, ids) => runScript(redis, jobsRemove, { prefix, queue, state, ids }),
-    update: (queue, id, json) => runScript(redis, jobsUpdate, { prefix, queue, id, json }),
-    noteWorker: (queue, worker) => runScript(redis, workersNote, { prefix, queue, ...worker }),
-    workers: (queue) => runScript(redis, workersLook, { prefix, queue }),
-    ended: (queue) => runScript(redis, endedLook, { prefix, queue }),
-    oldest,
-    async waitingOf(queue, key) {
+    /** Finds the oldest of the jobs that are due and have not begun, among those of 500 lanes; undefined if none waits. */
+    async oldest({ queue }: OfQueue) {
+      const keys = (await scripts.look({ queue })).lanes.map(({ key }) => key);
+      let found = await scripts.oldest({ queue, ofKeys: [], others: true });
+      for (let at = 0; at < keys.length; at += LANES_AT_ONCE) {
+        const ofKeys = keys.slice(at, at + LANES_AT_ONCE);
+        const next = await scripts.oldest({ queue, ofKeys, others: false });
+        if (next !== undefined && next.sinceMs < (found?.sinceMs ?? Infinity)) found = next;
+      }
+      return found;
+    },
+    /** Counts the jobs that are parked in the lane of a key, and in those below it. */
+    async waitingOf({ queue, key }: OfQueue & { readonly key: string }) {
       const [own, below] = await Promise.all([
         redis.zcard(laneOf({ prefix, queue, key })),
-        redis.hget(lanesBelow({ prefix, queue }), key),
+        redis.hget(`${baseOf({ prefix, queue })}lanes:below`, key),
       ]);
       return own + Number(below ?? 0);
     },
-    lookAtHeads: (queue, ofKeys) => runScript(redis, headsLook, { prefix, queue, ofKeys }),
-    counts: (queue) => runScript(redis, jobsCount, { prefix, queue }),
-    async clear(queue) {
+    /** Takes all removed jobs out of their lanes; jobs that have joined since keep their places. */
+    async clear({ queue }: OfQueue) {
       let begins = true;
-      while (await runScript(redis, lanesClear, { prefix, queue, begins })) begins = false;
+      while (await scripts.clear({ queue, begins })) begins = false;
     },
   };
 }
 
 /** The runs of recurring jobs in Redis, which BullMQ stores. */
-export function createRedisRuns(redis: Redis | Cluster, prefix: string): RunStore {
+export function createRedisRuns(redis: Redis | Cluster, prefix: string) {
+  return bindScripts(redis, { prefix }, runScripts);
+}
+
+/** The jobs of queues in Redis, as BullMQ stores them. */
+export function createRedisJobs(redis: Redis | Cluster, prefix: string) {
+  const scripts = bindScripts(redis, { prefix }, jobScripts);
   return {
-    declare: (queue, declaration) =>
-      runScript(redis, runsDeclare, { prefix, queue, ...declaration }),
-    begin: (queue, step) => runScript(redis, runsBegin, { prefix, queue, ...step }),
-    drop: (queue, run) => runScript(redis, runsDrop, { prefix, queue, ...run }),
-    settle: (queue, run, hasBegun) =>
-      runScript(redis, runsSettle, { prefix, queue, ...run, hasBegun }),
-    end: (queue, name) => runScript(redis, runsEnd, { prefix, queue, name }),
+    ...scripts,
+    /** Finds the job that has a dedupeId, or had it last. */
+    async holderOf({ queue, dedupeId }: OfQueue & { readonly dedupeId: string }) {
+      const [holder, pair] = dedupeKeys({ prefix, queue }, dedupeId);
+      return (await redis.get(holder)) ?? (await redis.hget(pair, "of")) ?? undefined;
+    },
+    /** Removes the done jobs of a queue that are no longer kept. */
+    async forgetDone(kept: Parameters<typeof scripts.forgetDone>[0]) {
+      while (await scripts.forgetDone(kept));
+    },
+    /** Removes the dead letters of a queue that are no longer kept; how many. None while somebody replays some. */
+    async forgetFailed(kept: Parameters<typeof scripts.forgetFailed>[0]) {
+      for (let total = 0; ;) {
+        const { removed, isMore } = await scripts.forgetFailed(kept);
+        total += removed;
+        if (!isMore) return total;
+      }
+    },
+    /** Keeps all dead letters of a queue for a minute, while some are replayed. */
+    async keepAllFailed({ queue }: OfQueue) {
+      await redis.set(baseOf({ prefix, queue }) + REPLAYING, "1", "PX", REPLAYING_MS);
+    },
+    /** Has an idle worker look for jobs at once; by itself it does so within 5 s. */
+    async wakeIdle({ queue }: OfQueue) {
+      await redis.zadd(`${baseOf({ prefix, queue })}marker`, 0, "0");
+    },
+    /** Sets a key if it has no value; whether it had none. */
+    setIfFree: async (key: string, value: string) => (await redis.set(key, value, "NX")) === "OK",
   };
 }

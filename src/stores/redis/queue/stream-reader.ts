@@ -1,9 +1,23 @@
 /** Reads many streams over one connection, each from where it was left: what comes while a connection is lost is read later. */
 import { setTimeout as pause } from "node:timers/promises";
 import type { Cluster, Redis } from "ioredis";
-import type { StreamReading, StreamStart } from "../../../core/stores/queue/store.ts";
 import { EVENTS_BLOCK_MS } from "../connection.ts";
 import { untilReady } from "../ioredis/readiness.ts";
+
+/** Where the reading of a stream begins, and what is called meanwhile. */
+interface StreamStart {
+  readonly lastId: string;
+  /** An entry: names and values in turns. */
+  readonly onEntry: (fields: readonly string[]) => void;
+  /** An error of the connection, which is tried again. */
+  readonly onError: (error: Error) => void;
+  /** The connection can be used, again. */
+  readonly onReady: () => void;
+}
+
+export interface StreamReading {
+  stop(): void;
+}
 
 /** A stream of events, and who reads it. */
 interface Reading extends StreamStart {

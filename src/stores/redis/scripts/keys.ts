@@ -119,3 +119,11 @@ export interface QueueName {
 export function baseOf({ prefix, queue }: QueueName): string {
   return `${prefix}:{${queue}}:`;
 }
+
+/** Makes the keys of a queue that have these names. */
+export function queueKeys(...names: readonly string[]): (queue: QueueName) => readonly string[] {
+  return (queue) => {
+    const base = baseOf(queue);
+    return names.map((name) => base + name);
+  };
+}

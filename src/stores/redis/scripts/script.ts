@@ -2,6 +2,18 @@
 import { createHash } from "node:crypto";
 import type { Cluster, Command, Redis } from "ioredis";
 import { readLuaFile } from "./lua-source.ts";
+import {
+  nothing,
+  partNames,
+  readerOf,
+  writerOf,
+  type Fields,
+  type InputOf,
+  type Operand,
+  type Parts,
+  type Read,
+  type Reader,
+} from "./shape.ts";
 
 const INCLUDE = /^-- @include (\S+)$/gm;
 
@@ -12,7 +24,9 @@ export interface Script<Input, Output> {
   readonly sha: string;
   readonly source: string;
   readonly keys: (input: Input) => readonly string[];
-  readonly args: (input: Input) => readonly (string | number | Buffer)[];
+  readonly args: (input: Input) => readonly Operand[];
+  /** The names of the arguments, if shapes describe them; of those that repeat, of one round. */
+  readonly argNames?: readonly (string | readonly string[])[];
   /** Whether Redis may refuse it when its memory is full, since it brings new jobs. All others run then, too. */
   readonly bringsJobs?: boolean;
   /** Whether the reply is bytes rather than text. */
@@ -25,6 +39,73 @@ export function defineScript<Input, Output>(
 ): Script<Input, Output> {
   const source = readLua(definition.name);
   return { ...definition, source, sha: createHash("sha1").update(source).digest("hex") };
+}
+
+interface Shaped<Keyed, Arguments> extends Pick<
+  Script<Keyed, unknown>,
+  "name" | "keys" | "bringsJobs"
+> {
+  /** The arguments in their order; none by default. */
+  readonly args?: Arguments;
+}
+
+/**
+ * Describes a script by the shapes of its arguments and its reply. `decode` takes the place of `reply` where no shape says
+ * how a reply is read.
+ */
+export function shapeScript<Keyed, Arguments extends Fields, Output>(
+  shaped: Shaped<Keyed, Arguments> & {
+    readonly decode: (reply: unknown, input: Keyed & InputOf<Arguments>) => Output;
+  },
+): Script<Keyed & InputOf<Arguments>, Output>;
+export function shapeScript<
+  Keyed,
+  const Arguments extends Fields = {},
+  Reply extends Reader<unknown> | Parts = Reader<void>,
+>(
+  shaped: Shaped<Keyed, Arguments> & { readonly reply?: Reply },
+): Script<Keyed & InputOf<Arguments>, Read<Reply>>;
+export function shapeScript({
+  args = {},
+  reply = nothing,
+  decode,
+  ...shaped
+}: Shaped<never, Fields> & {
+  readonly reply?: Reader<unknown> | Parts;
+  readonly decode?: (reply: unknown, input: never) => unknown;
+}): Script<never, unknown> {
+  const reader = readerOf(reply);
+  return defineScript({
+    ...shaped,
+    args: writerOf(args),
+    argNames: partNames(args),
+    decode: decode ?? ((answer) => reader.read(answer)),
+  });
+}
+
+export type ScriptInput<Of> = Of extends Script<infer Input, unknown> ? Input : never;
+export type ScriptOutput<Of> = Of extends Script<never, infer Output> ? Output : never;
+
+/** Scripts by the names of the methods that run them. */
+type ScriptTable = Readonly<Record<string, Script<never, unknown>>>;
+
+/** A method for each script of a table. */
+export type Bound<Table, Context> = {
+  readonly [Name in keyof Table]: Table[Name] extends Script<infer Input, infer Output>
+    ? (input: Omit<Input, keyof Context>) => Promise<Output>
+    : never;
+};
+
+/** Makes methods of scripts, which run on this client. `context` is the part of their input that stays the same. */
+export function bindScripts<const Table extends ScriptTable, Context>(
+  redis: Redis | Cluster,
+  context: Context,
+  table: Table,
+): Bound<Table, Context> {
+  const bind = (script: Script<never, unknown>) => (input: object) =>
+    runScript(redis, script, { ...context, ...input } as never);
+  const methods = Object.entries(table).map(([name, script]) => [name, bind(script)] as const);
+  return Object.fromEntries(methods) as unknown as Bound<Table, Context>;
 }
 
 /** The text of `lua/<name>.lua`, with the file of each `-- @include` line in its place. */

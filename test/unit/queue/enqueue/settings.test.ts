@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { RuledPolicy } from "../../../../src/core/stores/insight/rules.ts";
-import type { SteeredSettings } from "../../../../src/core/stores/queue/steering.ts";
+import type { SteeredSettings } from "../../../../src/stores/redis/scripts/queue/steering.ts";
 import { createSettings } from "../../../../src/queue/enqueue/settings.ts";
 import { deferred } from "../../../support/async/deferred.ts";
 

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { Ended } from "../../../../src/core/stores/queue/steering.ts";
+import type { Ended } from "../../../../src/stores/redis/scripts/queue/steering.ts";
 import { createPresence } from "../../../../src/queue/lanes/presence.ts";
 import { createTally } from "../../../../src/queue/report.ts";
 import { fakeTimers } from "../../../support/async/fake-timers.ts";
@@ -15,10 +15,13 @@ function setUp() {
     answer: (): Promise<void> => Promise.resolve(),
     /** Until when the worker counts as alive. */
     untilMs: -Infinity,
-    async noteWorker(
-      _queue: string,
-      { forMs, ended }: { readonly forMs: number; readonly ended?: Ended | undefined },
-    ): Promise<void> {
+    async noteWorker({
+      forMs,
+      ended,
+    }: {
+      readonly forMs: number;
+      readonly ended?: Ended | undefined;
+    }): Promise<void> {
       setup.told.push(forMs);
       setup.ended.push(ended!);
       await setup.answer();

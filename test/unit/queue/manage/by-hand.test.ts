@@ -1,7 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { ChangedError, InvalidOptionError } from "../../../../src/core/errors.ts";
 import { createSteeringLog } from "../../../../src/core/stores/insight/steering-log.ts";
-import type { HandSetting, SteeredSettings } from "../../../../src/core/stores/queue/steering.ts";
+import type {
+  HandSetting,
+  SteeredSettings,
+} from "../../../../src/stores/redis/scripts/queue/steering.ts";
 import { createMemoryInsight } from "../../../../src/stores/memory/memory-insight.ts";
 import type { StoredAccess } from "../../../../src/queue/bullmq/stored-queue.ts";
 import { createSettings } from "../../../../src/queue/enqueue/settings.ts";
@@ -20,7 +23,15 @@ function openQueue() {
   });
   const lanes = {
     byHand,
-    async setByHand(_queue: string, settings: readonly HandSetting[], since: number | undefined) {
+    async setByHand({
+      settings,
+      since,
+    }: {
+      readonly settings: readonly (Omit<HandSetting, "text"> & {
+        readonly text?: string | undefined;
+      })[];
+      readonly since?: number | undefined;
+    }) {
       await meanwhile.shift()?.();
       if (since !== undefined && since !== generation) return { isStale: true, generation };
       for (const { name, text, forMs } of settings) {

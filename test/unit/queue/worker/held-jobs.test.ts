@@ -1,5 +1,4 @@
 import { describe, expect, it, vi } from "vitest";
-import type { FetchedReport } from "../../../../src/core/stores/queue/store.ts";
 import { createRunning, type OwnedJobContext } from "../../../../src/queue/worker/context.ts";
 import { createFetchedJobs } from "../../../../src/queue/worker/held/held-jobs.ts";
 import { fakeTimers } from "../../../support/async/fake-timers.ts";
@@ -11,7 +10,7 @@ function setUp() {
   const setup = {
     told,
     answer: (): Promise<void> => Promise.resolve(),
-    async reportFetched(_queue: string, { ids }: FetchedReport): Promise<void> {
+    async reportFetched({ ids }: { readonly ids: readonly string[] }): Promise<void> {
       told.push(ids);
       await setup.answer();
     },

@@ -1,0 +1,318 @@
+/** Scripts by which people and tools look at a queue and change it. */
+import { baseOf, queueKeys, type QueueName } from "../keys.ts";
+import { shapeScript, type ScriptInput, type ScriptOutput } from "../script.ts";
+import {
+  endlessMs,
+  flag,
+  from,
+  int,
+  list,
+  mapped,
+  oneOf,
+  optional,
+  rest,
+  text,
+  type Read,
+  type Shape,
+} from "../shape.ts";
+import { LANE_KEYS, laneOf, PAUSED_KEY, prefix, type PauseSeen } from "./lanes.ts";
+
+/** A change of a queue that carried the generation it saw. */
+const STEERED = {
+  /** Another change came since then, and nothing was changed. */
+  isStale: mapped(flag, (isDone) => !isDone),
+  /** The present generation: it grows with each pause, resume and setting by hand. 0 before the first. */
+  generation: int,
+};
+export type Steered = Read<typeof STEERED>;
+
+/** A setting of a queue to set by hand. */
+export interface HandSetting {
+  readonly name: string;
+  /** JSON; undefined ends it. */
+  readonly text: string | undefined;
+  /** Infinity without an end. */
+  readonly forMs: number;
+}
+
+/** The settings of a queue that were set by hand and still hold. */
+export interface SteeredSettings {
+  readonly generation: number;
+  readonly settings: readonly (HandSetting & {
+    readonly text: string;
+    /** When it was set, in ms since 1970. */
+    readonly atMs: number;
+  })[];
+}
+
+/** Where jobs of a queue are looked for: in BullMQ's lists and sorted sets, or in the lane of a key. */
+type JobShelf =
+  | "wait"
+  | "prioritized"
+  | "active"
+  | "delayed"
+  | "completed"
+  | "failed"
+  | { readonly lane: string };
+
+type OnShelf = {
+  readonly shelf: JobShelf;
+  /** Only jobs that are parked in lanes, or that are not, or that are parked in lanes below the key; undefined for all. */
+  readonly parked?: boolean | "below" | undefined;
+};
+
+/** When jobs are due. */
+export interface JobMove {
+  /** In ms since 1970, or in ms from now on. */
+  readonly at: { readonly ms: number } | { readonly inMs: number };
+  /** Leaves those that wait as they are: they are due. */
+  readonly onlyDelayed: boolean;
+}
+
+/**
+ * Where jobs are that are removed: those that are pending wait or are delayed; `"any"` means all of which no worker has the
+ * lock.
+ */
+export type RemovedState = "pending" | "done" | "failed" | "any";
+
+/** BullMQ's names of the sets of ended jobs. */
+const ENDED_IN: Readonly<Record<RemovedState, readonly string[]>> = {
+  pending: [],
+  done: ["completed"],
+  failed: ["failed"],
+  any: ["completed", "failed"],
+};
+
+const ENDED = {
+  done: int,
+  failed: int,
+  /** How long their handlers took together. */
+  busyMs: int,
+};
+/** Attempts that have ended. */
+export type Ended = Read<typeof ENDED>;
+const NONE: Ended = { done: 0, failed: 0, busyMs: 0 };
+
+const untilEnded: Shape<number> = {
+  ...endlessMs,
+  write: (ms) => (ms === Infinity ? "" : ms),
+};
+const settingsKeys = queueKeys("lanes:state", "lanes:settings");
+
+export const steeringScripts = {
+  /** Pauses one key, or the whole queue. Nothing is changed if another change came since a generation. */
+  pause: shapeScript({
+    name: "queue/steer/pauses-set",
+    keys: queueKeys(...LANE_KEYS, "paused"),
+    args: {
+      prefix,
+      /** By default the whole queue. */
+      key: optional(text),
+      /** Infinity without an end; 0 ends the pause. */
+      forMs: endlessMs,
+      /** The generation that was seen. */
+      since: optional(int),
+    },
+    reply: {
+      ...STEERED,
+      /** An old version of BullMQ put jobs away, which its own `resume` brings back. */
+      hasPutAway: flag,
+    },
+  }),
+
+  /** Reads which pauses hold: the queue's own first, then those of keys by when they end. */
+  pauses: shapeScript({
+    name: "queue/steer/pauses-look",
+    keys: queueKeys("meta", "lanes:paused"),
+    reply: mapped({ ofQueue: endlessMs, ofKeys: rest(PAUSED_KEY) }, ({ ofQueue, ofKeys }) => {
+      const pause = { key: undefined, forMs: ofQueue };
+      return [...(ofQueue === 0 ? [] : [pause]), ...ofKeys] as readonly PauseSeen[];
+    }),
+  }),
+
+  /** Sets settings by hand, all or none. */
+  setByHand: shapeScript({
+    name: "queue/steer/settings-set",
+    keys: settingsKeys,
+    args: {
+      /** The generation that was seen. */
+      since: optional(int),
+      settings: rest({
+        name: text,
+        /** Infinity without an end. */
+        forMs: untilEnded,
+        /** JSON; undefined ends it. */
+        text: optional(text),
+      }),
+    },
+    reply: STEERED,
+  }),
+
+  /** Reads the settings that were set by hand. */
+  byHand: shapeScript({
+    name: "queue/steer/settings-look",
+    keys: settingsKeys,
+    reply: mapped(
+      { generation: int, nowMs: int, pairs: rest({ name: text, record: text }) },
+      readSettings,
+    ),
+  }),
+
+  /**
+   * Finds the next jobs on a shelf: the ended ones newest first, others by when they are due, those of a list by their
+   * ids. A job that stays where it is is not missed. `end` is "" once there are no more.
+   */
+  page: shapeScript({
+    name: "queue/steer/jobs-page",
+    keys: ({ shelf, ...queue }: QueueName & OnShelf) => [
+      typeof shelf === "string" ? baseOf(queue) + shelf : laneOf({ ...queue, key: shelf.lane }),
+    ],
+    args: {
+      prefix,
+      /** Where the last page ended; "" for the first one. */
+      from: text,
+      /** How many jobs are looked at. */
+      lookedAt: int,
+      /** How many jobs are found. */
+      most: int,
+      kind: from(({ shelf }: OnShelf) => kindOf(shelf)),
+      parked: from(({ parked }: OnShelf) =>
+        parked === undefined ? "" : parked === "below" ? parked : parked ? "lane" : "free",
+      ),
+      /** The jobs' key, or a head of its path. */
+      key: optional(text),
+      name: optional(text),
+    },
+    reply: { end: text, ids: rest(text) },
+  }),
+
+  /** Counts the jobs in each state, all at one moment; those parked in lanes wait. */
+  counts: shapeScript({
+    name: "queue/steer/jobs-count",
+    keys: queueKeys(
+      "wait",
+      "prioritized",
+      "active",
+      "delayed",
+      "completed",
+      "failed",
+      "lanes:state",
+    ),
+    reply: { waiting: int, active: int, delayed: int, done: int, failed: int },
+  }),
+
+  /** Gives jobs another time that wait or are delayed; the others stay as they are. */
+  move: shapeScript({
+    name: "queue/steer/jobs-move",
+    keys: queueKeys(...LANE_KEYS, "prioritized", "repeat"),
+    args: {
+      prefix,
+      ms: from(({ at }: JobMove) => ("ms" in at ? at.ms : "")),
+      inMs: from(({ at }: JobMove) => ("ms" in at ? "" : at.inMs)),
+      onlyDelayed: flag,
+      ids: rest(text),
+    },
+    reply: {
+      /** When they are due, in ms since 1970. */
+      atMs: int,
+      /** For each job whether it was moved, was due then already, or stays as it is. */
+      moves: rest(oneOf(["refused", "moved", "same"])),
+    },
+  }),
+
+  /** Removes jobs of a state with all that is kept of them; replies with their ids. Of many calls at once, one gets each. */
+  remove: shapeScript({
+    name: "queue/steer/jobs-remove",
+    keys: ({ state, ...queue }: QueueName & { readonly state: RemovedState }) =>
+      queueKeys(...LANE_KEYS, "prioritized", "repeat", "active", ...ENDED_IN[state])(queue),
+    args: {
+      prefix,
+      mode: from(({ state }: { readonly state: RemovedState }) =>
+        state === "done" || state === "failed" ? "ended" : state,
+      ),
+      ids: rest(text),
+    },
+    reply: list(text),
+  }),
+
+  /** Gives a job other data, unless it runs or is done. */
+  update: shapeScript({
+    name: "queue/steer/jobs-update",
+    keys: queueKeys(...LANE_KEYS, "prioritized", "completed"),
+    args: { prefix, id: text, json: text },
+    reply: oneOf(["missing", "updated", "active", "done"]),
+  }),
+
+  /** Notes that a worker is alive for `forMs` from now on; for 0 that it is not. */
+  noteWorker: shapeScript({
+    name: "queue/workers/workers-note",
+    keys: queueKeys("workers:live", "workers:ended"),
+    args: {
+      worker: text,
+      /** How many jobs it can have at once. */
+      places: int,
+      forMs: int,
+      done: from(({ ended = NONE }: EndedAttempts) => ended.done),
+      failed: from(({ ended = NONE }: EndedAttempts) => ended.failed),
+      busyMs: from(({ ended = NONE }: EndedAttempts) => ended.busyMs),
+    },
+  }),
+
+  /** Counts the workers of all processes that were alive a moment ago, and the jobs that they can have at once. */
+  workers: shapeScript({
+    name: "queue/workers/workers-look",
+    keys: queueKeys("workers:live"),
+    reply: { workers: int, places: int },
+  }),
+
+  /** Reads the attempts of all workers of about the last minute. */
+  ended: shapeScript({
+    name: "queue/workers/ended-look",
+    keys: queueKeys("workers:ended"),
+    reply: { ...ENDED, overMs: int },
+  }),
+};
+
+type EndedAttempts = {
+  /** What came of the worker's attempts since it said so last. */
+  readonly ended?: Ended | undefined;
+};
+
+/** The answers of these scripts. */
+export type Moved = ScriptOutput<typeof steeringScripts.move>;
+export type LiveWorkers = ScriptOutput<typeof steeringScripts.workers>;
+export type EndedSince = ScriptOutput<typeof steeringScripts.ended>;
+
+/** How many jobs of a queue are in each state. */
+export interface QueueCounts {
+  readonly waiting: number;
+  readonly active: number;
+  readonly delayed: number;
+  readonly done: number;
+  readonly failed: number;
+}
+
+export type PageRequest = Omit<ScriptInput<typeof steeringScripts.page>, keyof QueueName>;
+
+function kindOf(shelf: JobShelf): string {
+  if (shelf === "wait") return "line";
+  if (shelf === "active") return "list";
+  return shelf === "completed" || shelf === "failed" ? "newest" : "zset";
+}
+
+interface SettingsRead {
+  readonly generation: number;
+  readonly nowMs: number;
+  readonly pairs: readonly { readonly name: string; readonly record: string }[];
+}
+
+/** A record is `<at>|<until, or nothing>|<JSON>`. */
+function readSettings({ generation, nowMs, pairs }: SettingsRead): SteeredSettings {
+  const settings = pairs.map(({ name, record }) => {
+    const [atMs = "", untilMs = ""] = record.split("|", 2);
+    const text = record.slice(`${atMs}|${untilMs}|`.length);
+    const forMs = untilMs === "" ? Infinity : Number(untilMs) - nowMs;
+    return { name, text, atMs: Number(atMs), forMs };
+  });
+  return { generation, settings };
+}

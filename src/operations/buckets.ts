@@ -13,6 +13,7 @@ import {
   MOST_FORECASTS,
   ORDERS,
   totalsOf,
+  type Totals,
   waitingJobs,
   type WaitingJobs,
 } from "./facts.ts";
@@ -84,7 +85,7 @@ const overview = operation({
   cli: {
     command: "overview",
     examples: ["sluice overview --json | jq .waiting"],
-    show: (totals: ReturnType<typeof totalsOf>) => [
+    show: (totals: Totals) => [
       ...factLines(
         [
           ["buckets", `${totals.buckets}, ${totals.paused} paused, ${totals.cooling} cooling down`],

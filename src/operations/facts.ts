@@ -137,10 +137,22 @@ function ratesOf({ stepMs, points }: History, nowMs: number): number[] {
 }
 
 /** All buckets together. */
+export interface Totals extends Pick<Snapshot, "atMs" | "replicas" | "unreachable"> {
+  readonly buckets: number;
+  readonly waiting: number;
+  readonly oldestMs: number;
+  readonly actualPerSecond: number;
+  readonly capPerSecond: number;
+  readonly cooling: number;
+  readonly paused: number;
+  readonly away: number;
+  readonly overrides: number;
+}
+
 export function totalsOf(
   { atMs, replicas, unreachable }: Snapshot,
   buckets: readonly BucketBrief[],
-) {
+): Totals {
   const sum = (count: (status: BucketBrief) => number): number =>
     buckets.reduce((total, status) => total + count(status), 0);
   // Of a bucket without a cap, no share is known.
@@ -161,15 +173,17 @@ export function totalsOf(
   };
 }
 
+type Order = "name" | "waiting" | "oldest" | "actual" | "share";
+
 /** What buckets are ordered by: the busiest first, of equals by name. */
-export const ORDERS = {
+export const ORDERS: Readonly<Record<Order, (status: BucketBrief) => number>> = {
   name: () => 0,
   waiting: ({ waiting }: BucketBrief) => waiting.total,
   oldest: ({ waiting }: BucketBrief) => waiting.oldestMs,
   actual: ({ actualPerSecond }: BucketBrief) => actualPerSecond,
   share: ({ actualPerSecond, capPerSecond }: BucketBrief) =>
     capPerSecond === undefined ? 0 : actualPerSecond / capPerSecond,
-} as const;
+};
 
 async function statusesOf(
   sluice: Sluice,

@@ -21,9 +21,12 @@ function field<Schema extends z.ZodType>(schema: Schema, form: OptionForm): Sche
 
 const text = (most = 1_024): z.ZodString => z.string().max(most);
 
+/** A field that may be left out. */
+type Field<Value> = z.ZodOptional<z.ZodType<Value>>;
+
 export const NAME: z.ZodString = text();
 
-export const KEY = field(
+export const KEY: Field<string | string[] | Record<string, string>> = field(
   z
     .union([z.string(), z.array(z.string()), z.record(z.string(), z.string())])
     .optional()
@@ -31,7 +34,7 @@ export const KEY = field(
   { flags: "--key <names...>", reads: "names", help: "one key, or the names of a path" },
 );
 
-export const FOR_MS = field(
+export const FOR_MS: Field<number> = field(
   z.int().min(1).optional().describe("For how long. Defaults to no end."),
   {
     flags: "--for <time>",
@@ -41,14 +44,14 @@ export const FOR_MS = field(
 );
 
 /** A moment in ms since 1970; the command line takes how long ago it was. */
-export const agoField = (name: string, about: string, help: string) =>
+export const agoField = (name: string, about: string, help: string): Field<number> =>
   field(z.int().min(0).optional().describe(about), {
     flags: `--${name} <time>`,
     reads: "ago",
     help,
   });
 
-export const GENERATION = z
+export const GENERATION: Field<number> = z
   .int()
   .min(0)
   .optional()
@@ -56,7 +59,10 @@ export const GENERATION = z
     "The generation that you saw in the status: the change is refused if another one came since.",
   );
 
-export const REASON = z.string().optional().describe("Why; the log of changes shows it.");
+export const REASON: Field<string> = z
+  .string()
+  .optional()
+  .describe("Why; the log of changes shows it.");
 
 const BY = field(
   z.string().optional().describe("Who makes the change. Defaults to the name of the caller."),
@@ -64,7 +70,7 @@ const BY = field(
 );
 
 /** Who makes a change and why, of operations whose `reason` is a filter. */
-export const BY_WHOM = {
+export const BY_WHOM: Readonly<Record<"by" | "why", Field<string>>> = {
   by: BY,
   why: z
     .string()
@@ -72,7 +78,7 @@ export const BY_WHOM = {
     .describe("Why; the log of changes shows it. Here, reason is a filter."),
 };
 
-export const BY_HAND = {
+export const BY_HAND: Readonly<Record<"by" | "reason" | "why", Field<string>>> = {
   by: BY,
   reason: REASON,
   why: z
@@ -82,7 +88,7 @@ export const BY_HAND = {
     .meta({ deprecated: true }),
 };
 
-export const DATA = field(
+export const DATA: z.ZodDefault<z.ZodBoolean> = field(
   z
     .boolean()
     .default(false)
@@ -90,12 +96,14 @@ export const DATA = field(
   { flags: "--data", reads: "text", help: "with the data, which may be private" },
 );
 
-export const limitField = (usual: number) =>
+export const limitField = (usual: number): z.ZodDefault<z.ZodInt> =>
   z.int().min(1).max(1_000).default(usual).describe("How many at most.");
 
-export const CURSOR = text(4_096).optional().describe("The cursor of the page before.");
+export const CURSOR: Field<string> = text(4_096)
+  .optional()
+  .describe("The cursor of the page before.");
 
-export const STATE = z
+export const STATE: Field<string> = z
   .enum(JOB_STATES as unknown as readonly ["waiting", ...string[]], {
     error: `give one of ${JOB_STATES.map((state) => `"${state}"`).join(", ")}`,
   })
@@ -103,7 +111,13 @@ export const STATE = z
   .describe(`Only jobs in this state: ${JOB_STATES.join(", ")}.`);
 
 /** Which dead letters are meant. */
-export const FAILED_FILTER = {
+export const FAILED_FILTER: {
+  readonly key: typeof KEY;
+  readonly name: Field<string>;
+  readonly reason: Field<string>;
+  readonly code: Field<string>;
+  readonly since: Field<number>;
+} = {
   key: KEY,
   name: NAME.optional().describe("The name that the job was given."),
   reason: NAME.optional().describe("A part of its reason, or of an error that led to it."),
@@ -115,11 +129,14 @@ export const FAILED_FILTER = {
   ),
 };
 
-export const POLICY = z
+export const POLICY: z.ZodType<object | "code"> = z
   .union([z.looseObject({}), z.literal("code")])
   .describe('Options of a bucket, such as { "rate": "20/s" }, or "code".');
 
-export const PREVIEW = {
+export const PREVIEW: {
+  readonly policy: Field<object>;
+  readonly pausedForMs: Field<number | "forever">;
+} = {
   policy: z.looseObject({}).optional().describe('Options of a bucket, such as { "rate": "20/s" }.'),
   pausedForMs: z
     .union([z.int().min(0), z.literal("forever")])
@@ -127,4 +144,6 @@ export const PREVIEW = {
     .describe('For how long the bucket would be paused: ms, "forever", or 0 for not at all.'),
 };
 
-export const SENDER = NAME.default("webhooks").describe("The name of the sender of webhooks.");
+export const SENDER: z.ZodDefault<z.ZodString> = NAME.default("webhooks").describe(
+  "The name of the sender of webhooks.",
+);

@@ -27,7 +27,7 @@ import {
 } from "./shapes.ts";
 import { byText, duration, factLines, keyText, perSecond, whyText, type Shown } from "./text.ts";
 
-export const QUEUE = { queue: NAME.describe("The queue.") };
+export const QUEUE: { readonly queue: z.ZodString } = { queue: NAME.describe("The queue.") };
 const LOOK = { needs: "view", undoable: false } as const;
 const OF_TARGET = { names: "of the target", data: "never" } as const;
 const IN_SCOPE = { names: "in the scope", data: "never" } as const;
@@ -241,8 +241,14 @@ const STEER = {
   ),
 } as const;
 
+interface SteeredNow {
+  readonly pauses: readonly QueuePause[] | undefined;
+  readonly settings: QueueStatus["settings"] | undefined;
+  readonly generation: number | undefined;
+}
+
 /** How the queue is steered after a change. */
-export async function steered(context: Context, found: Queue<unknown>) {
+export async function steered(context: Context, found: Queue<unknown>): Promise<SteeredNow> {
   const [pauses, status] = await Promise.all([
     context.beside(found.paused()),
     context.beside(found.status()),
@@ -250,7 +256,7 @@ export async function steered(context: Context, found: Queue<unknown>) {
   return { pauses, settings: status?.settings, generation: status?.generation };
 }
 
-type Steered = Awaited<ReturnType<typeof steered>> & { readonly undone?: object | undefined };
+type Steered = SteeredNow & { readonly undone?: object | undefined };
 
 async function changed(
   context: Context,

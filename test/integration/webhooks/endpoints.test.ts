@@ -94,6 +94,20 @@ describe("an endpoint", () => {
     }
   });
 
+  it.each([
+    ["a reason", { reason: "moved" }, {}, "moved"],
+    ["the old name of a reason", { why: "moved" }, {}, "moved"],
+    ["a reason of the change", {}, { by: "ann", reason: "moved" }, "moved"],
+    ["no reason", {}, { by: "ann" }, "by ann"],
+  ])("shows why it is disabled, by %s", async (_what, given, byHand, why) => {
+    const hooks = openHooks(sluices);
+    await put(hooks, { ...REF, url: "https://example.com/" });
+
+    await hooks.endpoints.disable({ ...REF, ...given }, byHand);
+
+    expect((await hooks.endpoints.get(REF))?.disabled).toMatchObject({ why });
+  });
+
   it("keeps its secret, and whether it is disabled, when it is put again", async () => {
     const hooks = openHooks(sluices);
     const receiver = await startReceiver();

@@ -5,7 +5,8 @@
 
   KEYS  [1] failed, BullMQ's: zset of ids, by the ms since 1970 at which they failed  [2] string: there while somebody
         replays dead letters, a minute
-  ARGV  [1] the prefix of the queue's keys  [2] how many are kept, "" for all  [3] ms for which they are kept, "" for ever
+  ARGV  [1] prefix: the prefix of the queue's keys  [2] count: how many are kept, "" for all
+        [3] for_ms: ms for which they are kept, "" for ever
   Reply how many were removed; 1 if there may be more to remove, else 0
 ]]
 -- @include lib/now-ms

@@ -3,7 +3,8 @@
   they are done and no longer kept, jobs-forget keeps their results for the process.
 
   KEYS  [1] completed, [2] failed, BullMQ's: zsets of ids
-  ARGV  [1] the prefix of the queue's keys  [2] the process  [3] ms for which the marks hold  [4] on: ids of jobs
+  ARGV  [1] prefix: the prefix of the queue's keys  [2] process  [3] awaited_ms: ms for which the marks hold
+        [4…] ids: ids of jobs
   Reply for each job three values: 0 it has not ended, 1 it is done, 2 it has failed, 3 it was cancelled before it began, -1 it is not there; its result as
         JSON, its reason, or ""; and what is known of its error, as JSON, or ""
 ]]

@@ -3,8 +3,8 @@
   that is kept, and those that were done too long ago. The results of those that are awaited (jobs-await) are kept apart.
 
   KEYS  [1] completed, BullMQ's: zset of ids, by the ms since 1970 at which they were done
-  ARGV  [1] the prefix of the queue's keys  [2] how many are kept  [3] for how many ms
-        [4] ms for which the results of awaited jobs are kept
+  ARGV  [1] prefix: the prefix of the queue's keys  [2] count: how many are kept  [3] for_ms: for how many ms
+        [4] awaited_ms: ms for which the results of awaited jobs are kept
   Reply 1 if there may be more to remove, else 0
 ]]
 -- @include lib/now-ms

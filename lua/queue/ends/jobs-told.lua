@@ -3,7 +3,7 @@
 
   KEYS  for each job two: the processes that wait for it: zset, 10 minutes; and its result, once the job is no longer
         kept: string, 10 minutes
-  ARGV  [1] the process
+  ARGV  [1] process
   Reply how many of the jobs nobody waits for any more
 ]]
 local process = ARGV[1]

@@ -4,11 +4,12 @@
 
   KEYS  all BullMQ's: [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] prioritized  [7] active  [8] pc
         [9] id
-  ARGV  [1] the prefix of the queue's keys
-        [2] JSON: { most: { all: how many jobs may wait, perKey: how many of one key }, none for no bound; jobs: for each
-            { id of its own, name, opts as JSON, timestamp, delay, priority, whether it is to be parked (isParked) in its
-            lane and its weights as in lanes-join, dedupe: { id, mode: first, last or again, ttl in ms } } }
-        [3] on: the data of each job, as JSON
+  ARGV  [1] prefix: the prefix of the queue's keys
+        [2] request: JSON: { most: { all: how many jobs may wait, perKey: how many of one key }, none for no bound;
+            jobs: for each { id of its own, name, opts as JSON, timestamp, delay, priority, whether it is to be parked
+            (isParked) in its lane and its weights as in lanes-join, dedupe: { id, mode: first, last or again, ttl in ms
+            } } }
+        [3…] json: the data of each job, as JSON
   Reply if there is no room: how many jobs wait, the bound, and the key that it is for, "" for all. Else for each job its
         id, 1 if it is new or 0, and the hash of what is stored if it is not new: empty if it is no longer kept; 0 once
         those before it are large

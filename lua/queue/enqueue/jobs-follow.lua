@@ -2,7 +2,7 @@
   jobs-follow: lets a job start that was to run once more after another, now that the other has ended.
 
   KEYS  [1] delayed  [2] marker, both BullMQ's  [3] hash: the job that runs (of), and the one that follows it (next)
-  ARGV  [1] the prefix of the queue's keys  [2] the id of the job that has ended
+  ARGV  [1] prefix: the prefix of the queue's keys  [2] id: the id of the job that has ended
   Reply 1 if a job follows, else 0
 ]]
 -- @include lib/now-ms

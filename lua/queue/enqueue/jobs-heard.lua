@@ -3,7 +3,7 @@
   woken.
 
   KEYS  [1] the job  [2] its lock  [3] delayed  [4] marker  [5] meta, all BullMQ's
-  ARGV  [1] the prefix of the queue's keys  [2] the job's id
+  ARGV  [1] prefix: the prefix of the queue's keys  [2] id: the job's id
   Reply 0 it was taken, is gone, or is not due; 1 another worker was woken; 2 it waits, and no worker waits for jobs
 ]]
 -- @include lib/now-ms

@@ -2,7 +2,7 @@
   heads-look: has workers look at once at ordered lanes whose heads were replayed, purged or removed.
 
   KEYS  as in lanes-join
-  ARGV  [1] the prefix of the queue's keys  [2] on: the keys of the lanes
+  ARGV  [1] prefix: the prefix of the queue's keys  [2…] of_keys: the keys of the lanes
   Reply how many lanes there are to look at
 ]]
 -- @include lib/now-ms

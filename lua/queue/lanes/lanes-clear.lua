@@ -2,7 +2,7 @@
   lanes-clear: takes removed jobs out of their lanes, up to a thousand; jobs that have joined since stay.
 
   KEYS  as in lanes-join
-  ARGV  [1] the prefix of the queue's keys  [2] 1 to begin, 0 to go on
+  ARGV  [1] prefix: the prefix of the queue's keys  [2] begins: 1 to begin, 0 to go on
   Reply 1 if there is more to do, else 0
 ]]
 -- @include lib/now-ms

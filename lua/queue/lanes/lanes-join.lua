@@ -2,11 +2,11 @@
   lanes-join: parks jobs in the lanes of their keys; then wakes a worker, which may wait for just these jobs.
 
   KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker, all BullMQ's
-  ARGV  [1] the prefix of the queue's keys
-        [2] jobs as a JSON list of { id, weights, roomInMs, aside, isAnew }: the weights of the heads of its path and of its
-            lane from now on, none to leave them; ms until there is room again, if it comes back from a worker because
-            there was none, and for what, its key unless a head of it is given; whether a job that is in its lane moves
-            behind all others of its priority
+  ARGV  [1] prefix: the prefix of the queue's keys
+        [2] jobs: jobs as a JSON list of { id, weights, roomInMs, aside, isAnew }: the weights of the heads of its path
+            and of its lane from now on, none to leave them; ms until there is room again, if it comes back from a
+            worker because there was none, and for what, its key unless a head of it is given; whether a job that is in
+            its lane moves behind all others of its priority
   Reply how many were parked
 ]]
 -- @include lib/now-ms

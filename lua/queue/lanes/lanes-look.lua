@@ -2,9 +2,9 @@
   lanes-look: reads the lanes of a queue, and where jobs are in them. Changes nothing.
 
   KEYS  [1] wait  [2] delayed  [3] prioritized  [4] active, all BullMQ's  [5] hash: the live workers
-  ARGV  [1] the prefix of the queue's keys  [2] the job that is asked about, "" if none  [3] the most lanes to read
-        [4] the most jobs with a deadline to read  [5] of how many jobs in lanes, of how many that workers hold, and
-        of how many others, to read the cost
+  ARGV  [1] prefix: the prefix of the queue's keys  [2] id: the job that is asked about, "" if none
+        [3] most_lanes: the most lanes to read  [4] most_deadlines: the most jobs with a deadline to read
+        [5] counted: of how many jobs in lanes, of how many that workers hold, and of how many others, to read the cost
   Reply JSON: { lanes: [key, jobs, weight, ms for which it is still aside, calls], others: { lanes, jobs },
         heads: [head of a path, weight, ms for which it is still aside],
         waiting: [jobs without a lane, and delayed ones that are due, calls], deadlines: [id, key, jobs before it, ms until then, calls],

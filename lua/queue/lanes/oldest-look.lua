@@ -2,8 +2,9 @@
   oldest-look: finds the oldest of some jobs of a queue that are due and have not begun. Changes nothing.
 
   KEYS  [1] wait  [2] prioritized  [3] delayed, all BullMQ's  [4] hash: the live workers
-  ARGV  [1] the prefix of the queue's keys  [2] 1 to look at jobs without a lane, and at those that workers have fetched
-        [3] on: the keys at whose lanes to look
+  ARGV  [1] prefix: the prefix of the queue's keys
+        [2] others: 1 to look at jobs without a lane, and at those that workers have fetched
+        [3…] of_keys: the keys at whose lanes to look
   Reply its id, and since when it waits, in ms since 1970: when it was due, or due again; nothing if none waits
 ]]
 -- @include lib/now-ms

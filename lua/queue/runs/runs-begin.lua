@@ -4,10 +4,10 @@
 
   KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] active  [7] prioritized  [8] pc
         [9] failed  [10] sorted set: the schedules, by when their current runs are due  [11] the schedule: hash, all BullMQ's
-  ARGV  [1] the prefix of the queue's keys  [2] the schedule's name  [3] the run's id
-        [4] 'look' when the run was fetched; 'begin' when it has its slot; 'miss' when it is too late for it
-        [5] JSON: { cron, timeZone, atMs, isInTime, nextMs, passed }, the next time of a cron schedule, by an earlier reply;
-            or ''
+  ARGV  [1] prefix: the prefix of the queue's keys  [2] name: the schedule's name  [3] id: the run's id
+        [4] step: 'look' when the run was fetched; 'begin' when it has its slot; 'miss' when it is too late for it
+        [5] next: JSON: { cron, timeZone, atMs, isInTime, nextMs, passed }, the next time of a cron schedule, by an
+            earlier reply; or ''
   Reply [1] 0 it is gone; 1 it goes on; 2 it is left out, and counted; 3 the next time of cron is needed
         [2] 1 if it is a run of the schedule, else 0; then, of a cron schedule: [3] ms since 1970, now
         [4] the first time that is not counted yet  [5] 1 if this is the run for that time  [6] cron  [7] time zone

@@ -3,10 +3,10 @@
   that is not due yet gives way to the first of the new times.
 
   KEYS  as in runs-begin
-  ARGV  [1] the prefix of the queue's keys  [2] the schedule's name
-        [3] JSON: its fields: name, data, opts; every, or pattern, tz and sluice:cron; sluice:missed,
+  ARGV  [1] prefix: the prefix of the queue's keys  [2] name: the schedule's name
+        [3] fields: JSON: its fields: name, data, opts; every, or pattern, tz and sluice:cron; sluice:missed,
             sluice:overlap
-        [4] ms since 1970: the next time of cron, by an earlier reply; else 0
+        [4] cron_ms: ms since 1970: the next time of cron, by an earlier reply; else 0
   Reply [1] ms since 1970, now, if the next time of cron is needed; else 0
         [2] the id of the run that waits next, [3] its hash, and [4] 1 if there was no such schedule, else 0
 ]]

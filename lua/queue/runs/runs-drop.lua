@@ -3,8 +3,8 @@
   one is planned, and the times that have passed meanwhile are counted as missed.
 
   KEYS  as in runs-begin
-  ARGV  [1] the prefix of the queue's keys  [2] the schedule's name  [3] the run's id
-        [4] JSON: the next time of a cron schedule, as in runs-begin, or ''
+  ARGV  [1] prefix: the prefix of the queue's keys  [2] name: the schedule's name  [3] id: the run's id
+        [4] next: JSON: the next time of a cron schedule, as in runs-begin, or ''
   Reply as of runs-begin: [1] 0 it stays, since it does not wait for an attempt; 2 it is gone; 3 the next time of cron is
         needed
 ]]

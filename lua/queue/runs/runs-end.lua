@@ -3,7 +3,7 @@
   that wait for their next attempt. A run that runs goes on.
 
   KEYS  as in runs-begin
-  ARGV  [1] the prefix of the queue's keys  [2] the schedule's name
+  ARGV  [1] prefix: the prefix of the queue's keys  [2] name: the schedule's name
   Reply [1] 1 if there was such a schedule, else 0; then the ids of the runs that were removed
 ]]
 -- @include lib/now-ms

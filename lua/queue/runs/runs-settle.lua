@@ -4,8 +4,8 @@
   place of the next one. If its schedule was ended meanwhile, it fails for good: nothing of it begins any more.
 
   KEYS  as in runs-begin
-  ARGV  [1] the prefix of the queue's keys  [2] the schedule's name  [3] the run's id
-        [4] '1' if it has begun as a run of this schedule for certain
+  ARGV  [1] prefix: the prefix of the queue's keys  [2] name: the schedule's name  [3] id: the run's id
+        [4] has_begun: '1' if it has begun as a run of this schedule for certain
   Reply none
 ]]
 -- @include lib/now-ms

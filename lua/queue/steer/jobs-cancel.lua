@@ -4,7 +4,7 @@
   KEYS  [1] the job  [2] its lock  [3] completed  [4] failed  [5] delayed  [6] prioritized  [7] events, all BullMQ's
         [8] the state of the lanes: hash  [9] the locks of cancelled jobs: zset, kept for an hour
         [10] the mark for those who wait for the job's end: string, kept for ten minutes
-  ARGV  [1] the job's id
+  ARGV  [1] id: the job's id
   Reply 0 it has ended or is gone; 1 it waits, and is to be removed; 2 a worker has it; 3 it waits for its schedule
 ]]
 -- @include lib/now-ms

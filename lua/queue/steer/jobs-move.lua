@@ -4,8 +4,9 @@
 
   KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] prioritized
         [7] the schedules, by when their next run is due: zset, all BullMQ's
-  ARGV  [1] the prefix of the queue's keys  [2] when they are due, in ms since 1970  [3] or in how many ms, "" if [2] counts
-        [4] 1 if those that wait stay as they are  [5] on: the ids
+  ARGV  [1] prefix: the prefix of the queue's keys  [2] ms: when they are due, in ms since 1970
+        [3] in_ms: or in how many ms, "" if [2] counts  [4] only_delayed: 1 if those that wait stay as they are
+        [5…] ids
   Reply when they are due, in ms since 1970; then for each job 1 if it is due then, 2 if it was before, 0 if it stays as it is
 ]]
 -- @include lib/now-ms

@@ -2,12 +2,15 @@
   jobs-page: finds jobs of a queue in a list or sorted set of BullMQ's, or in a lane. Changes nothing.
 
   KEYS  [1] ids of jobs: list or zset
-  ARGV  [1] the prefix of the queue's keys  [2] where the last page ended: "" for the first one; the id of the last job,
-            and of a zset its score before it  [3] how many jobs to look at  [4] how many to find
-        [5] "line" for a list from its right end, where jobs are taken; "list" for a short one; "zset", or "newest" for a
-            zset from its end
-        [6] "lane" for those alone that are parked in lanes, "free" for those that are not, "" for all; "below" for those
-            that are parked in lanes below [7]  [7] their key or a head of it, "" for any  [8] their name, "" for any
+  ARGV  [1] prefix: the prefix of the queue's keys
+        [2] from: where the last page ended: "" for the first one; the id of the last job, and of a zset its score
+            before it
+        [3] looked_at: how many jobs to look at  [4] most: how many to find
+        [5] kind: "line" for a list from its right end, where jobs are taken; "list" for a short one; "zset", or
+            "newest" for a zset from its end
+        [6] parked: "lane" for those alone that are parked in lanes, "free" for those that are not, "" for all; "below"
+            for those that are parked in lanes below [7]
+        [7] key: their key or a head of it, "" for any  [8] name: their name, "" for any
   Reply where this page ends, "" for the last one; then the ids
 ]]
 -- @include lib/lanes/line

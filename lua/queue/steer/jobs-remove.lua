@@ -4,9 +4,10 @@
 
   KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] prioritized  [7] the schedules: zset  [8] active
         [9] on: the jobs that have ended so: zset of ids, all BullMQ's
-  ARGV  [1] the prefix of the queue's keys  [2] "ended" for those in KEYS [9] on, "pending" for those that wait or are
-        delayed, "any" for both, and those of which no worker has the lock
-        [3] on: the ids
+  ARGV  [1] prefix: the prefix of the queue's keys
+        [2] mode: "ended" for those in KEYS [9] on, "pending" for those that wait or are delayed, "any" for both, and
+            those of which no worker has the lock
+        [3…] ids
   Reply the ids of those that were removed
 ]]
 -- @include lib/now-ms

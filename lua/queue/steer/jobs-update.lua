@@ -2,7 +2,7 @@
   jobs-update: gives a job other data, which waits, is delayed, or has failed.
 
   KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] prioritized  [7] completed, all BullMQ's
-  ARGV  [1] the prefix of the queue's keys  [2] the job  [3] its data as JSON
+  ARGV  [1] prefix: the prefix of the queue's keys  [2] id: the job  [3] json: its data as JSON
   Reply 1 if it has the data, 0 if it is not there, 2 if it runs, 3 if it is done
 ]]
 -- @include lib/now-ms

@@ -2,8 +2,9 @@
   pauses-set: pauses a queue or one key of it, with all below it, or ends such a pause. A key's lane steps aside.
 
   KEYS  as in lanes-join, then [6] where old versions of BullMQ put the jobs of a paused queue: list
-  ARGV  [1] the prefix of the queue's keys  [2] the key, "" for the whole queue
-        [3] ms for which it is paused: -1 without an end, 0 ends the pause  [4] the generation that was seen, or ""
+  ARGV  [1] prefix: the prefix of the queue's keys  [2] key: the key, "" for the whole queue
+        [3] for_ms: ms for which it is paused: -1 without an end, 0 ends the pause
+        [4] since: the generation that was seen, or ""
   Reply 1 if it is done, 0 if another change came since that generation; the generation of now; and 1 if a queue that is
         resumed has jobs that an old version of BullMQ put away
 ]]

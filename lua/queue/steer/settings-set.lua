@@ -2,8 +2,9 @@
   settings-set: sets settings of a queue by hand, or ends that.
 
   KEYS  [1] the state of the lanes: hash  [2] the settings that were set by hand: hash of "<at>|<until, or nothing>|<JSON>"
-  ARGV  [1] the generation that was seen, or ""
-        then of each setting: its name, the ms for which it holds or "" without an end, and JSON; "" ends it
+  ARGV  [1] since: the generation that was seen, or ""
+        [2…] name, for_ms, text: of each setting its name, the ms for which it holds or "" without an end, and JSON; ""
+            ends it
   Reply 1 if it is done, 0 if another change came since that generation; and the generation of now
 ]]
 -- @include lib/now-ms

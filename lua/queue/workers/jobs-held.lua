@@ -2,7 +2,7 @@
   jobs-held: finds the jobs whose locks a worker holds, among the ten thousand that were fetched last.
 
   KEYS  [1] active, BullMQ's: list of ids, the last fetched one first
-  ARGV  [1] the prefix of the queue's keys  [2] how the tokens of the worker begin
+  ARGV  [1] prefix: the prefix of the queue's keys  [2] tokens: how the tokens of the worker begin
   Reply for each such job its id and its token, one after the other
 ]]
 local MOST = 10000

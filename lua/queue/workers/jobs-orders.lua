@@ -4,7 +4,7 @@
   KEYS  [1] meta, BullMQ's: hash  [2] the state of the lanes: hash
         [3] the locks of running jobs that were cancelled: zset by the ms since 1970 at which they were
         [4] the paused keys: zset by the ms since 1970 at which their pauses end
-  ARGV  [1] what the tokens of this worker begin with
+  ARGV  [1] tokens: what the tokens of this worker begin with
   Reply 1 if the queue is paused; how often workers were told something; the paused keys, each followed by the ms for
         which it still is, or -1; then the locks that are the worker's, each as "<token> <job>"
 ]]

@@ -4,7 +4,8 @@
 
   KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] active  [7] prioritized  [8] stalled, all BullMQ's
         [9] the mark for those who wait for the job's end: string, kept for ten minutes
-  ARGV  [1] the prefix of the queue's keys  [2] the job  [3] the token of its lock  [4] JSON: weights as in lanes-join, or ''
+  ARGV  [1] prefix: the prefix of the queue's keys  [2] id: the job  [3] token: the token of its lock
+        [4] weights: JSON: weights as in lanes-join, or ''
   Reply 1 if it went back, 2 if it was cancelled, 0 if it is no longer this worker's
 ]]
 -- @include lib/now-ms

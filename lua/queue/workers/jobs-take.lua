@@ -3,12 +3,13 @@
   take() in lib/lanes/take.lua. The worker also reports what became of probes, and which keys may have room again.
 
   KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] active  [7] prioritized  [8] pc, all BullMQ's
-  ARGV  [1] the prefix of the queue's keys  [2] how many jobs the worker can start soon
-        [3] how many more it takes of those whose deadline has passed  [4] ms for which their locks last
-        [5] what their locks' tokens begin with; a number follows, from 1 on
-        [6] JSON: { probes: { key, whether its slot came at once } of probes that have started,
-                    ended: keys of ordered lanes whose head has ended, or is tried again,
-                    woken: keys that may have room again, "*" for all }, or ""
+  ARGV  [1] prefix: the prefix of the queue's keys  [2] most: how many jobs the worker can start soon
+        [3] most_expired: how many more it takes of those whose deadline has passed
+        [4] lock_ms: ms for which their locks last
+        [5] token: what their locks' tokens begin with; a number follows, from 1 on
+        [6] news: JSON: { probes: { key, whether its slot came at once } of probes that have started, ended: keys of
+            ordered lanes whose head has ended, or is tried again, woken: keys that may have room again, "*" for all },
+            or ""
   Reply ms since 1970 now; how many jobs are parked, how many workers hold at least; ms until there may be another: 0 there
         may be now, -1 none is known; 1 if more have come due or expired than were looked at; 1 if the queue is paused;
         how often workers were told something (jobs-orders says what); then for each job its id, 1 if it came in its

@@ -6,8 +6,9 @@
             the last of them
         [2] what came of attempts in steps of ten seconds, "<step> <done, failed or ms>": hash; expires two minutes after
             the last one
-  ARGV  [1] the worker  [2] how many jobs it can have at once  [3] ms for which it counts as alive; 0 if it ends
-        [4] how many attempts were done  [5] how many failed  [6] how many ms they took together
+  ARGV  [1] worker  [2] places: how many jobs it can have at once
+        [3] for_ms: ms for which it counts as alive; 0 if it ends  [4] done: how many attempts were done
+        [5] failed: how many failed  [6] busy_ms: how many ms they took together
   Reply nothing
 ]]
 -- @include lib/now-ms

@@ -1,5 +1,7 @@
 import { readLua } from "../../../src/stores/redis/scripts/script.ts";
+import { allScripts } from "./all-scripts.ts";
 import { undeclaredGlobals } from "./lua-globals.ts";
+import { missingArguments } from "./lua-header.ts";
 import { luaFiles, redisSources, type LuaFile } from "./lua-tree.ts";
 
 const MAX_LINES = 80;
@@ -9,11 +11,13 @@ const HEADER_PARTS = ["KEYS", "ARGV", "Reply"];
 const scripts = luaFiles("scripts");
 const libraries = luaFiles("lib");
 const sources = redisSources();
+const shaped = (await allScripts()).filter(({ argNames }) => argNames !== undefined);
 // A set, because what is wrong in lib/ shows in every script that includes it.
 const findings = new Set([
   ...scripts.flatMap((script) => [
     ...checkShape(script),
     ...checkUse(script),
+    ...checkArguments(script),
     ...checkGlobals(script),
   ]),
   ...libraries
@@ -38,6 +42,13 @@ function checkShape({ path, text }: LuaFile): readonly string[] {
 function checkUse({ name, path }: LuaFile): readonly string[] {
   const isNamed = [`readLua("${name}")`, `name: "${name}"`].some((use) => sources.includes(use));
   return isNamed ? [] : [`${path}:1: nothing in src/stores/redis names this script`];
+}
+
+function checkArguments({ name, path, text }: LuaFile): readonly string[] {
+  return shaped
+    .filter((script) => script.name === name)
+    .flatMap(({ argNames = [] }) => missingArguments(text, argNames) ?? [])
+    .map((wanted) => `${path}:1: ARGV has to list ${wanted}`);
 }
 
 function checkGlobals(script: LuaFile): readonly string[] {

@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
 import { undeclaredGlobals } from "../../support/lua/lua-globals.ts";
+import { missingArguments } from "../../support/lua/lua-header.ts";
 
 it("finds a name that is declared nowhere, and its line", () => {
   const source = "local level = tonumber(ARGV[1])\nreturn math.max(levle, 0)\n";
@@ -31,4 +32,27 @@ it("allows what Redis and Lua provide", () => {
 
 it("does not mistake a newer Lua for the one in Redis", () => {
   expect(() => undeclaredGlobals("return 7 // 2\n")).toThrow("near '/'");
+});
+
+const HEADER = `--[[
+  jobs-move: moves jobs.
+
+  KEYS  [1] delayed
+  ARGV  [1] prefix: the prefix of the keys  [2] in_ms: ms from now on, or "" if
+            [1] is empty  [3…] id, key: of each job
+  Reply nothing
+]]`;
+
+it("accepts a header that lists the arguments of the shapes by name", () => {
+  const wanted = missingArguments(HEADER, ["prefix", "inMs", { each: ["id", "key"] }]);
+
+  expect(wanted).toBeUndefined();
+});
+
+it.each([
+  ["in another order", ["inMs", "prefix", { each: ["id", "key"] }]],
+  ["of which one is missing", ["prefix", "inMs"]],
+  ["that do not repeat", ["prefix", "inMs", "id"]],
+])("refuses a header with arguments %s", (_name, argNames) => {
+  expect(missingArguments(HEADER, argNames)).toContain("[1] ");
 });

@@ -7,6 +7,7 @@ import {
   partNames,
   readerOf,
   writerOf,
+  type ArgName,
   type Fields,
   type InputOf,
   type Operand,
@@ -25,8 +26,8 @@ export interface Script<Input, Output> {
   readonly source: string;
   readonly keys: (input: Input) => readonly string[];
   readonly args: (input: Input) => readonly Operand[];
-  /** The names of the arguments, if shapes describe them; of those that repeat, of one round. */
-  readonly argNames?: readonly (string | readonly string[])[];
+  /** The names of the arguments, if shapes describe them: the linter compares them with the header of the script. */
+  readonly argNames?: readonly ArgName[];
   /** Whether Redis may refuse it when its memory is full, since it brings new jobs. All others run then, too. */
   readonly bringsJobs?: boolean;
   /** Whether the reply is bytes rather than text. */

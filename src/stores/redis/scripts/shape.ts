@@ -22,8 +22,9 @@ export interface Rest<Value> extends Reader<readonly Value[]> {
   writeAll(values: readonly Value[]): Operand[];
 }
 
-/** An argument that follows from the input; from a list, several. */
+/** An argument that follows from the input; if it `repeats`, a list of all arguments from here on. */
 export interface Derived<Input> {
+  readonly repeats?: boolean;
   from(input: Input): Operand | readonly Operand[];
 }
 
@@ -166,6 +167,11 @@ export function from<Input>(make: Derived<Input>["from"]): Derived<Input> {
   return { from: make };
 }
 
+/** The arguments from here on, made of the input. */
+export function fromEach<Input>(make: (input: Input) => readonly Operand[]): Derived<Input> {
+  return { from: make, repeats: true };
+}
+
 /** The arguments as these fields say. */
 export function writerOf<Given extends Fields>(
   given: Given,
@@ -181,13 +187,17 @@ export function readerOf<Given extends Reader<unknown> | Parts>(given: Given): R
   return { read: (reply) => readAt(reply as readonly unknown[], 0) as Read<Given> };
 }
 
-/** The names of fields in their order; of those that repeat, a list. */
-export function partNames(given: Fields): (string | readonly string[])[] {
-  return Object.entries(given).map(([name, part]) =>
-    "readFrom" in part && (part as Rest<unknown>).names.length > 0
-      ? (part as Rest<unknown>).names
-      : name,
-  );
+/** The name of an argument, or the names of those that repeat. */
+export type ArgName = string | { readonly each: readonly string[] };
+
+/** The names of fields in their order. */
+export function partNames(given: Fields): readonly ArgName[] {
+  return Object.entries(given).map(([name, part]) => {
+    if ("repeats" in part) return { each: [name] };
+    if (!("readFrom" in part)) return name;
+    const { names } = part as Rest<unknown>;
+    return { each: names.length === 0 ? [name] : names };
+  });
 }
 
 type Part = readonly [name: string, part: Reader<unknown> | Derived<never>];

@@ -6,6 +6,7 @@ import {
   flag,
   flat,
   from,
+  fromEach,
   int,
   mapped,
   oneOf,
@@ -101,7 +102,7 @@ export const jobScripts = {
         const heads = jobs.map(({ json: _json, ...head }) => head);
         return JSON.stringify({ most, jobs: heads });
       }),
-      json: from(({ jobs }: AddedJobs) => jobs.map(({ json }) => json)),
+      json: fromEach(({ jobs }: AddedJobs) => jobs.map(({ json }) => json)),
     },
     decode: (reply): readonly JobMet[] | NoPlace =>
       typeof (reply as readonly unknown[])[0] === "number"

@@ -31,11 +31,16 @@ function limitsFor(path: string): ProseLimits {
   return REFERENCE.test(path) ? PAGE_LIMITS : GUIDE_LIMITS;
 }
 
+/** Pages that the build of the site writes from the sources, whose own texts are checked. */
+const GENERATED = /(?:^|\/)docs\/reference\/(?:api|changelog\.md|http\.md|rules-file\.md)$/;
+
 function filesUnder(path: string): readonly string[] {
   if (!statSync(path).isDirectory()) return [path];
   return readdirSync(path, { withFileTypes: true })
     .filter(({ name }) => name !== "node_modules" && !name.startsWith("."))
-    .flatMap((entry) => filesUnder(join(path, entry.name)))
+    .map((entry) => join(path, entry.name))
+    .filter((file) => !GENERATED.test(file))
+    .flatMap(filesUnder)
     .filter((file) => PROSE_EXTENSIONS.includes(extname(file)))
     .toSorted();
 }

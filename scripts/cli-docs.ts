@@ -1,4 +1,4 @@
-/** Writes `docs/cli.md` from what `sluice --help` says. A test holds them equal. `tsx scripts/cli-docs.ts` */
+/** Writes `docs/reference/cli.md` from what `sluice --help` says. A test holds them equal. `tsx scripts/cli-docs.ts` */
 import { writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import process from "node:process";
@@ -6,14 +6,14 @@ import { fileURLToPath } from "node:url";
 import type { Command } from "commander";
 import { run, createProgram } from "../src/cli/program.ts";
 
-const DOCS = resolve(import.meta.dirname, "../docs/cli.md");
+const DOCS = resolve(import.meta.dirname, "../docs/reference/cli.md");
 const WIDTH = 80;
 
 const INTRODUCTION = `# Command line
 
-\`npx sluice\` looks at and steers the buckets and queues of all processes that share a Redis. It needs nothing but the Redis: \`--redis redis://host:6379\`, or \`$REDIS_URL\`; and \`--prefix\` if the services give \`createSluice\` one. What it shows and changes is said in [operations.md](operations.md).
+\`npx sluice\` shows and changes the buckets and queues of all processes that share a Redis. Give it the Redis with \`--redis redis://host:6379\` or \`$REDIS_URL\`, and \`--prefix\` if your services set one. The guides show [what to ask](../guides/operate/what-is-stuck.md) and [how to change and undo](../guides/operate/change-live.md).
 
-Tables are for people. With \`--json\`, each command prints one line of JSON instead; times without an end are \`"forever"\` there. Errors go to standard error. \`SLUICE_BY\` says who makes changes, else it is the user.
+With \`--json\`, each command prints one line of JSON; times without an end are \`"forever"\`. Errors go to standard error. \`$SLUICE_BY\` names the author of a change; the default is the user.
 
 | exit code | meaning                                        |
 | --------- | ---------------------------------------------- |

@@ -1,5 +1,5 @@
 /**
- * Writes the tables of `docs/metrics.md` from the table of metrics, and adds a panel to the dashboard for each metric that
+ * Writes the tables of `docs/reference/metrics.md` from the table of metrics, and adds a panel to the dashboard for each metric that
  * has none. A test holds them equal. `tsx scripts/metrics-docs.ts`
  */
 import { execFileSync } from "node:child_process";
@@ -17,7 +17,7 @@ import {
 import { attributeOf, INSTRUMENTS } from "../src/insight/metrics/opentelemetry/instruments.ts";
 
 const ROOT = resolve(import.meta.dirname, "..");
-const DOCS = resolve(ROOT, "docs/metrics.md");
+const DOCS = resolve(ROOT, "docs/reference/metrics.md");
 const DASHBOARD = resolve(ROOT, "ops/grafana/sluice.json");
 
 /** The page, with its tables written anew between their markers. */
@@ -31,7 +31,8 @@ export function metricsDocs(page: string): string {
   return Object.entries(tables).reduce((text, [name, table]) => {
     const [before, after] = [`<!-- metrics: ${name} -->`, `<!-- end of metrics: ${name} -->`];
     const [start, end] = [text.indexOf(before), text.indexOf(after)];
-    if (start === -1 || end < start) throw new Error(`docs/metrics.md lacks ${before} … ${after}`);
+    if (start === -1 || end < start)
+      throw new Error(`docs/reference/metrics.md lacks ${before} … ${after}`);
     return `${text.slice(0, start + before.length)}\n\n${table}\n\n${text.slice(end)}`;
   }, page);
 }

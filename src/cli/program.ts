@@ -32,7 +32,7 @@ import {
   type Io,
 } from "./io.ts";
 
-/** What a command ends with; documented in docs/cli.md. */
+/** What a command ends with; documented in docs/reference/cli.md. */
 const EXIT = {
   ok: 0,
   failed: 1,

@@ -9,7 +9,7 @@ import {
 } from "./describe.ts";
 import { namedOf, type Key, type NamedKeys } from "./key-path.ts";
 
-/** Every `code` that an error of this package can carry; `docs/errors.md` explains each. */
+/** Every `code` that an error of this package can carry; `docs/reference/errors.md` explains each. */
 export type ErrorCode =
   | "ERR_INVALID_OPTION"
   | "ERR_COST_TOO_LARGE"
@@ -325,7 +325,7 @@ export function redisRefusalOf(error: unknown): RedisRefusal | undefined {
 
 function remedyFor(message: string): string {
   if (isMissingRights(message))
-    return "Give its Redis user the rights that docs/topologies.md names";
+    return "Give its Redis user the rights that docs/guides/production/redis.md names";
   if (/^(WRONGPASS|NOAUTH)/.test(message)) return "Check the user and the password";
   if (message.startsWith("ERR max number of clients")) {
     return "Raise its maxclients, or end some of the connections that CLIENT LIST shows";

@@ -1,4 +1,4 @@
-/** How each provider counts tokens. `docs/llm.md` links each provider's own description. */
+/** How each provider counts tokens. `docs/guides/calls/llm.md` links each provider's own description. */
 import type { Counting, Used } from "./meter.ts";
 
 const withCached = ({ input, cacheRead, cacheWrite }: Used): number =>

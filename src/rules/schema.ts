@@ -1,6 +1,6 @@
 /**
  * The schema of a rules file. It is the one source of the checks here, of `sluice.schema.json` for
- * editors, and of `docs/rules.md`. `compile.ts` checks how values fit together, such as a burst and
+ * editors, and of `docs/guides/operate/rules-file.md`. `compile.ts` checks how values fit together, such as a burst and
  * its window.
  */
 import * as z from "zod";

@@ -174,7 +174,7 @@ export interface Sluice extends Emitter<SluiceEvents> {
   changes(options: ChangesOptions & { readonly queue: string }): Promise<readonly QueueChange[]>;
   changes(options?: ChangesOptions): Promise<readonly LoggedChange[]>;
   /**
-   * Counts the calls of this process as Prometheus metrics from now on. `docs/metrics.md` lists
+   * Counts the calls of this process as Prometheus metrics from now on. `docs/reference/metrics.md` lists
    * them. Loads prom-client. Further calls return the same metrics.
    *
    * @throws {@link InvalidOptionError} when the given object is not a register, or has other

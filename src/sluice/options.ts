@@ -53,7 +53,7 @@ export interface SluiceOptions {
    */
   readonly breaker?: BreakerOptions | undefined;
   /**
-   * The path of a rules file, YAML or JSON, with the limits of buckets: see `docs/rules.md`. It is
+   * The path of a rules file, YAML or JSON, with the limits of buckets: see `docs/guides/operate/rules-file.md`. It is
    * read at once, and again within a second of each change. Rules override the code in all
    * processes that share the Redis; operators' overrides take precedence over rules. An invalid
    * file is an error here. Later, an invalid file changes nothing. Defaults to none.

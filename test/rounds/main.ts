@@ -10,7 +10,7 @@ import { replaceFigures, replaceRows } from "./replace-figures.ts";
 import { runRound } from "./run-round.ts";
 import { summarize } from "./summarize.ts";
 
-const PAGE = fileURLToPath(new URL("../../docs/reliability.md", import.meta.url));
+const PAGE = fileURLToPath(new URL("../../docs/reference/faults.md", import.meta.url));
 const FORMATTER = fileURLToPath(new URL("../../node_modules/.bin/oxfmt", import.meta.url));
 const USAGE = "npm run faults -- [--rounds 10] [--at-once 1] [words of the files' paths]";
 const BOUNDS = { from: 1, to: 1_000, usage: USAGE };

@@ -1,6 +1,6 @@
 /**
  * Every metric, once. Prometheus and OpenTelemetry write what these rows say, and `scripts/metrics-docs.ts` writes
- * `docs/metrics.md` from them.
+ * `docs/reference/metrics.md` from them.
  */
 
 export interface MetricFacts {

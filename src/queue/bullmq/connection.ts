@@ -57,7 +57,7 @@ export function createErrorReports(source: string, logger: Logger): ErrorReports
 
 function remedy({ message }: Error): string {
   if (!isMissingRights(message)) return "";
-  return ". Give its Redis user the rights that docs/topologies.md names.";
+  return ". Give its Redis user the rights that docs/guides/production/redis.md names.";
 }
 
 /** Where each script that Sluice runs has the present time, among its keys and arguments. */

@@ -1,6 +1,6 @@
 import type { ErrorCode } from "../../core/errors.ts";
 
-/** The status of each error that Sluice throws, too. `docs/errors.md` explains each code. */
+/** The status of each error that Sluice throws, too. `docs/reference/errors.md` explains each code. */
 const OF_SLUICE: Readonly<Record<ErrorCode, number>> = {
   ERR_INVALID_OPTION: 400,
   ERR_COST_TOO_LARGE: 422,
@@ -68,7 +68,7 @@ export interface Problem {
   readonly title: string;
   readonly status: number;
   readonly detail: string;
-  /** As docs/errors.md has them. */
+  /** As docs/reference/errors.md has them. */
   readonly code: ProblemCode;
   readonly option?: string;
   readonly value?: unknown;

@@ -135,7 +135,10 @@ const PROBLEM = {
           title: text("The name of the status."),
           status: { type: "integer", minimum: 0, description: "The status." },
           detail: text("What is wrong."),
-          code: { ...text("docs/errors.md explains them."), enum: Object.keys(STATUS_OF_CODE) },
+          code: {
+            ...text("docs/reference/errors.md explains them."),
+            enum: Object.keys(STATUS_OF_CODE),
+          },
           option: text("The option that is wrong."),
           value: { description: "Its value, without secrets." },
           remedy: text("What to do."),

@@ -30,7 +30,7 @@ export function createEvictionWarning(logger: Logger): (client: Redis | Cluster)
   function warn(server: string, policy: string): void {
     const problem =
       `Redis at ${server} may evict keys (its maxmemory-policy is ${policy}): limits would forget ` +
-      `what was used, and jobs would be lost. Set maxmemory-policy to ${SAFE}; see docs/reliability.md.`;
+      `what was used, and jobs would be lost. Set maxmemory-policy to ${SAFE}; see docs/guides/production/checklist.md.`;
     logger.warn({ server, policy }, problem);
   }
 

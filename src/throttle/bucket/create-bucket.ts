@@ -73,7 +73,7 @@ export function createBucket(
   const teller = createBucketTeller(name, logger);
   const tally = createTally(settings);
   const shared = {
-    waiting: () => (isSpread ? sumOf((part) => part.waiting) : parts[FIRST_PART]!.waiting),
+    waiting: () => sumOf((part) => part.waiting),
     refusals: createRefusals(),
     teller,
     tally,

@@ -16,7 +16,7 @@ const NOTHING: HeardWithBody = Object.freeze({ ...NOTHING_HEARD, body: undefined
 
 /**
  * Reads what a call returned or threw: whether its downstream refuses calls, for how long, and whether a retry is of
- * use. Knows the clients and downstreams of `docs/feedback.md`, and others by the shape of what they give. The bucket's
+ * use. Knows the clients and downstreams of `docs/reference/refusals.md`, and others by the shape of what they give. The bucket's
  * own `feedback` hears by it too.
  *
  * Await it: it answers at once, except for a `Response` that failed and whose body is yet to be read, on its own or

@@ -105,12 +105,17 @@ export function createPacer(options: PacerOptions): Pacer {
   const setAlarm = createAlarm(work);
   const times = createReplyTimes();
   const dispatcher = createDispatcher(leases);
-  const { schedule, left } = dispatcher;
-  const knownTimes = createKnownTimes(dispatcher);
+  const { schedule } = dispatcher;
+  const knownTimes = createKnownTimes((beside, bindsAt) => dispatcher.holdsSlots(beside, bindsAt));
   const linePlaces = createLinePlaces();
   const wishCount = createWishCount();
   const askTimes = createAskTimes(schedule.soonest, times);
-  const hopeless = createHopelessCalls({ dispatcher, knownTimes, askTimes });
+  /** Groups that callers may have left: once they are idle, their places in lines go back. */
+  const left = new Set<Group>();
+  const hopeless = createHopelessCalls(dispatcher, knownTimes, {
+    hurryAt: (nowMs) => askTimes.hurry(nowMs),
+    left: (group) => left.add(group),
+  });
   /** What is being given back. */
   const underWay = new Set<Promise<void>>();
   let heldGeneration = 0;
@@ -207,7 +212,7 @@ export function createPacer(options: PacerOptions): Pacer {
     known.confirm(version);
     leases.learnSpare(reply.spareLeases, reply.alive);
     knownTimes.learn(reply, asked, { epoch, ...received });
-    hopeless.check(groups);
+    dispatcher.check(groups, knownTimes.ofBucketMs);
     const isMany = asked.wishes.length > 1;
     if (isMany) wishCount.granted(sumOf(reply.granted, slotCountOf), sumOf(asked.wishes, wantedOf));
     let nextLease = lease;
@@ -341,11 +346,13 @@ export function createPacer(options: PacerOptions): Pacer {
     hopeless.clear();
     hopeless.endLooks();
     options.onNews(undefined);
+    for (const group of schedule) left.add(group);
     options.regroup(dispatcher.takeAll().sort((a, b) => a.number - b.number));
     workSoon();
   }
 
   function failAll(error: unknown): void {
+    for (const group of schedule) left.add(group);
     hopeless.clear();
     for (const caller of dispatcher.takeAll()) caller.fail(error);
   }
@@ -378,6 +385,7 @@ export function createPacer(options: PacerOptions): Pacer {
       const { group } = caller;
       const isFirst = group.line.head === caller;
       dispatcher.leave(caller);
+      left.add(group);
       // What was saved up for it is free for those behind it.
       askTimes.left(caller);
       const isDeferred = isFirst && group.notBeforeMs > 0;

@@ -342,7 +342,7 @@ function warnOfOwnRetries(client: object, bucket: object): void {
     if (typeof retries !== "number" || !(retries > 0)) continue;
     warned.add(bucket);
     const option = place.at(-1)!;
-    const remedy = `set ${option} to 0, or give the client the bucket's fetch (docs/feedback.md)`;
+    const remedy = `set ${option} to 0, or give the client the bucket's fetch (docs/reference/refusals.md)`;
     const problem = `a client that retries by itself (${option}: ${retries}), and its retries take no slots; ${remedy}. This is said once.`;
     logger.warn({ bucket: name, [option]: retries }, `throttledClient() wraps ${problem}`);
     return;

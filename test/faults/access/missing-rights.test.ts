@@ -50,7 +50,7 @@ describe("a worker whose Redis user lacks a right", () => {
 
     const [line, ...others] = worker.messages.filter((message) => !/^\d$/.test(String(message)));
     expect(line).toMatch(/^A worker of queue "jobs" met an error: NOPERM .*\binfo\b/);
-    expect(line).toContain("docs/topologies.md");
+    expect(line).toContain("docs/guides/production/redis.md");
     expect(others).toEqual([]);
   });
 

@@ -27,7 +27,7 @@ beforeAll(async () => {
   redis = await startRedis({ fresh: true, args: tls });
   admin = new Redis(redis.url);
   // The line of the docs, word for word, but for its password.
-  const page = await readFile("docs/topologies.md", "utf8");
+  const page = await readFile("docs/guides/production/redis.md", "utf8");
   const [, line = ""] = /^ACL SETUSER (.+)$/m.exec(page) ?? [];
   const [user = "", ...rules] = line.split(" ");
   const own = rules.map((rule) => (rule.startsWith(">") ? `>${PASSWORD}` : rule));
@@ -66,7 +66,7 @@ async function denials(): Promise<string[]> {
   return log.map((entry) => `${entry[5]} ${entry[7]}`);
 }
 
-describe("a user with the rights that docs/topologies.md names", () => {
+describe("a user with the rights that docs/guides/production/redis.md names", () => {
   it("can use all that a sluice does, and is denied nothing", async () => {
     const sluice = openSluice(urlOf("redis", new URL(redis.url).port));
 

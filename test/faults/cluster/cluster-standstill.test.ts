@@ -66,7 +66,7 @@ describe("a primary of a cluster that goes on before the cluster misses it", () 
     expect(states).toEqual(["down", "up"]);
   });
 
-  it("is found by a new connection if others were given up in vain", async () => {
+  it("is found by a new connection if others were replaced in time", async () => {
     const { client, port, states, signal, untilDown } = await openOn(await startPatientCluster());
     let givenUp = 0;
     client.on("-node", ({ options }) => {
@@ -80,7 +80,7 @@ describe("a primary of a cluster that goes on before the cluster misses it", () 
 
     await waitUntil(() => states.length > 1, "the breaker has closed");
 
-    reportFigures("a primary of a cluster goes on, others given up in vain", {
+    reportFigures("a primary of a cluster goes on, others given up without effect", {
       recoveryMs: performance.now() - goesOnMs,
     });
     expect(states).toEqual(["down", "up"]);

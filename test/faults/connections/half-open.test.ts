@@ -131,7 +131,7 @@ describe("connections that are dead without anybody being told", () => {
     await queue.enqueue(1);
     await waitUntil(() => done.includes(1), "the event is heard");
 
-    reportFigures("connections go dead, who listens to events", {
+    reportFigures("connections go dead, a listener for events", {
       recoveryMs: performance.now() - fromMs,
     });
     expect(done.at(-1)).toBe(1);
@@ -148,7 +148,7 @@ describe("connections that are dead without anybody being told", () => {
     await waitUntil(async () => !(await subscribers(redis)).includes(dead), "it has left");
     await waitUntil(async () => (await subscribers(redis)).length === 1, "it listens again");
 
-    reportFigures("connections go dead, who listens to a bucket's news", {
+    reportFigures("connections go dead, a listener for bucket changes", {
       recoveryMs: performance.now() - fromMs,
     });
     expect(await subscribers(redis)).not.toContain(dead);

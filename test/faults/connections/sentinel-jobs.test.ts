@@ -6,7 +6,7 @@ import { reportFigures } from "../../support/docs/report-figures.ts";
 import { startSentinels, type SentinelGroup } from "../../support/redis/sentinel.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 
-/** As docs/topologies.md has them, but for a lag that suits a test. */
+/** As docs/guides/production/redis.md has them, but for a lag that suits a test. */
 const SAFE = ["--appendonly", "yes", "--min-replicas-to-write", "1", "--min-replicas-max-lag", "2"];
 
 function openQueue({ redis }: SentinelGroup) {

@@ -5,7 +5,9 @@ import { InvalidOptionError, SluiceError, type Logger } from "sluice";
 import { OwnError } from "./hostile.ts";
 
 const DOCUMENTED = new Set(
-  readFileSync(new URL("../../../docs/errors.md", import.meta.url), "utf8").match(/ERR_[A-Z_]+/g),
+  readFileSync(new URL("../../../docs/reference/errors.md", import.meta.url), "utf8").match(
+    /ERR_[A-Z_]+/g,
+  ),
 );
 const PROTOTYPES = [Object.prototype, Array.prototype, Function.prototype].map((prototype) => ({
   prototype,

@@ -89,8 +89,11 @@ const CALLS: readonly Call[] = [
 
 /** The retries of each client, as the table in the docs has them. */
 async function documented(): Promise<ReadonlyMap<string, number>> {
-  const text = await readFile(new URL("../../../docs/feedback.md", import.meta.url), "utf8");
-  const [, table = ""] = text.split("## What an SDK does by itself");
+  const text = await readFile(
+    new URL("../../../docs/reference/refusals.md", import.meta.url),
+    "utf8",
+  );
+  const [, table = ""] = text.split("## Retries of common clients");
   const rows = [...table.matchAll(/^\| ([^|]+?) +\| (none|\d+)[^|]*\|/gm)];
   return new Map(rows.map(([, name = "", count]) => [name, count === "none" ? 0 : Number(count)]));
 }

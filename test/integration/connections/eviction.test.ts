@@ -48,7 +48,7 @@ describe("a Redis that may evict keys", () => {
       expect(lines.filter((line) => line.includes("evict"))).toEqual([
         `Redis at 127.0.0.1:${redis.port} may evict keys (its maxmemory-policy is ${policy}): ` +
           "limits would forget what was used, and jobs would be lost. " +
-          "Set maxmemory-policy to noeviction; see docs/reliability.md.",
+          "Set maxmemory-policy to noeviction; see docs/guides/production/checklist.md.",
       ]);
     },
   );

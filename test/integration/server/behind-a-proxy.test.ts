@@ -60,9 +60,9 @@ async function useBoard(board: string, { bucket }: Awaited<ReturnType<typeof ope
 
 const WELL = { left: [], outside: [], errors: [] };
 
-describe("docs/behind-a-proxy.md", () => {
+describe("docs/guides/operate/behind-a-proxy.md", () => {
   async function blockOf(language: string): Promise<string> {
-    const page = await readFile("docs/behind-a-proxy.md", "utf8");
+    const page = await readFile("docs/guides/operate/behind-a-proxy.md", "utf8");
     return new RegExp(`^\`\`\`${language}\\n([^]*?)^\`\`\`$`, "m").exec(page)![1]!;
   }
 

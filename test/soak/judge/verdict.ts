@@ -52,7 +52,7 @@ export interface Verdict {
 /** Errors that callers may get: from an absent Redis, and from a downstream that does not answer. */
 const EXPECTED_ERRORS = ["CallFailedError", "StoreUnavailableError"];
 const SHOWN = 5;
-/** How many jobs workers may hold, and start before a newcomer's: docs/fairness.md names them, and what they depend on. */
+/** How many jobs workers may hold, and start before a newcomer's: docs/guarantees.md names them, and what they depend on. */
 const MOST_HELD = 40;
 
 export function judge(run: Run): Verdict {

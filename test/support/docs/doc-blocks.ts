@@ -9,11 +9,13 @@ import { transform } from "esbuild";
 const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
 /** As a reader has them, who has set them once. */
 const KEYS = `k1:${randomBytes(32).toString("base64")}`;
-const BLOCK = /^```ts\n([\s\S]*?)^```$/gm;
+/** Blocks in TypeScript, and those in JavaScript that are named as files: ` ```ts `, ` ```ts [a.mts] `, ` ```js [a.cjs] `. */
+const BLOCK = /^```(?:ts(?: \[([^\]]+)\])?|js \[([^\]]+)\])\n([\s\S]*?)^```$/gm;
 const PROMISED_OUTPUT = /\/\/ → (.+)$/gm;
 
 export interface DocBlock {
   readonly name: string;
+  readonly isCommonJs: boolean;
   readonly code: string;
   /** What the comments `// → …` say that the block prints, in order. */
   readonly promised: readonly string[];
@@ -22,8 +24,9 @@ export interface DocBlock {
 /** The TypeScript blocks of a page of the documentation. */
 export async function docBlocks(page: string): Promise<DocBlock[]> {
   const text = await readFile(join(ROOT, page), "utf8");
-  return [...text.matchAll(BLOCK)].map(([, code = ""], index) => ({
+  return [...text.matchAll(BLOCK)].map(([, typed, plain, code = ""], index) => ({
     name: `${page}, block ${index + 1}`,
+    isCommonJs: (typed ?? plain ?? "").endsWith(".cjs"),
     code,
     promised: [...code.matchAll(PROMISED_OUTPUT)].map(([, output = ""]) => output),
   }));
@@ -37,11 +40,11 @@ export interface BlockRun {
 
 /** Runs a block as a user would who builds it: in JavaScript, in a project that has the package, and in a process of its own. */
 export async function runDocBlock(
-  code: string,
+  { code, isCommonJs }: Pick<DocBlock, "code" | "isCommonJs">,
   { redisUrl, builtRoot }: { readonly redisUrl: string; readonly builtRoot: string },
 ): Promise<BlockRun> {
   const folder = await mkdtemp(join(builtRoot, "test/block-"));
-  const file = join(folder, "block.js");
+  const file = join(folder, isCommonJs ? "block.cjs" : "block.js");
   const built = await transform(code.replaceAll('.ts"', '.js"'), {
     loader: "ts",
     target: "node20",

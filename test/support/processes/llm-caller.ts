@@ -100,7 +100,7 @@ const CLIENTS: Readonly<Record<string, Connect>> = {
 const PRESETS = { openai, azure, anthropic, bedrock };
 
 const config = JSON.parse(process.argv[2] ?? "{}") as LlmCallerConfig;
-const corpus = readFileSync(join(process.cwd(), "docs/reliability.md"), "utf8").repeat(3);
+const corpus = readFileSync(join(process.cwd(), "docs/reference/faults.md"), "utf8").repeat(3);
 
 const nextCall = sizedCalls(corpus, config);
 

@@ -27,7 +27,8 @@ export interface Consumer {
  */
 export async function installPacked(): Promise<Consumer> {
   const stage = await mkdtemp(join(tmpdir(), "sluice-packed-"));
-  for (const path of ["package.json", ...packageJson.files.filter((name) => name !== "dist")]) {
+  const copied = packageJson.files.filter((name) => name !== "dist" && !name.startsWith("!"));
+  for (const path of ["package.json", ...copied]) {
     await cp(join(ROOT, path), join(stage, path), { recursive: true });
   }
   await run(process.execPath, ["--import", "tsx", join(ROOT, "scripts/build.ts"), stage], {

@@ -2,12 +2,12 @@ import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { cliDocs } from "../../../scripts/cli-docs.ts";
 
-describe("docs/cli.md", () => {
+describe("docs/reference/cli.md", () => {
   it("says what --help says: run `npx tsx scripts/cli-docs.ts`", async () => {
     const lines = (text: string): string[] =>
       text.split("\n").map((line) => line.replaceAll(/ {2,}|-{3,}/g, " ").trim());
 
-    expect(lines(readFileSync("docs/cli.md", "utf8"))).toEqual(lines(await cliDocs()));
+    expect(lines(readFileSync("docs/reference/cli.md", "utf8"))).toEqual(lines(await cliDocs()));
   });
 
   it("has an example of each command", async () => {

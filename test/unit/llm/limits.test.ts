@@ -26,7 +26,7 @@ const AT_ONCE = 10;
 const FOR_MS = 4_000;
 /** Estimates are judged after so many answers. */
 const LEARNING = 100;
-const text = readFileSync("docs/guide.md", "utf8");
+const text = readFileSync("bench/README.md", "utf8");
 
 interface Case {
   readonly provider: Provider;

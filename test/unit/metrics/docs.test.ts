@@ -6,8 +6,8 @@ import { metricsDocs, withPanels } from "../../../scripts/metrics-docs.ts";
 const dashboard = JSON.parse(readFileSync("ops/grafana/sluice.json", "utf8"));
 
 describe("what is written from the table of metrics", () => {
-  it("docs/metrics.md says what the table says: run `npx tsx scripts/metrics-docs.ts`", () => {
-    const page = readFileSync("docs/metrics.md", "utf8");
+  it("docs/reference/metrics.md says what the table says: run `npx tsx scripts/metrics-docs.ts`", () => {
+    const page = readFileSync("docs/reference/metrics.md", "utf8");
     const lines = (text: string): string[] =>
       text.split("\n").map((line) => line.replaceAll(/ {2,}|-{3,}/g, " ").replaceAll(/ +/g, " "));
 

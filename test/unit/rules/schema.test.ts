@@ -11,10 +11,15 @@ describe("sluice.schema.json", () => {
   });
 });
 
-it("takes each file that docs/rules.md shows", () => {
-  const text = readFileSync(new URL("../../../docs/rules.md", import.meta.url), "utf8");
+it("takes each file that docs/guides/operate/rules-file.md shows", () => {
+  const text = readFileSync(
+    new URL("../../../docs/guides/operate/rules-file.md", import.meta.url),
+    "utf8",
+  );
   const shown = [...text.matchAll(/```yaml\n([^]*?)```/g)].map(([, yaml]) => yaml!);
 
   expect(shown.length).toBeGreaterThan(1);
-  expect(shown.flatMap((yaml) => checkRules("docs/rules.md", yaml).problems)).toEqual([]);
+  expect(
+    shown.flatMap((yaml) => checkRules("docs/guides/operate/rules-file.md", yaml).problems),
+  ).toEqual([]);
 });

@@ -1,0 +1,192 @@
+import { existsSync, readFileSync } from "node:fs";
+import { dirname, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { defineConfig, type DefaultTheme } from "vitepress";
+import llmstxt from "vitepress-plugin-llms";
+import packageJson from "../../package.json" with { type: "json" };
+
+const DOCS = fileURLToPath(new URL("..", import.meta.url));
+
+type Pages = readonly (readonly [path: string, title?: string])[];
+
+/** A part of the sidebar. A page without a title here has its first heading as its title. */
+function section(text: string, pages: Pages, collapsed?: boolean): DefaultTheme.SidebarItem {
+  const items = pages.map(([path, title = titleOf(path)]) => ({ text: title, link: `/${path}` }));
+  return { text, items, ...(collapsed === undefined ? {} : { collapsed }) };
+}
+
+function titleOf(path: string): string {
+  const file = resolve(DOCS, `${path}.md`);
+  const [, title] = existsSync(file) ? (/^# (.+)$/m.exec(readFileSync(file, "utf8")) ?? []) : [];
+  if (title === undefined)
+    throw new Error(`The sidebar names docs/${path}.md, which has no heading.`);
+  return title;
+}
+
+const SIDEBAR = [
+  section("Start", [
+    ["start/install"],
+    ["start/first-call"],
+    ["start/first-queue"],
+    ["start/first-webhook"],
+    ["start/llm"],
+    ["start/other-languages"],
+  ]),
+  section("Pace calls", [
+    ["guides/calls/pace-a-client"],
+    ["guides/calls/choose-a-limit"],
+    ["guides/calls/limits-per-customer"],
+    ["guides/calls/costs"],
+    ["guides/calls/llm"],
+    ["guides/calls/refusals"],
+    ["guides/calls/limit-your-callers"],
+  ]),
+  section("Run jobs", [
+    ["guides/jobs/run-jobs"],
+    ["guides/jobs/retry-and-dead-letters"],
+    ["guides/jobs/unreachable"],
+    ["guides/jobs/share-between-tenants"],
+    ["guides/jobs/schedule-and-deduplicate"],
+    ["guides/jobs/order-and-batches"],
+    ["guides/jobs/worker-options"],
+    ["guides/jobs/list-and-change-jobs"],
+  ]),
+  section("Send webhooks", [
+    ["guides/webhooks/send"],
+    ["guides/webhooks/endpoints"],
+    ["guides/webhooks/secrets"],
+    ["guides/webhooks/receive"],
+    ["guides/webhooks/log-and-replay"],
+  ]),
+  section("Operate", [
+    ["guides/operate/what-is-stuck"],
+    ["guides/operate/board"],
+    ["guides/operate/change-live"],
+    ["guides/operate/rules-file"],
+    ["guides/operate/behind-a-proxy"],
+    ["guides/operate/metrics"],
+    ["guides/operate/mcp"],
+  ]),
+  section("Run in production", [
+    ["guides/production/checklist"],
+    ["guides/production/redis"],
+    ["guides/production/deploy-and-shut-down"],
+    ["guides/production/outages"],
+    ["guides/production/containers"],
+    ["guides/production/dependencies"],
+  ]),
+  section("More guides", [
+    ["guides/any-language"],
+    ["guides/forward"],
+    ["guides/ready-workers"],
+    ["guides/test-your-code"],
+    ["guides/migrate"],
+  ]),
+  section("Concepts", [
+    ["concepts/how-it-fits"],
+    ["concepts/bucket"],
+    ["concepts/slot"],
+    ["concepts/keys"],
+    ["concepts/fairness"],
+    ["concepts/cooldown"],
+    ["concepts/outage"],
+  ]),
+  section("Reference", [
+    ["cheat-sheet"],
+    ["reference/api/sluice/", "API: sluice"],
+    ["reference/api/webhooks/", "API: sluice/webhooks"],
+    ["reference/api/llm/", "API: sluice/llm"],
+    ["reference/api/server/", "API: sluice/server"],
+    ["reference/api/insight/metrics/", "API: sluice/metrics"],
+    ["reference/api/insight/metrics/opentelemetry/", "API: sluice/opentelemetry"],
+    ["reference/api/testing/", "API: sluice/testing"],
+    ["reference/limits"],
+    ["reference/queue"],
+    ["reference/refusals"],
+    ["reference/webhooks"],
+    ["reference/errors"],
+    ["reference/metrics"],
+    ["reference/cli"],
+    ["reference/http"],
+    ["reference/rules-file"],
+    ["reference/faults"],
+    ["guarantees"],
+    ["reference/changelog"],
+  ]),
+  section("Why it is built this way", [["decisions/index", "Decisions"]]),
+].filter(({ items }) => items!.length > 0);
+
+/** Links to files of the repository that are no pages of this site, such as `../README.md`. */
+function leavesSite(link: string): boolean {
+  return /(README|CONTRIBUTING|SECURITY|ARCHITECTURE|RESULTS)(\.md)?(#|$)|\.\.\/(examples|ops|bench)\//.test(
+    link,
+  );
+}
+
+export default defineConfig({
+  title: "Sluice",
+  description: packageJson.description,
+  lang: "en",
+  srcExclude: ["node_modules/**"],
+  // Pages are links of files in the repository too, so links name `.md` files.
+  cleanUrls: false,
+  lastUpdated: false,
+  ignoreDeadLinks: [leavesSite],
+  markdown: {
+    theme: { light: "github-light", dark: "github-dark" },
+    config(md) {
+      const image = md.renderer.rules.image!;
+      // A diagram becomes part of the page, so that it follows the page's colours.
+      md.renderer.rules.image = (tokens, index, options, env, self) => {
+        const token = tokens[index]!;
+        const source = token.attrGet("src") ?? "";
+        if (!source.endsWith(".svg")) return image(tokens, index, options, env, self);
+        const svg = readFileSync(resolve(dirname(env.path as string), source), "utf8");
+        return svg.replace("<svg ", `<svg role="img" aria-label="${token.content}" `);
+      };
+      // Links to other files of the repository are shown as text: this site has no address for them.
+      md.core.ruler.push("repository_links", ({ tokens }) => {
+        for (const { children } of tokens) {
+          let isOutside = false;
+          for (const token of children ?? []) {
+            if (token.type === "link_open") isOutside = leavesSite(token.attrGet("href") ?? "");
+            if (!isOutside || !token.type.startsWith("link_")) continue;
+            const closes = token.type === "link_close";
+            token.type = closes ? "em_close" : "em_open";
+            token.tag = "em";
+            token.attrs = null;
+            if (closes) isOutside = false;
+          }
+        }
+      });
+    },
+  },
+  vite: {
+    plugins: [
+      llmstxt({ ignoreFiles: ["reference/changelog.md", "reference/api/**", "node_modules/**"] }),
+    ],
+    build: { chunkSizeWarningLimit: 2_000 },
+  },
+  themeConfig: {
+    nav: [
+      { text: "Start", link: "/start/install" },
+      { text: "Guides", link: "/guides/calls/pace-a-client" },
+      { text: "Concepts", link: "/concepts/how-it-fits" },
+      { text: "Reference", link: "/cheat-sheet" },
+      { text: `v${packageJson.version}`, link: "/reference/changelog" },
+    ],
+    sidebar: SIDEBAR,
+    outline: [2, 3],
+    search: {
+      provider: "local",
+      options: {
+        _render(source, env, md) {
+          // The changelog repeats words of every page.
+          if (env.relativePath === "reference/changelog.md") return "";
+          return md.render(source, env);
+        },
+      },
+    },
+    footer: { message: "MIT licence" },
+  },
+});

@@ -6,75 +6,86 @@ import type { ServerLogger } from "./app/server-app.ts";
 import { GRPC, type GrpcOptions, type ReadGrpcOptions } from "./decide/envoy/options.ts";
 import { readForwards, type ForwardOptions, type ReadForward } from "./forward/options.ts";
 
-/** Whoever has the token may do what its role says, with the buckets and queues of its scope. */
+/** A token, with its role and the buckets and queues of its scope. */
 export interface TokenOptions {
-  /** What is sent as `Authorization: Bearer …`. At least 8 visible characters of ASCII; take 32 random ones. */
+  /**
+   * The value in `Authorization: Bearer …`: at least 8 visible ASCII characters. Use 32 random
+   * ones.
+   */
   readonly token: string;
   /**
-   * `"view"` looks, `"act"` also changes and does all else, `"call"` draws and enqueues, for services, and sees nothing.
+   * `"view"` reads. `"act"` also changes things, and may do everything else. `"call"` draws and
+   * enqueues, for services, and cannot read anything.
    */
   readonly role: "view" | "act" | "call";
-  /** Whose it is; the log of changes says it. */
+  /** The owner of the token, as shown in the change log. */
   readonly name?: string | undefined;
-  /** The names of the buckets that it is for, or `["*"]`. Defaults to all. */
+  /** The names of the buckets in its scope, or `["*"]`. Defaults to all. */
   readonly buckets?: readonly string[] | undefined;
-  /** The names of the queues that it is for, or `["*"]`. Defaults to all. */
+  /** The names of the queues in its scope, or `["*"]`. Defaults to all. */
   readonly queues?: readonly string[] | undefined;
 }
 
 export interface TlsOptions {
   /** The private key, as PEM. */
   readonly key: string | Uint8Array;
-  /** The certificate and those above it, as PEM. */
+  /** The certificate and its chain, as PEM. */
   readonly cert: string | Uint8Array;
 }
 
 export interface ServerOptions {
-  /** 0 takes a free one. Defaults to 3010. */
+  /** The port; 0 picks a free one. Defaults to 3010. */
   readonly port?: number | undefined;
-  /** The address to listen on. Defaults to `"127.0.0.1"`: this machine alone. */
+  /** The address to listen on. Defaults to `"127.0.0.1"`, which only this machine can reach. */
   readonly host?: string | undefined;
-  /** The path of a Unix socket to listen on instead of host and port. */
+  /** The path of a Unix socket to listen on, in place of host and port. */
   readonly socket?: string | undefined;
   /**
-   * The address that browsers show, where a proxy has another than this server: `"https://ops.example.com/sluice/"`. Pages
-   * of it may change things. Defaults to none: then the `Host` of each request counts.
+   * The address in browsers, if a proxy gives the server another one:
+   * `"https://ops.example.com/sluice/"`. Only pages of this address may change things. Defaults to
+   * the `Host` of each request.
    */
   readonly publicUrl?: string | undefined;
   /**
-   * Whether `X-Forwarded-For`, `-Host` and `-Proto` are believed: from every proxy (`true`), from addresses and networks
-   * (`"10.0.0.0/8"`, or a list). With `true`, clients must reach the server only through a proxy: clients can send these headers,
-   * too. Defaults to false.
+   * Whether `X-Forwarded-For`, `-Host` and `-Proto` are trusted: from every proxy (`true`), or from
+   * addresses and networks (`"10.0.0.0/8"`, or a list). With `true`, clients must reach the server
+   * only through a proxy, because clients can send these headers too. Defaults to false.
    */
   readonly trustProxy?: boolean | string | readonly string[] | undefined;
   /**
-   * How long a connection stays open between two requests. Set it above the idle time of a balancer in front, which else sends
-   * requests on connections that are closed: to 620000 for Google's, which keeps them for 600 s. Defaults to 72000.
+   * How long an idle connection stays open. Set it above the idle timeout of a load balancer in
+   * front, which would otherwise send requests on closed connections: 620000 for Google's, which
+   * keeps them for 600 s. Defaults to 72000.
    */
   readonly keepAliveTimeoutMs?: number | undefined;
   /** Serves over TLS. Defaults to plain HTTP. */
   readonly tls?: TlsOptions | undefined;
-  /** Who may do what. Needed, unless `insecureLocal` is given. */
+  /** The accepted tokens. Required unless `insecureLocal` is given. */
   readonly tokens?: readonly TokenOptions[] | undefined;
-  /** Lets everybody on this machine do everything, without a token. Only on loopback or a Unix socket. Defaults to false. */
+  /** Allows everything without a token. Only on loopback or a Unix socket. Defaults to false. */
   readonly insecureLocal?: boolean | undefined;
-  /** A pino logger, or one like it; `false` logs nothing. Defaults to JSON lines on stdout. */
+  /**
+   * A pino logger, or a compatible one; `false` disables logging. Defaults to JSON lines on stdout.
+   */
   readonly logger?: ServerLogger | false | undefined;
-  /** The most bytes that the body of a request may have. Defaults to 1048576 (1 MiB). What is forwarded has no bound. */
+  /**
+   * The most bytes of a request's body. Defaults to 1048576 (1 MiB). Forwarded requests have no
+   * limit.
+   */
   readonly bodyLimit?: number | undefined;
   /**
-   * Reverse proxies that hold each request until its slot, by name: `{ openai: { to: "https://api.openai.com" } }` is asked
-   * below `/openai/`. Defaults to none.
+   * Reverse proxies that hold each request until its slot, by name. `{ openai: { to:
+   * "https://api.openai.com" } }` serves the paths below `/openai/`. Defaults to none.
    */
   readonly forward?: Readonly<Record<string, ForwardOptions>> | undefined;
   /**
-   * Answers Envoy's `ShouldRateLimit` over gRPC, on a port of its own, at the same host and with the same tokens and TLS.
-   * It needs the package `@grpc/grpc-js`. Defaults to no gRPC.
+   * Answers Envoy's `ShouldRateLimit` over gRPC on a separate port, with the same host, tokens and
+   * TLS. Requires the package `@grpc/grpc-js`. Defaults to no gRPC.
    */
   readonly grpc?: GrpcOptions | undefined;
 }
 
-/** What a server was given, with all defaults. */
+/** The options of a server, with all defaults filled in. */
 export interface ReadServerOptions extends Omit<ServerOptions, "publicUrl"> {
   /** Its path ends with a slash. */
   readonly publicUrl: URL | undefined;
@@ -108,12 +119,12 @@ const PROXIES = {
 };
 const PROXY = z.string(PROXIES).refine(areProxies, PROXIES);
 
-/** Those of a token that are no secret. */
+/** Fields of a token that are not secret. */
 const PLAIN_FIELDS: ReadonlySet<string> = new Set(["role", "name", "buckets", "queues"]);
 
 const TOKEN = z.strictObject(
   {
-    // One that was read from a file ends with a line break.
+    // A token from a file ends with a line break.
     token: z
       .string(A_TOKEN)
       .trim()
@@ -161,7 +172,7 @@ function asFolder(text: string): URL {
   return url;
 }
 
-/** Addresses and networks as Fastify takes them, apart by commas. */
+/** Checks addresses and networks separated by commas, as Fastify accepts them. */
 function areProxies(text: string): boolean {
   return text.split(",").every((part) => {
     const [address = "", bits, ...rest] = part.trim().split("/");
@@ -172,7 +183,7 @@ function areProxies(text: string): boolean {
   });
 }
 
-/** What stands where a token or a key may have got to, by a slip. */
+/** True for options that may contain a token or a key. */
 function isSecret([name, , ...within]: readonly PropertyKey[]): boolean {
   if (name === undefined || name === "tls") return true;
   const [field] = within;
@@ -183,7 +194,10 @@ function isLogger(value: unknown): boolean {
   return typeof (value as { child?: unknown } | null | undefined)?.child === "function";
 }
 
-/** @throws {@link InvalidOptionError} when an option can never work, or nobody would be asked for a token. */
+/**
+ * @throws {@link InvalidOptionError} when an option can never work, or the server would need no
+ * token.
+ */
 export function readServerOptions(where: string, given: unknown): ReadServerOptions {
   const read = readOptions(where, SERVER_OPTIONS, given, isSecret) as ServerOptions &
     Pick<ReadServerOptions, "grpc">;
@@ -226,7 +240,7 @@ function assertDifferent(where: string, tokens: readonly TokenOptions[]): void {
   throw new InvalidOptionError({ where, option, value: "***", remedy });
 }
 
-/** Whether only this machine can reach the address. */
+/** True if only this machine can reach the address. */
 export function isLoopback(host: string): boolean {
   if (host === "localhost" || host === "::1") return true;
   return isIP(host) === 4 && host.startsWith("127.");

@@ -3,39 +3,45 @@ import type { FastifyBaseLogger, FastifyReply } from "fastify";
 import { ClosedError } from "../../core/errors.ts";
 import { HttpProblem } from "../problem.ts";
 
-/** Who waits for an answer. */
+/** A client that waits for a response. */
 export interface Caller {
-  /** Aborted when the caller hangs up, or the server closes. */
+  /** Aborted when the client disconnects, or the server closes. */
   readonly signal: AbortSignal;
-  /** Calls back when the caller hangs up before all of its answer was sent; at once if it has. */
+  /**
+   * Calls `act` if the client disconnects before its response was sent; at once if it already has.
+   */
   onHangUp(act: () => void): void;
   readonly log: FastifyBaseLogger;
 }
 
-/** Those who wait for an answer of this server. */
+/** All clients that wait for a response of this server. */
 export interface Callers {
   of(reply: FastifyReply): Caller;
-  /** The server closes: those who wait are answered now. */
+  /** Ends all waits now, because the server closes. */
   close(): void;
 }
 
-/** The reason of a signal whose caller is gone: nobody reads it. */
+/** The reason of a signal whose client is gone. No client reads it. */
 export function hungUp(): HttpProblem {
   return new HttpProblem("ERR_CLIENT_GONE", "The client hung up.");
 }
 
-/** Calls back when the caller hangs up before all of its answer was sent; at once if it has. */
+/**
+ * Calls `act` if the client disconnects before its response was sent; at once if it already has.
+ */
 export function whenHungUp({ raw }: FastifyReply, act: () => void): void {
   whenOver(raw, (isHungUp) => {
     if (isHungUp) act();
   });
 }
 
-/** Calls back, once, when all of an answer was sent, or its caller is gone; at once if that is so. */
+/**
+ * Calls `act` once, when a response was sent or its client is gone; at once if that is already so.
+ */
 export function whenOver(raw: ServerResponse, act: (isHungUp: boolean) => void): void {
   const { socket } = raw.req;
   if (raw.closed || socket.destroyed) return act(!raw.writableFinished);
-  // Node tells an answer that waits behind others of its connection nothing when the connection ends.
+  // Node does not notify a pipelined response that waits behind others when the connection ends.
   const isQueued = raw.socket === null;
   function end(): void {
     if (isQueued) {
@@ -44,9 +50,9 @@ export function whenOver(raw: ServerResponse, act: (isHungUp: boolean) => void):
     }
     act(!raw.writableFinished);
   }
-  // An answer tells it once.
+  // A response emits this once.
   raw.on("close", end);
-  // Any number may wait behind each other.
+  // Any number of responses may wait behind each other.
   if (isQueued) socket.setMaxListeners(0).on("close", end);
 }
 
@@ -87,8 +93,8 @@ export function createCallers(): Callers {
 let turn: Promise<void> | undefined;
 
 /**
- * Resolves when all requests were read that have come by now: their draws share a script. Without it, the first of them
- * would go alone, and the others would wait for its answer.
+ * Resolves when all requests that have arrived by now were read, so that their draws share a
+ * script. Otherwise the first draw would be sent alone, and the others would wait for its reply.
  */
 export function endOfTurn(): Promise<void> {
   return (turn ??= new Promise((resolve) => {

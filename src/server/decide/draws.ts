@@ -1,4 +1,7 @@
-/** Draws and tries over HTTP. A caller that hangs up while it waits leaves the line; one that is gone by then gives its slot back. */
+/**
+ * Draws and tries over HTTP. A client that disconnects while it waits leaves the queue. If it
+ * already has its slot, the slot is given back.
+ */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { reasonOf } from "../../core/describe.ts";
 import type { Priority } from "../../core/input/options.ts";
@@ -24,7 +27,7 @@ import {
 } from "./schemas.ts";
 import type { GivenSlots } from "./slots.ts";
 
-/** What a draw or a try is asked with. */
+/** The parameters of a draw or a try. */
 interface Asked {
   readonly key?: Key;
   readonly keys?: NamedKeys;
@@ -45,8 +48,8 @@ interface OfBucket {
   readonly Body: Asked | null;
 }
 
-/** How a slot is told. */
-interface ToldSlot {
+/** A slot in a response. */
+interface SlotReply {
   readonly id?: string;
   readonly bucket: string;
   readonly atMs: number;
@@ -63,38 +66,41 @@ export interface DrawParts {
 
 const JSON_TYPE = "application/json; charset=utf-8";
 const HOLD_MS = 60_000;
-/** Two callers that each hold what the other waits for would wait for good. */
+/** Prevents a deadlock of two callers that each hold what the other needs. */
 const ALL_WAIT_MS = 30_000;
 
 export function drawRoutes(app: FastifyInstance, { found, slots, callers }: DrawParts): void {
-  /** Tells a slot. Should the caller be gone before it hears of it, others get it. */
-  function tellOrGiveBack(
+  /**
+   * Builds the reply for a slot. If the client disconnects before it receives the reply, the slot
+   * is given back.
+   */
+  function replyOrGiveBack(
     slot: Slot,
     asked: Asked,
     caller: Pick<Caller, "onHangUp" | "log">,
-  ): ToldSlot {
+  ): SlotReply {
     const { bucket, atMs, hasLease } = slot;
     const { cost, holdMs } = asked;
-    const told = { bucket, atMs, waitedMs: inMicroseconds(slot.waitedMs), hasLease };
+    const slotReply = { bucket, atMs, waitedMs: inMicroseconds(slot.waitedMs), hasLease };
     caller.onHangUp(() => giveBack(slot, asked, caller));
-    // Of a call that costs one, and holds nothing, there is nothing to settle or to release.
-    if (!hasLease && cost === undefined && holdMs === undefined) return told;
+    // A call with cost 1 and no hold has nothing to settle or release.
+    if (!hasLease && cost === undefined && holdMs === undefined) return slotReply;
     const heldForMs = holdMs ?? HOLD_MS;
     const { id, letGo } = slots.give(slot, { cost, holdMs: heldForMs });
     caller.onHangUp(letGo);
-    return { id, ...told, heldForMs };
+    return { id, ...slotReply, heldForMs };
   }
 
   async function draw(
     request: FastifyRequest<OfBucket>,
     reply: FastifyReply,
-  ): Promise<{ readonly slot: ToldSlot }> {
+  ): Promise<{ readonly slot: SlotReply }> {
     const asked = request.body ?? {};
     const bucket = await found.bucket(request.params.bucket);
     await slots.ready();
     const caller = callers.of(reply);
     const slot = await bucket.draw({ signal: caller.signal, ...drawn(asked) });
-    return { slot: tellOrGiveBack(slot, asked, caller) };
+    return { slot: replyOrGiveBack(slot, asked, caller) };
   }
 
   async function tryDraw(request: FastifyRequest<OfBucket>, reply: FastifyReply): Promise<object> {
@@ -106,16 +112,16 @@ export function drawRoutes(app: FastifyInstance, { found, slots, callers }: Draw
     await endOfTurn();
     const decision = await bucket.tryDraw(tried(asked));
     const limits = limitsOverWholeSeconds(decision);
-    // The one of the server replaces each value on its way, which takes several times as long.
+    // Fastify's serializer checks each value, which takes several times as long.
     void reply.headers(headersOf(decision, limits)).type(JSON_TYPE).serializer(asJson);
     const { allowed, resetAfterMs, slot } = decision;
     const least = Math.min(...limits.map((limit) => limit.remaining));
-    // JSON has no Infinity: where nothing limits, it is left out.
+    // Omitted without limits, because JSON has no Infinity.
     const remaining = limits.length === 0 ? undefined : least;
     if (allowed) {
       const onHangUp = (act: () => void): void => whenHungUp(reply, act);
-      const told = tellOrGiveBack(slot, asked, { onHangUp, log: request.log });
-      return { allowed, remaining, resetAfterMs, slot: told, limits };
+      const slotReply = replyOrGiveBack(slot, asked, { onHangUp, log: request.log });
+      return { allowed, remaining, resetAfterMs, slot: slotReply, limits };
     }
     const { retryAfterMs, limitedBy } = decision;
     const detail = `Bucket ${JSON.stringify(bucket.name)} has no room now (limited by ${limitedBy}); try again in about ${retryAfterMs} ms.`;
@@ -131,7 +137,7 @@ export function drawRoutes(app: FastifyInstance, { found, slots, callers }: Draw
     return sendProblem(reply, { ...problem, ...facts });
   }
 
-  /** Each for itself. */
+  /** Draws each one independently. */
   async function drawEach({ draws, maxWaitMs }: AskedMany, caller: Caller): Promise<object> {
     const { signal } = caller;
     const results = await Promise.all(
@@ -139,7 +145,7 @@ export function drawRoutes(app: FastifyInstance, { found, slots, callers }: Draw
         try {
           const bucket = await found.bucket(each.bucket);
           const slot = await bucket.draw({ maxWaitMs, signal, ...drawn(each) });
-          return { slot: tellOrGiveBack(slot, each, caller) };
+          return { slot: replyOrGiveBack(slot, each, caller) };
         } catch (error) {
           return { problem: problemOf(error) };
         }
@@ -148,7 +154,7 @@ export function drawRoutes(app: FastifyInstance, { found, slots, callers }: Draw
     return { results };
   }
 
-  /** All of them, or none: those that came are given back when one does not. */
+  /** Draws all or none. If one draw fails, the slots of the others are given back. */
   async function drawAll(
     { draws, maxWaitMs = ALL_WAIT_MS }: AskedMany,
     caller: Caller,
@@ -178,8 +184,8 @@ export function drawRoutes(app: FastifyInstance, { found, slots, callers }: Draw
       throw failing.signal.reason;
     }
     const slots = await Promise.all(drawing);
-    const told = slots.map((slot, index) => tellOrGiveBack(slot, draws[index]!, caller));
-    return { results: told.map((slot) => ({ slot })) };
+    const replies = slots.map((slot, index) => replyOrGiveBack(slot, draws[index]!, caller));
+    return { results: replies.map((slot) => ({ slot })) };
   }
 
   const common = { config: { needs: "draw", bucket: "bucket" } } as const;
@@ -230,7 +236,7 @@ export function drawRoutes(app: FastifyInstance, { found, slots, callers }: Draw
 }
 
 function drawn({ key, keys, cost, priority, maxWaitMs }: Asked): Parameters<Bucket["draw"]>[0] {
-  // One that is left out leaves the other's.
+  // An omitted option keeps the default.
   const own = maxWaitMs === undefined ? {} : { maxWaitMs };
   return { priority, ...tried({ key, keys, cost } as Asked), ...own };
 }
@@ -243,7 +249,7 @@ function tried({ key, keys, cost }: Asked): { key?: Key; keys?: NamedKeys; cost?
   return read;
 }
 
-/** The call will not be made: others get its slot, and its place among those that run. */
+/** Gives the slot and its lease back, because the call will not be made. */
 export function giveBack(
   slot: Slot,
   { cost = 1 }: { readonly cost?: Cost | undefined },
@@ -256,7 +262,7 @@ export function giveBack(
   });
 }
 
-/** What is finer is noise of the clock. */
+/** Digits beyond that are clock noise. */
 function inMicroseconds(ms: number): number {
   return Math.round(ms * 1_000) / 1_000;
 }

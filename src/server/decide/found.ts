@@ -3,13 +3,13 @@ import type { Bucket } from "../../throttle/bucket.ts";
 import type { Queue } from "../../queue/queue.ts";
 import { HttpProblem } from "../problem.ts";
 
-/** What the routes need of a sluice: the buckets and queues that any process knows. */
+/** Finds the buckets and queues that any process declares. */
 export interface Finder {
   find(name: string): Promise<Bucket | undefined>;
   findQueue(name: string): Promise<Queue<unknown> | undefined>;
 }
 
-/** Buckets and queues by name, as this server knows them. */
+/** The buckets and queues that this server knows, by name. */
 export interface Found {
   /** @throws {@link HttpProblem} 404 when no process has declared it. */
   bucket(name: string): Promise<Bucket> | Bucket;
@@ -17,13 +17,13 @@ export interface Found {
   queue(name: string): Promise<Queue<unknown>>;
 }
 
-/** How long it is taken for granted who a name is: draws learn of another policy by themselves. */
+/** How long a found bucket is cached. Draws notice a changed policy by themselves. */
 const KNOWN_MS = 5_000;
 const MOST_KNOWN = 10_000;
 
 interface Known {
   readonly bucket: Bucket;
-  askAgainMs: number;
+  expiresAtMs: number;
 }
 
 export function createFound(sluice: Finder): Found {
@@ -35,14 +35,16 @@ export function createFound(sluice: Finder): Found {
       known.delete(name);
       throw new HttpProblem("ERR_BUCKET_MISSING", unknownBucket(name));
     }
-    known.set(name, { bucket, askAgainMs: performance.now() + KNOWN_MS });
+    known.set(name, { bucket, expiresAtMs: performance.now() + KNOWN_MS });
     return bucket;
   }
 
   return {
     bucket(name) {
       const found = known.get(name);
-      return found !== undefined && performance.now() < found.askAgainMs ? found.bucket : ask(name);
+      return found !== undefined && performance.now() < found.expiresAtMs
+        ? found.bucket
+        : ask(name);
     },
     async queue(name) {
       const queue = await sluice.findQueue(name);

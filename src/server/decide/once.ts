@@ -5,28 +5,29 @@ import type { QueuedJob } from "../../queue/enqueue/job-handle.ts";
 import type { EnqueueOptions } from "../../queue/options.ts";
 import { HttpProblem } from "../problem.ts";
 
-/** A request that may be sent again, and stores its jobs once. */
+/** A request that may be repeated, and stores its jobs once. */
 export interface Once {
   readonly dedupeIdOf: (index: number | undefined) => string;
   /**
-   * Stores the jobs of a request, as long as it asks for what the first one of its key did.
+   * Stores the jobs of a request if its content matches the first request with its key.
    *
-   * @throws {@link HttpProblem} 422 when that one asked for something else; then nothing is stored. Only if its note is
-   * gone and its jobs are not, jobs that it did not have are.
+   * @throws {@link HttpProblem} 422 when the first request had other content. Nothing is stored
+   * then. If the note of the first request is lost but its jobs still exist, jobs that it did not
+   * contain are stored.
    */
   store(request: OnceRequest): Promise<QueuedJob<unknown>[]>;
 }
 
 interface OnceRequest {
   readonly body: unknown;
-  /** That of each job. */
+  /** The data of each job. */
   readonly data: readonly unknown[];
   readonly work: () => Promise<QueuedJob<unknown>[]>;
 }
 
-/** How long an `Idempotency-Key` holds. */
+/** How long an `Idempotency-Key` applies. */
 const HOLDS_MS = 24 * 3_600_000;
-/** Longer than the jobs are known that the last request like it has stored. */
+/** Longer than the jobs of the last matching request are known. */
 const NOTED_MS = HOLDS_MS + 3_600_000;
 const LONGEST_KEY = 255;
 
@@ -57,14 +58,15 @@ export function readOnce({ notes, queue, header }: OnceParts): Once | undefined 
       if (noted === "other") throw otherBefore();
       try {
         const jobs = await work();
-        // Without a note, jobs may be there still: it was evicted, or they are of a version that made none. With one,
-        // their data may differ since it was updated, or is what a schema made of it.
+        // The note may be missing although jobs exist: it was evicted, or an older version stored
+        // them. With a note, the data may differ after an update, or because a schema transformed
+        // it.
         const isOther = (job: QueuedJob<unknown>, index: number): boolean =>
           !job.isNew && textOf(job.data) !== textOf(data[index]);
         if (noted === "first" && jobs.some(isOther)) throw otherBefore();
         return jobs;
       } catch (error) {
-        // It stored nothing, and may be sent again with what is mended.
+        // Nothing was stored, so the corrected request may use the same key.
         const isRefused =
           error instanceof InvalidOptionError ||
           error instanceof CostTooLargeError ||
@@ -83,7 +85,7 @@ function otherBefore(): HttpProblem {
   );
 }
 
-/** The options of a job whose request may come again. */
+/** The options of a job whose request may be repeated. */
 export function withOnce(
   once: Once | undefined,
   options: EnqueueOptions,
@@ -106,8 +108,8 @@ function digestOf(text: string): string {
 }
 
 /**
- * A value as JSON, whatever the order of its fields. It is written without recursion: a request of 20 kB may be 10,000
- * levels deep.
+ * Serializes a value as JSON with sorted fields. It avoids recursion, because a request of 20 kB
+ * may have 10,000 levels.
  */
 function textOf(root: unknown): string {
   const written: string[] = [];
@@ -122,7 +124,7 @@ function textOf(root: unknown): string {
       if (!isList) fields.sort(([a], [b]) => (a < b ? -1 : 1));
       written.push(isList ? "[" : "{");
       rest.push({ text: isList ? "]" : "}" });
-      // What is written first is on top.
+      // The first to be written must be on top.
       for (const [index, [name, value]] of [...fields.entries()].toReversed()) {
         const comma = index === 0 ? "" : ",";
         rest.push({ value }, { text: isList ? comma : `${comma}${JSON.stringify(name)}:` });

@@ -25,7 +25,7 @@ const PRIORITY = { enum: ["critical", "high", "normal", "low"] };
 const MS = { type: "integer", minimum: 1, maximum: 2_147_483_647 };
 const MAX_WAIT_MS = {
   ...MS,
-  description: "How long to wait at most; then 429, at once if it is known to be in vain.",
+  description: "The longest wait. Then 429; at once if no slot can be free in time.",
 };
 const HOLD_MS = {
   type: "integer",

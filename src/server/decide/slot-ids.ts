@@ -1,37 +1,41 @@
 /**
- * The ids of slots. An id holds what any server of the fleet has to know of its slot, signed with a secret that they share
- * in Redis: a draw writes nothing for it, and nobody else can make one.
+ * The ids of slots. An id contains what any server of the fleet must know about its slot. It is
+ * signed with a secret that the servers share in Redis. So a draw writes nothing for it, and no
+ * client can forge one.
  */
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import type { SlotSecrets } from "../../core/stores/insight/slots.ts";
 import type { Cost } from "../../throttle/costs.ts";
 import type { SlotFacts } from "../../throttle/slot/slot.ts";
 
-/** What an id says. */
+/** The content of an id. */
 export interface SlotId {
   readonly bucket: string;
-  /** Tells it from other slots. */
+  /** Distinguishes it from other slots. */
   readonly name: string;
-  /** Until when it is held unless it was renewed, in ms since 1970 on the bucket's clock. */
+  /** When the hold ends unless it is renewed, in ms since 1970 on the bucket's clock. */
   readonly untilMs: number;
   readonly facts: SlotFacts;
 }
 
 export interface SlotIds {
-  /** Resolves when this server knows the secret of the fleet, or Redis did not tell it; undefined if that is so. */
+  /**
+   * Resolves when this server knows the fleet's secret, or Redis did not return it. Returns
+   * undefined if that is already so.
+   */
   ready(): Promise<void> | undefined;
   write(id: SlotId): string;
-  /** What a text says that a server of this fleet wrote; undefined of any other. */
+  /** The content of an id from any server of this fleet; undefined for any other text. */
   read(text: string): Promise<SlotId | undefined>;
 }
 
 const SECRET_BYTES = 32;
 const SIGNATURE_BYTES = 16;
-/** Redis may lose the secret, or another server may have brought its own meanwhile. */
+/** Redis may lose the secret, or another server may have stored a different one. */
 const ASK_EVERY_MS = 60_000;
-/** Of ids that this server does not know, most are made up. */
+/** Unknown ids are mostly made up, so they trigger a new request at most this often. */
 const ASK_AGAIN_MS = 1_000;
-/** As many secrets are known: ids of former ones are still about. */
+/** How many secrets are kept, since ids signed with earlier ones are still in use. */
 const MOST_SECRETS = 4;
 
 type Packed = readonly [
@@ -48,7 +52,7 @@ type Packed = readonly [
 ];
 
 export function createSlotIds(store: SlotSecrets): SlotIds {
-  /** The first is the one to sign with. */
+  /** The first one signs. */
   let secrets = [randomBytes(SECRET_BYTES).toString("base64url")];
   let asking: Promise<void> | undefined;
   let hasAsked = false;
@@ -60,7 +64,7 @@ export function createSlotIds(store: SlotSecrets): SlotIds {
       const secret = await store.slotSecret(secrets[0]!);
       secrets = [secret, ...secrets.filter((each) => each !== secret)].slice(0, MOST_SECRETS);
     } catch {
-      // Then this server alone knows the ids that it writes, until Redis answers.
+      // Only this server knows its ids until Redis responds.
       askedAtMs = performance.now() - ASK_EVERY_MS + ASK_AGAIN_MS;
     } finally {
       hasAsked = true;

@@ -21,9 +21,9 @@ const SETTLED = { type: "object", properties: { ...ID, booked: BOOKED } };
 
 const AGAIN =
   "Send the request again: it takes effect once, however often it comes; a slot that it has released is answered 404 then. " +
-  "A lease that nobody renews ends by itself.";
+  "A lease that is not renewed ends by itself.";
 
-/** Says to callers what to do while Redis gives no answer. */
+/** Adds a remedy to errors while Redis does not respond. */
 async function orSayAgain<Done>(work: Promise<Done>): Promise<Done> {
   try {
     return await work;
@@ -33,7 +33,7 @@ async function orSayAgain<Done>(work: Promise<Done>): Promise<Done> {
   }
 }
 
-/** What becomes of slots that callers hold, whichever server gave them. */
+/** Routes for slots that clients hold, whichever server gave them. */
 export function slotRoutes(app: FastifyInstance, slots: GivenSlots): void {
   const common = (summary: string, body: object, answer: object) => ({
     config: { needs: "draw" } as const,

@@ -8,32 +8,35 @@ import { HttpProblem } from "../problem.ts";
 import type { Found } from "./found.ts";
 import { createSlotIds, type SlotId } from "./slot-ids.ts";
 
-/** How long a slot is held, and what it was drawn with. */
+/** How long a slot is held, and the cost with which it was drawn. */
 interface Holding {
   readonly cost: Cost | undefined;
   readonly holdMs: number;
 }
 
 /**
- * The slots that callers of a service hold, to settle what their calls cost and to end their leases: at any server of
- * the fleet. Leases are renewed by the server that gave them, and by those that were asked to renew them.
+ * The slots that clients hold. Any server of the fleet can settle and release them. Leases are
+ * renewed by the server that gave them, and by servers that were asked to renew them.
  */
 export interface GivenSlots {
-  /** To be awaited before {@link GivenSlots.give}, if it is a promise. */
+  /** Must be awaited before {@link GivenSlots.give} if it returns a promise. */
   ready(): Promise<void> | undefined;
-  /** The id of a slot that was drawn here, and a function that holds its lease no more. */
+  /** Returns the id of a slot drawn here, and a function that stops holding its lease. */
   give(slot: Slot, holding: Holding): { readonly id: string; readonly letGo: () => void };
-  /** @throws {@link HttpProblem} 404 when no server of the fleet gave such an id. */
+  /** @throws {@link HttpProblem} 404 when no server of the fleet created this id. */
   read(id: string): Promise<SlotId>;
-  /** Holds it for this long from now. These throw {@link HttpProblem} 404 when it was released, or its time is over. */
+  /**
+   * Holds the slot for this long from now. Throws {@link HttpProblem} 404 if it was released or its
+   * time is over, as do the methods below.
+   */
   renew(slot: SlotId, holdMs: number): Promise<void>;
-  /** Books the cost if it is the first one; resolves to whether it is. */
+  /** Books the cost. Only the first call counts; resolves with whether this is it. */
   settle(slot: SlotId, cost: SettledCost): Promise<boolean>;
   release(slot: SlotId): Promise<void>;
 }
 
 const NAME_BYTES = 9;
-/** Redis did not say whether a slot was renewed elsewhere. */
+/** The delay after Redis did not say whether the slot was renewed by another server. */
 const ASK_AGAIN_MS = 1_000;
 
 interface Held {
@@ -48,13 +51,13 @@ export interface GivenParts {
 
 export function createGivenSlots({ found, secrets }: GivenParts): GivenSlots {
   const ids = createSlotIds(secrets);
-  /** Those with leases that this server renews, by their names. */
+  /** The slots with leases that this server renews, by name. */
   const held = new Map<string, Held>();
 
   function hold(id: SlotId, slot: DrawnSlot, holdMs: number): void {
     const before = held.get(id.name);
     clearTimeout(before?.timer);
-    // It was ended at another server, or could not be renewed.
+    // Another server ended it, or it could not be renewed.
     if (before === undefined) {
       slot.signal.addEventListener("abort", () => letGo(id.name), { once: true });
     }
@@ -70,7 +73,7 @@ export function createGivenSlots({ found, secrets }: GivenParts): GivenSlots {
     own.slot.release();
   }
 
-  /** Another server may have renewed it. */
+  /** Ends a slot whose time is over, unless another server has renewed it. */
   async function endIfOver(id: SlotId): Promise<void> {
     const own = held.get(id.name);
     if (own === undefined) return;

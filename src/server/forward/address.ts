@@ -1,22 +1,26 @@
 import { HttpProblem } from "../problem.ts";
 
-/** A part of a path that a server may take for `.` or `..`, however it is written. */
+/** A path segment that a server may read as `.` or `..`, in any spelling. */
 const DOTS = /^(?:\.|%2e){1,2}$/i;
-/** What URLs do not hold; some servers take a backslash for a slash, and end a path at a `;`. */
+/**
+ * Characters that URLs do not contain. Some servers read a backslash as a slash, and end a path at
+ * a `;`.
+ */
 const NEVER_IN_A_PATH = /[^!$&-;=@A-Z_a-z~%[\]?|^`{}"<>]/;
 
 /**
- * The path of a request below its forward, as the client wrote it: `"/v1/models?limit=5"`. It is joined to the path of the
- * upstream as text, so the host is always the upstream's.
+ * The path of a request below its forward, as the client wrote it: `"/v1/models?limit=5"`. It is
+ * appended to the upstream's path as text, so the host is always the upstream's.
  *
- * @throws {@link HttpProblem} 400 for a path that could lead elsewhere: an absolute URL, `..` in any spelling, a backslash.
+ * @throws {@link HttpProblem} 400 for a path that could lead elsewhere: an absolute URL, `..` in
+ * any spelling, a backslash.
  */
 export function pathBelow(url: string, at: string): string {
   const rest = url.slice(at.length);
   const [path = "", ...query] = rest.split("?");
   const isBelow = url.startsWith(at) && (path === "" || path.startsWith("/"));
   const isPlain = !NEVER_IN_A_PATH.test(rest) && !/%(?:2f|5c|00)/i.test(path);
-  // Parameters after a ";" are cut off by some servers before they look for dots.
+  // Some servers cut off parameters after a ";" before they look for dots.
   const parts = path.split("/").map((part) => part.split(/;|%3b/i)[0]!);
   if (!isBelow || !isPlain || parts.some((part) => DOTS.test(part))) {
     throw new HttpProblem(
@@ -28,7 +32,7 @@ export function pathBelow(url: string, at: string): string {
   return `${path === "" ? "/" : path}${search}`;
 }
 
-/** The first part of a path, and the path without it. */
+/** The first segment of a path, and the path without it. */
 export function splitFirst(path: string): { readonly first: string; readonly rest: string } {
   const [, first = "", rest = ""] = /^\/([^/?]*)(.*)$/.exec(path) ?? [];
   return { first: decode(first), rest: rest.startsWith("/") ? rest : `/${rest}` };

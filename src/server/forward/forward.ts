@@ -1,4 +1,6 @@
-/** Reverse proxies that hold each request until its slot, and hear what upstreams answer. */
+/**
+ * Reverse proxies that hold each request until its slot, and observe the responses of upstreams.
+ */
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import type { Duplex, Readable } from "node:stream";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
@@ -75,7 +77,7 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
         deliver(reply.raw, exchange.answer!, response, pending.ending.signal);
         return;
       } catch (error) {
-        // Closing, or nobody is there any more.
+        // The server is closing, or the client has disconnected.
         if (pending.ending.signal.aborted) throw pending.ending.signal.reason;
         const mayFollow = !isLast && (!isStream(body) || !exchange.isSent);
         if (mayFollow && isWorthAnother(error, exchange.isSent)) continue;
@@ -193,7 +195,7 @@ function isWorthAnother(error: unknown, isSent: boolean): boolean {
   return !(error instanceof SluiceError);
 }
 
-/** What the client is told where there is no answer of an upstream to pass on. */
+/** The error for the client if no upstream responded. */
 function failureOf(error: unknown, forward: string, request: FastifyRequest): unknown {
   if (error instanceof SluiceError || error instanceof HttpProblem) return error;
   const { code } = error as { readonly code?: string };

@@ -5,56 +5,72 @@ import { LONGEST_MS, NAME, readOptions, wholeNumber } from "../../core/input/opt
 import type { Key } from "../../core/key-path.ts";
 import type { Bucket } from "../../throttle/bucket.ts";
 
-/** A request that is to be forwarded. */
+/** A request that will be forwarded. */
 export interface ForwardedRequest {
   readonly method: string;
-  /** Below the forward, with its query: `"/v1/chat/completions"`. */
+  /** The path below the forward, with its query: `"/v1/chat/completions"`. */
   readonly path: string;
   readonly headers: Readonly<IncomingHttpHeaders>;
 }
 
 /**
- * Which tenant a request is for: the value of a header, which the request then needs; `"path"`, the first segment of the
- * path, which is not forwarded; or a function. Values of headers that hold credentials are hashed.
+ * The tenant of a request: the value of a required header, the first path segment with `"path"`,
+ * which is then not forwarded, or the result of a function. Values of headers with credentials are
+ * hashed.
  */
 export type ForwardKey =
   | "path"
   | { readonly header: string }
   | ((request: ForwardedRequest) => Key | undefined);
 
-/** Where requests go, and through which bucket. */
+/** The destination of requests, and their bucket. */
 export interface Upstream {
-  /** The URL below which requests go: `"https://api.openai.com"`. */
+  /** The URL below which requests are sent: `"https://api.openai.com"`. */
   readonly to: string;
   /**
-   * The bucket that each request waits for, or its name. What it knows of costs holds here too: with a preset of
-   * `sluice/llm`, those are the tokens. Defaults to the bucket with the name of the forward.
+   * The bucket that each request draws from, or its name. The bucket's costs apply: with a preset
+   * of `sluice/llm`, these are tokens. Defaults to the bucket with the name of the forward.
    */
   readonly bucket?: Bucket | string | undefined;
-  /** Headers that take the place of the client's, such as the credentials of the upstream. They are never logged. */
+  /**
+   * Headers that replace the client's, such as the credentials of the upstream. They are never
+   * logged.
+   */
   readonly headers?: Readonly<Record<string, string>> | undefined;
-  /** How long a request waits for its slot at most; a client may ask for less by `x-sluice-max-wait`. Defaults to no limit. */
+  /**
+   * The longest wait for a slot. A client may ask for less with `x-sluice-max-wait`. Defaults to no
+   * limit.
+   */
   readonly maxWaitMs?: number | undefined;
   /**
-   * How long the upstream may be silent, before its answer begins and within it; then the client gets a 504. Raise it for
-   * models that think for longer. It does not count the wait for a slot. Defaults to 600000 (10 minutes).
+   * How long the upstream may send nothing, before and during its response. After that the client
+   * gets a 504. Raise it for models that think longer. The wait for a slot does not count. Defaults
+   * to 600000 (10 minutes).
    */
   readonly timeoutMs?: number | undefined;
 }
 
 /** A reverse proxy that holds each request until its slot. */
 export interface ForwardOptions extends Omit<Upstream, "to"> {
-  /** The URL below which requests go; or several upstreams: each is taken when those before it refuse, or do not answer. */
+  /**
+   * The URL below which requests are sent. If several upstreams are given, each is used when those
+   * before it reject a request or do not respond.
+   */
   readonly to: string | readonly (string | Upstream)[];
-  /** The path below which clients ask. Defaults to `"/"` with the name of the forward. */
+  /**
+   * The path below which clients send requests. Defaults to `"/"` followed by the name of the
+   * forward.
+   */
   readonly at?: string | undefined;
   /** Defaults to no key. */
   readonly key?: ForwardKey | undefined;
-  /** How often a request is sent that is refused, with a body of up to 1 MiB; from 1, which is once. Defaults to 3. */
+  /**
+   * How often a rejected request is sent in total, if its body has at most 1 MiB. Defaults to 3.
+   */
   readonly tries?: number | undefined;
 }
 
-/** A forward as it was read. */
+/** The options of a forward, with all defaults filled in. */
 export interface ReadForward {
   readonly name: string;
   readonly at: string;
@@ -65,7 +81,7 @@ export interface ReadForward {
 
 export interface ReadUpstream {
   readonly origin: string;
-  /** Comes before the path of each request; does not end with a slash. */
+  /** The prefix of each request's path, without a trailing slash. */
   readonly base: string;
   readonly bucket: Bucket | string;
   readonly headers: readonly (readonly [string, string])[];
@@ -83,7 +99,7 @@ const A_BUCKET = { error: "give a bucket of this sluice, or its name" };
 const A_KEY = { error: 'give "path", { header: "x-tenant" }, or a function of the request' };
 const HEADERS = { error: "give the headers as texts of ASCII, by name" };
 const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-/** What other parts of the server answer below. */
+/** Paths that other parts of the server use. */
 const TAKEN =
   /^\/(?:$|(?:api|jobs|healthz|readyz|metrics|assets|v1\/(?:buckets|slots|queues|draw))(?:\/|$))/;
 

@@ -153,7 +153,7 @@ const COMMON_SETTINGS: RedisOptions = {
   reconnectOnError: needsReconnect,
   // A new connection is not ready until the server has loaded its data; the server itself says how long that takes.
   maxLoadingRetryTime: 1_000,
-  // Behind Sentinel: a primary that hangs would keep subscribers, and those who wait for an answer.
+  // Behind Sentinel: a primary that hangs would keep subscribers and pending requests.
   failoverDetector: true,
   // A sentinel on the primary's machine may hang with it; the next one is asked then.
   sentinelCommandTimeout: COMMAND_TIMEOUT_MS,
@@ -163,8 +163,9 @@ const COMMON_SETTINGS: RedisOptions = {
 };
 
 /**
- * A draw whose reply was lost must not be sent again (it would book twice), and must not wait in ioredis' own queue
- * while Redis is away (it would hang, and all would be sent at once later).
+ * A draw whose reply was lost must not be sent again, because it would book twice. It must not wait
+ * in ioredis' own queue while Redis is unreachable: it would hang, and all draws would be sent at
+ * once later.
  */
 const STORE_SETTINGS: RedisOptions = {
   ...COMMON_SETTINGS,
@@ -179,7 +180,7 @@ const STORE_SETTINGS: RedisOptions = {
 /** A job that was sent twice would be done twice, so a producer's commands are not sent again either. */
 const PRODUCER_SETTINGS: RedisOptions = { ...STORE_SETTINGS, commandTimeout: 5_000 };
 
-/** BullMQ demands that a worker's commands wait for Redis, however long it is away. */
+/** BullMQ requires that a worker's commands wait for Redis, however long it is unreachable. */
 const WORKER_SETTINGS: RedisOptions = {
   ...COMMON_SETTINGS,
   maxRetriesPerRequest: null,
@@ -207,7 +208,8 @@ function clusterSettings(
   return {
     ...options,
     enableAutoPipelining: false,
-    // The first command to a node connects to it; it and those that come meanwhile wait for that.
+    // The first command to a node connects to it. That command and later ones wait for the
+    // connection.
     enableOfflineQueue: true,
     lazyConnect,
     keyPrefix: "",

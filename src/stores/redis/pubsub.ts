@@ -17,7 +17,7 @@ export interface Notifications {
 const RETRY_MS = 500;
 /** How often the subscriptions are checked; an answer may take as long. */
 const CHECK_MS = 5_000;
-/** While nobody draws, one check of so many is made: no call waits for a message then. */
+/** At rest, only one in this many checks is made: no caller waits for a message then. */
 const CHECKS_AT_REST = 6;
 const PING_AT_REST_MS = 20_000;
 
@@ -39,7 +39,7 @@ export function createNotifications(connect: () => Redis | Cluster, prefix: stri
   let isAnswered = true;
   let isClosed = false;
   let isUsed = false;
-  /** Whether nobody has drawn for a while, and how many checks in a row were left out since. */
+  /** Whether no caller has drawn for a while, and how many checks in a row were skipped since. */
   let isResting = false;
   let leftOut = 0;
 
@@ -68,7 +68,10 @@ export function createNotifications(connect: () => Redis | Cluster, prefix: stri
     return opened;
   }
 
-  /** A first attempt that fails, as when a node of a cluster is away, is repeated before the next check. */
+  /**
+   * Subscribes. Repeats a failed attempt before the next check, for example when a node of a
+   * cluster is unreachable.
+   */
   function subscribe(on: Redis | Cluster, channel: string): void {
     on.subscribe(channel).catch(() => {
       setTimeout(() => {
@@ -118,7 +121,7 @@ export function createNotifications(connect: () => Redis | Cluster, prefix: stri
     },
     used() {
       isUsed = true;
-      // What was published meanwhile may be lost with a connection that nobody looked at.
+      // A connection that was not checked during the rest may have lost messages.
       if (isResting) check();
       isResting = false;
     },

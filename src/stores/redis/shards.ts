@@ -97,7 +97,7 @@ export function combineInsight(
       );
       return {
         over: answers.flatMap(({ over }) => over),
-        // A server that was away may be one that knows nothing of it.
+        // A server that was unreachable may have no data about the process.
         isNew: errors.length > 0 || answers.some(({ isNew }) => isNew),
       };
     },
@@ -135,7 +135,7 @@ export function combineInsight(
       return areNoted ? policies.map(([bucket]) => earlier.get(bucket)) : undefined;
     },
     async rulesApplied(rules, unreached = new Set()) {
-      // One that was away has them applied when it is back: it does not answer that they are.
+      // Unreachable servers apply the rules when they are back, so they must not be marked as done.
       const missed = new Set([...unreached].map(storeOf));
       await fromAll(async (store) => missed.has(store) || store.rulesApplied(rules));
     },

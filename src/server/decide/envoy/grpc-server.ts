@@ -16,11 +16,11 @@ import { createRateLimits, type RateLimitParts, type RateLimits } from "./rate-l
 type Grpc = typeof import("@grpc/grpc-js");
 
 export interface GrpcServer {
-  /** Resolves to where it listens: `"127.0.0.1:8081"`. */
+  /** Resolves with the address: `"127.0.0.1:8081"`. */
   listen(): Promise<string>;
-  /** Resolves when the calls under way are answered. */
+  /** Resolves when the calls in progress have been answered. */
   close(): Promise<void>;
-  /** Ends all that goes on. */
+  /** Ends all calls at once. */
   closeNow(): void;
 }
 
@@ -29,7 +29,7 @@ export interface GrpcServerOptions extends RateLimitParts {
   readonly gate: Gate;
   readonly host: string;
   readonly bodyLimit: number;
-  /** Whether requests can be answered: what health checks ask. */
+  /** The answer to health checks: whether requests can be answered. */
   readonly isReady: () => Promise<boolean>;
   readonly tls: { readonly key: Buffer; readonly cert: Buffer } | undefined;
 }
@@ -68,10 +68,10 @@ export async function createGrpcServer(parts: GrpcServerOptions): Promise<GrpcSe
   };
 }
 
-/** How long a call may take to send its message: its token is checked only then. */
+/** The time limit for the message of a call. Its token is checked only after that. */
 const MESSAGE_MS = 10_000;
 
-/** Ends calls whose message does not come: each would hold its connection. */
+/** Ends calls whose message does not arrive, because each would occupy its connection. */
 function endUnsent(grpc: Grpc): ServerInterceptor {
   const late = {
     code: grpc.status.DEADLINE_EXCEEDED,
@@ -115,7 +115,7 @@ function addService(server: Server, grpc: Grpc, parts: GrpcServerOptions): void 
   }
   server.addService(serviceOf(SERVICE, "ShouldRateLimit"), { ShouldRateLimit: shouldRateLimit });
 
-  /** Asked without a token, as `/readyz` is. */
+  /** Needs no token, like `/readyz`. */
   async function check(
     { request }: ServerUnaryCall<Buffer, Uint8Array>,
     done: sendUnaryData<Uint8Array>,
@@ -133,7 +133,7 @@ function addService(server: Server, grpc: Grpc, parts: GrpcServerOptions): void 
   server.addService(serviceOf(HEALTH, "Check"), { Check: check });
 }
 
-/** A service with one method, whose messages are bytes. */
+/** Defines a service with one method whose messages are bytes. */
 export function serviceOf(service: string, method: string): ServiceDefinition {
   const asIs = (bytes: Uint8Array): Buffer => Buffer.from(bytes);
   return {
@@ -173,14 +173,14 @@ function tokensOf(metadata: Metadata): Parameters<Gate["assertMay"]>[0] {
   };
 }
 
-/** What HTTP would answer, in the words of gRPC. Envoy lets a request pass that fails, unless `failure_mode_deny` is set. */
+/** Maps an error to gRPC. Envoy lets a failed request pass, unless `failure_mode_deny` is set. */
 function errorOf(
   error: unknown,
   { status }: Grpc,
   { log }: GrpcServerOptions,
 ): { readonly code: number; readonly details: string } {
   if (error instanceof RangeError) {
-    return { code: status.INVALID_ARGUMENT, details: "The request is no such message." };
+    return { code: status.INVALID_ARGUMENT, details: "The request is not such a message." };
   }
   const problem = problemOf(error);
   if (problem.code === "ERR_INTERNAL") log.error({ err: error }, "A request failed.");

@@ -12,13 +12,13 @@ import {
   writeFields,
 } from "../../../core/input/protobuf.ts";
 
-/** What one descriptor is about, such as `remote_address` and `10.0.0.1`. */
+/** One entry of a descriptor, such as `remote_address` and `10.0.0.1`. */
 interface Entry {
   readonly key: string;
   readonly value: string;
 }
 
-/** A limit that Envoy names itself. The unit is a number of `RateLimitUnit`. */
+/** A limit that Envoy sets itself. The unit is a number of `RateLimitUnit`. */
 interface OwnLimit {
   readonly requests: number;
   readonly unit: number;
@@ -27,9 +27,9 @@ interface OwnLimit {
 export interface Descriptor {
   readonly entries: readonly Entry[];
   readonly limit: OwnLimit | undefined;
-  /** How many calls it counts for; undefined where it goes by the request. */
+  /** How many calls it counts for; undefined to use the request's number. */
   readonly hits: number | undefined;
-  /** It gives calls back, rather than to take them. */
+  /** True if it gives calls back. */
   readonly isRefund: boolean;
 }
 
@@ -54,7 +54,7 @@ export interface DescriptorStatus {
   readonly code: number;
   readonly limit?: CurrentLimit | undefined;
   readonly remaining?: number;
-  /** Undefined if it has no end. */
+  /** Undefined if the limit never resets. */
   readonly untilResetMs?: number | undefined;
 }
 
@@ -64,20 +64,20 @@ export interface RateLimitResponse {
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** @throws a RangeError when it is no message. */
+/** @throws a RangeError for bytes that are not such a message. */
 export function readRequest(bytes: Uint8Array): RateLimitRequest {
   const fields = readFields(bytes);
   return {
     domain: textOf(fields, 1),
     descriptors: allBytesOf(fields, 2).map(readDescriptor),
-    // No field and 0 are the same on the wire; Envoy's own service takes both for 1.
+    // An omitted field and 0 are the same on the wire. Envoy's own service reads both as 1.
     hits: Math.max(1, hitsOf(fields, 3)),
   };
 }
 
 function readDescriptor(bytes: Uint8Array): Descriptor {
   const fields = readFields(bytes);
-  // A google.protobuf.UInt64Value, so that 0 differs from nothing.
+  // A google.protobuf.UInt64Value, so that 0 differs from an omitted value.
   const hits = bytesOf(fields, 3);
   const limit = bytesOf(fields, 2);
   return {
@@ -93,7 +93,7 @@ function readLimit(bytes: Uint8Array): OwnLimit {
   return { requests: countOf(fields, 1), unit: countOf(fields, 2) };
 }
 
-/** One that is too large for a cost is too large for any limit: as an error, Envoy would let it pass. */
+/** Caps the number: a larger one exceeds every limit, but as an error Envoy would let it pass. */
 function hitsOf(fields: Fields, number: number): number {
   return Math.min(Number.MAX_SAFE_INTEGER, countOf(fields, number));
 }
@@ -128,7 +128,7 @@ function writeLimit({ name, requestsPerUnit, unit }: CurrentLimit): Uint8Array {
   ]);
 }
 
-/** Whole milliseconds, rounded up: who comes back then finds room. */
+/** Whole milliseconds, rounded up, so that a client that returns then is allowed. */
 function writeDuration(ms: number): Uint8Array {
   const whole = Math.max(0, Math.ceil(ms));
   return writeFields([

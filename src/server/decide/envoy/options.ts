@@ -3,15 +3,17 @@ import { wholeNumber } from "../../../core/input/options.ts";
 import type { Key, NamedKeys } from "../../../core/key-path.ts";
 import type { Cost } from "../../../throttle/costs.ts";
 
-/** One descriptor of a request of Envoy's. */
+/** One descriptor of an Envoy request. */
 export interface RateLimitDescriptor {
   readonly domain: string;
   readonly entries: readonly { readonly key: string; readonly value: string }[];
-  /** The limit that Envoy names for it, such as 50 requests a `"1min"`; undefined if it names none. */
+  /**
+   * The limit that Envoy sets for it, such as 50 requests per `"1min"`. Undefined if it sets none.
+   */
   readonly limit?:
     | { readonly requests: number; readonly per: "1s" | "1min" | "1h" | "1d" }
     | undefined;
-  /** How many calls it counts for: `hits_addend`, and 1 where Envoy sends none. */
+  /** The number of calls: `hits_addend`, or 1 if Envoy sends none. */
   readonly hits: number;
 }
 
@@ -20,26 +22,32 @@ export interface DescriptorDraw {
   readonly bucket: string;
   readonly key?: Key | undefined;
   readonly keys?: NamedKeys | undefined;
-  /** Defaults to the hits of the descriptor, as calls. */
+  /** Defaults to the hits of the descriptor, in calls. */
   readonly cost?: Cost | undefined;
 }
 
-/** Answers Envoy's `ShouldRateLimit` over gRPC, on a port of its own. */
+/** Answers Envoy's `ShouldRateLimit` over gRPC on a separate port. */
 export interface GrpcOptions {
-  /** 0 takes a free one. Defaults to 8081. */
+  /** The port; 0 picks a free one. Defaults to 8081. */
   readonly port?: number | undefined;
-  /** What a descriptor gets whose bucket no process has declared. Defaults to `"allow"`, as with Envoy's own service. */
+  /**
+   * The decision for a descriptor whose bucket no process has declared. Defaults to `"allow"`, like
+   * Envoy's own service.
+   */
   readonly unknown?: "allow" | "refuse" | undefined;
   /**
-   * What a descriptor draws; undefined lets it pass without a limit. Defaults to a bucket of its own limit, if it names one,
-   * such as `"edge (50 each 1min)"`, and else to the bucket with the name of the domain,
-   * and as its key the values of the entries, the widest first; or, if `perKey` of that bucket has names, each entry as the
-   * key of its name.
+   * Maps a descriptor to a draw. If it returns undefined, the descriptor is allowed without a
+   * limit.
+   *
+   * By default, a descriptor with a limit uses a bucket for that limit, such as `"edge (50 each
+   * 1min)"`. Otherwise it uses the bucket named after the domain. The values of its entries form
+   * the key, the widest first. If the bucket's `perKey` has names, each entry is the key of its
+   * name.
    */
   readonly draw?: ((descriptor: RateLimitDescriptor) => DescriptorDraw | undefined) | undefined;
 }
 
-/** What was given, with all defaults. */
+/** The options with all defaults filled in. */
 export interface ReadGrpcOptions extends GrpcOptions {
   readonly port: number;
   readonly unknown: "allow" | "refuse";

@@ -1,4 +1,4 @@
-/** Decides what Envoy asks: each descriptor is a try, and all of them pass or none. */
+/** Decides Envoy's requests. Each descriptor is a try, and either all of them pass or none. */
 import { createHash } from "node:crypto";
 import type { FastifyBaseLogger } from "fastify";
 import { CostTooLargeError, InvalidOptionError } from "../../../core/errors.ts";
@@ -26,7 +26,7 @@ import {
 import type { DescriptorDraw, RateLimitDescriptor, ReadGrpcOptions } from "./options.ts";
 
 export interface RateLimitParts {
-  /** Declares the buckets of limits that Envoy names. */
+  /** Declares the buckets of limits that Envoy sets. */
   readonly declare: (name: string, policy: PolicyOptions) => Bucket;
   readonly found: Found;
   readonly log: FastifyBaseLogger;
@@ -35,10 +35,10 @@ export interface RateLimitParts {
 
 type OwnLimit = NonNullable<RateLimitDescriptor["limit"]>;
 
-/** What became of one descriptor. */
+/** The result for one descriptor. */
 interface Tried {
   readonly allowed: boolean;
-  /** Undefined where nothing limits it, or it costs more than a limit ever gives. */
+  /** Undefined if it has no limit, or costs more than a limit ever allows. */
   readonly decision?: TryDecision;
   readonly cost?: Cost;
   /** Takes nothing, even if all pass. */
@@ -46,17 +46,20 @@ interface Tried {
 }
 
 export interface RateLimits {
-  /** @throws {@link InvalidOptionError} and others when the request can never be answered; nothing was taken then. */
+  /**
+   * @throws {@link InvalidOptionError} and others when the request can never be answered. Nothing
+   * was taken then.
+   */
   decide(request: RateLimitRequest, access: Access): Promise<RateLimitResponse>;
 }
 
-/** As many as over HTTP: each of them is a try. */
+/** The same as over HTTP. Each descriptor is a try. */
 const MOST_DESCRIPTORS = 1_000;
-/** As many limits that Envoy names, over all domains: each is a bucket. */
+/** The most limits set by Envoy, over all domains. Each one is a bucket. */
 const MOST_LIMITS = 1_000;
-/** From `RateLimitUnit` 1 on. */
+/** In the order of `RateLimitUnit`, from 1. */
 const UNITS = ["1s", "1min", "1h", "1d"] as const;
-/** Clients may choose the names. */
+/** Bounds the cache, because clients may choose the names. */
 const MOST_WARNED = 1_000;
 
 export function createRateLimits({ declare, found, log, options }: RateLimitParts): RateLimits {
@@ -64,7 +67,7 @@ export function createRateLimits({ declare, found, log, options }: RateLimitPart
   const ownLimits = new Map<string, OwnedBucket>();
   const drawOf = options.draw ?? (({ domain }): DescriptorDraw => ({ bucket: domain }));
 
-  /** The bucket of a limit that descriptors of this domain name: each of them is a key of it. */
+  /** The bucket of a limit that Envoy sets for this domain. Each descriptor is a key of it. */
   function bucketOfLimit(domain: string, { requests, per }: OwnLimit): OwnedBucket {
     const name = `${domain} (${requests} each ${per})`;
     const known = ownLimits.get(name);
@@ -101,7 +104,7 @@ export function createRateLimits({ declare, found, log, options }: RateLimitPart
       }
       giveBack(decision.slot, { cost }, { log });
     } catch (error) {
-      // It would never pass.
+      // It can never pass.
       if (error instanceof CostTooLargeError) return { allowed: false };
       throw error;
     }
@@ -175,7 +178,7 @@ interface TryKey {
 }
 
 function keyOf({ policy }: OwnedBucket, { entries, limit }: RateLimitDescriptor): TryKey {
-  // Its limit is that of all of its entries together.
+  // Its limit applies to all of its entries together.
   if (limit !== undefined) {
     const pairs = entries.map(({ key, value }): [string, string] => [key, value]);
     return { key: nameOf(new URLSearchParams(pairs).toString()) };
@@ -185,7 +188,10 @@ function keyOf({ policy }: OwnedBucket, { entries, limit }: RateLimitDescriptor)
   return { keys: Object.fromEntries(entries.map(({ key, value }) => [key, nameOf(value)])) };
 }
 
-/** Clients choose some of these values: one that can be no key must not slip through, as Envoy lets pass what fails. */
+/**
+ * Hashes a value that is not a valid key. Clients choose some of these values, and Envoy lets
+ * failed requests pass.
+ */
 function nameOf(value: string): string {
   if (KEY.safeParse(value).success) return value;
   return `sha256-${createHash("sha256").update(value).digest("base64url")}`;
@@ -209,7 +215,7 @@ function statusOf({ allowed, decision }: Tried): DescriptorStatus {
   return { code, limit: currentLimit(limit), remaining, untilResetMs };
 }
 
-/** The limit that refused, or has the least left. */
+/** The limit that rejected the call, or has the least remaining. */
 function bindingOf(decision: TryDecision): LimitDecision | undefined {
   const { limits, limitedBy } = decision;
   const refusing = limits.filter(
@@ -222,7 +228,9 @@ function bindingOf(decision: TryDecision): LimitDecision | undefined {
 
 const UNITS_MS = [1_000, 60_000, 3_600_000, 86_400_000];
 
-/** What is left is counted within a window, so the window is what is told if Envoy has a word for it. */
+/**
+ * Describes the limit by its window, in which `remaining` is counted, if Envoy has a unit for it.
+ */
 function currentLimit({ name, capacity, windowMs }: LimitDecision): CurrentLimit | undefined {
   if (windowMs === undefined || !(windowMs > 0)) return undefined;
   const own = UNITS_MS.indexOf(windowMs);
@@ -233,7 +241,7 @@ function currentLimit({ name, capacity, windowMs }: LimitDecision): CurrentLimit
   return { name, requestsPerUnit: counts[at]!, unit: at + 1 };
 }
 
-/** Those of the descriptor that refuses for longest, or has the least left. */
+/** The headers for the descriptor that rejects for the longest time, or has the least remaining. */
 function headersOf(tried: readonly Tried[]): Record<string, string> {
   const decisions = tried.flatMap(({ decision }) => (decision === undefined ? [] : [decision]));
   const [binding] = decisions.toSorted(

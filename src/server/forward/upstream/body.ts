@@ -2,13 +2,15 @@ import type { IncomingMessage } from "node:http";
 import { PassThrough, type Readable } from "node:stream";
 import { hungUp } from "../../decide/caller.ts";
 
-/** A longer body is not kept: it goes to one upstream, once, and its cost is not read. */
+/** A longer body is not kept: it is sent once, to one upstream, and its cost is not read. */
 const MOST_KEPT_BYTES = 1_048_576;
 
-/** The body of a request: whole, if it is short, so that it can be sent again. */
+/** The body of a request. A short one is complete, so that it can be sent again. */
 export type Body = Uint8Array<ArrayBuffer> | Readable | undefined;
 
-/** Reads a body that is short; a long one stays a stream. Rejects when the client hangs up meanwhile. */
+/**
+ * Reads a short body; a long one stays a stream. Rejects if the client disconnects before the end.
+ */
 export function readBody(request: IncomingMessage): Promise<Body> | Body {
   const { "content-length": length, "transfer-encoding": encoding } = request.headers;
   if (encoding === undefined && (length === undefined || length === "0")) return undefined;
@@ -41,8 +43,9 @@ export function readBody(request: IncomingMessage): Promise<Body> | Body {
 }
 
 /**
- * A stream of its own: undici destroys the body of a request that was answered early or failed. A destroyed request of
- * Node's server blocks its connection, because nothing reads the rest of the body.
+ * A separate stream, because undici destroys the body of a request that got an early response or
+ * failed. A destroyed request of Node's server would block its connection, since nothing reads the
+ * rest of the body.
  */
 function streamOf(request: IncomingMessage): Readable {
   const body = new PassThrough();

@@ -1,4 +1,6 @@
-/** Decodes compressed answers for the bucket that reads them. The client gets the bytes as they came. */
+/**
+ * Decodes compressed responses for the bucket that reads them. The client gets the original bytes.
+ */
 import { Duplex, pipeline, type Transform } from "node:stream";
 import {
   constants,
@@ -9,14 +11,14 @@ import {
 } from "node:zlib";
 import type { Tap } from "../../../throttle/wrap/response-stream.ts";
 
-/** Creates a decoder of one answer. */
+/** Creates a decoder for one response. */
 export type Decode = () => Duplex;
 
-/** A body may be empty, or cut off: the bucket reads what is there. */
+/** A body may be empty or incomplete. The bucket reads the existing part. */
 const ZLIB = { finishFlush: constants.Z_SYNC_FLUSH };
 const BROTLI = { finishFlush: constants.BROTLI_OPERATION_FLUSH };
 
-/** A map, since upstreams choose the names: of an object they could name what all objects have. */
+/** A map, because upstreams choose the names: an object would also have inherited ones. */
 const DECODERS: ReadonlyMap<string, Decode> = new Map<string, Decode>([
   ["gzip", () => createGunzip(ZLIB)],
   ["x-gzip", () => createGunzip(ZLIB)],
@@ -24,12 +26,14 @@ const DECODERS: ReadonlyMap<string, Decode> = new Map<string, Decode>([
   ["br", () => createBrotliDecompress(BROTLI)],
 ]);
 
-/** Undefined for an encoding that the bucket cannot read. */
+/** Returns undefined for an encoding that the bucket cannot read. */
 export function decoderOf(encoding: string | undefined): Decode | undefined {
   return encoding === undefined ? undefined : DECODERS.get(encoding.trim().toLowerCase());
 }
 
-/** With the header of zlib or without it: some servers leave the header out (RFC 9110 §8.4.1.2). */
+/**
+ * Accepts data with and without a zlib header, because some servers omit it (RFC 9110 §8.4.1.2).
+ */
 async function* inflate(body: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   const chunks = body[Symbol.asyncIterator]();
   const { done, value: first } = await chunks.next();
@@ -41,7 +45,10 @@ async function* inflate(body: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   yield* pipeline(rest, decoder, () => {}) as AsyncIterable<Buffer>;
 }
 
-/** A tap for the bytes as they come, which passes on what they say. If it cannot decode them, `tap` is cut at their end. */
+/**
+ * A tap that receives raw bytes and passes on decoded ones. If decoding fails, it cuts `tap` at the
+ * end.
+ */
 export function decodingTap(decode: Decode, tap: Tap): Tap {
   const decoder = decode();
   let finish: (() => void) | undefined;

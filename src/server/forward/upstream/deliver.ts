@@ -3,8 +3,8 @@ import type { ServerResponse } from "node:http";
 import type { UpstreamResponse } from "./response.ts";
 
 /**
- * Sends the answer of an upstream to the client as it comes. `response` is what the bucket handed over: the same one, or
- * one by which it follows the body.
+ * Sends the response of an upstream to the client as it arrives. `response` is what the bucket
+ * returned: the same one, or one through which it observes the body.
  */
 export function deliver(
   raw: ServerResponse,
@@ -15,7 +15,7 @@ export function deliver(
   raw.sendDate = false;
   raw.writeHead(answer.statusCode, answer.clientHeaders);
   if ((response as unknown) === answer && answer.flowTo(raw)) return;
-  // Half an answer must not look like a whole one.
+  // A partial response must not look complete.
   copy(response.body, raw, signal).catch(() => raw.destroy());
 }
 

@@ -1,4 +1,4 @@
-/** One request on its way to an upstream. */
+/** One request to an upstream. */
 import type { Readable } from "node:stream";
 import type { Dispatcher } from "undici";
 import type { Key } from "../../../core/key-path.ts";
@@ -8,7 +8,7 @@ import type { Pending } from "./pending.ts";
 import type { Connections, UpstreamRequest } from "./pools.ts";
 import { UpstreamResponse } from "./response.ts";
 
-/** What the sender of a request knows of it, beside what `fetch` has for it. */
+/** The facts about a request that `fetch` has no place for. */
 export interface Exchange {
   readonly method: string;
   readonly connections: Connections;
@@ -16,38 +16,38 @@ export interface Exchange {
   readonly path: string;
   readonly headers: string[];
   readonly body: Body;
-  /** How long the upstream may be silent: before its answer begins, and within it. */
+  /** How long the upstream may send nothing, before and during its response. */
   readonly timeoutMs: number;
   readonly key: Key | undefined;
-  /** Whether the bodies of good answers are read on their way. */
+  /** Whether the bodies of successful responses are read in transit. */
   readonly isRead: boolean;
   readonly pending: Pending;
-  /** Whether it has left once. */
+  /** True once it was sent. */
   isSent: boolean;
-  /** The last answer. */
+  /** The last response. */
   answer: UpstreamResponse | undefined;
 }
 
-/** What `fetch` of a bucket is given: it passes all of it on to what sends the request. */
+/** The argument of a bucket's `fetch`, which passes everything on to `sendExchange`. */
 export type ExchangeInit = RequestInit & { readonly exchange: Exchange };
 
-/** The methods that do the same when they are sent twice (RFC 9110 §9.2.2). */
+/** Methods that may be repeated safely (RFC 9110 §9.2.2). */
 const IDEMPOTENT: ReadonlySet<string> = new Set(["GET", "HEAD", "PUT", "DELETE", "OPTIONS"]);
-/** The connection ended before an answer came. */
+/** Errors of a connection that ended before a response. */
 const CLOSED: ReadonlySet<string | undefined> = new Set(["ECONNRESET", "EPIPE", "UND_ERR_SOCKET"]);
 
 /**
- * Sends a request to its upstream, in place of the global `fetch`, which would change headers and decode bodies.
+ * Sends a request to its upstream. The global `fetch` would change headers and decode bodies.
  *
- * An upstream may close an idle connection at the moment at which a request is sent on it. Then an idempotent request is
- * sent once more, on a new connection (RFC 9112 §9.3.1).
+ * An upstream may close an idle connection just when a request is sent on it. An idempotent request
+ * is then sent again on a new connection (RFC 9112 §9.3.1).
  */
 export function sendExchange({ exchange, signal }: ExchangeInit): Promise<Response> {
   const { connections, method, origin, path, headers, body, isRead, pending } = exchange;
   const { timeoutMs } = exchange;
   exchange.isSent = true;
   pending.isWaiting = false;
-  // Another signal is that of a lease, too.
+  // Any other signal also ends with a lease.
   const isOwn = signal === pending.ending.signal;
   const isRepeatable = IDEMPOTENT.has(method) && (body === undefined || body instanceof Uint8Array);
   const request: UpstreamRequest = {
@@ -82,7 +82,7 @@ export function sendExchange({ exchange, signal }: ExchangeInit): Promise<Respon
       if (wasStale && isRepeatable) connections.sendAnew(request, createCall(reject));
       else reject(reason);
     });
-    // Only what may be sent again needs to know its connection.
+    // Only repeatable requests need to know their connection.
     if (isRepeatable) request.marks = first;
     connections.send(request, first);
   });

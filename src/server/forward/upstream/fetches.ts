@@ -15,11 +15,11 @@ interface How {
 /** Sends requests on the slots of their buckets. */
 export interface Fetches {
   send(bucket: Bucket, exchange: Exchange, how: How): Promise<Response>;
-  /** From now on, nothing is tried again. */
+  /** Disables retries. */
   close(): void;
 }
 
-/** Each wish makes a `fetch` of its own: of more, all are forgotten. */
+/** Each combination of options needs a separate `fetch`. Beyond this number, all are dropped. */
 const MOST_KEPT = 1_000;
 
 export function createFetches(): Fetches {
@@ -30,7 +30,10 @@ export function createFetches(): Fetches {
     return sendExchange(init as ExchangeInit);
   }
 
-  /** It may wait for another slot now, and can be refused meanwhile. */
+  /**
+   * Marks the request as waiting, because a retry may wait for another slot and can be rejected
+   * during that time.
+   */
   function retry(response: Response): boolean | undefined {
     if (isClosing) return false;
     (response as unknown as UpstreamResponse).pending.isWaiting = true;
@@ -58,7 +61,7 @@ export function createFetches(): Fetches {
     send(bucket, exchange, how) {
       const { method, origin, path, body, pending } = exchange;
       const { signal } = pending.ending;
-      // The bucket reads address and body, and passes all on to what sends it.
+      // The bucket reads the address and body, and passes everything on to the sender.
       const init = { method, body: body ?? null, signal, exchange } as unknown as RequestInit;
       return fetchOf(bucket, how)(`${origin}${path}`, init);
     },

@@ -1,32 +1,38 @@
 import type { Dispatcher } from "undici";
 
-/** Where the bytes of an answer go. */
+/** Receives the bytes of a response. */
 export interface Sink {
-  /** Returns false if it wants no more until {@link Incoming.resume}. */
+  /** Returns false if it wants no more bytes until {@link Incoming.resume}. */
   write(chunk: Buffer): boolean;
   end(last?: Buffer): void;
-  /** The answer broke off, or was aborted. */
+  /** The response broke off, or was aborted. */
   fail(reason: unknown): void;
 }
 
-/** What waits for the head of an answer. */
+/** Receives the head of a response. */
 export interface Asker {
-  /** Names and values of headers, one after another. */
+  /** `headers` holds names and values, one after another. */
   answered(status: number, headers: string[], body: Incoming): void;
   failed(reason: unknown): void;
 }
 
-/** How much of a body is kept while it is not known yet where it goes; then its sender has to wait. */
+/**
+ * How many bytes of a body are kept until its destination is known. After that the upstream is
+ * paused.
+ */
 const MOST_KEPT_BYTES = 65_536;
 
 /**
- * An answer of an upstream, as its bytes come in.
+ * A response of an upstream, as its bytes arrive.
  *
- * A handler of undici's, and no stream: to pass short answers through one would take longer than to receive and send
- * them.
+ * It is a handler of undici's, not a stream: passing short responses through a stream would take
+ * longer than receiving and sending them.
  */
 export class Incoming implements Dispatcher.DispatchHandler {
-  /** Whether its connection has already answered another request, and may have been closed by the upstream meanwhile. */
+  /**
+   * True if its connection has already carried another response. The upstream may have closed such
+   * a connection by now.
+   */
   isOnUsedConnection = false;
   readonly #asker: Asker;
   readonly #signal: AbortSignal | undefined;
@@ -45,17 +51,17 @@ export class Incoming implements Dispatcher.DispatchHandler {
     signal?.addEventListener("abort", this, { once: true });
   }
 
-  /** Whether all of it has come, and is kept. */
+  /** True if the complete response arrived and is kept. */
   get isWhole(): boolean {
     return this.#isOver && this.#failure === undefined;
   }
 
-  /** Whether some of the body is there. */
+  /** True if part of the body is kept. */
   get hasBytes(): boolean {
     return this.#kept.length > 0;
   }
 
-  /** From now on, all goes to the sink: first what was kept. */
+  /** Sends everything to the sink from now on, beginning with the kept bytes. */
   sendTo(sink: Sink): void {
     this.#sink = sink;
     const kept = this.#kept;
@@ -74,11 +80,11 @@ export class Incoming implements Dispatcher.DispatchHandler {
     if (!this.#isOver) this.#controller?.resume();
   }
 
-  /** Ends the request, wherever it is. */
+  /** Ends the request at any stage. */
   abort(reason: unknown): void {
     if (this.#isOver) return;
     const error = reason instanceof Error ? reason : new Error("the request was aborted");
-    // It may not have got a connection yet.
+    // It may have no connection yet.
     if (this.#controller === undefined) this.#fail(error);
     else this.#controller.abort(error);
   }
@@ -94,7 +100,7 @@ export class Incoming implements Dispatcher.DispatchHandler {
   }
 
   onResponseStart({ rawHeaders }: Dispatcher.DispatchController, status: number): void {
-    // Those above say that the answer follows.
+    // Informational responses precede the real one.
     if (status < 200) return;
     this.#isAnswered = true;
     this.#asker.answered(status, textsOf(rawHeaders as readonly Buffer[]), this);
@@ -133,7 +139,7 @@ export class Incoming implements Dispatcher.DispatchHandler {
   }
 }
 
-/** Byte by byte, so that what passes stays as it is. */
+/** Converts byte by byte, so that headers pass unchanged. */
 function textsOf(headers: readonly Buffer[]): string[] {
   return headers.map((each) => each.toString("latin1"));
 }

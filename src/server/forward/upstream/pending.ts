@@ -3,40 +3,43 @@ import type { Socket } from "node:net";
 import { ClosedError } from "../../../core/errors.ts";
 import { hungUp, whenOver } from "../../decide/caller.ts";
 
-/** A client that waits: for its slot, or for an answer. */
+/** A client that waits for a slot or for a response. */
 export interface Pending {
-  /** Ends the wait, or the call. */
+  /** Ends the wait or the call. */
   readonly ending: AbortController;
-  /** Whether it waits for a slot: then nothing is lost if it is refused. */
+  /** True while it waits for a slot. Rejecting it then loses nothing. */
   isWaiting: boolean;
-  /** Its call, while there is one: it is ended without a listener for each, which the signal of a connection keeps for long. */
+  /**
+   * The call in progress. It is ended directly, because one listener per call on a connection's
+   * signal would stay in memory for long.
+   */
   call: { abort(reason: unknown): void } | undefined;
 }
 
-/** All requests that are under way. */
+/** All requests in progress. */
 export interface Pendings {
   /**
-   * One that begins.
+   * Adds a request.
    *
    * @throws {@link ClosedError} after `close()`.
    */
   of(raw: ServerResponse): Pending;
-  /** It waits for a slot once more; it is refused if it is too late for that. */
+  /** Marks a request as waiting for a slot again. Rejects it after `close()`. */
   wait(pending: Pending): void;
-  /** Refuses those that wait for a slot. */
+  /** Rejects the requests that wait for a slot. */
   close(): void;
 }
 
 /**
- * Requests of one connection that come one after another share a controller, since nothing ends one of them but what ends
- * the connection: to make one for each would take as long as to parse the request.
+ * Consecutive requests of one connection share a controller, since only the end of the connection
+ * ends any of them. Creating one for each request would take as long as parsing the request.
  */
 export function createPendings(): Pendings {
   const idle = new WeakMap<Socket, AbortController>();
   const all = new Set<Pending>();
   let isClosed = false;
 
-  /** Requests that are sent without waiting for the answers before get one each. */
+  /** Pipelined requests get separate controllers. */
   function take(socket: Socket): AbortController {
     const found = idle.get(socket);
     if (found === undefined) return new AbortController();
@@ -47,7 +50,7 @@ export function createPendings(): Pendings {
   return {
     of(raw) {
       if (isClosed) throw new ClosedError("This server");
-      // The answer itself has none while it waits behind others.
+      // The response itself has no socket while it waits behind others.
       const { socket } = raw.req;
       const pending: Pending = { ending: take(socket), isWaiting: true, call: undefined };
       all.add(pending);

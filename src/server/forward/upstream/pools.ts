@@ -1,14 +1,14 @@
 import { Client, Pool, type Dispatcher } from "undici";
 import type { Incoming } from "./incoming.ts";
 
-/** The connections to all upstreams. There are no others: where nobody configured one, nothing can be sent. */
+/** The connections to all configured upstreams. Nothing can be sent anywhere else. */
 export interface Pools {
   of(origin: string): Connections;
-  /** Resolves when all that is under way has ended. */
+  /** Resolves when all requests in progress have ended. */
   close(): Promise<void>;
 }
 
-/** A request, as undici takes it. */
+/** A request in undici's format. */
 export interface UpstreamRequest extends Dispatcher.DispatchOptions {
   /** The call whose `isOnUsedConnection` is set when the request is sent. */
   marks: Incoming | undefined;
@@ -16,9 +16,9 @@ export interface UpstreamRequest extends Dispatcher.DispatchOptions {
 
 /** The connections to one upstream. */
 export interface Connections {
-  /** Sends a request on an open connection, if one is idle. */
+  /** Sends a request, on an idle connection if there is one. */
   send(request: UpstreamRequest, call: Incoming): void;
-  /** Sends a request on a connection of its own, which is then closed. */
+  /** Sends a request on a new connection, which is then closed. */
   sendAnew(request: UpstreamRequest, call: Incoming): void;
 }
 
@@ -54,8 +54,8 @@ function createPool(origin: string): Connections & { close(): Promise<void> } {
 }
 
 /**
- * Marks the calls whose requests it sends on a connection that has already answered another. A pool wraps the handler of a
- * request, and passes its options on as they are.
+ * Marks calls that are sent on a connection which has already carried another response. A pool
+ * wraps the handler of a request, but passes its options on unchanged.
  */
 class MarkingClient extends Client {
   #isConnected = false;

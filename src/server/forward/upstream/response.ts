@@ -1,4 +1,4 @@
-/** The answer of an upstream, as a bucket reads it and as its client gets it. */
+/** The response of an upstream, as a bucket reads it and as its client receives it. */
 import type { ServerResponse } from "node:http";
 import { pipeline, Readable } from "node:stream";
 import type { ReadableStream as NodeStream } from "node:stream/web";
@@ -8,25 +8,25 @@ import { headerIn, responseHeaders } from "./headers.ts";
 import type { Incoming, Sink } from "./incoming.ts";
 import type { Pending } from "./pending.ts";
 
-/** Answers with these codes have no body (RFC 9110 §6.4.1). */
+/** Responses with these codes have no body (RFC 9110 §6.4.1). */
 const BODILESS: ReadonlySet<number> = new Set([204, 205, 304]);
 
 export interface AnswerFacts {
   /** The method of the request. */
   readonly method: string;
   readonly status: number;
-  /** As they came. */
+  /** The headers as received. */
   readonly headers: string[];
   readonly url: string;
-  /** Whether the bodies of good answers are read on their way. */
+  /** Whether the bodies of successful responses are read in transit. */
   readonly isRead: boolean;
-  /** Who waits for it. */
+  /** The client that waits for it. */
   readonly pending: Pending;
 }
 
 /**
- * A Response that is one only as far as it is read: of most answers, a bucket reads status and headers alone, and to make
- * a Response with a body takes longer than to send the request.
+ * A minimal Response. A bucket usually reads only status and headers, and creating a Response with
+ * a body takes longer than sending the request.
  */
 export class UpstreamResponse implements FollowedResponse {
   readonly status: number;
@@ -36,9 +36,9 @@ export class UpstreamResponse implements FollowedResponse {
   readonly statusText: string = "";
   readonly redirected: boolean = false;
   readonly type: Response["type"] = "default";
-  /** The status as it came. */
+  /** The status as received. */
   readonly statusCode: number;
-  /** Those that the client gets. */
+  /** The headers for the client. */
   readonly clientHeaders: string[];
   readonly pending: Pending;
   readonly #hasNoBody: boolean;
@@ -50,13 +50,13 @@ export class UpstreamResponse implements FollowedResponse {
   constructor(facts: AnswerFacts, incoming: Incoming) {
     const { method, status, headers, url, isRead, pending } = facts;
     this.statusCode = status;
-    // No Response has another.
+    // A Response cannot have a greater status.
     this.status = status > 599 ? 502 : status;
     this.ok = status >= 200 && status < 300;
     this.url = url;
     this.pending = pending;
     this.#hasNoBody = method === "HEAD" || BODILESS.has(status) || isEmpty(headers);
-    // What the bucket reads has to be plain: costs, and what a refusal says.
+    // The bucket needs decoded bodies, for costs and for the reasons of rejections.
     const isDecoded = (isRead || status >= 400) && !this.#hasNoBody;
     this.#decode = isDecoded ? decoderOf(headerIn(headers, "content-encoding")) : undefined;
     this.clientHeaders = responseHeaders(headers, status);
@@ -64,7 +64,7 @@ export class UpstreamResponse implements FollowedResponse {
     this.#incoming = incoming;
   }
 
-  /** Whether the bytes can go to the client as they come. */
+  /** True if the bytes can be sent to the client as they arrive. */
   get #canFlow(): boolean {
     return this.#whole === undefined;
   }
@@ -73,11 +73,11 @@ export class UpstreamResponse implements FollowedResponse {
     return this.#canFlow && !this.#hasNoBody ? (tap) => (this.#tap = tap) : undefined;
   }
 
-  /** Sends the body to the client as it comes; false if it has to be read from `body`. */
+  /** Sends the body to the client as it arrives. Returns false if it must be read from `body`. */
   flowTo(raw: ServerResponse): boolean {
     if (!this.#canFlow) return false;
     const { isWhole, hasBytes } = this.#incoming;
-    // What follows may be long in coming.
+    // The rest may take long to arrive.
     if (!isWhole && !hasBytes) raw.flushHeaders();
     this.#incoming.sendTo(new ToClient(raw, this.#incoming, this.#tap));
     return true;
@@ -103,7 +103,7 @@ export class UpstreamResponse implements FollowedResponse {
     return this.arrayBuffer().then((bytes) => new Uint8Array(bytes));
   }
 
-  /** What the bucket reads: a decoded copy. */
+  /** A decoded copy for the bucket. */
   clone(): Response {
     const copy = this.#real.clone();
     if (this.#decode === undefined || copy.body === null) return copy;
@@ -140,10 +140,12 @@ export class UpstreamResponse implements FollowedResponse {
   }
 }
 
-// For whoever asks whether it is an instance of one.
+// Makes `instanceof Response` true.
 Object.setPrototypeOf(UpstreamResponse.prototype, Response.prototype);
 
-/** Whether the body is known to be empty: then there is nothing to decode, whatever encoding the answer names. */
+/**
+ * True if the body is empty. There is nothing to decode then, whatever the encoding header says.
+ */
 function isEmpty(headers: readonly string[]): boolean {
   return headerIn(headers, "content-length")?.trim() === "0";
 }
@@ -154,7 +156,7 @@ function pairsOf(headers: readonly string[]): [string, string][] {
   return pairs;
 }
 
-/** A class: there is one for each answer. */
+/** A class, because one is created for each response. */
 class ToClient implements Sink {
   readonly #raw: ServerResponse;
   readonly #incoming: Incoming;
@@ -180,13 +182,13 @@ class ToClient implements Sink {
   }
 
   fail(reason: unknown): void {
-    // Half an answer must not look like a whole one.
+    // A partial response must not look complete.
     this.#raw.destroy();
     this.#tap?.cut(reason);
   }
 }
 
-/** A body to be read, or to be left. A tap that follows it hears how it ends, once. */
+/** A body that may or may not be read. A tap that observes it is notified once of its end. */
 function readableOf(incoming: Incoming, tap: Tap | undefined): Readable {
   let isBegun = false;
   let following = tap;
@@ -226,7 +228,7 @@ function readableOf(incoming: Incoming, tap: Tap | undefined): Readable {
   });
 }
 
-/** Of the body nothing is read until somebody reads of this. */
+/** Reads nothing of the body until the result is read. */
 function lazyStream(body: Readable): ReadableStream<Uint8Array> {
   let reading: AsyncIterator<Uint8Array> | undefined;
   return new ReadableStream<Uint8Array>(

@@ -121,7 +121,7 @@ function trackUnanswered(client: Client) {
     }
   });
 
-  /** Catches the command's rejection as well: ioredis leaves that of its own commands unhandled. */
+  /** Also catches the command's rejection, which ioredis leaves unhandled for its own commands. */
   function track(command: Command): void {
     if (tracked.has(command)) return;
     const forget = (): void => void tracked.delete(command);
@@ -168,13 +168,13 @@ function sentBy(client: Client): Redis["commandQueue"] | undefined {
 const RECONNECT_MS = 1_000;
 
 /**
- * Closes the copies of a client together with it, and connects them again until then.
+ * Closes the copies of a client together with it, and reconnects them until then.
  *
- * Fault: BullMQ copies a worker's client to block on. It leaves the copy open if its first connection fails, or if it
- * is closed while Redis is away. To connect a copy anew it ends it first; if a cluster is away at that moment, ioredis
- * gives the copy up.
- * Upstream: https://github.com/taskforcesh/bullmq/issues/4656 and https://github.com/taskforcesh/bullmq/issues/4138,
- * both open; checked with BullMQ 6.7.0.
+ * Fault: BullMQ copies a worker's client to block on. It leaves the copy open if its first
+ * connection fails, or if it is closed while Redis is unreachable. To reconnect a copy, BullMQ ends
+ * it first. If a cluster is unreachable at that moment, ioredis gives the copy up.
+ * Upstream: https://github.com/taskforcesh/bullmq/issues/4656 and
+ * https://github.com/taskforcesh/bullmq/issues/4138, both open; checked with BullMQ 6.7.0.
  */
 export function adoptCopies(client: Client, onCopy: (copy: Client) => void): void {
   const duplicate = client.duplicate.bind(client) as (...given: unknown[]) => Client;
@@ -199,7 +199,10 @@ export function adoptCopies(client: Client, onCopy: (copy: Client) => void): voi
 
 const madeCopies = new WeakMap<Client, Set<Client>>();
 
-/** Runs `make`; returns what it made, and a function that closes the copies of the client which it made meanwhile. */
+/**
+ * Runs `make`. Returns its result, and a function that closes the copies of the client that it
+ * made.
+ */
 export function withCopies<Made>(
   client: Client,
   make: () => Made,

@@ -1,4 +1,4 @@
-/** Patches of ioredis for clusters whose nodes are away. */
+/** Patches of ioredis for clusters with unreachable nodes. */
 import type { Cluster, Redis } from "ioredis";
 import { onClosed } from "./closing.ts";
 
@@ -47,8 +47,10 @@ const PAUSE_MS = 200;
 /**
  * Pauses between two nodes when a cluster's client loses the node on which it is subscribed.
  *
- * Fault: ioredis takes the next node at once, without end; while all nodes are away, that keeps one processor busy.
- * Upstream: https://github.com/redis/ioredis/issues/1732, open, shows the loop; it is still in 6.0.0.
+ * Fault: ioredis takes the next node at once, without end. While all nodes are unreachable, that
+ * keeps one processor busy.
+ * Upstream: https://github.com/redis/ioredis/issues/1732, open, shows the loop; it is still in
+ * 6.0.0.
  */
 export function pauseBetweenNodes(client: Redis | Cluster): void {
   const choice: unknown = Reflect.get(client, "subscriber");
@@ -74,10 +76,12 @@ function isSubscriberChoice(choice: unknown): choice is SubscriberChoice {
 }
 
 /**
- * Refuses commands while a whole cluster is away; a command for a node that is being connected waits for it.
+ * Rejects commands while a whole cluster is unreachable. A command for a node that is being
+ * connected waits for it.
  *
- * Fault: ioredis has one option for both, `enableOfflineQueue`. False refuses the second of two first commands to a
- * node; true keeps commands for as long as the cluster is away, and then sends all at once.
+ * Fault: ioredis has one option for both, `enableOfflineQueue`. False rejects the second of two
+ * first commands to a node. True keeps commands until the cluster is reachable, and then sends all
+ * at once.
  * Upstream: no issue known; checked with ioredis 5.11.1.
  */
 export function refuseWhileAway(cluster: Cluster): void {

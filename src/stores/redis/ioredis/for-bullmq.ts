@@ -53,14 +53,15 @@ type Command = (this: unknown, ...args: unknown[]) => Promise<unknown>;
 const BRINGS_JOBS = /^add\w*Job/;
 
 /**
- * Runs the scripts that BullMQ defines on this client in two cases in which ioredis would give up. Redis refused them
- * before they changed anything. Scripts in a pipeline stay as they are.
+ * Runs the scripts that BullMQ defines on this client in two cases in which ioredis would give up.
+ * Redis refused them before they changed anything. Scripts in a pipeline stay as they are.
  *
- * - While memory is full, all scripts run except those that bring jobs: BullMQ could not even fetch one.
- *   Upstream: https://github.com/taskforcesh/bullmq/issues/3834, open; checked with BullMQ 6.7.0.
- * - ioredis resends a script that Redis has forgotten, but by its digest if another call has sent the text meanwhile.
- *   When Redis has forgotten that too, the text is sent. Upstream: https://github.com/redis/ioredis/issues/1775, open;
- *   checked with ioredis 5.11.1.
+ * - While memory is full, all scripts run except those that bring jobs: BullMQ could not even fetch
+ *   one. Upstream: https://github.com/taskforcesh/bullmq/issues/3834, open; checked with BullMQ
+ *   6.7.0.
+ * - ioredis resends a script that Redis has forgotten. It sends only the digest if another call has
+ *   sent the text in between. When Redis has forgotten that too, the text is sent. Upstream:
+ *   https://github.com/redis/ioredis/issues/1775, open; checked with ioredis 5.11.1.
  */
 export function retryScripts(client: Client): void {
   const define = client.defineCommand.bind(client);

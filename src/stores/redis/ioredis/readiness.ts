@@ -1,18 +1,20 @@
 /**
  * When a connection is ready, and why it is not.
  *
- * Around two habits of ioredis (no upstream issue known; checked with ioredis 5.11.1): a connection that is being
- * closed keeps the status "ready" until its socket has closed, and refuses commands meanwhile; and what ioredis asks
- * by itself on a connection that goes away is refused with an error that says nothing of the cause.
+ * This works around two habits of ioredis (no upstream issue known; checked with ioredis 5.11.1). A
+ * connection that is being closed keeps the status "ready" until its socket has closed, and rejects
+ * commands until then. And ioredis' own commands on a closing connection fail with an error that
+ * does not name the cause.
  */
 
 import type { Cluster, Redis, RedisOptions } from "ioredis";
 import { startTimeLimit } from "./time-limit.ts";
 
 /**
- * Waits until commands can be sent; connects a client that was not connected yet.
+ * Waits until commands can be sent. Connects a client that is not connected yet.
  *
- * @throws after `timeoutMs` the last error that the connection met, and at once an error when the client was closed.
+ * @throws after `timeoutMs` the last error of the connection, and at once an error when the client
+ * was closed.
  */
 export async function untilReady(redis: Redis | Cluster, timeoutMs: number): Promise<void> {
   if (redis.status === "ready" && !isClosing(redis)) return;
@@ -40,7 +42,10 @@ function isClosing(redis: Redis | Cluster): boolean {
   return "stream" in redis && !redis.stream.writable;
 }
 
-/** The last error that a connection met since it was last ready; ioredis emits one for each attempt that fails. */
+/**
+ * The last error of a connection since it was last ready. ioredis emits one for each failed
+ * attempt.
+ */
 export function lastErrorOf(redis: Redis | Cluster): () => Error | undefined {
   let last: Error | undefined;
   redis.on("error", (error: Error) => {
@@ -52,12 +57,12 @@ export function lastErrorOf(redis: Redis | Cluster): () => Error | undefined {
   return () => last;
 }
 
-/** False for the refusal of what ioredis asks by itself while a connection goes away. */
+/** False for the failure of ioredis' own commands on a closing connection. */
 function isInformative({ message }: Error): boolean {
   return !message.startsWith("Stream isn't writeable");
 }
 
-/** Adds the likely cause to what a connection met; without `met`, no connection came about in time. */
+/** Explains an error of a connection. Without `met`, no connection was made in time. */
 export function explainError(redis: Redis | Cluster, met?: Error): Error {
   if (met !== undefined && met.message !== CONNECT_TIMED_OUT) return met;
   // A server without TLS takes the handshake for an unfinished command, and says nothing.

@@ -1,22 +1,23 @@
 /**
  * Patch of ioredis: why a server refuses a connection.
  *
- * Fault (ioredis 5.11.1): a server that has too many clients, or runs in protected mode, says so and closes the connection.
- * ioredis takes those words for the answer to a command of its own, whose errors it ignores, and emits what its next write
- * met: `write EPIPE`. Upstream: no issue known.
+ * Fault (ioredis 5.11.1): a server with too many clients, or in protected mode, sends the reason
+ * and closes the connection. ioredis takes the reason for the reply to one of its own commands,
+ * whose errors it ignores. It then emits the error of its next write: `write EPIPE`. Upstream: no
+ * issue known.
  */
 import type { Socket } from "node:net";
 import type { Cluster, Redis } from "ioredis";
 import { onEachServer } from "./per-server.ts";
 
-/** What a server says of the connection as a whole, before any command. */
+/** The reason that a server sends before any command. */
 const REFUSAL = /^-((?:ERR max number of clients|DENIED )[^\r\n]*)/;
 
 interface Connector {
   connect(respond: unknown): Promise<Socket>;
 }
 
-/** Has a client emit what its server refuses a connection with. */
+/** Makes a client emit the reason for which its server refuses a connection. */
 export function nameRefusals(client: Redis | Cluster): void {
   onEachServer(client, (server) => {
     const { connector } = server as unknown as { readonly connector: Connector };
@@ -31,7 +32,7 @@ export function nameRefusals(client: Redis | Cluster): void {
 
 function hear(stream: Socket): void {
   const event = "encrypted" in stream ? "secureConnect" : "connect";
-  // One write: a second one to a server that has closed fails before its words are read.
+  // Sends one write: a second one to a closed server would fail before the reason is read.
   stream.once(event, () => {
     stream.cork();
     setImmediate(() => stream.uncork());

@@ -1,13 +1,14 @@
 /**
- * Patch of ioredis: a connection to a server that is silent is given up as if it had been lost, since the next one may
- * reach another server. In a cluster, that is the connection to one node; the others go on.
+ * Patch of ioredis: drops a connection to a silent server as if it had been lost, since the next
+ * one may reach another server. In a cluster, this concerns the connection to one node, and the
+ * others stay.
  *
- * Faults (ioredis 5.11.1): the timer of `commandTimeout` rejects a command whose answer has arrived, when the process
- * was frozen; and after a time-out ioredis keeps the silent connection. `socketTimeout` is no way out: its timer
- * outlives its connection and ends the next one.
- * Upstream: https://github.com/redis/ioredis/issues/2147, mended in 6.0.0, is `socketTimeout`; for `commandTimeout` no
- * issue is known. With ioredis 6, `socketTimeout` may replace the watch of connections without `commandTimeout`,
- * but it takes a blocked command for silence.
+ * Faults (ioredis 5.11.1): after a process was frozen, the timer of `commandTimeout` rejects a
+ * command whose reply has arrived. After a timeout, ioredis keeps the silent connection.
+ * `socketTimeout` is no solution: its timer outlives its connection and ends the next one.
+ * Upstream: https://github.com/redis/ioredis/issues/2147, mended in 6.0.0, is `socketTimeout`. No
+ * issue is known for `commandTimeout`. With ioredis 6, `socketTimeout` may replace the watch of
+ * connections without `commandTimeout`, but it takes a blocked command for silence.
  */
 
 import type { Socket } from "node:net";
@@ -16,16 +17,16 @@ import { onEachServer } from "./per-server.ts";
 import { startTimeLimit } from "./time-limit.ts";
 
 const CHECK_MS = 1_000;
-/** When nobody needs a connection soon, so that it is enough to ping its server now and then. */
+/** Whether a connection is at rest, so that an occasional ping of its server is enough. */
 interface Rest {
   readonly mayRest: () => boolean;
-  /** After how many ms without an answer it is pinged then. */
+  /** At rest, the server is pinged after this many ms without a byte. */
   readonly pingAfterMs: number;
 }
 
 const rests = new WeakMap<Redis | Cluster, Rest>();
 
-/** Lets the watch of a client rest while it may; it resumes within a second. */
+/** Lets the watch of a client rest while `mayRest` returns true. It resumes within a second. */
 export function restWhile(client: Redis | Cluster, rest: Rest): void {
   rests.set(client, rest);
 }
@@ -128,9 +129,12 @@ function watchBytes(server: Redis, { silenceMs, pingAfterMs, restMs }: WatchBoun
   server.on("connect", () => {
     const { stream } = server;
     let { bytesRead } = stream;
-    /** Checks are counted instead of time: a process that was frozen has not read yet what arrived meanwhile. */
+    /**
+     * Counts checks instead of time: after a freeze, the process has not yet read the bytes that
+     * arrived.
+     */
     let silentChecks = 0;
-    /** After how many ms without a byte it was pinged; 0: not yet. */
+    /** The silence, in ms, at which the server was pinged; 0 if it was not. */
     let pingedMs = 0;
     const checking = setInterval(() => {
       silentChecks = stream.bytesRead === bytesRead ? silentChecks + 1 : 0;

@@ -1,6 +1,6 @@
 /**
- * Time limits that a frozen process does not use up: it has not read yet what Redis answered meanwhile, and must not
- * take Redis for silent.
+ * Time limits that a frozen process does not use up. After a freeze, it has not yet read the
+ * replies that arrived, and must not take Redis for silent.
  */
 
 /** A time limit is made up of this many steps. */

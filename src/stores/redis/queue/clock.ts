@@ -107,7 +107,8 @@ export function createClock(askUs: () => Promise<number>): SampledClock {
     ready() {
       const age = ageMs();
       if (age >= STALE_MS) return untilKnown();
-      // Nobody waits for it: while Redis is away, it is asked again by who has to wait.
+      // No caller waits for this. While Redis is unreachable, the next caller that must wait asks
+      // again.
       if (age >= AGED_MS) ask().catch(() => undefined);
       return undefined;
     },

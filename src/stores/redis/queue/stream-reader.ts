@@ -101,7 +101,7 @@ export function createStreamReader(open: () => Redis | Cluster): StreamReader {
   }
 
   async function afterFailure(reader: Redis | Cluster, error: Error): Promise<void> {
-    // The connection tells its own errors.
+    // The connection reports its own errors.
     if (client !== reader || reader.status !== "ready") return;
     for (const { onError } of readings) onError(error);
     await pause(ASK_AGAIN_MS, undefined, { ref: false });

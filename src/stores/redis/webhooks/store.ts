@@ -37,7 +37,7 @@ const STATE = "to:";
 /** How the name of a job with a key begins, before the text of its key. */
 const KEYED = "key ";
 const EVENTS_AT_ONCE = 1_000;
-/** How many keys with limits of their own are read at a time. */
+/** How many keys with their own limits are read at once. */
 const LIMITS_AT_ONCE = 1_000;
 
 /** What a sender of webhooks keeps, in Redis, beside its queue. */

@@ -3,8 +3,7 @@ import { reasonOf } from "../core/describe.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import { NAME, readOptions, wholeNumber } from "../core/input/options.ts";
 import type { InsightStore, QueueFacts, WorkerFacts } from "../core/stores/insight/store.ts";
-import { describeSteering, type QueueChange } from "../core/stores/insight/steering.ts";
-import { describeChange, type BucketChange } from "../throttle/bucket/facts/changes.ts";
+import { describeChange, type LoggedChange } from "../core/stores/insight/changes.ts";
 import type { BucketBrief, BucketStatus } from "../throttle/bucket/facts/status.ts";
 import type { Statuses } from "./statuses.ts";
 
@@ -155,9 +154,6 @@ export interface Insight {
   changes(options?: ChangesOptions): Promise<readonly LoggedChange[]>;
 }
 
-/** A change of a bucket, which has a `bucket`, or of a queue or endpoint, which has a `queue`. */
-export type LoggedChange = BucketChange | QueueChange;
-
 export function createInsight({ insight, statuses }: InsightParts): Insight {
   return {
     async overview(given = {}) {
@@ -193,19 +189,9 @@ export function createInsight({ insight, statuses }: InsightParts): Insight {
         const remedy = "give either queue or bucket: a change belongs to one of them";
         throw new InvalidOptionError({ where, option: "queue", value: queue, remedy });
       }
-      const [ofBuckets, ofQueues] = await Promise.all([
-        queue === undefined ? insight.changes({ bucket, before, limit }) : [],
-        bucket === undefined ? insight.steerings({ queue, before, limit }) : [],
-      ]);
-      const all = [...ofBuckets.map(describeChange), ...ofQueues.map(describeSteering)];
-      return all.toSorted((a, b) => b.atMs - a.atMs || numberOf(b) - numberOf(a)).slice(0, limit);
+      return (await insight.changes({ bucket, queue, before, limit })).map(describeChange);
     },
   };
-}
-
-/** The second part of an id, which distinguishes changes in the same ms. */
-function numberOf({ id }: LoggedChange): number {
-  return Number(id.split("-")[1]);
 }
 
 /**

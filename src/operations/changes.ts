@@ -1,9 +1,12 @@
 /** The log of changes. */
 import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
-import type { ChangeFacts, QueueChange } from "../core/stores/insight/steering.ts";
-import type { LoggedChange } from "../insight/overview.ts";
-import type { BucketChange } from "../throttle/bucket/facts/changes.ts";
+import type {
+  BucketChange,
+  ChangeFacts,
+  LoggedChange,
+  QueueChange,
+} from "../core/stores/insight/changes.ts";
 import { limitField, NAME } from "./fields.ts";
 import { assertInScope, operation, type AnyOperation } from "./operation.ts";
 import { list, LOGGED_CHANGE, object, TEXT } from "./shapes.ts";

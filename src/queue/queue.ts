@@ -1,7 +1,7 @@
 import { assertArgumentCount } from "../core/input/arguments.ts";
 import type { Logger } from "../core/logger.ts";
 import type { QueueDeclared } from "../core/stores/insight/store.ts";
-import type { SteeringLog } from "../core/stores/insight/steering-log.ts";
+import type { ChangeLog } from "../core/stores/insight/change-log.ts";
 import type { Observing } from "../core/events/observer.ts";
 import type { RateInput } from "../core/limits/rate.ts";
 import type { Bucket, OwnedBucket } from "../throttle/bucket.ts";
@@ -136,7 +136,7 @@ export interface QueueSettings<Data> extends SettingsGiven {
   /** What the code of other processes says of it, if they declare it and not this one. */
   readonly elsewhere?: QueueDeclared | undefined;
   readonly observing?: Observing | undefined;
-  readonly steeringLog: SteeringLog;
+  readonly changeLog: ChangeLog;
 }
 
 export function createQueue<Data, Result = unknown, Input = Data>(
@@ -165,7 +165,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const changes = createChanges({ queue: name, access, lanes, onDue });
   const runParts = { queue: name, access, runs: connection.runs };
   const retriedRuns = createRetriedRuns(runParts);
-  const { steeringLog: log } = settings;
+  const { changeLog: log } = settings;
   const noteBulk = createNoteBulk({ queue: name, log, counts: () => control.counts() });
   const stores = { access, lanes, pages };
   const parts = { queue: name, ...stores, freeKey, retriedRuns, noteBulk, onRemoved: waits.end };

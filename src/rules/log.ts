@@ -1,8 +1,8 @@
 import { reasonOf } from "../core/describe.ts";
 import type { Logger } from "../core/logger.ts";
 import { formatPolicy, readPolicyElsewhere, type Policy } from "../core/policy/policy.ts";
-import type { NewSteering } from "../core/stores/insight/steering.ts";
-import type { InsightStore, SteeredState } from "../core/stores/insight/store.ts";
+import type { NewChange, NewQueueChange, SteeredState } from "../core/stores/insight/changes.ts";
+import type { InsightStore } from "../core/stores/insight/store.ts";
 
 /** Who, in place of a person. */
 const RULES = "rules";
@@ -22,45 +22,36 @@ export interface RuledChange {
   readonly code: Policy | undefined;
 }
 
-/** Notes those that have changed something. What cannot be noted is heard of in the log of the process. */
+/** Notes those that have changed something. The log of the process reports what cannot be noted. */
 export async function noteRuled(
   changes: readonly RuledChange[],
   reason: string,
   parts: LogParts,
 ): Promise<void> {
   const made = changes.filter(({ earlier, policy }) => earlier !== policy?.text);
-  const noting = made.map(async ({ bucket, earlier, policy, code }) => {
+  const notes = made.map(({ bucket, earlier, policy, code }) => {
     const before = earlier === undefined ? undefined : readPolicyElsewhere(bucket, earlier);
-    const states = stateOf(before, policy, code);
-    await parts.insight.noteChange({
-      bucket,
-      subject: "policy",
-      ...states,
-      ...byRules(reason),
-    });
+    return { bucket, subject: "policy", ...stateOf(before, policy, code) } as const;
   });
-  await tellFailed(noting, parts);
+  await noteAll(notes, reason, parts);
 }
 
 /** The same of queues, and of senders of webhooks. */
 export async function noteRuledSettings(
-  changes: readonly Pick<NewSteering, "queue" | "before" | "after">[],
+  changes: readonly Pick<NewQueueChange, "queue" | "before" | "after">[],
   reason: string,
   parts: LogParts,
 ): Promise<void> {
-  const noting = changes.map(async (change) => {
-    const more = { endpoint: undefined, filter: undefined };
-    await parts.insight.noteSteering({ ...change, ...more, ...byRules(reason) });
-  });
-  await tellFailed(noting, parts);
+  await noteAll(changes, reason, parts);
 }
 
-function byRules(reason: string) {
-  const how = { action: "rules", by: RULES, reason } as const;
-  return { ...how, key: undefined, forMs: undefined, undoes: undefined };
-}
-
-async function tellFailed(noting: readonly Promise<void>[], { logger }: LogParts): Promise<void> {
+async function noteAll(
+  changes: readonly object[],
+  reason: string,
+  { insight, logger }: LogParts,
+): Promise<void> {
+  const how = { action: "rules", by: RULES, reason };
+  const noting = changes.map((change) => insight.noteChange({ ...change, ...how } as NewChange));
   const failed = (await Promise.allSettled(noting)).find(({ status }) => status === "rejected");
   if (failed === undefined) return;
   const why = reasonOf((failed as PromiseRejectedResult).reason);

@@ -1,7 +1,7 @@
 import { leavesOf } from "../core/describe.ts";
 import { InvalidOptionError, StoreUnavailableError } from "../core/errors.ts";
 import { settingOf } from "../core/stores/insight/rules.ts";
-import { shownFacts, type ChangeFacts } from "../core/stores/insight/steering.ts";
+import { changedFacts, type ChangeFacts } from "../core/stores/insight/changes.ts";
 import type { InsightStore } from "../core/stores/insight/store.ts";
 import { noteRuledSettings, type LogParts } from "./log.ts";
 import { versionOf } from "./replacement-log.ts";
@@ -68,8 +68,5 @@ export function factsOf(
   earlier: string | undefined,
   text: string | undefined,
 ): { readonly before: ChangeFacts; readonly after: ChangeFacts } {
-  const [before, after] = [valuesOf(earlier), valuesOf(text)];
-  const names = [...new Set([...before.keys(), ...after.keys()])];
-  const changed = names.filter((name) => before.get(name) !== after.get(name));
-  return shownFacts(changed, before, after);
+  return changedFacts(valuesOf(earlier), valuesOf(text));
 }

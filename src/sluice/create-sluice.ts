@@ -9,14 +9,13 @@ import {
 } from "../core/events/events.ts";
 import type { RateInput } from "../core/limits/rate.ts";
 import { guarded } from "../core/logger.ts";
-import type { QueueChange } from "../core/stores/insight/steering.ts";
-import { createSteeringLog } from "../core/stores/insight/steering-log.ts";
+import type { BucketChange, LoggedChange, QueueChange } from "../core/stores/insight/changes.ts";
+import { createChangeLog } from "../core/stores/insight/change-log.ts";
 import { createObserving } from "../core/events/observer.ts";
 import { readName } from "../core/input/options.ts";
 import {
   createInsight,
   type ChangesOptions,
-  type LoggedChange,
   type Overview,
   type OverviewOptions,
 } from "../insight/overview.ts";
@@ -46,7 +45,6 @@ import { createWorkers } from "./workers.ts";
 import type { FromJson } from "../queue/job.ts";
 import type { Bucket, OwnedBucket } from "../throttle/bucket.ts";
 import { OF_PROCESS } from "../throttle/bucket/live-control.ts";
-import type { BucketChange } from "../throttle/bucket/facts/changes.ts";
 import type { BucketBrief } from "../throttle/bucket/facts/status.ts";
 import { createStatuses } from "../insight/statuses.ts";
 import type { BucketOptions } from "../throttle/bucket/bucket-options.ts";
@@ -239,11 +237,11 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
   });
   const statuses = createStatuses({ store, insight, ...buckets });
   const facts = createInsight({ insight, statuses });
-  const steeringLog = createSteeringLog({ store: insight, logger, process: OF_PROCESS });
+  const changeLog = createChangeLog({ store: insight, logger, process: OF_PROCESS });
   const queues = createQueues({
     buckets,
     insight,
-    steeringLog,
+    changeLog,
     prefix,
     timeoutMs,
     logger,
@@ -362,7 +360,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     logger,
     observing,
     insight,
-    steeringLog,
+    changeLog,
     rules,
     connect(where, queue) {
       assertOpen();

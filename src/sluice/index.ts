@@ -228,8 +228,7 @@ export type {
   PauseOptions,
   ResumeOptions,
   UndoOptions,
-} from "../throttle/bucket/facts/changes.ts";
-export type { BucketChange, SteeredFacts } from "../throttle/bucket/facts/changes.ts";
+} from "../throttle/bucket/live-control.ts";
 export type {
   BucketOutlook,
   BucketPreview,
@@ -246,18 +245,20 @@ export type {
   Waiting,
 } from "../throttle/bucket/facts/status.ts";
 export type {
+  BucketChange,
   ChangeFacts,
   EndpointAction,
   EndpointOfTenant,
   QueueAction,
+  LoggedChange,
   QueueChange,
-} from "../core/stores/insight/steering.ts";
+  SteeredFacts,
+} from "../core/stores/insight/changes.ts";
 export type { WhoAndWhy } from "../core/input/who-and-why.ts";
 export type {
   ChangesOptions,
   ListedQueue,
   ListedWorker,
-  LoggedChange,
   Overview,
   OverviewOptions,
   Replica,

@@ -2,7 +2,7 @@ import { InvalidOptionError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
 import type { Observing } from "../core/events/observer.ts";
 import type { InsightStore } from "../core/stores/insight/store.ts";
-import type { SteeringLog } from "../core/stores/insight/steering-log.ts";
+import type { ChangeLog } from "../core/stores/insight/change-log.ts";
 import type { RulesInUse } from "../rules/apply.ts";
 import type { Backend } from "../stores/redis/backend.ts";
 
@@ -13,7 +13,7 @@ export interface SluiceParts {
   readonly logger: Logger;
   readonly observing: Observing;
   readonly insight: InsightStore;
-  readonly steeringLog: SteeringLog;
+  readonly changeLog: ChangeLog;
   /** The rules of `createSluice({ rules })`. */
   readonly rules: RulesInUse | undefined;
   /** @throws {@link RedisRequiredError} when the sluice has no Redis. */

@@ -2,7 +2,7 @@ import { InvalidOptionError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
 import { settingName } from "../core/stores/insight/rules.ts";
 import type { InsightStore, QueueFacts } from "../core/stores/insight/store.ts";
-import type { SteeringLog } from "../core/stores/insight/steering-log.ts";
+import type { ChangeLog } from "../core/stores/insight/change-log.ts";
 import type { Observing } from "../core/events/observer.ts";
 import type { ConnectQueue } from "../queue/bullmq/connection.ts";
 import { declaredOf } from "../queue/enqueue/elsewhere.ts";
@@ -54,7 +54,7 @@ export interface Queues {
 export interface QueuesParts {
   readonly buckets: Pick<Buckets, "of" | "find">;
   readonly insight: Pick<InsightStore, "queue" | "ruledOf" | "settingsByHand">;
-  readonly steeringLog: SteeringLog;
+  readonly changeLog: ChangeLog;
   readonly prefix: string;
   readonly timeoutMs: number;
   readonly logger: Logger;

@@ -9,14 +9,14 @@ import type { Away } from "../core/store.ts";
 import type { BucketEvents } from "./bucket/bucket-events.ts";
 import type { BucketTold, Override } from "../core/stores/insight/store.ts";
 import type { BucketState, InForce } from "./bucket/bucket-state.ts";
+import type { BucketChange } from "../core/stores/insight/changes.ts";
 import type {
-  BucketChange,
   ConfigureOptions,
   KeyOptions,
   PauseOptions,
   ResumeOptions,
   UndoOptions,
-} from "./bucket/facts/changes.ts";
+} from "./bucket/live-control.ts";
 import type { BucketPreview, PreviewOptions } from "./bucket/facts/preview.ts";
 import type { BucketStatus, History, HistoryOptions } from "./bucket/facts/status.ts";
 import type {

@@ -3,7 +3,7 @@ import { reasonOf } from "../core/describe.ts";
 import { textOfKey, type Key } from "../core/key-path.ts";
 import { createEmitter, type Emitter } from "../core/events/events.ts";
 import { sampled, type Logger } from "../core/logger.ts";
-import type { SteeringLog } from "../core/stores/insight/steering-log.ts";
+import type { ChangeLog } from "../core/stores/insight/change-log.ts";
 import type { Observing } from "../core/events/observer.ts";
 import type { RuledPolicy } from "../core/stores/insight/rules.ts";
 import type { EndpointName, WebhookStore } from "../core/stores/webhooks/store.ts";
@@ -69,7 +69,7 @@ export interface WebhooksParts {
   readonly store: WebhookStore;
   /** Reads the rules for its endpoints. */
   readonly readRules: () => Promise<RuledPolicy | undefined>;
-  readonly log: SteeringLog;
+  readonly log: ChangeLog;
   readonly timeoutMs: number;
   readonly logger: Logger;
   readonly observing: Observing;

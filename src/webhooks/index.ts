@@ -28,7 +28,7 @@ export function createWebhooks(sluice: Sluice, options: WebhooksOptions = {}): W
   const parts = partsOf(where, sluice);
   const read = readWebhooksOptions(where, options);
   const { name, keepMs } = read;
-  const { prefix, timeoutMs, logger, observing, steeringLog: log, onClose } = parts;
+  const { prefix, timeoutMs, logger, observing, changeLog: log, onClose } = parts;
   parts.noteSender(name);
   const connection = parts.connect(where, name);
   try {
@@ -71,7 +71,7 @@ export async function findWebhooks(
   name: string = "webhooks",
 ): Promise<FoundWebhooks | undefined> {
   const where = "findWebhooks()";
-  const { prefix, timeoutMs, insight, steeringLog: log, connect, onClose } = partsOf(where, sluice);
+  const { prefix, timeoutMs, insight, changeLog: log, connect, onClose } = partsOf(where, sluice);
   const queue = await sluice.findQueue<WebhookJob, undefined>(readName(where, "name", name));
   const isSender = (await insight.queue(name))?.declared.isSender === true;
   if (queue === undefined || !isSender) return undefined;

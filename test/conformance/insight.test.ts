@@ -6,8 +6,8 @@ import {
   type BucketReport,
   type BucketTold,
   type InsightStore,
-  type NewChange,
 } from "../../src/core/stores/insight/store.ts";
+import type { NewBucketChange as NewChange } from "../../src/core/stores/insight/changes.ts";
 import { createMemoryInsight } from "../../src/stores/memory/memory-insight.ts";
 import { createRedisInsight } from "../../src/stores/redis/facts/insight.ts";
 

@@ -7,7 +7,7 @@ import {
   type RulesInForce,
   type RulesSection,
 } from "../../core/stores/insight/rules.ts";
-import type { ChangeFacts } from "../../core/stores/insight/steering.ts";
+import type { ChangeFacts } from "../../core/stores/insight/changes.ts";
 import { formatPolicy } from "../../core/policy/policy.ts";
 import { policyUnder } from "../../rules/compile.ts";
 import { describeProblem } from "../../rules/problem.ts";

@@ -11,14 +11,14 @@ import {
   type QueueSettingName,
 } from "../../core/input/queue-settings.ts";
 import { TEXT, WHO_AND_WHY, type WhoAndWhy } from "../../core/input/who-and-why.ts";
+import { makeUnder, type ChangeLog, type Inverse } from "../../core/stores/insight/change-log.ts";
 import {
-  describeSteering,
-  MOST_SHOWN,
+  changedFacts,
+  NOT_NOW,
   shownFacts,
+  type KeptQueueChange,
   type QueueChange,
-  type Steering,
-} from "../../core/stores/insight/steering.ts";
-import type { Inverse, SteeringLog } from "../../core/stores/insight/steering-log.ts";
+} from "../../core/stores/insight/changes.ts";
 import type { HandSetting, SteeredSettings } from "../../stores/redis/scripts/queue/steering.ts";
 import type { Steered } from "../../stores/redis/scripts/queue/steering.ts";
 import type { LaneStore } from "../../stores/redis/queue/store.ts";
@@ -75,8 +75,6 @@ export const BY_HAND = {
   generation: wholeNumber(0, Number.MAX_SAFE_INTEGER, "changes").optional(),
 };
 const UNDO = z.strictObject({ ...BY_HAND, id: TEXT.optional() });
-/** How often a change is tried anew when another one comes meanwhile. */
-const MOST_TRIES = 5;
 
 /** @throws {@link ChangedError} when nothing was changed. */
 export function assertSteered(queue: string, since: number | undefined, steered: Steered): void {
@@ -113,7 +111,7 @@ export function createSettingByHand(parts: {
   readonly queue: string;
   readonly access: StoredAccess;
   readonly lanes: Pick<LaneStore, "setByHand" | "byHand">;
-  readonly log: SteeringLog;
+  readonly log: ChangeLog;
   readonly settings: {
     status(): Promise<{
       readonly settings: readonly { readonly name: string; readonly value: number | string }[];
@@ -122,7 +120,7 @@ export function createSettingByHand(parts: {
   };
   /** Whether it takes any: that of a sender of webhooks does not. */
   readonly isSettable: boolean;
-  readonly inverseOfPause: (last: Steering, since: number) => Promise<Inverse>;
+  readonly inverseOfPause: (last: KeptQueueChange, since: number) => Promise<Inverse>;
 }): SettingByHand {
   const { queue, access, lanes, log, settings, isSettable, inverseOfPause } = parts;
   const byHand = (): Promise<SteeredSettings> => access.ask(() => lanes.byHand({ queue }));
@@ -135,32 +133,16 @@ export function createSettingByHand(parts: {
     return new Map(own.map(({ name, value }) => [name, value]));
   }
 
-  /** Makes a change of what is seen now, and tries it anew when another one comes meanwhile, unless a generation was given. */
-  async function makeUnder<Made>(
-    generation: number | undefined,
-    make: (seen: SteeredSettings, since: number) => Promise<Made>,
-  ): Promise<Made> {
-    for (let time = 1; ; time++) {
-      const seen = await byHand();
-      try {
-        return await make(seen, generation ?? seen.generation);
-      } catch (error) {
-        const isOver = generation !== undefined || time === MOST_TRIES;
-        if (isOver || !(error instanceof ChangedError)) throw error;
-      }
-    }
-  }
-
   async function put(all: readonly HandSetting[], since: number): Promise<void> {
     const steered = await access.ask(() => lanes.setByHand({ queue, settings: all, since }));
     settings.forget();
     assertSteered(queue, since, steered);
   }
 
-  async function inverseOf(last: Steering, since: number): Promise<Inverse> {
+  async function inverseOf(last: KeptQueueChange, since: number): Promise<Inverse> {
     if (last.action !== "set") return inverseOfPause(last, since);
     const goneMs = access.clock.earliestMs() - last.atMs;
-    if (last.forMs !== undefined && goneMs >= last.forMs) return { why: "it has ended by itself" };
+    if (last.forMs !== undefined && goneMs >= last.forMs) return { why: NOT_NOW.settingOver };
     const was = last.was as readonly HandSetting[];
     const back = was.map(({ name, text, forMs }): HandSetting => {
       const leftMs = (forMs ?? Infinity) - goneMs;
@@ -198,41 +180,26 @@ export function createSettingByHand(parts: {
       });
       const asks = new Map(leavesOf(asked));
       const how = { queue, action: "set", by, reason, forMs } as const;
-      await makeUnder(generation, async ({ settings: held }, since) => {
+      await makeUnder(generation, byHand, async (since, { settings: held }) => {
         const before = await factsOf(names);
         const was = names.map((name) => {
           const { text, forMs: leftMs } = held.find((each) => each.name === name) ?? {};
           return { name, text, forMs: leftMs };
         });
         await log.make(
-          { ...how, before: shown(before, asks).before, was },
+          { ...how, before: changedFacts(before, asks, "all").before, was },
           () => put(all, since),
-          async () => ({ after: shown(before, await factsOf(names)).after }),
+          async () => ({ after: changedFacts(before, await factsOf(names), "all").after }),
         );
       });
     },
     async undo(given) {
-      const { id, by, reason, generation } = readOptional("undo()", UNDO, given);
-      let target = id;
-      return makeUnder(generation, async (_seen, since) => {
-        const asked = { queue, isOfEndpoint: false, id: target, by, reason };
-        const undone = await log.undo(asked, (last) => {
-          // The last change may be another's when it is tried anew.
-          target ??= last.id;
-          return inverseOf(last, since);
-        });
-        return undone && describeSteering(undone);
-      });
+      const asked = readOptional("undo()", UNDO, given);
+      const how = (last: KeptQueueChange, { since }: { readonly since: number }) =>
+        inverseOf(last, since);
+      return log.undo({ queue, isOfEndpoint: false, see: byHand, inverseOf: how }, asked);
     },
   };
 }
 
 type Values = ReadonlyMap<string, unknown>;
-
-/** As much as the log shows: of many values those that differ. */
-function shown(before: Values, after: Values): ReturnType<typeof shownFacts> {
-  const names = [...new Set([...before.keys(), ...after.keys()])];
-  const isFew = names.length <= MOST_SHOWN;
-  const changed = names.filter((name) => isFew || before.get(name) !== after.get(name));
-  return shownFacts(changed, before, after);
-}

@@ -4,8 +4,8 @@ import {
   filterFacts,
   type ChangeFacts,
   type QueueAction,
-} from "../../core/stores/insight/steering.ts";
-import type { SteeringLog } from "../../core/stores/insight/steering-log.ts";
+} from "../../core/stores/insight/changes.ts";
+import type { ChangeLog } from "../../core/stores/insight/change-log.ts";
 import type { QueueCounts } from "../../stores/redis/scripts/queue/steering.ts";
 
 interface BulkChange extends WhoAndWhy {
@@ -23,7 +23,7 @@ export function createNoteBulk({
   counts,
 }: {
   readonly queue: string;
-  readonly log: SteeringLog;
+  readonly log: ChangeLog;
   readonly counts: () => Promise<QueueCounts>;
 }): NoteBulk {
   const look = async (): Promise<ChangeFacts> => ({ ...(await counts()) });

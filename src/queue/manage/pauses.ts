@@ -4,8 +4,8 @@ import { sayEndless } from "../../core/describe.ts";
 import { KEY_PATH } from "../../core/input/key-options.ts";
 import { keyOfText, type Key } from "../../core/key-path.ts";
 import { LONGEST_MS, readOptional, wholeNumber } from "../../core/input/options.ts";
-import type { Steering } from "../../core/stores/insight/steering.ts";
-import type { Inverse, SteeringLog } from "../../core/stores/insight/steering-log.ts";
+import { NOT_NOW, type KeptQueueChange } from "../../core/stores/insight/changes.ts";
+import { endOf, type ChangeLog, type Inverse } from "../../core/stores/insight/change-log.ts";
 import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import type { OfKey } from "../options.ts";
@@ -49,14 +49,14 @@ const PAUSE = RESUME.extend({ forMs: wholeNumber(1, LONGEST_MS, "milliseconds").
 interface OwnedPauses {
   readonly pauses: Pauses;
   /** What takes back a pause or a resume, unless another change comes after this generation. */
-  readonly inverseOfPause: (last: Steering, since: number) => Promise<Inverse>;
+  readonly inverseOfPause: (last: KeptQueueChange, since: number) => Promise<Inverse>;
 }
 
 export function createPauses(parts: {
   readonly queue: string;
   readonly access: StoredAccess;
   readonly lanes: Pick<LaneStore, "pause" | "pauses">;
-  readonly log: SteeringLog;
+  readonly log: ChangeLog;
 }): OwnedPauses {
   const { queue, access, lanes, log } = parts;
 
@@ -98,17 +98,15 @@ export function createPauses(parts: {
 
   /** The pause that was there before a change, as it would be now. */
   async function inverseOfPause(
-    { key, atMs, before, after, forMs }: Steering,
+    { key, atMs, before, after, forMs }: KeptQueueChange,
     since: number,
   ): Promise<Inverse> {
     const goneMs = access.clock.earliestMs() - atMs;
-    if (forMs !== undefined && goneMs >= forMs) return { why: "the pause has ended by itself" };
+    if (forMs !== undefined && goneMs >= forMs) return { why: NOT_NOW.pauseOver };
     const was = before?.["pausedForMs"];
-    if (typeof was !== "number") return { why: "it is not known what was there before" };
+    if (typeof was !== "number") return { why: NOT_NOW.unknownBefore };
     const leftMs = Math.max(0, Math.floor(was - goneMs));
-    if (leftMs === 0 && after?.["pausedForMs"] === 0) {
-      return { why: "the pause that it ended would be over" };
-    }
+    if (leftMs === 0 && after?.["pausedForMs"] === 0) return { why: NOT_NOW.noPauseLeft };
     return {
       before: { pausedForMs: await pausedForMs(key) },
       after: { pausedForMs: leftMs },
@@ -135,9 +133,4 @@ export function createPauses(parts: {
     },
   };
   return { pauses, inverseOfPause };
-}
-
-/** For how long a pause was to hold; undefined without an end, and for no pause. */
-function endOf(forMs: number): number | undefined {
-  return forMs > 0 && forMs !== Infinity ? forMs : undefined;
 }

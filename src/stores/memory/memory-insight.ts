@@ -5,7 +5,6 @@ import {
   UNCONFIRMED_MS,
   type BucketReport,
   type BucketTold,
-  type Change,
   type Point,
   type InsightStore,
   type Override,
@@ -13,7 +12,16 @@ import {
   type ReplicaFacts,
   type WorkerTold,
 } from "../../core/stores/insight/store.ts";
-import { namesTenant, type Steering } from "../../core/stores/insight/steering.ts";
+import {
+  logOf,
+  LOGS,
+  logsOf,
+  namesTenant,
+  newestFirst,
+  type ChangesPage,
+  type KeptBucketChange,
+  type KeptChange,
+} from "../../core/stores/insight/changes.ts";
 import { settingOf } from "../../core/stores/insight/rules.ts";
 import { createMemoryRules } from "./memory-rules.ts";
 
@@ -35,9 +43,7 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
   const replicas = new Map<string, ReplicaFacts>();
   const queues = new Map<string, QueueFacts>();
   const workersOf = new Map<string, readonly WorkerTold[]>();
-  const changes: Change[] = [];
-  const steerings: Steering[] = [];
-  const noted = { byHand: 0, byRules: 0 };
+  const logs = new Map<string, KeptChange[]>(LOGS.map((log) => [log, []]));
   const { ruled, ...rules } = createMemoryRules();
   const asks = new Map<string, { readonly asked: string; readonly untilMs: number }>();
   let slotSecret: string | undefined;
@@ -167,7 +173,7 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
         told: [...(told?.values() ?? [])],
         rules: ruled.get(name),
         overrides: [...(overrides?.values() ?? [])],
-        pause: changes.find(({ id }) => id === paused?.id),
+        pause: logs.get("")!.find((each) => each.id === paused?.id) as KeptBucketChange | undefined,
         hasCalls: buckets.has(name),
       };
     },
@@ -188,13 +194,10 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
       lastId += 1;
       const atMs = nowMs();
       const id = `${atMs}-${lastId}`;
-      changes.push({ ...change, id, atMs, undoneBy: undefined, failed: undefined });
-      // What rules change does not push out what was changed by hand.
-      const isRuled = change.action === "rules";
-      if ((noted[isRuled ? "byRules" : "byHand"] += 1) > CHANGES_KEPT) {
-        const oldest = changes.findIndex(({ action }) => (action === "rules") === isRuled);
-        changes.splice(oldest, 1);
-      }
+      const log = logs.get(logOf(change))!;
+      log.push({ ...change, id, atMs, undoneBy: undefined, failed: undefined } as KeptChange);
+      if (log.length > CHANGES_KEPT) log.shift();
+      if (change.bucket === undefined) return id;
       const { bucket, subject, by, reason, forMs, after } = change;
       const { overrides } = known(bucket);
       if (subject === "pause" || after.source !== "override") return id;
@@ -224,49 +227,34 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
       else overrides.set(id, { ...own, generation });
     },
     async amendChange({ id }, fate) {
-      const at = changes.findIndex((change) => change.id === id);
-      if (at >= 0) changes[at] = { ...changes[at]!, ...fate };
+      for (const log of logs.values()) {
+        const at = log.findIndex((change) => change.id === id);
+        if (at >= 0) log[at] = { ...log[at]!, ...fate } as KeptChange;
+      }
     },
-    async changes({ bucket, ...page }) {
-      return newestOf(changes, page, (each) => bucket === undefined || each.bucket === bucket);
-    },
-    async noteSteering(change) {
-      lastId += 1;
-      const atMs = nowMs();
-      const id = `${atMs}-${lastId}`;
-      const none = { jobs: undefined, undoneBy: undefined, failed: undefined };
-      steerings.push({ ...change, ...none, id, atMs });
-      if (steerings.length > CHANGES_KEPT) steerings.shift();
-      return id;
-    },
+    changes: (async (page: ChangesPage) => {
+      const { bucket, queue, before, limit } = page;
+      const of = bucket ?? queue;
+      const isMeant = (each: KeptChange): boolean =>
+        (of === undefined || of === (each.bucket ?? each.queue)) &&
+        (before === undefined || newestFirst(each.id, before) > 0);
+      const meant = logsOf(page).flatMap((log) => logs.get(log)!.filter(isMeant));
+      return meant.toSorted((a, b) => newestFirst(a.id, b.id)).slice(0, limit);
+    }) as InsightStore["changes"],
     async settingsByHand() {
       // There are no queues without Redis.
       return { generation: 0, settings: [] };
     },
-    async amendSteering({ id }, fate) {
-      const at = steerings.findIndex((each) => each.id === id);
-      if (at >= 0) steerings[at] = { ...steerings[at]!, ...fate };
-    },
     async forgetTenant({ queue, tenant }) {
-      const kept = steerings.filter((each) => each.queue !== queue || !namesTenant(each, tenant));
-      steerings.splice(0, steerings.length, ...kept);
-    },
-    async steerings({ queue, ...page }) {
-      return newestOf(steerings, page, (each) => queue === undefined || each.queue === queue);
+      for (const [name, log] of logs) {
+        logs.set(
+          name,
+          log.filter((each) => each.queue !== queue || !namesTenant(each, tenant)),
+        );
+      }
     },
     async endOverride({ bucket, id }) {
       buckets.get(bucket)?.overrides.delete(id);
     },
   };
-}
-
-/** A page of a log, the newest first. */
-function newestOf<Entry extends { readonly id: string }>(
-  log: readonly Entry[],
-  { before, limit }: { readonly before: string | undefined; readonly limit: number },
-  isMeant: (entry: Entry) => boolean,
-): Entry[] {
-  const newest = log.toReversed();
-  const from = before === undefined ? 0 : newest.findIndex(({ id }) => id === before) + 1;
-  return newest.slice(from).filter(isMeant).slice(0, limit);
 }

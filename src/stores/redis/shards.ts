@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import { areNewer, settingOf, type RulesAnswer } from "../../core/stores/insight/rules.ts";
+import type { ChangesPage } from "../../core/stores/insight/changes.ts";
 import type { BucketLook, InsightStore } from "../../core/stores/insight/store.ts";
 import type { Store } from "../../core/store.ts";
 
@@ -188,27 +189,26 @@ export function combineInsight(
       return (await fromAll((store) => store.workers())).answers.flat();
     },
     history: (bucket, span) => storeOf(bucket).history(bucket, span),
-    noteChange: (change) => storeOf(change.bucket).noteChange(change),
-    amendChange: (change, fate) => storeOf(change.bucket).amendChange(change, fate),
-    async changes(page) {
-      const { bucket, limit } = page;
-      if (bucket !== undefined) return storeOf(bucket).changes(page);
+    noteChange: (change) => storeOf(placeOf(change)).noteChange(change),
+    amendChange: (change, fate) => storeOf(placeOf(change)).amendChange(change, fate),
+    changes: (async (page: ChangesPage) => {
+      const { bucket, queue, limit } = page;
+      const place = bucket ?? queue;
+      if (place !== undefined) return storeOf(place).changes(page);
       const { answers } = await fromAll((store) => store.changes(page));
       return newest(answers.flat(), limit);
-    },
-    noteSteering: (change) => storeOf(change.queue).noteSteering(change),
+    }) as InsightStore["changes"],
     settingsByHand: (queue) => storeOf(queue).settingsByHand(queue),
-    amendSteering: (change, fate) => storeOf(change.queue).amendSteering(change, fate),
     forgetTenant: (of) => storeOf(of.queue).forgetTenant(of),
-    async steerings(page) {
-      const { queue, limit } = page;
-      if (queue !== undefined) return storeOf(queue).steerings(page);
-      const { answers } = await fromAll((store) => store.steerings(page));
-      return newest(answers.flat(), limit);
-    },
     confirmChange: (made) => storeOf(made.change.bucket).confirmChange(made),
     endOverride: (override) => storeOf(override.bucket).endOverride(override),
   };
+}
+
+function placeOf(
+  of: { readonly bucket: string } | { readonly bucket?: undefined; readonly queue: string },
+): string {
+  return of.bucket ?? of.queue;
 }
 
 function newest<Entry extends { readonly atMs: number }>(all: Entry[], limit: number): Entry[] {

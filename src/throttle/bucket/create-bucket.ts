@@ -30,11 +30,10 @@ import { runOnce, throttle, waitInside } from "../wrap/throttled.ts";
 import type { Throttle } from "../wrap/throttled-types.ts";
 import { createBucketTeller, createCloseListeners } from "./bucket-events.ts";
 import { createPart, type BucketPart, type PartSettings } from "./bucket-part.ts";
-import type { KeyOptions } from "./facts/changes.ts";
 import { readPreview, suppose } from "./facts/preview.ts";
 import { readHistory, readStatus } from "./facts/status.ts";
 import { createTally, toldOf } from "./facts/tally.ts";
-import type { LiveControl } from "./live-control.ts";
+import type { KeyOptions, LiveControl } from "./live-control.ts";
 import { createPartStores, partOf } from "./part-stores.ts";
 
 const NO_OPTIONS: DrawCall = Object.freeze({});

@@ -6,16 +6,11 @@ import { hostname } from "node:os";
 import process from "node:process";
 import * as z from "zod";
 import { refuseUndefined } from "../../core/input/arguments.ts";
-import { reasonOf, describeValue } from "../../core/describe.ts";
-import {
-  ChangedError,
-  ClosedError,
-  InvalidOptionError,
-  StoreUnavailableError,
-} from "../../core/errors.ts";
+import { describeValue } from "../../core/describe.ts";
+import { ChangedError, ClosedError, InvalidOptionError } from "../../core/errors.ts";
 import { LONGEST_MS, readOptional, readOptions, wholeNumber } from "../../core/input/options.ts";
-import { KEY_SHAPE, oneKey } from "../../core/input/key-options.ts";
-import { TEXT, WHO_AND_WHY } from "../../core/input/who-and-why.ts";
+import { KEY_SHAPE, oneKey, type KeyGiven } from "../../core/input/key-options.ts";
+import { TEXT, WHO_AND_WHY, type WhoAndWhy } from "../../core/input/who-and-why.ts";
 import { scopesOf, ownScopeOf } from "../../core/policy/per-key.ts";
 import {
   compileOver,
@@ -26,12 +21,23 @@ import {
   asFarAsKnown,
 } from "../../core/policy/policy.ts";
 import {
+  createChangeLog,
+  endOf,
+  makeUnder,
+  pauseLeft,
+  type Inverse,
+} from "../../core/stores/insight/change-log.ts";
+import type {
+  BucketAction,
+  BucketChange,
+  KeptBucketChange,
+  SteeredState,
+} from "../../core/stores/insight/changes.ts";
+import {
   overrideOf,
   UNCONFIRMED_MS,
   type InsightStore,
-  type NewChange,
   type Override,
-  type SteeredState,
 } from "../../core/stores/insight/store.ts";
 import type { Change as StoreChange, LimitedKey, Peeked, PolicySource } from "../../core/store.ts";
 import { keyOfText, namedOf, textsOfNamedKeys } from "../../core/key-path.ts";
@@ -44,17 +50,38 @@ import {
   type BucketState,
   type InForce,
 } from "./bucket-state.ts";
-import {
-  describeChange,
-  type BucketChange,
-  type ByHand,
-  type ConfigureOptions,
-  type KeyOptions,
-  type PauseOptions,
-  type ResumeOptions,
-  type UndoOptions,
-} from "./facts/changes.ts";
-import { endOf, findLastChange, type LastChange } from "./facts/last-change.ts";
+
+/** Names one key, or the head of a path; without it, the whole bucket is meant. */
+export type KeyOptions = KeyGiven;
+
+/** Who changes something, and why: the log of changes says it. */
+export interface ByHand extends WhoAndWhy {
+  /**
+   * The generation that was seen, of `peek` or `status`: the change is refused with `ChangedError` if a policy, a pause or a
+   * cooldown of the bucket has changed since. Defaults to none: the change is made in any case.
+   */
+  readonly generation?: number | undefined;
+}
+
+export interface PauseOptions extends KeyOptions, ByHand {
+  /** For how long, in ms. Defaults to until it is resumed. */
+  readonly forMs?: number | undefined;
+}
+
+export interface ResumeOptions extends KeyOptions, ByHand {}
+
+export interface ConfigureOptions extends ByHand {
+  /** For how long, in ms: the policy of the rules, else of the code, is in force again after that. Defaults to until it is changed. */
+  readonly forMs?: number | undefined;
+}
+
+export interface UndoOptions extends ByHand {
+  /**
+   * The change that is to be taken back; refused with `ChangedError` if another came after it, and with `CannotUndoError` if
+   * it is none that can be taken back. Defaults to the last.
+   */
+  readonly id?: string | undefined;
+}
 
 const BY_HAND = {
   ...WHO_AND_WHY,
@@ -92,15 +119,13 @@ export interface LiveControl {
   readonly close: () => void;
 }
 
-/** A change, and what the store is to do for it. */
+/** What the store is to do for a change, and what can be set by hand before and after it. */
 interface Steering {
-  readonly action: NewChange["action"];
   readonly scope?: LimitedKey | undefined;
   readonly policy?: Policy;
   readonly change: StoreChange;
   readonly before: SteeredState;
   readonly after: SteeredState;
-  readonly undoes?: string | undefined;
 }
 
 /** A policy, and where it comes from. */
@@ -116,12 +141,10 @@ interface Seen {
   readonly state: SteeredState;
 }
 
-/** How often what hangs on a generation is tried: cooldowns change it, too, and come at any time. */
-const MOST_TRIES = 5;
-
 export function createLiveControl(parts: LiveControlParts): LiveControl {
   const { store, insight, bucket, known, logger, waiting, refreshPolicy, isDeclared, onChange } =
     parts;
+  const log = createChangeLog({ store: insight, logger, process: OF_PROCESS });
   let isClosed = false;
 
   /** The store would still answer after a close. */
@@ -129,50 +152,35 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     if (isClosed) throw new ClosedError(`Bucket "${bucket}"`);
   }
 
-  /** What became of a change stands before it is known whether this could be noted: that is heard in the log. */
-  async function noteFate(id: string, ...noting: readonly Promise<void>[]): Promise<void> {
-    await Promise.all(noting).catch((error: unknown) => {
-      const reason = reasonOf(error);
-      logger.warn({ bucket, change: id, reason }, `What became of change ${id} was not noted.`);
-    });
-  }
-
-  /** Of a change that surely was not made, nothing stays in force either. */
-  async function fail(id: string, failed: string, isSure: boolean): Promise<void> {
-    const noting = [insight.amendChange({ bucket, id }, { failed })];
-    if (isSure) noting.push(insight.endOverride({ bucket, id }));
-    await noteFate(id, ...noting);
+  /** Changes the bucket for all processes, under the id of the change's note, which it returns. */
+  function apply({ scope, policy, change, after }: Steering, generation: number | undefined) {
+    return async (id: string = ""): Promise<string> => {
+      const terms = policy === undefined ? known.terms : termsOf(policy, 0);
+      const steered = await store.steer({ bucket, terms, scope, change, generation });
+      if (steered.isStale) throw new ChangedError({ bucket, since: generation!, ...steered });
+      if (scope === undefined) {
+        const made = { bucket, subject: subjectOf(change), after };
+        const { generation: own } = steered;
+        await log.settle(
+          id,
+          { bucket },
+          insight.confirmChange({ id, change: made, generation: own }),
+        );
+      }
+      onChange(scope?.key);
+      return id;
+    };
   }
 
   async function steer(
-    { action, scope, policy, change, before, after, undoes }: Steering,
-    { by = OF_PROCESS, reason, generation }: ByHand,
-    forMs?: number,
+    action: BucketAction,
+    steering: Steering,
+    { by, reason, generation, forMs }: ConfigureOptions,
   ): Promise<string> {
     assertOpen();
-    const key = scope?.key;
-    const subject = change.do === "configure" ? ("policy" as const) : ("pause" as const);
-    const noted = { bucket, subject, action, key, by, reason, forMs, before, after, undoes };
-    const id = await insight.noteChange(noted);
-    const terms = policy === undefined ? known.terms : termsOf(policy, 0);
-    const steered = await store
-      .steer({ bucket, terms, scope, change, generation })
-      .catch(async (error: unknown) => {
-        // A reply that was lost may have been of a change that was made.
-        await fail(id, reasonOf(error), !(error instanceof StoreUnavailableError));
-        throw error;
-      });
-    if (steered.isStale) {
-      const error = new ChangedError({ bucket, since: generation!, ...steered });
-      await fail(id, error.message, true);
-      throw error;
-    }
-    if (key === undefined) {
-      const made = { id, change: noted, generation: steered.generation };
-      await noteFate(id, insight.confirmChange(made));
-    }
-    onChange(key);
-    return id;
+    const { scope, change, before, after } = steering;
+    const what = { bucket, subject: subjectOf(change), action, key: scope?.key, before, after };
+    return log.make({ ...what, by, reason, forMs }, apply(steering, generation));
   }
 
   async function look(given: Policy, key: string | undefined): Promise<Peeked> {
@@ -203,59 +211,36 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
 
   async function pauseFor(
     action: "pause" | "resume",
-    { key, ...byHand }: ByHand & { readonly key?: string | undefined },
-    forMs: number | undefined,
+    { key, ...byHand }: ConfigureOptions & { readonly key?: string | undefined },
+    pausedForMs: number,
   ): Promise<void> {
     const { policy, state: before } = await steered(key);
     const scope = key === undefined ? undefined : steeredScopeOf(`${action}()`, policy, key);
-    const pausedForMs = action === "resume" ? 0 : (forMs ?? Infinity);
-    const steering = { action, scope, change: pauseOf(pausedForMs), before };
-    await steer({ ...steering, after: { ...before, pausedForMs } }, byHand, forMs);
+    await steer(action, pausing(scope, before, pausedForMs), byHand);
   }
 
-  async function putInForce(
-    { action, before, undoes }: Pick<Steering, "action" | "before" | "undoes">,
-    { policy, source }: SetPolicy,
-    { forMs, ...byHand }: ConfigureOptions,
-  ): Promise<string> {
-    const change: StoreChange = { do: "configure", source, doesYield: false };
-    const after = stateOf(policy, source, before.pausedForMs);
-    return steer({ action, policy, change, before, after, undoes }, byHand, forMs);
-  }
-
-  async function takeBack(
-    { last, policyForMs, pausedForMs }: LastChange,
-    { policy: inForce, state: before }: Seen,
-    byHand: ByHand,
-  ): Promise<string> {
-    const { key } = last;
-    const undoing = { action: "undo" as const, before, undoes: last.id };
+  async function inverseOf(
+    last: KeptBucketChange,
+    { since, nowMs, older }: { since: number; nowMs: number; older: readonly KeptBucketChange[] },
+  ): Promise<Inverse<SteeredState>> {
+    const { policy: inForce, state: before } = await steered(last.key);
+    let steering: Steering;
+    let leftMs: number;
     if (last.subject === "policy") {
-      const isOverride = last.before.source === "override" && policyForMs > 0;
-      const set: SetPolicy = isOverride
-        ? { policy: known.read(last.before.text), source: "override" }
-        : await beneath();
-      return putInForce(undoing, set, { ...byHand, forMs: endOf(policyForMs) });
+      leftMs = endOfPolicyBefore(last, older) - nowMs;
+      const isOverride = last.before.source === "override" && leftMs > 0;
+      steering = putting(
+        isOverride ? { policy: known.read(last.before.text), source: "override" } : await beneath(),
+        before,
+      );
+    } else {
+      leftMs = pauseLeft(last.before, last, nowMs);
+      const { key } = last;
+      const scope = key === undefined ? undefined : steeredScopeOf("undo()", inForce, key);
+      steering = pausing(scope, before, leftMs);
     }
-    const scope = key === undefined ? undefined : steeredScopeOf("undo()", inForce, key);
-    const after = { ...before, pausedForMs };
-    const change = pauseOf(pausedForMs);
-    return steer({ ...undoing, scope, change, after }, byHand, endOf(pausedForMs));
-  }
-
-  async function undoLast(
-    id: string | undefined,
-    byHand: ByHand,
-  ): Promise<BucketChange | undefined> {
-    const { generation } = await look(known.policy, undefined);
-    const found = await findLastChange(insight, bucket, id);
-    if (found === undefined) return undefined;
-    const { last } = found;
-    const seen = await steered(last.key);
-    // If another change comes meanwhile, that is the last one, and stays as it is.
-    const undoneBy = await takeBack(found, seen, { generation, ...byHand });
-    await noteFate(last.id, insight.amendChange(last, { undoneBy }));
-    return describeChange({ ...last, undoneBy });
+    const { after } = steering;
+    return { before, after, forMs: endOf(leftMs), make: apply(steering, since) };
   }
 
   /** What holds where nothing was set by hand: the rules' policy, or without one that of the code. */
@@ -291,30 +276,21 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     };
   }
 
-  /** False if the bucket has changed meanwhile. */
-  async function expireOnce(override: Override): Promise<boolean> {
-    const { generation, state } = await steered();
+  async function expireSeen(override: Override, { generation, state }: Seen): Promise<void> {
     // Whoever gave the same policy for longer has noted that before: it is seen here, or the generation is another.
     const facts = await insight.bucket(bucket);
     const current = state.source === "override" ? overrideOf(facts, state.text) : undefined;
     const isOwn = current?.id === override.id;
     if (current !== undefined && !isOwn && current.generation === undefined) {
       // It may still be refused, and then this one is to be ended.
-      if (facts.nowMs - current.atMs < UNCONFIRMED_MS) return true;
+      if (facts.nowMs - current.atMs < UNCONFIRMED_MS) return;
     }
     if (isOwn) {
-      const given = await beneath();
       const byHand = { by: override.by, reason: "its time is over", generation };
-      try {
-        const undoneBy = await putInForce({ action: "expire", before: state }, given, byHand);
-        await noteFate(override.id, insight.amendChange(override, { undoneBy }));
-      } catch (error) {
-        if (isOtherGeneration(error)) return false;
-        throw error;
-      }
+      const undoneBy = await steer("expire", putting(await beneath(), state), byHand);
+      await log.settle(override.id, { bucket }, insight.amendChange(override, { undoneBy }));
     }
     await insight.endOverride(override);
-    return true;
   }
 
   return {
@@ -331,12 +307,12 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
       const set: SetPolicy = isCode
         ? await beneath()
         : { policy: compileOver(where, given, under), source: "override" };
-      await putInForce({ action: "configure", before: state }, set, read);
+      await steer("configure", putting(set, state), read);
     },
     async pause(options) {
       refuseUndefined("pause()", options);
-      const { forMs, ...others } = oneKey("pause()", readOptional("pause()", PAUSE, options));
-      await pauseFor("pause", others, forMs);
+      const read = oneKey("pause()", readOptional("pause()", PAUSE, options));
+      await pauseFor("pause", read, read.forMs ?? Infinity);
     },
     async resume(options) {
       refuseUndefined("resume()", options);
@@ -352,27 +328,17 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
       return true;
     },
     async undo(options) {
-      const { id, ...byHand } = readOptional("undo()", UNDO, options);
+      const asked = readOptional("undo()", UNDO, options);
       assertOpen();
-      for (let time = 1; ; time++) {
-        try {
-          return await undoLast(id, byHand);
-        } catch (error) {
-          const isOver = byHand.generation !== undefined || time === MOST_TRIES;
-          if (isOver || !isOtherGeneration(error)) throw error;
-        }
-      }
+      return log.undo({ bucket, see: () => look(known.policy, undefined), inverseOf }, asked);
     },
     async peek(options) {
       const { key } = oneKey("peek()", readOptional("peek()", ONE_KEY, options));
       return (await inForce(key)).state;
     },
     inForce: () => inForce(),
-    async expire(override) {
-      for (let time = 1; time <= MOST_TRIES; time++) {
-        if (await expireOnce(override)) return;
-      }
-    },
+    expire: (override) =>
+      makeUnder(undefined, steered, (_since, seen) => expireSeen(override, seen)),
     close() {
       isClosed = true;
     },
@@ -382,13 +348,38 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
 /** Who changes something, unless that is said. */
 export const OF_PROCESS: string = `${hostname()}:${process.pid}`;
 
-/** Whether a change was refused since the bucket has changed, by hand or by a cooldown. */
-function isOtherGeneration(error: unknown): boolean {
-  return error instanceof ChangedError && typeof error.since === "number";
+function subjectOf(change: StoreChange): "policy" | "pause" {
+  return change.do === "configure" ? "policy" : "pause";
+}
+
+function putting({ policy, source }: SetPolicy, before: SteeredState): Steering {
+  const after = stateOf(policy, source, before.pausedForMs);
+  return { policy, change: { do: "configure", source, doesYield: false }, before, after };
+}
+
+function pausing(
+  scope: LimitedKey | undefined,
+  before: SteeredState,
+  pausedForMs: number,
+): Steering {
+  return { scope, change: pauseOf(pausedForMs), before, after: { ...before, pausedForMs } };
 }
 
 function pauseOf(pausedForMs: number): StoreChange {
   return { do: "pause", durationUs: pausedForMs === Infinity ? FOREVER_US : pausedForMs * 1_000 };
+}
+
+/** When the policy that a change took the place of was to end: by the change with which that one came. */
+function endOfPolicyBefore(
+  { before }: KeptBucketChange,
+  older: readonly KeptBucketChange[],
+): number {
+  const setter = older.find(
+    ({ subject, action, failed }) =>
+      subject === "policy" && action !== "rules" && failed === undefined,
+  );
+  if (before.source !== "override" || setter?.after.text !== before.text) return Infinity;
+  return setter.forMs === undefined ? Infinity : setter.atMs + setter.forMs;
 }
 
 function stateOf(policy: Policy, source: PolicySource, pausedForMs: number): SteeredState {

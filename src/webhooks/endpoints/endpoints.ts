@@ -2,8 +2,8 @@ import { randomUUID } from "node:crypto";
 import { assertArgumentCount } from "../../core/input/arguments.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { readWhoAndWhy, type WhoAndWhy } from "../../core/input/who-and-why.ts";
-import type { QueueChange } from "../../core/stores/insight/steering.ts";
-import type { SteeringLog } from "../../core/stores/insight/steering-log.ts";
+import type { QueueChange } from "../../core/stores/insight/changes.ts";
+import type { ChangeLog } from "../../core/stores/insight/change-log.ts";
 import { EndpointMissingError } from "../../core/stores/webhooks/errors.ts";
 import type { Disabled, EndpointName, WebhookStore } from "../../core/stores/webhooks/store.ts";
 import type { Ask } from "../asking.ts";
@@ -124,7 +124,7 @@ export interface EndpointsPage {
 export interface EndpointsParts {
   /** The name of the sender. */
   readonly name: string;
-  readonly log: SteeringLog;
+  readonly log: ChangeLog;
   readonly store: WebhookStore;
   readonly ask: Ask;
   readonly tenantOf: TenantOf;

@@ -2,13 +2,14 @@
 import * as z from "zod";
 import { readOptional } from "../../core/input/options.ts";
 import { TEXT, WHO_AND_WHY, type WhoAndWhy } from "../../core/input/who-and-why.ts";
+import type { ChangeLog, Inverse } from "../../core/stores/insight/change-log.ts";
 import {
-  describeSteering,
+  MOST_OF_TEXT,
+  NOT_NOW,
   type ChangeFacts,
+  type KeptQueueChange,
   type QueueChange,
-  type Steering,
-} from "../../core/stores/insight/steering.ts";
-import type { Inverse, SteeringLog } from "../../core/stores/insight/steering-log.ts";
+} from "../../core/stores/insight/changes.ts";
 import { EndpointMissingError } from "../../core/stores/webhooks/errors.ts";
 import type { EndpointName } from "../../core/stores/webhooks/store.ts";
 import type { Endpoint } from "./record.ts";
@@ -20,14 +21,12 @@ export interface UndoEndpointChange extends WhoAndWhy {
 
 interface NotedParts {
   readonly sender: string;
-  readonly log: SteeringLog;
+  readonly log: ChangeLog;
   readonly read: (name: EndpointName) => Promise<Endpoint | undefined>;
   /** Disables an endpoint for the reason `why`, or enables it if that is undefined. */
   readonly setDisabled: (name: EndpointName, why: string | undefined) => Promise<boolean>;
 }
 
-/** The most characters of one setting in the log. */
-const MOST_OF_TEXT = 200;
 const UNDO = z.strictObject({ ...WHO_AND_WHY, id: TEXT.optional() });
 
 /** Methods that make a change and record it. */
@@ -69,20 +68,18 @@ export function createNoted({ sender, log, read, setDisabled }: NotedParts): Not
       return log.make({ ...noted, after: stateOf(why) }, () => setDisabled(name, why));
     },
     async undo(given) {
-      const { id, by, reason } = readOptional("endpoints.undo()", UNDO, given);
-      const asked = { queue: sender, isOfEndpoint: true, id, by, reason };
-      const undone = await log.undo(asked, inverseOf);
-      return undone && describeSteering(undone);
+      const asked = readOptional("endpoints.undo()", UNDO, given);
+      return log.undo({ queue: sender, isOfEndpoint: true, inverseOf }, asked);
     },
   };
 
-  async function inverseOf({ endpoint, before, after }: Steering): Promise<Inverse> {
+  async function inverseOf({ endpoint, before, after }: KeptQueueChange): Promise<Inverse> {
     const name = { tenant: endpoint!.tenant, endpoint: endpoint!.id! };
     const now = await read(name);
-    if (now === undefined) return { why: "the endpoint was removed" };
+    if (now === undefined) return { why: NOT_NOW.endpointRemoved };
     const isDisabled = now.disabled !== undefined;
     if (isDisabled !== after?.["disabled"]) {
-      return { why: `the endpoint is ${isDisabled ? "disabled" : "enabled"} by now` };
+      return { why: NOT_NOW.endpointIs(isDisabled ? "disabled" : "enabled") };
     }
     const why = before?.["disabled"] === true ? String(before["why"]) : undefined;
     return {

@@ -5,8 +5,8 @@ import { InvalidOptionError } from "../../core/errors.ts";
 import { readOptional, readOptions, wholeNumber } from "../../core/input/options.ts";
 import type { RateInput } from "../../core/limits/rate.ts";
 import { readWhoAndWhy, type WhoAndWhy } from "../../core/input/who-and-why.ts";
-import type { ChangeFacts } from "../../core/stores/insight/steering.ts";
-import type { SteeringLog } from "../../core/stores/insight/steering-log.ts";
+import type { ChangeFacts } from "../../core/stores/insight/changes.ts";
+import type { ChangeLog } from "../../core/stores/insight/change-log.ts";
 import type { WebhookStore } from "../../core/stores/webhooks/store.ts";
 import type { Ask } from "../asking.ts";
 import { ID, limitsKeyOf } from "../names.ts";
@@ -65,7 +65,7 @@ export interface Tenants {
 export interface TenantsParts {
   /** The name of the sender. */
   readonly name: string;
-  readonly log: SteeringLog;
+  readonly log: ChangeLog;
   readonly store: WebhookStore;
   readonly ask: Ask;
   readonly isSingle: boolean;

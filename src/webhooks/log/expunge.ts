@@ -1,5 +1,5 @@
 import { isWithin, textOfKey } from "../../core/key-path.ts";
-import type { SteeringLog } from "../../core/stores/insight/steering-log.ts";
+import type { ChangeLog } from "../../core/stores/insight/change-log.ts";
 import type { WebhookStore } from "../../core/stores/webhooks/store.ts";
 import type { Ask } from "../asking.ts";
 import type { DeliveryQueue } from "../sending/jobs.ts";
@@ -12,7 +12,7 @@ export interface ExpungeParts {
   readonly queue: DeliveryQueue;
   readonly tenantOf: TenantOf;
   /** The log of operators' changes. */
-  readonly log: SteeringLog;
+  readonly log: ChangeLog;
 }
 
 /** How many entries are read and removed at once. */

@@ -1,5 +1,5 @@
 import { assertArgumentCount } from "../../core/input/arguments.ts";
-import { filterFacts } from "../../core/stores/insight/steering.ts";
+import { filterFacts } from "../../core/stores/insight/changes.ts";
 import { EndpointMissingError, MessageMissingError } from "../../core/stores/webhooks/errors.ts";
 import type { EndpointName, LoggedMessage, MessageCopy } from "../../core/stores/webhooks/store.ts";
 import { readRecord, type EndpointRecord } from "../endpoints/record.ts";

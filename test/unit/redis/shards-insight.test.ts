@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { NewChange } from "../../../src/core/stores/insight/store.ts";
+import type { NewChange } from "../../../src/core/stores/insight/changes.ts";
 import { createMemoryInsight } from "../../../src/stores/memory/memory-insight.ts";
 import { combineInsight } from "../../../src/stores/redis/shards.ts";
 

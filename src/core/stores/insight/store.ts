@@ -2,13 +2,13 @@ import type { PolicySource } from "../../store.ts";
 import type { RuledPolicy, RulesStore } from "./rules.ts";
 import type { RequestNotes } from "./requests.ts";
 import type { SlotSecrets } from "./slots.ts";
-import type { SteeringStore } from "./steering.ts";
+import type { ChangeStore, KeptBucketChange } from "./changes.ts";
 
 /**
  * What is known of a fleet beside its limits: which replicas there are, what they told of their buckets, and what was
  * changed by hand, by whom.
  */
-export interface InsightStore extends RulesStore, RequestNotes, SlotSecrets, SteeringStore {
+export interface InsightStore extends RulesStore, RequestNotes, SlotSecrets, ChangeStore {
   /** Takes in what one replica tells. */
   report(report: ReplicaReport): Promise<Reported>;
   /** Names of buckets that replicas have told of or that rules name, in order, after a name. */
@@ -28,14 +28,6 @@ export interface InsightStore extends RulesStore, RequestNotes, SlotSecrets, Ste
   /** The ids of the workers of these queues that count as alive, as `queue.status()` counts them. */
   liveWorkers(queues: readonly string[]): Promise<readonly string[]>;
   history(bucket: string, span: { fromMs: number; untilMs: number }): Promise<readonly Point[]>;
-  /** Notes a change before it is made, in the log and as the override that it may begin; answers its id. */
-  noteChange(change: NewChange): Promise<string>;
-  /** A change that was noted has been made: what it took the place of is forgotten. */
-  confirmChange(made: MadeChange): Promise<void>;
-  /** Says what became of a change that was noted. */
-  amendChange(change: Pick<Change, "bucket" | "id">, fate: ChangeFate): Promise<void>;
-  /** The newest changes first, of one bucket or of all, older than `before`. */
-  changes(page: ChangesPage): Promise<readonly Change[]>;
   /** Forgets this override. */
   endOverride(override: Pick<Override, "bucket" | "id">): Promise<void>;
 }
@@ -196,7 +188,7 @@ export interface BucketFacts {
   /** Those that may be in force, the oldest first. */
   readonly overrides: readonly Override[];
   /** The change that the pause in force, if there is one, came with. */
-  readonly pause: Change | undefined;
+  readonly pause: KeptBucketChange | undefined;
   /** Whether a replica has used it in the time for which buckets are kept; else only rules name it. */
   readonly hasCalls: boolean;
 }
@@ -263,58 +255,4 @@ export interface Point {
   readonly refused: number;
   /** Callers that waited on average over the step, by rank; empty if none did. */
   readonly waiting: readonly number[];
-}
-
-/** What can be set by hand. A pause without an end has `pausedForMs` Infinity. */
-export interface SteeredState {
-  /** As users read it: `"100/s"`. */
-  readonly policy: string;
-  /** As the store has it. */
-  readonly text: string;
-  readonly source: PolicySource;
-  readonly pausedForMs: number;
-}
-
-/** What was done: `"expire"` is the end of an override whose time is over, `"rules"` what a rules file has changed. */
-export type ChangeAction = "configure" | "pause" | "resume" | "undo" | "expire" | "rules";
-
-export interface NewChange {
-  readonly bucket: string;
-  readonly subject: "policy" | "pause";
-  readonly action: ChangeAction;
-  /** The text of the key that it is about; undefined is the whole bucket. */
-  readonly key: string | undefined;
-  readonly by: string;
-  readonly reason: string | undefined;
-  /** How long it holds; undefined: until it is changed again. */
-  readonly forMs: number | undefined;
-  readonly before: SteeredState;
-  readonly after: SteeredState;
-  /** The change that this one takes back. */
-  readonly undoes: string | undefined;
-}
-
-export interface Change extends NewChange {
-  readonly id: string;
-  /** Ms since 1970, by the store's clock. */
-  readonly atMs: number;
-  /** The change that took this one back. */
-  readonly undoneBy: string | undefined;
-  /** Why it was not made after all. */
-  readonly failed: string | undefined;
-}
-
-/** A change that has been made, in the generation that it gave the bucket. */
-export interface MadeChange {
-  readonly id: string;
-  readonly change: NewChange;
-  readonly generation: number;
-}
-
-export type ChangeFate = { readonly failed: string } | { readonly undoneBy: string };
-
-interface ChangesPage {
-  readonly bucket: string | undefined;
-  readonly before: string | undefined;
-  readonly limit: number;
 }

@@ -1,21 +1,21 @@
 import type { Cluster, Redis } from "ioredis";
-import { reasonOf } from "../../../core/describe.ts";
-import { SluiceError, StoreUnavailableError } from "../../../core/errors.ts";
 import { SLOT_SECRET_KEPT_MS } from "../../../core/stores/insight/slots.ts";
 import {
   HISTORY_STEP_MS,
   REPLICA_ALIVE_MS,
   type AboutReplica,
   type BucketLook,
-  type ChangeFate,
   type InsightStore,
   type Point,
 } from "../../../core/stores/insight/store.ts";
 import {
+  LOGS,
+  logsOf,
   namesTenant,
-  type NewSteering,
-  type SteeringFate,
-} from "../../../core/stores/insight/steering.ts";
+  newestFirst,
+  type ChangesPage,
+  type NewQueueChange,
+} from "../../../core/stores/insight/changes.ts";
 import type {
   NotedRequest,
   RequestNoted,
@@ -31,10 +31,8 @@ import {
   overrideEnd,
   queuesReport,
   replicaReport,
-  steeringNote,
-  STEERING_LOGS,
 } from "../scripts/insight/insight.ts";
-import { bucketsLook, readChange, readSteering, valueOf } from "../scripts/insight/looks.ts";
+import { bucketsLook, readChange, valueOf } from "../scripts/insight/looks.ts";
 import { jobScripts } from "../scripts/queue/jobs.ts";
 import { steeringScripts } from "../scripts/queue/steering.ts";
 import { runScript } from "../scripts/script.ts";
@@ -61,21 +59,16 @@ export function createRedisInsight(
     return Math.floor((await runScript(redis, jobScripts.clock, { prefix, queue: FLEET })) / 1_000);
   }
 
-  function amend(id: string, fate: ChangeFate | SteeringFate): Promise<void> {
-    return send(() => runScript(redis, changeAmend, { id, fate, prefix }));
-  }
-
   /** The newest entries of several logs, each with what became of it. */
-  async function readLogs<Read>(
-    logs: readonly string[],
-    page: LogPage,
-    read: (entry: Entry, fate: string | null | undefined) => Read,
-  ): Promise<Read[]> {
-    const entries = await Promise.all(logs.map((log) => readLog(`${base}:changes${log}`, page)));
-    const found = entries.flat().toSorted(newestFirst).slice(0, page.limit);
+  async function readLogs(asked: ChangesPage) {
+    const { bucket, queue, before, limit } = asked;
+    const page = { of: bucket ?? queue, before, limit };
+    const logs = logsOf(asked).map((log) => readLog(`${base}:changes${log}`, page));
+    const entries = (await Promise.all(logs)).flat();
+    const found = entries.toSorted(([a], [b]) => newestFirst(a, b)).slice(0, limit);
     if (found.length === 0) return [];
     const fates = await redis.mget(found.map(([id]) => `${base}:fate:${id}`));
-    return found.map((entry, at) => read(entry, fates[at]));
+    return found.map((entry, at) => readChange(entry, fates[at]));
   }
 
   function look(buckets: readonly string[], areHere: boolean) {
@@ -170,20 +163,16 @@ export function createRedisInsight(
           .filter(({ atMs }) => atMs + HISTORY_STEP_MS > fromMs && atMs <= untilMs)
           .toSorted((a, b) => a.atMs - b.atMs);
       }),
-    noteChange: (change) =>
-      // Sent again after a lost reply, it would be noted twice.
-      sendOnce(() => runScript(redis, changeNote, { change, prefix })).catch(notNoted),
-    amendChange: ({ id }, fate) => amend(id, fate),
-    changes: ({ bucket: of, before, limit }) =>
-      send(() => readLogs(["", ":rules"], { of, before, limit }, readChange)),
-    noteSteering: (change) => sendOnce(() => runScript(redis, steeringNote, { change, prefix })),
+    // Sent again after a lost reply, it would be noted twice.
+    noteChange: (change) => sendOnce(() => runScript(redis, changeNote, { change, prefix })),
+    amendChange: ({ id }, fate) => send(() => runScript(redis, changeAmend, { id, fate, prefix })),
+    changes: ((page: ChangesPage) => send(() => readLogs(page))) as InsightStore["changes"],
     // Asked twice a second, which is often enough where Redis refuses.
     settingsByHand: (queue) =>
       sendOnce(() => runScript(redis, steeringScripts.byHand, { prefix, queue })),
-    amendSteering: ({ id }, fate) => amend(id, fate),
     forgetTenant: ({ queue, tenant }) =>
       send(async () => {
-        for (const log of ["", ...STEERING_LOGS]) {
+        for (const log of LOGS.filter((each) => each !== ":rules")) {
           const key = `${base}:changes${log}`;
           const all = await readLog(key, { of: queue, before: undefined, limit: Infinity });
           const ids = all
@@ -194,25 +183,14 @@ export function createRedisInsight(
           await redis.xdel(key, ...ids);
         }
       }),
-    steerings: ({ queue: of, before, limit }) =>
-      send(() => readLogs(STEERING_LOGS, { of, before, limit }, readSteering)),
     confirmChange: (made) => send(() => runScript(redis, changeConfirm, { ...made, prefix })),
     endOverride: (override) => send(() => runScript(redis, overrideEnd, { ...override, prefix })),
   };
 }
 
 /** A change as it was noted, of a queue or of its bucket. */
-function noted(fields: readonly string[]): Partial<NewSteering> {
-  return JSON.parse(valueOf(fields, "change")) as Partial<NewSteering>;
-}
-
-/** @throws {@link StoreUnavailableError} for whatever Redis or its connection says. */
-function notNoted(error: unknown): never {
-  if (error instanceof SluiceError) throw error;
-  const text =
-    `The change could not be noted (${reasonOf(error)}), and nothing was changed. ` +
-    `See that Redis runs and can be reached, and repeat it.`;
-  throw new StoreUnavailableError(text, error);
+function noted(fields: readonly string[]): Partial<NewQueueChange> {
+  return JSON.parse(valueOf(fields, "change")) as Partial<NewQueueChange>;
 }
 
 type Entry = [id: string, fields: string[]];
@@ -222,12 +200,6 @@ interface LogPage {
   readonly of: string | undefined;
   readonly before: string | undefined;
   readonly limit: number;
-}
-
-function newestFirst([one]: Entry, [other]: Entry): number {
-  const [ms, number] = one.split("-").map(Number) as [number, number];
-  const [otherMs, otherNumber] = other.split("-").map(Number) as [number, number];
-  return otherMs - ms || otherNumber - number;
 }
 
 /** The steps of an hour. Refusals of a step have an "r" before its number. */

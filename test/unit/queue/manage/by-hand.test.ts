@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { ChangedError, InvalidOptionError } from "../../../../src/core/errors.ts";
-import { createSteeringLog } from "../../../../src/core/stores/insight/steering-log.ts";
+import { createChangeLog } from "../../../../src/core/stores/insight/change-log.ts";
 import type {
   HandSetting,
   SteeredSettings,
@@ -52,11 +52,11 @@ function openQueue() {
     clock: { earliestMs: () => Date.now() },
     ask: async (question: () => Promise<unknown>) => question(),
   } as unknown as StoredAccess;
-  const log = createSteeringLog({ store: insight, logger: console, process: "web-7:1" });
+  const log = createChangeLog({ store: insight, logger: console, process: "web-7:1" });
   const parts = { queue: "jobs", access, lanes, log, settings, isSettable: true };
   const inverseOfPause = async () => ({ why: "there are none here" });
   const queue = createSettingByHand({ ...parts, inverseOfPause });
-  const changes = () => insight.steerings({ queue: "jobs", before: undefined, limit: 100 });
+  const changes = () => insight.changes({ queue: "jobs", before: undefined, limit: 100 });
   const valueOf = async (name: string) =>
     (await settings.status()).settings.find((each) => each.name === name)?.value;
   return { queue, meanwhile, changes, valueOf };

@@ -8,14 +8,19 @@ import {
   HISTORY_STEP_MS,
   REPLICA_ALIVE_MS,
   UNCONFIRMED_MS,
-  type ChangeFate,
-  type MadeChange,
-  type NewChange,
   type Override,
   type Reported,
   type ReplicaReport,
 } from "../../../../core/stores/insight/store.ts";
-import type { NewSteering, SteeringFate } from "../../../../core/stores/insight/steering.ts";
+import {
+  logOf,
+  LOGS,
+  type ChangeFate,
+  type MadeChange,
+  type NewBucketChange,
+  type NewQueueChange,
+  type NewChange,
+} from "../../../../core/stores/insight/changes.ts";
 import { defineScript, type Script } from "../script.ts";
 
 interface OfPrefix {
@@ -74,55 +79,35 @@ export const queuesReport: Script<QueuesReport, void> = defineScript({
 /** In place of workers of which nothing is new. */
 const AS_BEFORE = "=";
 
+/** How many changes of one tenant's endpoints are kept of one author. */
+const KEPT_OF_AUTHOR = 1_000;
+
 export const changeNote: Script<{ readonly change: NewChange } & OfPrefix, string> = defineScript({
   name: "insight/change-note",
   keys: (input) => [fleetBase(input)],
   args: ({ change }) => {
-    const { bucket, by, reason, forMs, after } = change;
-    const begun = JSON.stringify({ bucket, text: after.text, by, reason });
-    return [
-      bucket,
-      JSON.stringify(change, sayInfinity),
-      CHANGES_KEPT,
-      isOverride(change) ? begun : "",
-      forMs ?? "",
-      CHANGES_KEPT_MS,
-      ...(change.action === "rules" ? [":rules", 1_000_000] : ["", ""]),
-    ];
-  },
-  decode: String,
-});
-
-/**
- * The logs of changes: of queues; of endpoints, with a `by`; by rules, of both; of endpoints, without a `by`. Applications
- * change endpoints for their tenants without a `by`, and these changes must not push out those of a person.
- */
-export const STEERING_LOGS = [":queues", ":endpoints", ":settings", ":endpoints:code"] as const;
-
-function logOf({ action, endpoint, isByCode = false }: NewSteering): number {
-  if (action === "rules") return 2;
-  if (endpoint === undefined) return 0;
-  return isByCode ? 3 : 1;
-}
-
-/** How many changes of one tenant's endpoints are kept of one author. */
-const KEPT_OF_AUTHOR = 1_000;
-
-type SteeringNote = { readonly change: NewSteering } & OfPrefix;
-
-export const steeringNote: Script<SteeringNote, string> = defineScript({
-  name: "insight/change-note",
-  keys: (input) => [fleetBase(input)],
-  args: ({ change }) => {
-    const text = JSON.stringify(change, sayInfinity);
+    const { by, reason, forMs } = change;
     const log = logOf(change);
-    const ids = [STEERING_LOGS[log]!, (log + 2) * 1_000_000];
-    const { queue, endpoint, by, isByCode } = change;
+    const at = LOGS.indexOf(log);
+    const { bucket, queue, endpoint, isByCode } = change as Partial<NewQueueChange> & NewChange;
+    const begun = isOverride(change)
+      ? JSON.stringify({ bucket, text: change.after.text, by, reason })
+      : "";
     const author =
       endpoint === undefined
         ? []
-        : [digestOf([queue, endpoint.tenant, isByCode === true ? "" : by]), KEPT_OF_AUTHOR];
-    return [queue, text, CHANGES_KEPT, "", "", CHANGES_KEPT_MS, ...ids, ...author];
+        : [digestOf([queue!, endpoint.tenant, isByCode === true ? "" : by]), KEPT_OF_AUTHOR];
+    return [
+      bucket ?? queue!,
+      JSON.stringify(change, sayInfinity),
+      CHANGES_KEPT,
+      begun,
+      forMs ?? "",
+      CHANGES_KEPT_MS,
+      log,
+      at === 0 ? "" : at * 1_000_000,
+      ...author,
+    ];
   },
   decode: String,
 });
@@ -133,7 +118,7 @@ function digestOf(names: readonly string[]): string {
 
 type ChangeAmend = {
   readonly id: string;
-  readonly fate: ChangeFate | SteeringFate;
+  readonly fate: ChangeFate;
 } & OfPrefix;
 
 /** A script, since those run also where the memory of Redis is full. */
@@ -149,7 +134,7 @@ export const changeConfirm: Script<MadeChange & OfPrefix, void> = defineScript({
   keys: (input) => [fleetBase(input)],
   args: ({ id, change, generation }) => {
     const { bucket, subject, after } = change;
-    const isBegun = subject === "policy" ? isOverride(change) : after.pausedForMs > 0;
+    const isBegun = subject === "policy" ? after.source === "override" : after.pausedForMs > 0;
     return [bucket, id, subject, isBegun ? 1 : 0, generation, UNCONFIRMED_MS, CHANGES_KEPT_MS];
   },
   decode: () => undefined,
@@ -162,8 +147,9 @@ export const overrideEnd: Script<Pick<Override, "bucket" | "id"> & OfPrefix, voi
   decode: () => undefined,
 });
 
-function isOverride({ subject, after }: NewChange): boolean {
-  return subject === "policy" && after.source === "override";
+function isOverride(change: NewChange): change is NewBucketChange {
+  if (change.bucket === undefined) return false;
+  return change.subject === "policy" && change.after.source === "override";
 }
 
 /** `<id of the change>|<generation, or nothing>|<end in ms, or nothing>|<JSON>` */

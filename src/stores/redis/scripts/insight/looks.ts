@@ -1,16 +1,12 @@
 import { AWAY_KEPT_MS, SOURCES } from "../../../../core/store.ts";
-import type {
-  BucketFacts,
-  BucketTold,
-  Change,
-  Glance,
-  NewChange,
-} from "../../../../core/stores/insight/store.ts";
-import type {
-  NewSteering,
-  Steering,
-  SteeringFate,
-} from "../../../../core/stores/insight/steering.ts";
+import type { BucketFacts, BucketTold, Glance } from "../../../../core/stores/insight/store.ts";
+import {
+  newestFirst,
+  type ChangeFate,
+  type KeptBucketChange,
+  type KeptChange,
+  type NewChange,
+} from "../../../../core/stores/insight/changes.ts";
 import { awayKey, stateKeys } from "../keys.ts";
 import { defineScript, type Script } from "../script.ts";
 import { fleetBase, readChangeText, readOverride, timeOf } from "./insight.ts";
@@ -84,8 +80,8 @@ function factsOf(nowMs: number, reply: Reply): BucketFacts {
     rules: rules === null ? undefined : readRuled(rules),
     overrides: pairsOf(overrides)
       .map(([id, record]) => readOverride(`${id}|${record}`))
-      .toSorted(byId),
-    pause: pause[0] && readChange(pause[0], fate),
+      .toSorted((a, b) => newestFirst(b.id, a.id)),
+    pause: pause[0] && (readChange(pause[0], fate) as KeptBucketChange),
     hasCalls: hasCalls === 1,
   };
 }
@@ -100,19 +96,14 @@ function glanceOf(serverUs: number, [, , , , , , awayMs, state]: Reply): Glance 
 }
 
 /** A change as its entry in the log has it, with what became of it. */
-export function readChange([id, fields]: Entry, fate: string | null | undefined): Change {
-  const { undoneBy, failed } = JSON.parse(fate ?? "{}") as Partial<Change>;
-  const text = valueOf(fields, "change");
-  return { ...readChangeText<NewChange>(text), id, atMs: timeOf(id), undoneBy, failed };
-}
-
-/** The same of a change of a queue, or of an endpoint. */
-export function readSteering([id, fields]: Entry, fate: string | null | undefined): Steering {
-  const told = readChangeText<NewSteering>(valueOf(fields, "change"));
-  const { jobs, undoneBy, failed, after } = readChangeText<SteeringFate>(fate ?? "{}");
-  const { endpoint, key, filter, reason, forMs, before, undoes } = told;
-  const facts = { ...told, endpoint, key, filter, reason, forMs, before, undoes };
-  return { ...facts, after: after ?? told.after, id, atMs: timeOf(id), jobs, undoneBy, failed };
+export function readChange([id, fields]: Entry, fate: string | null | undefined): KeptChange {
+  const noted = readChangeText<NewChange>(valueOf(fields, "change"));
+  const { jobs, undoneBy, failed, after } = readChangeText<ChangeFate>(fate ?? "{}");
+  const { reason, forMs, undoes } = noted;
+  const kept = { ...noted, reason, forMs, undoes, id, atMs: timeOf(id), undoneBy, failed };
+  if (kept.bucket !== undefined) return kept;
+  const { endpoint, key, filter, before } = kept;
+  return { ...kept, endpoint, key, filter, before, after: after ?? kept.after, jobs };
 }
 
 export function valueOf(fields: readonly string[], name: string): string {
@@ -128,10 +119,4 @@ function pairsOf(list: readonly string[]): (readonly [string, string])[] {
 function readTold(text: string): BucketTold & { readonly atMs: number } {
   const end = text.indexOf("|");
   return { ...(JSON.parse(text.slice(end + 1)) as BucketTold), atMs: Number(text.slice(0, end)) };
-}
-
-/** Ids are `<ms>-<number>`. */
-function byId({ id: a }: { readonly id: string }, { id: b }: { readonly id: string }): number {
-  const order = timeOf(a) - timeOf(b);
-  return order === 0 ? Number(a.split("-")[1]) - Number(b.split("-")[1]) : order;
 }

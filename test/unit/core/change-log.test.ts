@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { createSteeringLog } from "../../../src/core/stores/insight/steering-log.ts";
+import { createChangeLog } from "../../../src/core/stores/insight/change-log.ts";
 import { createMemoryInsight } from "../../../src/stores/memory/memory-insight.ts";
 import { deferred } from "../../support/async/deferred.ts";
 
@@ -8,11 +8,11 @@ it("makes a change that cannot be noted, and says so in the log of the process",
   const logger = { warn: (_facts: object, text: string) => void warnings.push(text), error() {} };
   const store = {
     ...createMemoryInsight(),
-    noteSteering: async () => {
+    noteChange: async () => {
       throw new Error("OOM command not allowed");
     },
   };
-  const log = createSteeringLog({ store, logger, process: "web-7:1" });
+  const log = createChangeLog({ store, logger, process: "web-7:1" });
   const change = { queue: "charges", action: "drain", by: "ann" } as const;
 
   expect(await log.make(change, async () => 5)).toBe(5);
@@ -24,9 +24,9 @@ it("makes a change that cannot be noted, and says so in the log of the process",
 
 it("makes a change while its note is on the way, and tells of it once that is there", async () => {
   const [begun, noted] = [deferred(), deferred()];
-  const noteSteering = (): Promise<string> => noted.promise.then(() => "1-1");
-  const store = { ...createMemoryInsight(), noteSteering };
-  const log = createSteeringLog({ store, logger: console, process: "web-7:1" });
+  const noteChange = (): Promise<string> => noted.promise.then(() => "1-1");
+  const store = { ...createMemoryInsight(), noteChange };
+  const log = createChangeLog({ store, logger: console, process: "web-7:1" });
   let isTold = false;
   const make = async (): Promise<number> => {
     begun.resolve();

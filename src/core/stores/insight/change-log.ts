@@ -30,11 +30,8 @@ import type { BucketFacts, InsightStore } from "./store.ts";
 type Draft<Of, Needed extends keyof Of> = Pick<Of, Needed> & {
   readonly [Field in Exclude<keyof Of, Needed>]?: Of[Field] | undefined;
 };
-export type BucketDraft = Draft<
-  NewBucketChange,
-  "bucket" | "subject" | "action" | "before" | "after"
->;
-export type QueueDraft = Draft<NewQueueChange, "queue" | "action">;
+type BucketDraft = Draft<NewBucketChange, "bucket" | "subject" | "action" | "before" | "after">;
+type QueueDraft = Draft<NewQueueChange, "queue" | "action">;
 
 /** Makes a change under the id of its note; undefined where it could not be noted. */
 type Make<Made> = (id: string | undefined) => Promise<Made>;
@@ -58,7 +55,7 @@ interface UndoAsked {
 }
 
 /** Whose last change is taken back, and how. */
-export interface UndoOfBucket {
+interface UndoOfBucket {
   readonly bucket: string;
   /** The generation to begin with: if another comes, the last change may be another one. */
   readonly see: () => Promise<{ readonly generation: number }>;
@@ -68,7 +65,7 @@ export interface UndoOfBucket {
   ) => Promise<Inverse<NewBucketChange["before"]>>;
 }
 
-export interface UndoOfQueue {
+interface UndoOfQueue {
   readonly queue: string;
   /** Whether the last change of the queue's endpoints is meant, and not that of the queue. */
   readonly isOfEndpoint: boolean;

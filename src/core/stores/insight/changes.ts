@@ -53,15 +53,15 @@ export const REFUSED: Readonly<Record<BucketAction | QueueAction | EndpointActio
 /** Why `undo` refuses a change that has an inverse. */
 export const NOT_NOW = {
   unknown: "there is no such change in the log; sluice.changes() lists them",
-  undone: (by: string) => `it was taken back before, by ${by}`,
+  undone: (by: string): string => `it was taken back before, by ${by}`,
   failed: "it was not made",
-  later: (id: string) => `${id} came after it; take that one back first`,
+  later: (id: string): string => `${id} came after it; take that one back first`,
   pauseOver: "the pause has ended by itself",
   settingOver: "it has ended by itself",
   unknownBefore: "it is not known what was there before",
   noPauseLeft: "the pause that it ended would be over",
   endpointRemoved: "the endpoint was removed",
-  endpointIs: (state: string) => `the endpoint is ${state} by now`,
+  endpointIs: (state: string): string => `the endpoint is ${state} by now`,
 } as const;
 
 /** Facts by their names: `{ pausedForMs: 60000 }`, `{ waiting: 12, failed: 3 }`, `{ url: "https://…" }`. Never a secret. */
@@ -286,7 +286,11 @@ export function shownFacts(
 }
 
 /** The values that differ; with `few`, all of them where the log shows as many. */
-export function changedFacts(before: Values, after: Values, few: "all" | "changed" = "changed") {
+export function changedFacts(
+  before: Values,
+  after: Values,
+  few: "all" | "changed" = "changed",
+): ReturnType<typeof shownFacts> {
   const names = [...new Set([...before.keys(), ...after.keys()])];
   const areAll = few === "all" && names.length <= MOST_SHOWN;
   const changed = names.filter((name) => areAll || before.get(name) !== after.get(name));

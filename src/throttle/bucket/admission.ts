@@ -33,7 +33,7 @@ export interface Admission {
    * @throws {@link LineFullError} when the line is full for calls of this priority.
    * @throws the signal's reason, when it is aborted already, and as {@link Groups.of} does.
    */
-  draw(options: DrawCall): Promise<DrawnSlot>;
+  readonly draw: (options: DrawCall) => Promise<DrawnSlot>;
   /**
    * Waits for what the call of a job needs beyond what was drawn for it. Like a job, it is never refused because the
    * line is full.
@@ -45,7 +45,7 @@ export interface Admission {
    */
   readonly drawForJob: OwnedBucket["drawForJob"];
   /** @throws {@link ClosedError} after `close()`, and as {@link Groups.of} does. */
-  tryDraw(options: TryCall): Promise<TryDecision>;
+  readonly tryDraw: (options: TryCall) => Promise<TryDecision>;
   readonly check: OwnedBucket["checkDrawable"];
   readonly refusalKnown: OwnedBucket["refusalKnown"];
   readonly whenHopeless: OwnedBucket["whenHopeless"];

@@ -4,12 +4,11 @@ import type { LeaseKeeper } from "../slot/leases.ts";
 import { createGroupSchedule, type GroupSchedule } from "./group-schedule.ts";
 import { isOfKey, type Caller, type Group } from "./group.ts";
 import type { Line } from "./line.ts";
-import type { KnownTimes } from "./hopeless.ts";
 import { slotCountOf, type HeldSlot, type HeldSlots } from "../slot/held-slots.ts";
 import { createLateSlots, mostLateMs } from "./lateness.ts";
 import { NoRoomYet } from "./waiting-call.ts";
 
-/** Callers of one bucket meet slots here: the callers that wait in this process, and the slots that it holds for them. */
+/** Matches the callers of one bucket that wait in this process with the slots that the process holds for them. */
 export interface Dispatcher {
   /** How many callers wait. */
   readonly waiting: number;
@@ -27,19 +26,16 @@ export interface Dispatcher {
   enter(caller: Caller): void;
   /** Takes out a caller that no longer wants to wait. */
   leave(caller: Caller): void;
+  /** Groups that callers may have left: once they are idle, their places in lines go back. */
+  readonly left: Set<Group>;
+  /** Takes out the callers of a group that have no slot and whose wait ends before this time. */
+  takeExpiring(group: Group, notBeforeMs: number): Caller[];
   /** Takes out all callers, group by group. */
   takeAll(): Caller[];
   /** Sends away the callers of a group that do not wait until its key's time, which is `roomInMs` off. */
   sendAway(group: Group, roomInMs: number): void;
   /** Whether slots of a limit are held that may yet go back, of the key of this group, or of any: they have yet to come, or are too late. */
   holdsSlots(beside: Group | undefined, bindsAt: number): boolean;
-  /** There is a reply to these groups: their callers may be hopeless, and by what it told of the bucket those of others. */
-  check(groups: Iterable<Group>, ofBucketMs: number): void;
-  /**
-   * Refuses the callers without a slot whose time is over before they can surely go, and returns them.
-   * Calls `ask` with each group of which what is known is too old to tell.
-   */
-  refuseHopeless(times: KnownTimes, ask: (group: Group) => void): readonly Caller[];
   /** Fails the callers of a group that have no slot yet. */
   refuse(group: Group, error: unknown): void;
   /** Holds what was granted; `firstLease` is the lease of the first slot, 0 if there are none. */
@@ -82,10 +78,7 @@ const GOING_MS = 2;
 export function createDispatcher(leases: LeaseKeeper): Dispatcher {
   const schedule = createGroupSchedule();
   const holding = new Set<Group>();
-  /** Groups whose callers may be hopeless. */
-  const toCheck = new Set<Group>();
-  /** Before this time no caller's wait is over. */
-  let leastUntilMs = Infinity;
+  const left = new Set<Group>();
   const lateSlots = createLateSlots();
   let lastSharedSlotMs = -Infinity;
   let waiting = 0;
@@ -94,11 +87,11 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
     const { group } = caller;
     group.line.remove(caller);
     waiting -= 1;
+    left.add(group);
     schedule.update(group);
   }
 
-  /** Takes out the callers without a slot that wait until this time at most. */
-  function takeThoseUntil(group: Group, notBeforeMs: number): Caller[] {
+  function takeExpiring(group: Group, notBeforeMs: number): Caller[] {
     const taken: Caller[] = [];
     group.leastUntilMs = Infinity;
     let lacking = group.line.size - group.held.size;
@@ -146,7 +139,6 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
       const { group, patienceMs, untilMs } = caller;
       const leastMs = group.line.size === 0 ? Infinity : group.leastUntilMs;
       group.leastUntilMs = Math.min(leastMs, untilMs);
-      leastUntilMs = Math.min(leastUntilMs, untilMs);
       group.line.push(caller);
       group.hasImpatient ||= patienceMs < Infinity;
       group.newestSinceMs = Math.max(group.newestSinceMs, caller.sinceMs);
@@ -154,9 +146,13 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
       waiting += 1;
     },
     leave,
+    left,
+    takeExpiring,
     takeAll() {
       const callers: Caller[] = [];
-      for (const { line } of schedule) {
+      for (const group of schedule) {
+        const { line } = group;
+        left.add(group);
         for (let caller = line.shift(); caller !== undefined; caller = line.shift())
           callers.push(caller);
       }
@@ -186,32 +182,6 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
         if (lateMs < -GOING_MS || lateMs > mostLateMs(callTerms)) return true;
       }
       return false;
-    },
-    check(groups, ofBucketMs) {
-      const areOthers = leastUntilMs < ofBucketMs;
-      if (areOthers) leastUntilMs = Infinity;
-      for (const group of areOthers ? schedule : groups) {
-        if (group.leastUntilMs < Infinity) toCheck.add(group);
-        leastUntilMs = Math.min(leastUntilMs, group.leastUntilMs);
-      }
-    },
-    refuseHopeless(times, ask) {
-      if (toCheck.size === 0) return [];
-      const nowMs = performance.now();
-      const hopeless: Caller[] = [];
-      for (const group of toCheck) {
-        const mayBe = (): boolean => !group.isIdle && times.mayBeHopeless(group, nowMs);
-        const sureMs = mayBe() ? times.surelyNotBeforeMs(group, nowMs) : 0;
-        if (group.leastUntilMs < sureMs) hopeless.push(...takeThoseUntil(group, sureMs));
-        // What is not sure yet is so once the slots that are held have been used.
-        const isOpen = mayBe();
-        if (isOpen && times.isFresh(group, nowMs)) continue;
-        toCheck.delete(group);
-        if (isOpen) ask(group);
-      }
-      // All of them have left by now: none is told to wait for another.
-      for (const caller of hopeless) caller.refuse();
-      return hopeless;
     },
     refuse({ line, held }, error) {
       while (line.size > held.size) {

@@ -1,54 +1,52 @@
 import { causeOf, SLOWED, type Drawn, type Granted } from "../../core/store.ts";
 import { HORIZON_MS } from "../../core/policy/limit-makers.ts";
-import { RECHECK_MS, type Received } from "./ask-times.ts";
+import { RECHECK_MS, type AskTimes, type Received } from "./ask-times.ts";
+import type { Dispatcher } from "./dispatch.ts";
 import { MOST_ASKED_ABOUT, type Wishes } from "./draw-request.ts";
-import type { GroupSchedule } from "./group-schedule.ts";
 import type { Caller, Group, Known, Told } from "./group.ts";
 
 /**
- * What is known of when calls can start: a call whose `maxWaitMs` is over before that is hopeless, and is refused at
- * once. This is the one place that decides what is known:
+ * Caches the earliest time at which calls can start, from the latest reply of Redis. A call whose `maxWaitMs` ends before
+ * that time is hopeless, and is rejected immediately. This cache alone decides what is certain:
  *
- * - a pause or a cooldown, of the bucket or the key, lasts until the end that the last reply told of;
- * - a limit has no room before the time that the last reply told of, while no call here holds a slot that it may leave.
+ * - A pause or a cooldown, of the bucket or of the key, lasts until the end time in the latest reply.
+ * - A limit has no room before the time in the latest reply, while no call here holds a slot that it may give back.
  *
- * How long a line is, or when a lease comes free, is not known: others may leave. News of a change voids all of it, and
- * so does time, since news may get lost.
+ * The length of a line and the end of a lease are never certain, because other callers may leave. A change notification
+ * clears the cache. Entries also expire, because a notification can be lost.
  */
 export interface KnownTimes {
-  /** Takes in the reply to a request that left in this epoch; a stale one says nothing. */
+  /** Stores the reply to a request that was sent in this epoch; ignores a stale reply. */
   learn(reply: Drawn, asked: Wishes, learned: Received & { readonly epoch: number }): void;
-  /** Counts how often all was forgotten: a reply to an older request says nothing. */
+  /** How often the cache was cleared: a reply to a request of an older epoch is ignored. */
   readonly epoch: number;
-  /** There is news: nothing is known until the next reply. */
+  /** Clears the cache. */
   forget(): void;
-  /** What is known of a group's calls, however old; undefined if nothing holds them back. */
+  /** The latest reply about a group's calls, of any age; undefined if nothing holds them back. */
   of(group: Group, nowMs: number): Known | undefined;
-  /** Before when no call of this group can start, surely; 0: that is not known. */
+  /** The time before which certainly no call of this group can start; 0 if it is not known. */
   surelyNotBeforeMs(group: Group, nowMs: number): number;
-  /** Whether the calls of a group may be hopeless that wait for the shortest time; it may not be sure. */
+  /** Whether the call of a group that waits for the shortest time may be hopeless; this need not be certain. */
   mayBeHopeless(group: Group, nowMs: number): boolean;
-  /** Before when calls of several groups cannot start: what is known of the bucket itself; 0: nothing is. */
+  /** The time before which the bucket itself lets no call start, as in the latest reply; 0 if it is not known. */
   readonly ofBucketMs: number;
-  /** Whether a reply has just told of this group. */
+  /** True if a reply of the last moment included this group. */
   isFresh(group: Group, nowMs: number): boolean;
-  /** Whether a reply has told of this group since there was news. */
+  /** True if a reply of this epoch included this group. */
   isTold(group: Group): boolean;
 }
 
-/** What one reply told of a limit of the bucket holds for calls that cost as much or more. */
+/** A reply about a limit of the bucket; it holds for calls that cost as much or more. */
 interface ToldOfBucket extends Told {
   readonly costs: readonly number[];
 }
 
-/** Another process may have given back what a limit counted; nothing tells this one. */
+/** Another process may have given back what a limit counted, without a notification. */
 const LIMIT_FRESH_MS = HORIZON_MS;
-/** The clocks of this process and the bucket are compared this closely, or a little less so. */
+/** How far the compared clocks of this process and the bucket may differ. */
 const MARGIN_MS = 5;
 
-export function createKnownTimes(
-  holdsSlots: (beside: Group | undefined, bindsAt: number) => boolean,
-): KnownTimes {
+export function createKnownTimes(dispatcher: Pick<Dispatcher, "holdsSlots">): KnownTimes {
   let epoch = 0;
   let closed: Told | undefined;
   let ofBucket: ToldOfBucket | undefined;
@@ -57,7 +55,7 @@ export function createKnownTimes(
     return told !== undefined && told.epoch === epoch && told.atMs > nowMs;
   }
 
-  /** All that a reply told of calls of this group. */
+  /** The valid replies about calls of this group. */
   function* toldOf(group: Group, nowMs: number): Iterable<Told> {
     if (isValid(closed, nowMs)) yield closed;
     if (isValid(group.told, nowMs)) yield group.told;
@@ -70,7 +68,7 @@ export function createKnownTimes(
     const ageMs = nowMs - told.arrivedMs;
     if (told.bindsAt < 0 && causeOf(told.bindsAt).cause !== SLOWED) return ageMs < RECHECK_MS;
     const isOfKey = told.bindsAt > group.callTerms.shared.length;
-    return ageMs < LIMIT_FRESH_MS && !holdsSlots(isOfKey ? group : undefined, told.bindsAt);
+    return ageMs < LIMIT_FRESH_MS && !dispatcher.holdsSlots(isOfKey ? group : undefined, told.bindsAt);
   }
 
   function later<T extends Known>(a: T | undefined, b: T): T {
@@ -138,73 +136,100 @@ export function createKnownTimes(
   };
 }
 
-/** Who is hopeless, of those who come, wait, or look; and which groups requests ask about since that is not known. */
+/** Rejects hopeless calls, and decides which groups the next request asks about, because their times are unknown. */
 export interface HopelessCalls {
-  /** Whether a caller that comes is refused at once. */
+  /** Whether a new caller is rejected immediately. */
   isHopeless(caller: Caller): boolean;
   /** A caller has joined its line. */
   joined(caller: Caller): void;
-  /** Resolves once it is known when calls of a group can start, or cannot be; whoever looks waits elsewhere. */
+  /** Resolves once the start times of a group's calls are known, or cannot be. For a call that waits elsewhere. */
   look(group: Group): Promise<void>;
   readonly areLooks: boolean;
-  /** There is news: callers that it makes hopeless are to be told soon. */
+  /** Asks soon, so that callers whose deadline has become too early are rejected. */
   hurry(): void;
-  /** A reply is to tell soon when the calls of these groups can start that wait for a bounded time. */
+  /** Asks soon about those of these groups whose callers have a deadline. */
   askAboutEach(groups: Iterable<Group>): void;
   /** The groups that the next request asks about. */
   next(): ReadonlySet<Group>;
-  /** There is a reply to these groups, which is void if there was news meanwhile, maybe of another key. */
+  /** A reply included these groups. It is void if a change notification came after the request was sent. */
   told(groups: readonly Group[], isVoid: boolean): void;
-  /** Refuses the callers in lines that are hopeless. */
+  /** A reply included these groups: their calls may be hopeless now, or those of all groups. */
+  check(groups: Iterable<Group>): void;
+  /** Rejects the hopeless callers that wait in lines. */
   refuse(): void;
   endLooks(): void;
   /** No callers wait any more. */
   clear(): void;
 }
 
-export function createHopelessCalls(
-  lines: {
-    readonly waiting: number;
-    readonly schedule: Pick<GroupSchedule, "deferUntil">;
-    check(groups: Iterable<Group>, ofBucketMs: number): void;
-    refuseHopeless(times: KnownTimes, ask: (group: Group) => void): readonly Caller[];
-  },
-  times: KnownTimes,
-  {
-    hurryAt,
-    left,
-  }: {
-    readonly hurryAt: (nowMs: number) => void;
-    /** Called with each group that a refused caller has left. */
-    readonly left: (group: Group) => void;
-  },
-): HopelessCalls {
-  /** Groups in which callers wait for a bounded time, of which it is not known whether that is in vain. */
+export function createHopelessCalls({
+  dispatcher,
+  knownTimes,
+  askTimes,
+}: {
+  readonly dispatcher: Pick<Dispatcher, "waiting" | "schedule" | "takeExpiring">;
+  readonly knownTimes: KnownTimes;
+  readonly askTimes: Pick<AskTimes, "hurry">;
+}): HopelessCalls {
+  const { schedule } = dispatcher;
+  /** Groups whose callers may be hopeless. */
+  const toCheck = new Set<Group>();
+  /** Groups whose callers have a deadline, and whose start times are unknown. */
   const untold = new Set<Group>();
   const looks = new Map<Group, { readonly told: Promise<void>; readonly tell: () => void }>();
-  /** After this time no caller waits that does not wait for ever. */
+  /** No deadline of a caller is earlier than this. */
+  let leastUntilMs = Infinity;
+  /** No deadline of a caller is later than this. */
   let lastUntilMs = -Infinity;
 
   function hurry(): void {
     const nowMs = performance.now();
-    if (lines.waiting > 0 && nowMs < lastUntilMs) hurryAt(nowMs);
+    if (dispatcher.waiting > 0 && nowMs < lastUntilMs) askTimes.hurry(nowMs);
   }
 
   function askAbout(group: Group): void {
     const nowMs = performance.now();
     untold.add(group);
-    hurryAt(nowMs);
-    if (group.notBeforeMs > nowMs) lines.schedule.deferUntil(group, 0);
+    askTimes.hurry(nowMs);
+    if (group.notBeforeMs > nowMs) schedule.deferUntil(group, 0);
   }
 
   function askAboutEach(groups: Iterable<Group>): void {
     for (const group of groups) if (group.leastUntilMs < Infinity) askAbout(group);
   }
 
+  function check(groups: Iterable<Group>): void {
+    const areOthers = leastUntilMs < knownTimes.ofBucketMs;
+    if (areOthers) leastUntilMs = Infinity;
+    for (const group of areOthers ? schedule : groups) {
+      if (group.leastUntilMs < Infinity) toCheck.add(group);
+      leastUntilMs = Math.min(leastUntilMs, group.leastUntilMs);
+    }
+  }
+
+  /** The hopeless callers, which are in no line any more. */
+  function takeHopeless(): Caller[] {
+    const nowMs = performance.now();
+    const hopeless: Caller[] = [];
+    for (const group of toCheck) {
+      const mayBe = (): boolean => !group.isIdle && knownTimes.mayBeHopeless(group, nowMs);
+      const sureMs = mayBe() ? knownTimes.surelyNotBeforeMs(group, nowMs) : 0;
+      if (group.leastUntilMs < sureMs) hopeless.push(...dispatcher.takeExpiring(group, sureMs));
+      // What is uncertain now is certain once the slots that are held have been used.
+      const isOpen = mayBe();
+      if (isOpen && knownTimes.isFresh(group, nowMs)) continue;
+      toCheck.delete(group);
+      if (isOpen) askAbout(group);
+    }
+    return hopeless;
+  }
+
   function refuse(): void {
-    const refused = lines.refuseHopeless(times, askAbout);
+    if (toCheck.size === 0) return;
+    const refused = takeHopeless();
     if (refused.length === 0) return;
-    for (const { group } of refused) left(group);
+    // All of them have left by now, so the estimate of none counts another.
+    for (const caller of refused) caller.refuse();
     // Those behind them have yet to be asked for.
     hurry();
   }
@@ -218,20 +243,24 @@ export function createHopelessCalls(
     isHopeless({ group, untilMs }) {
       if (untilMs === Infinity) return false;
       lastUntilMs = Math.max(lastUntilMs, untilMs);
-      if (untilMs >= times.surelyNotBeforeMs(group, performance.now())) return false;
+      if (untilMs >= knownTimes.surelyNotBeforeMs(group, performance.now())) return false;
       // Its key may hold it back for longer than the bucket does; a flood of calls is not asked about one by one.
-      const isTold = group.scopes.length === 0 || times.isTold(group);
+      const isTold = group.scopes.length === 0 || knownTimes.isTold(group);
       return isTold || untold.size >= MOST_ASKED_ABOUT;
     },
     joined({ group, untilMs, patienceMs }) {
       if (untilMs === Infinity) return;
-      if (times.isFresh(group, performance.now())) return lines.check([group], 0);
+      leastUntilMs = Math.min(leastUntilMs, untilMs);
+      if (knownTimes.isFresh(group, performance.now())) {
+        toCheck.add(group);
+        return;
+      }
       // The call of a job that waits for its key is asked for when the key's time comes, if that is soon enough.
       if (patienceMs === Infinity || untilMs < group.notBeforeMs) askAbout(group);
       else untold.add(group);
     },
     look(group) {
-      hurryAt(performance.now());
+      askTimes.hurry(performance.now());
       const found = looks.get(group);
       if (found !== undefined) return found.told;
       let tell = (): void => {};
@@ -260,8 +289,9 @@ export function createHopelessCalls(
       }
       if (isVoid) askAboutEach(groups);
       refuse();
-      if (untold.size > 0 || looks.size > 0) hurryAt(performance.now());
+      if (untold.size > 0 || looks.size > 0) askTimes.hurry(performance.now());
     },
+    check,
     refuse,
     endLooks() {
       for (const group of looks.keys()) endLook(group);

@@ -105,17 +105,12 @@ export function createPacer(options: PacerOptions): Pacer {
   const setAlarm = createAlarm(work);
   const times = createReplyTimes();
   const dispatcher = createDispatcher(leases);
-  const { schedule } = dispatcher;
-  const knownTimes = createKnownTimes((beside, bindsAt) => dispatcher.holdsSlots(beside, bindsAt));
+  const { schedule, left } = dispatcher;
+  const knownTimes = createKnownTimes(dispatcher);
   const linePlaces = createLinePlaces();
   const wishCount = createWishCount();
   const askTimes = createAskTimes(schedule.soonest, times);
-  /** Groups that callers may have left: once they are idle, their places in lines go back. */
-  const left = new Set<Group>();
-  const hopeless = createHopelessCalls(dispatcher, knownTimes, {
-    hurryAt: (nowMs) => askTimes.hurry(nowMs),
-    left: (group) => left.add(group),
-  });
+  const hopeless = createHopelessCalls({ dispatcher, knownTimes, askTimes });
   /** What is being given back. */
   const underWay = new Set<Promise<void>>();
   let heldGeneration = 0;
@@ -212,7 +207,7 @@ export function createPacer(options: PacerOptions): Pacer {
     known.confirm(version);
     leases.learnSpare(reply.spareLeases, reply.alive);
     knownTimes.learn(reply, asked, { epoch, ...received });
-    dispatcher.check(groups, knownTimes.ofBucketMs);
+    hopeless.check(groups);
     const isMany = asked.wishes.length > 1;
     if (isMany) wishCount.granted(sumOf(reply.granted, slotCountOf), sumOf(asked.wishes, wantedOf));
     let nextLease = lease;
@@ -346,13 +341,11 @@ export function createPacer(options: PacerOptions): Pacer {
     hopeless.clear();
     hopeless.endLooks();
     options.onNews(undefined);
-    for (const group of schedule) left.add(group);
     options.regroup(dispatcher.takeAll().sort((a, b) => a.number - b.number));
     workSoon();
   }
 
   function failAll(error: unknown): void {
-    for (const group of schedule) left.add(group);
     hopeless.clear();
     for (const caller of dispatcher.takeAll()) caller.fail(error);
   }
@@ -385,7 +378,6 @@ export function createPacer(options: PacerOptions): Pacer {
       const { group } = caller;
       const isFirst = group.line.head === caller;
       dispatcher.leave(caller);
-      left.add(group);
       // What was saved up for it is free for those behind it.
       askTimes.left(caller);
       const isDeferred = isFirst && group.notBeforeMs > 0;

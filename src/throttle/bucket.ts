@@ -20,7 +20,6 @@ import type {
 import type { BucketPreview, PreviewOptions } from "./bucket/facts/preview.ts";
 import type { BucketStatus, History, HistoryOptions } from "./bucket/facts/status.ts";
 import type {
-  DrawCall,
   DrawOptions,
   ObservedDrawCall,
   RunOptions,
@@ -190,12 +189,12 @@ export interface OwnedBucket extends Bucket {
    */
   checkDrawable(where: string, options: TryCall): Promise<void> | undefined;
   /** The refusal of a call that is known to be hopeless, for one that does not wait in the bucket yet. */
-  refusalKnown(options: DrawCall): WaitTooLongError | undefined;
+  refusalKnown(options: ObservedDrawCall): WaitTooLongError | undefined;
   /**
    * Calls back with that refusal as soon as it is known, maybe at once, for a call that waits elsewhere until then; returns
    * what ends that.
    */
-  whenHopeless(options: DrawCall, refuse: (refusal: WaitTooLongError) => void): () => void;
+  whenHopeless(options: ObservedDrawCall, refuse: (refusal: WaitTooLongError) => void): () => void;
   /**
    * Reads what a call of this cost, which left on this slot, returned or threw, and slows the bucket down if that is a
    * refusal. A promise if a body has to be read, or the user's own function takes time. Never throws nor rejects.

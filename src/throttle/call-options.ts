@@ -46,7 +46,7 @@ export interface DrawOptions extends KeyGiven {
 /** What `tryDraw` takes: it never waits. */
 export type TryOptions = Pick<DrawOptions, "key" | "keys" | "cost">;
 
-/** The options of a draw once they are read: the text of the key is in place of it. */
+/** The options of a draw once they are read: the key is encoded. */
 export type DrawCall = KeyRead<DrawOptions>;
 
 /** The same of a try. */
@@ -74,6 +74,17 @@ export interface ObservedDrawCall extends DrawCall {
   readonly onSlot?: OnSlot | undefined;
   /** Hears how its wait ends. */
   readonly trace?: WaitTrace | undefined;
+  /** When its `maxWaitMs` ends, on `performance.now()`: set by {@link withDeadline} when the call comes. */
+  readonly untilMs?: number | undefined;
+}
+
+/** Turns `maxWaitMs` into a deadline, once: a call that waits in several places keeps the first one. */
+export function withDeadline<Call extends Pick<ObservedDrawCall, "maxWaitMs" | "untilMs">>(
+  call: Call,
+): Call {
+  const { maxWaitMs, untilMs } = call;
+  if (maxWaitMs === undefined || untilMs !== undefined) return call;
+  return { ...call, untilMs: performance.now() + maxWaitMs };
 }
 
 /** How the calls of a wrapped function draw: key and cost may be functions of the arguments. */

@@ -4,7 +4,7 @@ import { LONGEST_MS, RANKS, type Priority } from "../../core/input/options.ts";
 import { HORIZON_MS } from "../../core/policy/limit-makers.ts";
 import { formatPolicy } from "../../core/policy/policy.ts";
 import type { OwnedBucket } from "../bucket.ts";
-import type { DrawCall, TryCall } from "../call-options.ts";
+import { withDeadline, type ObservedDrawCall, type TryCall } from "../call-options.ts";
 import { isByPolicy, type KnownPolicy, type RefreshPolicy } from "../known-policy.ts";
 import type { DrawnSlot } from "../slot/slot.ts";
 import { nameBinding, UNKNOWN_MS, type TryDecision } from "../try/decision.ts";
@@ -33,7 +33,7 @@ export interface Admission {
    * @throws {@link LineFullError} when the line is full for calls of this priority.
    * @throws the signal's reason, when it is aborted already, and as {@link Groups.of} does.
    */
-  readonly draw: (options: DrawCall) => Promise<DrawnSlot>;
+  readonly draw: (options: ObservedDrawCall) => Promise<DrawnSlot>;
   /**
    * Waits for what the call of a job needs beyond what was drawn for it. Like a job, it is never refused because the
    * line is full.
@@ -83,7 +83,7 @@ const SHED_AT: Readonly<Record<Priority, number>> = {
 };
 
 /** What bounds a wait. */
-type Bounds = Pick<DrawCall, "key" | "maxWaitMs" | "signal">;
+type Bounds = Pick<ObservedDrawCall, "key" | "maxWaitMs" | "untilMs" | "signal">;
 
 export function createAdmission(parts: AdmissionParts): Admission {
   const { name, maxWaiting, groups, pacer, tries, refreshPolicy, assertUnits } = parts;
@@ -154,7 +154,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
     waits?: WaitRegistry,
   ): Promise<T> {
     if (!isByPolicy(refusal)) throw refusal;
-    const { key, maxWaitMs, signal } = bounds;
+    const { key, maxWaitMs, untilMs, signal } = bounds;
     return new Promise((resolve, reject) => {
       const waiting = {
         onLeave: reject,
@@ -165,7 +165,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
           reject(new WaitTooLongError({ ...facts, ...estimates }));
         },
       };
-      const wait = new Wait(waiting, { signal, maxWaitMs, waits });
+      const wait = new Wait(waiting, { signal, untilMs, waits });
       const goOn = (isOther: boolean): void => {
         // The call is listed in the same turn: a leave always finds one of its waits.
         if (!wait.end()) return;
@@ -189,7 +189,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
   }
 
   /** As a line fills, the rest of it is kept for more urgent calls. */
-  function shed({ priority = "normal", key }: DrawCall, group: Group): void {
+  function shed({ priority = "normal", key }: ObservedDrawCall, group: Group): void {
     const waiting = parts.waiting();
     const most = maxWaiting * SHED_AT[priority];
     if (waiting < most) return;
@@ -210,8 +210,8 @@ export function createAdmission(parts: AdmissionParts): Admission {
 
   const watches = createWatches(async (options) => pacer.look(groups.of(options)));
 
-  function refusalOf(options: DrawCall, untilMs: number): WaitTooLongError | undefined {
-    const { key, maxWaitMs, priority = "normal" } = options;
+  function refusalOf(options: ObservedDrawCall): WaitTooLongError | undefined {
+    const { key, maxWaitMs, untilMs = Infinity, priority = "normal" } = options;
     try {
       const group = groups.of(options);
       const notBeforeMs = pacer.knownTimes.surelyNotBeforeMs(group, performance.now());
@@ -231,12 +231,12 @@ export function createAdmission(parts: AdmissionParts): Admission {
     waits?: WaitRegistry,
     sinceMs?: number,
   ): Promise<DrawnSlot | NoRoomYet> {
-    const { patienceMs = Infinity, maxWaitMs = Infinity } = options;
+    const { patienceMs = Infinity, untilMs = Infinity } = options;
     const group = groups.of(options);
     const nowMs = performance.now();
     const roomInMs = group.notBeforeMs - nowMs;
     // One whose time is over before that may be hopeless: it hears so instead of making way.
-    const isInTime = (sinceMs ?? nowMs) + maxWaitMs >= group.notBeforeMs;
+    const isInTime = untilMs >= group.notBeforeMs;
     if (roomInMs > patienceMs && isInTime) return Promise.resolve(new NoRoomYet(roomInMs, group));
     return new Promise((resolve, fail) => {
       const settling = {
@@ -255,9 +255,9 @@ export function createAdmission(parts: AdmissionParts): Admission {
   }
 
   return {
-    draw: (options) => enter(wait, followed(options)),
-    drawBeyond: (options) => enter(wait, options),
-    drawForJob: (options, waits) => enter(waitForJob, followed(options), waits),
+    draw: (options) => enter(wait, followed(withDeadline(options))),
+    drawBeyond: (options) => enter(wait, withDeadline(options)),
+    drawForJob: (options, waits) => enter(waitForJob, followed(withDeadline(options)), waits),
     tryDraw: (options) => enter(tryNow, options),
     check(where, options) {
       const check = (): void => {
@@ -272,16 +272,14 @@ export function createAdmission(parts: AdmissionParts): Admission {
       }
     },
     refusalKnown(options) {
-      const { maxWaitMs } = options;
-      if (maxWaitMs === undefined) return undefined;
-      return refusalOf(options, performance.now() + maxWaitMs);
+      if (options.maxWaitMs === undefined) return undefined;
+      return refusalOf(withDeadline(options));
     },
     whenHopeless(options, refuse) {
-      const { maxWaitMs } = options;
-      if (maxWaitMs === undefined) return () => {};
-      const untilMs = performance.now() + maxWaitMs;
-      return watches.add(options, () => {
-        const refusal = refusalOf(options, untilMs);
+      if (options.maxWaitMs === undefined) return () => {};
+      const call = withDeadline(options);
+      return watches.add(call, () => {
+        const refusal = refusalOf(call);
         if (refusal !== undefined) refuse(refusal);
       });
     },
@@ -295,11 +293,11 @@ export function createAdmission(parts: AdmissionParts): Admission {
 /** Calls that wait elsewhere, and are to hear when it is known that they would wait in vain. */
 interface Watches {
   /** Calls `check` now, and whenever more may be known. Returns what ends that. */
-  add(options: DrawCall, check: () => void): () => void;
+  add(options: ObservedDrawCall, check: () => void): () => void;
   onNews(key: string | undefined): void;
 }
 
-function createWatches(look: (options: DrawCall) => Promise<void>): Watches {
+function createWatches(look: (options: ObservedDrawCall) => Promise<void>): Watches {
   const watches = new Set<{ readonly key: string | undefined; readonly look: () => void }>();
 
   return {

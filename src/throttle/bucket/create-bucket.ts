@@ -72,7 +72,7 @@ export function createBucket(
   const teller = createBucketTeller(name, logger);
   const tally = createTally(settings);
   const shared = {
-    waiting: () => sumOf((part) => part.waiting),
+    waiting: () => (isSpread ? sumOf((part) => part.waiting) : parts[FIRST_PART]!.waiting),
     refusals: createRefusals(),
     teller,
     tally,

@@ -68,7 +68,9 @@ export function createKnownTimes(dispatcher: Pick<Dispatcher, "holdsSlots">): Kn
     const ageMs = nowMs - told.arrivedMs;
     if (told.bindsAt < 0 && causeOf(told.bindsAt).cause !== SLOWED) return ageMs < RECHECK_MS;
     const isOfKey = told.bindsAt > group.callTerms.shared.length;
-    return ageMs < LIMIT_FRESH_MS && !dispatcher.holdsSlots(isOfKey ? group : undefined, told.bindsAt);
+    return (
+      ageMs < LIMIT_FRESH_MS && !dispatcher.holdsSlots(isOfKey ? group : undefined, told.bindsAt)
+    );
   }
 
   function later<T extends Known>(a: T | undefined, b: T): T {

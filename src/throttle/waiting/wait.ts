@@ -10,10 +10,8 @@ export interface WaitRegistry {
 /** What may end a wait before its time. */
 export interface WaitLimits {
   readonly signal?: AbortSignal | undefined;
-  /** The most that it lasts. */
-  readonly maxWaitMs?: number | undefined;
-  /** Since when `maxWaitMs` counts, on `performance.now()`; from now on unless given. */
-  readonly sinceMs?: number | undefined;
+  /** Its deadline, on `performance.now()`. */
+  readonly untilMs?: number | undefined;
   /** Whoever has these can end the wait: see {@link Wait.leave}. */
   readonly waits?: WaitRegistry | undefined;
   /** Calls back when what is waited for is closed, at once if it is; returns what ends that. */
@@ -24,7 +22,7 @@ export interface WaitLimits {
 export interface WaitHandlers {
   /** The wait was ended for a reason: that of its signal, or another. */
   onLeave(reason: unknown): void;
-  /** `maxWaitMs` is over. */
+  /** The deadline is over. */
   onExpire(): void;
 }
 
@@ -41,14 +39,15 @@ export class Wait {
   readonly #timer: NodeJS.Timeout | undefined;
   readonly #stopListening: (() => void) | undefined;
 
-  constructor(waiting: WaitHandlers, { signal, maxWaitMs, sinceMs, waits, onClose }: WaitLimits) {
+  constructor(waiting: WaitHandlers, { signal, untilMs, waits, onClose }: WaitLimits) {
     this.#waiting = waiting;
     this.#signal = signal;
     this.#waits = waits;
     waits?.add(this);
     signal?.addEventListener("abort", this, { once: true });
-    if (maxWaitMs !== undefined) {
-      this.#timer = setTimeout(expire, leftMs(maxWaitMs, sinceMs), this);
+    if (untilMs !== undefined) {
+      const leftMs = Math.max(1, Math.ceil(untilMs - performance.now()));
+      this.#timer = setTimeout(expire, leftMs, this);
     }
     this.#stopListening = onClose?.((reason) => this.leave(reason));
     // It was closed already.
@@ -89,15 +88,10 @@ function expire(wait: Wait): void {
   wait.expire();
 }
 
-function leftMs(maxWaitMs: number, sinceMs: number | undefined): number {
-  if (sinceMs === undefined) return maxWaitMs;
-  return Math.max(1, Math.ceil(sinceMs + maxWaitMs - performance.now()));
-}
-
 /** Resolves after a while, or earlier if the wait for that is left. */
 export function pauseFor(ms: number, waits: WaitRegistry): Promise<void> {
   return new Promise((resolve) => {
     const waiting: WaitHandlers = { onLeave: () => resolve(), onExpire: () => resolve() };
-    new Wait(waiting, { maxWaitMs: ms, waits });
+    new Wait(waiting, { untilMs: performance.now() + ms, waits });
   });
 }

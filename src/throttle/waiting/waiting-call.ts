@@ -105,10 +105,10 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
     const { sharedStepMs } = group.callTerms;
     const { sinceMs: cameMs } = this;
     this.queuedMs = isUnderWay ? 0 : context.queuedAtMs(RANKS[priority], cameMs, sharedStepMs);
-    const { signal, maxWaitMs } = options;
+    const { signal, untilMs } = options;
     const { waits } = settling;
-    const isBound = signal !== undefined || maxWaitMs !== undefined || waits !== undefined;
-    if (isBound) this.#wait = new Wait(this, { signal, maxWaitMs, sinceMs: this.sinceMs, waits });
+    const isBound = signal !== undefined || untilMs !== undefined || waits !== undefined;
+    if (isBound) this.#wait = new Wait(this, { signal, untilMs, waits });
   }
 
   get lane(): string | undefined {
@@ -124,7 +124,7 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
   }
 
   get untilMs(): number {
-    return this.sinceMs + (this.options.maxWaitMs ?? Infinity);
+    return this.options.untilMs ?? Infinity;
   }
 
   get isUnderWay(): boolean {

@@ -13,11 +13,12 @@ import {
   readRunOptions,
   type AnyFunction,
   type CallOptionsRead,
-  type DrawCall,
+  type ObservedDrawCall,
   type DrawOptions,
   type OptionsOfCall,
   type RunOptions,
   type ThrottledOptions,
+  withDeadline,
 } from "../call-options.ts";
 import { isResponse } from "../feedback/layers.ts";
 import { giveLeaseInHandBack, jobSlotInHand } from "../slot/job-slot.ts";
@@ -171,17 +172,14 @@ function copyForReading(result: unknown): unknown {
 }
 
 /** A concurrency slot is taken before the draw: a call that had its slot and then waited for this one would leave late. */
-async function callWithin<Options extends DrawCall>(
+async function callWithin<Options extends ObservedDrawCall>(
   concurrencySlots: ConcurrencySlots,
   options: Options,
   call: (options: Options, end: () => void) => Promise<unknown>,
 ): Promise<unknown> {
-  const sinceMs = performance.now();
-  options.signal?.throwIfAborted();
-  const release = await concurrencySlots.take(options);
-  if (options.maxWaitMs === undefined) return call(options, release);
-  const leftMs = Math.ceil(options.maxWaitMs - (performance.now() - sinceMs));
-  return call({ ...options, maxWaitMs: Math.max(1, leftMs) }, release);
+  const timed = withDeadline(options);
+  timed.signal?.throwIfAborted();
+  return call(timed, await concurrencySlots.take(timed));
 }
 
 /** Bounds how many calls of one wrapped function run at once in this process. */
@@ -193,7 +191,7 @@ interface ConcurrencySlots {
    * @throws the signal's reason, when it is aborted.
    * @throws {@link ClosedError} when the bucket is closed.
    */
-  take(options: DrawCall): Promise<() => void>;
+  take(options: ObservedDrawCall): Promise<() => void>;
 }
 
 function createConcurrencySlots(owner: OwnedBucket, concurrency: number): ConcurrencySlots {
@@ -211,11 +209,11 @@ function createConcurrencySlots(owner: OwnedBucket, concurrency: number): Concur
 
   const slots: ConcurrencySlots = {
     async take(options) {
-      const { priority = "normal", key, maxWaitMs, signal } = options;
+      const { priority = "normal", key, maxWaitMs, untilMs, signal } = options;
       /** The call of a job leaves on the job's slot, whatever holds others back. */
       const isOfJob = jobSlotInHand(owner) !== undefined;
       const refusal = (): WaitTooLongError | undefined =>
-        isOfJob ? undefined : owner.refusalKnown(options);
+        isOfJob ? undefined : owner.refusalKnown({ ...options, untilMs: undefined });
       // One signal may end a hundred waits; Node would warn of a leak.
       if (signal !== undefined) setMaxListeners(Infinity, signal);
       const leaving = new AbortController();
@@ -234,7 +232,7 @@ function createConcurrencySlots(owner: OwnedBucket, concurrency: number): Concur
                 }),
             ),
         },
-        { signal, maxWaitMs, onClose },
+        { signal, untilMs, onClose },
       );
       let stopWatching = (): void => {};
       try {

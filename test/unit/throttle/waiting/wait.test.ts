@@ -28,7 +28,7 @@ describe("a wait", () => {
   });
 
   it("expires after its time, and not before", async () => {
-    const { ends } = setUp({ maxWaitMs: 50 });
+    const { ends } = setUp({ untilMs: performance.now() + 50 });
 
     await advance(49);
     const before = [...ends];
@@ -39,7 +39,7 @@ describe("a wait", () => {
   });
 
   it("expires by when it began, if that was before", async () => {
-    const { ends } = setUp({ maxWaitMs: 50, sinceMs: performance.now() - 30 });
+    const { ends } = setUp({ untilMs: performance.now() + 20 });
 
     await advance(20);
 
@@ -47,7 +47,7 @@ describe("a wait", () => {
   });
 
   it("whose time was over before expires after 1 ms, and not at once", async () => {
-    const { ends } = setUp({ maxWaitMs: 50, sinceMs: performance.now() - 80 });
+    const { ends } = setUp({ untilMs: performance.now() - 30 });
 
     const before = [...ends];
     await advance(1);
@@ -89,7 +89,7 @@ describe("a wait", () => {
         leave("closed");
         return stopListening;
       },
-      maxWaitMs: 50,
+      untilMs: performance.now() + 50,
     });
 
     expect(ends).toEqual(["left: closed"]);
@@ -98,7 +98,7 @@ describe("a wait", () => {
 
   it("ends once: nothing ends it again", async () => {
     const stop = new AbortController();
-    const { wait, ends } = setUp({ signal: stop.signal, maxWaitMs: 50 });
+    const { wait, ends } = setUp({ signal: stop.signal, untilMs: performance.now() + 50 });
 
     const hasEnded = wait.end();
     stop.abort("stopped");

@@ -15,13 +15,13 @@ const BETWEEN = "\u001F";
 const VALUED = "\u001E";
 const BESIDE = "\u001D";
 
-/** The one text of a path, under which all that belongs to it is kept; that of a plain name is the name. */
-export function textOfKey(key: Key): string {
+/** Encodes a key as the one text that all of its state is stored under; a plain name is its own text. */
+export function encodeKey(key: Key): string {
   return typeof key === "string" ? key : key.join(BETWEEN);
 }
 
-/** The path of a text, as users see it: a path of one name is that name. */
-export function keyOfText(text: string): Key {
+/** Decodes the text of a key to what users see; a path of one name is that name. */
+export function decodeKey(text: string): Key {
   return text.includes(BETWEEN) ? Object.freeze(text.split(BETWEEN)) : text;
 }
 
@@ -106,7 +106,7 @@ const UNNAMED: Named = Object.freeze({ key: undefined, keys: undefined });
 /** A text as users see it. */
 export function namedOf(text: string | undefined): Named {
   if (text === undefined) return UNNAMED;
-  if (!isOfNames(text)) return { key: keyOfText(text), keys: undefined };
+  if (!isOfNames(text)) return { key: decodeKey(text), keys: undefined };
   const keys = textsOfNamedKeys(text).map((each) => [nameOfNamedKey(each), valueOfNamedKey(each)]);
   return { key: undefined, keys: Object.freeze(Object.fromEntries(keys)) };
 }
@@ -116,5 +116,5 @@ export function textOfNamed({ key, keys }: Named): string | undefined {
   if (keys !== undefined) {
     return textOfNamedKeys(Object.entries(keys).map(([name, of]) => textOfNamedKey(name, of)));
   }
-  return key === undefined ? undefined : textOfKey(key);
+  return key === undefined ? undefined : encodeKey(key);
 }

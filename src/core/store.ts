@@ -99,7 +99,7 @@ export interface Wish {
 
 /** Limits that calls of one key have for themselves: those of a level of its path, or of one of several keys. */
 export interface LimitedKey {
-  /** The text of the key, as `textOfKey` writes it. */
+  /** The text of the key, as `encodeKey` writes it. */
   readonly key: string;
   readonly limits: readonly Limit[];
 }

@@ -16,7 +16,7 @@ import type {
   Override,
   ReplicaReport,
 } from "../core/stores/insight/store.ts";
-import type { OwnedBucket, ToldHere } from "../throttle/bucket.ts";
+import type { OwnedBucket, LocalActivity } from "../throttle/bucket.ts";
 import { createQueueReports, type QueueReportsParts } from "./queue-reports.ts";
 
 /** The least time between two reports. */
@@ -90,7 +90,7 @@ export function createReporter(parts: ReporterParts): Reporter {
     isOfQueue: boolean,
   ): BucketReport | undefined {
     const { name } = bucket;
-    const { started, refused, ...here } = bucket.told();
+    const { started, refused, ...here } = bucket.takeActivity();
     const isNew = !known.has(name);
     const reported = known.get(name) ?? {
       recent: createRecentCalls(EVERY_MS),
@@ -145,7 +145,7 @@ export function createReporter(parts: ReporterParts): Reporter {
     const named = new Set(queueReport.queues.map(({ bucket }) => bucket));
     const buckets = [...parts.buckets()].flatMap((bucket): BucketReport[] => {
       const { name } = bucket;
-      const { started, refused } = bucket.told();
+      const { started, refused } = bucket.takeActivity();
       const reported = known.get(name);
       if (reported === undefined && started === 0 && !named.has(name)) return [];
       const declared = reported?.isDeclared === true ? undefined : declaredBy(bucket);
@@ -277,7 +277,7 @@ function takeWaited(reported: ReportedBucket, nowMs: number): BucketReport["wait
 
 /** Compared to detect changes. It excludes the waiting time, which grows by itself. */
 function textOf(
-  { waiting, limitedBy }: Pick<ToldHere, "waiting" | "limitedBy">,
+  { waiting, limitedBy }: Pick<LocalActivity, "waiting" | "limitedBy">,
   startedIn10s: number,
 ): string {
   return JSON.stringify([waiting, limitedBy, startedIn10s]);

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
-import { textOfKey, type Key } from "../core/key-path.ts";
+import { encodeKey, type Key } from "../core/key-path.ts";
 import type { Priority } from "../core/input/options.ts";
 import type { Cost } from "../throttle/costs.ts";
 
@@ -44,7 +44,7 @@ export interface Job<Data> {
 
 /** The text of a job's key. */
 export function keyTextOf({ key }: Pick<Job<unknown>, "key">): string | undefined {
-  return key === undefined ? undefined : textOfKey(key);
+  return key === undefined ? undefined : encodeKey(key);
 }
 
 const REMEDY = "give the id of a job";

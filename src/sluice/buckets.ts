@@ -251,7 +251,7 @@ export function createBuckets(parts: BucketsParts): Buckets {
     isSpread: (policy) => isCluster && isSpread(policy),
     replica,
     redraw() {
-      for (const bucket of all()) bucket.askAgain();
+      for (const bucket of all()) bucket.redraw();
     },
     async close() {
       const open = [...all()];

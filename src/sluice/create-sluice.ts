@@ -26,7 +26,7 @@ import { createMemoryStore } from "../stores/memory/memory-store.ts";
 import type { ConnectQueue } from "../queue/bullmq/connection.ts";
 import { type BatchWorkerOptions, type WorkerOptions } from "../queue/worker/worker-options.ts";
 import type { OwnedQueue, Queue } from "../queue/queue.ts";
-import type { BatchHandler, GivenHandler } from "../queue/worker/context.ts";
+import type { BatchHandler, HandlerInput } from "../queue/worker/context.ts";
 import { createWorker, type Worker } from "../queue/worker/worker.ts";
 import { createBackend } from "../stores/redis/backend.ts";
 import {
@@ -135,7 +135,7 @@ export interface Sluice extends Emitter<SluiceEvents> {
    */
   worker<Data, Result>(
     queue: Queue<Data, Result, never>,
-    handler: GivenHandler<Data, NoInfer<Result>>,
+    handler: HandlerInput<Data, NoInfer<Result>>,
     options?: WorkerOptions & { readonly batch?: undefined },
   ): Worker<Data, Result>;
   /**
@@ -318,7 +318,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     },
     worker<Data, Result>(
       queue: Queue<Data, Result, never>,
-      handler: GivenHandler<Data, Result> | BatchHandler<Data, Result>,
+      handler: HandlerInput<Data, Result> | BatchHandler<Data, Result>,
       workerOptions: WorkerOptions | undefined,
     ) {
       assertOpen();

@@ -154,7 +154,7 @@ export type {
   BatchContext,
   BatchHandler,
   BatchOutcomes,
-  GivenHandler,
+  HandlerInput as GivenHandler,
   Handler,
   HandlerResult,
   Handlers,

@@ -127,7 +127,7 @@ export interface Bucket extends Emitter<BucketEvents> {
 }
 
 /** What a process tells of a bucket. */
-export interface ToldHere extends Omit<BucketTold, "startedIn10s"> {
+export interface LocalActivity extends Omit<BucketTold, "startedIn10s"> {
   /** Calls that started since it told it last. */
   readonly started: number;
   /** Refusals of the downstream since then, after which a cooldown or a cut of the rate followed. */
@@ -175,7 +175,7 @@ export interface OwnedBucket extends Bucket {
   /** The same as if a change had been made. */
   suppose(where: string, change: unknown): Promise<InForce>;
   /** What this process has to tell of the bucket; each call that started is told once. */
-  told(): ToldHere;
+  takeActivity(): LocalActivity;
   /** Ends a policy that was given for a time. */
   expire(override: Override): Promise<void>;
   /** How many callers wait here because of the limits of their own key. */
@@ -229,7 +229,7 @@ export interface OwnedBucket extends Bucket {
   /** Settles the cost that `read` finds in a call's result; what it does not find stays as estimated. */
   settleByResult(read: SettleBy<unknown>, result: unknown, slot: Slot): void;
   /** Draws again for the callers of one key, or of all: the bucket may have changed. */
-  askAgain(key?: string): void;
+  redraw(key?: string): void;
   /** Does what a message of the store does: limits, a cooldown or a pause have changed, of one key or of all. */
   changed(key?: string): void;
   /** Calls back when the bucket is closed, at once if it is, with the error of those who wait; returns a function that ends it. */

@@ -201,9 +201,9 @@ export function textOfCosts({ costs, shadowCosts }: CallCosts): string {
   return (shadowCosts === undefined ? costs : [...costs, ...shadowCosts]).join(" ");
 }
 
-type Given = Pick<CallTerms, "shared" | "scopeLimits" | "whose" | "text"> & CallCosts;
+type CallTermsInput = Pick<CallTerms, "shared" | "scopeLimits" | "whose" | "text"> & CallCosts;
 
-export function callTermsOf(given: Given): CallTerms {
+export function callTermsOf(given: CallTermsInput): CallTerms {
   const { shared, scopeLimits, costs, shadowCosts, whose, text } = given;
   const limits = [...shared, ...scopeLimits.flat()];
   // A key's own limit is a gate: it is the shared or the widest one that others' slots are spaced by.

@@ -13,7 +13,7 @@ import type { KnownTerms, Store } from "../core/store.ts";
 import type { TryCall } from "./call-options.ts";
 
 /** A policy that is in force and that this process did not know. */
-export interface PolicyNews {
+export interface PolicyUpdate {
   readonly text: string;
   readonly version: number;
   /** Whether it was put over that of the code, by hand or by rules. */
@@ -35,7 +35,7 @@ export interface KnownPolicy {
   /** The policy of a text that another process may have put in force. */
   read(text: string): Policy;
   /** A reply says that another policy is in force. */
-  learn(news: PolicyNews): void;
+  learn(news: PolicyUpdate): void;
 }
 
 /** The policy that the code declares, and the one that is to be drawn with until another is heard of: that of the rules. */
@@ -61,7 +61,7 @@ export function createKnownPolicy(
     return isUnknown ? readPolicyElsewhere(where, text) : readPolicyText(where, text, declared);
   }
 
-  function learn({ text, version, isOverride }: PolicyNews): void {
+  function learn({ text, version, isOverride }: PolicyUpdate): void {
     policy = read(text);
     terms = termsOf(policy, version);
     // A policy that was put over that of the code differs on purpose.
@@ -114,7 +114,7 @@ export type RefreshPolicy = () => Promise<boolean>;
 
 export function createPolicyRefresh(
   { store, bucket, known, logger }: BucketContext,
-  learn: (news: PolicyNews) => void,
+  learn: (news: PolicyUpdate) => void,
   find: FindPolicy = async () => undefined,
 ): RefreshPolicy {
   let refreshing: Promise<boolean> | undefined;

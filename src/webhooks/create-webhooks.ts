@@ -1,6 +1,6 @@
 import { assertArgumentCount } from "../core/input/arguments.ts";
 import { reasonOf } from "../core/describe.ts";
-import { textOfKey, type Key } from "../core/key-path.ts";
+import { encodeKey, type Key } from "../core/key-path.ts";
 import { createEmitter, type Emitter } from "../core/events/events.ts";
 import { sampled, type Logger } from "../core/logger.ts";
 import type { ChangeLog } from "../core/stores/insight/change-log.ts";
@@ -257,7 +257,7 @@ export function assembleFound(
     sealing: undefined,
     secretsOf: undefined,
     // Only the sender's code knows the limits of its keys, so its workers do this.
-    resume: (name) => parts.ask(() => parts.store.wake(textOfKey(keyOf(name)))),
+    resume: (name) => parts.ask(() => parts.store.wake(encodeKey(keyOf(name)))),
   });
   const tenants = createTenants({ ...parts, isSingle: false });
   const log = createLog({ ...parts, tenantOf });

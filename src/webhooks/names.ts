@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
-import { textOfKey } from "../core/key-path.ts";
+import { encodeKey } from "../core/key-path.ts";
 import { ENDPOINT_ID } from "../core/policy/endpoint-rules.ts";
 import type { EndpointName } from "../core/stores/webhooks/store.ts";
 
@@ -60,5 +60,5 @@ export function digestOfTenant(tenant: string): string {
 
 /** The text under which the own limits of a tenant or endpoint are stored. */
 export function limitsKeyOf({ tenant, endpoint }: { tenant: string; endpoint?: string }): string {
-  return textOfKey(endpoint === undefined ? tenant : [tenant, endpoint]);
+  return encodeKey(endpoint === undefined ? tenant : [tenant, endpoint]);
 }

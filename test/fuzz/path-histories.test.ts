@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import fc from "fast-check";
 import { afterEach, beforeEach, expect, inject, it } from "vitest";
 import { createSluice, Discard, RetryAfter, type Key, type Queue, type Sluice } from "sluice";
-import { isWithin, textOfKey } from "../../src/core/key-path.ts";
+import { isWithin, encodeKey } from "../../src/core/key-path.ts";
 import { waitUntil } from "../support/async/wait-until.ts";
 import { SILENT } from "./support/outcomes.ts";
 
@@ -131,7 +131,7 @@ function matching(key: Key | undefined, state: Modelled["state"]): string[] {
   return [...stored].flatMap(([id, job]) => {
     if (job.state !== state) return [];
     if (key === undefined) return [id];
-    return job.key !== undefined && isWithin(job.key, textOfKey(key)) ? [id] : [];
+    return job.key !== undefined && isWithin(job.key, encodeKey(key)) ? [id] : [];
   });
 }
 
@@ -145,7 +145,7 @@ async function enqueue(act: Extract<Act, { act: "enqueue" }>, delayMs: number): 
     delayMs: act.isDelayed ? delayMs : 0,
   });
   for (const { id } of jobs) {
-    stored.set(id, { key: key === undefined ? undefined : textOfKey(key), plan, state: "waiting" });
+    stored.set(id, { key: key === undefined ? undefined : encodeKey(key), plan, state: "waiting" });
   }
   return jobs.map(({ id }) => id);
 }
@@ -314,7 +314,7 @@ it("loses no job of a path, and does none twice, whatever is done to it meanwhil
         ([, { key }]) =>
           !removers.has(undefined) &&
           ![...removers].some(
-            (each) => each !== undefined && key !== undefined && isWithin(key, textOfKey(each)),
+            (each) => each !== undefined && key !== undefined && isWithin(key, encodeKey(each)),
           ),
       );
       expect({ missing: missing.length, strays }).toEqual({ missing: removed, strays: [] });

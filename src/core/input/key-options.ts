@@ -5,7 +5,7 @@ import { InvalidOptionError } from "../errors.ts";
 import {
   MOST_LEVELS,
   namedOf,
-  textOfKey,
+  encodeKey,
   textOfNamedKey,
   textOfNamedKeys,
   type Key,
@@ -41,7 +41,7 @@ function readPath(given: unknown, context: z.RefinementCtx): string | undefined 
     return refuse(context, message, []);
   }
   const read = names.map((name, index) => readKeyName(name, context, [index]));
-  return read.includes(undefined) ? undefined : textOfKey(read as string[]);
+  return read.includes(undefined) ? undefined : encodeKey(read as string[]);
 }
 
 /**
@@ -143,7 +143,7 @@ export function plainTextOfKey(given: unknown): string | undefined {
   if (typeof given === "string") return PLAIN_NAME.test(given) ? given : undefined;
   if (!Array.isArray(given) || given.length === 0 || given.length > MOST_LEVELS) return undefined;
   const names: unknown[] = Array.from(given);
-  return names.every(isPlainName) ? textOfKey(names) : undefined;
+  return names.every(isPlainName) ? encodeKey(names) : undefined;
 }
 
 /** The same of keys side by side. */

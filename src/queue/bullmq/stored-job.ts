@@ -7,7 +7,7 @@
  * it. No upstream issue known; checked with bullmq 6.7.0.
  */
 import type { BackoffOptions, JobJson, JobsOptions, Queue, Job as StoredJob } from "bullmq";
-import { keyOfText } from "../../core/key-path.ts";
+import { decodeKey } from "../../core/key-path.ts";
 import { PRIORITIES } from "../../core/input/options.ts";
 import type { RunName } from "../../stores/redis/scripts/queue/runs.ts";
 import type { RedisClock } from "../../stores/redis/queue/clock.ts";
@@ -69,7 +69,7 @@ export function storedName(key: string | undefined): string {
 }
 
 /** The text of a stored job's key. */
-export function storedKeyOf({ name }: Pick<Stored<unknown>, "name">): string | undefined {
+export function encodedKeyOf({ name }: Pick<Stored<unknown>, "name">): string | undefined {
   return name.startsWith(KEYED) ? name.slice(KEYED.length) : undefined;
 }
 
@@ -142,13 +142,13 @@ export function producerOf(job: Job<unknown>): string | undefined {
 
 export function readJob<Data>(stored: Stored<Data>): Job<Data> {
   const { id, data, timestamp, priority: number, opts, attemptsMade } = stored;
-  const text = storedKeyOf(stored);
+  const text = encodedKeyOf(stored);
   const { name, cost, timeoutMs, trace } = opts.sluice ?? {};
   const job: Job<Data> = {
     id: id!,
     name,
     data,
-    key: text === undefined ? undefined : keyOfText(text),
+    key: text === undefined ? undefined : decodeKey(text),
     cost,
     priority: PRIORITIES[number - 1] ?? "normal",
     timeoutMs,

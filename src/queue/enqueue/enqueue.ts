@@ -14,7 +14,7 @@ import {
 } from "../options.ts";
 import { checkCopy, copyOf, takeData, type DataRules, type TakenData } from "./data.ts";
 import type { QueuedJob } from "./job-handle.ts";
-import { createStoring, type Entry, type StoringParts } from "./storing.ts";
+import { createStoring, type JobToStore, type StoringParts } from "./storing.ts";
 
 /** Returns the options of one job, from its data and its index. */
 export type EnqueueOptionsOf<Input> = (data: Input, index: number) => EnqueueOptions;
@@ -157,7 +157,7 @@ export function createEnqueuing<Data, Result, Input>(
         const remedy = "give an array with the data of each job";
         throw new InvalidOptionError({ where, option: "data", value: data, remedy });
       }
-      const entries: Entry<Data>[] = [];
+      const entries: JobToStore<Data>[] = [];
       let checked: OrderedJobOptions | undefined;
       for (const [index, taken] of takeMany(where, data, readForMany(options)).entries()) {
         const reading = typeof taken.data === "function" ? taken.data() : taken.data;

@@ -7,7 +7,7 @@ import {
   type RedisRefusal,
 } from "../../core/errors.ts";
 import { errorTypeOf, type Observing } from "../../core/events/observer.ts";
-import { keyOfText } from "../../core/key-path.ts";
+import { decodeKey } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { RunDeclaration } from "../../stores/redis/scripts/queue/runs.ts";
 import type { AddedJob, AddRequest, Heard } from "../../stores/redis/scripts/queue/jobs.ts";
@@ -31,7 +31,7 @@ import { queuedJob, type JobSource, type QueuedJob } from "./job-handle.ts";
 import type { QueueSettingsLive } from "./settings.ts";
 
 /** A job that is to be stored: its data and its options. */
-export interface Entry<Data> extends TakenData<Data> {
+export interface JobToStore<Data> extends TakenData<Data> {
   readonly options: OrderedJobOptions;
 }
 
@@ -51,9 +51,9 @@ export interface StoringParts {
 
 interface Storing<Data, Result> {
   /** Stores jobs in one round trip. */
-  store(entries: readonly Entry<Data>[]): Promise<QueuedJob<Data, Result>[]>;
+  store(entries: readonly JobToStore<Data>[]): Promise<QueuedJob<Data, Result>[]>;
   /** Stores them in as many as it takes. */
-  storeMany(entries: readonly Entry<Data>[]): Promise<QueuedJob<Data, Result>[]>;
+  storeMany(entries: readonly JobToStore<Data>[]): Promise<QueuedJob<Data, Result>[]>;
 }
 
 /** A job as it is stored, and whether this call has stored it. */
@@ -73,7 +73,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
   const { settings } = parts;
   const parking: ParkParts = { name, logger, lanes: connection.lanes, weightsOf, open };
 
-  async function store(given: readonly Entry<Data>[]): Promise<QueuedJob<Data, Result>[]> {
+  async function store(given: readonly JobToStore<Data>[]): Promise<QueuedJob<Data, Result>[]> {
     const startedAtMs = performance.now();
     const [queue, { defaults, most }] = await Promise.all([open(), settings.current()]);
     const entries =
@@ -113,7 +113,10 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
     wakes.watch(id, dueAtMs - access.clock.earliestMs());
   }
 
-  async function storeRecurring(queue: StoredQueue, entry: Entry<Data>): Promise<StoredNow<Data>> {
+  async function storeRecurring(
+    queue: StoredQueue,
+    entry: JobToStore<Data>,
+  ): Promise<StoredNow<Data>> {
     const { json, value: data } = entry;
     const declare = (run: RunDeclaration) => connection.runs.declare({ queue: name, ...run });
     const { job, isNew } = await storeSchedule<Data>(
@@ -134,7 +137,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
 
   async function storeOnce(
     queue: StoredQueue,
-    entries: readonly Entry<Data>[],
+    entries: readonly JobToStore<Data>[],
     most: AddRequest["most"],
   ): Promise<StoredNow<Data>[]> {
     const { clock } = access;
@@ -165,7 +168,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
   /** Stores jobs of which some may be there already. They join their lanes at once. */
   async function storeLookedUp(
     queue: StoredQueue,
-    entries: readonly Entry<Data>[],
+    entries: readonly JobToStore<Data>[],
     bulk: readonly (NewJob<Data> & { readonly isParked: boolean })[],
     most: AddRequest["most"],
   ): Promise<StoredNow<Data>[]> {
@@ -177,7 +180,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
     const met = await addLookedUpJobs(queue, jobs, async (added) => {
       const stored = await connection.addJobs({ queue: name, jobs: added, most });
       if ("limit" in stored) {
-        const key = stored.key === undefined ? undefined : keyOfText(stored.key);
+        const key = stored.key === undefined ? undefined : decodeKey(stored.key);
         const facts = { ...stored, key, asked: added.length, storedCount: 0 };
         throw new QueueFullError({ queue: name, ...facts });
       }
@@ -201,7 +204,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
 }
 
 /** Whether another job may be there already that has the id or the dedupeId of this one. */
-function needsLook({ options }: Entry<unknown>): boolean {
+function needsLook({ options }: JobToStore<unknown>): boolean {
   return options.id !== undefined || options.dedupeId !== undefined;
 }
 
@@ -211,10 +214,10 @@ function dedupeOf({ dedupeId, dedupe = "first", dedupeMs }: JobOptionsRead): Add
 
 /** The jobs of the round trip that begins with this one. Redis serves nobody else while a script stores its jobs. */
 function roundTripFrom<Data>(
-  entries: readonly Entry<Data>[],
+  entries: readonly JobToStore<Data>[],
   first: number,
   isBounded: boolean,
-): Entry<Data>[] {
+): JobToStore<Data>[] {
   const some = entries.slice(first, first + PER_ROUND_TRIP);
   if (!isBounded && !some.some(needsLook)) return some;
   let characters = 0;

@@ -1,5 +1,5 @@
 import { sayEndless } from "../../core/describe.ts";
-import { headsOfText, keyOfText } from "../../core/key-path.ts";
+import { headsOfText, decodeKey } from "../../core/key-path.ts";
 import type { LanesSeen } from "../../stores/redis/scripts/queue/lanes.ts";
 import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
@@ -80,7 +80,7 @@ export function createExplanations({
       lanes.pauses({ queue }),
       lanes.workers({ queue }),
       bucket.peek(),
-      bucket.peek(key === undefined ? {} : { key: keyOfText(key) }),
+      bucket.peek(key === undefined ? {} : { key: decodeKey(key) }),
     ]);
     const heads = key === undefined ? [] : headsOfText(key);
     const pausedMs = (isMeant: (key: string | undefined) => boolean): number =>

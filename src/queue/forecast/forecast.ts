@@ -2,7 +2,7 @@ import { sayEndless } from "../../core/describe.ts";
 import {
   headsOfText,
   isWithin,
-  keyOfText,
+  decodeKey,
   levelsOfText,
   MOST_LEVELS,
   type Key,
@@ -111,7 +111,7 @@ interface View {
   readonly laneOf: (key: string | undefined) => number;
 }
 
-interface Asked {
+interface ForecastRequest {
   readonly id?: string | undefined;
   /** A change that has not been made. */
   readonly change?: unknown;
@@ -145,14 +145,14 @@ export function createForecasts(parts: {
     const heads = key === undefined ? [] : headsOfText(key);
     return Promise.all(
       heads.map(async (head) => {
-        const { coolingForMs, pausedForMs } = await bucket.peek({ key: keyOfText(head) });
+        const { coolingForMs, pausedForMs } = await bucket.peek({ key: decodeKey(head) });
         return [head, Math.max(coolingForMs, pausedForMs)] as const;
       }),
     );
   }
 
   /** For a job, or for a key and all below it. */
-  async function view(about: TryCall, { id, change }: Asked = {}): Promise<View> {
+  async function view(about: TryCall, { id, change }: ForecastRequest = {}): Promise<View> {
     const [seen, inForce, pauses, live, held] = await access.ask(() =>
       Promise.all([
         lanes.look({ queue, id, counted: MOST_COUNTED }),
@@ -273,7 +273,7 @@ export function createForecasts(parts: {
       const atMs = drained.startMs(lane, callsBefore * all[lane]!.lanes);
       const startsInMs = wholeMs(Math.max(fromMs + atMs, heldForMs(each.key)));
       const isMissed = startsInMs > deadlineInMs;
-      const shown = keyOfText(each.key);
+      const shown = decodeKey(each.key);
       return isMissed ? [sayEndless({ id, key: shown, startsInMs, deadlineInMs })] : [];
     });
     if (waiting === 0) return { ...facts, goneInMs: 0, missed };

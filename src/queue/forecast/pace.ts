@@ -27,7 +27,7 @@ interface Outset extends InForce {
 }
 
 /** How many jobs one limit lets start before a job: `room` at once, and `perMs` from then on. */
-interface Line {
+interface PacedLine {
   readonly room: number;
   /** The most room there can be. */
   readonly most: number;
@@ -67,7 +67,7 @@ export function paceOf(bucket: string, about: TryCall, inForce: Outset): Pace {
     return 1_000 / stepOf(own.limits, costsOfKey(text).slice(-own.limits.length));
   }
 
-  function paceAt(sinceMs: number, left: readonly Line[]): Pace {
+  function paceAt(sinceMs: number, left: readonly PacedLine[]): Pace {
     const lastsMs = Math.max(0, distance.lastsMs - sinceMs);
     return {
       shared: [...phasesSince(distance, sinceMs), ...phasesOf(left, lastsMs)],
@@ -93,7 +93,7 @@ function phasesSince({ phases, lastsMs }: Distance, sinceMs: number): Phase[] {
   });
 }
 
-function linesOf(outset: Outset, costs: readonly number[]): Line[] {
+function linesOf(outset: Outset, costs: readonly number[]): PacedLine[] {
   const mostNow = mostRoomOf(outset, costs);
   return outset.policy.limits.flatMap(({ kind, count, periodUs, capacity }, index) => {
     const cost = costs[index]!;
@@ -157,11 +157,11 @@ function distanceOf(
 }
 
 /** At each time, the limit that has let the fewest start until then decides; each is slower than the one before. */
-function phasesOf(lines: readonly Line[], fromMs: number): Phase[] {
-  const phases: (Phase & Line)[] = [];
-  let next: (Phase & Line) | undefined = { fromMs, room: 0, most: 0, perMs: FASTEST_PER_MS };
+function phasesOf(lines: readonly PacedLine[], fromMs: number): Phase[] {
+  const phases: (Phase & PacedLine)[] = [];
+  let next: (Phase & PacedLine) | undefined = { fromMs, room: 0, most: 0, perMs: FASTEST_PER_MS };
   while (next !== undefined) {
-    const at: Phase & Line = next;
+    const at: Phase & PacedLine = next;
     phases.push(at);
     const slower = lines.filter(({ perMs }) => perMs < at.perMs);
     const meeting = slower.map((line) => ({

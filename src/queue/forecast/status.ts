@@ -1,11 +1,11 @@
 import { sayEndless } from "../../core/describe.ts";
-import { keyOfText, type Key } from "../../core/key-path.ts";
+import { decodeKey, type Key } from "../../core/key-path.ts";
 import type { EndedSince, QueueCounts } from "../../stores/redis/scripts/queue/steering.ts";
 import type { LanesSeen } from "../../stores/redis/scripts/queue/lanes.ts";
 import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { SetBy } from "../../throttle/bucket/facts/status.ts";
-import { storedKeyOf, type Stored } from "../bullmq/stored-job.ts";
+import { encodedKeyOf, type Stored } from "../bullmq/stored-job.ts";
 import { oldestFailedAtMs, type StoredAccess } from "../bullmq/stored-queue.ts";
 import type { JobExplanation } from "./explain.ts";
 import type { Forecast, Forecasts, NoPromise } from "./forecast.ts";
@@ -126,9 +126,9 @@ export function createStatus({
       access.ask((backend) => backend.getJob(id)),
     ]);
     if (stored === undefined) return undefined;
-    const text = storedKeyOf(stored as Stored<unknown>);
+    const text = encodedKeyOf(stored as Stored<unknown>);
     const waitingMs = Math.max(0, access.clock.latestMs() - sinceMs);
-    return { id, key: text === undefined ? undefined : keyOfText(text), waitingMs, why };
+    return { id, key: text === undefined ? undefined : decodeKey(text), waitingMs, why };
   }
 
   /** What the calls that were made in the meantime do not explain of its wait. */
@@ -191,7 +191,7 @@ function longestLanes({ lanes, others }: LanesSeen): Pick<QueueStatus, "lanes" |
     lanesInAll: waiting.length + others.lanes,
     lanes: longest.map(({ key, jobs, weight, asideMs }) =>
       sayEndless({
-        key: keyOfText(key),
+        key: decodeKey(key),
         jobs,
         weight,
         asideMs: asideMs > ENDLESS_MS ? Infinity : asideMs,

@@ -5,7 +5,7 @@
 import * as z from "zod";
 import { describeValue, reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
-import { keyOfText, type Key } from "../../core/key-path.ts";
+import { decodeKey, type Key } from "../../core/key-path.ts";
 import { readOptions } from "../../core/input/options.ts";
 import type { LaneOrder } from "../options.ts";
 
@@ -53,7 +53,7 @@ export function createOrders(
   const order: LaneOrder = stuck === "hold" ? 2 : 1;
 
   function isOrdered(isOfKey: OfKey, text: string): boolean {
-    const key = keyOfText(text);
+    const key = decodeKey(text);
     try {
       const answer: unknown = isOfKey(key);
       if (typeof answer === "boolean") return answer;

@@ -3,7 +3,7 @@ import { reasonOf } from "../../core/describe.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import { movedToWait } from "../bullmq/errors.ts";
-import { isOnItsWay, PARK_MS, storedKeyOf, type Stored } from "../bullmq/stored-job.ts";
+import { isOnItsWay, PARK_MS, encodedKeyOf, type Stored } from "../bullmq/stored-job.ts";
 import type { WeightsOf } from "./weights.ts";
 
 export interface ParkParts {
@@ -47,7 +47,7 @@ async function join(
   { name, lanes, weightsOf }: ParkParts,
   jobs: readonly Stored<unknown>[],
 ): Promise<void> {
-  const laneJobs = jobs.map((job) => ({ id: job.id!, weights: weightsOf(storedKeyOf(job)) }));
+  const laneJobs = jobs.map((job) => ({ id: job.id!, weights: weightsOf(encodedKeyOf(job)) }));
   if (laneJobs.length > 0) await lanes.join({ queue: name, jobs: laneJobs });
 }
 
@@ -65,7 +65,7 @@ export async function parkFromWorker<Data>(
   const { queue, lanes, weightsOf } = parts;
   const id = stored.id!;
   // BullMQ's own ways back keep no place. Not left to the fetcher: the connection may be closed as soon as this has ended.
-  const way = await lanes.putBack({ queue, id, token, weights: weightsOf(storedKeyOf(stored)) });
+  const way = await lanes.putBack({ queue, id, token, weights: weightsOf(encodedKeyOf(stored)) });
   // If that fails, the next worker that gets it tries again.
   if (way === "cancelled") await stored.remove().catch(() => undefined);
   throw movedToWait();

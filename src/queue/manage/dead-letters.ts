@@ -8,7 +8,7 @@ import { readWhoAndWhy, type WhoAndWhy } from "../../core/input/who-and-why.ts";
 import { isWithin, type Key } from "../../core/key-path.ts";
 import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import { codeOf, NOT_THERE, WRONG_STATE } from "../bullmq/errors.ts";
-import { readFailures, readJob, renew, storedKeyOf, type Stored } from "../bullmq/stored-job.ts";
+import { readFailures, readJob, renew, encodedKeyOf, type Stored } from "../bullmq/stored-job.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { hasCode, textsOf, type FailureFacts } from "../failure.ts";
 import { readJobId } from "../job.ts";
@@ -206,7 +206,7 @@ interface Found {
 
 function factsOf({ stored, facts }: Found): FailedFacts {
   const { name } = readJob(stored);
-  return { key: storedKeyOf(stored), name, reason: stored.failedReason ?? "", error: facts };
+  return { key: encodedKeyOf(stored), name, reason: stored.failedReason ?? "", error: facts };
 }
 
 function readFailed<Data>(stored: Stored<Data>, facts: FailureFacts): FailedJob<Data> {
@@ -353,7 +353,7 @@ export function createFreeKey({
 
   async function keyOf(id: string): Promise<string | undefined> {
     const found = await access.ask((stored) => stored.getJob(id));
-    return found && storedKeyOf(found as Stored<unknown>);
+    return found && encodedKeyOf(found as Stored<unknown>);
   }
 
   return async (id, act) => {

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { refuseUndefined } from "../../core/input/arguments.ts";
 import { sayEndless } from "../../core/describe.ts";
 import { KEY_PATH } from "../../core/input/key-options.ts";
-import { keyOfText, type Key } from "../../core/key-path.ts";
+import { decodeKey, type Key } from "../../core/key-path.ts";
 import { LONGEST_MS, readOptional, wholeNumber } from "../../core/input/options.ts";
 import { NOT_NOW, type KeptQueueChange } from "../../core/stores/insight/changes.ts";
 import { endOf, type ChangeLog, type Inverse } from "../../core/stores/insight/change-log.ts";
@@ -128,7 +128,7 @@ export function createPauses(parts: {
     async paused() {
       const pauses = await access.ask(() => lanes.pauses({ queue }));
       return pauses.map(({ key, forMs }) =>
-        sayEndless({ key: key === undefined ? undefined : keyOfText(key), forMs }),
+        sayEndless({ key: key === undefined ? undefined : decodeKey(key), forMs }),
       );
     },
   };

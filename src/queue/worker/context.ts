@@ -107,7 +107,7 @@ export type BatchHandler<Data, Result = unknown> = (
 ) => BatchOutcomes<Result> | Promise<BatchOutcomes<Result>>;
 
 /** What `worker()` takes as the handler: a function, functions by name, or the file of one. */
-export type GivenHandler<Data, Result> =
+export type HandlerInput<Data, Result> =
   | Handler<Data, Result>
   | Handlers<Data, Result>
   | string

@@ -27,7 +27,7 @@ import { NoRoomYet } from "../../throttle/waiting/waiting-call.ts";
 import type { ConnectQueue } from "../bullmq/connection.ts";
 import {
   fillDefaults,
-  storedKeyOf,
+  encodedKeyOf,
   wasCancelled,
   type Stored,
   forgetCancel,
@@ -55,7 +55,7 @@ import { createDownstream } from "./held/downstream.ts";
 import {
   createRunning,
   type BatchHandler,
-  type GivenHandler,
+  type HandlerInput,
   type OwnedJobContext,
   type WorkerContext,
 } from "./context.ts";
@@ -88,7 +88,7 @@ export interface WorkerSettings<Data, Result> {
   readonly workerId: string;
   readonly queue: { readonly name: string };
   readonly bucket: OwnedBucket;
-  readonly handler: GivenHandler<Data, Result> | BatchHandler<Data, Result>;
+  readonly handler: HandlerInput<Data, Result> | BatchHandler<Data, Result>;
   readonly schema: Schema<Data> | undefined;
   readonly options: WorkerOptions | undefined;
   readonly connect: ConnectQueue;
@@ -217,7 +217,7 @@ export function createWorker<Data, Result>(
     const { token, arrival, takenAtMs } = taken;
     fillDefaults(bullJob);
     const attempt = bullJob.attemptsMade + 1;
-    const call = { id: bullJob.id!, key: storedKeyOf(bullJob) };
+    const call = { id: bullJob.id!, key: encodedKeyOf(bullJob) };
     // One that has expired does not start: it fails, also while its key is paused.
     const key = arrival === "expired" ? undefined : call.key;
     const context = running.add({ jobId: call.id, key, token, attempt, lockedAtMs: takenAtMs });
@@ -376,11 +376,11 @@ export function createWorker<Data, Result>(
 
 /** The handler of single jobs; for batches it is never called. */
 function singleHandler<Data, Result>(
-  given: GivenHandler<Data, Result> | BatchHandler<Data, Result>,
+  given: HandlerInput<Data, Result> | BatchHandler<Data, Result>,
   batch: BatchOptions | undefined,
-): GivenHandler<Data, Result> {
+): HandlerInput<Data, Result> {
   if (batch === undefined || typeof given === "function")
-    return given as GivenHandler<Data, Result>;
+    return given as HandlerInput<Data, Result>;
   const remedy = "give one function, which gets an array of jobs; or leave batch out";
   throw new InvalidOptionError({ where: "worker()", option: "handler", value: given, remedy });
 }

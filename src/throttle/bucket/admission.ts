@@ -9,7 +9,7 @@ import { isByPolicy, type KnownPolicy, type RefreshPolicy } from "../known-polic
 import type { DrawnSlot } from "../slot/slot.ts";
 import { nameBinding, UNKNOWN_MS, type TryDecision } from "../try/decision.ts";
 import type { TryDraws } from "../try/try-draw.ts";
-import type { Group, Groups, Known } from "../waiting/group.ts";
+import type { Group, Groups, EarliestStart } from "../waiting/group.ts";
 import type { Pacer } from "../waiting/pacer.ts";
 import { Wait, type WaitRegistry } from "../waiting/wait.ts";
 import type { Tally } from "./facts/tally.ts";
@@ -50,7 +50,7 @@ export interface Admission {
   readonly refusalKnown: OwnedBucket["refusalKnown"];
   readonly whenHopeless: OwnedBucket["whenHopeless"];
   /** There is news of when calls can start, of one key or of all. */
-  readonly onNews: (key: string | undefined) => void;
+  readonly onChange: (key: string | undefined) => void;
   /** From now on no call comes in. */
   close(): void;
 }
@@ -214,7 +214,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
     const { key, maxWaitMs, untilMs = Infinity, priority = "normal" } = options;
     try {
       const group = groups.of(options);
-      const notBeforeMs = pacer.knownTimes.surelyNotBeforeMs(group, performance.now());
+      const notBeforeMs = pacer.earliestStarts.surelyNotBeforeMs(group, performance.now());
       if (untilMs >= notBeforeMs) return undefined;
       const facts = { bucket: name, key, maxWaitMs: maxWaitMs!, isHopeless: true };
       const estimates = context.estimate(group, { priority, isInLine: false });
@@ -283,7 +283,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
         if (refusal !== undefined) refuse(refusal);
       });
     },
-    onNews: (key) => watches.onNews(key),
+    onChange: (key) => watches.onNews(key),
     close() {
       isClosed = true;
     },
@@ -332,12 +332,12 @@ function createEstimates(known: KnownPolicy, pacer: Pacer): Pick<CallContext, "e
   const isSilent = (): boolean => pacer.askTimes.silentMs > SILENT_MS;
 
   /** What is known of the group's calls, if it holds them back the longest. */
-  function longestOf(group: Group, nowMs: number): Known | undefined {
-    const told = pacer.knownTimes.of(group, nowMs);
+  function longestOf(group: Group, nowMs: number): EarliestStart | undefined {
+    const told = pacer.earliestStarts.of(group, nowMs);
     return told === undefined || told.bindsAt === 0 ? undefined : told;
   }
 
-  function limitedBy({ bindsAt, callTerms }: Group, told: Known | undefined): string {
+  function limitedBy({ bindsAt, callTerms }: Group, told: EarliestStart | undefined): string {
     return nameBinding(told?.bindsAt ?? bindsAt, callTerms) ?? formatPolicy(known.policy);
   }
 
@@ -348,7 +348,7 @@ function createEstimates(known: KnownPolicy, pacer: Pacer): Pick<CallContext, "e
   ): number {
     const { notBeforeMs, line, callTerms } = group;
     const { turnAtMs } = pacer.askTimes;
-    const soonestMs = pacer.knownTimes.of(group, nowMs)?.atMs ?? 0;
+    const soonestMs = pacer.earliestStarts.of(group, nowMs)?.atMs ?? 0;
     // A slot lies as far behind the turn at which it is drawn as its priority may book ahead.
     const aheadMs = (HORIZON_MS * known.policy.shares[RANKS[priority]]!) / 1_000;
     const turnMs = turnAtMs === 0 ? 0 : turnAtMs + aheadMs;

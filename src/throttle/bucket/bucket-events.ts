@@ -89,11 +89,11 @@ const EVENT_NAMES: readonly (keyof BucketEvents)[] = [
 ];
 
 /** Tells listeners what happens; each of these does nothing but look while there are none. */
-export interface BucketTeller extends Emitter<BucketEvents> {
+export interface BucketEmitter extends Emitter<BucketEvents> {
   /** A call got its slot; `group` is that of a call that waited. Tells its own `onSlot` too. */
   readonly slotCame: (options: ObservedDrawCall, slot: Slot, group?: Group) => void;
   /** Whether a draw or try is to be watched; if not, that makes no closure for each call. */
-  hearsOf(name: "refused" | "slot"): boolean;
+  hasListener(name: "refused" | "slot"): boolean;
   /** What a draw comes to; tells of its refusal. */
   watchDraw(options: ObservedDrawCall, draw: () => Promise<Slot>): Promise<Slot>;
   /** What a try comes to; tells of its slot or refusal. */
@@ -106,7 +106,7 @@ export interface BucketTeller extends Emitter<BucketEvents> {
   changed(key: string | undefined): void;
 }
 
-export function createBucketTeller(name: string, given: Logger): BucketTeller {
+export function createBucketEmitter(name: string, given: Logger): BucketEmitter {
   // What fails with each call is not logged with each: of a bucket's logger, warnings are sampled.
   const warn: Logger["warn"] = (facts, message) => given.warn(facts, message);
   const logger: Logger = { warn, error: warn };
@@ -147,7 +147,7 @@ export function createBucketTeller(name: string, given: Logger): BucketTeller {
       if (isHeard) emitter.emit("slot", event);
       if (onSlot !== undefined) tellOwn(onSlot, event);
     },
-    hearsOf: (event) => emitter.hasListener(event),
+    hasListener: (event) => emitter.hasListener(event),
     async watchDraw(options, draw) {
       try {
         return await draw();

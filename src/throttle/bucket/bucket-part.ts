@@ -39,10 +39,10 @@ import { createGroups, type Caller, type Groups } from "../waiting/group.ts";
 import { createPacer, type Pacer } from "../waiting/pacer.ts";
 import type { WaitingCall } from "../waiting/waiting-call.ts";
 import { createAdmission, type Admission } from "./admission.ts";
-import type { BucketTeller } from "./bucket-events.ts";
+import type { BucketEmitter } from "./bucket-events.ts";
 import type { Tally } from "./facts/tally.ts";
 import { createLiveControl, type LiveControl } from "./live-control.ts";
-import { createRides } from "./ride.ts";
+import { createJobSlotDraws } from "./job-slot-draws.ts";
 
 /** What a part is made of: the settings of its bucket, with the store of the part. */
 export interface PartSettings extends FirstPolicy {
@@ -68,7 +68,7 @@ export interface SharedByParts {
   /** How many callers wait in all parts. */
   readonly waiting: () => number;
   readonly refusals: Refusals;
-  readonly teller: BucketTeller;
+  readonly teller: BucketEmitter;
   readonly tally: Tally;
   /** Called after each live change of one key, or of all: calls that wait in any part follow it at once. */
   readonly onLiveChange: (key: string | undefined) => void;
@@ -83,13 +83,13 @@ export interface BucketPart
   readonly waiting: number;
   readonly waits: () => Waits;
   readonly deferred: number;
-  readonly drawOnJobSlot: ReturnType<typeof createRides>;
+  readonly drawOnJobSlot: ReturnType<typeof createJobSlotDraws>;
   readonly live: LiveControl;
   /** Whether the policy in force gives a key limits of its own. */
   readonly hasOwnLimits: (key: string) => boolean;
   readonly outcomesReported: () => Promise<void>;
   /** Draws again for the callers of one key, or of all: the bucket may have changed, or a lease is free. */
-  askAgain(key?: string, news?: News): void;
+  redraw(key?: string, news?: News): void;
   /** Drops the slots that are held, of one key or of all: they are worthless. */
   readonly forget: (key: string | undefined) => void;
   close(): Promise<void>;
@@ -115,7 +115,7 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
   const retries = createStoreRetries(name);
   const leases = createLeaseKeeper(context);
   const settling = createSettling(context, {
-    sent: () => pacer.knownTimes.forget(),
+    sent: () => pacer.earliestStarts.forget(),
     booked: (key) => tries.forget(key),
   });
   const keeper = { name, leases, ...settling };
@@ -126,7 +126,7 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
     regroup,
     waitsForStore,
     startsFull,
-    onNews: (key) => admission.onNews(key),
+    onChange: (key) => admission.onChange(key),
   });
   const tries = createTryDraws({
     ...context,
@@ -171,7 +171,7 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
     {
       ...context,
       onChange(key, change) {
-        askAgain(key);
+        redraw(key);
         if (change.do === "cool" || change.do === "cut") tally.cooled();
         teller.answered(key, change);
       },
@@ -180,7 +180,7 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
   );
   const foundSlots = createFoundSlots({ context, keeper, groups, refreshPolicy });
   const onSlot = teller.slotCame;
-  const drawOnJobSlot = createRides({ keeper, groups, admission, assertUnits, onSlot });
+  const drawOnJobSlot = createJobSlotDraws({ keeper, groups, admission, assertUnits, onSlot });
 
   /** Another policy is in force: callers get the groups and costs that it makes of them. */
   function regroup(callers: readonly Caller[]): void {
@@ -198,13 +198,13 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
 
   function onStandInNews(_bucket: string, news: News, key: string | undefined): void {
     if (news === "change") pacer.forget(key);
-    askAgain(key, news);
+    redraw(key, news);
   }
 
-  function askAgain(key?: string, news?: News): void {
+  function redraw(key?: string, news?: News): void {
     retries.retryNow();
     tries.forget(key);
-    pacer.askAgain(key, news);
+    pacer.redraw(key, news);
   }
 
   return {
@@ -241,7 +241,7 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
     settleByResult: settling.settleByResult,
     readAway: (request) => store.readAway(request),
     noteAway: (note) => store.noteAway(note),
-    askAgain,
+    redraw,
     forget: pacer.forget,
     async close() {
       admission.close();

@@ -2,7 +2,7 @@ import { setMaxListeners } from "node:events";
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { Observing } from "../../core/events/observer.ts";
 import { PRIORITIES } from "../../core/input/options.ts";
-import { firstOfText, namedOf, textOfKey, textOfNamed } from "../../core/key-path.ts";
+import { firstOfText, namedOf, encodeKey, textOfNamed } from "../../core/key-path.ts";
 import type { LimitsOptions } from "../../core/policy/limit-makers.ts";
 import type { PolicyOptions } from "../../core/policy/policy.ts";
 import type { News } from "../../core/store.ts";
@@ -28,11 +28,11 @@ import type { CallDefaults } from "../wrap/call-defaults.ts";
 import { createFetch } from "../wrap/fetch.ts";
 import { runOnce, throttle, waitInside } from "../wrap/throttled.ts";
 import type { Throttle } from "../wrap/throttled-types.ts";
-import { createBucketTeller, createCloseListeners } from "./bucket-events.ts";
+import { createBucketEmitter, createCloseListeners } from "./bucket-events.ts";
 import { createPart, type BucketPart, type PartSettings } from "./bucket-part.ts";
 import { readPreview, suppose } from "./facts/preview.ts";
 import { readHistory, readStatus } from "./facts/status.ts";
-import { createTally, toldOf } from "./facts/tally.ts";
+import { activityOf, createTally } from "./facts/tally.ts";
 import type { KeyOptions, LiveControl } from "./live-control.ts";
 import { createPartStores, partOf } from "./part-stores.ts";
 
@@ -44,7 +44,7 @@ const SHARED_LIMITS: readonly (keyof LimitsOptions)[] = ["rate", "burst", "concu
 
 /** What a bucket is made of. */
 export interface BucketSettings extends PartSettings {
-  /** Called with the first call or caller after each look at {@link OwnedBucket.told}. */
+  /** Called with the first call or caller after each look at {@link OwnedBucket.takeActivity}. */
   readonly onActivity?: (() => void) | undefined;
   readonly observing?: Observing | undefined;
   readonly calls?: CallDefaults | undefined;
@@ -69,14 +69,14 @@ export function createBucket(
   const { name, policy, logger, insight, store } = settings;
   const stores = isSpread ? createPartStores(store, name) : [{ storeName: name, store }];
   const parts: BucketPart[] = [];
-  const teller = createBucketTeller(name, logger);
+  const teller = createBucketEmitter(name, logger);
   const tally = createTally(settings);
   const shared = {
     waiting: () => (isSpread ? sumOf((part) => part.waiting) : parts[FIRST_PART]!.waiting),
     refusals: createRefusals(),
     teller,
     tally,
-    onLiveChange: askAgain,
+    onLiveChange: redraw,
   };
   const breaker = createBreaker({
     bucket: name,
@@ -121,7 +121,7 @@ export function createBucket(
       // A change of the whole bucket comes to every part.
       if (key !== undefined || number === FIRST_PART) teller.changed(key);
     }
-    part.askAgain(key, news);
+    part.redraw(key, news);
   }
 
   function openParts(): readonly BucketPart[] {
@@ -156,9 +156,9 @@ export function createBucket(
     if (isBack && key !== undefined) tellChange(key);
   }
 
-  function askAgain(key?: string): void {
-    if (key !== undefined) return partFor(key).askAgain(key);
-    for (const part of openParts()) part.askAgain();
+  function redraw(key?: string): void {
+    if (key !== undefined) return partFor(key).redraw(key);
+    for (const part of openParts()) part.redraw();
   }
 
   function drawByHand(options: ObservedDrawCall): Promise<Slot> {
@@ -170,7 +170,7 @@ export function createBucket(
       hand === undefined
         ? partFor(options.key).draw(options)
         : partFor(options.key ?? hand.drawnFor.key).drawOnJobSlot(options, hand);
-    const drawing = teller.hearsOf("refused")
+    const drawing = teller.hasListener("refused")
       ? teller.watchDraw(options, async () => draw())
       : draw();
     return waitInside({ of: name, bucket: name, logger, limit: () => fullLimit(options) }, drawing);
@@ -186,7 +186,7 @@ export function createBucket(
 
   function tryByHand(options: TryCall): Promise<TryDecision> {
     const part = partFor(options.key);
-    if (!teller.hearsOf("slot") && !teller.hearsOf("refused")) return part.tryDraw(options);
+    if (!teller.hasListener("slot") && !teller.hasListener("refused")) return part.tryDraw(options);
     return teller.watchTry(options, async () => part.tryDraw(options));
   }
 
@@ -283,7 +283,7 @@ export function createBucket(
     slotOf: (facts) => partFor(facts.key).slotOf(facts),
     settleByResult: (read, result, slot) =>
       partFor(textOfNamed(slot)).settleByResult(read, result, slot),
-    askAgain,
+    redraw,
     changed(key) {
       for (const number of parts.keys()) {
         const isAbout = key === undefined || partFor(key) === parts[number];
@@ -303,7 +303,7 @@ export function createBucket(
     resume: (options) => partForGiven(options).live.resume(options),
     undo: (options) => live().undo(options),
     async hold(given, forMs) {
-      const key = textOfKey(given);
+      const key = encodeKey(given);
       const isHeld = await partFor(key).live.hold(key, forMs);
       if (isHeld && forMs > 0) teller.cooled(key, forMs);
     },
@@ -314,7 +314,7 @@ export function createBucket(
     preview: (change) => readPreview(name, insight, live().inForce(), change),
     suppose: async (where, change) => suppose(where, await live().inForce(), change),
     history: (options) => readHistory(name, insight, options),
-    told: () => toldOf(tally.take(), waits()),
+    takeActivity: () => activityOf(tally.take(), waits()),
     onClose: (fail) => closeListeners.add(fail),
     async close() {
       closeListeners.close();

@@ -40,7 +40,7 @@ import {
   type Override,
 } from "../../core/stores/insight/store.ts";
 import type { Change as StoreChange, LimitedKey, Peeked, PolicySource } from "../../core/store.ts";
-import { keyOfText, namedOf, textsOfNamedKeys } from "../../core/key-path.ts";
+import { decodeKey, namedOf, textsOfNamedKeys } from "../../core/key-path.ts";
 import { termsOf, unknownPolicy, type BucketContext, type RefreshPolicy } from "../known-policy.ts";
 import {
   describeState,
@@ -404,7 +404,7 @@ function steerRemedy(policy: Policy, key: string): string {
   if (textsOfNamedKeys(key).length > 1) return "name one of the keys: each has a state of its own";
   const head = scopesOf(policy, key).at(-1);
   if (head !== undefined) {
-    return `only its first names have limits: name ${describeValue(keyOfText(head.key))}, which stands for all below it`;
+    return `only its first names have limits: name ${describeValue(decodeKey(head.key))}, which stands for all below it`;
   }
   const isOfLevels = (policy.perKey?.parts.length ?? 0) > 1;
   const lacking = isOfLevels ? "perKey limits for its level" : "the bucket perKey";

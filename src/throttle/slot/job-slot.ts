@@ -1,7 +1,7 @@
 /**
  * The slot of a job, and the call that its handler makes through the same bucket. The first such call, within one
  * horizon, leaves on the job's slot: otherwise each job whose handler calls a throttled client would take two.
- * What the call needs beyond that slot is drawn in `bucket/ride.ts`.
+ * What the call needs beyond that slot is drawn in `bucket/job-slot-draws.ts`.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
 import { namedOf, type Key, type NamedKeys } from "../../core/key-path.ts";

@@ -14,7 +14,7 @@ import {
   type KeyScope,
 } from "../../core/store.ts";
 import type { TryCall } from "../call-options.ts";
-import type { BucketContext, PolicyNews } from "../known-policy.ts";
+import type { BucketContext, PolicyUpdate } from "../known-policy.ts";
 import { createLru } from "../lru.ts";
 import { slotCountOf } from "../slot/held-slots.ts";
 import type { LeaseKeeper } from "../slot/leases.ts";
@@ -42,7 +42,7 @@ interface TryDrawsOptions extends BucketContext {
   /** The group of a call, by the known policy. */
   readonly groupOf: (options: TryCall) => Group;
   /** Another policy is in force. */
-  readonly learn: (news: PolicyNews) => void;
+  readonly learn: (news: PolicyUpdate) => void;
 }
 
 export function createTryDraws(parts: TryDrawsOptions): TryDraws {

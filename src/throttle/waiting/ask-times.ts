@@ -36,7 +36,7 @@ export interface AskTimes {
   /** It may be asked again at once, whatever the last reply said. */
   retryNow(): void;
   /** A caller came that is to be told soon whether it can go in time. */
-  hurry(nowMs: number): void;
+  scheduleSoon(nowMs: number): void;
 }
 
 /** An asker whose turn is later asks again after this time: a message that calls it sooner may get lost. */
@@ -67,7 +67,7 @@ export function createAskTimes(
   /** Since the last request there was news that it is time to ask: what its answer says of that is outdated. */
   let hasNews = false;
   /** When to ask for a caller that is to be told soon; Infinity: there is none. */
-  let hurriesAtMs = Infinity;
+  let soonAtMs = Infinity;
 
   /** Whether a call comes before the one that waits for its turn, and could not be asked for with it. */
   function isNewBefore(turn: Arrival, group: Group): boolean {
@@ -94,7 +94,7 @@ export function createAskTimes(
           passesAtMs = Math.min(passesAtMs, notBeforeMs);
         }
       }
-      const hurriedAtMs = Math.max(hurriesAtMs, storeAtMs);
+      const hurriedAtMs = Math.max(soonAtMs, storeAtMs);
       if (readyAtMs === Infinity) return areLooks ? hurriedAtMs : Infinity;
       // While slots are held for a while, newcomers are drawn for together: their slots come after those anyway.
       const isGatheringAll = lastSharedSlotMs > nowMs + GATHER_MS;
@@ -120,7 +120,7 @@ export function createAskTimes(
     },
     asked(nowMs) {
       hasNews = false;
-      hurriesAtMs = Infinity;
+      soonAtMs = Infinity;
       askedAtMs = nowMs;
       silentSinceMs ??= nowMs;
     },
@@ -144,8 +144,8 @@ export function createAskTimes(
       askAgainAtMs = 0;
       storeAtMs = 0;
     },
-    hurry(nowMs) {
-      hurriesAtMs = Math.min(hurriesAtMs, Math.max(nowMs, askedAtMs + HURRY_EVERY_MS));
+    scheduleSoon(nowMs) {
+      soonAtMs = Math.min(soonAtMs, Math.max(nowMs, askedAtMs + HURRY_EVERY_MS));
     },
   };
 }

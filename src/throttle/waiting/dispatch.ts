@@ -33,7 +33,7 @@ export interface Dispatcher {
   /** Takes out all callers, group by group. */
   takeAll(): Caller[];
   /** Sends away the callers of a group that do not wait until its key's time, which is `roomInMs` off. */
-  sendAway(group: Group, roomInMs: number): void;
+  dismissImpatient(group: Group, roomInMs: number): void;
   /** Whether slots of a limit are held that may yet go back, of the key of this group, or of any: they have yet to come, or are too late. */
   holdsSlots(beside: Group | undefined, bindsAt: number): boolean;
   /** Fails the callers of a group that have no slot yet. */
@@ -160,7 +160,7 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
       waiting = 0;
       return callers;
     },
-    sendAway(group, roomInMs) {
+    dismissImpatient(group, roomInMs) {
       const { line, held, hasImpatient } = group;
       if (!hasImpatient) return;
       let lacking = line.size - held.size;

@@ -52,7 +52,7 @@ export interface SoonestGroups extends Iterable<Group> {
   readonly size: number;
 }
 
-type Scheduled = "notBeforeMs" | "behind" | "queuedAt" | "position" | "hasNews" | "bindsAt";
+type Scheduled = "notBeforeMs" | "behind" | "queuedAt" | "position" | "wasNotified" | "bindsAt";
 
 /** The fields of a group that this file alone writes: they are read-only to all others. */
 function own(group: Group): { -readonly [Field in Scheduled]: Group[Field] } {
@@ -214,7 +214,7 @@ export function createGroupSchedule(): GroupSchedule {
       freeThoseUntil(atMs);
       const ready = free.firstOf(count);
       const groups = withFirstOfKeys(ready.length === 0 ? someDeferred(count) : ready, count);
-      for (const group of groups) own(group).hasNews = false;
+      for (const group of groups) own(group).wasNotified = false;
       return groups;
     },
     joined(caller) {
@@ -234,7 +234,7 @@ export function createGroupSchedule(): GroupSchedule {
     answered(group: Group, { untilMs, arrivedMs, bindsAt }) {
       own(group).bindsAt = bindsAt;
       // What the reply says of a key is outdated if there was news of it since the request.
-      deferUntil(group, group.hasNews ? 0 : untilMs);
+      deferUntil(group, group.wasNotified ? 0 : untilMs);
       if (group.notBeforeMs <= arrivedMs) return;
       own(group).behind = newest;
       moveToEnd(group);
@@ -245,14 +245,14 @@ export function createGroupSchedule(): GroupSchedule {
     },
     wake(key) {
       for (const group of byKey.get(key) ?? []) {
-        own(group).hasNews = true;
+        own(group).wasNotified = true;
         own(group).behind = 0;
         deferUntil(group, 0);
       }
     },
     wakeAll() {
       for (const group of all) {
-        own(group).hasNews = true;
+        own(group).wasNotified = true;
         deferUntil(group, 0);
       }
     },

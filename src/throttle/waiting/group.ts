@@ -41,7 +41,7 @@ export interface Caller extends Waiter {
 }
 
 /** When calls can start at the earliest, and what decides that. */
-export interface Known {
+export interface EarliestStart {
   /** On `performance.now()`. */
   readonly atMs: number;
   /** As in `Granted`. */
@@ -49,7 +49,7 @@ export interface Known {
 }
 
 /** What one reply told of calls; of an older epoch it is void. */
-export interface Told extends Known {
+export interface CachedReply extends EarliestStart {
   readonly arrivedMs: number;
   readonly epoch: number;
 }
@@ -73,7 +73,7 @@ export class Group {
   /** When the last of its callers came that have entered so far. */
   newestSinceMs = 0;
   /** What the last reply told of these calls; only `hopeless.ts` writes it. */
-  told: Told | undefined = undefined;
+  cachedReply: CachedReply | undefined = undefined;
   #line: Line<Caller> | undefined;
   #held: HeldSlots | undefined;
 
@@ -88,7 +88,7 @@ export class Group {
   /** Where it is in the schedule: "nowhere" while no caller of it lacks a slot. */
   readonly position: "free" | "deferred" | "nowhere" = "nowhere";
   /** Whether there was news of the key since it was asked about last. */
-  readonly hasNews: boolean = false;
+  readonly wasNotified: boolean = false;
   /** What held these calls back last, as a reply numbers it. */
   readonly bindsAt: number = 0;
 

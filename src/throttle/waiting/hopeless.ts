@@ -3,7 +3,7 @@ import { HORIZON_MS } from "../../core/policy/limit-makers.ts";
 import { RECHECK_MS, type AskTimes, type Received } from "./ask-times.ts";
 import type { Dispatcher } from "./dispatch.ts";
 import { MOST_ASKED_ABOUT, type Wishes } from "./draw-request.ts";
-import type { Caller, Group, Known, Told } from "./group.ts";
+import type { Caller, Group, EarliestStart, CachedReply } from "./group.ts";
 
 /**
  * Caches the earliest time at which calls can start, from the latest reply of Redis. A call whose `maxWaitMs` ends before
@@ -15,7 +15,7 @@ import type { Caller, Group, Known, Told } from "./group.ts";
  * The length of a line and the end of a lease are never certain, because other callers may leave. A change notification
  * clears the cache. Entries also expire, because a notification can be lost.
  */
-export interface KnownTimes {
+export interface EarliestStartCache {
   /** Stores the reply to a request that was sent in this epoch; ignores a stale reply. */
   learn(reply: Drawn, asked: Wishes, learned: Received & { readonly epoch: number }): void;
   /** How often the cache was cleared: a reply to a request of an older epoch is ignored. */
@@ -23,7 +23,7 @@ export interface KnownTimes {
   /** Clears the cache. */
   forget(): void;
   /** The latest reply about a group's calls, of any age; undefined if nothing holds them back. */
-  of(group: Group, nowMs: number): Known | undefined;
+  of(group: Group, nowMs: number): EarliestStart | undefined;
   /** The time before which certainly no call of this group can start; 0 if it is not known. */
   surelyNotBeforeMs(group: Group, nowMs: number): number;
   /** Whether the call of a group that waits for the shortest time may be hopeless; this need not be certain. */
@@ -31,13 +31,13 @@ export interface KnownTimes {
   /** The time before which the bucket itself lets no call start, as in the latest reply; 0 if it is not known. */
   readonly ofBucketMs: number;
   /** True if a reply of the last moment included this group. */
-  isFresh(group: Group, nowMs: number): boolean;
+  hasFreshReply(group: Group, nowMs: number): boolean;
   /** True if a reply of this epoch included this group. */
-  isTold(group: Group): boolean;
+  hasReply(group: Group): boolean;
 }
 
 /** A reply about a limit of the bucket; it holds for calls that cost as much or more. */
-interface ToldOfBucket extends Told {
+interface CachedBucketReply extends CachedReply {
   readonly costs: readonly number[];
 }
 
@@ -46,25 +46,27 @@ const LIMIT_FRESH_MS = HORIZON_MS;
 /** How far the compared clocks of this process and the bucket may differ. */
 const MARGIN_MS = 5;
 
-export function createKnownTimes(dispatcher: Pick<Dispatcher, "holdsSlots">): KnownTimes {
+export function createEarliestStartCache(
+  dispatcher: Pick<Dispatcher, "holdsSlots">,
+): EarliestStartCache {
   let epoch = 0;
-  let closed: Told | undefined;
-  let ofBucket: ToldOfBucket | undefined;
+  let closed: CachedReply | undefined;
+  let ofBucket: CachedBucketReply | undefined;
 
-  function isValid(told: Told | undefined, nowMs: number): told is Told {
+  function isValid(told: CachedReply | undefined, nowMs: number): told is CachedReply {
     return told !== undefined && told.epoch === epoch && told.atMs > nowMs;
   }
 
   /** The valid replies about calls of this group. */
-  function* toldOf(group: Group, nowMs: number): Iterable<Told> {
+  function* repliesOf(group: Group, nowMs: number): Iterable<CachedReply> {
     if (isValid(closed, nowMs)) yield closed;
-    if (isValid(group.told, nowMs)) yield group.told;
+    if (isValid(group.cachedReply, nowMs)) yield group.cachedReply;
     const costs = ofBucket?.costs;
     const isAsLarge = costs?.every((cost, index) => group.callTerms.costs[index]! >= cost) ?? false;
     if (isAsLarge && isValid(ofBucket, nowMs)) yield ofBucket;
   }
 
-  function isSure(told: Told, group: Group, nowMs: number): boolean {
+  function isSure(told: CachedReply, group: Group, nowMs: number): boolean {
     const ageMs = nowMs - told.arrivedMs;
     if (told.bindsAt < 0 && causeOf(told.bindsAt).cause !== SLOWED) return ageMs < RECHECK_MS;
     const isOfKey = told.bindsAt > group.callTerms.shared.length;
@@ -73,17 +75,17 @@ export function createKnownTimes(dispatcher: Pick<Dispatcher, "holdsSlots">): Kn
     );
   }
 
-  function later<T extends Known>(a: T | undefined, b: T): T {
+  function later<T extends EarliestStart>(a: T | undefined, b: T): T {
     return a === undefined || b.atMs > a.atMs ? b : a;
   }
 
-  function latestOf(group: Group, nowMs: number): Told | undefined {
-    let latest: Told | undefined;
-    for (const told of toldOf(group, nowMs)) latest = later(latest, told);
+  function latestOf(group: Group, nowMs: number): CachedReply | undefined {
+    let latest: CachedReply | undefined;
+    for (const told of repliesOf(group, nowMs)) latest = later(latest, told);
     return latest;
   }
 
-  function isTold({ told }: Group): boolean {
+  function isTold({ cachedReply: told }: Group): boolean {
     return told !== undefined && told.epoch === epoch;
   }
 
@@ -93,7 +95,7 @@ export function createKnownTimes(dispatcher: Pick<Dispatcher, "holdsSlots">): Kn
     },
     learn(reply, asked, { arrivedMs, offsetMs, isStale, epoch: learnedIn }) {
       if (isStale || learnedIn !== epoch) return;
-      const told = (us: number, bindsAt: number): Told => {
+      const told = (us: number, bindsAt: number): CachedReply => {
         const atMs = us === 0 ? 0 : us / 1_000 + offsetMs;
         return { atMs, bindsAt, arrivedMs, epoch };
       };
@@ -108,8 +110,8 @@ export function createKnownTimes(dispatcher: Pick<Dispatcher, "holdsSlots">): Kn
         const isOfKey = asked.wishes[index]!.isBounded || notBeforeUs > 0;
         const isWhole = isOfKey || group.scopes.length === 0;
         // Where all calls have slots, the next one has to be asked about.
-        if (soonestUs === 0) group.told = undefined;
-        else if (isWhole) group.told = ofGroup;
+        if (soonestUs === 0) group.cachedReply = undefined;
+        else if (isWhole) group.cachedReply = ofGroup;
         if (bindsAt > 0 && bindsAt <= shared.length) {
           ofBucket = later(ofBucket, { ...ofGroup, costs: costs.slice(0, shared.length) });
         }
@@ -121,7 +123,7 @@ export function createKnownTimes(dispatcher: Pick<Dispatcher, "holdsSlots">): Kn
     of: latestOf,
     surelyNotBeforeMs(group, nowMs) {
       let latestMs = 0;
-      for (const told of toldOf(group, nowMs)) {
+      for (const told of repliesOf(group, nowMs)) {
         if (told.atMs > latestMs && isSure(told, group, nowMs)) latestMs = told.atMs;
       }
       return Math.max(0, latestMs - MARGIN_MS);
@@ -133,8 +135,9 @@ export function createKnownTimes(dispatcher: Pick<Dispatcher, "holdsSlots">): Kn
     get ofBucketMs() {
       return Math.max(closed?.atMs ?? 0, ofBucket?.atMs ?? 0);
     },
-    isFresh: (group, nowMs) => isTold(group) && nowMs - group.told!.arrivedMs < LIMIT_FRESH_MS,
-    isTold,
+    hasFreshReply: (group, nowMs) =>
+      isTold(group) && nowMs - group.cachedReply!.arrivedMs < LIMIT_FRESH_MS,
+    hasReply: isTold,
   };
 }
 
@@ -148,13 +151,13 @@ export interface HopelessCalls {
   look(group: Group): Promise<void>;
   readonly areLooks: boolean;
   /** Asks soon, so that callers whose deadline has become too early are rejected. */
-  hurry(): void;
+  scheduleSoon(): void;
   /** Asks soon about those of these groups whose callers have a deadline. */
   askAboutEach(groups: Iterable<Group>): void;
   /** The groups that the next request asks about. */
   next(): ReadonlySet<Group>;
   /** A reply included these groups. It is void if a change notification came after the request was sent. */
-  told(groups: readonly Group[], isVoid: boolean): void;
+  onReply(groups: readonly Group[], isVoid: boolean): void;
   /** A reply included these groups: their calls may be hopeless now, or those of all groups. */
   check(groups: Iterable<Group>): void;
   /** Rejects the hopeless callers that wait in lines. */
@@ -166,33 +169,33 @@ export interface HopelessCalls {
 
 export function createHopelessCalls({
   dispatcher,
-  knownTimes,
+  earliestStarts,
   askTimes,
 }: {
   readonly dispatcher: Pick<Dispatcher, "waiting" | "schedule" | "takeExpiring">;
-  readonly knownTimes: KnownTimes;
-  readonly askTimes: Pick<AskTimes, "hurry">;
+  readonly earliestStarts: EarliestStartCache;
+  readonly askTimes: Pick<AskTimes, "scheduleSoon">;
 }): HopelessCalls {
   const { schedule } = dispatcher;
   /** Groups whose callers may be hopeless. */
   const toCheck = new Set<Group>();
   /** Groups whose callers have a deadline, and whose start times are unknown. */
-  const untold = new Set<Group>();
+  const unanswered = new Set<Group>();
   const looks = new Map<Group, { readonly told: Promise<void>; readonly tell: () => void }>();
   /** No deadline of a caller is earlier than this. */
   let leastUntilMs = Infinity;
   /** No deadline of a caller is later than this. */
   let lastUntilMs = -Infinity;
 
-  function hurry(): void {
+  function scheduleSoon(): void {
     const nowMs = performance.now();
-    if (dispatcher.waiting > 0 && nowMs < lastUntilMs) askTimes.hurry(nowMs);
+    if (dispatcher.waiting > 0 && nowMs < lastUntilMs) askTimes.scheduleSoon(nowMs);
   }
 
   function askAbout(group: Group): void {
     const nowMs = performance.now();
-    untold.add(group);
-    askTimes.hurry(nowMs);
+    unanswered.add(group);
+    askTimes.scheduleSoon(nowMs);
     if (group.notBeforeMs > nowMs) schedule.deferUntil(group, 0);
   }
 
@@ -201,7 +204,7 @@ export function createHopelessCalls({
   }
 
   function check(groups: Iterable<Group>): void {
-    const areOthers = leastUntilMs < knownTimes.ofBucketMs;
+    const areOthers = leastUntilMs < earliestStarts.ofBucketMs;
     if (areOthers) leastUntilMs = Infinity;
     for (const group of areOthers ? schedule : groups) {
       if (group.leastUntilMs < Infinity) toCheck.add(group);
@@ -214,12 +217,12 @@ export function createHopelessCalls({
     const nowMs = performance.now();
     const hopeless: Caller[] = [];
     for (const group of toCheck) {
-      const mayBe = (): boolean => !group.isIdle && knownTimes.mayBeHopeless(group, nowMs);
-      const sureMs = mayBe() ? knownTimes.surelyNotBeforeMs(group, nowMs) : 0;
+      const mayBe = (): boolean => !group.isIdle && earliestStarts.mayBeHopeless(group, nowMs);
+      const sureMs = mayBe() ? earliestStarts.surelyNotBeforeMs(group, nowMs) : 0;
       if (group.leastUntilMs < sureMs) hopeless.push(...dispatcher.takeExpiring(group, sureMs));
       // What is uncertain now is certain once the slots that are held have been used.
       const isOpen = mayBe();
-      if (isOpen && knownTimes.isFresh(group, nowMs)) continue;
+      if (isOpen && earliestStarts.hasFreshReply(group, nowMs)) continue;
       toCheck.delete(group);
       if (isOpen) askAbout(group);
     }
@@ -233,7 +236,7 @@ export function createHopelessCalls({
     // All of them have left by now, so the estimate of none counts another.
     for (const caller of refused) caller.refuse();
     // Those behind them have yet to be asked for.
-    hurry();
+    scheduleSoon();
   }
 
   function endLook(group: Group): void {
@@ -245,24 +248,24 @@ export function createHopelessCalls({
     isHopeless({ group, untilMs }) {
       if (untilMs === Infinity) return false;
       lastUntilMs = Math.max(lastUntilMs, untilMs);
-      if (untilMs >= knownTimes.surelyNotBeforeMs(group, performance.now())) return false;
+      if (untilMs >= earliestStarts.surelyNotBeforeMs(group, performance.now())) return false;
       // Its key may hold it back for longer than the bucket does; a flood of calls is not asked about one by one.
-      const isTold = group.scopes.length === 0 || knownTimes.isTold(group);
-      return isTold || untold.size >= MOST_ASKED_ABOUT;
+      const isTold = group.scopes.length === 0 || earliestStarts.hasReply(group);
+      return isTold || unanswered.size >= MOST_ASKED_ABOUT;
     },
     joined({ group, untilMs, patienceMs }) {
       if (untilMs === Infinity) return;
       leastUntilMs = Math.min(leastUntilMs, untilMs);
-      if (knownTimes.isFresh(group, performance.now())) {
+      if (earliestStarts.hasFreshReply(group, performance.now())) {
         toCheck.add(group);
         return;
       }
       // The call of a job that waits for its key is asked for when the key's time comes, if that is soon enough.
       if (patienceMs === Infinity || untilMs < group.notBeforeMs) askAbout(group);
-      else untold.add(group);
+      else unanswered.add(group);
     },
     look(group) {
-      askTimes.hurry(performance.now());
+      askTimes.scheduleSoon(performance.now());
       const found = looks.get(group);
       if (found !== undefined) return found.told;
       let tell = (): void => {};
@@ -273,32 +276,32 @@ export function createHopelessCalls({
     get areLooks() {
       return looks.size > 0;
     },
-    hurry,
+    scheduleSoon,
     askAboutEach,
     next() {
       const groups = new Set([...looks.keys()].slice(0, MOST_ASKED_ABOUT));
-      for (const group of untold) {
+      for (const group of unanswered) {
         if (groups.size >= MOST_ASKED_ABOUT) break;
-        if (group.isIdle || group.line.size <= group.held.size) untold.delete(group);
+        if (group.isIdle || group.line.size <= group.held.size) unanswered.delete(group);
         else groups.add(group);
       }
       return groups;
     },
-    told(groups, isVoid) {
+    onReply(groups, isVoid) {
       for (const group of groups) {
-        untold.delete(group);
+        unanswered.delete(group);
         if (!isVoid) endLook(group);
       }
       if (isVoid) askAboutEach(groups);
       refuse();
-      if (untold.size > 0 || looks.size > 0) askTimes.hurry(performance.now());
+      if (unanswered.size > 0 || looks.size > 0) askTimes.scheduleSoon(performance.now());
     },
     check,
     refuse,
     endLooks() {
       for (const group of looks.keys()) endLook(group);
     },
-    clear: () => untold.clear(),
+    clear: () => unanswered.clear(),
   };
 }
 

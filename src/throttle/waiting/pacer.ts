@@ -8,7 +8,7 @@ import {
   type News,
   type Wish,
 } from "../../core/store.ts";
-import type { BucketContext, PolicyNews } from "../known-policy.ts";
+import type { BucketContext, PolicyUpdate } from "../known-policy.ts";
 import type { LeaseKeeper } from "../slot/leases.ts";
 import {
   createAlarm,
@@ -29,7 +29,11 @@ import {
 import { giveBack, refundUnused } from "./give-back.ts";
 import type { Arrival } from "./group-schedule.ts";
 import type { Caller, Group } from "./group.ts";
-import { createHopelessCalls, createKnownTimes, type KnownTimes } from "./hopeless.ts";
+import {
+  createHopelessCalls,
+  createEarliestStartCache,
+  type EarliestStartCache,
+} from "./hopeless.ts";
 import { slotCountOf, slotsOf, type HeldSlot } from "../slot/held-slots.ts";
 
 /**
@@ -64,16 +68,16 @@ export interface Pacer {
   /** How many callers wait that their own key defers. */
   readonly deferred: number;
   readonly askTimes: Pick<AskTimes, "turnAtMs" | "silentMs" | "hasAnswered">;
-  readonly knownTimes: Pick<KnownTimes, "of" | "forget" | "surelyNotBeforeMs">;
+  readonly earliestStarts: Pick<EarliestStartCache, "of" | "forget" | "surelyNotBeforeMs">;
   wait(caller: Caller): void;
   /** Asks when calls of a group could start, though none waits in it; resolves once that is known, or cannot be. */
   look(group: Group): Promise<void>;
   /** Takes out a caller that no longer wants to wait. */
   leave(caller: Caller): void;
   /** The bucket, or one key, has changed, or a lease is free: callers that wait for it are asked for again. */
-  askAgain(key?: string, news?: News): void;
+  redraw(key?: string, news?: News): void;
   /** Another policy is in force. */
-  readonly learn: (news: PolicyNews) => void;
+  readonly learn: (news: PolicyUpdate) => void;
   /** Slots that are held, of one key or of all, are worthless. */
   readonly forget: (key: string | undefined) => void;
   /** Fails all callers, and gives their slots back. */
@@ -88,7 +92,7 @@ export interface PacerOptions extends BucketContext {
   readonly waitsForStore: boolean;
   readonly startsFull: boolean;
   /** There is news, of one key or of all: what was known of when calls can start is void. */
-  readonly onNews: (key: string | undefined) => void;
+  readonly onChange: (key: string | undefined) => void;
 }
 
 const wantedOf = ({ wanted }: Wish): number => wanted;
@@ -106,11 +110,11 @@ export function createPacer(options: PacerOptions): Pacer {
   const times = createReplyTimes();
   const dispatcher = createDispatcher(leases);
   const { schedule, left } = dispatcher;
-  const knownTimes = createKnownTimes(dispatcher);
+  const earliestStarts = createEarliestStartCache(dispatcher);
   const linePlaces = createLinePlaces();
   const wishCount = createWishCount();
   const askTimes = createAskTimes(schedule.soonest, times);
-  const hopeless = createHopelessCalls({ dispatcher, knownTimes, askTimes });
+  const hopeless = createHopelessCalls({ dispatcher, earliestStarts, askTimes });
   /** What is being given back. */
   const underWay = new Set<Promise<void>>();
   let heldGeneration = 0;
@@ -141,9 +145,9 @@ export function createPacer(options: PacerOptions): Pacer {
 
   /** There is news, or slots go back: callers that it makes hopeless are to be told soon. */
   function forgetKnown(key: string | undefined): void {
-    knownTimes.forget();
-    hopeless.hurry();
-    options.onNews(key);
+    earliestStarts.forget();
+    hopeless.scheduleSoon();
+    options.onChange(key);
   }
 
   async function ask(nowMs: number): Promise<void> {
@@ -157,7 +161,7 @@ export function createPacer(options: PacerOptions): Pacer {
     const leased = mostLeases(terms.limits, wishes);
     const wasOffered = isOffered;
     isOffered = false;
-    const { epoch } = knownTimes;
+    const { epoch } = earliestStarts;
     const lease = leases.number(leased);
     try {
       const reply = await store.draw({
@@ -206,7 +210,7 @@ export function createPacer(options: PacerOptions): Pacer {
 
     known.confirm(version);
     leases.learnSpare(reply.spareLeases, reply.alive);
-    knownTimes.learn(reply, asked, { epoch, ...received });
+    earliestStarts.learn(reply, asked, { epoch, ...received });
     hopeless.check(groups);
     const isMany = asked.wishes.length > 1;
     if (isMany) wishCount.granted(sumOf(reply.granted, slotCountOf), sumOf(asked.wishes, wantedOf));
@@ -226,10 +230,10 @@ export function createPacer(options: PacerOptions): Pacer {
     }
     linePlaces.shared = reply.place;
     // Who is hopeless is refused rather than sent away for a while.
-    hopeless.told(groups, received.isStale || epoch !== knownTimes.epoch);
+    hopeless.onReply(groups, received.isStale || epoch !== earliestStarts.epoch);
     for (const group of groups) {
       const roomInMs = group.notBeforeMs - received.arrivedMs;
-      if (roomInMs > 0) dispatcher.sendAway(group, roomInMs);
+      if (roomInMs > 0) dispatcher.dismissImpatient(group, roomInMs);
     }
   }
 
@@ -333,14 +337,14 @@ export function createPacer(options: PacerOptions): Pacer {
     linePlaces.forgetSharedTurn();
   }
 
-  function learn(news: PolicyNews): void {
+  function learn(news: PolicyUpdate): void {
     forgetHeld();
-    knownTimes.forget();
+    earliestStarts.forget();
     known.learn(news);
     askTimes.retryNow();
     hopeless.clear();
     hopeless.endLooks();
-    options.onNews(undefined);
+    options.onChange(undefined);
     options.regroup(dispatcher.takeAll().sort((a, b) => a.number - b.number));
     workSoon();
   }
@@ -359,7 +363,7 @@ export function createPacer(options: PacerOptions): Pacer {
       return schedule.deferredCallers;
     },
     askTimes,
-    knownTimes,
+    earliestStarts,
     wait(caller) {
       if (isClosed) return caller.fail(new ClosedError(`Bucket "${bucket}"`));
       if (hopeless.isHopeless(caller)) return caller.refuse();
@@ -390,7 +394,7 @@ export function createPacer(options: PacerOptions): Pacer {
       if (key === undefined) return forgetHeld();
       dispatcher.forget(key);
     },
-    askAgain(key, news) {
+    redraw(key, news) {
       if (news === "lease") isOffered = true;
       else forgetKnown(key);
       if (key === undefined) askTimes.retryNow();

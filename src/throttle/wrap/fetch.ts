@@ -27,7 +27,7 @@ const MOST_TRIES = 3;
 const SAFE_TWICE = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
 
 /** A request as it is sent, again if need be. */
-interface Sent {
+interface SentRequest {
   readonly input: Parameters<FetchFunction>[0];
   readonly init: RequestInit | undefined;
   readonly signal: AbortSignal | undefined;
@@ -71,7 +71,7 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
     }
   }
 
-  async function tryUntilTaken(sent: Sent, own: RequestOptions): Promise<Response> {
+  async function tryUntilTaken(sent: SentRequest, own: RequestOptions): Promise<Response> {
     let slot = await bucket.drawByHand(own);
     own.onDrawn?.(slot);
     const mayTryAgain = mostTries > 1 && retry !== false;
@@ -129,7 +129,7 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
   }
 
   async function send(
-    { input, init, signal, again }: Sent,
+    { input, init, signal, again }: SentRequest,
     slot: Slot,
     { cost, feedback }: RequestOptions,
   ): Promise<Tried> {
@@ -151,7 +151,7 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
   }
 
   /** Another `fetch` than the global one may not know the global Request. */
-  function request(input: Sent["input"], init: RequestInit): Promise<Response> {
+  function request(input: SentRequest["input"], init: RequestInit): Promise<Response> {
     if (ownFetch === undefined) return globalThis.fetch(input, init);
     // The undici of npm fails on a signal for which this number is 0 or was never set, as on that of a Request.
     if (init.signal) setMaxListeners(Infinity, init.signal);
@@ -273,7 +273,7 @@ function withoutUnknown(cost: SettledCost | null | undefined): SettledCost {
   return Object.fromEntries(known);
 }
 
-function methodOf({ input, init }: Sent): string {
+function methodOf({ input, init }: SentRequest): string {
   // fetch itself converts any value to a string.
   return String(init?.method ?? (isRequest(input) ? input.method : "GET")).toUpperCase();
 }

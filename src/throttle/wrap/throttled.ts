@@ -264,15 +264,15 @@ function createConcurrencySlots(owner: OwnedBucket, concurrency: number): Concur
 
 type Run = NonNullable<ReturnType<PriorityQueue["dequeue"]>>;
 
-interface Entry extends Waiter {
+interface ConcurrencyWaiter extends Waiter {
   readonly id: string;
   readonly run: Run;
 }
 
 /** The queue of a p-queue whose priorities are ranks. Its own one searches all entries for one that leaves. */
 class LineOfRuns {
-  readonly #line = createLine<Entry>();
-  readonly #entries = new Map<string, Entry>();
+  readonly #line = createLine<ConcurrencyWaiter>();
+  readonly #entries = new Map<string, ConcurrencyWaiter>();
 
   get size(): number {
     return this.#line.size;
@@ -284,7 +284,7 @@ class LineOfRuns {
     { priority: rank = 0, id = "" }: { priority?: number; id?: string } = {},
   ): void {
     const links = { round: 0, previous: undefined, next: undefined };
-    const entry: Entry = { priority: PRIORITIES[rank]!, id, run, ...links };
+    const entry: ConcurrencyWaiter = { priority: PRIORITIES[rank]!, id, run, ...links };
     this.#entries.set(id, entry);
     this.#line.push(entry);
   }
@@ -352,7 +352,7 @@ function watchGenerator<Generator extends AnyGenerator>(
   signal: AbortSignal | undefined,
 ): Generator {
   const own = { next: generator.next, return: generator.return, throw: generator.throw };
-  const state: State = { hasEnded: false };
+  const state: GeneratorState = { hasEnded: false };
   leftIfUnreachable(generator, state, left);
 
   function end(tell: () => void): void {
@@ -417,16 +417,16 @@ function watchGenerator<Generator extends AnyGenerator>(
   return generator;
 }
 
-interface State {
+interface GeneratorState {
   hasEnded: boolean;
 }
 
 /** A function of its own: a closure among those of a generator would keep it, and it would never be unreachable. */
-function leftIfUnreachable(generator: AnyGenerator, state: State, left: () => void): void {
+function leftIfUnreachable(generator: AnyGenerator, state: GeneratorState, left: () => void): void {
   unreachable.register(generator, () => endOnce(state, left), state);
 }
 
-function endOnce(state: State, tell: () => void): void {
+function endOnce(state: GeneratorState, tell: () => void): void {
   if (state.hasEnded) return;
   state.hasEnded = true;
   tell();

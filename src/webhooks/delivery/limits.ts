@@ -1,5 +1,5 @@
 import { reasonOf } from "../../core/describe.ts";
-import { firstOfText, keyOfText, textOfKey, type Key } from "../../core/key-path.ts";
+import { firstOfText, decodeKey, encodeKey, type Key } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { LimitsOptions } from "../../core/policy/limit-makers.ts";
 import type { RuledPolicy } from "../../core/stores/insight/rules.ts";
@@ -117,7 +117,7 @@ export function createOwnLimits(
   let following: Promise<void> | undefined;
 
   function limitsOf(path: readonly string[]): LimitsOptions {
-    const text = textOfKey(path);
+    const text = encodeKey(path);
     const given = own.get(text);
     const { code: ofCode, ...limits } = levelLimits(path, code, { rules, own: given ?? {} });
     const all = { ...ofCode, ...limits.rules, ...limits.own };
@@ -174,7 +174,7 @@ export function createOwnLimits(
   async function wakeAll({ onWake }: LimitsListeners): Promise<void> {
     for (const text of keysToWake) {
       if (isStopped) return;
-      await onWake(keyOfText(text));
+      await onWake(decodeKey(text));
       keysToWake.delete(text);
     }
   }

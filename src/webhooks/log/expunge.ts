@@ -1,4 +1,4 @@
-import { isWithin, textOfKey } from "../../core/key-path.ts";
+import { isWithin, encodeKey } from "../../core/key-path.ts";
 import type { ChangeLog } from "../../core/stores/insight/change-log.ts";
 import type { WebhookStore } from "../../core/stores/webhooks/store.ts";
 import type { Ask } from "../asking.ts";
@@ -44,7 +44,7 @@ export function createExpunge({
 
   async function endPauses(tenant: string): Promise<void> {
     for (const { key } of await queue.paused()) {
-      if (key !== undefined && isWithin(textOfKey(key), tenant)) await queue.resume({ key });
+      if (key !== undefined && isWithin(encodeKey(key), tenant)) await queue.resume({ key });
     }
   }
 

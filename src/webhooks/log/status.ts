@@ -1,7 +1,7 @@
 import { formatRate, parseRate, type RateInput } from "../../core/limits/rate.ts";
 import type { RuledPolicy } from "../../core/stores/insight/rules.ts";
 import type { EndpointName, WebhookStore } from "../../core/stores/webhooks/store.ts";
-import { textOfKey } from "../../core/key-path.ts";
+import { encodeKey } from "../../core/key-path.ts";
 import type { Ask } from "../asking.ts";
 import { readAttempt, type Attempt } from "../delivery/attempt-entry.ts";
 import { levelLimits, rulesOf, type LevelLimits, type SenderLimits } from "../delivery/limits.ts";
@@ -88,7 +88,7 @@ export function createEndpointStatuses(parts: {
     const paths = [[tenant], [tenant, endpoint]];
     const [ruled, ...texts] = await Promise.all([
       ask(() => parts.readRules()),
-      ...paths.map((path) => ask(() => store.limits(textOfKey(path)))),
+      ...paths.map((path) => ask(() => store.limits(encodeKey(path)))),
     ]);
     const rules = rulesOf(ruled);
     return paths.flatMap((path, at) => {
@@ -103,7 +103,7 @@ export function createEndpointStatuses(parts: {
       const where = "status()";
       const { tenant, id } = readEndpointRef(where, given);
       const name = { tenant: tenantOf(where, tenant), endpoint: id };
-      const key = textOfKey(keyOf(name));
+      const key = encodeKey(keyOf(name));
       const [{ record, disabled }, limits, seen] = await Promise.all([
         ask(() => store.endpoint(name)),
         limitsOf(name),

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { headsOfText, levelsOfText, textOfKey } from "../../../src/core/key-path.ts";
+import { headsOfText, levelsOfText, encodeKey } from "../../../src/core/key-path.ts";
 import { concurrency, leakyBucket, tokenBucket } from "../../../src/core/policy/limit-makers.ts";
 import type { Limit } from "../../../src/core/limits/rule.ts";
 import type { PolicyOptions } from "../../../src/core/policy/policy.ts";
@@ -9,7 +9,7 @@ import { EXCESS } from "../../support/draws/bounds.ts";
 import { simulateParties, type Party } from "../../support/draws/simulate.ts";
 import { storeKinds, type PinnedStore } from "../../support/draws/store-kinds.ts";
 
-const key = (...names: readonly string[]): string => textOfKey(names);
+const key = (...names: readonly string[]): string => encodeKey(names);
 const X = key("acme", "x");
 const Y = key("acme", "y");
 

@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
-import { textOfKey } from "../../../src/core/key-path.ts";
+import { encodeKey } from "../../../src/core/key-path.ts";
 import { HOUR_MS, lanesByHand } from "../../support/jobs/lanes-by-hand.ts";
 
 const byHand = lanesByHand();
 const { keyOf, enqueue, take, takeIds, putBack, kept } = byHand;
 
-const path = (...names: string[]): string => textOfKey(names);
+const path = (...names: string[]): string => encodeKey(names);
 const ENDPOINTS = Array.from({ length: 50 }, (_, number) => path("acme", `e${number}`));
 
 /** Takes so many jobs, one by one; the texts of their keys. */

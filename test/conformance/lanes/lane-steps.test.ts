@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { headsOfText, textOfKey } from "../../../src/core/key-path.ts";
+import { headsOfText, encodeKey } from "../../../src/core/key-path.ts";
 import { HOUR_MS, lanesByHand } from "../../support/jobs/lanes-by-hand.ts";
 
 const byHand = lanesByHand();
@@ -13,7 +13,7 @@ const KEYS = [
   ["acme", "b", "x"],
   ["acme", "b", "y"],
   ["zeta", "c", "x"],
-].map(textOfKey);
+].map(encodeKey);
 const HEADS = [...new Set(KEYS.flatMap(headsOfText))];
 
 const of = (list: readonly string[]): fc.Arbitrary<string> => fc.constantFrom(...list);

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
-import { headsOfText, textOfKey } from "../../../src/core/key-path.ts";
+import { headsOfText, encodeKey } from "../../../src/core/key-path.ts";
 import { lanesByHand } from "../../support/jobs/lanes-by-hand.ts";
 
 /**
@@ -19,7 +19,7 @@ const KEYS = [
   ["zeta", "a"],
   ["zeta", "b"],
   ["zeta", "c", "x"],
-].map(textOfKey);
+].map(encodeKey);
 
 const MOST_SHARE = 3;
 

@@ -2,21 +2,21 @@ import { describe, expect, it } from "vitest";
 import {
   headsOfText,
   isWithin,
-  keyOfText,
+  decodeKey,
   levelsOfText,
-  textOfKey,
+  encodeKey,
 } from "../../../src/core/key-path.ts";
 
-const ENDPOINT = textOfKey(["acme", "endpoint-7"]);
+const ENDPOINT = encodeKey(["acme", "endpoint-7"]);
 
 describe("the text of a key", () => {
   it("is a plain name itself, and of each path another", () => {
     const keys = ["acme", "a/b", ["a", "b"], ["a", "b", "c"], ["a/b", "c"], ["a", "b/c"]];
 
-    expect(textOfKey("acme")).toBe("acme");
-    expect(textOfKey(["acme"])).toBe("acme");
-    expect(new Set(keys.map(textOfKey)).size).toBe(keys.length);
-    expect(keys.map((key) => keyOfText(textOfKey(key)))).toEqual(keys);
+    expect(encodeKey("acme")).toBe("acme");
+    expect(encodeKey(["acme"])).toBe("acme");
+    expect(new Set(keys.map(encodeKey)).size).toBe(keys.length);
+    expect(keys.map((key) => decodeKey(encodeKey(key)))).toEqual(keys);
   });
 
   it("knows its levels and its heads, the widest first", () => {

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { textOfKey } from "../../../src/core/key-path.ts";
+import { encodeKey } from "../../../src/core/key-path.ts";
 import { createOwnLimits } from "../../../src/webhooks/delivery/limits.ts";
 
 beforeEach(() => void vi.useFakeTimers());
@@ -31,7 +31,7 @@ it("tells what waits of other rules within half a second, and of the first ones 
 });
 
 it("a tenant's limit does not wait for thousands of others that have changed, or are woken", async () => {
-  const key = (name: string): string => textOfKey([name, "e"]);
+  const key = (name: string): string => encodeKey([name, "e"]);
   let since = { version: 1, limits: new Map<string, string>(), woken: [] as string[] };
   const limits = createOwnLimits(
     { limitsSince: async () => since, readRules: async () => undefined },

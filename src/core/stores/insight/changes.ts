@@ -1,6 +1,6 @@
 /** Changes by hand and by rules files, of buckets, queues and endpoints: what they are called, what each notes, how users see it. */
 import { sayEndless } from "../../describe.ts";
-import { isWithin, keyOfText, namedOf, type Key, type NamedKeys } from "../../key-path.ts";
+import { isWithin, decodeKey, namedOf, type Key, type NamedKeys } from "../../key-path.ts";
 import type { PolicySource } from "../../store.ts";
 
 /** Of a bucket: `"expire"` is the end of an override whose time is over, `"rules"` what a rules file has changed. */
@@ -402,7 +402,7 @@ function describeOfQueue(change: KeptQueueChange): QueueChange {
   const { key, before, after, was: _forUndo, isByCode: _forStore, ...facts } = change;
   return {
     ...facts,
-    key: key === undefined ? undefined : keyOfText(key),
+    key: key === undefined ? undefined : decodeKey(key),
     before: before && sayEndless({ ...before }),
     after: after && sayEndless({ ...after }),
   };

@@ -15,7 +15,7 @@ import type { JobSlot } from "../../../throttle/slot/job-slot.ts";
 import type { DrawnSlot } from "../../../throttle/slot/slot.ts";
 import type { CancellableWait } from "../../../throttle/waiting/wait.ts";
 import type { NoRoomYet } from "../../../throttle/waiting/waiting-call.ts";
-import { keyOfText } from "../../../core/key-path.ts";
+import { decodeKey } from "../../../core/key-path.ts";
 import { LONGEST_MS, PRIORITIES } from "../../../core/input/options.ts";
 import { keyTextOf, type Job } from "../../job.ts";
 import type { BatchOptions } from "../worker-options.ts";
@@ -152,7 +152,7 @@ export function createBatches<Data, Result>(
   /** What stands for a batch when it draws: its members keep their own deadlines. */
   function jobFor(batch: Batch<Data>, members: readonly Member<Data>[]): Job<Data> {
     const { cost } = batch;
-    const key = batch.key === undefined ? undefined : keyOfText(batch.key);
+    const key = batch.key === undefined ? undefined : decodeKey(batch.key);
     const urgent = Math.min(...members.map(({ job }) => PRIORITIES.indexOf(job.priority)));
     return { ...members[0]!.job, key, cost, priority: PRIORITIES[urgent]!, startByMs: undefined };
   }

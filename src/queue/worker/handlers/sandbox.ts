@@ -16,7 +16,7 @@ import { HandlerTimeoutError, JobCancelledError } from "../../errors.ts";
 import { rebuildWith } from "../../failure.ts";
 import type { Job } from "../../job.ts";
 import { loadBullmq } from "../../bullmq/load-bullmq.cjs";
-import type { GivenHandler, Handler, JobContext } from "../context.ts";
+import type { HandlerInput, Handler, JobContext } from "../context.ts";
 import { areHandlers, createNamedHandlers } from "./named-handlers.ts";
 import { UNSTORABLE } from "../outcome.ts";
 import {
@@ -51,7 +51,7 @@ interface SandboxOptions {
 
 /** @throws {@link InvalidOptionError} when `given` is neither a function, nor functions by name, nor an existing file. */
 export function openHandler<Data, Result>(
-  given: GivenHandler<Data, Result>,
+  given: HandlerInput<Data, Result>,
   options: SandboxOptions,
 ): OpenHandler<Data, Result> {
   const isHere = { ready: () => undefined, close: async () => {} };

@@ -2,7 +2,7 @@
 import type { RunName } from "../../../stores/redis/scripts/queue/runs.ts";
 import type { Pass } from "../../../throttle/outage/breaker.ts";
 import { codeOf, movedToDelayed, movedToWait, NOT_THERE } from "../../bullmq/errors.ts";
-import { PARK_MS, storedKeyOf, type Stored } from "../../bullmq/stored-job.ts";
+import { PARK_MS, encodedKeyOf, type Stored } from "../../bullmq/stored-job.ts";
 import type { Fetcher } from "../../lanes/fetcher.ts";
 import { parkFromWorker } from "../../lanes/park.ts";
 import type { WorkerReport } from "../../report.ts";
@@ -50,7 +50,7 @@ export function createWaysBack<Data>(
     if (context.isLost) return leave();
     context.isGoingBack = true;
     await bullJob.moveToDelayed(Date.now() + PARK_MS, context.token).catch(leaveRemoved);
-    const weights = worker.weightsOf(storedKeyOf(bullJob));
+    const weights = worker.weightsOf(encodedKeyOf(bullJob));
     fetcher.park({ id: bullJob.id!, weights, roomInMs: room?.inMs(), aside: room?.of });
     throw movedToDelayed();
   }

@@ -8,7 +8,7 @@ import {
   type Traces,
 } from "../../../core/events/observer.ts";
 import type { Priority } from "../../../core/input/options.ts";
-import type { ToldHere } from "../../bucket.ts";
+import type { LocalActivity } from "../../bucket.ts";
 import { nameBinding } from "../../try/decision.ts";
 import type { Waits } from "../../waiting/dispatch.ts";
 
@@ -27,7 +27,7 @@ export interface Tally {
   /** A caller waits. */
   readonly touch: () => void;
   /** The calls that started, and the refusals, since it was last taken; what happens next is activity again. */
-  take(): Pick<ToldHere, "started" | "refused">;
+  take(): Pick<LocalActivity, "started" | "refused">;
 }
 
 interface TallyParts {
@@ -109,10 +109,10 @@ class BucketSeries {
 }
 
 /** What this process tells of a bucket. */
-export function toldOf(
-  counted: Pick<ToldHere, "started" | "refused">,
+export function activityOf(
+  counted: Pick<LocalActivity, "started" | "refused">,
   { byRank, sinceMs, most }: Waits,
-): ToldHere {
+): LocalActivity {
   const oldestMs = sinceMs === Infinity ? 0 : Math.max(0, Math.round(performance.now() - sinceMs));
   const limitedBy = most && nameBinding(most.bindsAt, most.callTerms);
   return { ...counted, waiting: byRank, oldestMs, limitedBy };

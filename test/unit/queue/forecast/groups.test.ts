@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { textOfKey } from "../../../../src/core/key-path.ts";
+import { encodeKey } from "../../../../src/core/key-path.ts";
 import { drain, type LaneLoad } from "../../../../src/queue/forecast/drain.ts";
 import { createGroups } from "../../../../src/queue/forecast/pace.ts";
 
-const path = (...names: string[]): string => textOfKey(names);
+const path = (...names: string[]): string => encodeKey(names);
 
 /** Lanes of 40 calls each, of keys whose limits are these, in calls a ms. */
 function lanesOf(

@@ -204,7 +204,7 @@ it("is refused soon though news of another key came while its own was asked for"
   isSlow = true;
   const refused = rejectionOf(bucket.draw({ key: "k", maxWaitMs: MINUTE_MS / 2 }));
   await advance(1);
-  bucket.askAgain("another");
+  bucket.redraw("another");
   isSlow = false;
   asking.shift()!();
   await advance(10);

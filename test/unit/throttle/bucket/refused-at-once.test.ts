@@ -142,7 +142,7 @@ describe("a call that cannot go in time", () => {
       await bucket.pause({ forMs: MINUTE_MS });
       const refused = rejectionOf(bucket.draw({ key: "a", maxWaitMs: MINUTE_MS / 2 }));
       await vi.advanceTimersByTimeAsync(1);
-      bucket.askAgain("a");
+      bucket.redraw("a");
       asking.shift()!();
       await vi.advanceTimersByTimeAsync(10);
       asking.shift()!();

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { textOfKey } from "../../../../src/core/key-path.ts";
+import { encodeKey } from "../../../../src/core/key-path.ts";
 import {
   createBreaker,
   type Breaker,
@@ -224,7 +224,7 @@ describe("the breaker of a bucket with keys", () => {
   it("names the key in the log, and says that other keys go on, when one key alone is away", () => {
     const { breaker, lines } = open();
     for (const id of [1, 2, 3]) fail(breaker, job(id, "acme"));
-    for (const id of [4, 5, 6]) fail(breaker, job(id, textOfKey(["bolt", "endpoint-7"])));
+    for (const id of [4, 5, 6]) fail(breaker, job(id, encodeKey(["bolt", "endpoint-7"])));
     vi.advanceTimersByTime(100);
     succeed(breaker, job(7, "acme"));
 

@@ -38,7 +38,7 @@ describe("a process to which a reply takes its time", () => {
     await advance(500);
     for (let looks = 0; looks < 100; looks += 1) {
       await advance(10);
-      named.add(bucket.told().limitedBy);
+      named.add(bucket.takeActivity().limitedBy);
     }
 
     expect([...named]).toEqual(["40/s"]);

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { PRIORITIES } from "../../../../src/core/input/options.ts";
-import { textOfKey } from "../../../../src/core/key-path.ts";
+import { encodeKey } from "../../../../src/core/key-path.ts";
 import { createLine, type Line, type Waiter } from "../../../../src/throttle/waiting/line.ts";
 
 interface Named extends Waiter {
@@ -12,7 +12,7 @@ interface Named extends Waiter {
 /** A caller of the lane of a path, written as `"acme/e1"`. */
 function waiter(path: string, name: number, ...laneWeights: number[]): Named {
   const links = { previous: undefined, next: undefined };
-  const lane = textOfKey(path.split("/"));
+  const lane = encodeKey(path.split("/"));
   return { name, path, priority: "normal", lane, laneWeights, round: 0, ...links };
 }
 

@@ -53,7 +53,7 @@ describe("a change of one key", () => {
     await vi.advanceTimersByTimeAsync(20);
     const before = asked().length;
 
-    bucket.askAgain("a");
+    bucket.redraw("a");
     await vi.advanceTimersByTimeAsync(0);
 
     expect(asked().slice(before)).toEqual([["a"]]);
@@ -68,7 +68,7 @@ describe("a change of one key", () => {
     await vi.advanceTimersByTimeAsync(20);
     const before = asked().length;
 
-    bucket.askAgain("c");
+    bucket.redraw("c");
     await vi.advanceTimersByTimeAsync(20);
 
     expect(asked()).toHaveLength(before);

@@ -38,7 +38,7 @@ async function looksDuring(
 it.each<[string, Parameters<typeof looksDuring>[0]]>([
   ["a key that is free is drawn for", ({ bucket }) => bucket.draw({ key: "free" })],
   ["a caller leaves", ({ leaving }) => leaving.abort()],
-  ["there is news of one key", ({ bucket }) => bucket.askAgain("key 1")],
+  ["there is news of one key", ({ bucket }) => bucket.redraw("key 1")],
 ])("when %s, few of the keys are looked at that are held back", async (_what, happens) => {
   const beside300 = await looksDuring(happens, 300);
   const beside3000 = await looksDuring(happens, 3_000);

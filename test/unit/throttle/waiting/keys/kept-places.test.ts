@@ -122,7 +122,7 @@ describe("calls that leave the lines of their keys after their bucket was paused
     await here!.pause({ forMs: 600_000 });
     await advance(100);
     await there!.resume();
-    here!.askAgain();
+    here!.redraw();
     await advance(50);
     leaving.abort();
     await ended;

@@ -19,7 +19,7 @@ import { costsUnder, isOfKey, type Group, type Groups } from "../waiting/group.t
 import type { WaitOptions } from "../waiting/waiting-call.ts";
 import type { Admission } from "./admission.ts";
 
-interface RideParts {
+interface JobSlotDrawParts {
   readonly keeper: SlotContext;
   readonly groups: Groups;
   readonly admission: Pick<Admission, "draw" | "drawBeyond">;
@@ -30,7 +30,7 @@ interface RideParts {
 }
 
 /** A call that leaves on the slot of its job. */
-interface Ride {
+interface JobSlotCharge {
   /** What its job has drawn, and what it needs itself. */
   readonly drawn: Group;
   readonly needed: Group;
@@ -39,8 +39,18 @@ interface Ride {
 }
 
 /** Returns what draws for the first call of a handler. */
-export function createRides({ keeper, groups, admission, assertUnits, onSlot }: RideParts) {
-  function rideOf(hand: JobSlot, call: TryCall, drawnFor: TryCall): Ride | undefined {
+export function createJobSlotDraws({
+  keeper,
+  groups,
+  admission,
+  assertUnits,
+  onSlot,
+}: JobSlotDrawParts) {
+  function chargeToJobSlot(
+    hand: JobSlot,
+    call: TryCall,
+    drawnFor: TryCall,
+  ): JobSlotCharge | undefined {
     const { slot } = hand;
     // A slot of another part of the bucket has nothing in common with the call.
     if (slot.keeper !== keeper || performance.now() >= hand.staleAtMs) return undefined;
@@ -61,7 +71,12 @@ export function createRides({ keeper, groups, admission, assertUnits, onSlot }: 
   }
 
   /** Leaves on the slot, with what was drawn beyond it. */
-  function leave(hand: JobSlot, ride: Ride, key: string | undefined, beyond?: DrawnSlot): Slot {
+  function leave(
+    hand: JobSlot,
+    ride: JobSlotCharge,
+    key: string | undefined,
+    beyond?: DrawnSlot,
+  ): Slot {
     const { slot } = hand;
     const { drawn, needed, missing } = ride;
     if (needed !== drawn) {
@@ -84,7 +99,7 @@ export function createRides({ keeper, groups, admission, assertUnits, onSlot }: 
     const cost = mergeCosts(drawnFor.cost, options.cost);
     const priority = options.priority ?? hand.drawnFor.priority;
     const call: WaitOptions = { ...options, key, cost, priority };
-    const ride = rideOf(hand, call, drawnFor);
+    const ride = chargeToJobSlot(hand, call, drawnFor);
     hand.isUsed = true;
     if (ride === undefined) {
       giveUp(slot);
@@ -124,7 +139,7 @@ function hasKeyLeasesBeside({ scopes }: Group, other: Group): boolean {
 }
 
 /** What was drawn that the call does not need; of the limits of another key, it needs nothing. */
-function surplusOf({ drawn, needed }: Ride): number[] {
+function surplusOf({ drawn, needed }: JobSlotCharge): number[] {
   const { limits, costs } = drawn.callTerms;
   const under = costsUnder(drawn.scopes, needed);
   return limits.map((limit, index) =>

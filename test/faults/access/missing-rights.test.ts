@@ -98,7 +98,7 @@ describe("a worker whose Redis user lacks a right", () => {
     await waitUntil(() => lines.length > 0, "it says so");
 
     expect(lines).toEqual([
-      expect.stringMatching(/^A worker of queue "jobs" met .*docs\/topologies\.md/),
+      expect.stringMatching(/^A worker of queue "jobs" met .*docs\/guides\/production\/redis\.md/),
     ]);
   });
 });
@@ -125,7 +125,7 @@ describe("who may not ask what server it is on", () => {
     await waitUntil(() => done.includes(3), "it is done, and that is heard");
 
     for (const reason of reasons) {
-      expect(String(reason)).toMatch(/Redis refused .*NOPERM .*docs\/topologies\.md/);
+      expect(String(reason)).toMatch(/Redis refused .*NOPERM .*docs\/guides\/production\/redis\.md/);
     }
     expect(lines.toSorted()).toEqual([
       expect.stringMatching(/^A worker of queue "jobs" met an error: NOPERM .*\binfo\b/),
@@ -165,7 +165,7 @@ describe("a caller whose Redis user lacks a right", () => {
 
     for (const error of await Promise.all(told)) {
       expect(error).toBeInstanceOf(StoreUnavailableError);
-      expect(String(error)).toMatch(/Redis refused .*NOPERM .*docs\/topologies\.md/);
+      expect(String(error)).toMatch(/Redis refused .*NOPERM .*docs\/guides\/production\/redis\.md/);
     }
     expect(warnings).toContainEqual(
       expect.objectContaining({ queue: "jobs", reason: expect.stringMatching(/NOPERM/) }),

@@ -7,7 +7,7 @@
 import { hostname } from "node:os";
 import process from "node:process";
 import { reasonOf } from "../core/describe.ts";
-import { StoreUnavailableError } from "../core/errors.ts";
+import { ChangedError, StoreUnavailableError } from "../core/errors.ts";
 import { sampled, type Logger } from "../core/logger.ts";
 import type {
   BucketReport,
@@ -200,7 +200,8 @@ export function createReporter(parts: ReporterParts): Reporter {
         const bucket = await parts.find(override.bucket);
         await (bucket?.expire(override) ?? insight.endOverride(override));
       } catch (error) {
-        // The store will name it again later.
+        // The store will name it again later. A bucket that kept changing is no fault.
+        if (error instanceof ChangedError) continue;
         warn(error, `The policy of bucket "${override.bucket}" could not be ended`);
       }
     }

@@ -330,7 +330,25 @@ interface Which {
   readonly all?: boolean | undefined;
 }
 
-/** Acts on dead letters; `missing` are the ids that are of none. */
+/**
+ * Refuses a choice of dead letters that could mean two things.
+ *
+ * @throws {@link InvalidOptionError} when ids come beside a filter or `all`.
+ */
+function assertOneChoice(where: string, { id, ids, all, ...filter }: Which): void {
+  const isFiltered = all === true || Object.values(filter).some((value) => value !== undefined);
+  const named = id ?? ids;
+  if (named === undefined || (!isFiltered && (id === undefined || ids === undefined))) return;
+  const remedy = "give an id, ids, or a filter: one of the three";
+  throw new InvalidOptionError({
+    where,
+    option: id === undefined ? "ids" : "id",
+    value: named,
+    remedy,
+  });
+}
+
+/** Acts on dead letters. `missing` are the ids that belong to no dead letter. */
 async function onDeadLetters(
   { id, ids = id === undefined ? undefined : [id], all: _all, ...filter }: Which,
   act: (one: string | FailedFilter) => Promise<number>,
@@ -374,6 +392,20 @@ const BY_COMMAND = {
   },
 } as const;
 
+/**
+ * Checks the body of `/v1`, where a replay of all dead letters has to be spelled out as `{}`.
+ *
+ * @throws {@link InvalidOptionError} when there is no body, or an id beside a filter.
+ */
+function assertReplayBody(body: unknown): void {
+  if (body === undefined || body === null) {
+    const remedy = "give an id, a filter, or {} for all";
+    throw new InvalidOptionError({ where: "replay", option: "body", value: body, remedy });
+  }
+  const { by: _by, why: _why, ...which } = body as Which & { by?: string; why?: string };
+  assertOneChoice("replay", which);
+}
+
 const replay = operation({
   name: "queue.replay",
   target: "queue",
@@ -395,6 +427,7 @@ const replay = operation({
   undoable: false,
   async run(context, { queue, ...which }) {
     const found = await context.queue(queue);
+    if (which.ids !== undefined) assertOneChoice("queue.replay", which);
     const { count: replayed, missing } = await onDeadLetters(which, (one) =>
       found.replay(one, context.byHand),
     );
@@ -412,6 +445,7 @@ const replay = operation({
         path: "POST /v1/queues/:queue/dead-letters/replay",
         shape: ({ replayed }) => ({ replayed }),
         output: object({ replayed: COUNT }),
+        check: assertReplayBody,
       },
     ],
   },
@@ -444,12 +478,14 @@ const purge = operation({
   undoable: false,
   async run(context, { queue, ...which }) {
     const found = await context.queue(queue);
-    if (Object.values(which).every((value) => value === undefined)) {
+    assertOneChoice("queue.purge", which);
+    const { all, ...choice } = which;
+    if (all !== true && Object.values(choice).every((value) => value === undefined)) {
       const remedy = "give true to remove all dead letters, or say which: by ids or a filter";
       throw new InvalidOptionError({
         where: "queue.purge",
         option: "all",
-        value: undefined,
+        value: all,
         remedy,
       });
     }

@@ -44,6 +44,8 @@ export interface OtherPath<Result> {
   readonly output?: object;
   /** Defaults of fields that differ. */
   readonly defaults?: Readonly<Record<string, unknown>>;
+  /** Refuses bodies that only this path refuses. */
+  readonly check?: (body: unknown) => void;
 }
 
 export interface CommandLine<Result> {
@@ -147,6 +149,12 @@ export interface Door {
   readonly sluice: Sluice;
   readonly facts: Facts;
   readonly caller: Caller;
+  /** Logs a change that was made: its operation, its target and who made it. */
+  readonly changed?: (change: {
+    readonly name: string;
+    readonly by: string;
+    readonly target: Readonly<Record<string, unknown>>;
+  }) => void;
   /** Hears why a reading beside a change failed; without it, the call fails. */
   readonly warn?: (error: unknown) => void;
 }
@@ -223,7 +231,14 @@ export async function perform(
   const byHand = { by: door.caller.by(by), ...(reason === undefined ? {} : { reason }) };
   const context = contextOf(door, byHand);
   const result: unknown = await called.run(context, rest);
-  if (called.needs === "act") door.facts.forget();
+  if (called.needs === "act") {
+    door.facts.forget();
+    const inPath = [...called.http.path.matchAll(/:(\w+)/g)].map(([, field]) => field!);
+    const target = Object.fromEntries(
+      inPath.map((field) => [field, rest[field as keyof typeof rest]]),
+    );
+    door.changed?.({ name: called.name, by: byHand.by, target });
+  }
   return result;
 }
 

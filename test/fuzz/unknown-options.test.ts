@@ -193,7 +193,7 @@ const NOT_MEANT: Readonly<Partial<Record<Subject, readonly string[]>>> = {
     "inForce",
     "suppose",
     "onClose",
-    "told",
+    "takeActivity",
     "expire",
     "close",
   ],

@@ -2,9 +2,10 @@
 import process from "node:process";
 import { createInterface } from "node:readline";
 import { Option, type Command } from "commander";
+import { reasonOf } from "../../core/describe.ts";
 import { createFacts } from "../../operations/facts.ts";
 import type { Door } from "../../operations/operation.ts";
-import { replyTo, unreadable } from "../../server/operations/mcp.ts";
+import { replyTo, unreadable, type McpDoor } from "../../server/operations/mcp.ts";
 import { whoRuns, withSluice, type Io } from "../io.ts";
 import { callerOf } from "../operations.ts";
 
@@ -30,7 +31,8 @@ Example: sluice mcp --allow act`,
           by: (said) => `${said ?? whoRuns(io)} (mcp)`,
           mayUse: (needs) => needs === "view" || allow === "act",
         };
-        const door = { sluice, facts: createFacts(sluice), caller };
+        const fail = (error: unknown): void => io.err(`${reasonOf(error)}\n`);
+        const door = { sluice, facts: createFacts(sluice), caller, fail };
         const underway = new Set<Promise<void>>();
         // The loop ends when the client closes its end.
         for await (const line of createInterface({ input: process.stdin })) {
@@ -43,12 +45,12 @@ Example: sluice mcp --allow act`,
     });
 }
 
-async function answer(line: string, door: Door, io: Io): Promise<void> {
+async function answer(line: string, door: McpDoor, io: Io): Promise<void> {
   const reply = await readAndReply(line, door);
   if (reply !== undefined) io.out(`${JSON.stringify(reply)}\n`);
 }
 
-async function readAndReply(line: string, door: Door): Promise<object | undefined> {
+async function readAndReply(line: string, door: McpDoor): Promise<object | undefined> {
   let message: unknown;
   try {
     message = JSON.parse(line);

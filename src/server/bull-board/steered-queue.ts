@@ -148,7 +148,6 @@ export class SteeredQueue extends BullMQAdapter {
   #steered(job: StoredJob): StoredJob {
     const id = job.id!;
     const queue = this.#queue;
-    const run = this.#run;
     const change = async (how: (ours: QueuedJob<unknown>) => Promise<boolean>): Promise<void> => {
       const ours = await queue.job(id);
       if (ours === undefined || !(await how(ours))) await refuse(MOVED_ON);
@@ -157,8 +156,8 @@ export class SteeredQueue extends BullMQAdapter {
       async retry(state = "failed") {
         if (state === "completed")
           await refuse("A job that is done is not run again; enqueue it anew");
-        const { replayed } = await run<{ replayed: number }>("queue.replay", { ids: [id] });
-        if (replayed === 0) await refuse(MOVED_ON);
+        // The operation also reads the status of the queue, once for each job of "Retry all".
+        if ((await queue.replay(id)) === 0) await refuse(MOVED_ON);
       },
       remove: () => change((ours) => ours.remove()),
       promote: () => change((ours) => ours.runNow()),

@@ -2,18 +2,23 @@
  * The operations as tools of the Model Context Protocol: JSON-RPC 2.0 with `initialize`, `ping`, `tools/list` and
  * `tools/call`. The caller of this module carries the messages.
  */
+import { InvalidOptionError, SluiceError } from "../../core/errors.ts";
 import { OPERATIONS } from "../../operations/index.ts";
 import {
   inputSchemaOf,
   perform,
+  RefusedError,
   type AnyOperation,
   type Door,
 } from "../../operations/operation.ts";
 import { sayInJson } from "../../operations/text.ts";
 import { readVersion } from "../../sluice/version.ts";
 
-/** The newest first. A client that asks for another version gets the newest. */
-const VERSIONS = ["2025-06-18", "2025-03-26", "2024-11-05"];
+/**
+ * The newest first. A client that asks for another version gets the newest. Version 2025-03-26 is missing, because it
+ * requires batches.
+ */
+const VERSIONS = ["2025-06-18", "2024-11-05"];
 const ERRORS = { parse: -32_700, request: -32_600, method: -32_601, params: -32_602 } as const;
 
 interface Reply {
@@ -30,8 +35,13 @@ interface Message {
   readonly params?: Readonly<Record<string, unknown>> | undefined;
 }
 
+export interface McpDoor extends Door {
+  /** Reports an error that the caller must not see. */
+  readonly fail: (error: unknown) => void;
+}
+
 /** The reply to one message; undefined for a notification. */
-export async function replyTo(message: unknown, door: Door): Promise<Reply | undefined> {
+export async function replyTo(message: unknown, door: McpDoor): Promise<Reply | undefined> {
   const { jsonrpc, id, method, params } = (message ?? {}) as Message;
   if (jsonrpc !== "2.0" || typeof method !== "string") {
     return refusal(id, "request", "This is no request of JSON-RPC 2.0.");
@@ -83,41 +93,44 @@ function nameOf({ name }: AnyOperation): string {
 }
 
 function describe(each: AnyOperation): object {
-  const { summary, needs, undoable, cli } = each;
+  const { summary, needs, undoable } = each;
   const isRead = needs === "view";
   const back = isRead ? "" : undoable ? " It can be undone." : " It cannot be undone.";
   return {
     name: nameOf(each),
     description: `${summary}.${back}`,
     inputSchema: { type: "object", ...inputSchemaOf(each), additionalProperties: false },
-    annotations: {
-      readOnlyHint: isRead,
-      ...(!isRead && { destructiveHint: cli.confirm !== undefined }),
-    },
+    // Clients treat a tool without `destructiveHint` as destructive: a disabled endpoint also fails its pending messages.
+    annotations: { readOnlyHint: isRead },
   };
 }
 
-/** An error is a result, too, which a model can read and mend. */
-async function call(called: AnyOperation, door: Door, given: object): Promise<object> {
+/** Refusals are results, so that a model can read and correct them. Other errors are only reported to `fail`. */
+async function call(called: AnyOperation, door: McpDoor, given: object): Promise<object> {
   try {
     assertBounds(called, given);
     const result = await perform(called, door, given as Readonly<Record<string, unknown>>);
     return { content: [{ type: "text", text: JSON.stringify(result, sayInJson) }] };
   } catch (error) {
-    const text = error instanceof Error ? error.message : String(error);
+    const isRefusal = error instanceof SluiceError || error instanceof RefusedError;
+    if (!isRefusal) door.fail(error);
+    const text = isRefusal ? error.message : "The server failed; its log says why.";
     return { content: [{ type: "text", text }], isError: true };
   }
 }
 
-/** @throws when a number is above what its schema says; the command line alone takes more. */
+/**
+ * Holds the upper bounds that only the command line may exceed.
+ *
+ * @throws {@link InvalidOptionError} when a number is above the maximum of its schema.
+ */
 function assertBounds(called: AnyOperation, given: object): void {
   const { properties } = inputSchemaOf(called);
   for (const [name, value] of Object.entries(given)) {
     const { maximum = Infinity } = (properties[name] ?? {}) as { readonly maximum?: number };
     if (typeof value === "number" && value > maximum) {
-      throw new RangeError(
-        `${called.name}: option "${name}" is ${value}; give ${maximum} at most.`,
-      );
+      const remedy = `give ${maximum} at most`;
+      throw new InvalidOptionError({ where: called.name, option: name, value, remedy });
     }
   }
 }

@@ -27,7 +27,9 @@ export function operationRoutes(app: FastifyInstance, door: Omit<Door, "caller">
       schema: { summary: "MCP: the operations as tools", tags: ["mcp"] },
     },
     async (request, reply) => {
-      const answer = await replyTo(request.body, doorOf(door, request));
+      const fail = (error: unknown): void =>
+        request.log.error({ err: error }, "A tool of MCP failed.");
+      const answer = await replyTo(request.body, { ...doorOf(door, request), fail });
       if (answer === undefined) return reply.code(202).send();
       return answer;
     },
@@ -41,7 +43,7 @@ function addRoute(
   at: OtherPath<unknown>,
 ): void {
   const { needs = called.needs, summary = called.summary, output = called.output } = at;
-  const { shape, defaults } = at;
+  const { shape, defaults, check } = at;
   const [method = "", url = ""] = at.path.split(" ");
   const scope = scopeOf(called);
   const inPath = [...url.matchAll(/:(\w+)/g)].map(([, name]) => name!);
@@ -61,6 +63,7 @@ function addRoute(
       },
     },
     async preValidation(request) {
+      check?.(request.body);
       // An empty body is an empty object.
       if (method !== "GET") request.body ??= {};
     },
@@ -68,10 +71,6 @@ function addRoute(
       const params = request.params as Fields;
       const input = { ...(request.query as Fields), ...(request.body as Fields), ...params };
       const result = await perform(called, doorOf(door, request), input, needs);
-      if (called.needs === "act") {
-        const by = accessOf(request).name;
-        request.log.info({ ...params, operation: called.name, by }, "changed by hand");
-      }
       return shape === undefined ? result : shape(result);
     },
   });
@@ -109,6 +108,8 @@ export function doorOf(door: Omit<Door, "caller">, request: FastifyRequest): Doo
   return {
     ...door,
     caller: { by: (said) => callerName(name, said), mayUse, mayBucket, mayQueue },
+    changed: ({ name: operation, ...change }) =>
+      request.log.info({ ...change, operation }, "changed by hand"),
     warn: (error) =>
       request.log.warn({ err: error }, "The change was made; its result could not be read."),
   };

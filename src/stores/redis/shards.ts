@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import { areNewer, settingOf, type RulesAnswer } from "../../core/stores/insight/rules.ts";
-import type { ChangesPage } from "../../core/stores/insight/changes.ts";
+import { newestFirst, type ChangesPage } from "../../core/stores/insight/changes.ts";
 import type { BucketLook, InsightStore } from "../../core/stores/insight/store.ts";
 import type { Store } from "../../core/store.ts";
 
@@ -211,8 +211,8 @@ function placeOf(
   return of.bucket ?? of.queue;
 }
 
-function newest<Entry extends { readonly atMs: number }>(all: Entry[], limit: number): Entry[] {
-  return all.toSorted((a, b) => b.atMs - a.atMs).slice(0, limit);
+function newest<Entry extends { readonly id: string }>(all: Entry[], limit: number): Entry[] {
+  return all.toSorted((a, b) => newestFirst(a.id, b.id)).slice(0, limit);
 }
 
 function pointsOf(url: string): Point[] {

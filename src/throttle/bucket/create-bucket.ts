@@ -285,6 +285,8 @@ export function createBucket(
       partFor(textOfNamed(slot)).settleByResult(read, result, slot),
     redraw,
     changed(key) {
+      // Opens the key's part: a worker that has not drawn yet must hear of the change, too.
+      if (key !== undefined) partFor(key);
       for (const number of parts.keys()) {
         const isAbout = key === undefined || partFor(key) === parts[number];
         if (isAbout && parts[number] !== undefined) hear(number, "change", key);

@@ -1,7 +1,7 @@
 /**
  * The one reader of answers: what a result or an error means for those who call its downstream. Where clients keep an
- * answer is known to `layers.ts`, its codes to `meanings.ts`, its headers to `headers.ts` and `remaining.ts`, its body
- * to `body.ts`.
+ * answer is known to `layers.ts`, its headers to `headers.ts` and `remaining.ts`, its codes
+ * and its body to `body.ts`.
  */
 import { types } from "node:util";
 import type { Answer, QuotaPeriod } from "../../core/answer.ts";

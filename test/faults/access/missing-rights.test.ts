@@ -125,7 +125,9 @@ describe("who may not ask what server it is on", () => {
     await waitUntil(() => done.includes(3), "it is done, and that is heard");
 
     for (const reason of reasons) {
-      expect(String(reason)).toMatch(/Redis refused .*NOPERM .*docs\/guides\/production\/redis\.md/);
+      expect(String(reason)).toMatch(
+        /Redis refused .*NOPERM .*docs\/guides\/production\/redis\.md/,
+      );
     }
     expect(lines.toSorted()).toEqual([
       expect.stringMatching(/^A worker of queue "jobs" met an error: NOPERM .*\binfo\b/),

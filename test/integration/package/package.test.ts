@@ -26,7 +26,9 @@ const STRICT = {
 const BANNER =
   'import { createRequire } from "node:module"; const require = createRequire(import.meta.url);';
 /** The files and folders at the top of the package. */
-const FILES = packageJson.files.map((path) => path.split("/")[0]);
+const FILES = packageJson.files.flatMap((path) =>
+  path.startsWith("!") ? [] : path.split("/")[0]!,
+);
 const PACED = ["one, two, three", "95.24/s 2", "50/s"];
 
 let consumer: Consumer;

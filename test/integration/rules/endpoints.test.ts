@@ -113,7 +113,7 @@ it("wake the deliveries that wait for what they were, when they change", async (
   const receiver = await startReceiver();
   await put(hooks, { ...REF, url: receiver.url });
   // By itself, what waits asks again after ten seconds, and would be sent late.
-  const woken = vi.spyOn(hooks.queue.bucket as Bucket & { askAgain(): void }, "askAgain");
+  const woken = vi.spyOn(hooks.queue.bucket as Bucket & { changed(): void }, "changed");
   await waitUntil(async () => {
     const found = (await hooks.status(REF))?.limits.find(({ name }) => name === "rate");
     return found?.setBy === "rules";

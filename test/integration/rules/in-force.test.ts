@@ -117,7 +117,7 @@ describe.each(["in Redis", "in memory"])("the rules of a file, %s,", (where) => 
 
     expect(sluice.bucket("api")).toBe(bucket);
     await waitFor(bucket, "50/s (rules 3)");
-    expect(() => sluice.bucket("api", { rate: "1/s" })).toThrow("give them at the first call");
+    expect(() => sluice.bucket("api", { rate: "1/s" })).toThrow("give them in the first call");
   });
 });
 

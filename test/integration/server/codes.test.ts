@@ -226,6 +226,17 @@ describe("a replay of a job that does not exist", () => {
   );
 });
 
+it("a replay over /v1 names its jobs: no body is no choice, and an id stands alone", async () => {
+  const { url } = await open();
+  const path = `${url}/v1/queues/mail/dead-letters/replay`;
+
+  const empty = await ask(path, { token: ACT, method: "POST" });
+  const both = await ask(path, { token: ACT, body: { id: "7", reason: "x" } });
+
+  expect(empty).toMatchObject({ status: 400 });
+  expect(both).toMatchObject({ status: 400, json: { option: "id" } });
+});
+
 it("the OpenAPI description lists the codes", async () => {
   const { url } = await open();
 

@@ -137,10 +137,14 @@ describe("/api/v1/queues", () => {
     const purge = "POST /api/v1/queues/{queue}/purge";
 
     const unsure = await call(purge, { body: {} });
+    const denied = await call(purge, { body: { all: false } });
+    const mixed = await call(purge, { body: { ids: [id], key: "acme" } });
     const purged = await call(purge, { body: { ids: [id, "none"], why: "cleaned up" } });
     const none = await call(purge, { body: { all: true } });
 
     expect(unsure).toMatchObject({ status: 400, json: { option: "all" } });
+    expect(denied).toMatchObject({ status: 400, json: { option: "all", value: false } });
+    expect(mixed).toMatchObject({ status: 400, json: { option: "ids" } });
     expect(purged.json).toEqual({ purged: 1, missing: ["none"] });
     expect(none.json).toEqual({ purged: 0, missing: [] });
     const [, first] = await service.changes({ queue: "charges" });

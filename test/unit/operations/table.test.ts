@@ -7,19 +7,19 @@ import { createProgram } from "../../../src/cli/program.ts";
 import { createFacts } from "../../../src/operations/facts.ts";
 import { OPERATIONS } from "../../../src/operations/index.ts";
 import { scopeOf, type Door } from "../../../src/operations/operation.ts";
-import { replyTo } from "../../../src/server/operations/mcp.ts";
+import { replyTo, type McpDoor } from "../../../src/server/operations/mcp.ts";
 
 const QUIET = { warn() {}, error() {} };
 const names = OPERATIONS.map(({ name }) => name);
 const silent = { out() {}, err() {}, isTty: false, env: {} };
 
-function door(role: "view" | "act" = "act"): Door {
+function door(role: "view" | "act" = "act"): McpDoor {
   const sluice = createSluice({ logger: QUIET });
   onTestFinished(() => sluice.close());
   const all = (): boolean => true;
   const mayUse: Door["caller"]["mayUse"] = (needs) => role === "act" || needs === "view";
   const caller = { by: () => "ann", mayUse, mayBucket: all, mayQueue: all };
-  return { sluice, facts: createFacts(sluice), caller };
+  return { sluice, facts: createFacts(sluice), caller, fail() {} };
 }
 
 describe("the table of operations", () => {
@@ -119,6 +119,19 @@ describe("MCP", () => {
     [{ method: "tools/call", params: { name: "none" } }, -32_602],
   ])("refuses %j", async (message, code) => {
     expect((await ask(message))?.error?.code).toBe(code);
+  });
+
+  it("reports an unexpected error, and shows its text to no client", async () => {
+    const failed: unknown[] = [];
+    const facts = { ...door().facts, look: () => Promise.reject(new TypeError("secret")) };
+    const broken = { ...door(), facts, fail: (error: unknown) => failed.push(error) };
+    const params = { name: "overview", arguments: {} };
+
+    const answer = await replyTo({ jsonrpc: "2.0", id: 1, method: "tools/call", params }, broken);
+
+    expect(JSON.stringify(answer)).not.toContain("secret");
+    expect(answer?.result).toMatchObject({ isError: true });
+    expect(failed).toHaveLength(1);
   });
 
   it("answers no notification", async () => {

@@ -232,7 +232,7 @@ export function createChangeLog({
     const refuse = (why: string): CannotUndoError =>
       new CannotUndoError({ change: last?.id ?? id!, of: target, why });
     if (last === undefined) throw refuse(NOT_NOW.unknown);
-    const why = REFUSED[last.action] ?? whyNot(last, log);
+    const why = refusalOf(last) ?? whyNot(last, log);
     if (why !== undefined) throw refuse(why);
     const later = log.own
       .slice(0, at)
@@ -287,6 +287,13 @@ function inverseOf(
   seen: { since: number; nowMs: number; older: readonly KeptChange[] },
 ): Promise<Inverse | Inverse<NewBucketChange["before"]>> {
   return of.inverseOf(last as never, seen as never);
+}
+
+/** Why no change of this kind can be undone. For one of the rules it names the file. */
+function refusalOf(change: KeptChange): string | undefined {
+  const refusal = REFUSED[change.action] ?? undefined;
+  if (change.action !== "rules" || change.reason === undefined) return refusal;
+  return refusal?.replace("it;", `it (${change.reason});`);
 }
 
 /** Why a change cannot be taken back, whatever came after it. */

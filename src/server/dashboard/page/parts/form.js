@@ -130,10 +130,11 @@ const bodyOf = ({ rate, forMs, reason }) => ({
 });
 
 /**
- * Opens the form of an operation. `path` is that of its target, `body` what it sends beside the fields, `words` what its
- * texts name beside the fields, and `preview` says what it would do with what is given so far.
+ * Opens the form of an operation. `path` is that of its target. `body` is sent beside the fields, and `words` fill the
+ * texts. `preview` says what the operation would do with the values so far. Undo calls `inverse`, the action that
+ * reverses this one, or takes the change of this generation back.
  */
-export function openForm(name, { path, undoPath = path, body, words, preview, redraw }) {
+export function openForm(name, { path, inverse, body, words, preview, redraw }) {
   const { title, fields, confirm, done, danger, action, undoable } = FORMS[name];
   open({
     title: fill(title, words()),
@@ -145,13 +146,16 @@ export function openForm(name, { path, undoPath = path, body, words, preview, re
       const sent = { ...bodyOf(given), ...body };
       const answer = await ask(`${path}/${action}`, { method: "POST", body: sent });
       redraw();
+      const generation = answer.status?.generation ?? answer.generation;
+      const [undo, undoBody] = inverse === undefined ? ["undo", { generation }] : [inverse, {}];
       const back = async () => {
-        const generation = answer.status?.generation ?? answer.generation;
-        await ask(`${undoPath}/undo`, { method: "POST", body: { generation } });
+        await ask(`${path}/${undo}`, { method: "POST", body: undoBody });
         redraw();
       };
+      // Without a generation, undo could take back a newer change of a colleague.
+      const canUndo = inverse !== undefined || (undoable && generation !== undefined);
       const text = fill(done, { ...given, ...words(answer) });
-      toast(text, undoable ? { label: "Undo", run: back } : undefined);
+      toast(text, canUndo ? { label: "Undo", run: back } : undefined);
     },
   });
 }

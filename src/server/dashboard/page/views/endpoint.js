@@ -78,9 +78,9 @@ export function endpointView({ sender, tenant, id, redraw, stay, mayAct }) {
   }
 
   function form(action, preview) {
-    const undoPath = `api/v1/endpoints/${encodeURIComponent(sender)}`;
     const words = () => ({ name: `${tenant} / ${id}` });
-    openForm(`endpoint.${action}`, { path, undoPath, redraw, words, preview });
+    const inverse = action === "disable" ? "enable" : undefined;
+    openForm(`endpoint.${action}`, { path, inverse, redraw, words, preview });
   }
 
   function disable({ waiting }) {

@@ -38,7 +38,11 @@ function addCommand(command: Command, io: Io, operations: readonly AnyOperation[
   const [usual] = operations as [AnyOperation];
   command.description(usual.cli.about ?? inLowerCase(usual.summary));
   if (operations.some(({ cli }) => cli.when === "--queue")) command.option(...OF_QUEUE);
-  const options = new Map(operations.flatMap(optionsOf).map((option) => [option.long!, option]));
+  const options = new Map<string, Option>();
+  for (const option of operations.flatMap(optionsOf)) {
+    // The help of an option that two operations share is that of the first.
+    if (!options.has(option.long!)) options.set(option.long!, option);
+  }
   for (const option of options.values()) command.addOption(option);
   const examples = operations.flatMap(({ cli }) => cli.examples);
   command
@@ -129,7 +133,7 @@ export function textOf(shown: Shown): string {
     .join("\n");
 }
 
-/** The command line has the rights of whoever reaches Redis. */
+/** The command line may do everything: its user can reach Redis anyway. */
 export function callerOf(io: Io): Door["caller"] {
   const all = (): boolean => true;
   return { by: (said) => said ?? whoRuns(io), mayUse: all, mayBucket: all, mayQueue: all };

@@ -145,7 +145,7 @@ const buckets = operation({
       .default("name")
       .describe("What comes first: the most of it."),
     offset: z.int().min(0).default(0).describe("How many are left out before the page."),
-    limit: limitField(50),
+    limit: limitField(50, 200),
     recent: z
       .boolean()
       .optional()
@@ -646,12 +646,12 @@ function showBucket({
       ]),
     ),
     ...section(
-      ["replica", "calls/s", "waiting", "told"],
-      toldBy.map((told) => [
-        told.replica,
-        perSecond(told.perSecond),
-        String(told.waiting),
-        `${duration(told.toldAgoMs)} ago`,
+      ["replica", "calls/s", "waiting", "reported"],
+      toldBy.map((report) => [
+        report.replica,
+        perSecond(report.perSecond),
+        String(report.waiting),
+        `${duration(report.toldAgoMs)} ago`,
       ]),
     ),
   ];

@@ -34,7 +34,7 @@ const changes = operation({
       "Only those of this queue, or of the endpoints of this sender.",
     ),
     before: z.string().optional().describe("The next of the page before."),
-    limit: limitField(100),
+    limit: limitField(100, 1_000),
   }),
   answers: "The changes, and where the next page begins if there may be one.",
   output: object({ changes: list(LOGGED_CHANGE), next: TEXT }, ["next"]),

@@ -96,8 +96,9 @@ export const DATA: z.ZodDefault<z.ZodBoolean> = field(
   { flags: "--data", reads: "text", help: "with the data, which may be private" },
 );
 
-export const limitField = (usual: number): z.ZodDefault<z.ZodInt> =>
-  z.int().min(1).max(1_000).default(usual).describe("How many at most.");
+/** `most` holds for HTTP and MCP; the command line takes up to 1,000. */
+export const limitField = (usual: number, most: number): z.ZodDefault<z.ZodInt> =>
+  z.int().min(1).max(1_000).default(usual).describe("How many at most.").meta({ maximum: most });
 
 export const CURSOR: Field<string> = text(4_096)
   .optional()

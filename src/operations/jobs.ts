@@ -85,7 +85,7 @@ const jobs = operation({
     state: STATE,
     key: KEY,
     name: NAME.optional().describe("The name that the job was given."),
-    limit: limitField(50),
+    limit: limitField(50, 200),
     cursor: CURSOR,
     data: DATA,
   }),

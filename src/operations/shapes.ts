@@ -63,7 +63,7 @@ export const REPLICA: object = object({
   pid: count("Its process id there."),
   version: text("The version of Sluice."),
   startedAtMs: number("When it started, in ms since 1970."),
-  seenAtMs: number("When it last told something."),
+  seenAtMs: number("When it last reported."),
 });
 
 const STATUS_FIELDS = {
@@ -98,7 +98,7 @@ const STATUS_FIELDS = {
   toldBy: list(
     object({
       replica: text("The process."),
-      toldAgoMs: number("How long ago it told this."),
+      toldAgoMs: number("How long ago it reported this."),
       waiting: count("Callers that wait there."),
       perSecond: number("Calls that it started, by second."),
     }),

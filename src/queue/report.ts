@@ -10,11 +10,11 @@ import type { Job } from "./job.ts";
 
 export interface WorkerReport<Data, Result> {
   readonly emitter: OwnedEmitter<WorkerEvents<Data, Result>>;
-  /** Its attempts that have ended and are yet to be told to Redis. */
+  /** Ended attempts that Redis does not know of yet. */
   readonly tally: Pick<Tally, "take" | "giveBack">;
   /** Tells what BullMQ's worker stores. */
   follow(stored: StoredWorker<Data, Result | undefined>): void;
-  /** Tells of a failed attempt that does not count, and after which the job may start again in so many ms. */
+  /** Reports a failed attempt that does not count; the job may start again after this many ms. */
   spared(stored: Stored<Data>, error: Error, inMs: number): void;
   /** Tells that a handler starts. */
   started(stored: Stored<Data>): void;
@@ -112,7 +112,7 @@ interface Tally {
   ended(job: object, outcome: "done" | "failed"): number | undefined;
   /** Those since the last call. */
   take(): Ended;
-  /** Counts them again: they could not be told. */
+  /** Counts them again, because the report failed. */
   giveBack(ended: Ended): void;
 }
 

@@ -288,7 +288,7 @@ interface WakeWatch {
 const FIRST_LOOK_MS = 250;
 /** By then each worker has asked by itself. */
 const LAST_LOOK_MS = 4_000;
-/** A worker that has asked meanwhile knows when a later job is due. */
+/** A worker that has asked since then knows when a later job is due. */
 const MOST_DUE_MS = 5_000;
 const MOST_TIMERS = 100;
 
@@ -299,7 +299,7 @@ const MOST_TIMERS = 100;
  * seconds while jobs wait for their turn anyway.
  */
 export function createWakeWatch(look: (id: string) => Promise<Heard>): WakeWatch {
-  /** The job at hand, and the one that was enqueued last meanwhile. */
+  /** The job at hand, and the last one that was enqueued since. */
   let watched: string | undefined;
   let latest: string | undefined;
   let lookMs = FIRST_LOOK_MS;
@@ -319,7 +319,7 @@ export function createWakeWatch(look: (id: string) => Promise<Heard>): WakeWatch
   }
 
   async function lookAt(id: string): Promise<void> {
-    // While Redis is away, nobody takes it either; workers ask when they have it again.
+    // While Redis is unreachable, no worker takes the job. Workers ask when Redis is back.
     const heard = await look(id).catch((): Heard => "taken");
     lookMs = heard === "taken" ? FIRST_LOOK_MS : Math.min(2 * lookMs, LAST_LOOK_MS);
     const isOver = heard !== "woken" || lookMs === LAST_LOOK_MS;

@@ -108,8 +108,8 @@ export function doorOf(door: Omit<Door, "caller">, request: FastifyRequest): Doo
   return {
     ...door,
     caller: { by: (said) => callerName(name, said), mayUse, mayBucket, mayQueue },
-    changed: ({ name: operation, ...change }) =>
-      request.log.info({ ...change, operation }, "changed by hand"),
+    changed: ({ name: operation, by, target }) =>
+      request.log.info({ ...target, operation, by }, "changed by hand"),
     warn: (error) =>
       request.log.warn({ err: error }, "The change was made; its result could not be read."),
   };

@@ -333,12 +333,12 @@ function createEstimates(known: KnownPolicy, pacer: Pacer): Pick<CallContext, "e
 
   /** What is known of the group's calls, if it holds them back the longest. */
   function longestOf(group: Group, nowMs: number): EarliestStart | undefined {
-    const told = pacer.earliestStarts.of(group, nowMs);
-    return told === undefined || told.bindsAt === 0 ? undefined : told;
+    const reply = pacer.earliestStarts.of(group, nowMs);
+    return reply === undefined || reply.bindsAt === 0 ? undefined : reply;
   }
 
-  function limitedBy({ bindsAt, callTerms }: Group, told: EarliestStart | undefined): string {
-    return nameBinding(told?.bindsAt ?? bindsAt, callTerms) ?? formatPolicy(known.policy);
+  function limitedBy({ bindsAt, callTerms }: Group, reply: EarliestStart | undefined): string {
+    return nameBinding(reply?.bindsAt ?? bindsAt, callTerms) ?? formatPolicy(known.policy);
   }
 
   function waitMs(
@@ -352,7 +352,7 @@ function createEstimates(known: KnownPolicy, pacer: Pacer): Pick<CallContext, "e
     // A slot lies as far behind the turn at which it is drawn as its priority may book ahead.
     const aheadMs = (HORIZON_MS * known.policy.shares[RANKS[priority]]!) / 1_000;
     const turnMs = turnAtMs === 0 ? 0 : turnAtMs + aheadMs;
-    // Who is refused at once was in no line; nor are those of other processes whose turns it was told of, if they were too.
+    // A call that is refused immediately is in no line, and the turns in a reply may belong to such calls of other processes.
     const isKnown = !isInLine && soonestMs > nowMs;
     const dueMs = (isKnown ? soonestMs : Math.max(notBeforeMs, turnMs, soonestMs)) - nowMs;
     const waiting = group.scopes.length > 0 ? line.size : pacer.waiting;
@@ -365,8 +365,8 @@ function createEstimates(known: KnownPolicy, pacer: Pacer): Pick<CallContext, "e
     estimate(group, asker) {
       const nowMs = performance.now();
       const { bindsAt, callTerms } = group;
-      const told = longestOf(group, nowMs);
-      const binding = callTerms.limits[(told?.bindsAt ?? bindsAt) - 1];
+      const reply = longestOf(group, nowMs);
+      const binding = callTerms.limits[(reply?.bindsAt ?? bindsAt) - 1];
       // It is not known when a lease comes free; and a pause or the like may hide that a lease is waited for.
       const isOfLease =
         bindsAt < 0 ? callTerms.hasLeases : binding !== undefined && isLeased(binding);
@@ -376,7 +376,7 @@ function createEstimates(known: KnownPolicy, pacer: Pacer): Pick<CallContext, "e
       const inLineMs = waitMs(group, nowMs, asker);
       return {
         retryAfterMs: Math.ceil(Math.min(LONGEST_MS, Math.max(least, inLineMs))),
-        limitedBy: isUnanswered ? UNANSWERED : limitedBy(group, told),
+        limitedBy: isUnanswered ? UNANSWERED : limitedBy(group, reply),
       };
     },
   };

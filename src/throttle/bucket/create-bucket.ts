@@ -93,8 +93,12 @@ export function createBucket(
 
   /** The part of a key, by its first name: all levels of a path lie in one. */
   function partFor(key: string | undefined): BucketPart {
-    const number = isSpread && key !== undefined ? partOf(firstOfText(key)) : FIRST_PART;
+    const number = numberFor(key);
     return parts[number] ?? openPart(number);
+  }
+
+  function numberFor(key: string | undefined): number {
+    return isSpread && key !== undefined ? partOf(firstOfText(key)) : FIRST_PART;
   }
 
   /** The part of a key that has not been read yet; the part refuses one that is not valid. */
@@ -114,7 +118,8 @@ export function createBucket(
   }
 
   function hear(number: number, news: News, key: string | undefined): void {
-    const part = parts[number]!;
+    // A part that no call has opened still has listeners: a worker that waits for room.
+    const part = parts[number] ?? openPart(number);
     if (news === "change") {
       part.forget(key);
       tellChange(key);
@@ -285,12 +290,9 @@ export function createBucket(
       partFor(textOfNamed(slot)).settleByResult(read, result, slot),
     redraw,
     changed(key) {
-      // Opens the key's part: a worker that has not drawn yet must hear of the change, too.
-      if (key !== undefined) partFor(key);
-      for (const number of parts.keys()) {
-        const isAbout = key === undefined || partFor(key) === parts[number];
-        if (isAbout && parts[number] !== undefined) hear(number, "change", key);
-      }
+      if (key !== undefined) return hear(numberFor(key), "change", key);
+      for (const number of parts.keys())
+        if (parts[number] !== undefined) hear(number, "change", key);
     },
     onChange(listener) {
       changeListeners.add(listener);

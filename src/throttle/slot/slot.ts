@@ -317,7 +317,7 @@ export function createSettling(
     return { bucket, terms, scopes, deltas, slotUs, isUnused, shadowDeltas: ofShadows };
   }
 
-  /** Tells of what was taken back, as it is sent and when it is booked, which `ask` answers. */
+  /** Reports what was taken back, when it is sent and when `ask` has booked it. */
   async function telling({ group, deltas }: Unneeded, ask: () => Promise<boolean>): Promise<void> {
     const isLess = deltas.some((delta) => delta < 0);
     const asking = ask();

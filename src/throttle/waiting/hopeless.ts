@@ -53,8 +53,8 @@ export function createEarliestStartCache(
   let closed: CachedReply | undefined;
   let ofBucket: CachedBucketReply | undefined;
 
-  function isValid(told: CachedReply | undefined, nowMs: number): told is CachedReply {
-    return told !== undefined && told.epoch === epoch && told.atMs > nowMs;
+  function isValid(reply: CachedReply | undefined, nowMs: number): reply is CachedReply {
+    return reply !== undefined && reply.epoch === epoch && reply.atMs > nowMs;
   }
 
   /** The valid replies about calls of this group. */
@@ -66,12 +66,12 @@ export function createEarliestStartCache(
     if (isAsLarge && isValid(ofBucket, nowMs)) yield ofBucket;
   }
 
-  function isSure(told: CachedReply, group: Group, nowMs: number): boolean {
-    const ageMs = nowMs - told.arrivedMs;
-    if (told.bindsAt < 0 && causeOf(told.bindsAt).cause !== SLOWED) return ageMs < RECHECK_MS;
-    const isOfKey = told.bindsAt > group.callTerms.shared.length;
+  function isSure(reply: CachedReply, group: Group, nowMs: number): boolean {
+    const ageMs = nowMs - reply.arrivedMs;
+    if (reply.bindsAt < 0 && causeOf(reply.bindsAt).cause !== SLOWED) return ageMs < RECHECK_MS;
+    const isOfKey = reply.bindsAt > group.callTerms.shared.length;
     return (
-      ageMs < LIMIT_FRESH_MS && !dispatcher.holdsSlots(isOfKey ? group : undefined, told.bindsAt)
+      ageMs < LIMIT_FRESH_MS && !dispatcher.holdsSlots(isOfKey ? group : undefined, reply.bindsAt)
     );
   }
 
@@ -81,12 +81,12 @@ export function createEarliestStartCache(
 
   function latestOf(group: Group, nowMs: number): CachedReply | undefined {
     let latest: CachedReply | undefined;
-    for (const told of repliesOf(group, nowMs)) latest = later(latest, told);
+    for (const reply of repliesOf(group, nowMs)) latest = later(latest, reply);
     return latest;
   }
 
-  function isTold({ cachedReply: told }: Group): boolean {
-    return told !== undefined && told.epoch === epoch;
+  function hasReply({ cachedReply: reply }: Group): boolean {
+    return reply !== undefined && reply.epoch === epoch;
   }
 
   return {
@@ -95,18 +95,18 @@ export function createEarliestStartCache(
     },
     learn(reply, asked, { arrivedMs, offsetMs, isStale, epoch: learnedIn }) {
       if (isStale || learnedIn !== epoch) return;
-      const told = (us: number, bindsAt: number): CachedReply => {
+      const cached = (us: number, bindsAt: number): CachedReply => {
         const atMs = us === 0 ? 0 : us / 1_000 + offsetMs;
         return { atMs, bindsAt, arrivedMs, epoch };
       };
-      closed = told(reply.closedUntilUs, reply.closedBy);
+      closed = cached(reply.closedUntilUs, reply.closedBy);
       ofBucket = undefined;
       for (const [index, granted] of firstUnmet(reply.granted, asked.groups)) {
         const group = asked.groups[index]!;
         const { shared, costs } = group.callTerms;
         const { soonestUs, bindsAt, notBeforeUs } = granted;
-        const ofGroup = told(soonestUs, bindsAt);
-        // Else the reply may tell of the bucket alone: what was told of the key before goes on.
+        const ofGroup = cached(soonestUs, bindsAt);
+        // Otherwise the reply may describe the bucket alone, and the previous reply about the key stays valid.
         const isOfKey = asked.wishes[index]!.isBounded || notBeforeUs > 0;
         const isWhole = isOfKey || group.scopes.length === 0;
         // Where all calls have slots, the next one has to be asked about.
@@ -123,8 +123,8 @@ export function createEarliestStartCache(
     of: latestOf,
     surelyNotBeforeMs(group, nowMs) {
       let latestMs = 0;
-      for (const told of repliesOf(group, nowMs)) {
-        if (told.atMs > latestMs && isSure(told, group, nowMs)) latestMs = told.atMs;
+      for (const reply of repliesOf(group, nowMs)) {
+        if (reply.atMs > latestMs && isSure(reply, group, nowMs)) latestMs = reply.atMs;
       }
       return Math.max(0, latestMs - MARGIN_MS);
     },
@@ -136,8 +136,8 @@ export function createEarliestStartCache(
       return Math.max(closed?.atMs ?? 0, ofBucket?.atMs ?? 0);
     },
     hasFreshReply: (group, nowMs) =>
-      isTold(group) && nowMs - group.cachedReply!.arrivedMs < LIMIT_FRESH_MS,
-    hasReply: isTold,
+      hasReply(group) && nowMs - group.cachedReply!.arrivedMs < LIMIT_FRESH_MS,
+    hasReply,
   };
 }
 
@@ -181,7 +181,7 @@ export function createHopelessCalls({
   const toCheck = new Set<Group>();
   /** Groups whose callers have a deadline, and whose start times are unknown. */
   const unanswered = new Set<Group>();
-  const looks = new Map<Group, { readonly told: Promise<void>; readonly tell: () => void }>();
+  const looks = new Map<Group, { readonly replied: Promise<void>; readonly resolve: () => void }>();
   /** No deadline of a caller is earlier than this. */
   let leastUntilMs = Infinity;
   /** No deadline of a caller is later than this. */
@@ -240,7 +240,7 @@ export function createHopelessCalls({
   }
 
   function endLook(group: Group): void {
-    looks.get(group)?.tell();
+    looks.get(group)?.resolve();
     looks.delete(group);
   }
 
@@ -250,8 +250,8 @@ export function createHopelessCalls({
       lastUntilMs = Math.max(lastUntilMs, untilMs);
       if (untilMs >= earliestStarts.surelyNotBeforeMs(group, performance.now())) return false;
       // Its key may hold it back for longer than the bucket does; a flood of calls is not asked about one by one.
-      const isTold = group.scopes.length === 0 || earliestStarts.hasReply(group);
-      return isTold || unanswered.size >= MOST_ASKED_ABOUT;
+      const isKnown = group.scopes.length === 0 || earliestStarts.hasReply(group);
+      return isKnown || unanswered.size >= MOST_ASKED_ABOUT;
     },
     joined({ group, untilMs, patienceMs }) {
       if (untilMs === Infinity) return;
@@ -267,11 +267,11 @@ export function createHopelessCalls({
     look(group) {
       askTimes.scheduleSoon(performance.now());
       const found = looks.get(group);
-      if (found !== undefined) return found.told;
-      let tell = (): void => {};
-      const told = new Promise<void>((resolve) => (tell = resolve));
-      looks.set(group, { told, tell: () => tell() });
-      return told;
+      if (found !== undefined) return found.replied;
+      let resolve = (): void => {};
+      const replied = new Promise<void>((done) => (resolve = done));
+      looks.set(group, { replied, resolve: () => resolve() });
+      return replied;
     },
     get areLooks() {
       return looks.size > 0;

@@ -322,7 +322,7 @@ interface GeneratorEnds {
   /** It has run to its end. */
   readonly returned: (value: unknown) => void;
   readonly threw: (error: unknown) => void;
-  /** It was left before its end, or nobody can reach it any more. */
+  /** The loop over it ended early, or it was garbage-collected. */
   readonly left: () => void;
 }
 
@@ -369,7 +369,7 @@ function watchGenerator<Generator extends AnyGenerator>(
     end(() => threw(error));
   }
 
-  /** Runs its `finally`; what that throws has nobody to go to. */
+  /** Runs its `finally`. An error there has no caller to reach, so it is dropped. */
   function stop(): void {
     onError(signal?.reason);
     try {
@@ -457,7 +457,7 @@ interface HeldCall {
   isRunning: boolean;
 }
 
-/** Who waits, and how to find out for what. */
+/** The pending call, and how to find out which limit it waits for. */
 interface WaitInside {
   readonly of: unknown;
   readonly bucket: string;

@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { join } from "node:path";
 import process from "node:process";
 import { createInterface } from "node:readline";
+import { pino } from "pino";
 import { describe, expect, inject, it, onTestFinished } from "vitest";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { ACT, ask, openServers, VIEW } from "../../support/server/open-server.ts";
@@ -107,6 +108,31 @@ describe("sluice mcp", () => {
 });
 
 describe("POST /mcp", () => {
+  it("logs each change with the one who made it, and no look", async () => {
+    await openService();
+    const lines: string[] = [];
+    const logger = pino({}, { write: (line: string) => void lines.push(line) });
+    const { url } = await servers.open(sluices.open(), { logger });
+    const call = (name: string) =>
+      ask(`${url}/mcp`, {
+        token: ACT,
+        body: {
+          jsonrpc: "2.0",
+          id: 1,
+          method: "tools/call",
+          params: { name, arguments: { bucket: "stripe" } },
+        },
+      });
+
+    await call("bucket_look");
+    await call("bucket_pause");
+
+    const changes = lines
+      .map((line) => JSON.parse(line) as { msg?: string })
+      .filter(({ msg }) => msg === "changed by hand");
+    expect(changes).toMatchObject([{ operation: "bucket.pause", bucket: "stripe", by: "ann" }]);
+  });
+
   it("gives each token the tools of its role, within its scope", async () => {
     const { bucket } = await openService();
     const { url } = await servers.open(sluices.open());

@@ -84,6 +84,23 @@ describe("the board of endpoints", () => {
     expect(errors).toEqual([]);
   });
 
+  it("undoes a disabling by enabling that endpoint, and not what a colleague disabled since", async () => {
+    const { url, hooks } = await openEndpointBoard();
+    const { page, errors } = await boards.open(`${url}/#/endpoint/webhooks/acme/billing`);
+    await page.getByRole("button", { name: "Disable" }).click();
+    await page.getByRole("button", { name: "Disable it" }).click();
+    await page.getByText("acme / billing is disabled.").waitFor();
+    await hooks.endpoints.disable({ tenant: "globex", id: "crm", reason: "theirs" });
+
+    await page.locator("#toast").getByRole("button", { name: "Undo" }).click();
+
+    const disabled = async (ref: { tenant: string; id: string }): Promise<boolean> =>
+      (await hooks.endpoints.get(ref))!.disabled !== undefined;
+    await waitUntil(async () => !(await disabled(REF)), "it is sent to again");
+    expect(await disabled({ tenant: "globex", id: "crm" })).toBe(true);
+    expect(errors).toEqual([]);
+  });
+
   it("shows the endpoints of one tenant", async () => {
     const { url } = await openEndpointBoard();
     const { page } = await boards.open(`${url}/#/endpoints`);

@@ -161,7 +161,7 @@ describe("the board of queues", () => {
     await queue.pause({ forMs: 3_600_000, by: "bob" });
     await page.getByRole("button", { name: "Pause the queue" }).click();
 
-    await page.getByText("Somebody else changed it meanwhile.").waitFor();
+    await page.getByText("It has changed since you opened this dialog.").waitFor();
     expect((await queue.paused())[0]!.forMs).toBeLessThanOrEqual(3_600_000);
   });
 

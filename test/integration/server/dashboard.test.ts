@@ -98,7 +98,7 @@ describe("the board", () => {
     await bucket.configure({ rate: "50/s" }, { by: "bob" });
     await page.getByRole("button", { name: "Put it in force" }).click();
 
-    await page.getByText("Somebody else changed it meanwhile.").waitFor();
+    await page.getByText("It has changed since you opened this dialog.").waitFor();
     expect(await bucket.status()).toMatchObject({ capPerSecond: 50 });
   });
 

@@ -1,4 +1,6 @@
 import { expect, it } from "vitest";
+import { CannotUndoError } from "../../../src/core/errors.ts";
+import { rejectionOf } from "../../support/async/rejection.ts";
 import { createChangeLog } from "../../../src/core/stores/insight/change-log.ts";
 import { createMemoryInsight } from "../../../src/stores/memory/memory-insight.ts";
 import { deferred } from "../../support/async/deferred.ts";
@@ -42,4 +44,35 @@ it("makes a change while its note is on the way, and tells of it once that is th
   noted.resolve();
 
   expect([before, await made]).toEqual([false, 5]);
+});
+
+it("names the rules file whose change it cannot undo", async () => {
+  const store = createMemoryInsight();
+  const log = createChangeLog({ store, logger: console, process: "web-7:1" });
+  const facts = { policy: "10/s", text: "", source: "rules", pausedForMs: 0 } as const;
+  const id = await store.noteChange({
+    bucket: "stripe",
+    subject: "policy",
+    action: "rules",
+    by: "rules",
+    reason: "team-a.yaml",
+    before: facts,
+    after: facts,
+    key: undefined,
+    forMs: undefined,
+    undoes: undefined,
+  });
+
+  const undoing = log.undo(
+    {
+      bucket: "stripe",
+      see: async () => ({ generation: 1 }),
+      inverseOf: async () => ({ why: "" }),
+    },
+    { id },
+  );
+
+  const refusal = await rejectionOf(undoing);
+  expect(refusal).toBeInstanceOf(CannotUndoError);
+  expect(String(refusal)).toContain("a rules file (team-a.yaml) made it");
 });

@@ -1,5 +1,4 @@
-import { setTimeout as delay } from "node:timers/promises";
-import { afterEach, expect, it } from "vitest";
+import { afterEach, expect, it, onTestFinished, vi } from "vitest";
 import { StoreUnavailableError } from "../../../src/core/errors.ts";
 import { compilePolicy, formatPolicy, type Policy } from "../../../src/core/policy/policy.ts";
 import { createMemoryInsight } from "../../../src/stores/memory/memory-insight.ts";
@@ -107,6 +106,8 @@ it("come to the buckets of a server that did not answer once, also if it answers
 });
 
 it("ask a store that does not answer once, if they are given up then", async () => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
   let asked = 0;
   const { rules } = use({
     codeOf: () => undefined,
@@ -115,7 +116,7 @@ it("ask a store that does not answer once, if they are given up then", async () 
       async declaredOf() {
         asked += 1;
         // As long as a store takes to find no Redis, the timers of the rules run.
-        await delay(20);
+        await vi.advanceTimersByTimeAsync(20);
         throw new StoreUnavailableError("rules", new Error("away"));
       },
     },

@@ -10,6 +10,7 @@ import { CannotUndoError, ChangedError, SluiceError, StoreUnavailableError } fro
 import type { Logger } from "../../logger.ts";
 import {
   describeChange,
+  madeByRules,
   NOT_NOW,
   REFUSED,
   type BucketChange,
@@ -289,11 +290,10 @@ function inverseOf(
   return of.inverseOf(last as never, seen as never);
 }
 
-/** Why no change of this kind can be undone. For one of the rules it names the file. */
-function refusalOf(change: KeptChange): string | undefined {
-  const refusal = REFUSED[change.action] ?? undefined;
-  if (change.action !== "rules" || change.reason === undefined) return refusal;
-  return refusal?.replace("it;", `it (${change.reason});`);
+/** Why no change of this kind can be undone. */
+function refusalOf({ action, reason }: KeptChange): string | undefined {
+  if (action === "rules" && reason !== undefined) return madeByRules(`a rules file (${reason})`);
+  return REFUSED[action] ?? undefined;
 }
 
 /** Why a change cannot be taken back, whatever came after it. */

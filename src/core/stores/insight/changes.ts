@@ -27,6 +27,11 @@ export type EndpointAction =
   | "recover"
   | "undo";
 
+/** Refuses to undo what a file set, which the file would set again. */
+export function madeByRules(file: string): string {
+  return `${file} made it; change that file, or set another value by hand`;
+}
+
 /** Why `undo` refuses a change of this name; null if it has an inverse. */
 export const REFUSED: Readonly<Record<BucketAction | QueueAction | EndpointAction, string | null>> =
   {
@@ -45,7 +50,7 @@ export const REFUSED: Readonly<Record<BucketAction | QueueAction | EndpointActio
     setLimits: "set the limits again; the change says what they were",
     recover: "the messages may have been sent since",
     rotateSecret: "the old secret is not put back; rotate it again",
-    rules: "a rules file made it; change that file, or set another value by hand",
+    rules: madeByRules("a rules file"),
     expire: "the time of another change was over; make that one again",
     undo: "it took another change back; make that one again",
   };

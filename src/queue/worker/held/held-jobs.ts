@@ -40,7 +40,7 @@ export function createOrders({
   readonly workerId: string;
   readonly lanes: Pick<LaneStore, "orders">;
   readonly running: Pick<Running, "all" | "count">;
-  /** Told of a job that was cancelled while this worker had it, and that has gone on since. */
+  /** Called for a job that was cancelled while this worker had it, and that has continued since. */
   readonly onMissed: (id: string) => void;
 }): HeldOrders {
   let isPaused = false;

@@ -289,6 +289,16 @@ describe("what is done to a spread bucket", () => {
     expect(heard).toHaveLength(until);
   });
 
+  it("of one key reaches the listeners of a process that has drawn for no key yet", () => {
+    const { bucket } = spread({ perKey: { rate: "10/s" } });
+    const heard: (string | undefined)[] = [];
+    bucket.onChange((key) => heard.push(key));
+
+    bucket.changed(A);
+
+    expect(heard).toEqual([A]);
+  });
+
   it("fails when a part could not be reached, and is done to the others", async () => {
     const store = createMemoryStore();
     const last = createPartStores(store, "test").at(-1)!.storeName;

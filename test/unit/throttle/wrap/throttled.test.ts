@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { ClosedError, InvalidOptionError, WaitTooLongError } from "../../../../src/core/errors.ts";
+import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts";
 import type { OwnedBucket } from "../../../../src/throttle/bucket.ts";
 import { jobSlotOf, runWithJobSlot } from "../../../../src/throttle/slot/job-slot.ts";
 import type { DrawnSlot } from "../../../../src/throttle/slot/slot.ts";
@@ -170,6 +171,28 @@ describe("a throttled function", () => {
     endFirst();
     await first;
     expect(run).toHaveBeenCalledTimes(1);
+  });
+
+  it("keeps one deadline over the wait for a place and the wait for a slot", async () => {
+    const store = createMemoryStore();
+    const { bucket } = createTestBucket({ rate: "5/s" }, { store });
+    const { bucket: other } = createTestBucket({ rate: "5/s" }, { store });
+    const { run, endFirst } = manualTask();
+    const call = bucket.throttled(run, { concurrency: 1 });
+    const first = call();
+    await vi.advanceTimersByTimeAsync(10);
+    const second = rejectionOf(call.with({ maxWaitMs: 350 })());
+
+    // Another process takes the slot just before the place comes free: the next one is after the deadline.
+    await vi.advanceTimersByTimeAsync(235);
+    await other.tryDraw();
+    endFirst();
+    await first;
+    await vi.advanceTimersByTimeAsync(1_000);
+
+    expect(run).toHaveBeenCalledTimes(1);
+    expect(await second).toBeInstanceOf(WaitTooLongError);
+    await Promise.all([bucket.close(), other.close()]);
   });
 
   it("fails calls that wait for a place when the bucket is closed", async () => {

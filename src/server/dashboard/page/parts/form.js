@@ -71,7 +71,7 @@ function open({ title, fields, preview, confirm, make, danger = false }) {
 
 function textOf({ code, option, remedy, message }) {
   if (code === "ERR_CHANGED") {
-    return "Somebody else changed it meanwhile. Close this, look again, and repeat it if it still fits.";
+    return "It has changed since you opened this dialog. Close it, look again, and repeat the change if it still fits.";
   }
   return remedy ? `${option}: ${remedy}` : message;
 }

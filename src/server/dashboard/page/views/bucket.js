@@ -184,7 +184,7 @@ function drain({ now, after }) {
   if (now.waiting === 0) return "Nothing waits now.";
   const those = `The ${count(now.waiting)} that wait`;
   if (after.goneInMs === "forever") return `${those} do not start before it is resumed.`;
-  // Without a rate that all calls share, nobody knows.
+  // Unknown without a rate that all calls share.
   if (after.capPerSecond === undefined) return `${those} start as their limits allow.`;
   const isOther = now.capPerSecond !== undefined && now.goneInMs !== after.goneInMs;
   const before = now.goneInMs === "forever" ? "never" : duration(now.goneInMs);

@@ -21,11 +21,14 @@ import {
   BY_HAND,
   FOR_MS,
   GENERATION,
-  KEY,
   limitField,
   NAME,
+  PAUSE_FORM,
+  PAUSING,
   POLICY,
   PREVIEW,
+  RESUME_FORM,
+  RESUMING,
   agoField,
 } from "./fields.ts";
 import {
@@ -426,13 +429,7 @@ const pause = operation({
   ...STEER,
   name: "bucket.pause",
   summary: "Starts no calls, of all keys or of one",
-  input: z.strictObject({
-    ...BUCKET,
-    forMs: FOR_MS,
-    key: KEY,
-    generation: GENERATION,
-    ...BY_HAND,
-  }),
+  input: z.strictObject({ ...BUCKET, ...PAUSING }),
   undoable: true,
   run: (context, { bucket: name, ...options }) =>
     changed(context, name, (found) => found.pause({ ...options, ...context.byHand } as object)),
@@ -443,20 +440,14 @@ const pause = operation({
     about: "starts no calls of a bucket, or no jobs of a queue; of all or of one key",
     examples: ["sluice pause hooks --key acme endpoint-7 --for 15m"],
   },
-  form: {
-    title: "Pause {name}",
-    fields: ["forMs", "reason"],
-    confirm: "Pause all calls",
-    done: "{name} is paused.",
-    danger: true,
-  },
+  form: { ...PAUSE_FORM, confirm: "Pause all calls" },
 });
 
 const resume = operation({
   ...STEER,
   name: "bucket.resume",
   summary: "Ends a pause, of all keys or of one",
-  input: z.strictObject({ ...BUCKET, key: KEY, generation: GENERATION, ...BY_HAND }),
+  input: z.strictObject({ ...BUCKET, ...RESUMING }),
   undoable: true,
   run: (context, { bucket: name, ...options }) =>
     changed(context, name, (found) => found.resume({ ...options, ...context.byHand } as object)),
@@ -467,12 +458,7 @@ const resume = operation({
     about: "ends a pause of a bucket or a queue, of all or of one key",
     examples: ["sluice resume hooks"],
   },
-  form: {
-    title: "Resume {name}",
-    fields: ["reason"],
-    confirm: "Resume",
-    done: "{name} runs again.",
-  },
+  form: RESUME_FORM,
 });
 
 const undo = operation({

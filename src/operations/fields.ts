@@ -88,6 +88,25 @@ export const BY_HAND: Readonly<Record<"by" | "reason" | "why", Field<string>>> =
     .meta({ deprecated: true }),
 };
 
+/** What a resume of a bucket or a queue takes, and its form on the board. */
+export const RESUMING = { key: KEY, generation: GENERATION, ...BY_HAND } as const;
+export const RESUME_FORM = {
+  title: "Resume {name}",
+  fields: ["reason"],
+  confirm: "Resume",
+  done: "{name} runs again.",
+} as const;
+
+/** The same of a pause. */
+export const PAUSING = { forMs: FOR_MS, ...RESUMING } as const;
+export const PAUSE_FORM = {
+  title: "Pause {name}",
+  fields: ["forMs", "reason"],
+  confirm: "Pause",
+  done: "{name} is paused.",
+  danger: true,
+} as const;
+
 export const DATA: z.ZodDefault<z.ZodBoolean> = field(
   z
     .boolean()

@@ -38,7 +38,7 @@ export interface OtherPath<Result> {
   readonly path: string;
   readonly needs?: Needs;
   /** Makes the fields that this path answers. Defaults to the same. */
-  readonly shape?: (result: Result) => object;
+  shape?(result: NoInfer<Result>): object;
   readonly summary?: string;
   /** The JSON Schema of what `shape` makes. */
   readonly output?: object;
@@ -78,12 +78,11 @@ export interface CommandLine<Result> {
     more: CommandRun,
   ) => unknown;
   /** What is printed, and is the document with `--json`. Defaults to the result. */
-  readonly result?: (result: Result, input: Readonly<Record<string, unknown>>) => unknown;
+  result?(result: NoInfer<Result>, input: Readonly<Record<string, unknown>>): unknown;
   /** The same as people read it. */
-  // oxlint-disable-next-line typescript/no-explicit-any
-  readonly show: (printed: any, input: Readonly<Record<string, unknown>>) => Shown;
+  show(printed: unknown, input: Readonly<Record<string, unknown>>): Shown;
   /** Throws, after all was printed, if a part could not be done. */
-  readonly after?: (result: Result, input: Readonly<Record<string, unknown>>) => void;
+  after?(result: NoInfer<Result>, input: Readonly<Record<string, unknown>>): void;
 }
 
 interface CommandRun {
@@ -114,7 +113,7 @@ export interface Operation<Schema extends z.ZodObject = z.ZodObject, Result = un
   readonly privacy: Privacy;
   /** Whether `undo` of the target takes the change back. */
   readonly undoable: boolean;
-  readonly run: (context: Context, input: z.output<Schema>) => Promise<Result>;
+  run(context: Context, input: z.output<Schema>): Promise<Result>;
   readonly http: {
     /** `"POST /api/v1/queues/:queue/pause"`; its parameters are fields, and so is all of the query or the body. */
     readonly path: string;
@@ -126,8 +125,7 @@ export interface Operation<Schema extends z.ZodObject = z.ZodObject, Result = un
 }
 
 /** Any operation: what a door calls with the input that it read. */
-// oxlint-disable-next-line typescript/no-explicit-any
-export type AnyOperation = Operation<any, any>;
+export type AnyOperation = Operation<z.ZodObject, unknown>;
 
 export function operation<Schema extends z.ZodObject, Result>(
   declared: Operation<Schema, Result>,

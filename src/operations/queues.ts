@@ -8,7 +8,17 @@ import type { QueuePause } from "../queue/manage/pauses.ts";
 import type { Queue } from "../queue/queue.ts";
 import { changeOf, queuePreviewText, readsPreview } from "./buckets.ts";
 import { assertUndone } from "./changes.ts";
-import { BY_HAND, FOR_MS, GENERATION, KEY, NAME, PREVIEW } from "./fields.ts";
+import {
+  BY_HAND,
+  FOR_MS,
+  GENERATION,
+  NAME,
+  PAUSE_FORM,
+  PAUSING,
+  PREVIEW,
+  RESUME_FORM,
+  RESUMING,
+} from "./fields.ts";
 import { operation, type AnyOperation, type CommandLine, type Context } from "./operation.ts";
 import { settingsOf } from "./settings.ts";
 import {
@@ -288,43 +298,26 @@ const pause = operation({
   ...STEER,
   name: "queue.pause",
   summary: "Starts no jobs, of all keys or of one",
-  input: z.strictObject({
-    ...QUEUE,
-    forMs: FOR_MS,
-    key: KEY,
-    generation: GENERATION,
-    ...BY_HAND,
-  }),
+  input: z.strictObject({ ...QUEUE, ...PAUSING }),
   undoable: true,
   run: (context, { queue: name, ...options }) =>
     changed(context, name, (found) => found.pause({ ...options, ...context.byHand } as object)),
   http: { path: "POST /api/v1/queues/:queue/pause", tag: "queues" },
   cli: { ...PAUSES, command: "pause <name>" },
-  form: {
-    title: "Pause {name}",
-    fields: ["forMs", "reason"],
-    confirm: "Pause the queue",
-    done: "{name} is paused.",
-    danger: true,
-  },
+  form: { ...PAUSE_FORM, confirm: "Pause the queue" },
 });
 
 const resume = operation({
   ...STEER,
   name: "queue.resume",
   summary: "Ends a pause, of all keys or of one",
-  input: z.strictObject({ ...QUEUE, key: KEY, generation: GENERATION, ...BY_HAND }),
+  input: z.strictObject({ ...QUEUE, ...RESUMING }),
   undoable: true,
   run: (context, { queue: name, ...options }) =>
     changed(context, name, (found) => found.resume({ ...options, ...context.byHand } as object)),
   http: { path: "POST /api/v1/queues/:queue/resume", tag: "queues" },
   cli: { ...PAUSES, command: "resume <name>" },
-  form: {
-    title: "Resume {name}",
-    fields: ["reason"],
-    confirm: "Resume",
-    done: "{name} runs again.",
-  },
+  form: RESUME_FORM,
 });
 
 const orCode = (about: string) =>

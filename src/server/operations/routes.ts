@@ -43,7 +43,7 @@ function addRoute(
   at: OtherPath<unknown>,
 ): void {
   const { needs = called.needs, summary = called.summary, output = called.output } = at;
-  const { shape, defaults, check } = at;
+  const { defaults, check } = at;
   const [method = "", url = ""] = at.path.split(" ");
   const scope = scopeOf(called);
   const inPath = [...url.matchAll(/:(\w+)/g)].map(([, name]) => name!);
@@ -71,7 +71,7 @@ function addRoute(
       const params = request.params as Fields;
       const input = { ...(request.query as Fields), ...(request.body as Fields), ...params };
       const result = await perform(called, doorOf(door, request), input, needs);
-      return shape === undefined ? result : shape(result);
+      return at.shape === undefined ? result : at.shape(result);
     },
   });
 }

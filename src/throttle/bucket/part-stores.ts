@@ -1,6 +1,6 @@
 /**
  * A bucket whose limits are all per key is stored in 32 parts, which a cluster spreads over its nodes. Each part has the
- * clock of its node. See docs/decisions/0013-keys-over-a-cluster.md.
+ * clock of its node. See docs/decisions/keys.md#keys-that-share-no-limit-spread-over-a-cluster.
  */
 import slotOf from "cluster-key-slot";
 import type {

@@ -18,7 +18,17 @@ import {
 import { PROSE_EXTENSIONS, textsIn } from "./prose/texts.ts";
 
 const PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "ARCHITECTURE.md"];
-const EVERYTHING = [...PAGES, "docs", "src", "lua", "workers", "examples"];
+const EVERYTHING = [
+  ...PAGES,
+  ".changeset",
+  "docs",
+  "skills",
+  "ops",
+  "src",
+  "lua",
+  "workers",
+  "examples",
+];
 /** Pages that list every detail have room for long cells. */
 const REFERENCE = /(?:^|\/)docs\/(?:reference|decisions|guarantees)\b/;
 

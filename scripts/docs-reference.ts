@@ -209,12 +209,12 @@ function changelogPage(): string {
         .replace(/^---[^]*?---/, "")
         .trim(),
     )
-    .map((text) => `- ${text.replaceAll("\n", "\n  ")}`);
+    .map((text) => text.replace(/^(.*)$/m, "### $1"));
   return `# Changelog
 
 ## Not yet released
 
-${changes.join("\n")}
+${changes.join("\n\n")}
 
 ${released.replace(/^# .*$/m, "").trim()}
 `

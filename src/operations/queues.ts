@@ -1,6 +1,7 @@
 /** What operators see of queues and workers, and how they change queues. */
 import * as z from "zod";
 import { reasonOf } from "../core/describe.ts";
+import { QUEUE_SETTINGS } from "../core/input/queue-settings.ts";
 import type { ListedQueue, ListedWorker } from "../insight/overview.ts";
 import type { QueuePreview } from "../queue/forecast/forecast.ts";
 import type { QueueStatus } from "../queue/forecast/status.ts";
@@ -320,16 +321,12 @@ const resume = operation({
   form: RESUME_FORM,
 });
 
-const orCode = (about: string) =>
-  z.unknown().optional().describe(`${about} "code" ends what was set by hand.`);
-
-const SETTINGS = {
-  maxBacklog: orCode("How many jobs may wait: 10000, or { all, perKey }."),
-  keepDone: orCode("Which done jobs are kept: { count, forMs }."),
-  keepFailed: orCode("Which dead letters are kept: { count, forMs }."),
-  defaults: orCode("The options of jobs that are enqueued without: { attempts, priority, … }."),
-  weights: orCode("How much of a shared rate keys get: { acme: 3 }, or a list of these by level."),
-};
+const SETTINGS = Object.fromEntries(
+  Object.entries(QUEUE_SETTINGS).map(([name, { about, forms }]) => {
+    const described = `${about}: ${forms}. "code" removes the override.`;
+    return [name, z.unknown().optional().describe(described)];
+  }),
+);
 
 const set = operation({
   ...STEER,

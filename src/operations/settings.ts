@@ -1,6 +1,6 @@
 /** Settings of a queue as the command line writes them. */
 import { InvalidOptionError } from "../core/errors.ts";
-import { QUEUE_SETTINGS } from "../core/input/queue-settings.ts";
+import { SETTING_NAMES } from "../core/input/queue-settings.ts";
 
 /**
  * Settings of a queue, by the names that `sluice queue` shows: `defaults.attempts=3` is `{ defaults: { attempts: 3 } }`.
@@ -19,9 +19,11 @@ export function settingsOf(given: readonly string[]): Readonly<Record<string, un
     const names = path.startsWith("weights.")
       ? ["weights", path.slice("weights.".length)]
       : path.split(".");
-    if (!Object.hasOwn(QUEUE_SETTINGS, names[0]!)) {
-      const all = Object.keys(QUEUE_SETTINGS).join(", ");
-      throw wrongSetting(text, `the settings are ${all}; --for and --generation stand beside them`);
+    if (!(SETTING_NAMES as readonly string[]).includes(names[0]!)) {
+      throw wrongSetting(
+        text,
+        `the settings are ${SETTING_NAMES.join(", ")}; --for and --generation stand beside them`,
+      );
     }
     if (/^weights\.\d+\./.test(path)) {
       const remedy = `give weights by level, or of a key with such a name, as JSON: 'weights=[{"acme":3},null]'`;

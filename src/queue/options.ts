@@ -4,10 +4,18 @@ import { KEY_PATH } from "../core/input/key-options.ts";
 import { WHO_AND_WHY, type WhoAndWhy } from "../core/input/who-and-why.ts";
 import type { Key } from "../core/key-path.ts";
 import { isTimeZone } from "../core/limits/calendar-days.ts";
-import { KEY, LONGEST_MS, NAME, nameOf, readOptional, wholeNumber } from "../core/input/options.ts";
-import { DEFAULTED, type JobDefaults, type KeepDone } from "../core/input/queue-settings.ts";
+import {
+  KEY,
+  layered,
+  LONGEST_MS,
+  NAME,
+  nameOf,
+  readOptional,
+  wholeNumber,
+} from "../core/input/options.ts";
+import { DEFAULTED, type JobDefaults } from "../core/input/queue-settings.ts";
 import { COST } from "../throttle/call-options.ts";
-import type { DedupeMode, KeptJobs } from "../stores/redis/scripts/queue/jobs.ts";
+import type { DedupeMode } from "../stores/redis/scripts/queue/jobs.ts";
 import type { Cost } from "../throttle/costs.ts";
 import { cronFault } from "./bullmq/cron.ts";
 import { OWN_ID } from "./job.ts";
@@ -110,11 +118,6 @@ export const AT: z.ZodType<Date | number> = z.custom<Date | number>(isTime, AT_E
 const TIME = wholeNumber(1, LONGEST_MS, "milliseconds").optional();
 /** It is stored as it is, and becomes no part of a Redis key. */
 const JOB_NAME = nameOf("leave out control characters");
-
-/** The bounds of a queue, with the defaults for those that are not given. */
-export function withKeptDefaults({ count = 1_000, forMs = 86_400_000 }: KeepDone = {}): KeptJobs {
-  return { count, forMs };
-}
 
 const DEDUPE_MODES: readonly DedupeMode[] = ["first", "last", "again"];
 
@@ -239,18 +242,8 @@ export function withDefaults<Options extends JobOptionsRead>(
   options: Options,
   defaults: JobDefaults,
 ): Options {
-  const { backoff } = options;
-  const fromBoth = backoff && {
-    baseMs: backoff.baseMs ?? defaults.backoff?.baseMs,
-    maxMs: backoff.maxMs ?? defaults.backoff?.maxMs,
-  };
-  return {
-    ...options,
-    priority: options.priority ?? defaults.priority,
-    maxWaitMs: options.maxWaitMs ?? defaults.maxWaitMs,
-    attempts: options.attempts ?? defaults.attempts,
-    backoff: fromBoth ?? defaults.backoff,
-  };
+  const backoff = layered(defaults.backoff, options.backoff);
+  return layered<object>(defaults, options, { backoff }) as Options;
 }
 
 export function isRecurring({ every, cron }: Pick<JobOptions, "every" | "cron">): boolean {

@@ -1,5 +1,6 @@
 import { assertArgumentCount } from "../core/input/arguments.ts";
 import type { Logger } from "../core/logger.ts";
+import type { QueueSettings } from "../core/input/queue-settings.ts";
 import type { QueueDeclared } from "../core/stores/insight/store.ts";
 import type { ChangeLog } from "../core/stores/insight/change-log.ts";
 import type { Observing } from "../core/events/observer.ts";
@@ -14,12 +15,7 @@ import { createElsewhere } from "./enqueue/elsewhere.ts";
 import { createEnqueuing, ENQUEUE_TAKES, type Enqueuing } from "./enqueue/enqueue.ts";
 import { queuedJob, type JobSource, type QueuedJob } from "./enqueue/job-handle.ts";
 import { createWakeWatch } from "./enqueue/storing.ts";
-import {
-  createSettings,
-  type QueueSettingsLive,
-  type ReadSettings,
-  type SettingsGiven,
-} from "./enqueue/settings.ts";
+import { createSettings, type QueueSettingsLive, type ReadSettings } from "./enqueue/settings.ts";
 import { createSchedules, type Schedules } from "./enqueue/schedules.ts";
 import { createExplanations } from "./forecast/explain.ts";
 import { createForecasts, type Forecast, type QueuePreview } from "./forecast/forecast.ts";
@@ -120,7 +116,7 @@ export interface OwnedQueue<Data, Result = unknown, Input = Data> extends Queue<
   close(): Promise<void>;
 }
 
-export interface QueueSettings<Data> extends SettingsGiven {
+export interface QueueParts<Data> extends QueueSettings {
   readonly name: string;
   readonly bucket: OwnedBucket;
   readonly connect: ConnectQueue;
@@ -140,7 +136,7 @@ export interface QueueSettings<Data> extends SettingsGiven {
 }
 
 export function createQueue<Data, Result = unknown, Input = Data>(
-  settings: QueueSettings<Data>,
+  settings: QueueParts<Data>,
 ): OwnedQueue<Data, Result, Input> {
   const { name, bucket, connect, prefix, timeoutMs, logger, schema } = settings;
   const { maxJobBytes = MAX_JOB_BYTES } = settings;

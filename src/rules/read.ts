@@ -3,6 +3,7 @@ import type * as z from "zod";
 import type { Document, LineCounter, Node, Pair } from "yaml";
 import { withoutStop } from "../core/describe.ts";
 import { closest } from "../core/input/options.ts";
+import { SETTING_NAMES } from "../core/input/queue-settings.ts";
 import type { PolicyOptions } from "../core/policy/policy.ts";
 import { settingName } from "../core/stores/insight/rules.ts";
 import { loadYaml } from "./load-yaml.cjs";
@@ -245,15 +246,13 @@ function problemsOfIssue(data: unknown, issue: z.core.$ZodIssue): Problem[] {
   return [{ path, value: valueAt(data, path), remedy: remedyOf(issue, path) }];
 }
 
-const QUEUE_NAMES = ["maxBacklog", "keepDone", "keepFailed", "defaults", "weights"];
-
 const LIMIT_NAMES = ["rate", "concurrency"];
 const SENDER_NAMES = ["perTenant", "perEndpoint", "ceiling", "tenants"];
 
 /** The names allowed in an entry, where only the schema checks them. */
 function namesAt(path: Path): readonly string[] {
   const [section] = path;
-  if (section === "queues" && path.length === 2) return QUEUE_NAMES;
+  if (section === "queues" && path.length === 2) return SETTING_NAMES;
   if (section !== "endpoints" || path.length < 2) return [];
   if (path.length === 2) return SENDER_NAMES;
   // Four parts down is the entry of one tenant, which has more than limits.

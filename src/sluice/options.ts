@@ -6,16 +6,7 @@ import { LONGEST_MS, NAME, readOptions, wholeNumber } from "../core/input/option
 import type { Schema } from "../queue/enqueue/data.ts";
 import type { Ordered } from "../queue/lanes/order.ts";
 import type { Weights } from "../queue/lanes/weights.ts";
-import {
-  JOB_DEFAULTS,
-  KEEP_DONE,
-  KEEP_FAILED,
-  MAX_BACKLOG,
-  type JobDefaults,
-  type KeepDone,
-  type KeepFailed,
-  type MaxBacklog,
-} from "../core/input/queue-settings.ts";
+import { codeSettingSchemas, type QueueSettings } from "../core/input/queue-settings.ts";
 import { serverId } from "../stores/redis/shards.ts";
 import type { BreakerOptions } from "../stores/redis/requests/breaker.ts";
 import { canRead, type RedisInput } from "../stores/redis/connection.ts";
@@ -96,7 +87,7 @@ const SLUICE_OPTIONS = z.strictObject({
 });
 
 /** The options of `queue()`. */
-export interface QueueOptions<Data = unknown, Input = Data> {
+export interface QueueOptions<Data = unknown, Input = Data> extends QueueSettings {
   /** The bucket that its jobs draw from. */
   readonly bucket: Bucket;
   /**
@@ -126,39 +117,15 @@ export interface QueueOptions<Data = unknown, Input = Data> {
   /** The most bytes of a job's data as JSON. Defaults to 1,000,000. */
   readonly maxJobBytes?: number | undefined;
   /**
-   * Defaults for the options of `enqueue`: `{ attempts: 8, backoff: { baseMs: 500 } }`. They apply
-   * to this process only.
-   */
-  readonly defaults?: JobDefaults | undefined;
-  /**
-   * Which done jobs are kept with their results, logs and progress: the last `count`, for at most
-   * `forMs`. The workers of a process remove the others by its own setting. Calls of `finished()`
-   * resolve in any case. Defaults to the last 1,000, for a day.
-   */
-  readonly keepDone?: KeepDone | undefined;
-  /**
    * Whether the queue and its workers have separate connections, in place of those that all queues
    * of a sluice share. Useful for jobs with megabytes of data, which would delay the requests of
    * other queues. Defaults to false.
    */
   readonly ownConnections?: boolean | undefined;
-  /**
-   * Which dead letters are kept: the last `count`, for at most `forMs`. The workers of a process
-   * remove the others by its own setting, and log how many. They remove none during a replay.
-   * Defaults to all of them, forever.
-   */
-  readonly keepFailed?: KeepFailed | undefined;
-  /**
-   * The most pending jobs: `10_000`, or `{ all: 10_000, perKey: 500 }`. Further jobs are rejected
-   * with `QueueFullError`. Jobs count that wait for a worker, for a later time or for their next
-   * attempt. Recurring jobs and retries are never rejected. The limit applies to this process's
-   * `enqueue` only. Defaults to no limit.
-   */
-  readonly maxBacklog?: number | MaxBacklog | undefined;
 }
 
 const QUEUE_OPTIONS = z.strictObject({
-  maxBacklog: MAX_BACKLOG.optional(),
+  ...codeSettingSchemas(),
   bucket: z.custom<Bucket>(isObject, { error: "give the result of sluice.bucket()" }),
   weights: z
     .custom<Weights>((value) => isObject(value) || typeof value === "function", {
@@ -171,10 +138,7 @@ const QUEUE_OPTIONS = z.strictObject({
   // The queue checks it.
   ordered: z.custom<Ordered>(() => true).optional(),
   maxJobBytes: wholeNumber(2, 512_000_000, "bytes").optional(),
-  defaults: JOB_DEFAULTS.optional(),
-  keepDone: KEEP_DONE.optional(),
   ownConnections: z.boolean({ error: "give true or false" }).optional(),
-  keepFailed: KEEP_FAILED.optional(),
 });
 
 export function readSluiceOptions(given: unknown): SluiceOptions {

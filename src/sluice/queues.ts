@@ -1,13 +1,13 @@
 import { InvalidOptionError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
+import { layered } from "../core/input/options.ts";
+import { completeSettings, INITIAL_SETTINGS } from "../core/input/queue-settings.ts";
 import { settingName } from "../core/stores/insight/rules.ts";
 import type { InsightStore, QueueFacts } from "../core/stores/insight/store.ts";
 import type { ChangeLog } from "../core/stores/insight/change-log.ts";
 import type { Observing } from "../core/events/observer.ts";
 import type { ConnectQueue } from "../queue/bullmq/connection.ts";
 import { declaredOf } from "../queue/enqueue/elsewhere.ts";
-import type { KeepDone, KeepFailed, MaxBacklog } from "../core/input/queue-settings.ts";
-import { withKeptDefaults } from "../queue/options.ts";
 import { createQueue, type OwnedQueue, type Queue } from "../queue/queue.ts";
 import type { Bucket } from "../throttle/bucket.ts";
 import { assertSame, type Buckets, type Declaration } from "./buckets.ts";
@@ -88,14 +88,11 @@ export function createQueues(parts: QueuesParts): Queues {
     const { name, bucket: bucketName, declared } = facts;
     const bucket = await buckets.find(bucketName);
     if (bucket === undefined) return undefined;
-    const { defaults, maxJobBytes, isSender = false } = declared;
-    const maxBacklog = declared.maxBacklog as number | MaxBacklog | undefined;
-    const keepDone = declared.keepDone as KeepDone | undefined;
-    const keepFailed = declared.keepFailed as KeepFailed | undefined;
+    const { maxJobBytes, isSender = false } = declared;
+    const reported = { ...completeSettings(declared), maxJobBytes, elsewhere: declared };
     const connect = connectFor("findQueue()", name);
-    const told = { defaults, maxJobBytes, maxBacklog, keepDone, keepFailed, elsewhere: declared };
     const readSettings = settingsOf(name, isSender);
-    return createQueue({ ...common, name, bucket, connect, readSettings, ...told });
+    return createQueue({ ...common, name, bucket, connect, readSettings, ...reported });
   }
 
   return {
@@ -105,8 +102,8 @@ export function createQueues(parts: QueuesParts): Queues {
         throw wrongBucket(where, undefined, remedy);
       }
       const read = readQueueOptions(where, given) as QueueOptions<Data, Input>;
-      const { bucket, keepDone, ...others } = read;
-      const behaviour = { ...others, keepDone: keepDone && withKeptDefaults(keepDone) };
+      const { bucket, ...others } = read;
+      const behaviour = { ...others, ...completeSettings(others) };
       const owned = buckets.of(bucket.name);
       if (owned === undefined || owned !== bucket) {
         throw wrongBucket(where, bucket, "give what bucket() of this sluice returned");
@@ -128,8 +125,8 @@ export function createQueues(parts: QueuesParts): Queues {
       const isSender = senders.has(name) ? { isSender: true } : {};
       const declared = { ...declaredOf({ ...behaviour, bucket: owned }), ...isSender };
       queues.set(name, { queue, facts: { name, bucket: bucket.name, declared } });
-      const kept = withKeptDefaults(keepDone);
-      declarations.set(name, { ...behaviour, maxJobBytes: queue.maxJobBytes, keepDone: kept });
+      const inForce = { maxJobBytes: queue.maxJobBytes, ...INITIAL_SETTINGS };
+      declarations.set(name, layered<Declaration>(inForce, behaviour)!);
       onOpened();
       return queue;
     },

@@ -239,6 +239,18 @@ function editsTo(candidate: string, mistyped: string): number {
   return Math.min(whole, ...edits);
 }
 
+/**
+ * Merges layers of options. Later layers override earlier ones, and skip what they leave undefined.
+ * Returns undefined if all layers are.
+ */
+export function layered<Options extends object>(
+  ...layers: readonly (Options | undefined)[]
+): Options | undefined {
+  if (layers.every((layer) => layer === undefined)) return undefined;
+  const given = layers.flatMap((layer) => Object.entries(layer ?? {}));
+  return Object.fromEntries(given.filter(([, value]) => value !== undefined)) as Options;
+}
+
 /** What a person most likely means by a name that is no option: an option, or what there is in place of one. */
 export function likelyOptions(name: string, known: readonly string[]): string {
   const hint = hintForOther(name, known);

@@ -1,19 +1,29 @@
-/** What can be set of a queue while it is open: by its code, and over that by a rules file. */
+/**
+ * The settings of a queue: which there are, how their values are checked, and how layers of them
+ * merge. An operator's override takes precedence over the rules file, and the rules file over the
+ * code. Rules, the HTTP API, the command line and the report of a queue read this table.
+ */
 import * as z from "zod";
 import { MOST_LEVELS } from "../key-path.ts";
-import { LONGEST_MS, PRIORITY, wholeNumber, type Priority } from "./options.ts";
+import { layered, LONGEST_MS, PRIORITY, wholeNumber, type Priority } from "./options.ts";
 
-/** The options of a queue's jobs for which `enqueue` gets no others. */
+/** Defaults for the options of `enqueue`. */
 export interface JobDefaults {
-  /** Which jobs leave the queue, and then the line, first. Defaults to `"normal"`. */
+  /** Jobs of a higher priority start first. Defaults to `"normal"`. */
   readonly priority?: Priority | undefined;
-  /** How long after it is due the job's first attempt may start; later it fails as expired. Defaults to no limit. */
+  /**
+   * How long after its due time the first attempt may start. A later job fails as expired. Defaults
+   * to no limit.
+   */
   readonly maxWaitMs?: number | undefined;
-  /** How often the job is tried before it is kept as failed, from 1 to 1,000. Defaults to 20: over hours, by its backoff. */
+  /**
+   * The number of attempts, 1 to 1,000, after which a failed job becomes a dead letter. Defaults to
+   * 20, which the backoff spreads over hours.
+   */
   readonly attempts?: number | undefined;
   /**
-   * The wait before try n + 1 is a random part of `baseMs` × 2^(n − 1), and of `maxMs` at most.
-   * Defaults to 1,000 ms, and 3,600,000 ms (an hour) at most.
+   * The wait before attempt n + 1 is random, up to `baseMs` × 2^(n − 1) and up to `maxMs`. Defaults
+   * to 1,000 ms and 3,600,000 ms (an hour).
    */
   readonly backoff?:
     | { readonly baseMs?: number | undefined; readonly maxMs?: number | undefined }
@@ -23,7 +33,7 @@ export interface JobDefaults {
 const TIME = wholeNumber(1, LONGEST_MS, "milliseconds").optional();
 
 /**
- * The options that a queue may set for all of its jobs.
+ * The options of jobs that have a default in their queue.
  *
  * @internal
  */
@@ -38,19 +48,16 @@ export const DEFAULTED: {
   attempts: wholeNumber(1, 1_000, "attempts").optional(),
   backoff: z.strictObject({ baseMs: TIME, maxMs: TIME }).optional(),
 };
-/** @internal */
-export const JOB_DEFAULTS: z.ZodType<JobDefaults> = z.strictObject(DEFAULTED);
 
-/** Which done jobs a queue keeps: those that both bounds allow. */
+/** Which done jobs a queue keeps. A job is removed once it exceeds either bound. */
 export interface KeepDone {
-  /** How many at most, the last ones. 0 keeps none. Defaults to 1,000. */
+  /** The number of jobs to keep, the latest ones. 0 keeps none. Defaults to 1,000. */
   readonly count?: number | undefined;
-  /** How long at most. Defaults to 86,400,000 ms (a day). */
+  /** How long to keep a job. Defaults to 86,400,000 ms (a day). */
   readonly forMs?: number | undefined;
 }
 
-/** @internal */
-export const KEEP_DONE: z.ZodType<KeepDone> = z.strictObject(
+const KEEP_DONE: z.ZodType<KeepDone> = z.strictObject(
   {
     count: wholeNumber(0, 10_000_000, "jobs").optional(),
     forMs: TIME,
@@ -61,16 +68,15 @@ export const KEEP_DONE: z.ZodType<KeepDone> = z.strictObject(
   },
 );
 
-/** Which dead letters a queue keeps: those that both bounds allow. */
+/** Which dead letters a queue keeps. A dead letter is removed once it exceeds either bound. */
 export interface KeepFailed {
-  /** How many at most, the last ones. 0 keeps none. Defaults to no bound. */
+  /** The number of dead letters to keep, the latest ones. 0 keeps none. Defaults to no bound. */
   readonly count?: number | undefined;
-  /** How long at most. Defaults to no bound. */
+  /** How long to keep a dead letter. Defaults to no bound. */
   readonly forMs?: number | undefined;
 }
 
-/** @internal */
-export const KEEP_FAILED: z.ZodType<KeepFailed> = z.strictObject(
+const KEEP_FAILED: z.ZodType<KeepFailed> = z.strictObject(
   {
     count: wholeNumber(0, 10_000_000, "jobs").optional(),
     forMs: wholeNumber(1, 100 * 365 * 86_400_000, "milliseconds").optional(),
@@ -81,19 +87,18 @@ export const KEEP_FAILED: z.ZodType<KeepFailed> = z.strictObject(
   },
 );
 
-/** How many jobs may wait in a queue. */
+/** The most pending jobs of a queue. */
 export interface MaxBacklog {
-  /** Of all keys together, and without one. Defaults to no bound. */
+  /** The most jobs of the queue, with and without a key. Defaults to no bound. */
   readonly all?: number | undefined;
-  /** Of each key. Defaults to no bound. */
+  /** The most jobs of each key. Defaults to no bound. */
   readonly perKey?: number | undefined;
 }
 
 const BACKLOG_REMEDY = "give a number of jobs from 1, or { all: 10_000, perKey: 1_000 }";
 const MOST_JOBS = wholeNumber(1, 1_000_000_000, "jobs");
 
-/** @internal */
-export const MAX_BACKLOG: z.ZodType<number | MaxBacklog> = z.union(
+const MAX_BACKLOG: z.ZodType<number | MaxBacklog> = z.union(
   [
     MOST_JOBS,
     z
@@ -105,47 +110,19 @@ export const MAX_BACKLOG: z.ZodType<number | MaxBacklog> = z.union(
   { error: BACKLOG_REMEDY },
 );
 
-/** What the weight of a key can be. */
+/** The smallest and the greatest weight of a key. */
 export const LEAST_WEIGHT = 0.001;
 export const MOST_WEIGHT = 1_000;
 
 /** The weights of names, of one level of keys. */
 type WeightTable = Readonly<Record<string, number>>;
 
-/** What rules, and operators, say of a queue. What they leave out is as the code says it. */
-export interface QueueRules {
-  readonly maxBacklog?: number | MaxBacklog | undefined;
-  readonly keepDone?: KeepDone | undefined;
-  readonly keepFailed?: KeepFailed | undefined;
-  readonly defaults?: JobDefaults | undefined;
-  /** Of 1,000 keys at most, of all levels together. */
-  readonly weights?: WeightTable | readonly (WeightTable | null)[] | undefined;
-}
-
-export type QueueSettingName = keyof QueueRules;
-
-/** @internal */
-export const QUEUE_SETTINGS: Readonly<Record<QueueSettingName, true>> = {
-  maxBacklog: true,
-  keepDone: true,
-  keepFailed: true,
-  defaults: true,
-  weights: true,
-};
-
-/** Each process reads them anew when they change, and the log of changes keeps those that were. */
+/** Each process reads weights again when they change, and the change log stores the earlier ones. */
 const MOST_WEIGHTS = 1_000;
 
 const WEIGHT_ERROR = `give each key a number from ${LEAST_WEIGHT} to ${MOST_WEIGHT}`;
 
-/**
- * Made where it is first needed.
- *
- * @internal
- */
-export function queueSettingSchemas(): {
-  readonly [Name in QueueSettingName]-?: z.ZodType<QueueRules[Name]>;
-} {
+function weightsSchema(): z.ZodType<NonNullable<QueueRules["weights"]>> {
   const weights = z.record(
     z.string(),
     z
@@ -153,22 +130,173 @@ export function queueSettingSchemas(): {
       .min(LEAST_WEIGHT, { error: WEIGHT_ERROR })
       .max(MOST_WEIGHT, { error: WEIGHT_ERROR }),
   );
-  return {
-    maxBacklog: MAX_BACKLOG.optional().describe("How many jobs may wait."),
-    keepDone: KEEP_DONE.optional().describe("Which done jobs are kept."),
-    keepFailed: KEEP_FAILED.optional().describe("Which dead letters are kept."),
-    defaults: JOB_DEFAULTS.optional().describe("The options of jobs that are enqueued without."),
-    weights: z
-      .union([weights, z.array(weights.nullable()).min(1).max(MOST_LEVELS)])
-      .refine((given) => countOf(given) <= MOST_WEIGHTS, {
-        error: `give the weights of ${MOST_WEIGHTS} keys at most, or those of all in code`,
-      })
-      .optional()
-      .describe("How much of a shared rate keys get beside others: by name, or by level."),
-  };
+  return z
+    .union([weights, z.array(weights.nullable()).min(1).max(MOST_LEVELS)])
+    .refine((given) => countOf(given) <= MOST_WEIGHTS, {
+      error: `give the weights of ${MOST_WEIGHTS} keys at most, or those of all in code`,
+    });
 }
 
 function countOf(weights: NonNullable<QueueRules["weights"]>): number {
   const levels = Array.isArray(weights) ? weights : [weights];
   return levels.reduce((sum, table) => sum + Object.keys(table ?? {}).length, 0);
+}
+
+/** The settings of a queue that code, rules and operators all give in the same form. */
+export interface QueueSettings {
+  /**
+   * The most pending jobs: `10_000`, or `{ all: 10_000, perKey: 500 }`. Further jobs are rejected
+   * with `QueueFullError`. Jobs count that wait for a worker, for a later time or for their next
+   * attempt. Recurring jobs and retries are never rejected. The limit of the code applies to this
+   * process's `enqueue` only. Defaults to no limit.
+   */
+  readonly maxBacklog?: number | MaxBacklog | undefined;
+  /**
+   * Which done jobs are kept with their results, logs and progress: the last `count`, for at most
+   * `forMs`. The workers of a process remove the others by its own setting. Calls of `finished()`
+   * resolve in any case. Defaults to the last 1,000, for a day.
+   */
+  readonly keepDone?: KeepDone | undefined;
+  /**
+   * Which dead letters are kept: the last `count`, for at most `forMs`. The workers of a process
+   * remove the others by its own setting, and log how many. They remove none during a replay.
+   * Defaults to all of them, forever.
+   */
+  readonly keepFailed?: KeepFailed | undefined;
+  /**
+   * Defaults for the options of `enqueue`: `{ attempts: 8, backoff: { baseMs: 500 } }`. Those of
+   * the code apply to this process only.
+   */
+  readonly defaults?: JobDefaults | undefined;
+}
+
+/** The settings of a queue in a rules file, or set by an operator. Others keep the value of the code. */
+export interface QueueRules extends QueueSettings {
+  /** The weights of up to 1,000 keys, over all levels. */
+  readonly weights?: WeightTable | readonly (WeightTable | null)[] | undefined;
+}
+
+export type QueueSettingName = keyof QueueRules;
+
+interface Setting<Value> {
+  readonly about: string;
+  /** The forms of its value, for readers of the HTTP API. */
+  readonly forms: string;
+  /** A function, so that only processes that need a costly schema create it. */
+  readonly schema: () => z.ZodType<Value>;
+  /** Turns a short form into the object that layers merge. */
+  readonly expand?: (value: Value) => object;
+  /** The lowest layer, below the code. */
+  readonly initial?: Value;
+}
+
+/** @internal */
+export const QUEUE_SETTINGS: {
+  readonly [Name in QueueSettingName]-?: Setting<NonNullable<QueueRules[Name]>>;
+} = {
+  maxBacklog: {
+    about: "How many jobs may be pending",
+    forms: "10000, or { all, perKey }",
+    schema: () => MAX_BACKLOG,
+    expand: (value) => (typeof value === "number" ? { all: value } : value),
+  },
+  keepDone: {
+    about: "Which done jobs are kept",
+    forms: "{ count, forMs }",
+    schema: () => KEEP_DONE,
+    initial: { count: 1_000, forMs: 86_400_000 },
+  },
+  keepFailed: {
+    about: "Which dead letters are kept",
+    forms: "{ count, forMs }",
+    schema: () => KEEP_FAILED,
+  },
+  defaults: {
+    about: "Defaults for the options of jobs",
+    forms: "{ attempts, priority, … }",
+    schema: () => z.strictObject(DEFAULTED),
+  },
+  weights: {
+    about: "How much of a shared rate each key gets relative to others, by name or by level",
+    forms: "{ acme: 3 }, or a list of these by level",
+    schema: weightsSchema,
+  },
+};
+
+export const SETTING_NAMES = Object.keys(QUEUE_SETTINGS) as readonly QueueSettingName[];
+/** In code, weights may also be a function, so they are read and merged apart. */
+const IN_CODE = SETTING_NAMES.filter((name) => name !== "weights");
+
+type Values = Readonly<Partial<Record<QueueSettingName, unknown>>>;
+
+function mapped(
+  names: readonly QueueSettingName[],
+  make: (setting: Setting<unknown>, name: QueueSettingName) => unknown,
+): Values {
+  const made = names.map((name) => [name, make(QUEUE_SETTINGS[name] as Setting<unknown>, name)]);
+  return Object.fromEntries(made.filter(([, value]) => value !== undefined)) as Values;
+}
+
+/**
+ * The schemas of the settings in a rules file.
+ *
+ * @internal
+ */
+export function queueSettingSchemas(): {
+  readonly [Name in QueueSettingName]-?: z.ZodOptional<z.ZodType<NonNullable<QueueRules[Name]>>>;
+} {
+  return mapped(SETTING_NAMES, ({ schema, about }) =>
+    schema().optional().describe(`${about}.`),
+  ) as ReturnType<typeof queueSettingSchemas>;
+}
+
+/**
+ * The schemas of the settings in the options of a queue.
+ *
+ * @internal
+ */
+export function codeSettingSchemas(): {
+  readonly [Name in keyof QueueSettings]-?: z.ZodOptional<
+    z.ZodType<NonNullable<QueueSettings[Name]>>
+  >;
+} {
+  return mapped(IN_CODE, ({ schema }) => schema().optional()) as ReturnType<
+    typeof codeSettingSchemas
+  >;
+}
+
+/** Returns the settings among other options. Parts that were left out have their initial values. */
+export function completeSettings(given: QueueSettings): QueueSettings {
+  return mapped(IN_CODE, ({ initial }, name) => {
+    const value = given[name as keyof QueueSettings];
+    return initial === undefined || value === undefined
+      ? value
+      : layered<object>(initial as object, value as object);
+  }) as QueueSettings;
+}
+
+/** The settings that apply where neither code nor rules nor an operator give any. */
+export const INITIAL_SETTINGS = mapped(IN_CODE, ({ initial }) => initial) as QueueSettings;
+
+/** Returns the settings of one layer, with each value as an object. */
+export function expandSettings(given: QueueRules): Values {
+  return mapped(SETTING_NAMES, ({ expand }, name) =>
+    expand === undefined || given[name] === undefined ? given[name] : expand(given[name]),
+  );
+}
+
+/** The settings in force. */
+export interface SettingsInForce {
+  readonly maxBacklog: MaxBacklog | undefined;
+  readonly keepDone: { readonly count: number; readonly forMs: number };
+  readonly keepFailed: KeepFailed | undefined;
+  readonly defaults: JobDefaults | undefined;
+}
+
+/** Merges layers of settings, part by part. Later layers override earlier ones. */
+export function mergeSettings(...layers: readonly QueueRules[]): SettingsInForce {
+  const expanded = layers.map(expandSettings);
+  return mapped(IN_CODE, ({ initial }, name) =>
+    layered<object>(initial as object | undefined, ...expanded.map((each) => each[name] as object)),
+  ) as unknown as SettingsInForce;
 }

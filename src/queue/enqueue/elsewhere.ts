@@ -1,31 +1,28 @@
 /**
- * What a process tells of the queues that it declares, for those that have not their code; and how a queue is opened by
- * that. Functions and schemas stay in their process: what hangs on them is refused elsewhere, and not guessed.
+ * The facts that a process reports about the queues in its code, and how other processes open a
+ * queue by these facts. Functions and schemas stay in their process. Other processes reject jobs
+ * that need them.
  */
 import { InvalidOptionError } from "../../core/errors.ts";
+import { completeSettings, type QueueSettings } from "../../core/input/queue-settings.ts";
 import type { QueueDeclared } from "../../core/stores/insight/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { EnqueuingParts } from "./enqueue.ts";
-import type { SettingsGiven } from "./settings.ts";
 import type { Ordered } from "../lanes/order.ts";
 
-export interface Declared extends SettingsGiven {
+export interface Declared extends QueueSettings {
   readonly bucket: Pick<OwnedBucket, "calls">;
   readonly ordered?: Ordered | undefined;
   readonly maxJobBytes?: number | undefined;
 }
 
 export function declaredOf(declared: Declared): QueueDeclared {
-  const { bucket, ordered = false, defaults, maxBacklog, maxJobBytes } = declared;
-  const { keepDone, keepFailed } = declared;
+  const { bucket, ordered = false, maxJobBytes } = declared;
   return {
     ...(ordered === false ? {} : { ordered: orderOf(ordered) }),
     hasCosts: bucket.calls?.cost !== undefined,
-    defaults,
-    maxBacklog,
     maxJobBytes,
-    keepDone,
-    keepFailed,
+    ...completeSettings(declared),
   };
 }
 
@@ -37,8 +34,7 @@ function orderOf(ordered: Exclude<Ordered, false>): QueueDeclared["ordered"] {
 }
 
 /**
- * What hangs on the code of other processes: refuses a job of which only that knows whether its key is ordered, or what it
- * costs.
+ * Rejects a job if only the code of other processes knows whether its key is ordered, or its cost.
  */
 export function createElsewhere(
   queue: string,

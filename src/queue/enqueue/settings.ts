@@ -1,116 +1,84 @@
 /**
- * What of a queue can change while it is open: what its code says, and over that, value by value, what the rules in force
- * say, and over those what was set by hand. A process asks for both as it uses the queue, and not while it is idle.
+ * The settings of a queue that change while it is open. Operators' overrides take precedence over
+ * the rules file, and that over the code. A process reads overrides and rules while it uses the
+ * queue, and not while it is idle.
  */
 import { leavesOf, reasonOf, sayEndless } from "../../core/describe.ts";
-import type {
-  JobDefaults,
-  KeepDone,
-  KeepFailed,
-  MaxBacklog,
-  QueueRules,
+import {
+  expandSettings,
+  mergeSettings,
+  type QueueRules,
+  type QueueSettings,
+  type SettingsInForce,
 } from "../../core/input/queue-settings.ts";
 import { namesOfText } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { RuledPolicy } from "../../core/stores/insight/rules.ts";
 import type { SteeredSettings } from "../../stores/redis/scripts/queue/steering.ts";
-import type { KeptFailed, KeptJobs } from "../../stores/redis/scripts/queue/jobs.ts";
 import type { SetBy } from "../../throttle/bucket/facts/status.ts";
 import type { QueueSetting, SettingsStatus } from "../forecast/status.ts";
 import type { WeightsOf } from "../lanes/weights.ts";
-import { withKeptDefaults } from "../options.ts";
 
-/** What holds now. */
-interface SettingsInForce {
-  readonly most: MaxBacklog | undefined;
-  readonly keepDone: KeptJobs;
-  readonly keepFailed: KeptFailed | undefined;
-  readonly defaults: JobDefaults | undefined;
+interface Current extends SettingsInForce {
   readonly weightsOf: WeightsOf;
 }
 
 export interface QueueSettingsLive {
-  /** As far as it is known. */
-  readonly now: SettingsInForce;
-  /** The same, half a second old at most unless Redis is slow. */
-  current(): Promise<SettingsInForce>;
+  /** The latest settings that this process has read. */
+  readonly now: Current;
+  /** The settings of the last half second, or the latest ones if Redis is slow. */
+  current(): Promise<Current>;
   status(): Promise<SettingsStatus>;
-  /** What is known is to be asked for again: it was changed here. */
+  /** Makes the next use read the settings again, because this process changed them. */
   forget(): void;
 }
 
-/** Asks for what goes before the code. */
+/** Reads the layers above the code. */
 export interface ReadSettings {
   readonly rules: () => Promise<RuledPolicy | undefined>;
   readonly byHand: () => Promise<SteeredSettings>;
 }
 
-export interface SettingsGiven {
-  readonly maxBacklog?: number | MaxBacklog | undefined;
-  readonly keepDone?: KeepDone | undefined;
-  readonly keepFailed?: KeepFailed | undefined;
-  readonly defaults?: JobDefaults | undefined;
-}
-
-/** How old what is known may be before it is asked for again … */
+/** Settings older than this are read again. */
 const FRESH_MS = 500;
-/** … and how long a caller waits for the answer; then what is known goes on to hold. */
+/** How long a caller waits for the reply. Then it uses the settings that are known. */
 const MOST_WAIT_MS = 200;
 
-/** The values, each where it is set. */
-function valuesOf({ maxBacklog, keepDone, keepFailed, defaults }: SettingsGiven): SettingsGiven {
-  const most = typeof maxBacklog === "number" ? { all: maxBacklog } : maxBacklog;
-  return { maxBacklog: most, keepDone, keepFailed, defaults };
-}
-
-/** The values of the one, and where it has none those of the other. */
-function over<T extends object>(one: T | undefined, other: T | undefined): T | undefined {
-  return one === undefined ? other : ({ ...other, ...one } as T);
-}
-
 export function createSettings({
-  code: given,
+  code,
   weightsOf,
   read,
   logger,
 }: {
-  readonly code: SettingsGiven;
+  readonly code: QueueSettings;
   readonly weightsOf: WeightsOf;
-  /** What rules say of the queue, as it is kept, and what was set by hand; undefined where neither can. */
+  /** Undefined for queues that neither rules nor operators can change. */
   readonly read: ReadSettings | undefined;
   readonly logger: Pick<Logger, "warn">;
 }): QueueSettingsLive {
-  const code = valuesOf(given);
   let ruled: Ruled | undefined;
   let held: readonly Held[] = [];
   let now = merge();
   let readAtMs = -Infinity;
   let reading: Promise<void> | undefined;
-  /** How often what was known has been forgotten. */
+  /** The number of calls of `forget()`. */
   let epoch = 0;
 
-  function merge(): SettingsInForce {
+  function merge(): Current {
     const [rules, byHand] = [ruled?.rules ?? {}, handRulesOf(held)];
-    const [own, hand] = [valuesOf(rules), valuesOf(byHand)];
-    const most = over(
-      own.maxBacklog as MaxBacklog | undefined,
-      code.maxBacklog as MaxBacklog | undefined,
-    );
     return {
-      most: over(hand.maxBacklog as MaxBacklog | undefined, most),
-      keepDone: withKeptDefaults(over(hand.keepDone, over(own.keepDone, code.keepDone))),
-      keepFailed: over(hand.keepFailed, over(own.keepFailed, code.keepFailed)),
-      defaults: over(hand.defaults, over(own.defaults, code.defaults)),
+      ...mergeSettings(code, rules, byHand),
       weightsOf: weightsUnder(byHand.weights, weightsUnder(rules.weights, weightsOf)),
     };
   }
 
   async function readNow(ask: ReadSettings): Promise<void> {
-    // What is not answered holds on as it is known. Whoever uses the queue hears of a Redis that does not answer.
+    // If Redis does not answer, the known settings stay in force. The operation on the queue reports
+    // the failure.
     const epochOfRead = epoch;
     try {
       const [rules, byHand] = await Promise.allSettled([ask.rules(), ask.byHand()]);
-      // It may have been read before a change that was made here since.
+      // This process may have changed the settings after they were read.
       if (epoch !== epochOfRead) return;
       const before = ruled?.text + textOf(held);
       if (rules.status === "fulfilled") ruled = readRuled(rules.value);
@@ -122,7 +90,7 @@ export function createSettings({
     }
   }
 
-  /** Each text is parsed, and refused, once. */
+  /** Parses each text once, and logs each invalid text once. */
   function readRuled(value: RuledPolicy | undefined): Ruled | undefined {
     if (value === undefined) return undefined;
     const isKnown = ruled?.text === value.text;
@@ -135,12 +103,12 @@ export function createSettings({
     return { ...setting, said: known ? known.said : parse<Said>(`${name} by hand`, text) };
   }
 
-  /** Undefined if it cannot be read: then it is as if it was not there. */
+  /** Returns undefined for a text that is not an object, which is then ignored. */
   function parse<Of>(what: string, text: string): Of | undefined {
     try {
       const read: unknown = JSON.parse(text);
       if (typeof read === "object" && read !== null) return read as Of;
-      throw new SyntaxError("it is no object");
+      throw new SyntaxError("it is not an object");
     } catch (error) {
       const reason = reasonOf(error);
       logger.warn({ settings: what, reason }, `Settings of a queue (${what}) cannot be read.`);
@@ -168,9 +136,8 @@ export function createSettings({
     async status() {
       await refresh();
       const [byRules, byHand] = [ruled?.rules ?? {}, handRulesOf(held)].map(leavesBy);
-      const { most, keepDone, keepFailed, defaults } = now;
-      const ofAll = leavesOf({ maxBacklog: most, keepDone, keepFailed, defaults });
-      const all = new Map([...ofAll, ...byRules!, ...byHand!]);
+      const { weightsOf: _code, ...settings } = now;
+      const all = new Map([...leavesOf(settings), ...byRules!, ...byHand!]);
       return {
         settings: [...all].map(([name, value]): QueueSetting => {
           const read = { name, value: value as QueueSetting["value"] };
@@ -191,15 +158,15 @@ export function createSettings({
 }
 
 function leavesBy(rules: QueueRules): ReadonlyMap<string, unknown> {
-  return new Map(leavesOf({ ...valuesOf(rules), weights: rules.weights }));
+  return new Map(leavesOf(expandSettings(rules)));
 }
 
-/** What rules say, parsed; undefined where it cannot be read. */
 interface Ruled extends RuledPolicy {
+  /** Undefined if the text is invalid. */
   readonly rules: QueueRules | undefined;
 }
 
-/** A setting that was set by hand, and what is kept of it, parsed. */
+/** An operator's override, as stored and parsed. */
 type Held = SteeredSettings["settings"][number] & { readonly said: Said | undefined };
 
 interface Said {
@@ -217,14 +184,14 @@ function textOf(held: readonly Held[]): string {
   return held.map(({ name, text }) => `${name} ${text}`).join("|");
 }
 
-/** Who set a value by hand: that of its setting. */
+/** Returns who set the override that a value belongs to. */
 function setByOf(held: readonly Held[], leaf: string): SetBy {
   const { said, atMs, forMs } = held.find(({ name }) => name === leaf.split(".", 1)[0])!;
   const { by, reason } = said!;
   return sayEndless({ by, reason, atMs, endsInMs: forMs });
 }
 
-/** The weights of the names that the rules give, and of all others those of the code. */
+/** Overrides the weights of some names. All others keep those of the code. */
 function weightsUnder(given: QueueRules["weights"], code: WeightsOf): WeightsOf {
   if (given === undefined) return code;
   const levels = Array.isArray(given) ? given : [given];

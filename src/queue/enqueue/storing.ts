@@ -75,7 +75,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
 
   async function store(given: readonly JobToStore<Data>[]): Promise<QueuedJob<Data, Result>[]> {
     const startedAtMs = performance.now();
-    const [queue, { defaults, most }] = await Promise.all([open(), settings.current()]);
+    const [queue, { defaults, maxBacklog }] = await Promise.all([open(), settings.current()]);
     const entries =
       defaults === undefined
         ? given
@@ -84,7 +84,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
     const isSchedule = first !== undefined && isRecurring(first.options);
     const storing = isSchedule
       ? storeRecurring(queue, first).then((job) => [job])
-      : storeOnce(queue, entries, most);
+      : storeOnce(queue, entries, maxBacklog);
     const sent = (error?: unknown): void => {
       const observer = parts.observing?.observer;
       if (observer === undefined) return;
@@ -194,7 +194,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
     async storeMany(entries) {
       const jobs: QueuedJob<Data, Result>[] = [];
       while (jobs.length < entries.length) {
-        const some = roundTripFrom(entries, jobs.length, settings.now.most !== undefined);
+        const some = roundTripFrom(entries, jobs.length, settings.now.maxBacklog !== undefined);
         const stored = store(some).catch((error) => Promise.reject(afterOthers(jobs, error)));
         jobs.push(...(await stored));
       }

@@ -5,8 +5,8 @@ import { leavesOf } from "../../core/describe.ts";
 import { refuseUndefined } from "../../core/input/arguments.ts";
 import { LONGEST_MS, readOptional, readOptions, wholeNumber } from "../../core/input/options.ts";
 import {
-  QUEUE_SETTINGS,
   queueSettingSchemas,
+  SETTING_NAMES,
   type QueueRules,
   type QueueSettingName,
 } from "../../core/input/queue-settings.ts";
@@ -96,7 +96,7 @@ function readSet(where: string, given: QueueSetOptions) {
   schema ??= makeSchema();
   const pairs = typeof given === "object" && given !== null ? Object.entries(given) : [];
   const isEnd = ([name, value]: readonly [string, unknown]): boolean =>
-    value === "code" && Object.hasOwn(QUEUE_SETTINGS, name);
+    value === "code" && (SETTING_NAMES as readonly string[]).includes(name);
   const rest = pairs.some(isEnd) ? Object.fromEntries(pairs.filter((pair) => !isEnd(pair))) : given;
   const ended = pairs.filter(isEnd).map(([name]) => name);
   const read = readOptions(where, schema, rest);

@@ -1,6 +1,7 @@
 import { reasonOf } from "../../core/describe.ts";
 import { firstOfText, decodeKey, encodeKey, type Key } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
+import { layered } from "../../core/input/options.ts";
 import type { LimitsOptions } from "../../core/policy/limit-makers.ts";
 import type { RuledPolicy } from "../../core/stores/insight/rules.ts";
 import type { EndpointsRules, EndpointLimits } from "../../core/policy/endpoint-rules.ts";
@@ -57,21 +58,16 @@ export function levelLimits(
   const ofTenant = ownValue(rules.tenants, tenant) ?? {};
   if (endpoint === undefined) {
     const { rate, concurrency } = ofTenant;
-    return { code: code.perTenant, rules: over(rules.perTenant, { rate, concurrency }), own };
+    const ruled = layered(rules.perTenant, { rate, concurrency }) ?? {};
+    return { code: code.perTenant, rules: ruled, own };
   }
   const ofEndpoint = ownValue(ofTenant.endpoints, endpoint);
-  const ceiling = over(code.ceiling, rules.ceiling, ofTenant.ceiling);
+  const ceiling = layered<EndpointLimits>(code.ceiling, rules.ceiling, ofTenant.ceiling) ?? {};
   return {
     code: code.perEndpoint,
-    rules: over(rules.perEndpoint, ofTenant.perEndpoint, ofEndpoint),
+    rules: layered(rules.perEndpoint, ofTenant.perEndpoint, ofEndpoint) ?? {},
     own: withinCeiling(own, ceiling),
   };
-}
-
-/** Merges limits. Later arguments override earlier ones. */
-function over(...all: readonly (EndpointLimits | undefined)[]): EndpointLimits {
-  const given = all.flatMap((limits) => Object.entries(limits ?? {}));
-  return Object.fromEntries(given.filter(([, value]) => value !== undefined));
 }
 
 /** Reads own properties only: a tenant may be called `constructor`. */

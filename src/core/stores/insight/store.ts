@@ -1,3 +1,4 @@
+import type { QueueSettings } from "../../input/queue-settings.ts";
 import type { PolicySource } from "../../store.ts";
 import type { RuledPolicy, RulesStore } from "./rules.ts";
 import type { RequestNotes } from "./requests.ts";
@@ -91,18 +92,14 @@ export interface QueueFacts {
 }
 
 /** Of what the code says of a queue, all that can leave its process: no functions, and no schema. */
-export interface QueueDeclared {
+export interface QueueDeclared extends QueueSettings {
   /** Whether a dead letter holds its ordered key, and whether all keys are ordered or those that a function says. */
   readonly ordered?: { readonly stuck: "skip" | "hold"; readonly keys: "all" | "some" } | undefined;
   /** Whether the bucket says what jobs cost. */
   readonly hasCosts: boolean;
   /** Whether it is the queue of a sender of webhooks. */
   readonly isSender?: boolean | undefined;
-  readonly defaults?: object | undefined;
-  readonly maxBacklog?: number | object | undefined;
   readonly maxJobBytes?: number | undefined;
-  readonly keepDone?: object | undefined;
-  readonly keepFailed?: object | undefined;
 }
 
 /** How a worker is, as its process told it. */

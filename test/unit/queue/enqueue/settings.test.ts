@@ -44,8 +44,8 @@ it("does not take for new what was read before a change that was made here", asy
   slow.resolve();
   await first;
 
-  expect(after.most).toEqual({ all: 2 });
-  expect((await settings.current()).most).toEqual({ all: 2 });
+  expect(after.maxBacklog).toEqual({ all: 2 });
+  expect((await settings.current()).maxBacklog).toEqual({ all: 2 });
   expect(reads).toBe(2);
 });
 
@@ -59,7 +59,7 @@ it("passes over what cannot be read, says so once, and goes on with the rest", a
   for (let time = 0; time < 3; time++) {
     settings.forget();
     expect(await settings.current()).toMatchObject({
-      most: { all: 10 },
+      maxBacklog: { all: 10 },
       defaults: { attempts: 3 },
     });
   }
@@ -78,5 +78,5 @@ it("passes over what cannot be read, says so once, and goes on with the rest", a
     "Settings of a queue (rules) cannot be read.",
     "Settings of a queue (maxBacklog by hand) cannot be read.",
   ]);
-  expect((await settings.current()).most).toEqual({ all: 7 });
+  expect((await settings.current()).maxBacklog).toEqual({ all: 7 });
 });

@@ -230,8 +230,6 @@ type About<Name extends keyof typeof jobScripts> = Omit<
   ScriptInput<(typeof jobScripts)[Name]>,
   keyof QueueName
 >;
-/** Which done jobs are kept. */
-export type KeptJobs = About<"forgetDone">;
 /** Which dead letters are kept. */
 export type KeptFailed = About<"forgetFailed">;
 

@@ -30,7 +30,7 @@ import type {
 } from "./call-options.ts";
 import type { Throttle } from "./wrap/throttled-types.ts";
 import type { Cost } from "./costs.ts";
-import type { AwayNews } from "./outage/away-news.ts";
+import type { DownstreamChange } from "./outage/breaker.ts";
 import type { Breaker } from "./outage/breaker.ts";
 import type { ReportedOutcome } from "./feedback/feedback.ts";
 import type { CallDefaults } from "./wrap/call-defaults.ts";
@@ -210,7 +210,7 @@ export interface OwnedBucket extends Bucket {
   /** Keeps jobs from starting while the downstream is away, in this process. */
   readonly breaker: Breaker;
   /** What the breaker has found of the downstream of the bucket, or of one key: told to listeners, and to all processes. */
-  readonly noteAway: (key: string | undefined, news: AwayNews) => void;
+  readonly noteAway: (key: string | undefined, news: DownstreamChange) => void;
   /** Whether the downstream is away, of the bucket (undefined) or of single keys, as any process has found. */
   readonly readAway: (
     keys: readonly (string | undefined)[],

@@ -1,6 +1,6 @@
 import pTimeout from "p-timeout";
 import type { ReportedCall } from "../../throttle/bucket.ts";
-import { isAway } from "../../throttle/outage/away.ts";
+import { isUnreachable } from "../../throttle/outage/unreachable.ts";
 import {
   endJobSlot,
   jobSlotOf,
@@ -169,7 +169,7 @@ export async function failedOutcome<Result>(
   if (failed.blocked !== undefined || !isLast || isOrdered || context.isCancelled) {
     return outcomeOf(worker, attempt, failed);
   }
-  if (isFinalError(failed.thrown) || !isAway(failed.thrown)) {
+  if (isFinalError(failed.thrown) || !isUnreachable(failed.thrown)) {
     return outcomeOf(worker, attempt, failed);
   }
   const blocked = await worker.downstream.verdict(counted, context);

@@ -284,7 +284,7 @@ export function createWorker<Data, Result>(
       if (isUnbegunRun && !(await runs.mayFail(run, token, error))) return back.leave();
       throw error;
     } finally {
-      if (pass !== undefined) bucket.breaker.left(call, pass);
+      if (pass !== undefined) bucket.breaker.release(call, pass);
       running.end(context);
       release(context, drawn);
       fetchedJobs.remove(context.jobId);

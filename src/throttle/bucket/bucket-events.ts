@@ -7,7 +7,7 @@ import type { Logger } from "../../core/logger.ts";
 import type { Priority } from "../../core/input/options.ts";
 import type { Change } from "../../core/store.ts";
 import type { ObservedDrawCall, SlotEvent, TryCall } from "../call-options.ts";
-import type { AwayNews } from "../outage/away-news.ts";
+import type { DownstreamChange } from "../outage/breaker.ts";
 import type { Slot } from "../slot/slot.ts";
 import { nameBinding, type TryDecision } from "../try/decision.ts";
 import type { Group } from "../waiting/group.ts";
@@ -102,7 +102,7 @@ export interface BucketEmitter extends Emitter<BucketEvents> {
   answered(key: string | undefined, change: Change): void;
   cooled(key: string | undefined, forMs: number): void;
   /** The breaker has found something of the downstream of the bucket, or of one key. */
-  away(key: string | undefined, news: AwayNews): void;
+  away(key: string | undefined, news: DownstreamChange): void;
   changed(key: string | undefined): void;
 }
 

@@ -17,7 +17,7 @@ import {
   type ThrottledOptions,
   type TryCall,
 } from "../call-options.ts";
-import type { AwayNews } from "../outage/away-news.ts";
+import type { DownstreamChange } from "../outage/breaker.ts";
 import { createBreaker, type BreakerSettings } from "../outage/breaker.ts";
 import { jobSlotInHand } from "../slot/job-slot.ts";
 import type { Slot } from "../slot/slot.ts";
@@ -84,7 +84,7 @@ export function createBucket(
     logger,
     hasOwnLimits: (key) => partFor(key).hasOwnLimits(key),
     coolDown: (key, coolMs) => partFor(key).coolDown(key, coolMs),
-    onAway: noteAway,
+    onChange: noteAway,
   });
   const changeListeners = new Set<(key: string | undefined) => void>();
   const closeListeners = createCloseListeners(name);
@@ -148,10 +148,10 @@ export function createBucket(
     for (const listener of changeListeners) listener(key);
   }
 
-  function noteAway(key: string | undefined, news: AwayNews): void {
-    const { isBack, isHeard, forMs } = news;
+  function noteAway(key: string | undefined, news: DownstreamChange): void {
+    const { isBack, isRemote, forMs } = news;
     teller.away(key, news);
-    if (isHeard) return;
+    if (isRemote) return;
     // Without this note, other processes find out by their own failures, and so does this one.
     const coolMs = isBack ? undefined : Math.max(1, forMs);
     const note = { bucket: name, key, coolMs };

@@ -1,15 +1,3 @@
-/**
- * What happens to a bucket's calls while Redis does not answer, by `onStoreDown`:
- *
- * | option        | calls of the application                                     | where                                  |
- * | ------------- | ------------------------------------------------------------ | -------------------------------------- |
- * | `"refuse"`    | fail with `StoreUnavailableError`                            | the store throws it (`redis/requests`) |
- * | `"wait"`      | wait, and ask again each second                              | `waiting/pacer.ts`, `retries.ts`       |
- * | `{ local }`   | go on at a part of this process's share of each limit        | `outage-store.ts`, `stand-ins.ts`      |
- * | `"open"`      | pass without any limit                                       | `outage-store.ts`, `stand-ins.ts`      |
- *
- * Jobs wait, unless calls go on locally: `queue/worker/job-start.ts`.
- */
 import * as z from "zod";
 import type { Logger } from "../../core/logger.ts";
 import type { Store, Wake } from "../../core/store.ts";
@@ -21,12 +9,23 @@ import {
   type StandIn,
 } from "./stand-ins.ts";
 
-/** What happens to a bucket's calls while Redis does not answer. */
+/**
+ * What happens to a bucket's calls while Redis does not answer:
+ *
+ * | option      | calls of the application                                        | where                                  |
+ * | ----------- | --------------------------------------------------------------- | -------------------------------------- |
+ * | `"refuse"`  | fail with `StoreUnavailableError`                               | the store throws it (`redis/requests`) |
+ * | `"wait"`    | wait, and the bucket retries each second                        | `waiting/pacer.ts`, `retries.ts`       |
+ * | `{ local }` | use a part of this process's share of each limit                | `outage-store.ts`, `stand-ins.ts`      |
+ * | `"open"`    | pass without any limit                                          | `outage-store.ts`, `stand-ins.ts`      |
+ *
+ * Jobs wait, except with `{ local }`: see `queue/worker/job-start.ts`.
+ */
 export type OnStoreDown =
   | "wait"
   | "refuse"
   | "open"
-  /** How much of this process's part of the rate, above 0 and up to 1. */
+  /** The part of this process's share of each limit that it may use, above 0 and up to 1. */
   | { readonly local: number };
 
 /** How a bucket starts when Redis has lost its state. */
@@ -57,8 +56,8 @@ export const ON_STATE_LOST: z.ZodType<OnStateLost> = z.enum(["empty", "full"], {
 export type OpenLocalStore = (nowUs: () => number) => Store;
 
 /**
- * The store of a bucket with `onStoreDown` applied: the same store, or one whose calls go on in a stand-in when Redis
- * does not answer.
+ * Applies `onStoreDown` to a bucket's store. With `"open"` and `{ local }`, the result serves draws from a stand-in
+ * while Redis does not answer; otherwise the result is the store itself.
  */
 export function applyOnStoreDown(parts: {
   readonly store: Store;
@@ -83,10 +82,10 @@ export function applyOnStoreDown(parts: {
   }
 
   function openLocal({ nowUs, replicas, runningOf }: KnownAtOutage): StandIn | undefined {
-    // Without a reply of Redis, the number of replicas, and so this process's part, is unknown.
+    // Before its first reply from Redis, this process does not know the number of replicas, and so not its share.
     if (nowUs === undefined || replicas === 0) return undefined;
     const percent = Number(((100 * share) / replicas).toPrecision(3));
-    const problem = `Redis does not answer: bucket "${bucket}" goes on here at ${percent} % of its limits until it does.`;
+    const problem = `Redis does not answer: bucket "${bucket}" continues in this process at ${percent} % of its limits until it does.`;
     logger.warn({ bucket, share, replicas }, problem);
     const openStore: OpenLocalStore = (clock) => {
       const local = openLocalStore!(clock);

@@ -1,7 +1,9 @@
 /**
- * The store of one bucket whose calls go on without Redis. When a draw finds that Redis does not answer, a stand-in
- * serves until Redis does again, which probes beside the draws find out. A probe is a draw itself: a Redis that refuses
- * writes still answers a look. What was drawn from one of the two is settled, renewed and given back there.
+ * Serves the draws of one bucket from a stand-in while Redis does not answer.
+ *
+ * The first draw that fails starts the outage. During it, each draw also sends a probe to Redis, and the first probe
+ * that succeeds ends the outage. A probe is a real draw, because a Redis that refuses writes still answers reads.
+ * Whatever was drawn from one of the two is settled, renewed and given back there.
  */
 import { DREW_ELSEWHERE_US } from "../../core/draw/bucket-state.ts";
 import { StoreUnavailableError } from "../../core/errors.ts";
@@ -24,11 +26,13 @@ import type { KnownAtOutage, StandIn } from "./stand-ins.ts";
 export interface OutageStoreOptions {
   readonly store: Store;
   readonly bucket: string;
-  /** Opens what serves during an outage; undefined if nothing can: the call then fails as it would have. */
+  /**
+   * Opens the stand-in for an outage. Undefined if there is none to open: the draw then fails with the error of Redis.
+   */
   readonly openStandIn: (known: KnownAtOutage) => StandIn | undefined;
 }
 
-/** A time in which Redis does not answer; times are in µs on the bucket's clock. */
+/** One outage of Redis; times are in µs on the bucket's clock. */
 interface Outage {
   readonly standIn: StandIn;
   readonly sinceUs: number;
@@ -38,14 +42,16 @@ export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOpt
   const clock = createBucketClock();
   const replicas = createReplicasSeen();
   const running = createRunningLeases();
-  /** How far this process's clock runs ahead of the bucket's; undefined until Redis has answered. */
+  /** How far this process's clock is ahead of the bucket's; undefined before the first reply of Redis. */
   let offsetMs: number | undefined;
   let outage: Outage | undefined;
   let lastOutage = { sinceUs: 0, untilUs: 0 };
-  /** From the end of an outage until Redis knows the bucket again. */
+  /** True from the end of an outage until Redis has the bucket's policy again. */
   let isReturning = false;
-  /** From the end of an outage until the next draw: callers have places of the stand-in, which Redis does not know. */
-  let hasForeignPlaces = false;
+  /**
+   * True from the end of an outage until the next draw: callers have queue positions of the stand-in, unknown to Redis.
+   */
+  let hasStandInPositions = false;
   let isProbing = false;
 
   function begin(): Outage | undefined {
@@ -62,25 +68,25 @@ export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOpt
     lastOutage = { sinceUs: ended.sinceUs, untilUs: ended.standIn.nowUs() };
     outage = undefined;
     isReturning = true;
-    hasForeignPlaces = true;
+    hasStandInPositions = true;
   }
 
-  /** Finds out whether Redis takes draws again; no call waits for it. */
+  /** Finds out in the background whether Redis serves draws again. */
   function probe(request: DrawRequest, current: Outage): void {
     if (isProbing) return;
     isProbing = true;
     drawOne(request)
       .then(
         () => end(current),
-        // Whatever else is wrong with the request, calls are to hear of it from Redis.
+        // Redis answered. If it rejected the request, the next draw gets that error from Redis itself.
         (error: unknown) => void (error instanceof StoreUnavailableError || end(current)),
       )
       .finally(() => (isProbing = false));
   }
 
-  /** Draws one call of these, and gives back what that took: it has left by the stand-in. */
+  /** Draws one call and gives its slot back at once: the stand-in already served that call. */
   async function drawOne({ wishes, leases, ...rest }: DrawRequest): Promise<void> {
-    const wish = { ...placeless(wishes[0]!), wanted: 1 };
+    const wish = { ...withoutPositions(wishes[0]!), wanted: 1 };
     const one = { ...rest, wishes: [wish], leases: Math.min(leases, 1), isTry: false };
     const reply = await drawReturning({ ...one, horizonUs: HORIZON_US, place: NO_PLACE });
     const [granted] = reply.granted;
@@ -97,7 +103,7 @@ export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOpt
     await Promise.allSettled(giving);
   }
 
-  /** Redis does not know which calls passed without it: the bucket has to start as if a burst had just left. */
+  /** Redis did not see the calls of the outage, so the bucket starts as if a burst had just left. */
   function drawReturning(request: DrawRequest): Promise<Drawn> {
     return sendDraw({ ...request, drewUs: DREW_ELSEWHERE_US, startsFull: false });
   }
@@ -110,13 +116,13 @@ export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOpt
   }
 
   async function drawFromRedis(request: DrawRequest): Promise<Drawn> {
-    const areForeign = hasForeignPlaces && !request.isTry;
-    const wishes = areForeign ? request.wishes.map(placeless) : request.wishes;
-    const place = areForeign ? NO_PLACE : request.place;
+    const areUnknown = hasStandInPositions && !request.isTry;
+    const wishes = areUnknown ? request.wishes.map(withoutPositions) : request.wishes;
+    const place = areUnknown ? NO_PLACE : request.place;
     const known = { ...request, wishes, place };
     const reply = await (isReturning ? drawReturning(known) : sendDraw(known));
     if (reply.newText === undefined) isReturning = false;
-    if (areForeign) hasForeignPlaces = false;
+    if (areUnknown) hasStandInPositions = false;
     running.add(request, reply, undefined);
     return reply;
   }
@@ -142,8 +148,11 @@ export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOpt
     return drawFromStandIn(request, current);
   }
 
-  /** What of it Redis has to book: of a slot of the outage it never booked the estimate, and has nothing to give back. */
-  function ofRedis(request: SettleRequest): SettleRequest | undefined {
+  /**
+   * The part of a settlement that Redis must book. For a slot of the outage, Redis never booked the estimate, so only
+   * extra cost counts.
+   */
+  function partForRedis(request: SettleRequest): SettleRequest | undefined {
     const { slotUs, deltas } = request;
     if (slotUs < lastOutage.sinceUs || slotUs > lastOutage.untilUs) return request;
     const more = deltas.map((delta) => Math.max(0, delta));
@@ -154,18 +163,18 @@ export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOpt
     if (outage !== undefined && request.slotUs >= outage.sinceUs) {
       return outage.standIn.settle(request);
     }
-    const settling = ofRedis(request);
+    const settling = partForRedis(request);
     if (settling !== undefined) await store.settle(settling);
   }
 
-  /** Asks each store that gave some of these leases about its own. */
-  async function askGivers<T>(
+  /** Sends each store the leases that it granted. */
+  async function forEachGranter<T>(
     request: LeasesRequest,
-    ask: (giver: Pick<Store, "renew" | "release">, own: LeasesRequest) => Promise<T>,
+    send: (granter: Pick<Store, "renew" | "release">, own: LeasesRequest) => Promise<T>,
   ): Promise<T[]> {
-    const byGiver = running.byGiver(request.leases);
+    const byGranter = running.byGranter(request.leases);
     return Promise.all(
-      [...byGiver].map(([giver, leases]) => ask(giver ?? store, { ...request, leases })),
+      [...byGranter].map(([granter, leases]) => send(granter ?? store, { ...request, leases })),
     );
   }
 
@@ -173,30 +182,31 @@ export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOpt
     ...store,
     draw,
     settle,
-    noteSlot: (note, settling) => store.noteSlot(note, settling && ofRedis(settling)),
+    noteSlot: (note, settling) => store.noteSlot(note, settling && partForRedis(settling)),
     async giveBack(request) {
       await (outage?.standIn ?? store).giveBack(request);
     },
     async renew(request) {
-      return (await askGivers(request, (giver, own) => giver.renew(own))).flat();
+      return (await forEachGranter(request, (granter, own) => granter.renew(own))).flat();
     },
     async release(request) {
-      const released = askGivers(request, (giver, own) => giver.release(own));
+      const released = forEachGranter(request, (granter, own) => granter.release(own));
       running.remove(request.leases);
       await released;
     },
     async steer(request) {
       const { change } = request;
-      // A change by hand is for all replicas, and fails; what a downstream asks for is done here.
+      // An operator's change must reach all replicas, so it fails during an outage. A cooldown also helps in this
+      // process alone.
       const isByHand = change.do === "configure" || change.do === "pause";
       return (isByHand ? store : (outage?.standIn ?? store)).steer(request);
     },
   };
 }
 
-/** How many replicas draw from a bucket: the most that replies named in the last 30 to 60 seconds. */
+/** The number of replicas that draw from a bucket: the highest number in the replies of the last 30 to 60 seconds. */
 export interface ReplicasSeen {
-  /** 0 until a reply has come. */
+  /** 0 before the first reply. */
   readonly most: number;
   see(alive: number): void;
 }
@@ -224,27 +234,30 @@ export function createReplicasSeen(): ReplicasSeen {
   };
 }
 
-/** The same wish of one that waits for none of its keys yet. */
-function placeless(wish: Wish): Wish {
+/** The same request, without queue positions. */
+function withoutPositions(wish: Wish): Wish {
   return { ...wish, scopes: wish.scopes.map((scope) => ({ ...scope, place: NO_PLACE })) };
 }
 
-/** The leases of calls that run here, each with the stand-in that gave it; undefined is Redis. */
+/**
+ * The leases of the calls that run in this process, each with the store that granted it: a stand-in, or undefined for
+ * Redis.
+ */
 interface RunningLeases {
-  /** Takes in what a reply to a draw has granted. */
-  add(request: DrawRequest, reply: Drawn, giver: StandIn | undefined): void;
+  /** Adds the leases that a reply granted. */
+  add(request: DrawRequest, reply: Drawn, granter: StandIn | undefined): void;
   remove(leases: readonly number[]): void;
-  /** How many of the leases are of Redis: all, or those of one key. */
+  /** The number of leases that Redis granted: of all keys, or of one. */
   countOfRedis(key?: string): number;
-  /** Leases that are not known count as those of Redis. */
-  byGiver(leases: readonly number[]): ReadonlyMap<StandIn | undefined, readonly number[]>;
+  /** Groups leases by the store that granted them. Unknown leases count as granted by Redis. */
+  byGranter(leases: readonly number[]): ReadonlyMap<StandIn | undefined, readonly number[]>;
 }
 
 function createRunningLeases(): RunningLeases {
-  const running = new Map<number, { giver: StandIn | undefined; scopes: Wish["scopes"] }>();
+  const running = new Map<number, { granter: StandIn | undefined; scopes: Wish["scopes"] }>();
 
   return {
-    add({ leases, lease: first, wishes, terms }, { granted }, giver) {
+    add({ leases, lease: first, wishes, terms }, { granted }, granter) {
       if (leases === 0) return;
       let lease = first;
       for (const [index, { slotsUs }] of granted.entries()) {
@@ -253,7 +266,7 @@ function createRunningLeases(): RunningLeases {
         if (!limits.some(isLeased)) continue;
         const areHeld = limits.some((limit, at) => isLeased(limit) && costs[at]! > 0);
         for (const _slot of slotsUs) {
-          if (areHeld) running.set(lease, { giver, scopes });
+          if (areHeld) running.set(lease, { granter, scopes });
           lease += 1;
         }
       }
@@ -265,15 +278,15 @@ function createRunningLeases(): RunningLeases {
       let count = 0;
       for (const each of running.values()) {
         const isOfKey = key === undefined || each.scopes.some((scope) => scope.key === key);
-        if (each.giver === undefined && isOfKey) count += 1;
+        if (each.granter === undefined && isOfKey) count += 1;
       }
       return count;
     },
-    byGiver(leases) {
+    byGranter(leases) {
       const found = new Map<StandIn | undefined, number[]>();
       for (const lease of leases) {
-        const giver = running.get(lease)?.giver;
-        found.set(giver, [...(found.get(giver) ?? []), lease]);
+        const granter = running.get(lease)?.granter;
+        found.set(granter, [...(found.get(granter) ?? []), lease]);
       }
       return found;
     },

@@ -1,9 +1,9 @@
 import { ClosedError } from "../../core/errors.ts";
 
-/** When a store that does not answer is asked again, for calls that wait for it. */
+/** Times the retries of calls that wait for a store that does not answer. */
 export interface StoreRetries {
   /**
-   * Resolves after a while, or when the store may answer again.
+   * Resolves after {@link STORE_RETRY_MS}, or earlier if `retryNow` is called.
    *
    * @throws {@link ClosedError} when the bucket is closed.
    */
@@ -12,7 +12,7 @@ export interface StoreRetries {
   close(): void;
 }
 
-/** The time between two attempts, unless news come from the store. */
+/** The time between two attempts, unless the store reports that it is back. */
 export const STORE_RETRY_MS = 1_000;
 
 export function createStoreRetries(bucket: string): StoreRetries {

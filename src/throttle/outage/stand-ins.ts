@@ -15,7 +15,7 @@ import {
   type Wish,
 } from "../../core/store.ts";
 
-/** What serves a bucket's calls while Redis does not answer. */
+/** Serves a bucket's calls while Redis does not answer. */
 export interface StandIn extends Pick<
   Store,
   "draw" | "giveBack" | "settle" | "renew" | "release" | "steer"
@@ -23,13 +23,13 @@ export interface StandIn extends Pick<
   readonly nowUs: () => number;
 }
 
-/** What is known of a bucket when an outage begins. */
+/** What this process knows of a bucket when an outage begins. */
 export interface KnownAtOutage {
-  /** The bucket's clock, by the replies of Redis; undefined if there was none. */
+  /** The bucket's clock, calculated from the replies of Redis; undefined before the first reply. */
   readonly nowUs: (() => number) | undefined;
-  /** How many replicas drew last; 0 if Redis never answered. */
+  /** The number of replicas in the latest reply; 0 before the first reply. */
   readonly replicas: number;
-  /** How many calls run here that hold leases from Redis: all, or those of one key. */
+  /** The number of running calls of this process that hold a lease from Redis: of all keys, or of one. */
   readonly runningOf: (key?: string) => number;
 }
 
@@ -62,7 +62,7 @@ export function createOpenStandIn({ nowUs = ownUs }: Pick<KnownAtOutage, "nowUs"
       const atUs = nowUs();
       let leases = request.leases;
       const granted = request.wishes.map((wish) => {
-        // Each lease needs a number of its own, and the request has set only so many aside.
+        // Each lease needs its own number, and the request has reserved `leases` of them.
         if (!limitsOfCall(request.terms.limits, wish.scopes).some(isLeased))
           return pass(wish, atUs, Infinity, request);
         const passed = pass(wish, atUs, leases, request);
@@ -93,8 +93,8 @@ export function createOpenStandIn({ nowUs = ownUs }: Pick<KnownAtOutage, "nowUs"
 }
 
 /**
- * Paces this process's calls by its part of the bucket's limits, in a store of its own that continues the bucket's
- * clock. It starts as if a burst had just left, since it does not know which calls Redis has just let pass.
+ * Applies this process's share of each limit, in a local store that continues the bucket's clock. The local store
+ * starts as if a burst had just left, because this process does not know which calls Redis has just let pass.
  */
 export function createLocalStandIn(parts: {
   readonly bucket: string;
@@ -109,16 +109,16 @@ export function createLocalStandIn(parts: {
   const store = parts.openStore(nowUs);
   const scaled = new WeakMap<Limit, { readonly limit: Limit | undefined }>();
   let hasDrawn = false;
-  let hasPlaces = false;
+  let hasPositions = false;
 
-  /** The limit times the factor; undefined if nothing could pass it. */
+  /** The limit times the factor; undefined if that is too small for any call. */
   function scale(limit: Limit): Limit | undefined {
     const found = scaled.get(limit) ?? { limit: partOfLimit(limit, factor) };
     scaled.set(limit, found);
     return found.limit;
   }
 
-  /** A limit whose part would let nothing pass stays as it is: calls that it counts are refused before (`isPossible`). */
+  /** Keeps a limit whose share is too small for any call: `isPossible` rejects the calls that it counts. */
   function limitsOf(limits: readonly Limit[], key?: string): readonly Limit[] {
     return limits.map((limit) => {
       const own = scale(limit) ?? limit;
@@ -139,12 +139,12 @@ export function createLocalStandIn(parts: {
   }
 
   function requestOf(request: DrawRequest, wishes: readonly Wish[]): DrawRequest {
-    // Places that Redis gave mean nothing here.
-    const areForeign = !hasPlaces && !request.isTry;
-    const place = areForeign ? NO_PLACE : request.place;
+    // The stand-in does not know the queue positions that Redis assigned.
+    const areUnknown = !hasPositions && !request.isTry;
+    const place = areUnknown ? NO_PLACE : request.place;
     const own = wishes.map((wish) => {
       const scopes = wish.scopes.map((scope) =>
-        areForeign ? { ...scaledScope(scope), place: NO_PLACE } : scaledScope(scope),
+        areUnknown ? { ...scaledScope(scope), place: NO_PLACE } : scaledScope(scope),
       );
       return { ...wish, scopes };
     });
@@ -170,15 +170,14 @@ export function createLocalStandIn(parts: {
       if (possible.length === 0) throw refused.refusal;
       const reply = await store.draw(requestOf(request, possible));
       hasDrawn = true;
-      hasPlaces ||= !request.isTry;
+      hasPositions ||= !request.isTry;
       const grantedTo = new Map(reply.granted.map((granted, index) => [possible[index], granted]));
       const granted = request.wishes.map((wish) => {
         const found = grantedTo.get(wish);
         const places = wish.scopes.map(() => NO_PLACE);
         return found === undefined ? { ...refused, places } : { ...found, soonestUs: 0 };
       });
-      // The policy of the stand-in's store is for nobody else to learn, nor until when it holds calls back: Redis may be
-      // back before that.
+      // The caller must not learn the stand-in's scaled policy, nor its pauses: Redis may be back before they end.
       const own = { newText: undefined, closedUntilUs: 0, closedBy: 0, alive: known.replicas };
       return { ...reply, ...own, version: request.terms.version, granted };
     },
@@ -214,7 +213,7 @@ const NOTHING: Granted = {
 
 function tooLarge(bucket: string): StoreUnavailableError {
   return new StoreUnavailableError(
-    `Redis does not answer, and this process's own part of bucket "${bucket}" is too small for the call; ` +
-      `it was not started. See that Redis runs and can be reached.`,
+    `Redis does not answer, so the call was not started: it costs more than this process's share of bucket "${bucket}". ` +
+      `Check that Redis runs and that this process can reach it.`,
   );
 }

@@ -112,7 +112,7 @@ describe("a bucket that goes on locally", () => {
     expect(third).toMatchObject({ allowed: false, limitedBy: "4 at once" });
     expect(fourth.hasLease).toBe(true);
     expect(
-      logged.filter((line) => line.includes("goes on here at 50 % of its limits")),
+      logged.filter((line) => line.includes("continues in this process at 50 % of its limits")),
     ).toHaveLength(1);
   });
 

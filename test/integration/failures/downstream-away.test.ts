@@ -63,7 +63,7 @@ describe("a downstream that is away", () => {
       );
       const workers = startWorkers(2, policy, { concurrency: 20, timeoutMs: 1_000 });
       // They try so often that the attempts would be used up.
-      await waitUntil(() => heard(workers, /is away, by 5 failures/) >= 1, "one is open");
+      await waitUntil(() => heard(workers, /is unreachable after 5 failures/) >= 1, "one is open");
       await waitUntil(() => heard(workers, /not counted/) >= 12, "they try again");
       const { done, failed } = await queue.counts();
 
@@ -113,7 +113,7 @@ describe("a downstream that is away", () => {
     const workers = startWorkers(2, policy, { concurrency: 20 });
     await waitUntil(async () => (await queue.counts()).done === 40, "the others are done");
     await waitUntil(
-      () => heard(workers, /^Key "bad" of bucket .* is away.*ECONNREFUSED.*other keys go on/) >= 1,
+      () => heard(workers, /^Key "bad" of bucket .* is unreachable.*ECONNREFUSED.*Other keys continue/) >= 1,
       "its key is open",
     );
     const { failed } = await queue.counts();
@@ -144,7 +144,7 @@ describe("a downstream that is away", () => {
     expect(letters.map(({ data, attempts }) => ({ data, attempts }))).toEqual(
       Array.from({ length: 5 }, () => ({ data: nowhere, attempts: 3 })),
     );
-    expect(heard(workers, /is away/)).toBe(0);
+    expect(heard(workers, /is unreachable/)).toBe(0);
     await close(workers);
   });
 
@@ -170,7 +170,7 @@ describe("a downstream that is away", () => {
     const workers = startWorkers(1, policy);
     await waitUntil(async () => (await queue.counts()).failed === 20, "all have failed");
 
-    expect(heard(workers, /is away/)).toBe(0);
+    expect(heard(workers, /is unreachable/)).toBe(0);
     await close(workers);
   });
 });

@@ -6,7 +6,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 import type { LaneStore } from "../../../stores/redis/queue/store.ts";
 import type { LanesSeen } from "../../../stores/redis/scripts/queue/lanes.ts";
-import { isAway } from "../../../throttle/outage/away.ts";
+import { isUnreachable } from "../../../throttle/outage/unreachable.ts";
 import type { OwnedBucket } from "../../../throttle/bucket.ts";
 import type { Blocked, BreakerCall, Pass, Verdict } from "../../../throttle/outage/breaker.ts";
 import type { QueueConnection } from "../../bullmq/connection.ts";
@@ -71,7 +71,7 @@ export function createDownstream(parts: DownstreamParts): Downstream {
   ): Promise<void> {
     const found = await connection.inTime(ASK_MS, bucket.readAway(scopes)).catch(() => []);
     for (const [at, away] of found.entries()) {
-      if (away !== undefined) breaker.openAlike(scopes[at], away.coolMs, options);
+      if (away !== undefined) breaker.adoptOpen(scopes[at], away.coolMs, options);
     }
   }
 
@@ -134,7 +134,7 @@ export function createDownstream(parts: DownstreamParts): Downstream {
   return {
     async failed(given, pass, thrown) {
       const job = callOf(given);
-      const isDown = isAway(thrown);
+      const isDown = isUnreachable(thrown);
       if (isDown && breaker.isOn && !breaker.isOpenFor(job)) await askOthers(scopesOf(job));
       return breaker.failed(job, pass, isDown ? { thrown } : undefined);
     },

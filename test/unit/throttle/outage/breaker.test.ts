@@ -28,7 +28,7 @@ function open(settings: BreakerSettings | false | "unset" = SETTINGS) {
     logger: { warn: (_facts, text) => void lines.push(text), error: () => {} },
     hasOwnLimits: (key) => key === "limited",
     coolDown: (...change) => void cooled.push(change),
-    onAway: (key, { isBack, forMs }) => void told.push([key, isBack ? "back" : forMs]),
+    onChange: (key, { isBack, forMs }) => void told.push([key, isBack ? "back" : forMs]),
   });
   return { breaker, cooled, lines, told };
 }
@@ -77,7 +77,9 @@ describe("the breaker of a bucket", () => {
     expect(cooled).toEqual([[undefined, 100]]);
     expect(told.map(([, news]) => news)).toEqual([100, 200, 300, 300, "back"]);
     expect(lines).toEqual([
-      expect.stringMatching(/bucket "b" is away, by 3 failures in a row \(Error: refused\)/),
+      expect.stringMatching(
+        /bucket "b" is unreachable after 3 failures in a row \(Error: refused\)/,
+      ),
       expect.stringMatching(/answers again/),
     ]);
   });
@@ -135,7 +137,7 @@ describe("the breaker of a bucket", () => {
     enter(breaker, job("hangs"));
     vi.advanceTimersByTime(300);
     const second = enter(breaker, job("leaves"));
-    breaker.left(job("leaves"), second);
+    breaker.release(job("leaves"), second);
 
     expect(enter(breaker, job("third")).isProbe).toBe(true);
   });
@@ -148,7 +150,7 @@ describe("the breaker of a bucket", () => {
     breaker.failed(job(4), first, AWAY);
     vi.advanceTimersByTime(200);
     enter(breaker, job(5));
-    breaker.left(job(4), first);
+    breaker.release(job(4), first);
 
     expect(breaker.enter(job(6)).passes).toBe(false);
   });
@@ -161,7 +163,7 @@ describe("the breaker of a bucket", () => {
     vi.advanceTimersByTime(300);
     enter(breaker, job(5));
     breaker.failed(job("hangs"), hung, AWAY);
-    breaker.left(job("hangs"), hung);
+    breaker.release(job("hangs"), hung);
 
     expect(breaker.enter(job(6)).passes).toBe(false);
     vi.advanceTimersByTime(300);
@@ -180,7 +182,7 @@ describe("the breaker of a bucket", () => {
 
   it("opens as another process has", () => {
     const { breaker } = open();
-    breaker.openAlike(undefined, 250);
+    breaker.adoptOpen(undefined, 250);
 
     expect(breaker.isOpenFor(job(1))).toBe(true);
     expect(breaker.blocked(job(1))).toMatchObject({ scope: "bucket", inMs: 250 });
@@ -191,7 +193,7 @@ describe("the breaker of a bucket", () => {
 
   it("lets a job try at once, where another process has opened before this one began", () => {
     const { breaker } = open();
-    breaker.openAlike(undefined, 250, { triesAtOnce: true });
+    breaker.adoptOpen(undefined, 250, { triesAtOnce: true });
 
     expect(enter(breaker, job(1)).isProbe).toBe(true);
     expect(breaker.enter(job(2)).passes).toBe(false);
@@ -229,13 +231,15 @@ describe("the breaker of a bucket with keys", () => {
     succeed(breaker, job(7, "acme"));
 
     expect(
-      lines.map((line) => line.replace(/ is away.*\./, " is away … other keys go on.")),
+      lines.map((line) =>
+        line.replace(/ is unreachable.*\./, " is unreachable … Other keys continue."),
+      ),
     ).toEqual([
-      'Key "acme" of bucket "b": its downstream is away … other keys go on.',
-      'Key ["bolt","endpoint-7"] of bucket "b": its downstream is away … other keys go on.',
+      'Key "acme" of bucket "b": its downstream is unreachable … Other keys continue.',
+      'Key ["bolt","endpoint-7"] of bucket "b": its downstream is unreachable … Other keys continue.',
       'Key "acme" of bucket "b": its downstream answers again (after 1 s).',
     ]);
-    expect(lines[0]).toContain("other keys go on");
+    expect(lines[0]).toContain("Other keys continue");
   });
 
   it("cools a key with limits of its own down", () => {

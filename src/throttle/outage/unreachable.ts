@@ -1,12 +1,12 @@
-/** Tells from what a call threw, or returned, that its downstream is away: it could not be reached, or gave no answer. */
+/** Decides from the result or the error of a call whether its downstream is unreachable. */
 import { hear } from "../feedback/answer.ts";
 import { grpcCodeOf, layersOf } from "../feedback/layers.ts";
 import { readProperty } from "../feedback/properties.ts";
 
-/** Statuses of a proxy that does not reach what is behind it (RFC 9110), and the same of Cloudflare. */
+/** Statuses with which a proxy reports that it could not reach the server behind it: RFC 9110, and Cloudflare's own. */
 const STATUSES: ReadonlySet<unknown> = new Set([502, 503, 504, 521, 522, 523, 524, 530]);
 
-/** Codes and names by which clients say so. */
+/** Codes and names of errors for an unreachable downstream. */
 const CODES: ReadonlySet<unknown> = new Set([
   // Node, libuv and the resolver.
   "ECONNREFUSED",
@@ -54,26 +54,26 @@ const CODES: ReadonlySet<unknown> = new Set([
   "MongoNetworkError",
   "MongoServerSelectionError",
   "PROTOCOL_CONNECTION_LOST",
-  // A handler that did not end within its time.
+  // Sluice's own: a handler exceeded its timeout.
   "ERR_HANDLER_TIMEOUT",
 ]);
 const NAMED = ["code", "errno", "name", "type"];
 /** gRPC's DEADLINE_EXCEEDED and UNAVAILABLE. */
 const GRPC_CODES: ReadonlySet<unknown> = new Set([4, 14]);
-const WORDS =
+const MESSAGE =
   /^fetch failed$|^failed to fetch$|socket hang up|network (?:socket disconnected|error|timeout)/i;
 
 /**
- * Whether a call's downstream is away. An answer that names a time is no such: its downstream is there, and has asked
- * to wait. Never throws, whatever comes in.
+ * True if the downstream of a call is unreachable. A response that names a retry time came from a downstream that
+ * works. Never throws, whatever the value is.
  */
-export function isAway(resultOrError: unknown): boolean {
+export function isUnreachable(resultOrError: unknown): boolean {
   if (typeof resultOrError !== "object" || resultOrError === null) return false;
   const { status, stated } = hear(resultOrError, Date.now()).answer;
   if (stated) return false;
   if (status !== undefined) return STATUSES.has(status);
   return layersOf(resultOrError).some(
-    ({ source, isError }) => isError && (hasCode(source) || saysSo(source)),
+    ({ source, isError }) => isError && (hasCode(source) || hasMessage(source)),
   );
 }
 
@@ -84,7 +84,7 @@ function hasCode(source: object): boolean {
   );
 }
 
-function saysSo(source: object): boolean {
+function hasMessage(source: object): boolean {
   const message = readProperty(source, "message");
-  return typeof message === "string" && message.length < 1_000 && WORDS.test(message);
+  return typeof message === "string" && message.length < 1_000 && MESSAGE.test(message);
 }

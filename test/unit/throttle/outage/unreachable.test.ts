@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { isAway } from "../../../../src/throttle/outage/away.ts";
+import { isUnreachable } from "../../../../src/throttle/outage/unreachable.ts";
 
 function coded(code: string | number, message = "no", more: object = {}): Error {
   return Object.assign(new Error(message), { code, ...more });
@@ -44,7 +44,7 @@ describe("an error says that the downstream is away", () => {
     ["a handler took too long", coded("ERR_HANDLER_TIMEOUT")],
     ["five deep", [1, 2, 3, 4].reduce<Error>((cause) => new Error("w", { cause }), refused)],
   ])("when %s", (_what, error) => {
-    expect(isAway(error)).toBe(true);
+    expect(isUnreachable(error)).toBe(true);
   });
 
   it.each<[string, unknown]>([
@@ -70,6 +70,6 @@ describe("an error says that the downstream is away", () => {
       }),
     ],
   ])("but not %s", (_what, error) => {
-    expect(isAway(error)).toBe(false);
+    expect(isUnreachable(error)).toBe(false);
   });
 });

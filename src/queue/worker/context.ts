@@ -235,7 +235,7 @@ class FetchedContext implements OwnedJobContext {
   }
 
   leave(reason: unknown): void {
-    this.#wait?.leave(reason);
+    this.#wait?.cancel(reason);
   }
 
   recall(): void {

@@ -157,7 +157,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
     const { key, maxWaitMs, untilMs, signal } = bounds;
     return new Promise((resolve, reject) => {
       const waiting = {
-        onLeave: reject,
+        onCancel: reject,
         onExpire: () => {
           const facts = { bucket: name, key, maxWaitMs: maxWaitMs! };
           const estimates = { retryAfterMs: UNKNOWN_MS, limitedBy: UNANSWERED };
@@ -208,7 +208,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
     });
   }
 
-  const watches = createWatches(async (options) => pacer.look(groups.of(options)));
+  const watches = createWatches(async (options) => pacer.lookUp(groups.of(options)));
 
   function refusalOf(options: ObservedDrawCall): WaitTooLongError | undefined {
     const { key, maxWaitMs, untilMs = Infinity, priority = "normal" } = options;

@@ -5,85 +5,90 @@ import { createBucketClock, createRecentMinimum } from "../slot/bucket-clock.ts"
 import {
   MANY,
   arrivedBefore,
-  firstLacking,
+  firstUnserved,
   type Arrival,
   type SoonestGroups,
 } from "./group-schedule.ts";
 import type { Group } from "./group.ts";
 import { createStaleCheck } from "./lateness.ts";
 
-/** When the store is to be asked for slots; all times are those of `performance.now()`. */
+/** Decides when the pacer sends its next draw request. All times are on `performance.now()`. */
 export interface AskTimes {
   /**
-   * When to ask next; Infinity if no caller lacks a slot and no group is looked at. Newcomers of all
-   * groups are asked for together while this process holds a slot until `lastSharedSlotMs`.
+   * When to send the next request; Infinity if every caller has a slot and no lookup is requested. While this process
+   * holds a slot that comes at `lastSharedSlotMs` or earlier, newcomers of all groups are gathered into one request.
    */
-  nextAtMs(nowMs: number, areLooks: boolean, lastSharedSlotMs: number): number;
-  /** When the turn of this process comes, by the last reply; 0: it has none. */
+  nextAtMs(nowMs: number, hasLookups: boolean, lastSharedSlotMs: number): number;
+  /** When this process's turn comes, from the latest reply; 0 if it has none. */
   readonly turnAtMs: number;
-  /** How long the store has owed an answer, in ms. */
+  /** How long the store has not replied to a pending request, in ms. */
   readonly silentMs: number;
-  /** Whether it has ever answered. */
+  /** True after the first reply. */
   readonly hasAnswered: boolean;
-  /** The store is asked now. */
-  asked(nowMs: number): void;
-  /** It has answered; the reply says when to ask again for `first`, the first call that has to wait for its turn. */
-  answered(reply: Drawn, received: Received, first: Arrival | undefined): void;
-  /** A call that waited has left: if it was the one that the turn is of, others are asked for at once. */
-  left(call: { readonly number: number }): void;
-  /** It has not answered: it is left alone for a while. */
+  /** A request was sent. */
+  requestSent(nowMs: number): void;
+  /** A reply arrived. It decides when to send the next request for `first`, the first call that waits for its turn. */
+  replyReceived(reply: Drawn, received: Received, first: Arrival | undefined): void;
+  /** A call stopped waiting. If the turn belonged to it, the next request for the others is due at once. */
+  callerLeft(call: { readonly number: number }): void;
+  /** The request failed: the next one is sent after {@link STORE_RETRY_MS}. */
   retryLater(): void;
-  /** It may be asked again at once, whatever the last reply said. */
+  /** The next request may be sent at once, whatever the latest reply said. */
   retryNow(): void;
-  /** A caller came that is to be told soon whether it can go in time. */
+  /** Schedules a request soon, to find out whether a caller can start before its deadline. */
   scheduleSoon(nowMs: number): void;
 }
 
-/** An asker whose turn is later asks again after this time: a message that calls it sooner may get lost. */
+/**
+ * A process whose turn is later sends a request after this time anyway, because the message that its turn comes sooner
+ * can get lost.
+ */
 export const RECHECK_MS: number = LONGEST_ASK_GAP_US / 1_000;
-/** The place of an asker that waits for a lease lasts for half a second longer. */
+/** The store keeps the queue position of a process that waits for a lease for half a second longer than this. */
 const LONGEST_RECHECK_MS = 1_000;
-/** Keys are checked this far apart, if they lose no places by it: some 100 scripts a second. */
+/**
+ * The distance between checks of keys, if it is short enough to keep their queue positions: some 100 scripts a second.
+ */
 const KEY_EVERY_MS = 1;
-/** Keys that are due within this time are checked together: a script for each would cost many times as much. */
+/** Keys that are due within this time are checked together: one script for each would cost many times as much. */
 const TOGETHER_MS = 50;
 const GATHER_MS = 10;
-/** Callers that are to be told soon are asked for at most this often. */
-const HURRY_EVERY_MS = 5;
+/** The shortest time between two requests that `scheduleSoon` causes. */
+const LOOKUP_EVERY_MS = 5;
 
 export function createAskTimes(
   schedule: SoonestGroups,
   times: Pick<ReplyTimes, "leadMs">,
 ): AskTimes {
   let askedAtMs = 0;
-  let askAgainAtMs = 0;
+  let redrawAtMs = 0;
   let turnAtMs = 0;
-  /** The call that waits for the turn. */
+  /** The call that the turn belongs to. */
   let turnOf: Arrival | undefined;
   let silentSinceMs: number | undefined;
   let hasAnswered = false;
-  /** A store that did not answer is left alone until then. */
+  /** No request is sent before this time, because the store did not answer the last one. */
   let storeAtMs = 0;
-  /** Since the last request there was news that it is time to ask: what its answer says of that is outdated. */
-  let hasNews = false;
-  /** When to ask for a caller that is to be told soon; Infinity: there is none. */
+  /** True if a notification arrived after the last request was sent: the reply to it is then outdated. */
+  let wasNotified = false;
+  /** When the request of `scheduleSoon` is due; Infinity if there is none. */
   let soonAtMs = Infinity;
 
-  /** Whether a call comes before the one that waits for its turn, and could not be asked for with it. */
+  /** True if a group has a call that goes before the call with the turn, and that the last request did not include. */
   function isNewBefore(turn: Arrival, group: Group): boolean {
-    // Of most groups this alone says it, and a process looks at all of them before each request.
+    // A cheap check that decides most groups: it runs for all groups before each request.
     if (Math.max(group.notBeforeMs, group.newestSinceMs) <= askedAtMs) return false;
-    const first = firstLacking(group);
+    const first = firstUnserved(group);
     const isNew = Math.max(group.notBeforeMs, first.sinceMs) > askedAtMs;
     return isNew && arrivedBefore(first, turn);
   }
 
   return {
-    nextAtMs(nowMs, areLooks, lastSharedSlotMs) {
+    nextAtMs(nowMs, hasLookups, lastSharedSlotMs) {
       let readyAtMs = Infinity;
-      /** When the key of a call lets it pass that comes before the one that waits for its turn. */
+      /** When a call starts to be allowed by its key, if it goes before the call with the turn. */
       let passesAtMs = Infinity;
-      /** When the last slot comes that is held in a group that lacks some. */
+      /** The latest slot that is held in a group that still needs slots. */
       let lastSlotAtMs = -Infinity;
       for (const group of schedule) {
         const { line, held, notBeforeMs } = group;
@@ -94,17 +99,17 @@ export function createAskTimes(
           passesAtMs = Math.min(passesAtMs, notBeforeMs);
         }
       }
-      const hurriedAtMs = Math.max(soonAtMs, storeAtMs);
-      if (readyAtMs === Infinity) return areLooks ? hurriedAtMs : Infinity;
-      // While slots are held for a while, newcomers are drawn for together: their slots come after those anyway.
+      const soonestMs = Math.max(soonAtMs, storeAtMs);
+      if (readyAtMs === Infinity) return hasLookups ? soonestMs : Infinity;
+      // New slots come after the held ones anyway, so newcomers can be gathered into one request until then.
       const isGatheringAll = lastSharedSlotMs > nowMs + GATHER_MS;
       const isGathering = lastSlotAtMs > nowMs + GATHER_MS && schedule.size <= MANY;
       const gatheredAtMs = isGatheringAll || isGathering ? askedAtMs + GATHER_MS : nowMs;
-      // A key whose time is far off does not keep this process from noticing a change.
+      // Even if a key's time is far off, a request must notice changes.
       const recheckAtMs = askedAtMs + RECHECK_MS;
       const keysAtMs = Math.min(readyAtMs - times.leadMs, recheckAtMs);
-      const dueAtMs = areLooks ? Math.min(keysAtMs, hurriedAtMs) : keysAtMs;
-      const askAtMs = Math.min(askAgainAtMs, hurriedAtMs);
+      const dueAtMs = hasLookups ? Math.min(keysAtMs, soonestMs) : keysAtMs;
+      const askAtMs = Math.min(redrawAtMs, soonestMs);
       const turnOrNewsMs = Math.max(askAtMs, gatheredAtMs, dueAtMs);
       const passesTogetherMs = isGatheringAll ? Math.max(passesAtMs, gatheredAtMs) : passesAtMs;
       return Math.min(turnOrNewsMs, Math.max(storeAtMs, passesTogetherMs - times.leadMs));
@@ -118,79 +123,83 @@ export function createAskTimes(
     get hasAnswered() {
       return hasAnswered;
     },
-    asked(nowMs) {
-      hasNews = false;
+    requestSent(nowMs) {
+      wasNotified = false;
       soonAtMs = Infinity;
       askedAtMs = nowMs;
       silentSinceMs ??= nowMs;
     },
-    answered({ nowUs, place }, { arrivedMs, offsetMs }, first) {
+    replyReceived({ nowUs, place }, { arrivedMs, offsetMs }, first) {
       turnOf = first;
       storeAtMs = 0;
       silentSinceMs = undefined;
       hasAnswered = true;
       turnAtMs = place.turnUs === 0 ? 0 : place.turnUs / 1_000 + offsetMs;
-      askAgainAtMs = hasNews ? 0 : arrivedMs + waitMsOf(place, nowUs) - times.leadMs;
+      redrawAtMs = wasNotified ? 0 : arrivedMs + waitMsOf(place, nowUs) - times.leadMs;
     },
-    left({ number }) {
-      if (number === turnOf?.number) askAgainAtMs = storeAtMs;
+    callerLeft({ number }) {
+      if (number === turnOf?.number) redrawAtMs = storeAtMs;
     },
     retryLater() {
       storeAtMs = performance.now() + STORE_RETRY_MS;
-      askAgainAtMs = storeAtMs;
+      redrawAtMs = storeAtMs;
     },
     retryNow() {
-      hasNews = true;
-      askAgainAtMs = 0;
+      wasNotified = true;
+      redrawAtMs = 0;
       storeAtMs = 0;
     },
     scheduleSoon(nowMs) {
-      soonAtMs = Math.min(soonAtMs, Math.max(nowMs, askedAtMs + HURRY_EVERY_MS));
+      soonAtMs = Math.min(soonAtMs, Math.max(nowMs, askedAtMs + LOOKUP_EVERY_MS));
     },
   };
 }
 
 /**
- * When to check a key of which no lease was free, where `deferred` groups are deferred. A message comes when a lease is
- * free, so this check is only for messages that get lost, and to keep its place: thousands of keys need not cost a core.
+ * When to check a key that had no free lease, while `deferred` groups are deferred. A message arrives when a lease
+ * becomes free. This check covers lost messages and keeps the queue position, so it may be slow: thousands of keys must
+ * not use up a CPU core.
  */
 export function nextKeyCheckMs(nowMs: number, deferred: number): number {
   const inMs = Math.min(Math.max(RECHECK_MS, deferred * KEY_EVERY_MS), LONGEST_RECHECK_MS);
   return Math.ceil((nowMs + inMs) / TOGETHER_MS) * TOGETHER_MS;
 }
 
-/** How long the asker in this place waits. */
+/** Ms until a process with this queue position sends its next request. */
 function waitMsOf({ turnUs, leaseOrder }: Place, nowUs: number): number {
-  // It is not known when a lease comes free.
+  // The time at which a lease becomes free is unknown.
   if (leaseOrder > 0) return RECHECK_MS;
   return turnUs === 0 ? 0 : Math.min((turnUs - nowUs) / 1_000, RECHECK_MS);
 }
 
-/** When a reply came, on `performance.now()`. */
+/** The time of a reply, on `performance.now()`. */
 export interface Received {
   readonly arrivedMs: number;
-  /** How far this process's clock runs ahead of the bucket's. */
+  /** How far this process's clock is ahead of the bucket's. */
   readonly offsetMs: number;
-  /** It came so late that its slots may have passed already: see `lateness.ts`. */
+  /** It arrived so late that its slots may have passed: see `lateness.ts`. */
   readonly isStale: boolean;
 }
 
-/** When replies were written and came, on the bucket's clock and this process's. */
+/** Converts times between the bucket's clock and this process's, from the replies so far. */
 export interface ReplyTimes {
-  /** When the bucket was drawn from last, by its own clock; 0: never. */
+  /** The bucket's clock in the latest reply; 0 before the first. */
   readonly drewUs: number;
-  /** How long before its time a request is to leave, so that it arrives then and not earlier; in ms. */
+  /** How much earlier to send a request so that it arrives in time, in ms: about one way of the network. */
   readonly leadMs: number;
-  /** A time of `performance.now()` on the bucket's clock, in µs; 0 if that is not known yet. The same one each time. */
+  /**
+   * Converts a time of `performance.now()` to the bucket's clock, in µs. Returns 0 before the first reply, and always
+   * the same result for the same time.
+   */
   readonly bucketUs: (ms: number) => number;
-  /** Takes in a reply that came just now. */
+  /** Learns from a reply that arrived just now. */
   read(reply: Drawn): Received;
 }
 
-/** The answer to a request that comes too early is to ask again: that costs more than being a little late. */
+/** A request that arrives too early gets no slot and must be sent again, which costs more than being slightly late. */
 const MARGIN_MS = 0.5;
 
-/** Callers keep their order in all replicas only if their times stay the same; so small corrections are left out. */
+/** Corrections below this are ignored: the order of callers across replicas depends on times that do not change. */
 const MOST_OFF_MS = 5;
 
 export function createReplyTimes(): ReplyTimes {
@@ -213,7 +222,7 @@ export function createReplyTimes(): ReplyTimes {
     read({ nowUs, sentAtMs }) {
       const arrivedMs = performance.now();
       const tookMs = arrivedMs - sentAtMs;
-      // Redis has lost the bucket: earlier samples of its clock mean nothing now.
+      // Redis lost the bucket, so earlier samples of its clock are invalid.
       if (nowUs < drewUs) clock.reset();
       drewUs = nowUs;
       const isStale = checkStale(tookMs);
@@ -226,12 +235,12 @@ export function createReplyTimes(): ReplyTimes {
   };
 }
 
-/** The longest delay that a timer of Node takes. */
+/** The longest delay that Node's timers support. */
 const LONGEST_MS = 2 ** 31 - 1;
 
 /**
- * One timer that is moved rather than added to. Returns what sets it: it rings at that time of `performance.now()`, and
- * no longer at the one set before; Infinity: never.
+ * Creates one timer that can be moved. The returned function sets the time at which it rings, on `performance.now()`,
+ * in place of any earlier one; Infinity switches it off.
  */
 export function createAlarm(ring: () => void): (atMs: number) => void {
   let timer: NodeJS.Timeout | undefined;
@@ -241,7 +250,7 @@ export function createAlarm(ring: () => void): (atMs: number) => void {
     timer = undefined;
     const atMs = ringsAtMs;
     ringsAtMs = Infinity;
-    // A timer of Node may fire up to 1 ms early.
+    // Node's timers may fire up to 1 ms early.
     if (performance.now() < atMs) set(atMs);
     else ring();
   }

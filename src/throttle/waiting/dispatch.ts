@@ -8,37 +8,38 @@ import { slotCountOf, type HeldSlot, type HeldSlots } from "../slot/held-slots.t
 import { createLateSlots, mostLateMs } from "./lateness.ts";
 import { NoRoomYet } from "./waiting-call.ts";
 
-/** Matches the callers of one bucket that wait in this process with the slots that the process holds for them. */
+/** Matches the callers of one bucket with the slots that this process holds for them. */
 export interface Dispatcher {
-  /** How many callers wait. */
   readonly waiting: number;
-  /** The groups in which callers wait. */
   readonly schedule: GroupSchedule;
-  /** Who waits, as reports tell it. */
+  /** The pending calls, for reports. */
   readonly waits: () => Waits;
-  /** When the next caller may go, on `performance.now()`; Infinity if none has a slot. */
+  /** When the next caller with a slot starts, on `performance.now()`; Infinity if no caller has a slot. */
   nextAtMs(): number;
   /**
-   * When the last slot comes that is held under fast limits that all keys share; slots that are drawn later come after it.
-   * -Infinity if there is none.
+   * The latest slot that this process holds under fast limits shared by all keys: new slots come after it. -Infinity if
+   * there is none.
    */
   readonly lastSharedSlotMs: number;
   enter(caller: Caller): void;
-  /** Takes out a caller that no longer wants to wait. */
+  /** Removes a caller that no longer waits. */
   leave(caller: Caller): void;
-  /** Groups that callers may have left: once they are idle, their places in lines go back. */
+  /** Groups that callers may have left. Once such a group is idle, its queue positions are given back. */
   readonly left: Set<Group>;
-  /** Takes out the callers of a group that have no slot and whose wait ends before this time. */
+  /** Removes the callers of a group that have no slot, and whose deadline is before `notBeforeMs`. */
   takeExpiring(group: Group, notBeforeMs: number): Caller[];
-  /** Takes out all callers, group by group. */
+  /** Removes all callers, group by group. */
   takeAll(): Caller[];
-  /** Sends away the callers of a group that do not wait until its key's time, which is `roomInMs` off. */
-  dismissImpatient(group: Group, roomInMs: number): void;
-  /** Whether slots of a limit are held that may yet go back, of the key of this group, or of any: they have yet to come, or are too late. */
+  /** Fails the callers of a group that are not willing to wait `roomInMs` for their key. */
+  sendBackImpatient(group: Group, roomInMs: number): void;
+  /**
+   * True if this process holds slots of a limit that it may still give back, because they lie in the future or are too
+   * late. With `beside`, only slots of the keys of that group count.
+   */
   holdsSlots(beside: Group | undefined, bindsAt: number): boolean;
   /** Fails the callers of a group that have no slot yet. */
   refuse(group: Group, error: unknown): void;
-  /** Holds what was granted; `firstLease` is the lease of the first slot, 0 if there are none. */
+  /** Stores the granted slots; `firstLease` is the lease of the first slot, 0 if there are no leases. */
   hold(
     group: Group,
     granted: Granted,
@@ -49,30 +50,30 @@ export interface Dispatcher {
       readonly rank: number;
     },
   ): void;
-  /** Lets callers go whose slots have come, and hands over the slots that came too late. */
+  /** Starts the callers whose slots are due, and passes the slots that are too late to `waste`. */
   dispatchDue(generation: number, waste: Take): void;
-  /** Hands over the slots of callers that have left. */
+  /** Passes the slots of callers that have left to `give`. */
   takeSurplus(give: Take): void;
-  /** Drops the slots of one key, or of all: they are worthless. */
+  /** Drops the slots of one key, or of all keys, because they are no longer valid. */
   forget(key?: string): void;
 }
 
-/** The callers that wait in one process. */
+/** A summary of the pending calls of this process. */
 export interface Waits {
-  /** How many, by rank. */
+  /** The number of pending calls, by rank. */
   readonly byRank: readonly number[];
-  /** Since when the first of a line waits, on `performance.now()`; Infinity if none waits. */
+  /** When the oldest pending call arrived, on `performance.now()`; Infinity if there is none. */
   readonly sinceMs: number;
-  /** The group in which most wait. */
+  /** The group with the most pending calls. */
   readonly most: Group | undefined;
 }
 
-/** Takes slots that are no longer held, and of which the leases are given back already. */
+/** Receives slots that are no longer held; their leases are already given back. */
 type Take = (group: Group, slots: readonly HeldSlot[]) => void;
 
-/** Limits are fast if several calls start while one request gathers newcomers. */
+/** A limit is fast if several calls start while one request gathers newcomers. */
 const FAST_STEP_MS = 2.5;
-/** A caller whose slot comes within this time does not leave it any more. */
+/** A slot that is due within this time counts as used. */
 const GOING_MS = 2;
 
 export function createDispatcher(leases: LeaseKeeper): Dispatcher {
@@ -122,7 +123,7 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
           const first = group.line.firstOf(rank);
           if (first === undefined) continue;
           byRank[rank]! += group.line.sizeOf(rank);
-          // The call of a job that is under way comes before all, at 0.
+          // The call of a started job has the position 0, which is no time.
           if (first.queuedMs > 0) sinceMs = Math.min(sinceMs, first.queuedMs);
         }
         if (most === undefined || group.line.size > most.line.size) most = group;
@@ -160,7 +161,7 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
       waiting = 0;
       return callers;
     },
-    dismissImpatient(group, roomInMs) {
+    sendBackImpatient(group, roomInMs) {
       const { line, held, hasImpatient } = group;
       if (!hasImpatient) return;
       let lacking = line.size - held.size;
@@ -215,9 +216,9 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
         const before = held.size;
         while (line.size > 0 && held.nextAtMs <= nowMs) {
           const slot = held.take();
-          if (lateSlots.mayGo(nowMs - slot.atMs, mostMs)) {
+          if (lateSlots.mayUse(nowMs - slot.atMs, mostMs)) {
             waiting -= 1;
-            takeCaller(group, slot).go(slot, start);
+            takeCaller(group, slot).resolveWith(slot, start);
           } else late.push(slot);
         }
         if (held.size === 0) holding.delete(group);
@@ -252,9 +253,11 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
 }
 
 /**
- * Who leaves on a slot: a call of the rank that it was drawn for. A more urgent one whose own slot comes later may pass it
- * and leave it that slot, with its place in line. A call is passed only once, so a flood of urgent calls does not take
- * all its slots; and by no call that has no slot yet, since that one may be long in coming.
+ * Picks the caller for a slot: normally the first of the rank that the slot was drawn for. A more urgent caller whose
+ * own slot comes later may go instead. The passed caller gets that later slot, and the queue position of the other.
+ *
+ * A caller is passed only once, so a flood of urgent calls does not take all its slots. A caller without a slot never
+ * passes another, because its slot may be far off.
  */
 function takeCaller({ line, held }: Group, { rank }: HeldSlot): Caller {
   const drawnFor = line.firstOf(rank);
@@ -266,7 +269,7 @@ function takeCaller({ line, held }: Group, { rank }: HeldSlot): Caller {
   return passer;
 }
 
-/** The first caller that is more urgent than this rank, has a slot, and waits in a place of its own. */
+/** The first caller with a slot that is more urgent than `below` and has not been passed itself. */
 function firstToPass(line: Line<Caller>, held: HeldSlots, below: number): Caller | undefined {
   for (let rank = 0; rank < below; rank++) {
     let caller = line.firstOf(rank);
@@ -278,14 +281,14 @@ function firstToPass(line: Line<Caller>, held: HeldSlots, below: number): Caller
   return undefined;
 }
 
-/** Whether it waits in the place of a more urgent call that has left on its slot. */
-function wasPassed({ waitsAs }: Caller): boolean {
-  return waitsAs !== undefined;
+/** True if a more urgent call went on its slot. */
+function wasPassed({ inheritedPriority }: Caller): boolean {
+  return inheritedPriority !== undefined;
 }
 
 /**
- * Which of the scopes of a group holds its calls back, by a reply: that of the limit, the cooldown or the pause that does;
- * if that is the bucket's, the one in whose line they wait.
+ * The key of the level that holds a group's calls back, according to a reply: the level of the limit, cooldown or pause
+ * that does. If the bucket itself holds them back, the level in whose queue they wait.
  */
 export function keyHeldBy(
   { scopes, callTerms: { shared } }: Pick<Group, "scopes" | "callTerms">,
@@ -302,8 +305,9 @@ export function keyHeldBy(
 }
 
 /**
- * What holds the calls of a group back, by a reply to a request for `wanted` slots, as a reply numbers it. A reply may
- * bring fewer and name no limit, since it leaves room within the horizon to others: then what did so before still does.
+ * The limit that holds a group's calls back, according to a reply to a request for `wanted` slots. A reply may bring
+ * fewer slots and name no limit, because it leaves room within the horizon to other replicas: then the previous limit
+ * still holds.
  */
 export function limitHolding(
   { bindsAt, callTerms }: Pick<Group, "bindsAt" | "callTerms">,

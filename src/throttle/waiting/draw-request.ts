@@ -10,11 +10,11 @@ import {
   type Wish,
 } from "../../core/store.ts";
 import { rankOf, type Arrival, type GroupSchedule } from "./group-schedule.ts";
-import { lacking, lackingInOrder, type Group, type Lacking } from "./group.ts";
+import { unservedByPriority, unservedInOrder, type Group, type Unserved } from "./group.ts";
 
 /**
- * What to ask for: a wish is what one request asks for one group and priority; the groups are in the wishes' order. The
- * last wishes may want nothing: they only ask when calls of their groups could start.
+ * The contents of one draw request. Each wish asks for slots of one group and one priority; `groups` has the group of
+ * each wish. The last wishes may want no slots: these are lookups of when calls of their groups could start.
  */
 export interface Wishes {
   readonly groups: readonly Group[];
@@ -23,32 +23,32 @@ export interface Wishes {
   readonly firsts: readonly Arrival[];
 }
 
-/** The first request of a bucket has this many wishes at most; the rest come with the next one. */
+/** The most wishes in the first request of a bucket; the rest come with the next one. */
 const FIRST_WISHES = 12;
-/** However many slots replies bring, a request has no more wishes than this. */
+/** The most wishes in any request. */
 const MOST_WISHES = 128;
-/** A request asks when calls of up to this many other groups could start. */
-const MOST_LOOKS = 12;
-/** How many groups one reply surely covers. */
-export const MOST_ASKED_ABOUT: number = FIRST_WISHES + MOST_LOOKS;
+/** The most lookups in a request. */
+const MOST_LOOKUPS = 12;
+/** The number of groups that one reply certainly covers. */
+export const MOST_ASKED_ABOUT: number = FIRST_WISHES + MOST_LOOKUPS;
 
-/** How much of the largest recent turn is expected of the next one. */
+/** The part of the largest recent turn that is expected of the next one. */
 const KEPT_OF_TURN = 0.9;
 
-/** How many wishes a request has at most. */
+/** Limits the number of wishes in a request. */
 export interface WishCount {
   readonly most: number;
-  /** A reply brought `granted` slots for the `wanted` calls that were asked for. */
+  /** A reply brought `granted` slots for the `wanted` calls of its request. */
   granted(granted: number, wanted: number): void;
 }
 
 /**
- * A request asks for what one turn brings, and a few calls more: Redis spends time on each wish, also on those that it has
- * no slot for. If all are granted, the turn may have brought more.
+ * A request asks for as many slots as one turn brings, plus a few: Redis spends time on each wish, even without a slot
+ * for it. If all are granted, the turn may have brought more.
  */
 export function createWishCount(): WishCount {
   let most = FIRST_WISHES;
-  /** How many slots this turn has brought so far. */
+  /** The slots that this turn has brought so far. */
   let ofTurn = 0;
   let ofRecentTurns = 0;
 
@@ -73,13 +73,13 @@ export function createWishCount(): WishCount {
 }
 
 /**
- * What to ask for: the most urgent calls first, then those that came first, or were deferred by their key first. If no
- * group's time has come, the one whose time is nearest is asked for, to notice whether anything has changed. Those
- * of `untold` are asked about too, even if they are not among these.
+ * Chooses the next request: the most urgent calls first, then those that arrived first or were deferred first. If no
+ * group's time has come, the request asks for the group whose time is nearest, to notice changes. It also looks up the
+ * groups in `toLookUp`.
  */
 export function nextWishes(
   schedule: GroupSchedule,
-  untold: ReadonlySet<Group>,
+  toLookUp: ReadonlySet<Group>,
   linePlaces: LinePlaces,
   { nowMs, bucketUs, most }: At,
 ): Wishes {
@@ -90,12 +90,12 @@ export function nextWishes(
   const isPlain =
     asked.length === 1 && asked[0]!.callTerms.areDrains && !hasSiblings(schedule, asked[0]!);
   const all = asked.flatMap((group) => {
-    const wishes = isPlain ? lacking(group) : lackingInOrder(group, most);
+    const wishes = isPlain ? unservedByPriority(group) : unservedInOrder(group, most);
     return wishes.map((each) => ({ group, ...each }));
   });
   if (all.length > 1) all.sort((a, b) => a.rank - b.rank || a.sinceMs - b.sinceMs);
   const drawn = all.length > most ? firstOf(all, most) : all;
-  const first = [...drawn, ...looksAt(untold, new Set(asked), limitsOf)];
+  const first = [...drawn, ...lookupsOf(toLookUp, new Set(asked), limitsOf)];
   return {
     groups: first.map(({ group }) => group),
     firsts: first,
@@ -108,7 +108,7 @@ export function nextWishes(
         shadowCosts: callTerms.shadowCosts,
         wanted,
         rank,
-        isBounded: leastUntilMs < Infinity || untold.has(group),
+        isBounded: leastUntilMs < Infinity || toLookUp.has(group),
         sinceUs: bucketUs(sinceMs),
         nextSinceUs: bucketUs(nextSinceMs),
         lastSinceUs: bucketUs(lastSinceMs),
@@ -120,11 +120,11 @@ export function nextWishes(
 interface At {
   readonly nowMs: number;
   readonly bucketUs: (ms: number) => number;
-  /** How many wishes the request has at most, beside one for each of its groups. */
+  /** The most wishes in the request; one for each of its groups is allowed beyond that. */
   readonly most: number;
 }
 
-/** Whether other groups wait for the same limits: then it matters when each call of a group came, and not only the first. */
+/** True if other groups wait for the same limits. Then the arrival of each call matters, and not only of the first. */
 function hasSiblings(schedule: GroupSchedule, { scopes: [widest] }: Group): boolean {
   let count = 0;
   for (const _ of widest === undefined ? schedule : schedule.ofKey(widest.key)) {
@@ -134,15 +134,15 @@ function hasSiblings(schedule: GroupSchedule, { scopes: [widest] }: Group): bool
   return false;
 }
 
-/** Wishes that only ask when calls of some groups could start, beside those that are asked for. */
-function looksAt(
-  untold: ReadonlySet<Group>,
+/** Creates the lookups for groups that the request does not ask for anyway. */
+function lookupsOf(
+  toLookUp: ReadonlySet<Group>,
   asked: ReadonlySet<Group>,
   limitsOf: Map<string, readonly Limit[]>,
-): (Lacking & { readonly group: Group })[] {
+): (Unserved & { readonly group: Group })[] {
   const groups: Group[] = [];
-  for (const group of untold) {
-    if (groups.length === MOST_LOOKS) break;
+  for (const group of toLookUp) {
+    if (groups.length === MOST_LOOKUPS) break;
     if (!asked.has(group) && joinLimits(limitsOf, group)) groups.push(group);
   }
   const since = { sinceMs: 0, nextSinceMs: 0, lastSinceMs: 0 };
@@ -150,7 +150,7 @@ function looksAt(
   return groups.map((group) => ({ group, rank, number: Infinity, wanted: 0, ...since }));
 }
 
-/** The first wishes, and of each group one at least: one that is not asked for would be due again at once. */
+/** The first wishes, and at least one of each group: a group that is left out would be due again immediately. */
 function firstOf<W extends { readonly group: Group }>(wishes: readonly W[], most: number): W[] {
   const firsts = new Set<W>();
   const groups = new Set<Group>();
@@ -163,14 +163,14 @@ function firstOf<W extends { readonly group: Group }>(wishes: readonly W[], most
   return wishes.filter((wish) => firsts.has(wish));
 }
 
-/** Which group one script serves first. */
+/** The order in which one script serves groups. */
 function byArrival(a: Group, b: Group): number {
   return rankOf(a) - rankOf(b) || a.line.head!.number - b.line.head!.number;
 }
 
 /**
- * Adds the limits of a group's keys to those of a request; false if a key has others there. A key whose tier has changed
- * may wait under both, and one draw takes one set of limits for it.
+ * Adds the limits of a group's keys to those of a request. Returns false if the request already has other limits for
+ * one of the keys. After a change of tier a key may wait under both, but a draw takes one set of limits for each key.
  */
 function joinLimits(limitsOf: Map<string, readonly Limit[]>, { scopes }: Group): boolean {
   for (const { key, limits } of scopes) {
@@ -181,7 +181,7 @@ function joinLimits(limitsOf: Map<string, readonly Limit[]>, { scopes }: Group):
   return true;
 }
 
-/** How many leases a draw with these wishes can be given at most. */
+/** The most leases that a draw with these wishes can get. */
 export function mostLeases(limits: readonly Limit[], wishes: readonly Wish[]): number {
   let most = 0;
   for (const { wanted, scopes } of wishes) {
@@ -191,20 +191,20 @@ export function mostLeases(limits: readonly Limit[], wishes: readonly Wish[]): n
   return most;
 }
 
-/** This process's places in the lines of a bucket. */
+/** This process's queue positions in a bucket. */
 export interface LinePlaces {
-  /** Its place in the line of the bucket itself. */
+  /** Its position in the queue of the bucket itself. */
   shared: Place;
-  /** Its place in the line of one key. */
+  /** Its position in the queue of one key. */
   of(key: string): Place;
-  /** The same scopes, with its places in their lines. */
+  /** The same scopes, with the positions in their queues. */
   in(scopes: readonly KeyScope[]): readonly KeyScope[];
   keep(key: string, place: Place): void;
-  /** The same, and gives those places up, but none of a key that others here wait for. */
+  /** Like `in`, but forgets these positions, except of keys that other callers of this process wait for. */
   giveUp(scopes: readonly KeyScope[], isWaitedFor: (key: string) => boolean): readonly KeyScope[];
   /**
-   * Another generation has begun: the turns in the line of the bucket itself are others, but an asker that waited for a
-   * lease does so since then. The turns of keys go on.
+   * A new generation of slots has begun, which has new turns for the bucket itself. A process that waited for a lease
+   * keeps its position, and so do the turns of keys.
    */
   forgetSharedTurn(): void;
 }

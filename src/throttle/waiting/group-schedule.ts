@@ -1,84 +1,87 @@
 import { RANKS } from "../../core/input/options.ts";
-import { haveSameLimits, isFirstLacking, servedOf, type Caller, type Group } from "./group.ts";
-import { waitsWith } from "./line.ts";
+import { haveSameLimits, isFirstUnserved, servedOf, type Caller, type Group } from "./group.ts";
+import { effectivePriority } from "./line.ts";
 
 /**
- * The groups in which callers wait, and which of them is asked for when. It alone writes what a group carries of that;
- * few groups are looked at, however many wait.
+ * Orders the groups with waiting callers, and decides which the next request asks for. No other file writes the
+ * schedule fields of a group. However many groups wait, each step looks at only a few of them.
  */
 export interface GroupSchedule extends Iterable<Group> {
-  /** All groups that wait; or of many one that may be asked for, and the one whose time is nearest. */
+  /**
+   * All waiting groups. If there are more than {@link MANY}: only the first one that is free, and the deferred one
+   * whose time is nearest.
+   */
   readonly soonest: SoonestGroups;
-  /** How many groups are deferred by their keys. */
+  /** The number of groups that their key defers. */
   readonly deferredGroups: number;
-  /** How many callers of those have no slot, and have yet to wait for their key's time. */
+  /** The number of callers without a slot whose key's time has yet to come. */
   readonly deferredCallers: number;
-  /** Whether calls of this key wait; they are in several groups when they cost different amounts. */
+  /** True if calls of this key wait. Calls of one key with different costs are in different groups. */
   hasKey(key: string): boolean;
-  /** The groups of this key in which calls wait. */
+  /** The waiting groups of this key. */
   ofKey(key: string): Iterable<Group>;
   /**
-   * Up to `count` groups that may be asked for at that time, in the order of their turns. If no group's time has come,
-   * the one whose time is nearest, and others by turns: a message about a change may have been lost.
+   * Up to `count` groups that may be asked for at `atMs`, in the order of their turns. If there is none, the group
+   * whose time is nearest, and other groups by turns, because a change notification may have been lost.
    */
   next(count: number, atMs: number): Group[];
-  /** A caller has joined the line of its group. */
+  /** A caller joined the line of its group. */
   joined(caller: Caller): void;
-  /** Callers or slots of a group have left, or slots have come. */
+  /** The callers or slots of a group changed. */
   update(group: Group): void;
-  /** A group was given slots: turns of others come before its next one, if nothing else decides. */
+  /** A group received slots. Unless priority or arrival decide otherwise, other groups now go before it. */
   served(group: Group): void;
   /**
-   * A reply says when the key of a group may be asked about again, at `untilMs`, and what holds its calls back. If that
-   * time has yet to come, all callers that wait by now are asked for before this group is again.
+   * A reply says that a group may be asked for again at `untilMs`, and which limit holds its calls back. If `untilMs`
+   * is in the future, all callers that wait now are asked for before this group.
    */
   answered(
     group: Group,
     reply: { readonly untilMs: number; readonly arrivedMs: number; readonly bindsAt: number },
   ): void;
-  /** A group is asked for at this time at the earliest, on `performance.now()`; 0: at any time. */
+  /** Sets the earliest time to ask for a group, on `performance.now()`; 0 allows any time. */
   deferUntil(group: Group, untilMs: number): void;
-  /** All groups may be asked for at any time. */
+  /** Allows all groups to be asked for at any time. */
   deferNone(): void;
-  /** There is news of a key: its groups are asked for as if it had not deferred them. */
+  /** A notification about a key arrived: its groups are asked for as if the key had never deferred them. */
   wake(key: string): void;
-  /** There is news of all keys; groups that were deferred still come after those that were not. */
+  /** A notification about all keys arrived. Groups that were deferred still go after the others. */
   wakeAll(): void;
   clear(): void;
 }
 
 export interface SoonestGroups extends Iterable<Group> {
-  /** How many groups wait. */
+  /** The number of waiting groups. */
   readonly size: number;
 }
 
 type Scheduled = "notBeforeMs" | "behind" | "queuedAt" | "position" | "wasNotified" | "bindsAt";
 
-/** The fields of a group that this file alone writes: they are read-only to all others. */
-function own(group: Group): { -readonly [Field in Scheduled]: Group[Field] } {
+/** Write access to the fields that are read-only for all other files. */
+function writable(group: Group): { -readonly [Field in Scheduled]: Group[Field] } {
   return group;
 }
 
-/** If more groups than this wait, no slots are gathered for them, and not all are looked at. */
+/** With more waiting groups than this, requests are not gathered, and not all groups are looked at. */
 export const MANY = 200;
 
 export function createGroupSchedule(): GroupSchedule {
   const all = new Set<Group>();
   const byKey = new Map<string, Set<Group>>();
-  /** A group in which a caller has no slot yet is in one of these. */
+  /** Every group with a caller without a slot is in exactly one of these two. */
   const free = createHeap(comesBefore);
   const deferred = createHeap((a: Group, b: Group) => a.notBeforeMs < b.notBeforeMs);
-  /** The deferred groups again, the one first that was asked for the longest ago. */
+  /** The deferred groups, ordered by when they were last asked for. */
   const leastRecentlyAsked = new Set<Group>();
-  /** Groups that are deferred until then are free. */
+  /** Groups deferred until this time or earlier are free. */
   let freeUntilMs = 0;
   let lastQueuedAt = 0;
-  /** The number of the caller that came last. */
+  /** The number of the newest caller. */
   let newest = 0;
 
   function add(group: Group): void {
     all.add(group);
-    own(group).queuedAt = lastQueuedAt += 1;
+    writable(group).queuedAt = lastQueuedAt += 1;
     for (const { key } of group.scopes) {
       const groups = byKey.get(key) ?? new Set();
       byKey.set(key, groups.add(group));
@@ -93,7 +96,7 @@ export function createGroupSchedule(): GroupSchedule {
     }
   }
 
-  /** Most buckets have one group, which stays where it is with each call that comes and leaves. */
+  /** A shortcut: most buckets have one group, which calls do not move. */
   function staysAlone(group: Group): boolean {
     if (group.position !== "free" || free.size > 1) return false;
     return group.line.size > group.held.size && group.notBeforeMs <= freeUntilMs;
@@ -104,7 +107,7 @@ export function createGroupSchedule(): GroupSchedule {
   }
 
   function move(group: Group): void {
-    // An idle group has dropped its line, and reading it would make a new one.
+    // Reading the line of an idle group would create a new one.
     const hasCallers = !group.isIdle && group.line.size > 0;
     if (!hasCallers) remove(group);
     else if (!all.has(group)) add(group);
@@ -112,7 +115,7 @@ export function createGroupSchedule(): GroupSchedule {
     const isFree = group.notBeforeMs <= freeUntilMs;
     const position = !lacksSlots ? "nowhere" : isFree ? "free" : "deferred";
     if (position === "nowhere" && group.position === "nowhere") return;
-    own(group).position = position;
+    writable(group).position = position;
     if (position === "free") free.put(group);
     else free.delete(group);
     if (position === "deferred") {
@@ -125,12 +128,12 @@ export function createGroupSchedule(): GroupSchedule {
   }
 
   function moveToEnd(group: Group): void {
-    own(group).queuedAt = lastQueuedAt += 1;
+    writable(group).queuedAt = lastQueuedAt += 1;
     update(group);
   }
 
   function deferUntil(group: Group, untilMs: number): void {
-    own(group).notBeforeMs = untilMs;
+    writable(group).notBeforeMs = untilMs;
     update(group);
   }
 
@@ -143,8 +146,8 @@ export function createGroupSchedule(): GroupSchedule {
   }
 
   /**
-   * Adds the group of each key whose call comes first, even if it is deferred: the store saves up for that call, and
-   * gives the others only what is left.
+   * Adds for each key the group of its first call, even if that group is deferred. The store saves up for that call and
+   * gives other calls only what is left.
    */
   function withFirstOfKeys(groups: readonly Group[], count: number): Group[] {
     const all = new Set<Group>();
@@ -161,7 +164,10 @@ export function createGroupSchedule(): GroupSchedule {
     return [...all];
   }
 
-  /** Among those of the same limits: a key whose tier has changed may wait under both. */
+  /**
+   * Only among groups with the same limits: after a change of tier, a key may wait under both the old and the new
+   * limits.
+   */
   function firstOfKey(key: string, { scopes }: Group): Group {
     const waiting = [...byKey.get(key)!].filter(
       ({ limitedKey, position, scopes: others }) =>
@@ -170,7 +176,7 @@ export function createGroupSchedule(): GroupSchedule {
     return waiting.reduce((a, b) => (arrivedBefore(arrivalOf(b), arrivalOf(a)) ? b : a));
   }
 
-  /** No group is among them twice. */
+  /** Up to `count` deferred groups: the one whose time is nearest, then those that were not asked for the longest. */
   function someDeferred(count: number): Group[] {
     const nearest = deferred.first;
     if (nearest === undefined) return [];
@@ -214,29 +220,29 @@ export function createGroupSchedule(): GroupSchedule {
       freeThoseUntil(atMs);
       const ready = free.firstOf(count);
       const groups = withFirstOfKeys(ready.length === 0 ? someDeferred(count) : ready, count);
-      for (const group of groups) own(group).wasNotified = false;
+      for (const group of groups) writable(group).wasNotified = false;
       return groups;
     },
     joined(caller) {
       newest = Math.max(newest, caller.number);
       const { group } = caller;
       const isFirst = group.line.head === caller;
-      // What its key answered holds for the calls that waited then; a more urgent one is asked for at once.
-      if (group.notBeforeMs > 0 && group.line.size > 1 && isFirstLacking(caller)) {
-        own(group).notBeforeMs = 0;
+      // The key deferred the calls that waited then; a more urgent call is asked for at once.
+      if (group.notBeforeMs > 0 && group.line.size > 1 && isFirstUnserved(caller)) {
+        writable(group).notBeforeMs = 0;
         if (!isFirst) update(group);
       }
-      // A group's turn depends on the first of its line, and most callers come behind others.
+      // A group's turn depends on its first caller, and most callers join behind others.
       if (group.position !== "free" || isFirst) update(group);
     },
     update,
     served: moveToEnd,
     answered(group: Group, { untilMs, arrivedMs, bindsAt }) {
-      own(group).bindsAt = bindsAt;
-      // What the reply says of a key is outdated if there was news of it since the request.
+      writable(group).bindsAt = bindsAt;
+      // If a notification arrived after the request was sent, the reply is outdated.
       deferUntil(group, group.wasNotified ? 0 : untilMs);
       if (group.notBeforeMs <= arrivedMs) return;
-      own(group).behind = newest;
+      writable(group).behind = newest;
       moveToEnd(group);
     },
     deferUntil,
@@ -245,19 +251,19 @@ export function createGroupSchedule(): GroupSchedule {
     },
     wake(key) {
       for (const group of byKey.get(key) ?? []) {
-        own(group).wasNotified = true;
-        own(group).behind = 0;
+        writable(group).wasNotified = true;
+        writable(group).behind = 0;
         deferUntil(group, 0);
       }
     },
     wakeAll() {
       for (const group of all) {
-        own(group).wasNotified = true;
+        writable(group).wasNotified = true;
         deferUntil(group, 0);
       }
     },
     clear() {
-      for (const group of all) own(group).position = "nowhere";
+      for (const group of all) writable(group).position = "nowhere";
       all.clear();
       byKey.clear();
       free.clear();
@@ -268,28 +274,30 @@ export function createGroupSchedule(): GroupSchedule {
 }
 
 /**
- * Which turn comes first: the more urgent group's, then that of the caller that came first. But a key that deferred its
- * calls comes after all callers that had come by then.
+ * True if `a` goes first: by priority, then by the arrival of its first caller. A group that its key deferred goes
+ * after all callers that had arrived by then.
  */
 function comesBefore(a: Group, b: Group): boolean {
   return (rankOf(a) - rankOf(b) || turnNumber(a) - turnNumber(b) || a.queuedAt - b.queuedAt) < 0;
 }
 
-/** A call, by its priority and by the order in which calls came. */
+/** A call's priority and its number in the order of arrival. */
 export interface Arrival {
   readonly rank: number;
   readonly number: number;
 }
 
-/** The next call of a group. */
+/** The first call of a group. */
 function arrivalOf(group: Group): Arrival {
   return { rank: rankOf(group), number: group.line.head!.number };
 }
 
-/** The first call of a group without a slot; the last of its priority, if that is not known at once. */
-export function firstLacking(group: Group): Arrival & { readonly sinceMs: number } {
+/**
+ * The first call of a group without a slot. If that is not cheap to find, its number is Infinity: last of its priority.
+ */
+export function firstUnserved(group: Group): Arrival & { readonly sinceMs: number } {
   const { line, held } = group;
-  // Most groups that lack slots hold none: counting by priority would be most of the work here.
+  // A shortcut: most groups that need slots hold none, and counting by priority would be most of the work here.
   if (held.size === 0 && line.head !== undefined) {
     const { number, sinceMs } = line.head;
     return { rank: rankOf(group), number, sinceMs };
@@ -307,54 +315,54 @@ export function arrivedBefore(a: Arrival, b: Arrival): boolean {
 }
 
 export function rankOf({ line }: Group): number {
-  return RANKS[waitsWith(line.head!)];
+  return RANKS[effectivePriority(line.head!)];
 }
 
 function turnNumber({ line, behind }: Group): number {
   return Math.max(line.head!.number, behind);
 }
 
-/** Items in an order of which the first is always known. */
+/** A priority queue. */
 export interface Heap<T> extends Iterable<T> {
   readonly size: number;
   readonly first: T | undefined;
-  /** The first `count` items in their order, or all if there are fewer. */
+  /** The first `count` items in order, or all if there are fewer. */
   firstOf(count: number): T[];
-  /** Adds an item, or moves one whose order has changed. */
+  /** Adds an item, or moves it after its order has changed. */
   put(item: T): void;
-  /** Takes an item out, if it is in. */
+  /** Removes an item if it is present. */
   delete(item: T): void;
   clear(): void;
 }
 
 /**
- * A binary heap that knows where each item lies, so that all but iterating takes the logarithm of its size at most.
- * An item must be put again whenever its order changes.
+ * A binary heap with an index of its items. Every operation except iteration takes logarithmic time. An item must be
+ * put again whenever its order changes.
  */
 export function createHeap<T>(comesBefore: (a: T, b: T) => boolean): Heap<T> {
   const items: T[] = [];
   const indexes = new Map<T, number>();
 
-  function lay(item: T, at: number): void {
+  function setItem(item: T, at: number): void {
     items[at] = item;
     indexes.set(item, at);
   }
 
-  /** Lays an item where the ones above it come before it, and the ones below it do not. */
+  /** Moves an item up or down to its position. */
   function sift(item: T, from: number): void {
     let at = from;
     while (at > 0) {
       const above = (at - 1) >> 1;
       if (!comesBefore(item, items[above]!)) break;
-      lay(items[above]!, at);
+      setItem(items[above]!, at);
       at = above;
     }
     for (let below = firstBelow(at); below !== undefined; below = firstBelow(at)) {
       if (!comesBefore(items[below]!, item)) break;
-      lay(items[below]!, at);
+      setItem(items[below]!, at);
       at = below;
     }
-    lay(item, at);
+    setItem(item, at);
   }
 
   function firstBelow(at: number): number | undefined {
@@ -364,7 +372,7 @@ export function createHeap<T>(comesBefore: (a: T, b: T) => boolean): Heap<T> {
     return right < items.length && comesBefore(items[right]!, items[left]!) ? right : left;
   }
 
-  /** The next item is always one that lies right below an item taken already. */
+  /** The next item in order is always directly below one of those taken. */
   function firstOf(count: number): T[] {
     const taken: T[] = [];
     const next = items.length > 0 ? [0] : [];

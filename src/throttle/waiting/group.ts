@@ -16,31 +16,35 @@ import {
 } from "../costs.ts";
 import type { SlotContext, Start } from "../slot/slot.ts";
 import { createHeldSlots, type HeldSlot, type HeldSlots } from "../slot/held-slots.ts";
-import { createLine, waitsWith, type Line, type Waiter } from "./line.ts";
+import { createLine, effectivePriority, type Line, type Waiter } from "./line.ts";
 
-/** One caller in the line of a group. */
+/** A pending call in the line of its group. */
 export interface Caller extends Waiter {
-  /** In the order in which callers came to the bucket. */
+  /** Numbers callers by their arrival at the bucket. */
   readonly number: number;
-  /** Since when it is in the line, or since when the caller was whose place it took, on `performance.now()`: who came first is asked for first. */
+  /**
+   * Its queue position: when it arrived, on `performance.now()`, or when the caller arrived whose position it took
+   * over. Earlier callers are asked for first.
+   */
   queuedMs: number;
-  /** When it came, on `performance.now()`. */
+  /** When it arrived, on `performance.now()`. */
   readonly sinceMs: number;
-  /** If its key's time is farther off than this, in ms, it does not wait. */
+  /** How long it waits for its key, in ms; if the key's time is later, it fails with `NoRoomYet`. */
   readonly patienceMs: number;
-  /** Until when it waits at most, on `performance.now()`. */
+  /** Its deadline, on `performance.now()`. */
   readonly untilMs: number;
-  /** Whether it is the call of a job that has started: it goes before all others of its priority. */
-  readonly isUnderWay: boolean;
+  /** True for the call of a started job: it goes before all other calls of its priority. */
+  readonly isOfStartedJob: boolean;
   next: Caller | undefined;
   group: Group;
-  go(slot: HeldSlot, start: Start): void;
+  /** Resolves the call with its slot. */
+  resolveWith(slot: HeldSlot, start: Start): void;
   fail(error: unknown): void;
-  /** Fails because it cannot go before its time is over. It is in no line. */
+  /** Rejects the call because it cannot start before its deadline. The caller must have left the line. */
   refuse(): void;
 }
 
-/** When calls can start at the earliest, and what decides that. */
+/** The earliest start of a call, and what decides it. */
 export interface EarliestStart {
   /** On `performance.now()`. */
   readonly atMs: number;
@@ -48,48 +52,48 @@ export interface EarliestStart {
   readonly bindsAt: number;
 }
 
-/** What one reply told of calls; of an older epoch it is void. */
+/** What one reply said about a group of calls. It is void if the cache was cleared since: then its epoch is older. */
 export interface CachedReply extends EarliestStart {
   readonly arrivedMs: number;
   readonly epoch: number;
 }
 
 /**
- * Calls of one key and cost: a slot of one of them is as good for another.
- * A class, since there may be one for each call that is tried; no caller waits in those, so they need no line.
+ * The calls of one key and cost, which can use each other's slots. A class, because there may be one for each tried
+ * call. Those have no waiting callers, so they need no line.
  */
 export class Group {
   readonly callTerms: CallTerms;
   readonly keeper: SlotContext;
   readonly name: string;
-  /** What of the calls' key has limits of its own, the widest first. */
+  /** The levels of the calls' key that have their own limits, the widest first. */
   readonly scopes: readonly KeyScope[];
-  /** Whether callers came that may be sent away; a search for them among 100,000 others would take long. */
+  /** True if a caller with limited patience ever joined: searching 100,000 callers for one would take long. */
   hasImpatient = false;
-  /** Which of the scopes held these calls back last, if one of them did; only the pacer writes it. */
+  /** The key of the level that held these calls back last, if one did. Only the pacer writes it. */
   heldBy: string | undefined;
-  /** Before this time no wait of its callers is over, on `performance.now()`. */
+  /** The earliest deadline of its callers, or an earlier time, on `performance.now()`. */
   leastUntilMs: number = Infinity;
-  /** When the last of its callers came that have entered so far. */
+  /** When its newest caller arrived, on `performance.now()`. */
   newestSinceMs = 0;
-  /** What the last reply told of these calls; only `hopeless.ts` writes it. */
+  /** The latest reply about these calls. Only `early-rejection.ts` writes it. */
   cachedReply: CachedReply | undefined = undefined;
   #line: Line<Caller> | undefined;
   #held: HeldSlots | undefined;
 
-  // Only `group-schedule.ts` writes the fields from here on. They hold while no caller waits, too: the next one finds
-  // its key deferred.
-  /** When the key may be asked about again, on `performance.now()`; 0: at any time. */
+  // Only `group-schedule.ts` writes the fields below. They stay valid while no caller waits: the next caller finds its
+  // key still deferred.
+  /** When the group may be asked for again, on `performance.now()`; 0: at any time. */
   readonly notBeforeMs: number = 0;
-  /** Callers up to this number are asked for before these: they had come when the key deferred these calls. */
+  /** Callers up to this number go first: they had arrived when the key deferred this group. */
   readonly behind: number = 0;
-  /** Decides between groups of which nothing else says which comes first. */
+  /** Breaks ties between groups. */
   readonly queuedAt: number = 0;
-  /** Where it is in the schedule: "nowhere" while no caller of it lacks a slot. */
+  /** Its part of the schedule: "nowhere" while each of its callers has a slot. */
   readonly position: "free" | "deferred" | "nowhere" = "nowhere";
-  /** Whether there was news of the key since it was asked about last. */
+  /** True if a change notification about the key arrived after the last request that included it. */
   readonly wasNotified: boolean = false;
-  /** What held these calls back last, as a reply numbers it. */
+  /** The limit that held these calls back last, as numbered in replies. */
   readonly bindsAt: number = 0;
 
   constructor(
@@ -102,7 +106,7 @@ export class Group {
     this.scopes = scopes;
   }
 
-  /** The narrowest key that has limits; undefined if there is none. */
+  /** The narrowest level with limits; undefined if there is none. */
   get limitedKey(): string | undefined {
     return this.scopes.at(-1)?.key;
   }
@@ -115,12 +119,12 @@ export class Group {
     return (this.#held ??= createHeldSlots());
   }
 
-  /** Whether no caller waits in it, and no slot is held. */
+  /** True if it has neither callers nor slots. */
   get isIdle(): boolean {
     return (this.#line?.size ?? 0) === 0 && (this.#held?.size ?? 0) === 0;
   }
 
-  /** Drops what only callers that wait need. */
+  /** Frees what only waiting callers need. */
   dropLine(): void {
     this.#line = undefined;
     this.#held = undefined;
@@ -128,18 +132,18 @@ export class Group {
 }
 
 /** Callers of one priority that have no slot yet. */
-export interface Lacking {
+export interface Unserved {
   readonly rank: number;
-  /** The number of the first of them, or a lower one. */
+  /** The number of the first of them, or a lower number. */
   readonly number: number;
   readonly wanted: number;
-  /** Since when the first, the second and the last of them wait, on `performance.now()`. */
+  /** The queue positions of the first, the second and the last of them, on `performance.now()`. */
   readonly sinceMs: number;
   readonly nextSinceMs: number;
   readonly lastSinceMs: number;
 }
 
-/** How many callers of each priority have slots; one that was drawn for a caller that has left serves another. */
+/** The number of callers with a slot, by priority. A slot whose caller has left serves another caller. */
 export function servedOf({ line, held }: Group): number[] {
   const ranks = [...PRIORITIES.keys()];
   const spares = ranks.map((rank) => Math.max(0, held.sizeOf(rank) - line.sizeOf(rank)));
@@ -152,24 +156,24 @@ export function servedOf({ line, held }: Group): number[] {
   });
 }
 
-/** Whether no caller without a slot comes before this one, the last of its priority. */
-export function isFirstLacking(caller: Caller): boolean {
+/** True if this caller, the last of its priority, is the first one without a slot. */
+export function isFirstUnserved(caller: Caller): boolean {
   const { group } = caller;
   const served = servedOf(group);
   let lacking = 0;
-  for (let rank = 0; rank <= RANKS[waitsWith(caller)]; rank++) {
+  for (let rank = 0; rank <= RANKS[effectivePriority(caller)]; rank++) {
     lacking += group.line.sizeOf(rank) - served[rank]!;
   }
   return lacking === 1;
 }
 
-/** Walking past more callers that have slots would take long: they are taken to have come evenly. */
+/** Skipping more callers than this one by one would take long; beyond it, their arrivals count as evenly spaced. */
 const MOST_PASSED = 100;
 
-/** The callers that have no slot yet, by priority, the most urgent first. */
-export function lacking(group: Group): Lacking[] {
+/** The callers without a slot, grouped by priority, the most urgent first. */
+export function unservedByPriority(group: Group): Unserved[] {
   const { line } = group;
-  const wishes: Lacking[] = [];
+  const wishes: Unserved[] = [];
   for (const [rank, served] of servedOf(group).entries()) {
     const waiting = line.sizeOf(rank);
     const wanted = waiting - served;
@@ -191,16 +195,19 @@ export function lacking(group: Group): Lacking[] {
   return wishes;
 }
 
-/** Callers that came within this time came together. */
+/** Callers that arrive within this time count as together. */
 const TOGETHER_MS = 10;
-/** How many callers are looked at for one request; the others come with the next. */
+/** The most callers that one request covers; the others come with the next one. */
 const MOST_LOOKED_AT = 1_000;
 
-/** As `lacking`, but those that came together: so callers of several groups go in the order in which they came. */
-export function lackingInOrder(group: Group, most: number): Lacking[] {
+/**
+ * Like `unservedByPriority`, but grouped by arrival, so that callers of several groups go in the order of their
+ * arrival.
+ */
+export function unservedInOrder(group: Group, most: number): Unserved[] {
   const served = servedOf(group);
-  const runs: Lacking[] = [];
-  let run: { -readonly [Field in keyof Lacking]: Lacking[Field] } | undefined;
+  const runs: Unserved[] = [];
+  let run: { -readonly [Field in keyof Unserved]: Unserved[Field] } | undefined;
   let looked = 0;
   for (const { rank, caller } of group.line.fromFirst()) {
     served[rank]! -= 1;
@@ -208,7 +215,7 @@ export function lackingInOrder(group: Group, most: number): Lacking[] {
     looked += 1;
     if (looked > MOST_LOOKED_AT) break;
     const { queuedMs: sinceMs, number } = caller;
-    // Lanes take turns, so one that came earlier may stand behind: its turn counts.
+    // Lanes take turns, so a caller may have a later position than one that arrived after it: the turn decides.
     if (run?.rank === rank && sinceMs < run.sinceMs + TOGETHER_MS) {
       run.wanted += 1;
       run.lastSinceMs = Math.max(run.lastSinceMs, sinceMs);
@@ -222,12 +229,12 @@ export function lackingInOrder(group: Group, most: number): Lacking[] {
   return runs;
 }
 
-/** Whether a key is one of those that have limits for the calls of a group. */
+/** True if the calls of a group are limited by this key. */
 export function isOfKey({ scopes }: Pick<Group, "scopes">, key: string): boolean {
   return scopes.some((scope) => scope.key === key);
 }
 
-/** Whether two lists of scopes have the same limits, for whatever keys. */
+/** True if two lists of scopes have the same limits; the keys may differ. */
 export function haveSameLimits(a: readonly KeyScope[], b: readonly KeyScope[]): boolean {
   return a.length === b.length && a.every(({ limits }, index) => limits === b[index]!.limits);
 }
@@ -240,7 +247,7 @@ function haveLimits(scopes: readonly KeyScope[], { scopeLimits }: CallTerms): bo
 }
 
 /**
- * What calls of one group cost under each limit of the calls of another; 0 under limits of keys that only the other has.
+ * The cost of a group's calls under each limit of another group; 0 under limits of keys that only the other group has.
  */
 export function costsUnder(
   scopes: readonly KeyScope[],
@@ -260,9 +267,9 @@ export function costsUnder(
   return under;
 }
 
-/** What a group is found by. */
+/** What identifies a group. */
 interface GroupOptions extends TryCall {
-  /** What was drawn for the call before: its group takes what the call needs beyond that, and no lease. */
+  /** What was drawn for the call before. Its group draws only what the call needs beyond that, and no lease. */
   readonly beyond?: TryCall | undefined;
 }
 
@@ -273,27 +280,30 @@ export interface Groups {
    * @throws {@link CostTooLargeError} when the call could never pass.
    */
   of(options: GroupOptions): Group;
-  /** The same of a call that does not wait: no other call has to find its group. */
+  /** The group of a call that does not wait, so that no other call needs to find the group. */
   ofTry(options: TryCall): Group;
-  /** Another policy is in force: all groups are made again. */
+  /** Forgets all groups, because another policy is in force. */
   clear(): void;
 }
 
-/** From this many groups on, idle ones drop their lines. */
+/** The number of groups from which idle ones are swept. */
 const LEAST_SWEPT = 1_000;
-/** If more than this are idle, they are forgotten; fewer are kept, since making a group costs a try more than finding it. */
+/**
+ * Above this number of idle groups, they are forgotten. Fewer are kept, since finding a group is cheaper than making
+ * one.
+ */
 const MOST_IDLE = 10_000;
 
-/** How many kinds of calls are known by their keys alone: one for each way in which tiers come together. */
-const MOST_USUAL = 8;
+/** The most kinds of calls whose terms are cached by their scopes: one for each combination of tiers. */
+const MOST_CACHED_TERMS = 8;
 
 export function createGroups(keeper: SlotContext, policy: () => Policy): Groups {
   const { name: bucket } = keeper;
   const groups = new Map<string, Group>();
   const byKey = new Map<string, Group>();
   let plain: Group | undefined;
-  /** The terms of calls that say no more than their keys. Most keys have the same limits. */
-  const usual: CallTerms[] = [];
+  /** Cached terms of calls with a key and no cost; most keys have the same limits. */
+  const cachedTerms: CallTerms[] = [];
   let sweepAt = LEAST_SWEPT;
 
   function forgetIdle(): void {
@@ -304,27 +314,28 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
       byKey.clear();
       for (const { name } of idle) groups.delete(name);
     }
-    // Looking at all groups for each new one would cost more than the idle ones do.
+    // Sweeping for each new group would cost more than the idle groups do.
     sweepAt = groups.size + Math.max(LEAST_SWEPT, busy);
   }
 
-  /** The group of a call; one that is seldom looked for again is not kept. */
-  function find({ key, cost, beyond }: GroupOptions, isSeldom: boolean = false): Group {
+  /** The group of a call. A one-off group is not kept. */
+  function find({ key, cost, beyond }: GroupOptions, isOneOff: boolean = false): Group {
     const scopes = scopesOf(policy(), key, `bucket("${bucket}")`);
     const { limits, shadows, perKey } = policy();
-    if (scopes.length + limits.length + shadows.length === 0) throw unlimited(key, perKey);
+    if (scopes.length + limits.length + shadows.length === 0) throw noLimitError(key, perKey);
     const isPlain = cost === undefined && beyond === undefined && scopes.length > 0;
-    const known = isPlain ? usual.find((terms) => haveLimits(scopes, terms)) : undefined;
+    const known = isPlain ? cachedTerms.find((terms) => haveLimits(scopes, terms)) : undefined;
     const costs = known ?? costsFor(scopes, { cost, beyond });
-    // A key may hold spaces and digits: the colon marks where the costs end.
+    // A key may contain spaces and digits, so a colon marks the end of the costs.
     const name = `${textOfCosts(costs)}:${textOfScopes(scopes.map((scope) => scope.key))}`;
-    const found = isSeldom ? undefined : groups.get(name);
-    // A tier's limits may have changed since.
+    const found = isOneOff ? undefined : groups.get(name);
+    // The limits of a tier may have changed.
     if (found !== undefined && haveSameLimits(found.scopes, scopes)) return found;
     const callTerms = known ?? termsOf(scopes, costs);
-    if (isPlain && known === undefined && usual.length < MOST_USUAL) usual.push(callTerms);
+    if (isPlain && known === undefined && cachedTerms.length < MOST_CACHED_TERMS)
+      cachedTerms.push(callTerms);
     const group = new Group(callTerms, { keeper, name, scopes });
-    return isSeldom ? group : add(group);
+    return isOneOff ? group : add(group);
   }
 
   function termsOf(scopes: readonly KeyScope[], costs: CallCosts): CallTerms {
@@ -334,7 +345,7 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     return callTermsOf({ ...costs, shared, scopeLimits, whose, text });
   }
 
-  /** What a call costs; if something was drawn for it, what it needs beyond that. Of the limits of another key nothing was. */
+  /** The cost of a call, minus what was drawn for it before. Nothing was drawn from the limits of another key. */
   function costsFor(scopes: readonly KeyScope[], { cost, beyond }: GroupOptions): CallCosts {
     const limits = limitsOfCall(policy().limits, scopes);
     const costs = costsOf(bucket, limits, cost);
@@ -344,8 +355,8 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     return { costs: costsBeyond(before, costs, limits), shadowCosts };
   }
 
-  /** No limit holds for a call: it would go at once, whatever it is. */
-  function unlimited(key: string | undefined, perKey: Policy["perKey"]): InvalidOptionError {
+  /** The error for a call that no limit covers: it would never be slowed down. */
+  function noLimitError(key: string | undefined, perKey: Policy["perKey"]): InvalidOptionError {
     const names = perKey?.names;
     const given = namedOf(key);
     const what = names === undefined ? "a key" : `keys by the names ${names.join(", ")}`;
@@ -367,7 +378,7 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     return group;
   }
 
-  /** The group of calls that say no more than their key, under limits that are the same for all keys. */
+  /** The group of calls with a key and no cost, if all keys have the same limits. */
   function findByKey(key: string): Group | undefined {
     const { perKey } = policy();
     if (perKey === undefined) return isOfNames(key) ? undefined : (plain ??= find({}));
@@ -381,7 +392,7 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     const known = findByKey(key);
     if (known !== undefined) return known;
     const group = find(options);
-    // Below the last level with limits, many keys are of one group.
+    // Below the last level with limits, many keys share one group.
     if (textOfScopes(group.scopes.map((scope) => scope.key)) === key) byKey.set(key, group);
     return group;
   }
@@ -389,7 +400,7 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
   return {
     of,
     ofTry(options) {
-      // Keys side by side come in so many combinations that few come again before they would be forgotten.
+      // Most combinations of named keys would be forgotten before they come again.
       return options.key !== undefined && isOfNames(options.key)
         ? find(options, true)
         : of(options);
@@ -398,7 +409,7 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
       groups.clear();
       byKey.clear();
       plain = undefined;
-      usual.length = 0;
+      cachedTerms.length = 0;
     },
   };
 }

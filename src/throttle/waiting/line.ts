@@ -1,72 +1,85 @@
 import { firstOfText, headsOfText, MOST_LEVELS } from "../../core/key-path.ts";
 import { PRIORITIES, type Priority } from "../../core/input/options.ts";
 
-/** A caller that waits, as a link of its line. */
+/** A waiting caller, as a link of its line. */
 export interface Waiter {
   readonly priority: Priority;
-  /** The priority of the caller whose place it took; undefined: it waits with its own. Only the line writes it. */
-  waitsAs?: Priority | undefined;
-  /** The text of its lane's key, where lanes take turns; undefined: it waits behind all callers that came before. */
+  /**
+   * The priority of the caller whose position it took; undefined if it has its own position. Only the line writes it.
+   */
+  inheritedPriority?: Priority | undefined;
+  /** The encoded key of its lane; undefined: it waits behind all callers that arrived before. */
   readonly lane?: string | undefined;
-  /** How often each head of its lane goes in a round of turns, the widest first; 1 unless given. */
+  /**
+   * The weights of the heads of its lane, the widest first: how many turns each has in a round. Defaults to 1 for each.
+   */
   readonly laneWeights?: readonly number[] | undefined;
-  /** In which round of turns it goes, or how far in it. Only the line writes this and the two below. */
+  /**
+   * The round of turns in which it goes; fractions order callers within a round. Only the line writes this and the two
+   * fields below.
+   */
   round: number;
-  /** How the first name of its lane takes turns. */
+  /** The turns of the first name of its lane. */
   turns?: Turns | undefined;
-  /** Its turns among those of the same first name, and of the same first two, where lanes lie below that. */
+  /** Its turns at the levels below the first name, where lanes lie there. */
   turnsWithin?: Turn[] | undefined;
   previous: Waiter | undefined;
   next: Waiter | undefined;
 }
 
-/** The callers that wait in one process: by priority, then first come, first served; those of lanes take turns. */
+/** The waiting callers of one process: by priority, then first come, first served. Callers of lanes take turns. */
 export interface Line<W extends Waiter> {
   readonly size: number;
-  /** The caller that would go next. */
+  /** The caller that goes next. */
   readonly head: W | undefined;
-  /** The caller that would go last. */
+  /** The caller that goes last. */
   readonly last: W | undefined;
-  /** From the next to the last, with their ranks. */
+  /** All callers in order, with their ranks. */
   fromFirst(): Iterable<{ readonly rank: number; readonly caller: W }>;
-  /** From the last to the next; each may be taken out once the iteration has come to it. */
+  /** All callers in reverse order; a caller may be removed once the iteration has reached it. */
   fromLast(): Iterable<W>;
-  /** How many of one priority wait; 0 is the most urgent. */
+  /** The number of callers of one rank; 0 is the most urgent. */
   sizeOf(rank: number): number;
   firstOf(rank: number): W | undefined;
   lastOf(rank: number): W | undefined;
   push(waiter: W): void;
-  /** Takes out the next caller, of one priority if that is given. */
+  /** Removes the next caller, of one rank if that is given. */
   shift(rank?: number): W | undefined;
-  /** Takes out a caller that still waits, wherever it is. */
+  /** Removes a caller from any position. */
   remove(waiter: W): void;
-  /** Takes out the first one, and puts the second one, which waits elsewhere in this line, into its place. */
+  /** Removes `waiter`, and moves `by`, which waits elsewhere in this line, to its position. */
   replace(waiter: W, by: W): void;
 }
 
-/** In which round the last caller of a lane or a head goes, in which one has gone last, and how many callers of it wait. */
+/**
+ * The turns of one lane or head: the round of its last caller, the round of the caller that went last, and the number
+ * of waiting callers.
+ */
 interface Turns {
   round: number;
-  wentIn: number;
+  lastRound: number;
   waiting: number;
-  /** Those of a head, while callers of lanes below it wait. */
+  /** Of a head: the lanes below it, while they have callers. */
   within: Lanes | undefined;
 }
 
-/** The turn of one caller inside a head. */
+/** The turn of one caller within a head. */
 interface Turn {
   round: number;
   readonly of: Turns;
 }
 
-/** What takes turns: first names, or what lies below one head; a lane of the head itself is one of these. */
+/**
+ * The lanes that take turns with each other: the first names, or those below one head. The head's own lane is one of
+ * them.
+ */
 interface Lanes {
   /** The round of the caller that went last. */
   round: number;
   readonly turns: Map<string, Turns>;
 }
 
-/** How many idle lanes are remembered, beside twice as many as callers wait. */
+/** The most idle lanes that are kept, in addition to twice the number of waiting callers. */
 const MOST_IDLE_LANES = 1_000;
 
 const NO_TURNS: readonly Turn[] = [];
@@ -78,8 +91,8 @@ interface Queue extends Lanes {
 }
 
 /**
- * A doubly linked list for each priority, so that all three operations take the same time however long the line is. First
- * names take turns; a turn of a first name goes to one of its lanes, in turns of their own.
+ * A doubly linked list for each priority, so that push, shift and remove take constant time. First names take turns;
+ * each turn of a first name goes to one of its lanes, which take turns again.
  */
 export function createLine<W extends Waiter>(): Line<W> {
   const queues = new Map<Priority, Queue>(
@@ -92,7 +105,7 @@ export function createLine<W extends Waiter>(): Line<W> {
   let size = 0;
 
   function queueOf(waiter: Waiter): Queue {
-    return queues.get(waitsWith(waiter))!;
+    return queues.get(effectivePriority(waiter))!;
   }
 
   function first(): W | undefined {
@@ -171,16 +184,16 @@ export function createLine<W extends Waiter>(): Line<W> {
       remove(by);
       const queue = queueOf(waiter);
       by.round = waiter.round;
-      by.waitsAs = waitsWith(waiter);
+      by.inheritedPriority = effectivePriority(waiter);
       if (by.lane !== undefined) by.turns = joinTurns(queue, firstOfText(by.lane), by.round);
       enter(queue, by, waiter);
-      if (takesTurnsWithin(by)) standWithin(queue, by);
+      if (takesTurnsWithin(by)) joinTurnsWithin(queue, by);
       leave(queue, waiter);
     },
   };
 }
 
-/** Puts a caller behind another one, or first. */
+/** Inserts a caller behind another one, or at the front. */
 function link(queue: Queue, waiter: Waiter, before: Waiter | undefined): void {
   const after = before === undefined ? queue.head : before.next;
   waiter.previous = before;
@@ -200,14 +213,15 @@ function unlink(queue: Queue, waiter: Waiter): void {
   waiter.next = undefined;
 }
 
-/** The priority with which a caller waits. */
-export function waitsWith({ waitsAs, priority }: Waiter): Priority {
-  return waitsAs ?? priority;
+/** The priority of the caller's position. */
+export function effectivePriority({ inheritedPriority, priority }: Waiter): Priority {
+  return inheritedPriority ?? priority;
 }
 
 /**
- * A caller of a lane goes a turn after the lane's last one. A caller that has no lane goes with the last of all, but
- * waits no more rounds than there are callers: the last may be of a lane that rarely has a turn.
+ * A caller of a lane goes one turn after the last caller of that lane. A caller without a lane goes with the last
+ * caller of all. It waits at most as many rounds as there are callers, because the last one may be of a lane that
+ * rarely has a turn.
  */
 function roundOf(queue: Queue, waiter: Waiter): number {
   const { round, tail, size } = queue;
@@ -217,7 +231,7 @@ function roundOf(queue: Queue, waiter: Waiter): number {
   return waiter.turns.round;
 }
 
-/** One more caller waits: it goes in the round of what is returned. */
+/** Adds a caller to a lane, in the lane's next round. */
 function nextTurn(lanes: Lanes, name: string, waiting: number, weight = 1): Turns {
   const turns = joinTurns(lanes, name, -Infinity);
   turns.round = Math.max(lanes.round, turns.round + 1 / weight);
@@ -225,11 +239,11 @@ function nextTurn(lanes: Lanes, name: string, waiting: number, weight = 1): Turn
   return turns;
 }
 
-/** One more caller waits, in a round that is known. */
+/** Adds a caller to a lane, in a known round. */
 function joinTurns({ turns: all }: Lanes, name: string, round: number): Turns {
   let turns = all.get(name);
   if (turns === undefined) {
-    turns = { round, wentIn: -Infinity, waiting: 0, within: undefined };
+    turns = { round, lastRound: -Infinity, waiting: 0, within: undefined };
     all.set(name, turns);
   }
   turns.waiting += 1;
@@ -240,27 +254,27 @@ function forgetIdle({ turns }: Lanes): void {
   for (const [name, { waiting }] of turns) if (waiting === 0) turns.delete(name);
 }
 
-/** In the same round, lanes of which fewer callers wait go first: those came to this process later. */
+/** Within a round, lanes with fewer waiting callers go first: they arrived at this process later. */
 function goesBefore(waiter: Waiter, other: Waiter): boolean {
   if (waiter.round !== other.round) return waiter.round < other.round;
   if (waiter.turns === undefined || other.turns === undefined) return false;
   return waiter.turns.waiting < other.turns.waiting;
 }
 
-/** It is a caller's turn. */
+/** Records that it is this caller's turn. */
 function noteTurn(queue: Queue, { round, turns, turnsWithin }: Waiter): void {
   queue.round = round;
   if (turns === undefined) return;
-  turns.wentIn = round;
+  turns.lastRound = round;
   let above = turns;
   for (const turn of turnsWithin ?? NO_TURNS) {
     above.within!.round = turn.round;
-    turn.of.wentIn = turn.round;
+    turn.of.lastRound = turn.round;
     above = turn.of;
   }
 }
 
-/** A caller waits no more. What was known within a head of which none waits is forgotten. */
+/** Removes a caller from its lanes. The turns within a head are forgotten with its last caller. */
 function endTurns(waiter: Waiter): void {
   const { turns, turnsWithin } = waiter;
   if (turns === undefined) return;
@@ -275,14 +289,14 @@ function countOut(turns: Turns): void {
   if (turns.waiting === 0) turns.within = undefined;
 }
 
-/** Whether the lane of a caller is a path, or lanes below it have callers. */
+/** True if the caller's lane is a path, or if lanes below it have callers. */
 function takesTurnsWithin({ lane, turns }: Waiter): boolean {
   return turns !== undefined && (turns.within !== undefined || firstOfText(lane!) !== lane);
 }
 
 /**
- * A caller that has the last turn of its first name gives it to another of that name if those are in the way of its own
- * turn within the name; and so on, level by level.
+ * Places a caller among those of its first name. It joins with the last turn of that name. If its own turn within the
+ * name is earlier, it swaps positions with the others of that name, and so on at each level.
  */
 function takeTurnsWithin(queue: Queue, waiter: Waiter): void {
   eachLevelWithin(queue, waiter, (lanes, { name, level, above }) => {
@@ -305,8 +319,8 @@ function takeTurnsWithin(queue: Queue, waiter: Waiter): void {
   });
 }
 
-/** A caller that got its place from another goes in the round that is under way in each of its heads. */
-function standWithin(queue: Queue, waiter: Waiter): void {
+/** Adds a caller that took over a position to the current round of each of its heads. */
+function joinTurnsWithin(queue: Queue, waiter: Waiter): void {
   eachLevelWithin(queue, waiter, (lanes, { name }) => {
     const of = joinTurns(lanes, name, lanes.round);
     waiter.turnsWithin!.push({ round: lanes.round, of });
@@ -320,7 +334,7 @@ interface LevelWithin {
   readonly above: Turns;
 }
 
-/** Visits the levels below the first name of a caller's lane, as long as lanes lie there. */
+/** Visits the levels below the first name of a caller's lane, while there are lanes. */
 function eachLevelWithin(
   queue: Queue,
   waiter: Waiter,
@@ -341,10 +355,10 @@ function eachLevelWithin(
   }
 }
 
-/** The first lane below a head has a caller: those of the head itself that wait already are of one lane beside it. */
+/** Creates the lanes below a head. Callers of the head itself that already wait form one lane beside the new one. */
 function lanesWithin(queue: Queue, newcomer: Waiter, { name, level, above }: LevelWithin): Lanes {
   const lanes: Lanes = { round: 0, turns: new Map() };
-  // Most often there are none, and the line is long.
+  // Usually there are none, and the line is long, so stop as soon as all are found.
   let others = above.waiting - 1;
   for (let each = queue.head; each !== undefined && others > 0; each = each.next) {
     if (each === newcomer || turnsAt(each, level - 1) !== above) continue;
@@ -356,18 +370,21 @@ function lanesWithin(queue: Queue, newcomer: Waiter, { name, level, above }: Lev
   return lanes;
 }
 
-/** How the head of a caller's lane takes turns at a level; its lane, if it has no more names. */
+/** The turns of the head of a caller's lane at a level, or of the lane itself if it has no more names. */
 function turnsAt({ turns, turnsWithin }: Waiter, level: number): Turns | undefined {
   return level === 0 ? turns : turnsWithin?.[level - 1]?.of;
 }
 
-/** A caller leaves without a turn: those of its lane that wait behind it go a turn earlier each, and so at each level. */
+/**
+ * Closes the gap of a caller that is removed before its turn: the callers of its lane behind it each move up one turn,
+ * at each level.
+ */
 function passTurnsOn(queue: Queue, waiter: Waiter): void {
   const { laneWeights, turnsWithin } = waiter;
   for (let level = turnsWithin?.length ?? 0; level >= 0; level--) {
     const of = turnsAt(waiter, level)!;
     if (of.waiting === 1) {
-      of.round = of.wentIn;
+      of.round = of.lastRound;
       continue;
     }
     for (let other = waiter.next; other !== undefined; other = other.next) {
@@ -380,7 +397,7 @@ function passTurnsOn(queue: Queue, waiter: Waiter): void {
   }
 }
 
-/** Two callers of one head change places, and the turns that they have at the levels above that. */
+/** Swaps two callers of one head, and their turns at the levels above. */
 function swap(queue: Queue, first: Waiter, second: Waiter, levels: number): void {
   const { previous: before } = first;
   const beside = second.previous === first ? second : second.previous;

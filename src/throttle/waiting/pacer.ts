@@ -1,10 +1,16 @@
+import { reasonOf } from "../../core/describe.ts";
 import { ClosedError, StoreUnavailableError } from "../../core/errors.ts";
+import { ruleOf } from "../../core/limits/registry.ts";
+import type { Limit } from "../../core/limits/rule.ts";
 import { HORIZON_US } from "../../core/policy/limit-makers.ts";
 import {
   isNone,
+  MOST_RETURNED,
   NO_PLACE,
   type Drawn,
   type Granted,
+  type KeyScope,
+  type Place,
   type News,
   type Wish,
 } from "../../core/store.ts";
@@ -26,59 +32,66 @@ import {
   nextWishes,
   type Wishes,
 } from "./draw-request.ts";
-import { giveBack, refundUnused } from "./give-back.ts";
 import type { Arrival } from "./group-schedule.ts";
 import type { Caller, Group } from "./group.ts";
 import {
-  createHopelessCalls,
+  createEarlyRejection,
   createEarliestStartCache,
   type EarliestStartCache,
-} from "./hopeless.ts";
+} from "./early-rejection.ts";
 import { slotCountOf, slotsOf, type HeldSlot } from "../slot/held-slots.ts";
 
 /**
- * Draws slots for the callers of one bucket, and lets each go when its slot comes. One request is under way at a time;
- * callers of one tick are asked for together.
+ * Draws slots for the callers of one bucket, and starts each caller when its slot is due. At most one request is in
+ * flight, and callers of one tick share a request.
  *
  * ```
- *   ┌──────────────────────────┬──────────────────────┐
- *   ▼                          │                      │ the caller goes
- *  idle ───────► due ───────► asking ───────────► holding
- *   ▲             │ ▲                                 │
- *   └─────────────┘ └──────────── late ◄──────────────┘
+ *    ┌──────────────────────────┬──────────────────────┐
+ *    ▼                          │                      │ the caller starts
+ *   idle ───────► due ───────► asking ───────────► holding
+ *    ▲             │ ▲                                 │
+ *    └─────────────┘ └──────────── late ◄──────────────┘
  *
- *  idle → due         a caller comes or leaves, there is news, or the alarm rings: workSoon(), then work()
- *  due → idle         work(): no caller lacks a slot, or it is too early to ask; sets the alarm
- *  due → asking       work() calls ask()
- *  asking → idle      receive(): no slots, but when to ask again; or the request fails: the callers do, or wait a second
- *  asking → holding   receive(): slots; work() sets the alarm to the first of them
- *  holding → idle     the alarm rings: dispatchDue() lets the caller go
- *  holding → late     dispatchDue() finds that a slot comes too late, or receive() that its whole reply does
- *  late → due         refund() gives back what the slot took of a quota; its caller is asked for again
+ *   idle → due         a caller joins or leaves, a notification arrives, or the alarm rings: workSoon(), then work()
+ *   due → idle         work(): every caller has a slot, or it is too early for a request; sets the alarm
+ *   due → asking       work() calls ask()
+ *   asking → idle      receive(): no slots, but the time of the next request. Or the request fails: its callers fail, or
+ *                      it is sent again after a second
+ *   asking → holding   receive(): slots; work() sets the alarm to the first of them
+ *   holding → idle     the alarm rings: dispatchDue() starts the caller
+ *   holding → late     dispatchDue() finds that a slot is too late, or receive() that its whole reply is
+ *   late → due         refund() gives back what the slot took of a quota; its caller is asked for again
  * ```
  *
- * Slots may be held, or late, while the next request is under way. What is asked for is in `draw-request.ts`, when in
- * `ask-times.ts`, who goes in `dispatch.ts`, who is refused at once in
- * `hopeless.ts`, and what is too late in `lateness.ts`.
+ * Slots may be held, or late, while the next request is in flight.
+ *
+ * - `draw-request.ts` builds the request.
+ * - `ask-times.ts` decides when to send it.
+ * - `dispatch.ts` assigns slots to callers.
+ * - `early-rejection.ts` rejects calls that cannot meet their deadline.
+ * - `lateness.ts` decides which slots are too late.
  */
 export interface Pacer {
-  /** How many callers wait. */
+  /** The number of pending callers. */
   readonly waiting: number;
   readonly waits: Dispatcher["waits"];
-  /** How many callers wait that their own key defers. */
+  /** The number of pending callers that their own key defers. */
   readonly deferred: number;
   readonly askTimes: Pick<AskTimes, "turnAtMs" | "silentMs" | "hasAnswered">;
   readonly earliestStarts: Pick<EarliestStartCache, "of" | "forget" | "surelyNotBeforeMs">;
   wait(caller: Caller): void;
-  /** Asks when calls of a group could start, though none waits in it; resolves once that is known, or cannot be. */
-  look(group: Group): Promise<void>;
-  /** Takes out a caller that no longer wants to wait. */
+  /**
+   * Looks up when calls of a group could start, although none waits in it. Resolves once that is known, or cannot be
+   * known.
+   */
+  lookUp(group: Group): Promise<void>;
+  /** Removes a caller that no longer waits. */
   leave(caller: Caller): void;
-  /** The bucket, or one key, has changed, or a lease is free: callers that wait for it are asked for again. */
+  /** The bucket or one key changed, or a lease became free: requests slots again for the callers that wait for it. */
   redraw(key?: string, news?: News): void;
-  /** Another policy is in force. */
+  /** Applies another policy. */
   readonly learn: (news: PolicyUpdate) => void;
-  /** Slots that are held, of one key or of all, are worthless. */
+  /** Drops the slots that are held, of one key or of all keys, because they are no longer valid. */
   readonly forget: (key: string | undefined) => void;
   /** Fails all callers, and gives their slots back. */
   close(): Promise<void>;
@@ -86,12 +99,12 @@ export interface Pacer {
 
 export interface PacerOptions extends BucketContext {
   readonly leases: LeaseKeeper;
-  /** Another policy is in force: puts callers into the groups that it makes of them. */
+  /** Puts callers into their groups under another policy. */
   readonly regroup: (callers: readonly Caller[]) => void;
-  /** Callers wait while the store does not answer, instead of failing. */
+  /** If true, callers wait while the store does not answer, instead of failing. */
   readonly waitsForStore: boolean;
   readonly startsFull: boolean;
-  /** There is news, of one key or of all: what was known of when calls can start is void. */
+  /** Called when cached start times became invalid, of one key or of all keys. */
   readonly onChange: (key: string | undefined) => void;
 }
 
@@ -101,7 +114,7 @@ function sumOf<T>(items: readonly T[], amountOf: (item: T) => number): number {
   return items.reduce((sum, item) => sum + amountOf(item), 0);
 }
 
-/** A refund takes a round trip; a key is asked about again after this time even if its refund is lost. */
+/** A refund takes a round trip. A key is asked about again after this time even if its refund is lost. */
 const REFUND_MS = 100;
 
 export function createPacer(options: PacerOptions): Pacer {
@@ -114,17 +127,17 @@ export function createPacer(options: PacerOptions): Pacer {
   const linePlaces = createLinePlaces();
   const wishCount = createWishCount();
   const askTimes = createAskTimes(schedule.soonest, times);
-  const hopeless = createHopelessCalls({ dispatcher, earliestStarts, askTimes });
-  /** What is being given back. */
+  const rejection = createEarlyRejection({ dispatcher, earliestStarts, askTimes });
+  /** Requests that give something back, in flight. */
   const underWay = new Set<Promise<void>>();
   let heldGeneration = 0;
   let asking: Promise<void> | undefined;
   let isWorkDue = false;
-  /** Whether a free lease was offered since the last request left. */
+  /** True if a free lease was offered after the last request was sent. */
   let isOffered = false;
   let isClosed = false;
 
-  /** Once per tick, so that all callers of one tick are drawn for together. */
+  /** Runs once per tick, so that all callers of one tick share a request. */
   function workSoon(): void {
     if (isWorkDue) return;
     isWorkDue = true;
@@ -134,28 +147,28 @@ export function createPacer(options: PacerOptions): Pacer {
   function work(): void {
     isWorkDue = false;
     dispatcher.dispatchDue(heldGeneration, refund);
-    hopeless.refuse();
+    rejection.refuse();
     if (asking !== undefined) return setAlarm(dispatcher.nextAtMs());
-    giveUpUnneeded();
+    giveBackUnneeded();
     const nowMs = performance.now();
-    const askAtMs = askTimes.nextAtMs(nowMs, hopeless.areLooks, dispatcher.lastSharedSlotMs);
+    const askAtMs = askTimes.nextAtMs(nowMs, rejection.hasLookups, dispatcher.lastSharedSlotMs);
     if (nowMs >= askAtMs) asking = ask(nowMs);
     setAlarm(Math.min(dispatcher.nextAtMs(), asking === undefined ? askAtMs : Infinity));
   }
 
-  /** There is news, or slots go back: callers that it makes hopeless are to be told soon. */
-  function forgetKnown(key: string | undefined): void {
+  /** Clears cached start times, and looks them up again soon for callers with a deadline. */
+  function clearStartTimes(key: string | undefined): void {
     earliestStarts.forget();
-    hopeless.scheduleSoon();
+    rejection.scheduleSoon();
     options.onChange(key);
   }
 
   async function ask(nowMs: number): Promise<void> {
-    askTimes.asked(nowMs);
+    askTimes.requestSent(nowMs);
     const thereAtMs = nowMs + times.leadMs;
     const { bucketUs } = times;
     const at = { nowMs: thereAtMs, bucketUs, most: wishCount.most };
-    const asked = nextWishes(schedule, hopeless.next(), linePlaces, at);
+    const asked = nextWishes(schedule, rejection.next(), linePlaces, at);
     const { groups, wishes } = asked;
     const { terms } = known;
     const leased = mostLeases(terms.limits, wishes);
@@ -183,7 +196,7 @@ export function createPacer(options: PacerOptions): Pacer {
       leases.releaseLost(lease, leased, groups);
       if (!waitsForStore || !(error instanceof StoreUnavailableError) || isClosed) failAll(error);
       else askTimes.retryLater();
-      hopeless.endLooks();
+      rejection.endLookups();
     } finally {
       asking = undefined;
     }
@@ -191,7 +204,7 @@ export function createPacer(options: PacerOptions): Pacer {
     work();
   }
 
-  /** `lease` is the number of the first lease that the groups could get; `epoch` is that of the request. */
+  /** `lease` is the number of the request's first lease; `epoch` is that of the request. */
   function receive(
     reply: Drawn,
     asked: Wishes,
@@ -199,7 +212,7 @@ export function createPacer(options: PacerOptions): Pacer {
   ): void {
     const { groups } = asked;
     const received = times.read(reply);
-    askTimes.answered(reply, received, firstInLine(reply, asked));
+    askTimes.replyReceived(reply, received, firstInLine(reply, asked));
     if (reply.generation !== heldGeneration) {
       forgetHeld();
       schedule.deferNone();
@@ -211,7 +224,7 @@ export function createPacer(options: PacerOptions): Pacer {
     known.confirm(version);
     leases.learnSpare(reply.spareLeases, reply.alive);
     earliestStarts.learn(reply, asked, { epoch, ...received });
-    hopeless.check(groups);
+    rejection.check(groups);
     const isMany = asked.wishes.length > 1;
     if (isMany) wishCount.granted(sumOf(reply.granted, slotCountOf), sumOf(asked.wishes, wantedOf));
     let nextLease = lease;
@@ -223,21 +236,21 @@ export function createPacer(options: PacerOptions): Pacer {
       const { hasLeases, areNumbered } = group.callTerms;
       const firstLease = hasLeases ? nextLease : 0;
       if (areNumbered) nextLease += granted.slotsUs.length;
-      // What comes first of a group says when it is asked for again.
+      // The first wish of a group decides when the group is asked for again.
       const isDeferred = deferred.has(group);
       take(group, granted, { firstLease, sentAtMs, isDeferred, rank, wanted, ...received });
       if (granted.notBeforeUs > 0) deferred.add(group);
     }
     linePlaces.shared = reply.place;
-    // Who is hopeless is refused rather than sent away for a while.
-    hopeless.onReply(groups, received.isStale || epoch !== earliestStarts.epoch);
+    // This comes before `sendBackImpatient`: a call that cannot meet its deadline is rejected rather than sent back.
+    rejection.onReply(groups, received.isStale || epoch !== earliestStarts.epoch);
     for (const group of groups) {
       const roomInMs = group.notBeforeMs - received.arrivedMs;
-      if (roomInMs > 0) dispatcher.dismissImpatient(group, roomInMs);
+      if (roomInMs > 0) dispatcher.sendBackImpatient(group, roomInMs);
     }
   }
 
-  /** The first call that waits for its turn, rather than for its key. */
+  /** The first call that waits for its turn, and not for its key. */
   function firstInLine({ granted }: Drawn, { wishes, firsts }: Wishes): Arrival | undefined {
     const index = granted.findIndex(
       (each, at) => each.notBeforeUs === 0 && slotCountOf(each) < wishes[at]!.wanted,
@@ -245,7 +258,10 @@ export function createPacer(options: PacerOptions): Pacer {
     return firsts[index];
   }
 
-  /** Another comes first by now, or a key holds the call back: the lease that this process was woken for is another's. */
+  /**
+   * Passes on an offered lease that this process cannot use, because another call goes first now or a key holds its
+   * calls back.
+   */
   function passOn({ granted }: Drawn, { groups, wishes }: Wishes): void {
     const leased = groups.filter(
       ({ callTerms }, index) => callTerms.hasLeases && wishes[index]!.wanted > 0,
@@ -254,7 +270,7 @@ export function createPacer(options: PacerOptions): Pacer {
       leased.forEach((group) => leases.passOn(group));
   }
 
-  /** Takes in what one group was granted; `firstLease` is 0 if it has none. */
+  /** Handles what one group was granted; `firstLease` is 0 if there are no leases. */
   function take(
     group: Group,
     granted: Granted,
@@ -280,7 +296,7 @@ export function createPacer(options: PacerOptions): Pacer {
     refund(group, slots);
   }
 
-  /** When the key of these calls is to be asked about again; 0: at any time. */
+  /** When to ask for the key of these calls again; 0 allows any time. */
   function keyTimeMs({ notBeforeUs }: Granted, { arrivedMs, offsetMs }: Received): number {
     if (notBeforeUs === 0) return 0;
     if (notBeforeUs < Infinity) return notBeforeUs / 1_000 + offsetMs;
@@ -288,12 +304,12 @@ export function createPacer(options: PacerOptions): Pacer {
   }
 
   /**
-   * What late slots took of a quota goes back; their time is gone. A key is not asked about before its own limits have
-   * that back, or the answer would be to wait for it.
+   * Gives back what late slots took of a quota; their time is lost. The key is not asked for until its own limits have
+   * that back: otherwise the reply would be to wait for it.
    */
   function refund(group: Group, slots: readonly HeldSlot[]): void {
     const refunded = track(refundUnused(options, group, slots));
-    if (slots.length > 0) forgetKnown(undefined);
+    if (slots.length > 0) clearStartTimes(undefined);
     if (group.scopes.length === 0) return;
     schedule.deferUntil(group, performance.now() + REFUND_MS);
     void refunded.then(() => {
@@ -302,24 +318,24 @@ export function createPacer(options: PacerOptions): Pacer {
     });
   }
 
-  /** Gives back the slots that no caller here waits for, and the places of lines that are empty. */
-  function giveUpUnneeded(): void {
-    dispatcher.takeSurplus(giveUp);
-    for (const group of left) if (group.isIdle) giveUp(group, []);
+  /** Gives back the slots that no caller of this process waits for, and the queue positions of empty lines. */
+  function giveBackUnneeded(): void {
+    dispatcher.takeSurplus(giveBackUnneededOf);
+    for (const group of left) if (group.isIdle) giveBackUnneededOf(group, []);
     left.clear();
   }
 
-  function giveUp(group: Group, slots: readonly HeldSlot[]): void {
+  function giveBackUnneededOf(group: Group, slots: readonly HeldSlot[]): void {
     const isLast = dispatcher.waiting === 0;
     const shared = isLast ? linePlaces.shared : NO_PLACE;
     const scopes = linePlaces.giveUp(group.scopes, (key) => schedule.hasKey(key));
     const isPlaceless = isNone(shared) && scopes.every(({ place }) => isNone(place));
-    // The next caller is asked for at once: until then no change is noticed here.
+    // The next caller is asked for immediately, because until then this process does not notice changes.
     schedule.deferUntil(group, 0);
     if (slots.length === 0 && isPlaceless) return;
     const unneeded = { generation: heldGeneration, group, slots, place: shared, scopes };
     void track(giveBack(options, unneeded));
-    if (slots.length > 0) forgetKnown(undefined);
+    if (slots.length > 0) clearStartTimes(undefined);
     if (!isLast) return;
     linePlaces.shared = NO_PLACE;
     askTimes.retryNow();
@@ -331,7 +347,7 @@ export function createPacer(options: PacerOptions): Pacer {
     return tracked;
   }
 
-  /** Slots of an older generation are worthless. */
+  /** Drops the slots of an older generation. */
   function forgetHeld(): void {
     dispatcher.forget();
     linePlaces.forgetSharedTurn();
@@ -342,15 +358,15 @@ export function createPacer(options: PacerOptions): Pacer {
     earliestStarts.forget();
     known.learn(news);
     askTimes.retryNow();
-    hopeless.clear();
-    hopeless.endLooks();
+    rejection.clear();
+    rejection.endLookups();
     options.onChange(undefined);
     options.regroup(dispatcher.takeAll().sort((a, b) => a.number - b.number));
     workSoon();
   }
 
   function failAll(error: unknown): void {
-    hopeless.clear();
+    rejection.clear();
     for (const caller of dispatcher.takeAll()) caller.fail(error);
   }
 
@@ -366,54 +382,144 @@ export function createPacer(options: PacerOptions): Pacer {
     earliestStarts,
     wait(caller) {
       if (isClosed) return caller.fail(new ClosedError(`Bucket "${bucket}"`));
-      if (hopeless.isHopeless(caller)) return caller.refuse();
+      if (rejection.isTooLate(caller)) return caller.refuse();
       dispatcher.enter(caller);
-      hopeless.joined(caller);
-      // Others here may wait for the very lease that this caller's job holds: it does not wait for their turn.
-      if (caller.isUnderWay) askTimes.retryNow();
+      rejection.joined(caller);
+      // Other callers of this process may wait for the lease that this caller's job holds, so it must not wait for
+      // their turn.
+      if (caller.isOfStartedJob) askTimes.retryNow();
       workSoon();
     },
-    look(group) {
+    lookUp(group) {
       if (isClosed) return Promise.resolve();
       workSoon();
-      return hopeless.look(group);
+      return rejection.lookUp(group);
     },
     leave(caller) {
       const { group } = caller;
       const isFirst = group.line.head === caller;
       dispatcher.leave(caller);
-      // What was saved up for it is free for those behind it.
-      askTimes.left(caller);
+      // The store saved up for this caller; that is now free for the callers behind it.
+      askTimes.callerLeft(caller);
       const isDeferred = isFirst && group.notBeforeMs > 0;
       if (isDeferred) for (const { key } of group.scopes) schedule.wake(key);
       workSoon();
     },
     learn,
     forget(key) {
-      forgetKnown(key);
+      clearStartTimes(key);
       if (key === undefined) return forgetHeld();
       dispatcher.forget(key);
     },
     redraw(key, news) {
       if (news === "lease") isOffered = true;
-      else forgetKnown(key);
+      else clearStartTimes(key);
       if (key === undefined) askTimes.retryNow();
       else {
         schedule.wake(key);
-        if (news !== "lease") hopeless.askAboutEach(schedule.ofKey(key));
+        if (news !== "lease") rejection.requestStartTimes(schedule.ofKey(key));
       }
-      // A lease of the bucket is of no use to calls that their own key defers.
+      // A free lease of the bucket does not help calls that their own key defers.
       if (key === undefined && news !== "lease") schedule.wakeAll();
       workSoon();
     },
     async close() {
       isClosed = true;
       failAll(new ClosedError(`Bucket "${bucket}"`));
-      hopeless.endLooks();
+      rejection.endLookups();
       await asking;
       work();
       setAlarm(Infinity);
       await Promise.all(underWay);
     },
   };
+}
+
+/** Slots and queue positions that no caller of this process needs any more, and that another replica can use. */
+interface Unneeded {
+  readonly generation: number;
+  readonly group: Group;
+  readonly slots: readonly HeldSlot[];
+  /** The queue position in the bucket; `scopes` have those of the group's keys. */
+  readonly place: Place;
+  readonly scopes: readonly KeyScope[];
+}
+
+/** Gives back future slots and queue positions. Never rejects. */
+function giveBack(
+  context: BucketContext,
+  { generation, group, slots, place, scopes }: Unneeded,
+): Promise<void> {
+  const { store, bucket, asker, known, count } = context;
+  const { name, callTerms } = group;
+  const slotsUs = slots.map(({ slotUs }) => slotUs).slice(0, MOST_RETURNED);
+  if (slotsUs.length > 0) count("returned", slotsUs.length);
+  const wish = { name, scopes, costs: callTerms.costs };
+  const { terms } = known;
+  const request = { bucket, asker, terms, generation, place, wish, slotsUs };
+  return sent(store.giveBack(request), context);
+}
+
+const MOST_REFUNDS = 20;
+
+/**
+ * Gives back what late slots took of quotas, and of units such as tokens. Their time itself is lost. Resolves when the
+ * store has answered. Never rejects.
+ */
+export async function refundUnused(
+  context: BucketContext,
+  { scopes, callTerms }: Group,
+  slots: readonly HeldSlot[],
+): Promise<void> {
+  const { store, bucket, known, count } = context;
+  if (slots.length > 0) count("late", slots.length);
+  const { limits, shared, costs, text } = callTerms;
+  /** Settled to zero, as for a call that used nothing. */
+  const isSettled = limits.map((limit, index) => isOfUnits(limit) && costs[index]! > 0);
+  const isReturned = limits.map(
+    (limit, index) => !isSettled[index] && (index >= shared.length || isQuota(limit)),
+  );
+  const parts = [
+    { isIncluded: isReturned, isUnused: true },
+    { isIncluded: isSettled, isUnused: false },
+  ].filter(({ isIncluded }) => isIncluded.includes(true));
+  if (parts.length === 0 || text !== known.terms.text) return;
+  const counts = new Map<number, number>();
+  for (const { slotUs } of slots) counts.set(slotUs, (counts.get(slotUs) ?? 0) + 1);
+  // A burst lies on one moment, so one request covers it. Slots at many moments are not worth one request each.
+  const largest = [...counts].sort(([, a], [, b]) => b - a).slice(0, MOST_REFUNDS);
+  const settled = largest.flatMap(([slotUs, count]) =>
+    parts.map(({ isIncluded, isUnused }) => {
+      const deltas = costs.map((cost, index) => (isIncluded[index] ? -count * cost : 0));
+      const { terms } = known;
+      const request = { bucket, terms, scopes, deltas, slotUs, isUnused };
+      return sent(store.settle(request), context);
+    }),
+  );
+  await Promise.all(settled);
+}
+
+/** If a request fails, the loss is at most one horizon of slots. */
+async function sent(sending: Promise<void>, { bucket, logger }: BucketContext): Promise<void> {
+  try {
+    await sending;
+  } catch (error) {
+    logger.warn({ bucket, reason: reasonOf(error) }, "Unused slots could not be given back.");
+  }
+}
+
+/** True for a limit on units such as tokens that drain evenly. A late slot has used none of them. */
+function isOfUnits({ kind, unit }: Limit): boolean {
+  const { isRate, doesDrain } = ruleOf(kind);
+  return isRate && doesDrain === true && unit !== "calls";
+}
+
+/**
+ * True for a limit that counts usage within a window. A limit that drains evenly and is shared by all keys cannot be
+ * given back later: it may have drained, and other calls are booked behind it. A key's own limit can be given back:
+ * otherwise a slow limit would lose an hour because a slot came 10 ms late.
+ */
+function isQuota({ kind }: Limit): boolean {
+  const { isRate, doesDrain } = ruleOf(kind);
+  return isRate && doesDrain !== true;
 }

@@ -1,38 +1,39 @@
-/** The part of a wait that a registry needs: how to end it. */
-export type CancellableWait = Pick<Wait, "leave">;
+/** How a registry ends a wait. */
+export type CancellableWait = Pick<Wait, "cancel">;
 
-/** Where waits are listed while they last: a set, or a holder of one wait at a time. */
+/** Lists waits while they last: a set, or an object that holds one wait at a time. */
 export interface WaitRegistry {
   add(wait: CancellableWait): unknown;
   delete(wait: CancellableWait): unknown;
 }
 
-/** What may end a wait before its time. */
+/** What can end a wait early. */
 export interface WaitLimits {
   readonly signal?: AbortSignal | undefined;
-  /** Its deadline, on `performance.now()`. */
+  /** The deadline, on `performance.now()`. */
   readonly untilMs?: number | undefined;
-  /** Whoever has these can end the wait: see {@link Wait.leave}. */
+  /** The registry that lists the wait, so that its owner can cancel it. */
   readonly waits?: WaitRegistry | undefined;
-  /** Calls back when what is waited for is closed, at once if it is; returns what ends that. */
-  readonly onClose?: ((leave: (reason: unknown) => void) => () => void) | undefined;
+  /**
+   * Registers a callback for the close of the bucket; calls it at once if that is closed. Returns how to unregister.
+   */
+  readonly onClose?: ((cancel: (reason: unknown) => void) => () => void) | undefined;
 }
 
-/** What waits. At most one of these is called, once, and not after {@link Wait.end}. */
+/** Receives the end of a wait. At most one of these is called, at most once, and never after {@link Wait.end}. */
 export interface WaitHandlers {
-  /** The wait was ended for a reason: that of its signal, or another. */
-  onLeave(reason: unknown): void;
-  /** The deadline is over. */
+  /** The wait was cancelled, for example by its signal. */
+  onCancel(reason: unknown): void;
+  /** The deadline passed. */
   onExpire(): void;
 }
 
 /**
- * One wait, until it ends: by its signal, by its time, by a close, or by whoever has it in a list. It is listed from
- * here on, and holds a timer and a listener until then.
- * A class, since 100,000 of them may be under way, and closures would double their size.
+ * One wait until it ends: by its signal, its deadline, a close, or the owner of its registry. It holds a timer and a
+ * listener only until then. A class, because 100,000 of them may be pending, and closures would double their size.
  */
 export class Wait {
-  /** Undefined once the wait is over. */
+  /** Undefined after the wait has ended. */
   #waiting: WaitHandlers | undefined;
   readonly #signal: AbortSignal | undefined;
   readonly #waits: WaitRegistry | undefined;
@@ -49,12 +50,12 @@ export class Wait {
       const leftMs = Math.max(1, Math.ceil(untilMs - performance.now()));
       this.#timer = setTimeout(expire, leftMs, this);
     }
-    this.#stopListening = onClose?.((reason) => this.leave(reason));
-    // It was closed already.
+    this.#stopListening = onClose?.((reason) => this.cancel(reason));
+    // `onClose` may have cancelled the wait at once, before there was anything to unregister.
     if (this.#waiting === undefined) this.#stopListening?.();
   }
 
-  /** Ends the wait, which has come to what it was for; false if it was over before. */
+  /** Ends the wait successfully; false if it had ended before. */
   end(): boolean {
     if (this.#waiting === undefined) return false;
     this.#waiting = undefined;
@@ -65,33 +66,33 @@ export class Wait {
     return true;
   }
 
-  /** Ends the wait for a reason, if it is not over. */
-  leave(reason: unknown): void {
+  /** Cancels the wait, unless it has ended. */
+  cancel(reason: unknown): void {
     const waiting = this.#waiting;
-    if (this.end()) waiting?.onLeave(reason);
+    if (this.end()) waiting?.onCancel(reason);
   }
 
-  /** Ends the wait because it takes too long, if it is not over. */
+  /** Ends the wait at its deadline, unless it has ended. */
   expire(): void {
     const waiting = this.#waiting;
     if (this.end()) waiting?.onExpire();
   }
 
-  /** The signal was aborted. */
+  /** Called by the signal when it is aborted. */
   handleEvent(): void {
-    this.leave(this.#signal?.reason);
+    this.cancel(this.#signal?.reason);
   }
 }
 
-/** One function for all timers: none has to hold a closure. */
+/** One function for all timers, so that no timer needs a closure. */
 function expire(wait: Wait): void {
   wait.expire();
 }
 
-/** Resolves after a while, or earlier if the wait for that is left. */
+/** Resolves after `ms`, or earlier if the owner of `waits` cancels it. */
 export function pauseFor(ms: number, waits: WaitRegistry): Promise<void> {
   return new Promise((resolve) => {
-    const waiting: WaitHandlers = { onLeave: () => resolve(), onExpire: () => resolve() };
+    const waiting: WaitHandlers = { onCancel: () => resolve(), onExpire: () => resolve() };
     new Wait(waiting, { untilMs: performance.now() + ms, waits });
   });
 }

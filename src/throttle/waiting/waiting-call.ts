@@ -7,25 +7,28 @@ import type { Caller, Group } from "./group.ts";
 import type { HeldSlot } from "../slot/held-slots.ts";
 import { Wait, type WaitHandlers, type WaitRegistry } from "./wait.ts";
 
-/** How a call waits; the call of a job may leave its key's line for a while. */
+/** The options of a waiting call. The call of a job may return to its lane instead of waiting. */
 export interface WaitOptions extends ObservedDrawCall {
-  /** If its key's time is farther off than this, in ms, the call leaves; Infinity unless given. */
+  /**
+   * How long the call waits for its key, in ms. If the key's time is later, the call ends with {@link NoRoomYet}.
+   * Defaults to Infinity.
+   */
   readonly patienceMs?: number | undefined;
-  /** Calls of several lanes take turns: the text of a key, of which a path takes those of its first name. */
+  /** The encoded key of the call's lane. Lanes take turns; lanes with the same first name share that name's turns. */
   readonly lane?: string | undefined;
-  /** How often each head of its lane goes in a round of turns, the widest first; 1 unless given. */
+  /** The weights of the lane's heads, the widest first: how many turns each has in a round. Defaults to 1 for each. */
   readonly laneWeights?: readonly number[] | undefined;
-  /** What was drawn for the call before, as its job started: it waits for what it needs beyond that. */
+  /** What the call's job has already drawn; the call waits only for what it needs beyond that. */
   readonly beyond?: TryCall | undefined;
-  /** Of the call of a job, what its producer was part of. */
+  /** The trace context of the producer of the call's job. */
   readonly producer?: string | undefined;
 }
 
-/** Why a call has left: its key's time is too far off for its patience. */
+/** The call was not willing to wait until its key has room. */
 export class NoRoomYet {
-  /** In how many ms its key may be asked about again. */
+  /** Ms until its key may have room. */
   readonly roomInMs: number;
-  /** What has no room: its key, or a head of that. */
+  /** The level without room: the call's key, or a head of it. */
   readonly of: string | undefined;
 
   constructor(roomInMs: number, { heldBy }: Pick<Group, "heldBy">) {
@@ -34,27 +37,27 @@ export class NoRoomYet {
   }
 }
 
-/** Where a call's slot goes, or its failure; and where its wait is listed until then. */
+/** Receives the call's slot or its error; `waits` lists the wait until then. */
 interface Settling {
   readonly resolve: (slot: DrawnSlot) => void;
   readonly reject: (reason: unknown) => void;
   readonly waits?: WaitRegistry | undefined;
 }
 
-/** What a call needs of the bucket that it waits for. */
+/** The bucket's functions that a waiting call uses. */
 export interface CallContext {
   readonly name: string;
-  /** Numbers calls in the order in which they come. */
+  /** Returns the next number; calls are numbered in the order of their arrival. */
   takeNumber(): number;
-  /** The place in line of a call that comes at this time, of `performance.now()`: see `createArrivals`. */
+  /** The queue position of a call that arrives at `nowMs`, on `performance.now()`: see `createArrivals`. */
   readonly queuedAtMs: (rank: number, nowMs: number, stepMs: number) => number;
   leave(call: WaitingCall): void;
   readonly count: CountSlots;
-  /** Called with the slot of each call, before the call goes. */
+  /** Called with each slot, before the call resolves. */
   readonly onSlot?: ((options: WaitOptions, slot: Slot, group: Group) => void) | undefined;
   /**
-   * What holds a group's calls back, as errors name it: `"100/s"`, and about how long a call of this group that comes now
-   * will wait; the call that asks may be in the line itself.
+   * For error messages: the limit that holds a group's calls back, such as `"100/s"`, and the estimated wait of a call
+   * that arrives now. The `asker` may itself be one of the waiting calls.
    */
   readonly estimate: (
     group: Group,
@@ -62,10 +65,7 @@ export interface CallContext {
   ) => { readonly limitedBy: string; readonly retryAfterMs: number };
 }
 
-/**
- * One call in the line, until it gets its slot or its wait ends in another way.
- * A class, since 100,000 of them may wait and closures would double their size.
- */
+/** One pending call. A class, because 100,000 of them may be pending, and closures would double their size. */
 export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
   readonly priority: Priority;
   readonly number: number;
@@ -75,14 +75,14 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
   round = 0;
   turns: Caller["turns"] = undefined;
   turnsWithin: Caller["turnsWithin"] = undefined;
-  waitsAs: Priority | undefined = undefined;
+  inheritedPriority: Priority | undefined = undefined;
   readonly #context: CallContext;
   readonly options: WaitOptions;
   readonly #settling: Settling;
-  /** Since when it waits, on `performance.now()`. */
+  /** When the wait began, on `performance.now()`. */
   readonly sinceMs: number;
   queuedMs: number;
-  /** Undefined if nothing can end it before its time. */
+  /** Undefined if nothing can end the wait early. */
   readonly #wait: Wait | undefined;
 
   constructor(
@@ -94,17 +94,17 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
   ) {
     this.#context = context;
     this.group = group;
-    // It came as a job, before all who wait now.
+    // Its job arrived before all calls that are waiting now.
     this.number = options.beyond === undefined ? context.takeNumber() : 0;
     this.options = options;
     this.#settling = settling;
     this.priority = options.priority ?? "normal";
     this.sinceMs = sinceMs ?? performance.now();
-    // The call of a job that has started comes before all that wait.
-    const { isUnderWay, priority } = this;
+    // A started job already holds a lease, so its call goes before all waiting calls.
+    const { isOfStartedJob, priority } = this;
     const { sharedStepMs } = group.callTerms;
     const { sinceMs: cameMs } = this;
-    this.queuedMs = isUnderWay ? 0 : context.queuedAtMs(RANKS[priority], cameMs, sharedStepMs);
+    this.queuedMs = isOfStartedJob ? 0 : context.queuedAtMs(RANKS[priority], cameMs, sharedStepMs);
     const { signal, untilMs } = options;
     const { waits } = settling;
     const isBound = signal !== undefined || untilMs !== undefined || waits !== undefined;
@@ -127,7 +127,7 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
     return this.options.untilMs ?? Infinity;
   }
 
-  get isUnderWay(): boolean {
+  get isOfStartedJob(): boolean {
     return this.options.beyond !== undefined;
   }
 
@@ -135,7 +135,7 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
     return this.options.key;
   }
 
-  go(slot: HeldSlot, start: Start): void {
+  resolveWith(slot: HeldSlot, start: Start): void {
     this.#wait?.end();
     const drawn = new DrawnSlot(this, slot, start);
     this.#context.onSlot?.(this.options, drawn, this.group);
@@ -147,13 +147,13 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
     this.#reject(reason);
   }
 
-  onLeave(reason: unknown): void {
+  onCancel(reason: unknown): void {
     this.#context.leave(this);
     this.#reject(reason);
   }
 
   onExpire(): void {
-    this.onLeave(this.#waitTooLong(true));
+    this.onCancel(this.#waitTooLong(true));
   }
 
   refuse(): void {
@@ -178,18 +178,18 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
   }
 }
 
-/** Calls that arrive together are in line this far apart, and none is put off by more than this … */
+/** Distance in the queue between calls that arrive together, and the most by which a call is put back … */
 const APART_MS = 1;
 const MOST_APART_MS = 200;
-/** … unless one call takes longer than that: then they are as far apart as one call takes, up to two of them. */
+/** … unless one call takes longer than that: then the distance is the time of one call, up to two of them. */
 const MOST_APART_STEPS = 2;
 const LONGEST_APART_MS = 1_000;
 
 /**
- * Returns a function that gives each call of a process its place in the line of all replicas: the time of its arrival.
- * Of calls that arrive together, each is a little behind the one before. Otherwise a process that brings hundreds of calls
- * at once would be served as a block. At a slow rate they are one call's time apart (`stepMs`, by the limits that all keys
- * share), so that processes with several calls take turns.
+ * Returns a function that gives each call its position in the queue of all replicas: its arrival time. Calls that
+ * arrive together get slightly later times one after the other. Otherwise a process that adds hundreds of calls at once
+ * would be served as a block. At a slow rate the distance is `stepMs`, one call's time by the limits that all keys
+ * share, so that processes with several calls take turns.
  */
 export function createArrivals(): (rank: number, nowMs: number, stepMs: number) => number {
   const lastMs: number[] = [];
@@ -198,7 +198,8 @@ export function createArrivals(): (rank: number, nowMs: number, stepMs: number) 
     const mostMs = isSlow ? Math.min(LONGEST_APART_MS, MOST_APART_STEPS * stepMs) : MOST_APART_MS;
     const behindMs = (lastMs[rank] ?? -Infinity) + (isSlow ? stepMs : APART_MS);
     const atMs = Math.min(Math.max(nowMs, behindMs), nowMs + mostMs);
-    // A call that came earlier, and for which a policy was looked up meanwhile, does not put the next one back.
+    // A policy lookup may delay a call. It then enters with its earlier arrival time, and must not move the next call
+    // back.
     lastMs[rank] = Math.max(lastMs[rank] ?? -Infinity, atMs);
     return atMs;
   };

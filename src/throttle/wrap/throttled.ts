@@ -219,7 +219,7 @@ function createConcurrencySlots(owner: OwnedBucket, concurrency: number): Concur
       const leaving = new AbortController();
       const wait = new Wait(
         {
-          onLeave: (reason) => leaving.abort(reason),
+          onCancel: (reason) => leaving.abort(reason),
           onExpire: () =>
             leaving.abort(
               refusal() ??

@@ -182,7 +182,7 @@ export function createBatches<Data, Result>(
     if (batch.slot !== undefined) return callIfComplete(batch);
     if (batch.members.size > 0) return;
     close(batch);
-    batch.wait?.leave("no job of the batch is left");
+    batch.wait?.cancel("no job of the batch is left");
   }
 
   function end(context: OwnedJobContext): void {
@@ -246,7 +246,7 @@ export function createBatches<Data, Result>(
           leftMs === undefined ? undefined : setTimeout(expire, Math.min(leftMs, LONGEST_MS));
         batch.members.set(context, { job, context, settle, fail, timer });
         context.add({
-          leave() {
+          cancel() {
             leave(batch, context);
             settle(undefined);
           },

@@ -62,7 +62,7 @@ describe("the locks of a worker's jobs", () => {
     const { asked, errors, fetch, locks, refused } = setUp();
     const jobs = [fetch("1", "t0"), fetch("2", "t1"), fetch("3", "t2")];
     const left: string[] = [];
-    for (const job of jobs) job.add({ leave: () => void left.push(job.jobId) });
+    for (const job of jobs) job.add({ cancel: () => void left.push(job.jobId) });
     refused.push("1", "2");
 
     await pass(LOCK_MS * 2);

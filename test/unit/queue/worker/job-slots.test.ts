@@ -34,7 +34,7 @@ describe("a job whose key's limits cannot be told", () => {
     const drawn = slots.draw(job, waits);
     await vi.waitFor(() => expect(onKeyError).toHaveBeenCalled());
     slots.close();
-    for (const wait of waits) wait.leave("the worker is closed");
+    for (const wait of waits) wait.cancel("the worker is closed");
 
     expect(await drawn).toBeUndefined();
   });
@@ -46,7 +46,7 @@ describe("a job whose key's limits cannot be told", () => {
     const drawn = slots.draw(job, waits);
     await vi.waitFor(() => expect(onKeyError).toHaveBeenCalled());
     waits.isLeaving = true;
-    for (const wait of waits) wait.leave("its lock was lost");
+    for (const wait of waits) wait.cancel("its lock was lost");
 
     expect(await drawn).toBeUndefined();
   });

@@ -85,7 +85,7 @@ it("ends the waits of those that wait", () => {
     running.add({ jobId: "a", token: "t", attempt: 1 }),
     running.add({ jobId: "b", token: "t", attempt: 1 }),
   ];
-  const wait = { leave: (reason: unknown) => void left.push(reason) };
+  const wait = { cancel: (reason: unknown) => void left.push(reason) };
   for (const context of [a, b]) context.add(wait);
 
   b.delete(wait);

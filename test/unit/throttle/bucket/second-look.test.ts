@@ -202,7 +202,7 @@ describe("the look of a job", () => {
     const waits = new Set<Wait>();
 
     const left = rejectionOf(bucket.drawForJob({ cost: 40 }, waits));
-    for (const wait of waits) wait.leave(reason);
+    for (const wait of waits) wait.cancel(reason);
     expect(waits.size).toBe(0);
     expect(await left).toBe(reason);
     answer();
@@ -218,7 +218,7 @@ describe("the look of a job", () => {
     const waits = new (class extends Set<Wait> {
       override delete(wait: Wait): boolean {
         queueMicrotask(() => {
-          for (const each of this) each.leave(reason);
+          for (const each of this) each.cancel(reason);
         });
         return super.delete(wait);
       }

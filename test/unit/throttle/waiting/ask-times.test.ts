@@ -29,7 +29,7 @@ function setUp({ isWaiting = true, leadMs = 0 } = {}) {
   const answer = (place: Partial<Place> = {}): void => {
     const arrivedMs = performance.now();
     const reply = { nowUs: arrivedMs * 1_000, place: { ...NO_PLACE, ...place } } as Drawn;
-    askTimes.answered(reply, { arrivedMs, offsetMs: 0, isStale: false }, undefined);
+    askTimes.replyReceived(reply, { arrivedMs, offsetMs: 0, isStale: false }, undefined);
   };
   return { askTimes, group, nextInMs, answer };
 }
@@ -51,7 +51,7 @@ describe("a process asks", () => {
     group.line.push({ priority: "normal" } as Caller);
     group.held.add({ slotsUs: [inMs(50)] } as Partial<Granted> as Granted, 0, 0, 2);
 
-    askTimes.asked(performance.now());
+    askTimes.requestSent(performance.now());
 
     expect(nextInMs()).toBe(10);
   });
@@ -59,7 +59,7 @@ describe("a process asks", () => {
   it("for newcomers of all keys together, while it holds shared slots for a while", () => {
     const { askTimes, nextInMs } = setUp();
 
-    askTimes.asked(performance.now());
+    askTimes.requestSent(performance.now());
 
     expect(nextInMs(50)).toBe(10);
     expect(nextInMs(5)).toBe(0);
@@ -108,9 +108,9 @@ describe("a process asks", () => {
 it("the store owes an answer since the first question that it has left open", () => {
   const { askTimes, answer } = setUp();
 
-  askTimes.asked(performance.now());
+  askTimes.requestSent(performance.now());
   vi.advanceTimersByTime(30);
-  askTimes.asked(performance.now());
+  askTimes.requestSent(performance.now());
   vi.advanceTimersByTime(30);
   const owedMs = askTimes.silentMs;
   answer();

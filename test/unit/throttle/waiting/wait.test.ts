@@ -9,7 +9,7 @@ const advance = fakeTimers({ leavesNone: true });
 function setUp(bounds: WaitLimits) {
   const ends: string[] = [];
   const waiting = {
-    onLeave: (reason: unknown) => void ends.push(`left: ${String(reason)}`),
+    onCancel: (reason: unknown) => void ends.push(`left: ${String(reason)}`),
     onExpire: () => void ends.push("expired"),
   };
   return { wait: new Wait(waiting, bounds), ends };
@@ -57,10 +57,10 @@ describe("a wait", () => {
   });
 
   it("is in the list while it lasts, and can be left from there", () => {
-    const waits = new Set<Pick<Wait, "leave">>();
+    const waits = new Set<Pick<Wait, "cancel">>();
     const { ends } = setUp({ waits });
 
-    for (const wait of waits) wait.leave("the worker is closed");
+    for (const wait of waits) wait.cancel("the worker is closed");
 
     expect(ends).toEqual(["left: the worker is closed"]);
     expect(waits.size).toBe(0);
@@ -102,7 +102,7 @@ describe("a wait", () => {
 
     const hasEnded = wait.end();
     stop.abort("stopped");
-    wait.leave("left");
+    wait.cancel("left");
     wait.expire();
     await advance(50);
 
@@ -113,7 +113,7 @@ describe("a wait", () => {
 
 describe("a pause", () => {
   it("lasts as long as it is to", async () => {
-    const waits = new Set<Pick<Wait, "leave">>();
+    const waits = new Set<Pick<Wait, "cancel">>();
     let isOver = false;
     void pauseFor(1_000, waits).then(() => (isOver = true));
 
@@ -126,10 +126,10 @@ describe("a pause", () => {
   });
 
   it("ends when it is left", async () => {
-    const waits = new Set<Pick<Wait, "leave">>();
+    const waits = new Set<Pick<Wait, "cancel">>();
     const pausing = pauseFor(1_000, waits);
 
-    for (const wait of waits) wait.leave("closed");
+    for (const wait of waits) wait.cancel("closed");
 
     await expect(pausing).resolves.toBeUndefined();
   });

@@ -7,7 +7,7 @@ import { createTestBucket } from "../../../../support/draws/test-bucket.ts";
 /** Looks at slots that are so late, one after the other; which of them may go. */
 function lookAt(lateSlots: ReturnType<typeof createLateSlots>, ...lateMs: number[]): boolean[] {
   lateSlots.beginRound();
-  return lateMs.map((each) => lateSlots.mayGo(each, 5));
+  return lateMs.map((each) => lateSlots.mayUse(each, 5));
 }
 
 /** Late slots of a process that has found nothing but such at three looks. */

@@ -27,7 +27,7 @@ function setUp() {
         priority,
         number: (callers += 1),
         group,
-        go,
+        resolveWith: go,
         ...times,
       } as unknown as Caller);
     },

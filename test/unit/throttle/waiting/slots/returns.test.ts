@@ -5,7 +5,7 @@ import { createMemoryStore } from "../../../../../src/stores/memory/memory-store
 import { callTermsOf } from "../../../../../src/throttle/costs.ts";
 import { Group } from "../../../../../src/throttle/waiting/group.ts";
 import { createKnownPolicy } from "../../../../../src/throttle/known-policy.ts";
-import { refundUnused } from "../../../../../src/throttle/waiting/give-back.ts";
+import { refundUnused } from "../../../../../src/throttle/waiting/pacer.ts";
 import type { SlotContext } from "../../../../../src/throttle/slot/slot.ts";
 
 const limits = [leakyBucket("100/s"), fixedWindow(50, "1h")];

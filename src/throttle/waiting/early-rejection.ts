@@ -6,19 +6,19 @@ import { MOST_ASKED_ABOUT, type Wishes } from "./draw-request.ts";
 import type { Caller, Group, EarliestStart, CachedReply } from "./group.ts";
 
 /**
- * Caches the earliest time at which calls can start, from the latest reply of Redis. A call whose `maxWaitMs` ends before
- * that time is hopeless, and is rejected immediately. This cache alone decides what is certain:
+ * Caches from the replies of Redis when calls can start at the earliest. A call whose deadline is earlier is rejected
+ * immediately. Some entries are certain:
  *
  * - A pause or a cooldown, of the bucket or of the key, lasts until the end time in the latest reply.
- * - A limit has no room before the time in the latest reply, while no call here holds a slot that it may give back.
+ * - A limit has no room before the time in the latest reply, while this process holds no slot that it may give back.
  *
  * The length of a line and the end of a lease are never certain, because other callers may leave. A change notification
  * clears the cache. Entries also expire, because a notification can be lost.
  */
 export interface EarliestStartCache {
-  /** Stores the reply to a request that was sent in this epoch; ignores a stale reply. */
+  /** Stores a reply, unless it is stale or the cache was cleared after its request. */
   learn(reply: Drawn, asked: Wishes, learned: Received & { readonly epoch: number }): void;
-  /** How often the cache was cleared: a reply to a request of an older epoch is ignored. */
+  /** How often the cache was cleared. A reply to a request of an older epoch is ignored. */
   readonly epoch: number;
   /** Clears the cache. */
   forget(): void;
@@ -26,8 +26,8 @@ export interface EarliestStartCache {
   of(group: Group, nowMs: number): EarliestStart | undefined;
   /** The time before which certainly no call of this group can start; 0 if it is not known. */
   surelyNotBeforeMs(group: Group, nowMs: number): number;
-  /** Whether the call of a group that waits for the shortest time may be hopeless; this need not be certain. */
-  mayBeHopeless(group: Group, nowMs: number): boolean;
+  /** True if a call of this group may miss its deadline; this need not be certain. */
+  mayMissDeadline(group: Group, nowMs: number): boolean;
   /** The time before which the bucket itself lets no call start, as in the latest reply; 0 if it is not known. */
   readonly ofBucketMs: number;
   /** True if a reply of the last moment included this group. */
@@ -41,9 +41,9 @@ interface CachedBucketReply extends CachedReply {
   readonly costs: readonly number[];
 }
 
-/** Another process may have given back what a limit counted, without a notification. */
+/** Another process may have given something back to a limit without a notification. */
 const LIMIT_FRESH_MS = HORIZON_MS;
-/** How far the compared clocks of this process and the bucket may differ. */
+/** The most by which this process's estimate of the bucket's clock may be off. */
 const MARGIN_MS = 5;
 
 export function createEarliestStartCache(
@@ -106,10 +106,10 @@ export function createEarliestStartCache(
         const { shared, costs } = group.callTerms;
         const { soonestUs, bindsAt, notBeforeUs } = granted;
         const ofGroup = cached(soonestUs, bindsAt);
-        // Otherwise the reply may describe the bucket alone, and the previous reply about the key stays valid.
+        // Otherwise the reply may be about the bucket alone, and the previous reply about the key stays valid.
         const isOfKey = asked.wishes[index]!.isBounded || notBeforeUs > 0;
         const isWhole = isOfKey || group.scopes.length === 0;
-        // Where all calls have slots, the next one has to be asked about.
+        // If all calls got slots, nothing is known about the next one.
         if (soonestUs === 0) group.cachedReply = undefined;
         else if (isWhole) group.cachedReply = ofGroup;
         if (bindsAt > 0 && bindsAt <= shared.length) {
@@ -128,7 +128,7 @@ export function createEarliestStartCache(
       }
       return Math.max(0, latestMs - MARGIN_MS);
     },
-    mayBeHopeless(group, nowMs) {
+    mayMissDeadline(group, nowMs) {
       const latest = latestOf(group, nowMs);
       return latest !== undefined && group.leastUntilMs < latest.atMs - MARGIN_MS;
     },
@@ -141,33 +141,39 @@ export function createEarliestStartCache(
   };
 }
 
-/** Rejects hopeless calls, and decides which groups the next request asks about, because their times are unknown. */
-export interface HopelessCalls {
-  /** Whether a new caller is rejected immediately. */
-  isHopeless(caller: Caller): boolean;
+/**
+ * Rejects calls that cannot start before their deadline. For groups without a known start time, it adds a lookup to the
+ * next draw request: that asks when a call could start, without drawing a slot.
+ */
+export interface EarlyRejection {
+  /** True if a new caller must be rejected immediately. */
+  isTooLate(caller: Caller): boolean;
   /** A caller has joined its line. */
   joined(caller: Caller): void;
-  /** Resolves once the start times of a group's calls are known, or cannot be. For a call that waits elsewhere. */
-  look(group: Group): Promise<void>;
-  readonly areLooks: boolean;
-  /** Asks soon, so that callers whose deadline has become too early are rejected. */
+  /**
+   * Looks up the start time of a group for a call that waits elsewhere. Resolves once it is known, or cannot be known.
+   */
+  lookUp(group: Group): Promise<void>;
+  /** True if a lookup is requested. */
+  readonly hasLookups: boolean;
+  /** Sends a request soon, so that callers whose deadline became too early are rejected. */
   scheduleSoon(): void;
-  /** Asks soon about those of these groups whose callers have a deadline. */
-  askAboutEach(groups: Iterable<Group>): void;
-  /** The groups that the next request asks about. */
+  /** Looks up soon those of these groups that have a caller with a deadline. */
+  requestStartTimes(groups: Iterable<Group>): void;
+  /** The groups that the next request looks up. */
   next(): ReadonlySet<Group>;
-  /** A reply included these groups. It is void if a change notification came after the request was sent. */
+  /** A reply included these groups. `isVoid`: a change notification arrived after its request was sent. */
   onReply(groups: readonly Group[], isVoid: boolean): void;
-  /** A reply included these groups: their calls may be hopeless now, or those of all groups. */
+  /** Marks these groups for `refuse`; all groups if the reply moved the bucket's own start time past a deadline. */
   check(groups: Iterable<Group>): void;
-  /** Rejects the hopeless callers that wait in lines. */
+  /** Rejects the waiting callers that cannot start before their deadline. */
   refuse(): void;
-  endLooks(): void;
-  /** No callers wait any more. */
+  endLookups(): void;
+  /** Forgets all groups: no callers wait any more. */
   clear(): void;
 }
 
-export function createHopelessCalls({
+export function createEarlyRejection({
   dispatcher,
   earliestStarts,
   askTimes,
@@ -175,13 +181,16 @@ export function createHopelessCalls({
   readonly dispatcher: Pick<Dispatcher, "waiting" | "schedule" | "takeExpiring">;
   readonly earliestStarts: EarliestStartCache;
   readonly askTimes: Pick<AskTimes, "scheduleSoon">;
-}): HopelessCalls {
+}): EarlyRejection {
   const { schedule } = dispatcher;
-  /** Groups whose callers may be hopeless. */
+  /** Groups whose callers may miss their deadlines. */
   const toCheck = new Set<Group>();
   /** Groups whose callers have a deadline, and whose start times are unknown. */
-  const unanswered = new Set<Group>();
-  const looks = new Map<Group, { readonly replied: Promise<void>; readonly resolve: () => void }>();
+  const withoutStartTime = new Set<Group>();
+  const lookups = new Map<
+    Group,
+    { readonly replied: Promise<void>; readonly resolve: () => void }
+  >();
   /** No deadline of a caller is earlier than this. */
   let leastUntilMs = Infinity;
   /** No deadline of a caller is later than this. */
@@ -192,15 +201,15 @@ export function createHopelessCalls({
     if (dispatcher.waiting > 0 && nowMs < lastUntilMs) askTimes.scheduleSoon(nowMs);
   }
 
-  function askAbout(group: Group): void {
+  function requestStartTime(group: Group): void {
     const nowMs = performance.now();
-    unanswered.add(group);
+    withoutStartTime.add(group);
     askTimes.scheduleSoon(nowMs);
     if (group.notBeforeMs > nowMs) schedule.deferUntil(group, 0);
   }
 
-  function askAboutEach(groups: Iterable<Group>): void {
-    for (const group of groups) if (group.leastUntilMs < Infinity) askAbout(group);
+  function requestStartTimes(groups: Iterable<Group>): void {
+    for (const group of groups) if (group.leastUntilMs < Infinity) requestStartTime(group);
   }
 
   function check(groups: Iterable<Group>): void {
@@ -212,46 +221,46 @@ export function createHopelessCalls({
     }
   }
 
-  /** The hopeless callers, which are in no line any more. */
-  function takeHopeless(): Caller[] {
+  /** Removes the callers that cannot start before their deadline, and returns them. */
+  function takeTooLate(): Caller[] {
     const nowMs = performance.now();
-    const hopeless: Caller[] = [];
+    const tooLate: Caller[] = [];
     for (const group of toCheck) {
-      const mayBe = (): boolean => !group.isIdle && earliestStarts.mayBeHopeless(group, nowMs);
+      const mayBe = (): boolean => !group.isIdle && earliestStarts.mayMissDeadline(group, nowMs);
       const sureMs = mayBe() ? earliestStarts.surelyNotBeforeMs(group, nowMs) : 0;
-      if (group.leastUntilMs < sureMs) hopeless.push(...dispatcher.takeExpiring(group, sureMs));
-      // What is uncertain now is certain once the slots that are held have been used.
+      if (group.leastUntilMs < sureMs) tooLate.push(...dispatcher.takeExpiring(group, sureMs));
+      // An uncertain time becomes certain after this process has used the slots that it holds.
       const isOpen = mayBe();
       if (isOpen && earliestStarts.hasFreshReply(group, nowMs)) continue;
       toCheck.delete(group);
-      if (isOpen) askAbout(group);
+      if (isOpen) requestStartTime(group);
     }
-    return hopeless;
+    return tooLate;
   }
 
   function refuse(): void {
     if (toCheck.size === 0) return;
-    const refused = takeHopeless();
+    const refused = takeTooLate();
     if (refused.length === 0) return;
-    // All of them have left by now, so the estimate of none counts another.
+    // All of them have left their lines, so their estimates do not count each other.
     for (const caller of refused) caller.refuse();
-    // Those behind them have yet to be asked for.
+    // The store does not know the callers behind them yet.
     scheduleSoon();
   }
 
-  function endLook(group: Group): void {
-    looks.get(group)?.resolve();
-    looks.delete(group);
+  function endLookup(group: Group): void {
+    lookups.get(group)?.resolve();
+    lookups.delete(group);
   }
 
   return {
-    isHopeless({ group, untilMs }) {
+    isTooLate({ group, untilMs }) {
       if (untilMs === Infinity) return false;
       lastUntilMs = Math.max(lastUntilMs, untilMs);
       if (untilMs >= earliestStarts.surelyNotBeforeMs(group, performance.now())) return false;
-      // Its key may hold it back for longer than the bucket does; a flood of calls is not asked about one by one.
+      // Its key may hold it back for longer than the bucket does. In a flood of calls, not every call is looked up.
       const isKnown = group.scopes.length === 0 || earliestStarts.hasReply(group);
-      return isKnown || unanswered.size >= MOST_ASKED_ABOUT;
+      return isKnown || withoutStartTime.size >= MOST_ASKED_ABOUT;
     },
     joined({ group, untilMs, patienceMs }) {
       if (untilMs === Infinity) return;
@@ -260,52 +269,55 @@ export function createHopelessCalls({
         toCheck.add(group);
         return;
       }
-      // The call of a job that waits for its key is asked for when the key's time comes, if that is soon enough.
-      if (patienceMs === Infinity || untilMs < group.notBeforeMs) askAbout(group);
-      else unanswered.add(group);
+      // The call of a job that waits for its key is requested at the key's time anyway, if that is before its deadline.
+      if (patienceMs === Infinity || untilMs < group.notBeforeMs) requestStartTime(group);
+      else withoutStartTime.add(group);
     },
-    look(group) {
+    lookUp(group) {
       askTimes.scheduleSoon(performance.now());
-      const found = looks.get(group);
+      const found = lookups.get(group);
       if (found !== undefined) return found.replied;
       let resolve = (): void => {};
       const replied = new Promise<void>((done) => (resolve = done));
-      looks.set(group, { replied, resolve: () => resolve() });
+      lookups.set(group, { replied, resolve: () => resolve() });
       return replied;
     },
-    get areLooks() {
-      return looks.size > 0;
+    get hasLookups() {
+      return lookups.size > 0;
     },
     scheduleSoon,
-    askAboutEach,
+    requestStartTimes,
     next() {
-      const groups = new Set([...looks.keys()].slice(0, MOST_ASKED_ABOUT));
-      for (const group of unanswered) {
+      const groups = new Set([...lookups.keys()].slice(0, MOST_ASKED_ABOUT));
+      for (const group of withoutStartTime) {
         if (groups.size >= MOST_ASKED_ABOUT) break;
-        if (group.isIdle || group.line.size <= group.held.size) unanswered.delete(group);
+        if (group.isIdle || group.line.size <= group.held.size) withoutStartTime.delete(group);
         else groups.add(group);
       }
       return groups;
     },
     onReply(groups, isVoid) {
       for (const group of groups) {
-        unanswered.delete(group);
-        if (!isVoid) endLook(group);
+        withoutStartTime.delete(group);
+        if (!isVoid) endLookup(group);
       }
-      if (isVoid) askAboutEach(groups);
+      if (isVoid) requestStartTimes(groups);
       refuse();
-      if (unanswered.size > 0 || looks.size > 0) askTimes.scheduleSoon(performance.now());
+      if (withoutStartTime.size > 0 || lookups.size > 0) askTimes.scheduleSoon(performance.now());
     },
     check,
     refuse,
-    endLooks() {
-      for (const group of looks.keys()) endLook(group);
+    endLookups() {
+      for (const group of lookups.keys()) endLookup(group);
     },
-    clear: () => unanswered.clear(),
+    clear: () => withoutStartTime.clear(),
   };
 }
 
-/** Of each group the first wish that lacks slots, or else its last: that says that nothing holds it back. */
+/**
+ * For each group the first request that did not get all its slots; if there is none, the last one, which proves that
+ * nothing holds the group back.
+ */
 function firstUnmet(granted: readonly Granted[], groups: readonly Group[]): Map<number, Granted> {
   const ofGroups = new Map<Group, number>();
   for (const [index, group] of groups.entries()) {

@@ -23,8 +23,8 @@ import type {
 } from "../core/stores/webhooks/errors.ts";
 
 /**
- * The reason of the signal, and of the failed attempt, when a job's handler, with the check of its data,
- * took longer than its worker's `timeoutMs`.
+ * The reason of the signal and of the failed attempt when a job's handler, including the check of its data, took longer
+ * than its worker's `timeoutMs`.
  */
 export class HandlerTimeoutError extends BaseError<HandlerTimeoutError> {
   override readonly name = "HandlerTimeoutError";
@@ -40,8 +40,8 @@ export class HandlerTimeoutError extends BaseError<HandlerTimeoutError> {
 }
 
 /**
- * The reason of a failed attempt whose handler returned a response that says so: a status of 400 or more, or a refusal
- * with another status. Its `cause` is what the handler returned.
+ * The reason of a failed attempt whose handler returned an error response: a status of 400 or more, or a refusal with
+ * another status. Its `cause` is what the handler returned.
  */
 export class HandlerResponseError extends BaseError<HandlerResponseError> {
   override readonly name = "HandlerResponseError";
@@ -59,7 +59,7 @@ export class HandlerResponseError extends BaseError<HandlerResponseError> {
   }
 }
 
-/** The reason of the handler's signal when its worker may not go on with the job: another worker may run it. */
+/** The reason of the handler's signal when its worker must give up the job, because another worker may run it. */
 export class JobLostError extends BaseError<JobLostError> {
   override readonly name = "JobLostError";
   readonly code = "ERR_JOB_LOST";
@@ -73,8 +73,8 @@ export class JobLostError extends BaseError<JobLostError> {
 }
 
 /**
- * The reason of the handler's signal when somebody has cancelled its job; and what `finished()` rejects with then, once
- * the job has ended, or was removed since it waited.
+ * The reason of the handler's signal when its job was cancelled. `finished()` then rejects with it, once the job has
+ * ended or was removed.
  */
 export class JobCancelledError extends BaseError<JobCancelledError> {
   override readonly name = "JobCancelledError";
@@ -90,14 +90,17 @@ export class JobCancelledError extends BaseError<JobCancelledError> {
 export const CANCELLED = "Cancelled: somebody cancelled the job while it ran";
 
 /**
- * What `finished()` rejects with when the job has failed and will not be tried again. Its `cause` is an error like the
- * one that failed the last attempt, with its message, `code`, `status` and the errors that led to it.
+ * What `finished()` rejects with when the job has failed for the last time. Its `cause` is an error like that of the
+ * last attempt, with its message, `code`, `status` and causes.
  */
 export class JobFailedError extends BaseError<JobFailedError> {
   override readonly name = "JobFailedError";
   readonly code = "ERR_JOB_FAILED";
   declare readonly jobId: string;
-  /** The message of the error of its last attempt: `"downstream says no"`; `"Expired: …"` if it did not start in time. */
+  /**
+   * The message of the error of its last attempt: `"downstream says no"`; or `"Expired: …"` if it did not start in
+   * time.
+   */
   declare readonly reason: string;
 
   constructor({ jobId, reason, cause }: { jobId: string; reason: string; cause?: Error }) {
@@ -137,7 +140,7 @@ export class JobUnfinishedError extends BaseError<JobUnfinishedError> {
   }
 }
 
-/** What `update()` rejects with when the job runs or is done: its handler has got its data. */
+/** What `update()` rejects with when the job is running or done, so that its handler already has the data. */
 export class JobStateError extends BaseError<JobStateError> {
   override readonly name = "JobStateError";
   readonly code = "ERR_JOB_STATE";
@@ -154,7 +157,10 @@ export class JobStateError extends BaseError<JobStateError> {
   }
 }
 
-/** What `enqueue` rejects with when as many jobs wait as the queue's `maxBacklog` allows. Of its round trip nothing was stored. */
+/**
+ * What `enqueue` rejects with when the queue has as many pending jobs as its `maxBacklog` allows. No job of the round
+ * trip was stored.
+ */
 export class QueueFullError extends BaseError<QueueFullError> {
   override readonly name = "QueueFullError";
   readonly code = "ERR_QUEUE_FULL";
@@ -163,11 +169,11 @@ export class QueueFullError extends BaseError<QueueFullError> {
   declare readonly limit: number;
   /** How many waited. */
   declare readonly waiting: number;
-  /** How many jobs were to be stored at once: those of one round trip. 1 for `enqueue`. */
+  /** How many jobs the round trip was to store. 1 for `enqueue`. */
   declare readonly asked: number;
-  /** The key whose jobs are too many; undefined if those of all keys together are. */
+  /** The key that has too many jobs; undefined if all keys together have too many. */
   declare readonly key: Key | undefined;
-  /** How many jobs of this `enqueueMany` are stored: the first ones, of earlier round trips. 0 for `enqueue`. */
+  /** How many jobs of this `enqueueMany` earlier round trips have stored: the first ones. 0 for `enqueue`. */
   declare readonly storedCount: number;
 
   constructor(facts: FactsOf<QueueFullError>) {
@@ -183,7 +189,7 @@ export class QueueFullError extends BaseError<QueueFullError> {
   }
 }
 
-/** Every error of this package; its `code` says which, and so which facts it has. */
+/** Every error of this package. Its `code` says which one it is, and so which facts it has. */
 export type AnySluiceError =
   | CannotUndoError
   | ChangedError
@@ -216,11 +222,11 @@ interface SluiceErrorClass {
   [Symbol.hasInstance](thrown: unknown): thrown is AnySluiceError;
 }
 
-/** The base class of all errors. What is an instance of it has the facts of its `code`. */
+/** The base class of all errors. An instance has the facts of its `code`. */
 export const SluiceError: SluiceErrorClass = BaseError as unknown as SluiceErrorClass;
 export type SluiceError = AnySluiceError;
 
-/** Whether anything that was thrown is an error of this package. TypeScript then knows its facts by its `code`. */
+/** True if the thrown value is an error of this package. TypeScript then knows its facts by its `code`. */
 export function isSluiceError(thrown: unknown): thrown is AnySluiceError {
   return thrown instanceof BaseError;
 }

@@ -1,42 +1,44 @@
 /**
- * What is kept of the error that failed an attempt: its message is the job's reason, and beside it stand its code, its
- * status and the errors that led to it. BullMQ keeps a message and a stack only.
+ * What is kept of the error that failed an attempt: its message as the job's reason, and beside it its code, its status
+ * and its causes. BullMQ keeps only a message and a stack.
  */
 import { describeValue } from "../core/describe.ts";
 import { isResponse, statusIn } from "../throttle/feedback/layers.ts";
 import { readProperty } from "../throttle/feedback/properties.ts";
 import { isFinalError } from "./bullmq/errors.ts";
 
-/** What is known of an error beside its message. */
+/** The facts of an error beside its message. */
 export interface ErrorFacts {
   /** Its `code`: `"ECONNREFUSED"`, `"23505"`. Undefined without one. */
   readonly code?: string | undefined;
-  /** The HTTP status of the answer that it carries: `503`. Undefined without one. */
+  /** The HTTP status of the response that it carries: `503`. Undefined without one. */
   readonly status?: number | undefined;
-  /** The error that led to it, its `cause`, up to five deep. Undefined without one. */
+  /** Its `cause`, up to five levels deep. Undefined without one. */
   readonly cause?: ErrorCause | undefined;
-  /** The errors that led to it together, of an `AggregateError`: one for each address of a host, for instance. */
+  /** The errors of an `AggregateError`: for instance one for each address of a host. */
   readonly errors?: readonly ErrorCause[] | undefined;
 }
 
-/** What is known of the error that failed an attempt, beside its message. */
+/** The facts of the error that failed an attempt, beside its message. */
 export interface FailureFacts extends ErrorFacts {
-  /** Its name, or that of its class: `"TypeError"`. Undefined for a plain `Error`, and for what is no error. */
+  /**
+   * Its name, or that of its class: `"TypeError"`. Undefined for a plain `Error`, and for a value that is not an error.
+   */
   readonly errorName?: string | undefined;
 }
 
 /** An error that led to another. */
 export interface ErrorCause extends ErrorFacts {
-  /** `"TypeError"`; of a fetch answer `"Response"`. */
+  /** `"TypeError"`; for a response of `fetch`, `"Response"`. */
   readonly name: string;
   /** The first 1,000 characters: `"connect ECONNREFUSED 10.0.0.7:443"`. */
   readonly message: string;
 }
 
-/** How deep causes are kept, how many of them, and how many characters of a message, a name or a code. */
+/** How deep causes are kept, how many of them, and how many characters of a message, and of a name or code. */
 const [DEEPEST, MOST, LONGEST_MESSAGE, LONGEST_WORD] = [5, 20, 1_000, 100];
 
-/** The name of an error that says no more. */
+/** The name of an error that has no specific name. */
 const PLAIN = "Error";
 
 interface Walk {
@@ -46,18 +48,18 @@ interface Walk {
 
 const originals = new WeakMap<Error, unknown>();
 
-/** Notes that one error stands for what was thrown: the facts are those of what was thrown. */
+/** Records that an error stands for a thrown value, so that its facts are those of the thrown value. */
 export function standFor(failure: Error, thrown: unknown): Error {
   if (failure !== thrown) originals.set(failure, thrown);
   return failure;
 }
 
-/** What was thrown, or the error itself. */
+/** Returns the thrown value that an error stands for, or the error itself. */
 export function originalOf(error: unknown): unknown {
   return error instanceof Error && originals.has(error) ? originals.get(error) : error;
 }
 
-/** The facts of what was thrown. Never throws, whatever comes in. */
+/** Returns the facts of a thrown value. Never throws. */
 export function readErrorFacts(thrown: unknown): FailureFacts {
   const error = originalOf(thrown);
   const name = error instanceof Error && !isFinalError(error) ? nameOf(error) : PLAIN;
@@ -83,7 +85,7 @@ function factsOf(error: unknown, depth: number, walk: Walk): ErrorFacts {
   };
 }
 
-/** Undefined for nothing, for an error that was met before, and beyond the bounds. */
+/** Undefined for no error, for an error that was seen before, and beyond the bounds. */
 function causeOf(error: unknown, depth: number, walk: Walk): ErrorCause | undefined {
   if (error === undefined || error === null || depth > DEEPEST || walk.left <= 0) return undefined;
   if (walk.seen.has(error)) return undefined;
@@ -99,7 +101,7 @@ function nameOf(error: unknown): string {
   const name = readProperty(error, "name");
   if (typeof name !== "string" || name === "") return typeof error;
   if (name !== PLAIN) return name;
-  // Classes that say nothing of a name inherit that one.
+  // A class without its own name inherits "Error".
   const made = readProperty(error, "constructor");
   const ofClass: unknown = typeof made === "function" ? made.name : undefined;
   return typeof ofClass === "string" && ofClass !== "" ? ofClass : name;
@@ -136,13 +138,13 @@ function listOf(errors: unknown): readonly unknown[] {
   }
 }
 
-/** All texts in which a reason is searched: that of the error, and the messages and codes of those that led to it. */
+/** All texts in which a reason is searched: that of the error, and the messages and codes of its causes. */
 export function textsOf(reason: string, facts: ErrorFacts): string[] {
   const within = causesOf(facts).flatMap(({ message, code = "" }) => [message, code]);
   return [reason, facts.code ?? "", ...within].filter((text) => text !== "");
 }
 
-/** Whether the error, or one that led to it, has this code. */
+/** True if the error or one of its causes has this code. */
 export function hasCode(facts: ErrorFacts, code: string): boolean {
   return facts.code === code || causesOf(facts).some((cause) => cause.code === code);
 }
@@ -152,12 +154,12 @@ function causesOf({ cause, errors = [] }: ErrorFacts): ErrorCause[] {
   return direct.flatMap((each) => [each, ...causesOf(each)]);
 }
 
-/** An error like the one that was kept, with those that led to it. */
+/** Rebuilds an error that was kept, with its causes. */
 function rebuildError({ name, message, ...facts }: ErrorCause): Error {
   return rebuildWith(message, { ...facts, errorName: name });
 }
 
-/** The same; one without a name has a stack of here. */
+/** The same for a given message. Without a kept name, the stack is that of this call. */
 export function rebuildWith(
   message: string,
   { cause, errors, code, status, errorName: name }: FailureFacts,
@@ -174,7 +176,7 @@ export function rebuildWith(
   });
 }
 
-/** Reads what was stored; nothing is known of a job that failed before there were facts. */
+/** Reads stored facts. A job that failed before facts were stored has none. */
 export function parseErrorFacts(json: unknown): FailureFacts {
   if (typeof json !== "string" || json === "") return {};
   try {

@@ -17,32 +17,32 @@ export interface Job<Data> {
   readonly data: Data;
   /** The tenant, account or endpoint that the job is for: `"acme"`, or a path of names, `["acme", "endpoint-7"]`. */
   readonly key: Key | undefined;
-  /** What each attempt takes of the bucket; undefined for 1 call. */
+  /** The cost of each attempt; undefined for 1 call. */
   readonly cost: Cost | undefined;
   readonly priority: Priority;
-  /** How long one attempt of it may take, in ms; undefined where the worker's `timeoutMs` counts. */
+  /** The time limit of one attempt, in ms; undefined if the worker's `timeoutMs` applies. */
   readonly timeoutMs: number | undefined;
-  /** The `dedupeId` that `enqueue` was given; of a run of a recurring job, the name of that. Undefined without one. */
+  /** The `dedupeId` given to `enqueue`; for a run of a recurring job, that job's name. Undefined without one. */
   readonly dedupeId: string | undefined;
-  /** How often it is tried at most: `20`. */
+  /** The most attempts: `20`. */
   readonly attempts: number;
-  /** How many of its attempts have ended, apart from those that gave the job back: 0 while the first one runs. */
+  /** How many of its attempts have ended, without those that gave the job back: 0 while the first one runs. */
   readonly attemptsMade: number;
   /** When it was enqueued, in ms since 1970 on Redis' clock, as are all times below. */
   readonly enqueuedAtMs: number;
-  /** From when on its first attempt may start, in ms since 1970: later than `enqueuedAtMs` by its delay. */
+  /** When its first attempt may start, in ms since 1970: `enqueuedAtMs` plus its delay. */
   readonly dueAtMs: number;
-  /** When a worker took it for its last attempt, in ms since 1970; undefined if none has. */
+  /** When a worker took it for its last attempt, in ms since 1970; undefined before that. */
   readonly startedAtMs: number | undefined;
-  /** When it was done or had failed for the last time, in ms since 1970; undefined before that. */
+  /** When it was done, or failed for the last time, in ms since 1970; undefined before that. */
   readonly endedAtMs: number | undefined;
   /** The time by which its first attempt must start, in ms since 1970; undefined without one, or after the first attempt. */
   readonly startByMs: number | undefined;
-  /** What its handler returned, as JSON. Undefined until the job is done, and for nothing. */
+  /** What its handler returned, as JSON. Undefined until the job is done, or if it returned nothing. */
   readonly result: unknown;
 }
 
-/** The text of a job's key. */
+/** Returns a job's key as text. */
 export function keyTextOf({ key }: Pick<Job<unknown>, "key">): string | undefined {
   return key === undefined ? undefined : encodeKey(key);
 }
@@ -52,8 +52,8 @@ const JOB_ID = z.string().min(1).max(1_000);
 /** BullMQ's ids: a number, or for a run of a recurring job `repeat:<schedule>:<ms since 1970>`. */
 const SHAPE = /^(\d{1,20}|repeat:[^:]{1,256}:\d{1,20})$/;
 /**
- * Keys of a queue, BullMQ's and ours, and of a bucket of the same name, that have no colon in their own part: a job's key in
- * Redis ends with its id as they do. A new key gets a colon, or is named here.
+ * Names in Redis that a job must not take: a job's key ends with its id, and these keys of a queue (BullMQ's and ours)
+ * and of a bucket of the same name have no colon in their own part. A new key gets a colon, or is listed here.
  */
 const TAKEN = new Set(
   `active completed delayed events failed id limiter marker meta paused pc prioritized repeat stalled
@@ -61,7 +61,7 @@ const TAKEN = new Set(
 );
 
 /**
- * An id of the application's own.
+ * An id that the application chooses.
  *
  * @internal
  */
@@ -76,16 +76,17 @@ export const OWN_ID: z.ZodType<string> = z
     abort: true,
   })
   .refine((id) => !/^\d+$/.test(id), {
-    error: 'give it a letter too, such as "order-17": jobs without an id of their own have numbers',
+    error:
+      'add a letter, such as "order-17": plain numbers are the ids of jobs that are given none',
     abort: true,
   })
   .refine((id) => !TAKEN.has(id), {
-    error: "give another one, such as a longer one: a key of the queue in Redis has this name",
+    error: "give another one, such as a longer one: it is the name of a Redis key of the queue",
   });
 
 /**
- * The id, or undefined if no job can have it: a job's key in Redis ends with its id, and an id such as `meta` would
- * name a key of the queue itself.
+ * Returns the id, or undefined if no job can have it. A job's key in Redis ends with its id, and an id such as `meta`
+ * would name a key of the queue itself.
  *
  * @throws {@link InvalidOptionError} for what is not a string of 1 to 1,000 characters.
  */
@@ -99,8 +100,8 @@ export function readJobId(where: string, id: unknown): string | undefined {
 }
 
 /**
- * What JSON gives back of a value: the text of a `Date`, what `toJSON()` returns, no functions. The data of a job is of
- * this type, unless the queue has a schema, whose output it is then.
+ * What remains of a value after JSON: a `Date` becomes text, `toJSON()` is applied, and functions are dropped. The data
+ * of a job has this type, unless the queue has a schema: then it has the type of the schema's output.
  */
 export type FromJson<Value> = unknown extends Value
   ? Value
@@ -118,7 +119,7 @@ export type FromJson<Value> = unknown extends Value
               ? { [Index in keyof Value]: ItemFromJson<Value[Index]> }
               : { [Name in keyof Value]: FromJson<Value[Name]> };
 
-/** What JSON cannot hold is null in a list. */
+/** In a list, JSON replaces what it cannot hold by null. */
 type ItemFromJson<Item> = unknown extends Item
   ? Item
   : Item extends undefined | symbol | ((...args: never[]) => unknown)

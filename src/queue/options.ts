@@ -20,7 +20,7 @@ import type { Cost } from "../throttle/costs.ts";
 import { cronFault } from "./bullmq/cron.ts";
 import { OWN_ID } from "./job.ts";
 
-/** How one job is queued. A recurring one, with `every` or `cron` and never both, needs a `dedupeId`. */
+/** How one job is queued. A recurring job has `every` or `cron`, and a `dedupeId`. */
 export type EnqueueOptions =
   | (JobOptions & {
       readonly every?: undefined;
@@ -36,7 +36,7 @@ export type EnqueueOptions =
     })
   | (JobOptions & { readonly dedupeId: string; readonly every?: undefined });
 
-/** All options of a job, whichever need one another. */
+/** All options of a job, without the rules of which ones belong together. */
 interface JobOptions extends JobDefaults {
   /**
    * The tenant, account or endpoint that the job is for: `"acme"`, or a path of up to three names, the widest first,
@@ -44,79 +44,88 @@ interface JobOptions extends JobDefaults {
    */
   readonly key?: Key | undefined;
   /**
-   * What kind of work the job is, 1 to 256 characters, for one queue that has several: `"refund"`. It is stored with the
-   * job. Defaults to none.
+   * What kind of work the job is, for a queue with several kinds: `"refund"`. 1 to 256 characters, stored with the job.
+   * Defaults to none.
    */
   readonly name?: string | undefined;
-  /** What each attempt takes of the bucket: a number of calls, or by unit, `{ tokens: 800 }`. Defaults to the bucket's `cost`, else 1 call. */
+  /**
+   * The cost of each attempt: a number of calls, or by unit, `{ tokens: 800 }`. Defaults to the bucket's `cost`, else
+   * to 1 call.
+   */
   readonly cost?: Cost | undefined;
   /** How long to wait before the job may start. Defaults to 0. */
   readonly delayMs?: number | undefined;
   /** When the job may start, as a Date or in ms since 1970, instead of `delayMs`. A past time means at once. */
   readonly at?: Date | number | undefined;
   /**
-   * An id of your own, 1 to 256 characters, without ":" and not of digits alone: while the job is kept, also once it is
-   * done or has failed, no other with this id is stored. Defaults to a number.
+   * An id that you choose: 1 to 256 characters, without ":" and not only digits. While the job is kept, even after it
+   * was done or has failed, no other job with this id is stored. Defaults to a number.
    */
   readonly id?: string | undefined;
-  /** While a job with this id is in the queue, `dedupe` says what becomes of another. For a recurring job, the schedule's name. */
+  /**
+   * While a job with this id is in the queue, `dedupe` decides what happens to another one. For a recurring job, this
+   * is the name of its schedule.
+   */
   readonly dedupeId?: string | undefined;
   /**
-   * What becomes of a job while another has its `dedupeId`:
+   * What happens to a job while another one has its `dedupeId`:
    *
    * - `"first"`: nothing is stored.
-   * - `"last"`: if the other one waits, it gets this data, and these options apart from its key, priority and times. If
-   *   it has begun, this job is stored beside it.
-   * - `"again"`: the same if the other one waits. If it has begun, this job is stored to run after it, however it ends:
-   *   one at most, with the newest data.
+   * - `"last"`: if the other job is pending, it gets this data and these options, except for key, priority and times.
+   *   If it has begun, this job is stored beside it.
+   * - `"again"`: the same if the other job is pending. If it has begun, this job is stored and runs after it, however
+   *   it ends. At most one job waits in this way, with the newest data.
    *
    * Defaults to `"first"`.
    */
   readonly dedupe?: DedupeMode | undefined;
   /**
-   * How long `dedupeId` holds, from when the job is stored; only for `"first"`. By default it holds until the job is done
-   * or has failed.
+   * How long `dedupeId` holds, counted from when the job is stored; only for `"first"`. By default it holds until the
+   * job is done or has failed.
    */
   readonly dedupeMs?: number | undefined;
-  /** How long one attempt of this job may take, in ms, instead of its worker's `timeoutMs`. */
+  /** The time limit of one attempt of this job, in ms, instead of its worker's `timeoutMs`. */
   readonly timeoutMs?: number | undefined;
-  /** Makes the job a recurring one, in ms from 100; the first is due at once. Needs a `dedupeId`. */
+  /** Makes the job recurring, with this interval in ms, from 100. The first run is due at once. Needs a `dedupeId`. */
   readonly every?: number | undefined;
   /**
-   * Makes the job a recurring one, at the times of a cron expression of five fields, or of six with the second first:
-   * `"0 9 * * 1-5"`, `"@midnight"`. `H` is a value that depends on the `dedupeId`: `"H H * * *"` is once a day. Needs a
+   * Makes the job recurring, at the times of a cron expression of five fields, or of six with the second first: `"0 9 *
+   * * 1-5"`, `"@midnight"`. `H` is a value that depends on the `dedupeId`: `"H H * * *"` is once a day. Needs a
    * `dedupeId`.
    */
   readonly cron?: string | undefined;
   /** The time zone of `cron`: `"Europe/Berlin"`. Defaults to `"UTC"`. */
   readonly timeZone?: string | undefined;
   /**
-   * What becomes of a recurring job's times that pass while its run waits, or may not overlap the last one: `"skip"` only
-   * counts them, `"once"` makes up for them with one run. Defaults to `"skip"`.
+   * What happens to times of a recurring job that pass while its run waits, or may not overlap the last run. `"skip"`
+   * only counts them; `"once"` makes up for them with one run. Defaults to `"skip"`.
    */
   readonly missed?: "skip" | "once" | undefined;
   /** Whether a run of a recurring job may begin while the last one still runs. Defaults to true. */
   readonly overlap?: boolean | undefined;
 }
 
-/** What a dead letter does to its ordered key: 1, the next job begins; 2, it waits until that was replayed or purged. */
+/**
+ * What a dead letter does to its ordered key. 1: the next job begins. 2: the next job waits until the dead letter was
+ * replayed or purged.
+ */
 export type LaneOrder = 1 | 2;
 
-/** The options of a job once they are read: its key is the text of that. */
+/** The options of a job after they were read. The key is its text. */
 export type JobOptionsRead = Omit<JobOptions, "key"> & { readonly key?: string | undefined };
 
-/** The same, with what its queue says of the order of its key; none if it has no order. */
+/** The same, with the order of its key; undefined if the key is not ordered. */
 export type OrderedJobOptions = JobOptionsRead & { readonly ordered?: LaneOrder | undefined };
 
 /** The latest time that BullMQ's scores of delayed jobs can hold: ms × 2^12 below 2^53. */
 const LATEST_MS = 2 ** 41 - 1;
 const AT_ERROR = { error: "give a Date, or ms (not seconds) since 1970, before 2039-09-07" };
-/** Smaller numbers (before 1973) are taken for seconds. */
+/** Smaller numbers (before 1973) are assumed to be seconds. */
 const LEAST_MS = 1e11;
 /** @internal */
 export const AT: z.ZodType<Date | number> = z.custom<Date | number>(isTime, AT_ERROR);
 const TIME = wholeNumber(1, LONGEST_MS, "milliseconds").optional();
-/** It is stored as it is, and becomes no part of a Redis key. */
+/** Stored unchanged, and never part of a Redis key. */
 const JOB_NAME = nameOf("leave out control characters");
 
 const DEDUPE_MODES: readonly DedupeMode[] = ["first", "last", "again"];
@@ -195,12 +204,12 @@ const RULES: readonly {
   {
     option: "id",
     isBroken: (o) => isRecurring(o) && o.id !== undefined,
-    remedy: "leave it out: each run of a recurring job has an id of its own",
+    remedy: "leave it out: each run of a recurring job gets its own id",
   },
   ...(["delayMs", "at", "dedupeMs"] as const).map((option) => ({
     option,
     isBroken: (o: JobOptionsRead) => isRecurring(o) && o[option] !== undefined,
-    remedy: "a recurring job has times of its own; leave it out",
+    remedy: "leave it out: a recurring job runs at its own times",
   })),
 ];
 
@@ -226,7 +235,7 @@ export function readDedupeId(where: string, given: unknown): string {
   throw new InvalidOptionError({ where, option: "dedupeId", value: given, remedy });
 }
 
-/** What was read is a copy, except for these. */
+/** Copies the objects that reading does not copy. */
 function ownOf(read: JobOptionsRead): JobOptionsRead {
   const { at, cost } = read;
   if (typeof at !== "object" && typeof cost !== "object") return read;
@@ -237,7 +246,7 @@ function ownOf(read: JobOptionsRead): JobOptionsRead {
   };
 }
 
-/** The options of a job, with the queue's defaults for those that are not given. */
+/** Fills a queue's defaults into the options of a job. */
 export function withDefaults<Options extends JobOptionsRead>(
   options: Options,
   defaults: JobDefaults,
@@ -259,31 +268,31 @@ function isTime(value: unknown): boolean {
   return Number.isSafeInteger(ms) && (ms as number) >= leastMs && (ms as number) <= LATEST_MS;
 }
 
-/** Names a key, or the head of some; without it, the whole queue is meant. */
+/** Names a key, or a parent key. Without it, the whole queue is meant. */
 export interface OfKey {
   /**
-   * The tenant, account or endpoint that the jobs are for. All keys below it are meant, too: `"acme"` stands for
-   * `["acme", "endpoint-7"]` and all others that begin with that name.
+   * The tenant, account or endpoint that the jobs are for. All keys below it are included: `"acme"` stands for
+   * `["acme", "endpoint-7"]` and all other paths that begin with that name.
    */
   readonly key?: Key | undefined;
 }
 
-/** Whose jobs are meant, who changes something of them, and why. */
+/** Whose jobs are meant, and who makes the change and why. */
 export interface OfKeyByHand extends OfKey, WhoAndWhy {}
 
 const OF_KEY = z.strictObject({ key: KEY_PATH.optional() });
 const OF_KEY_BY_HAND = OF_KEY.extend(WHO_AND_WHY);
 
 /**
- * Reads it; the key as its text.
+ * Reads the options, with the key as text.
  *
- * @throws {@link InvalidOptionError} when it is no key, or there is another option.
+ * @throws {@link InvalidOptionError} when it is not a key, or there is another option.
  */
 export function readOfKey(where: string, given: unknown): { readonly key?: string | undefined } {
   return readOptional(where, OF_KEY, given);
 }
 
-/** The same with who and why. Throws as {@link readOfKey} does. */
+/** The same, with who makes the change and why. Throws as {@link readOfKey} does. */
 export function readOfKeyByHand(
   where: string,
   given: unknown,

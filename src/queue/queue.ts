@@ -36,9 +36,8 @@ import { createPauses, type Pauses } from "./manage/pauses.ts";
 import { createSettingByHand, type SettingByHand } from "./manage/by-hand.ts";
 
 /**
- * Durable work for one bucket; it waits in Redis until a worker's slot comes.
- * Handlers get `Data` and return `Result`. Producers give `Input`, from which the queue's schema makes `Data`; without a
- * schema they are the same.
+ * Durable jobs for one bucket, stored in Redis until a worker has a slot for them. Handlers get `Data` and return
+ * `Result`. Producers give `Input`, from which the queue's schema makes `Data`; without a schema they are the same.
  */
 export interface Queue<Data, Result = unknown, Input = Data>
   extends
@@ -53,40 +52,42 @@ export interface Queue<Data, Result = unknown, Input = Data>
   readonly name: string;
   readonly bucket: Bucket;
   /**
-   * A page of the jobs that match: all states, or one; the ended ones newest first, others by when they are due or were
-   * enqueued. Go on with its `cursor` until there is none: each page is bounded work for Redis, so it may hold fewer jobs
-   * than `limit`, or none. No job is missed that stays in its state and keeps its priority and time; one may come twice.
+   * Returns a page of the jobs that match: in all states, or in one. Ended jobs come newest first, others by when they
+   * are due or were enqueued. Go on with its `cursor` until there is none. Each page is bounded work for Redis, so it
+   * may hold fewer jobs than `limit`, or none. No job is missed that keeps its state, priority and time; a job may come
+   * twice.
    *
    * @throws {@link InvalidOptionError} when an option can never work.
    */
   jobs(options?: JobsOptions): Promise<JobsPage<Data, Result>>;
-  /** The job of this id, from any process; undefined when it is not there. Throws as `counts` does. */
+  /** Returns the job with this id, from any process; undefined if it does not exist. Throws as `counts` does. */
   job(id: string): Promise<QueuedJob<Data, Result> | undefined>;
   /**
-   * The job that has this `dedupeId` in the queue, from any process: of several, the one that was stored last; of a
-   * recurring job its next run. Undefined when there is none. Throws as `counts` does.
+   * Returns the job that has this `dedupeId` in the queue, from any process: of several, the one that was stored last;
+   * for a recurring job, its next run. Undefined if there is none. Throws as `counts` does.
    */
   jobOf(dedupeId: string): Promise<QueuedJob<Data, Result> | undefined>;
   /**
-   * What becomes of the backlog if nothing changes: computed from the limits in force, of the bucket and of its keys,
-   * and from all that waits; with a key, of that key. Nothing is promised while no worker is alive. How long handlers take
-   * is not known, so limits on calls at once do not count; where shared limits count no calls, each job is taken to cost
-   * one. Throws as `counts` does.
+   * Returns when the backlog will be gone if nothing changes, computed from the limits in force and all pending jobs.
+   * With a key, it covers the jobs of that key. No time is given while no worker is alive. The time that handlers take
+   * is unknown, so limits on concurrent calls do not count. If shared limits count no calls, each job is assumed to
+   * cost one. Throws as `counts` does.
    */
   forecast(options?: OfKey): Promise<Forecast>;
   /**
-   * What another policy of its bucket, or a pause of that, would do to the backlog: when it is gone, and which jobs would
-   * miss their deadlines. Computed as `forecast` computes it; nothing is changed. Refuses what `configure` refuses.
+   * Returns what another policy of its bucket, or a pause of the bucket, would do to the backlog: when it is gone, and
+   * which jobs miss their deadlines. Computed as in `forecast`; changes nothing. Refuses what `configure` refuses.
    *
-   * @throws {@link InvalidOptionError} when the change could never work, or nothing would change. Throws as `counts` does, too.
+   * @throws {@link InvalidOptionError} when the change can never work, or would change nothing. Throws as `counts`
+   * does, too.
    */
   preview<const Rate extends RateInput = RateInput, const KeyRate extends RateInput = RateInput>(
     change: PreviewOptions<Rate, KeyRate>,
   ): Promise<QueuePreview>;
   /**
-   * How the queue is, over all processes: its jobs by state, the oldest that is due and why it waits, how much of that no
-   * limit explains, when the backlog is gone, how many workers there are and are wanted, and what came of attempts. Throws
-   * as `counts` does.
+   * Returns the state of the queue, over all processes: its jobs by state, the oldest due job and why it waits, and
+   * how much of that wait no limit explains. It also says when the backlog will be gone, how many workers there are and
+   * are wanted, and how attempts ended. Throws as `counts` does.
    */
   status(): Promise<QueueStatus>;
   /** The queue's name and prefix in BullMQ, for dashboards such as bull-board: `new Queue(name, { prefix, connection })`. */
@@ -100,18 +101,18 @@ export interface JobsPage<Data, Result = unknown> {
   readonly cursor: string | undefined;
 }
 
-/** A queue, with what its sluice and its workers need of it. */
+/** A queue, with what its sluice and its workers need. */
 export interface OwnedQueue<Data, Result = unknown, Input = Data> extends Queue<
   Data,
   Result,
   Input
 > {
-  /** The weights of a key's lane and of the heads of its path. */
+  /** The weights of a key's lane and of its parent keys. */
   readonly weightsOf: WeightsOf;
   /** Checks the data of its jobs, when they are enqueued and before they run. */
   readonly schema: Schema<Data> | undefined;
   readonly maxJobBytes: number;
-  /** What rules can change of it, such as what its workers keep. */
+  /** The settings that rules can change, such as which jobs its workers keep. */
   readonly settings: QueueSettingsLive;
   close(): Promise<void>;
 }
@@ -127,9 +128,9 @@ export interface QueueParts<Data> extends QueueSettings {
   readonly ordered?: Ordered | undefined;
   readonly schema?: Schema<Data> | undefined;
   readonly maxJobBytes?: number | undefined;
-  /** What rules say of it, and what was set by hand; undefined where neither can. */
+  /** Reads what the rules say of it and what operators set; undefined where neither can. */
   readonly readSettings?: ReadSettings | undefined;
-  /** What the code of other processes says of it, if they declare it and not this one. */
+  /** How the code of other processes declares it, if this process does not. */
   readonly elsewhere?: QueueDeclared | undefined;
   readonly observing?: Observing | undefined;
   readonly changeLog: ChangeLog;
@@ -144,7 +145,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const { lanes } = connection;
   const { elsewhere } = settings;
   const found = elsewhere && createElsewhere(name, elsewhere);
-  // Whatever weight a lane has, it keeps.
+  // A lane keeps the weight that it has.
   const ofCode = found === undefined ? createWeights(name, settings.weights) : () => undefined;
   const access = createStoredAccess({ name, connection, prefix, timeoutMs, logger });
   const { readSettings: read } = settings;

@@ -12,11 +12,11 @@ export interface WorkerReport<Data, Result> {
   readonly emitter: OwnedEmitter<WorkerEvents<Data, Result>>;
   /** Ended attempts that Redis does not know of yet. */
   readonly tally: Pick<Tally, "take" | "giveBack">;
-  /** Tells what BullMQ's worker stores. */
+  /** Emits events for what BullMQ's worker stores. */
   follow(stored: StoredWorker<Data, Result | undefined>): void;
-  /** Reports a failed attempt that does not count; the job may start again after this many ms. */
+  /** Reports a failed attempt that does not count. The job may start again after this many ms. */
   spared(stored: Stored<Data>, error: Error, inMs: number): void;
-  /** Tells that a handler starts. */
+  /** Reports that a handler starts. */
   started(stored: Stored<Data>): void;
   close(): void;
 }
@@ -100,7 +100,7 @@ export function createReport<Data, Result>(
   };
 }
 
-/** What the handler threw, if that was an error. */
+/** Returns what the handler threw, if that was an error. */
 function thrownOf(failure: Error): Error {
   const original = originalOf(failure);
   return original instanceof Error ? original : failure;
@@ -110,7 +110,7 @@ interface Tally {
   started(job: object): void;
   /** Returns how long its handler ran, in ms; undefined if it never started. */
   ended(job: object, outcome: "done" | "failed"): number | undefined;
-  /** Those since the last call. */
+  /** Returns the attempts since the last call. */
   take(): Ended;
   /** Counts them again, because the report failed. */
   giveBack(ended: Ended): void;
@@ -132,7 +132,7 @@ export function createTally(): Tally {
     started: (job) => void startedAtMs.set(job, performance.now()),
     ended(job, outcome) {
       const nowMs = performance.now();
-      // One that never started took no time.
+      // A job that never started took no time.
       const startedMs = startedAtMs.get(job);
       const busyMs = Math.round(nowMs - (startedMs ?? nowMs));
       const isDone = outcome === "done";
@@ -161,17 +161,17 @@ interface FailedAttempt {
     | { readonly is: "spared" };
 }
 
-/** Logs failed attempts as warnings and dead letters as errors, some of them. */
+/** Logs failed attempts as warnings and dead letters as errors, up to a bound. */
 interface FailureLog {
   note(failed: FailedAttempt): void;
-  /** Says how many were left out since it was last said. */
+  /** Logs how many were left out since that was last logged. */
   close(): void;
 }
 
-/** In each window of this length, so many lines of either kind are logged; at its end, how many more there were. */
+/** At most this many lines of either kind are logged in each window. At its end, one line counts the others. */
 const WINDOW_MS = 10_000;
 const MOST_LINES = 10;
-/** How much of a message is logged. */
+/** How many characters of a message are logged. */
 const LONGEST_REASON = 500;
 
 interface Count {
@@ -188,7 +188,7 @@ function createFailureLog(queue: string, logger: Logger): FailureLog {
   };
   let timer: NodeJS.Timeout | undefined;
 
-  /** Of many jobs that fail at once, a log needs to know that they do, and not each. */
+  /** If many jobs fail at once, a log need not list each of them. */
   function mayLog(level: keyof typeof KINDS): boolean {
     timer ??= setTimeout(endWindow, WINDOW_MS).unref();
     const count = counts[level];
@@ -208,7 +208,10 @@ function createFailureLog(queue: string, logger: Logger): FailureLog {
       counts[level] = { lines: 0, unsaid: 0 };
       if (unsaid === 0) continue;
       const what = `${unsaid} more ${KINDS[level]} of queue "${queue}" were not logged`;
-      logger[level]({ queue, unsaid }, `${what}: ${MOST_LINES} are in ${WINDOW_MS / 1_000} s.`);
+      logger[level](
+        { queue, unsaid },
+        `${what}: at most ${MOST_LINES} are in ${WINDOW_MS / 1_000} s.`,
+      );
     }
   }
 
@@ -257,41 +260,41 @@ interface AttemptFacts<Data> {
   readonly attempts: number;
 }
 
-/** What a worker's own jobs come to. A queue's events are those of all workers. */
+/** The events of a worker's own jobs. A queue's events are those of all workers. */
 export interface WorkerEvents<Data = unknown, Result = unknown> {
   /** A handler starts. */
   readonly active: AttemptFacts<Data>;
   /** A job is done. `result` is what its handler returned. */
   readonly done: AttemptFacts<Data> & { readonly result: Result | undefined };
   /**
-   * An attempt has failed: the last one too, which `dead` follows. `error` is what the handler threw. `retryInMs` is
-   * after how many ms the job is tried again, `2100`; undefined after the last attempt.
+   * An attempt has failed. After the last attempt, `dead` follows. `error` is what the handler threw. `retryInMs` is
+   * the time in ms until the job is retried, `2100`; undefined after the last attempt.
    */
   readonly failed: AttemptFacts<Data> & {
     readonly error: Error;
     readonly retryInMs: number | undefined;
-    /** Whether it counts as an attempt; false while the downstream is away. */
+    /** True if it counts as an attempt; false while the downstream is unreachable. */
     readonly counts: boolean;
   };
-  /** A job is a dead letter now. */
+  /** A job has become a dead letter. */
   readonly dead: AttemptFacts<Data> & { readonly error: Error; readonly reason: string };
-  /** Something went wrong that belongs to no handler, such as an outage of Redis. */
+  /** An error outside of any handler, such as an outage of Redis. */
   readonly error: { readonly error: Error };
-  /** The lock of a job has ended, of this worker or of another that has died or hangs: the job waits again. */
+  /** The lock of a job has ended, because this worker or another one died or hangs. The job waits again. */
   readonly stalled: { readonly jobId: string };
-  /** The worker has been closed: none of its handlers runs any more. */
+  /** The worker is closed: none of its handlers runs any more. */
   readonly closed: Readonly<Record<never, never>>;
 }
 
 const NAMES = ["active", "done", "failed", "dead", "error", "stalled", "closed"] as const;
 
-/** Tells what happens to a worker's jobs. */
+/** Emits events of a worker's jobs. */
 export interface WorkerEmitter<Data, Result> extends Emitter<WorkerEvents<Data, Result>> {
   /**
-   * Calls a listener on each event of this kind of this worker's own. Errors of listeners go to the logger and change
+   * Calls a listener on each event of this kind, for this worker's own jobs. Errors of listeners are logged and change
    * nothing. Returns a function that removes the listener.
    *
-   * @throws {@link InvalidOptionError} when there is no such event, or the listener is no function.
+   * @throws {@link InvalidOptionError} when there is no such event, or the listener is not a function.
    */
   on: Emitter<WorkerEvents<Data, Result>>["on"];
 }
@@ -303,23 +306,23 @@ function createWorkerEmitter<Data, Result>(
   return createEmitter<WorkerEvents<Data, Result>>(`a worker of queue "${queue}"`, NAMES, logger);
 }
 
-/** How a worker stands. */
+/** The state of a worker. */
 export interface WorkerStatus {
   /** `"closing"` while it ends its handlers; then `"closed"`. */
   readonly state: "running" | "closing" | "closed";
-  /** Since when, in ms since 1970. */
+  /** When this state began, in ms since 1970. */
   readonly sinceMs: number;
-  /** How many jobs have their handlers running. */
+  /** How many handlers are running. */
   readonly running: number;
-  /** How many more it holds, which wait for their slots. */
+  /** How many more jobs it holds that wait for their slots. */
   readonly waiting: number;
-  /** Whether the queue is paused, as the worker heard last. */
+  /** Whether the queue was paused at the last reply of Redis. */
   readonly paused: boolean;
   /**
-   * While this process has found the downstream away: ms until the next job tries whether it is back, at least 1. Else 0,
-   * also while those of single keys are away.
+   * While this process finds the downstream unreachable: ms until the next job tests whether it is back, at least 1.
+   * Otherwise 0, even while the downstreams of single keys are unreachable.
    */
   readonly awayForMs: number;
-  /** How many it may hold in all. */
+  /** How many jobs it may hold in all. */
   readonly concurrency: number;
 }

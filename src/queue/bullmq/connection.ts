@@ -19,7 +19,7 @@ interface Reporter {
   on(event: "ready", listener: () => void): unknown;
 }
 
-/** Hears what happens to a connection. */
+/** Reports what happens to a connection. */
 interface ErrorReports {
   readonly onError: (error: Error) => void;
   readonly onReady: () => void;
@@ -27,8 +27,8 @@ interface ErrorReports {
 }
 
 /**
- * Logs the errors for which no caller waits. An outage is logged once: not at each try to reconnect, and not for
- * each of several objects that replace one another.
+ * Logs the errors that no caller waits for. An outage is logged once: not at each try to reconnect, and not for each of
+ * several objects that replace one another.
  */
 export function createErrorReports(source: string, logger: Logger): ErrorReports {
   let lastMessage: string | undefined;
@@ -60,7 +60,7 @@ function remedy({ message }: Error): string {
   return ". Give its Redis user the rights that docs/guides/production/redis.md names.";
 }
 
-/** Where each script that Sluice runs has the present time, among its keys and arguments. */
+/** The position of the present time among the keys and arguments of each BullMQ script that Sluice runs. */
 export const TIME_AT: Readonly<Record<string, number>> = {
   moveStalledJobsToWait: 9 + 2,
   moveToDelayed: 11 + 1,
@@ -69,9 +69,9 @@ export const TIME_AT: Readonly<Record<string, number>> = {
 };
 
 /**
- * A backend whose scripts get the time of Redis, so that all processes agree: BullMQ uses the clock of the process that
- * asks, for delays, retries and end times. Upstream says to synchronise the clocks (OptimalBits/bull#1288); checked with
- * bullmq 6.7.0. `test/integration/upstream/bullmq-times.test.ts` compares the list above with BullMQ's scripts.
+ * A backend whose scripts get the time of Redis, so that all processes agree. BullMQ uses the clock of the calling
+ * process for delays, retries and end times. Upstream says to synchronise the clocks (OptimalBits/bull#1288); checked
+ * with bullmq 6.7.0. `test/integration/upstream/bullmq-times.test.ts` compares the list above with BullMQ's scripts.
  * New jobs get their time in `stored-queue.ts`.
  */
 export function onRedisTime(create: typeof createRedisBackend, clock: RedisClock): typeof create {
@@ -82,7 +82,7 @@ export function onRedisTime(create: typeof createRedisBackend, clock: RedisClock
       const at = TIME_AT[name];
       if (at === undefined) return execute(client, name, args) as unknown;
       const send = (): unknown => {
-        // No sooner than Redis has it: what waits for so many ms waits for as long at least.
+        // The latest time that Redis may have, so that a delayed job never starts early.
         args[at] = clock.latestMs();
         return execute(client, name, args);
       };

@@ -1,17 +1,18 @@
 /**
- * When a cron expression is due in a time zone. BullMQ computes times with cron-parser, and they are wrong where clocks
+ * When a cron expression is due in a time zone. BullMQ computes times with cron-parser, which is wrong where clocks
  * change at midnight or by half an hour:
  *
- * - In Cairo, Havana and Santiago it leaves out a day. cron-parser 5.10.6 mends that; bullmq 6.7.0 pins 5.10.3.
+ * - In Cairo, Havana and Santiago it leaves out a day. cron-parser 5.10.6 fixes that; bullmq 6.7.0 pins 5.10.3.
  * - On Lord Howe Island "0 2 * * *" throws "loop limit exceeded" in April, and times between 2:30 and 3:00 are left out in
  *   October. cron-parser 5.10.6 does the same.
  *
- * So BullMQ computes local times only, as if they were UTC, and this module applies the changes of clocks, as Vixie cron
- * does. `test/integration/upstream/cron-parser.test.ts` fails once BullMQ no longer needs that.
+ * So BullMQ computes only local times, as if they were UTC, and this module applies the changes of clocks, as Vixie
+ * cron does. `test/integration/upstream/cron-parser.test.ts` fails once BullMQ no longer needs that.
  *
- * - An expression of certain hours is due once for each of its local times: when clocks first show it, or at the first
- *   moment after a gap in which it lies.
- * - An expression of all hours is due whenever clocks show one of its times, so each hour also on days when clocks change.
+ * - An expression of certain hours is due once for each of its local times: when clocks first show it, or right after a
+ *   gap that contains it.
+ * - An expression of all hours is due whenever clocks show one of its times, so it runs each hour even when clocks
+ *   change.
  */
 import { setImmediate as othersTurn } from "node:timers/promises";
 import {
@@ -34,11 +35,11 @@ const HOUR_FIELD = -4;
 const ALL_HOURS = /^(\*|\?|\*\/1|0-23(\/1)?)$/;
 const HOURLY_NAMES = new Set(["@hourly", "@minutely", "@secondly"]);
 
-/** The text of a cron expression, as it was declared. */
+/** A cron expression as it was declared. */
 export interface CronDeclared {
   readonly cron: string;
   readonly timeZone: string | undefined;
-  /** The schedule's id, which `H` is a hash of. */
+  /** The schedule's id. `H` is a hash of it. */
   readonly id: string;
 }
 
@@ -82,12 +83,14 @@ export function nextCronTimes(afterMs: number, times: CronTimes, count: number):
   return next;
 }
 
-/** As many times that have passed are counted, at most: to compute a time takes about 0.1 ms. */
+/** The most passed times to count, because it takes about 0.1 ms to compute one. */
 const MOST_COUNTED = 1_000;
-/** How many are computed before others have their turn in this process. */
+/** How many times to compute before other work in this process gets its turn. */
 const AT_ONCE = 20;
 
-/** The next time of a schedule that is yet to come, and how many have passed uncounted; undefined if there is no other. */
+/**
+ * Returns the next time of a schedule, and how many times have passed uncounted; undefined if there is no next time.
+ */
 export async function nextCron({ nowMs, ...state }: CronState): Promise<NextCron | undefined> {
   const { atMs, isInTime } = state;
   let nextMs = isInTime ? nextCronMs(atMs, state) : atMs;
@@ -112,7 +115,9 @@ function nextLocal(localMs: number, pattern: string): number | undefined {
   return loadBullmq().defaultRepeatStrategy(localMs, { pattern, tz: UTC }) as number | undefined;
 }
 
-/** The latest local time that clocks have shown by an instant: after they were put back, an earlier moment's. */
+/**
+ * The latest local time that clocks have shown by an instant. After clocks were put back, an earlier moment showed it.
+ */
 function latestLocal(atMs: number, timeZone: string): number {
   const now = zoneOffsetMs(timeZone, atMs);
   const before = zoneOffsetMs(timeZone, atMs - MOST_BACK_MS);
@@ -121,7 +126,7 @@ function latestLocal(atMs: number, timeZone: string): number {
   return Math.max(atMs + now, backAtMs + before - 1);
 }
 
-/** The next instant at which clocks show a time of the expression, be it again. */
+/** The next instant at which clocks show a time of the expression, even for the second time. */
 function nextShown(afterMs: number, cron: string, timeZone: string): number | undefined {
   let sinceMs = afterMs + 1;
   for (;;) {
@@ -135,8 +140,8 @@ function nextShown(afterMs: number, cron: string, timeZone: string): number | un
 }
 
 /**
- * An instant up to `toMs` from which on the next time is to be computed anew, since clocks have changed. Only changes
- * within a day of either end matter: between them no time of the expression is shown with any offset.
+ * Returns an instant up to `toMs` from which the next time must be computed again, because clocks have changed. Only
+ * changes within a day of either end matter: between them, no time of the expression is shown with any offset.
  */
 function changeBefore(
   toMs: number,

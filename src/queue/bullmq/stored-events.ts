@@ -1,7 +1,7 @@
 import type { Queue, Worker } from "bullmq";
 import { readErrorFacts } from "../failure.ts";
 
-/** How many events BullMQ keeps, about. */
+/** About how many events BullMQ keeps. */
 const KEPT_EVENTS = 10_000;
 const MARK = "sluice-listening";
 
@@ -12,7 +12,9 @@ const MARK = "sluice-listening";
  */
 export const RETRYING = "sluice-retrying";
 
-/** Our scripts publish this one before a job is removed that was cancelled (`lua/lib/lanes/states/cancelled.lua`). */
+/**
+ * Our scripts publish this event before they remove a job that was cancelled (`lua/lib/lanes/states/cancelled.lua`).
+ */
 export const CANCELLED_EARLY = "sluice-cancelled";
 
 /** The events of a queue, as BullMQ stores them. */
@@ -23,7 +25,7 @@ export interface EventLog {
   readonly lastId: string;
 }
 
-/** Publishes a mark, and resolves with its place in the stream: a reader that starts there misses nothing. */
+/** Publishes a mark, and resolves with its position in the stream. A reader that starts there misses no event. */
 export async function markEvents(queue: Queue): Promise<EventLog> {
   const lastId = await queue.getBackend().publishEvent({ event: MARK }, KEPT_EVENTS);
   return { stream: queue.toKey("events"), lastId };
@@ -60,12 +62,12 @@ function parsed(json: string): unknown {
 /** Publishes each failed attempt that will be repeated. */
 export function publishRetries<Data, Result>(stored: Worker<Data, Result>): void {
   stored.on("failed", (job, error) => {
-    // For a job that has ended, BullMQ publishes that it has failed.
+    // If the job has ended, BullMQ publishes that it has failed.
     if (job?.id === undefined || job.finishedOn !== undefined) return;
     const { id: jobId, attemptsMade: attempt } = job;
     const facts = JSON.stringify(readErrorFacts(error));
     const fields = { event: RETRYING, jobId, attempt, reason: error.message, facts };
-    // An event that is lost in an outage is lost: the job itself is not.
+    // The event is lost in an outage, but the job is not.
     stored
       .getBackend()
       .publishEvent(fields, KEPT_EVENTS)

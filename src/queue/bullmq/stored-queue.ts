@@ -18,31 +18,31 @@ import {
 import { loadBullmq } from "./load-bullmq.cjs";
 import { type Stored, readFields, type StoredOptions } from "./stored-job.ts";
 
-/** BullMQ's queue behind ours: opened on first use, and asked with a time limit. */
+/** BullMQ's queue behind ours. It is opened on first use, and each request has a time limit. */
 export interface StoredAccess {
   /** The clock of the server that holds the queue. */
   readonly clock: RedisClock;
   /**
-   * Resolves with BullMQ's queue, once Redis answers and listeners miss no event from now on.
+   * Resolves with BullMQ's queue, once Redis replies and listeners will receive all later events.
    *
    * @throws {@link ClosedError} after `close()`.
-   * @throws {@link StoreUnavailableError} when Redis is away; it says `outcome`.
+   * @throws {@link StoreUnavailableError} when Redis is unreachable; its message contains `outcome`.
    */
   open(outcome?: string): Promise<StoredQueue>;
-  /** Asks BullMQ's queue something of one or two round trips. Rejects as `open` does, also when the answer is late. */
+  /** Sends BullMQ's queue a request of one or two round trips. Rejects as `open` does, also when the reply is late. */
   ask<T>(question: Question<T>): Promise<T>;
   /** The same, without the wait for listeners. */
   askAtOnce<T>(question: Question<T>): Promise<T>;
-  /** Resolves with an answer if it comes within the time limit, which began at `startedAtMs` of `performance.now()`. */
+  /** Resolves with a reply if it comes within the time limit, which began at `startedAtMs` on `performance.now()`. */
   inTimeSince<T>(startedAtMs: number, question: Promise<T>): Promise<T>;
-  /** Gives a dedupeId to a job until it ends, unless a job has it; whether it was free. */
+  /** Gives a dedupeId to a job until the job ends, unless another job has it. Returns whether it was free. */
   holdDedupeId(dedupeId: string, id: string): Promise<boolean>;
-  /** Lets `open` wait for this too, which must settle within the time limit and not reject. */
+  /** Makes `open` wait for this too. It must settle within the time limit and never reject. */
   waitFor(beginning: Promise<void>): void;
   close(): Promise<void>;
 }
 
-/** The least share of the time limit that a question has left once its queue is open. */
+/** The least share of the time limit that a request has left once its queue is open. */
 const LEAST_LEFT = 0.25;
 
 type Question<T> = (stored: StoredQueue) => Promise<T>;
@@ -58,7 +58,7 @@ interface StoredSettings {
 
 export function createStoredAccess(settings: StoredSettings): StoredAccess {
   const { name, connection, prefix, timeoutMs, logger } = settings;
-  // Loaded here rather than with the first question: loading takes about 100 ms, in which no call would leave.
+  // Loaded here rather than with the first request, because loading takes about 100 ms, in which no call could start.
   const { Queue, createRedisBackend } = loadBullmq();
   const clock = connection.clockOf(name);
   const backends = onRedisTime(createRedisBackend, clock);
@@ -72,8 +72,9 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
   }
 
   /**
-   * BullMQ's queue asks its server for `INFO` once, and stays unusable if that fails (taskforcesh/bullmq#3341 is about the
-   * request itself; checked with bullmq 6.7.0, `init` in redis-connection.js). Then the next question creates another.
+   * BullMQ's queue asks its server for `INFO` once, and stays unusable if that fails (taskforcesh/bullmq#3341 is about
+   * the request itself; checked with bullmq 6.7.0, `init` in redis-connection.js). After such a failure, the next
+   * request creates another queue.
    */
   function create(): StoredQueue {
     const options = { connection: connection.client, prefix };
@@ -86,7 +87,10 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
     return queue;
   }
 
-  /** Creates BullMQ's queue once Redis answers: an earlier one would wait for Redis without end (taskforcesh/bullmq#995). */
+  /**
+   * Creates BullMQ's queue only once Redis replies. Created earlier, it would wait for Redis without end
+   * (taskforcesh/bullmq#995).
+   */
   async function reach(outcome = "nothing was changed"): Promise<StoredQueue> {
     assertOpen();
     try {
@@ -114,7 +118,7 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
 
   function inTimeSince<T>(startedAtMs: number, question: Promise<T>): Promise<T> {
     const leftMs = timeoutMs - (performance.now() - startedAtMs);
-    // If this process was blocked meanwhile, Redis still gets some time.
+    // If this process was blocked, Redis still gets some time.
     return connection.inTime(Math.max(leftMs, timeoutMs * LEAST_LEFT), question);
   }
 
@@ -166,12 +170,18 @@ export function keepAccess(queue: object, access: StoredAccess): void {
   accesses.set(queue, access);
 }
 
-/** BullMQ's queue behind ours, for tools that show it: on our connection, and closed with ours. Rejects as `open` does. */
+/**
+ * Returns BullMQ's queue behind ours, for tools that show it. It uses our connection and is closed with ours. Rejects
+ * as `open` does.
+ */
 export async function openStored(queue: object): Promise<StoredQueue> {
   return accesses.get(queue)!.open();
 }
 
-/** The job that has a dedupeId, of which this is the id if there is one; or else the next run of the schedule of this name. */
+/**
+ * Returns the job that holds a dedupeId, whose id is given if there is one; otherwise the next run of the schedule of
+ * this name.
+ */
 export async function findDeduped<Data>(
   queue: StoredQueue,
   dedupeId: string,
@@ -179,7 +189,7 @@ export async function findDeduped<Data>(
 ): Promise<Stored<Data> | undefined> {
   const held =
     id === undefined ? undefined : ((await queue.getJob(id)) as Stored<Data> | undefined);
-  // Without a dedupeMs, one that has ended has given it up.
+  // Without a dedupeMs, an ended job has given its dedupeId up.
   const holds = held?.finishedOn === undefined || held.opts.deduplication?.ttl !== undefined;
   if (held !== undefined && holds) return held;
   const next = (await queue.getJobScheduler(dedupeId))?.next;
@@ -187,7 +197,7 @@ export async function findDeduped<Data>(
   return (await queue.getJob(`repeat:${dedupeId}:${next}`)) as Stored<Data> | undefined;
 }
 
-/** When the oldest of the failed jobs failed, which are in the order of that; undefined if there is none. */
+/** Returns when the oldest dead letter failed; undefined if there is none. Failed jobs are sorted by that time. */
 export async function oldestFailedAtMs(queue: StoredQueue): Promise<number | undefined> {
   const client = await queue.getBackend().client;
   const [, atMs] = await client.zrange(queue.toKey("failed"), 0, 0, { WITHSCORES: true });
@@ -197,20 +207,20 @@ export async function oldestFailedAtMs(queue: StoredQueue): Promise<number | und
 /** A job to be stored. */
 export interface NewJob<Data> {
   readonly name: string;
-  /** What is stored as its data. */
+  /** The JSON to store as its data. */
   readonly json: string;
-  /** Its data, for the producer. */
+  /** Its data, as the producer gets it back. */
   readonly value: Data;
   readonly opts: StoredOptions;
-  /** Since when its delay counts, in ms since 1970 on Redis' clock. */
+  /** When its delay begins, in ms since 1970 on Redis' clock. */
   readonly storedAtMs: number;
 }
 
 /**
- * Stores jobs in one round trip. BullMQ would make JSON of a job's data; ours is made when `enqueue` is called. So BullMQ
- * gets a `Job` class whose `asJSON` has the data already: no option of BullMQ takes JSON, and no upstream issue is known;
- * checked with bullmq 6.7.0 (`createBulk` and `asJSON` in job.js). The time of a job is set on it too: as an option it
- * would be stored twice.
+ * Stores jobs in one round trip. BullMQ would turn a job's data into JSON itself, but ours is made when `enqueue` is
+ * called. So BullMQ gets a `Job` class whose `asJSON` returns that JSON: BullMQ has no option for it, and no upstream
+ * issue is known; checked with bullmq 6.7.0 (`createBulk` and `asJSON` in job.js). The time of a job is set in the same
+ * way, because as an option it would be stored twice.
  */
 export async function addJobs<Data>(
   queue: Queue,
@@ -221,18 +231,18 @@ export async function addJobs<Data>(
   return (await readyJob.createBulk(queue, given)) as unknown as Stored<Data>[];
 }
 
-/** A job to be stored, unless another is there that has its id or its dedupeId. */
+/** A job to store, unless another job already has its id or its dedupeId. */
 interface LookedUpJob<Data> extends NewJob<Data> {
   readonly own: Pick<AddedJob, "id" | "isParked" | "weights" | "dedupe">;
 }
 
-/** What is stored of a job, and whether that is the job that was given. */
+/** What is stored of a job, and whether that is the given job. */
 interface Met<Data> {
   readonly stored: Stored<Data>;
   readonly isNew: boolean;
 }
 
-/** Stores jobs by a script of ours, which looks first what is there. */
+/** Stores jobs with one of our scripts, which first checks what exists. */
 export async function addLookedUpJobs<Data>(
   queue: Queue,
   jobs: readonly LookedUpJob<Data>[],
@@ -260,7 +270,7 @@ function addedJob<Data>(
   { json, own }: LookedUpJob<Data>,
 ): AddedJob {
   const { deduplication, ...others } = opts;
-  // BullMQ's short name, the only one of those that our jobs have.
+  // The short name that BullMQ stores. Our jobs use no other option that has one.
   const storedOpts = JSON.stringify({ ...others, de: deduplication });
   return { ...own, name, json, opts: storedOpts, timestamp, delay: opts.delay ?? 0, priority };
 }
@@ -288,7 +298,7 @@ function createReadyJob(): Pick<typeof StoredJob, "createBulk"> {
       const ready: unknown = this.data;
       if (!(ready instanceof ReadyData)) return super.asJSON();
       this.timestamp = ready.storedAtMs;
-      // BullMQ makes "{}" of nothing.
+      // Without data, BullMQ makes the cheap JSON "{}", which is replaced below.
       this.data = undefined;
       const fields = super.asJSON();
       this.data = ready.value;

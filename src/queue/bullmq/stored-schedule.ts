@@ -1,11 +1,11 @@
 /**
- * Schedules of recurring jobs, as BullMQ stores them: a hash with the times and the template, and their runs as jobs of
- * the id `repeat:<name>:<ms since 1970>`. Our fields are beside its own, with `sluice:` before their names.
+ * Schedules of recurring jobs, as BullMQ stores them: a hash with the times and the template, and their runs as jobs
+ * with the id `repeat:<name>:<ms since 1970>`. Our fields are beside BullMQ's, with `sluice:` before their names.
  *
- * Who plans the next run differs. BullMQ's worker plans it as it fetches one; where runs begin later than they recur, they
- * pile up then, and a schedule that is declared anew loses a run that is due. Ours is planned as one begins
- * (`lua/lib/runs/`). No upstream issue known (taskforcesh/bullmq#3063 and #3197 are about runs that are done or run);
- * checked with bullmq 6.7.0 (`nextJobFromJobData` in worker.js, `addJobScheduler-11.lua`).
+ * The next run is planned at another time. BullMQ's worker plans it when it fetches a run. If runs then begin later
+ * than they recur, they pile up, and a schedule that is declared again loses a run that is due. Ours is planned when a
+ * run begins (`lua/lib/runs/`). No upstream issue known (taskforcesh/bullmq#3063 and #3197 are about runs that are done
+ * or run); checked with bullmq 6.7.0 (`nextJobFromJobData` in worker.js, `addJobScheduler-11.lua`).
  */
 import type { JobSchedulerJson, Queue } from "bullmq";
 import { readCronText } from "../../core/input/cron-text.ts";
@@ -24,8 +24,8 @@ import { loadBullmq } from "./load-bullmq.cjs";
 import { readFields, readJob, storedName, storedOptions, type Stored } from "./stored-job.ts";
 
 /**
- * Stores a schedule over the one of the same name, if there is one. Resolves with the run that waits next, and whether the
- * schedule is new; a run that is due stays.
+ * Stores a schedule, in place of the one with the same name. Resolves with the next pending run, and whether the
+ * schedule is new. A run that is due stays.
  */
 export async function storeSchedule<Data>(
   queue: Queue,
@@ -57,7 +57,7 @@ export async function storeSchedule<Data>(
   };
   let declared = await declare(declaration);
   while (declared.nowMs !== undefined) {
-    // Every expression has another time: one that has none was refused.
+    // Every expression has a next time: others were refused.
     const cronMs = nextCronMs(declared.nowMs, { cron: pattern!, timeZone });
     declared = await declare({ ...declaration, cronMs });
   }
@@ -66,14 +66,14 @@ export async function storeSchedule<Data>(
   const run = Job.fromJSON(queue, readFields(fields, runId), runId) as unknown as Stored<Data>;
   const job = readJob(run);
   const { priority = "normal" } = options;
-  // A run that a worker has goes on as it was.
+  // A run that a worker holds keeps its priority.
   if (job.priority === priority || (await run.isActive())) return { job, isNew };
-  // The declaration does not move a job that stays; this does.
+  // The declaration does not change the priority of a run that stays, so this does.
   await run.changePriority({ priority: template.priority! });
   return { job: { ...job, priority }, isNew };
 }
 
-/** Asks about a run until no time of cron is to be computed any more. */
+/** Repeats a request about a run until Redis needs no further time of a cron expression. */
 export async function askOfRun(
   ask: (next: NextCron | undefined) => Promise<RunAnswer>,
 ): Promise<Exclude<RunAnswer, { readonly says: "next time?" }>> {
@@ -96,9 +96,9 @@ export interface LastRun {
   readonly outcome: "done" | "failed" | undefined;
 }
 
-/** What is kept of a schedule beside what BullMQ keeps. */
+/** What we store of a schedule beside what BullMQ stores. */
 export interface ScheduleFacts {
-  /** When the run at hand starts: its time, or that of its next attempt. */
+  /** When the current run starts: its time, or that of its next attempt. */
   readonly nextAtMs: number;
   readonly nextRunsAtMs: readonly number[];
   /** The expression as it was declared; undefined for `every`. */
@@ -107,7 +107,7 @@ export interface ScheduleFacts {
   readonly last: LastRun | undefined;
 }
 
-/** By the clock of Redis, as the scripts count. */
+/** Uses the clock of Redis, as the scripts do. */
 export async function readScheduleFacts(
   queue: Queue,
   { key: name, every, pattern, tz = UTC, next: dueMs = 0 }: JobSchedulerJson,
@@ -134,7 +134,7 @@ export async function readScheduleFacts(
   const run = `repeat:${name}:${dueMs}`;
   const [isRetried] = await redis.hmget(queue.toKey(`repeat:${name}:open`), run);
   const score = isRetried == null ? null : await redis.zscore(queue.toKey("delayed"), run);
-  // One that is parked in its lane is delayed by a day there.
+  // A run that is parked in its lane is delayed by a day there.
   const isDelayed = score !== null && !(await isParked(run));
   const nextAtMs = isDelayed ? Math.max(dueMs, Math.floor(Number(score) / PER_MS)) : dueMs;
   const laterAfterMs = Math.max(nextAtMs, nowMs);
@@ -158,10 +158,10 @@ export async function readScheduleFacts(
   };
 }
 
-/** How many of its next runs a schedule shows. */
+/** How many runs of a schedule are listed. */
 const SHOWN_RUNS = 5;
 
-/** The runs of `every` after the next one; they keep step with its time. */
+/** Returns the runs of `every` after the next one. They keep its rhythm. */
 function everyAfter(
   afterMs: number,
   { every, dueMs }: { readonly every: number; readonly dueMs: number },
@@ -173,13 +173,13 @@ function everyAfter(
 /** BullMQ counts the times of delayed jobs in 4096ths of a ms. */
 const PER_MS = 4_096;
 
-/** What is used of a client of ioredis; BullMQ's type of it has less. */
+/** The methods used of an ioredis client. BullMQ's type of it has fewer. */
 interface ScheduleReader {
   hmget(key: string, ...fields: string[]): Promise<readonly (string | null)[]>;
   zscore(key: string, member: string): Promise<string | null>;
 }
 
-/** How many times of `every` have passed that are not counted yet; the twin of `next_time` in `lua/lib/runs/plan.lua`. */
+/** How many times of `every` have passed uncounted. Twin of `next_time` in `lua/lib/runs/plan.lua`. */
 function passedOf(
   every: number,
   { nowMs, atMs, isInTime }: Pick<CronState, "nowMs" | "atMs" | "isInTime">,

@@ -14,28 +14,31 @@ import { loadBullmq } from "./load-bullmq.cjs";
 import { publishRetries } from "./stored-events.ts";
 import { DUE, FAILURE, noteDue, readFields, type Stored } from "./stored-job.ts";
 
-/** A job that a worker has taken. */
+/** A job that a worker has fetched. */
 export interface HeldJob extends TakenJob {
-  /** When it was asked for, on `performance.now()`: its lock lasts from then on at least. */
+  /** When it was requested, on `performance.now()`. Its lock lasts from then at least. */
   readonly takenAtMs: number;
 }
 
-/** The next job of a worker; without one, in how many ms there may be one. */
+/** The next job of a worker; without one, the ms until there may be one. */
 export type Fetched =
   | { readonly job: HeldJob }
   | { readonly job: undefined; readonly nextMs: number | undefined };
 
 /** Where a worker gets its jobs. */
 export interface JobSupply {
-  /** Whether it gives no more jobs. */
+  /** True if it gives no more jobs. */
   readonly isClosed: boolean;
-  /** Notes that what became of a job is stored, or never will be: its lock is no longer this worker's. */
+  /** Notes that a job's outcome is stored, or never will be. The worker no longer holds its lock. */
   release(id: string, token: string): void;
-  /** The next job. Resolves once the worker can start one soon, and without one if there is none; rejects if Redis does. */
+  /**
+   * Resolves with the next job, once the worker can start one soon, or without a job if there is none. Rejects if Redis
+   * does.
+   */
   next(): Promise<Fetched>;
-  /** There may be a job again, by what Redis has told: the last answer no longer holds. */
+  /** Redis has signalled that there may be a job, so the last reply no longer holds. */
   look(): void;
-  /** Resolves when a job lies ready, which was taken when news were sent. */
+  /** Resolves when a job is ready that was fetched while updates were sent. */
   untilReady(): Promise<void>;
 }
 
@@ -45,25 +48,25 @@ export interface StoredWorkerSettings {
   readonly prefix: string;
   readonly concurrency: number;
   readonly lockMs: number;
-  /** Whether a worker may hold a job whose lock has ended, or will soon. */
+  /** True if a worker may hold a job whose lock has ended or will end soon. */
   readonly mayStall: () => boolean;
-  /** Called once what became of a job is stored, with the token of its lock. Never rejects. */
+  /** Called once a job's outcome is stored, with the token of its lock. Never rejects. */
   readonly onStored: (token: string) => Promise<void> | undefined;
-  /** Called with the jobs that were recovered from workers that died. Never rejects. */
+  /** Called with the jobs that were recovered from dead workers. Never rejects. */
   readonly onRecovered: (ids: readonly string[]) => Promise<void>;
   readonly logger: Logger;
 }
 
-/** How many jobs a worker may hold beside those whose handlers run: what comes of them is not decided yet. */
+/** How many jobs a worker may hold, beside those whose handlers run, while their outcome is not decided. */
 export const MOST_BESIDE = 100;
 /**
- * The share of `lockMs` after which each worker looks for locks that have ended. Another may have looked just before one
- * ended, and BullMQ lets only one worker do so in each such interval: so a dead worker's job is found within a quarter of
- * `lockMs`.
+ * The share of `lockMs` after which each worker looks for locks that have ended. Another worker may have looked just
+ * before a lock ended, and BullMQ lets only one worker look in each interval. So a dead worker's job is found within a
+ * quarter of `lockMs`.
  */
 const LOOK_SHARE = 1 / 8;
 
-/** BullMQ's part of a worker: stores what came of its jobs. `process` gets a job of BullMQ's and how it was taken. */
+/** BullMQ's part of a worker: it stores the outcomes of jobs. `process` gets BullMQ's job and how it was fetched. */
 export function createStoredWorker<Data, Result>(
   settings: StoredWorkerSettings,
   fetcher: JobSupply,
@@ -73,7 +76,7 @@ export function createStoredWorker<Data, Result>(
   const { Worker } = loadBullmq();
   /** By the token of the job's lock. */
   const handedOut = new Map<string, HeldJob>();
-  /** Has another worker look for jobs: this one has taken the marker that said so, and looks for none. */
+  /** Makes another worker look for jobs: this one has consumed the marker that signalled them, and fetches none. */
   const wake = (): void => void connection.wakeIdle({ queue }).catch(() => undefined);
   const wait = createJobWait(fetcher, wake);
   const stored = connection.adoptCopies(
@@ -88,15 +91,16 @@ export function createStoredWorker<Data, Result>(
         {
           connection: connection.client,
           prefix,
-          // The fetcher decides: a job whose end is being stored takes no place there.
+          // The fetcher limits the jobs. A job whose outcome is being stored does not count there.
           concurrency: 2 * concurrency + 1 + MOST_BESIDE,
           lockDuration: lockMs,
-          // Locks are kept by `worker/held/held-jobs.ts`.
+          // `worker/held/held-jobs.ts` renews the locks.
           skipLockRenewal: true,
           stalledInterval: Math.ceil(lockMs * LOOK_SHARE),
-          // BullMQ counts each death of a worker against all jobs that it held; `worker/job-start.ts` against those that ran.
+          // BullMQ counts the death of a worker for all jobs that it held. `worker/job-start.ts` counts it for those
+          // that ran.
           maxStalledCount: Number.MAX_SAFE_INTEGER,
-          // Within BullMQ's default of 15 s, locks would end.
+          // Locks would end within BullMQ's default of 15 s.
           runRetryDelay: ASK_AGAIN_MS,
           autorun: false,
         },
@@ -104,7 +108,7 @@ export function createStoredWorker<Data, Result>(
       ),
   );
   const letFollow = (id: string, dedupeId: string): Promise<void> =>
-    // Unheard, it comes by itself within ten seconds.
+    // If this fails, the job comes due by itself within ten seconds.
     connection.letFollow({ queue, id, dedupeId }).then(wait.lookSoon, () => undefined);
   const { lookSoon } = wait;
   fetchBy(stored as unknown as Insides, fetcher, {
@@ -121,7 +125,7 @@ export function createStoredWorker<Data, Result>(
   return stored;
 }
 
-/** What `fetchBy` uses of BullMQ's worker and does not find in its types. */
+/** The parts of BullMQ's worker that `fetchBy` uses and that its types do not show. */
 interface Insides {
   moveToActive(token: string): Promise<unknown>;
   processJob(
@@ -134,13 +138,13 @@ interface Insides {
   handleFailed(error: Error, job: object, ...rest: readonly unknown[]): Promise<unknown>;
 }
 
-/** What failed the attempts whose failures are being stored, as JSON. */
+/** The errors of attempts whose failures are being stored, as JSON. */
 const facts = new WeakMap<object, string>();
 
 /**
- * Has the facts of an error stored together with its message, which is all that BullMQ keeps of it; `backendFor` adds
- * them to what it writes. BullMQ has no option for it; checked with bullmq 6.7.0 (`handleFailed` in worker.js,
- * `moveToFailed` in job.js).
+ * Stores the facts of an error together with its message, which is all that BullMQ keeps. `backendFor` adds them to
+ * what it writes. BullMQ has no option for this; checked with bullmq 6.7.0 (`handleFailed` in worker.js, `moveToFailed`
+ * in job.js).
  */
 function keepFacts(worker: Insides): void {
   const handleFailed = worker.handleFailed.bind(worker);
@@ -151,16 +155,16 @@ function keepFacts(worker: Insides): void {
 }
 
 /**
- * Has BullMQ's worker get its jobs from the fetcher instead of its own queue: its fetch, and the one that comes with each
- * end of a job, look at no lanes. BullMQ has no option for it; checked with bullmq 6.7.0 (worker.js).
+ * Makes BullMQ's worker get its jobs from the fetcher. Its own fetch, and the one with each end of a job, know no
+ * lanes. BullMQ has no option for this; checked with bullmq 6.7.0 (worker.js).
  *
- * - After a refusal it pauses. BullMQ asks again at once and without end when Redis refuses to give a job (memory
- *   full, no right, a replica), and in a loop of microtasks if the call throws at once, so that the process does nothing
- *   else. Known of the older Bull (OptimalBits/bull#1304) and of early BullMQ (taskforcesh/bullmq#389); no open issue
- *   known (`retryIfFailed` in worker.js pauses after errors of the connection only).
- * - With each job it says that a delayed one is due. BullMQ fetches as many jobs as it has places, one after another,
- *   before it starts the first (taskforcesh/bullmq#2157, #2242): far from Redis, locks would end meanwhile. The loop is
- *   left early if `blockUntil` is set (`mainLoop` in worker.js).
+ * - It pauses after a refusal. If Redis refuses to give a job (full memory, missing rights, a replica), BullMQ asks
+ *   again at once and without end. If the call throws at once, it does so in a loop of microtasks that blocks the
+ *   process. Known of the older Bull (OptimalBits/bull#1304) and of early BullMQ (taskforcesh/bullmq#389); no open
+ *   issue known (`retryIfFailed` in worker.js pauses only after connection errors).
+ * - It reports a due delayed job with each job. BullMQ fetches a job for each free place, one after another, before it
+ *   starts the first (taskforcesh/bullmq#2157, #2242): far from Redis, locks would end during that time. It leaves that
+ *   loop early if `blockUntil` is set (`mainLoop` in worker.js).
  */
 function fetchBy(
   worker: Insides,
@@ -175,13 +179,13 @@ function fetchBy(
     readonly lookSoon: () => void;
     readonly handedOut: Map<string, HeldJob>;
     readonly wake: () => void;
-    /** Lets the job go that was to run after this one, if this one has ended. */
+    /** Lets the job start that was to run after this one, if this one has ended. */
     readonly letFollow: (id: string, dedupeId: string) => Promise<void>;
   },
 ): void {
   const processJob = worker.processJob.bind(worker);
   function release(id: string, token: string): void {
-    // BullMQ calls no processor for some jobs.
+    // For some jobs, BullMQ calls no processor.
     handedOut.delete(token);
     fetcher.release(id, token);
   }
@@ -194,7 +198,7 @@ function fetchBy(
       if (id.startsWith("repeat:")) lookSoon();
       return onStored(token);
     });
-    // Only such a job may have another that follows it.
+    // Only a job with a dedupeId may have a follower.
     if (deduplicationId === undefined) return processing;
     return processing.finally(() => letFollow(id, deduplicationId));
   };
@@ -220,7 +224,7 @@ function fetchBy(
   };
 }
 
-/** A job that was taken, as BullMQ's worker would hold it. */
+/** Returns a fetched job as BullMQ's worker would hold it. */
 export function storedJobOf<Data, Result>(
   stored: StoredWorker<Data, Result>,
   taken: TakenJob,
@@ -235,21 +239,21 @@ export function storedJobOf<Data, Result>(
   return job;
 }
 
-/** How long a worker waits before it asks Redis again that refused it, or that it lost. */
+/** How long a worker waits before it asks Redis again, after a refusal or a lost connection. */
 const ASK_AGAIN_MS = 1_000;
 
-/** A time at which any delayed job has been due for long, in ms since 1970. */
+/** A time before that of any delayed job, in ms since 1970. */
 const LONG_PAST_MS = 1;
 
 /**
- * BullMQ's backend for a worker that gets its jobs elsewhere:
+ * BullMQ's backend for a worker that gets its jobs from the fetcher:
  *
- * - Without a fetch, the end of a job returns an empty one, which BullMQ's worker reads as the news that its queue is
- *   empty, and waits then. No upstream issue known; checked with bullmq 6.7.0 (`handleCompleted` in worker.js).
- * - It waits for a marker in Redis that there may be jobs, and for jobs that lie ready here. Jobs that it brings back into
- *   the queue itself, it does not wait for.
- * - It looks for locks that have ended only while there may be some.
- * - Its times are those of Redis.
+ * - The end of a job fetches no next one. BullMQ's worker would read an empty fetch as an empty queue, and wait. No
+ *   upstream issue known; checked with bullmq 6.7.0 (`handleCompleted` in worker.js).
+ * - It waits for a marker in Redis that there may be jobs, and for jobs that are ready in this process. It does not
+ *   wait for jobs that it puts back itself.
+ * - It looks for ended locks only while there may be some.
+ * - It uses the clock of Redis.
  */
 function backendFor(
   wait: JobWait,
@@ -275,7 +279,7 @@ function backendFor(
     backend.moveToFailed = (job, reason, remove, token, fetchNext, fields) =>
       fail(job, reason, remove, token, fetchNext, { ...fields, [FAILURE]: facts.get(job) ?? "" });
     backend.moveToDelayed = async (id, timestamp, delayMs, token, options) => {
-      // Without fields to update, the job gives its place back without an attempt: it has been due all the time.
+      // Without fields to update, the job goes back without an attempt. It has been due all the time.
       const dueAgain = options?.fieldsToUpdate && {
         fieldsToUpdate: { ...options.fieldsToUpdate, [DUE]: clock.latestMs() + delayMs },
       };
@@ -303,35 +307,36 @@ type Marker = Awaited<ReturnType<ReturnType<typeof createRedisBackend>["waitForJ
 
 /** The wait of a worker for jobs. */
 interface JobWait {
-  /** Waits for the marker in Redis by this, for so many seconds at most. */
+  /** Waits by `forMarker` for the marker in Redis, for at most this many seconds. */
   by(forMarker: (seconds: number) => Promise<Marker>): (seconds: number) => Promise<Marker>;
-  /** This worker has brought a job back into the queue: it does not wait for the marker that says so. */
+  /** Ends the wait: this worker has put a job back into the queue, and does not wait for the marker. */
   lookNow(): void;
-  /** The same where a job may be due later: if the marker has not come in time. */
+  /** The same for a job that may be due later: only if the marker does not come in time. */
   readonly lookSoon: () => void;
 }
 
-/** How long a marker may take that is on its way. */
+/** How long a marker may be in flight. */
 const MARKER_MS = 25;
 
 /**
- * A wait for the marker is left when jobs lie ready sooner. A marker that comes after that, while nobody waits here, is
- * another worker's. Whatever time it names, Redis is asked: it may be that of a job that is parked for a day.
+ * The wait for the marker ends early if jobs are ready. A marker that comes after that, while this worker does not
+ * wait, is passed on to another worker. Whatever time a marker names, Redis is asked, because it may be the time of a
+ * job that is parked for a day.
  *
- * One worker takes the marker, and if that stands still, nobody looks for the job. So a worker does not rely on it for jobs
- * of which it knows itself; for those that are enqueued, their producer looks (`enqueue/storing.ts`).
+ * Only one worker gets the marker. If that worker hangs, no other one looks for the job. So a worker does not rely on
+ * the marker for jobs that it put back itself, and producers check the jobs that they enqueue (`enqueue/storing.ts`).
  */
 function createJobWait(
   { look, untilReady }: Pick<JobSupply, "look" | "untilReady">,
   wake: () => void,
 ): JobWait {
-  /** Ends the wait at hand. */
+  /** Ends the current wait. */
   let leave = (): void => {};
   let waits = 0;
   let forMarker: (seconds: number) => Promise<Marker>;
   let asked: Promise<{ readonly marker: Marker } | { readonly error: unknown }> | undefined;
   let isWaited = false;
-  /** Whether `asked` is older than the wait, so that its end without a marker says nothing. */
+  /** True if `asked` is older than the current wait, so that its end without a marker means nothing. */
   let isOld = false;
 
   function ask(seconds: number): NonNullable<typeof asked> {
@@ -392,7 +397,7 @@ function createJobWait(
     },
     lookNow,
     lookSoon() {
-      // A wait that begins later knows when there is a job.
+      // A wait that begins later learns of the job anyway.
       if (!isWaited) return;
       const before = waits;
       setTimeout(() => void (isWaited && waits === before && lookNow()), MARKER_MS).unref();

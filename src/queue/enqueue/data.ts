@@ -3,25 +3,25 @@ import type { StandardSchemaV1 } from "@standard-schema/spec";
 import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 
-/** Checks data: a schema of any library that implements Standard Schema, such as zod, valibot or arktype. */
+/** Checks data, with a schema of any library that implements Standard Schema, such as zod, valibot or arktype. */
 export type Schema<Data, Input = unknown> = StandardSchemaV1<Input, Data>;
 
-/** The default of `maxJobBytes`: the most bytes of JSON that a job's data may have. */
+/** The default of `maxJobBytes`: the most bytes of JSON in a job's data. */
 export const MAX_JOB_BYTES = 1_000_000;
 
 /** How the data of a queue's jobs is checked. */
 export interface DataRules<Data> {
   readonly schema?: Schema<Data> | undefined;
-  /** The most bytes of JSON that the data of one job may have. */
+  /** The most bytes of JSON in one job's data. */
   readonly maxJobBytes: number;
 }
 
-/** The answer of a schema. */
+/** The result of a schema's check. */
 export type Checked<Data> =
   | { readonly isValid: true; readonly value: Data }
   | { readonly isValid: false; readonly path: string; readonly message: string };
 
-/** A promise only if the schema is asynchronous. */
+/** Returns a promise only if the schema is asynchronous. */
 export function check<Data>(
   schema: Schema<Data>,
   value: unknown,
@@ -36,7 +36,10 @@ function asChecked<Data>(result: StandardSchemaV1.Result<Data>): Checked<Data> {
   return { isValid: false, path: path.map(String).join("."), message: issue?.message ?? "" };
 }
 
-/** Goes on at once, or once a promise is fulfilled: jobs are taken as they are when `enqueue` is called. */
+/**
+ * Calls `goOn` at once, or once a promise is fulfilled. It is not deferred further, because data is taken as it is when
+ * `enqueue` is called.
+ */
 function after<From, To>(
   from: From | PromiseLike<From>,
   goOn: (value: From) => To | Promise<To>,
@@ -48,18 +51,17 @@ function isPromise(value: unknown): value is PromiseLike<unknown> {
   return typeof (value as { then?: unknown } | null | undefined)?.then === "function";
 }
 
-/** Data as it was when it was taken, whatever becomes of the producer's own. */
+/** A job's data as it was at the call, whatever the producer changes afterwards. */
 export interface TakenData<Data> {
-  /** What is stored. */
+  /** The JSON to store. */
   readonly json: string;
   readonly value: Data;
 }
 
 /**
- * Takes the data that is stored, what the queue's schema makes of the producer's: at once, or with an asynchronous
- * schema from a copy.
+ * Takes the data to store, after the queue's schema: at once, or from a copy if the schema is asynchronous.
  *
- * @throws {@link InvalidOptionError} when the schema refuses it, it is not JSON, or too large.
+ * @throws {@link InvalidOptionError} when the schema refuses it, it is not JSON, or it is too large.
  */
 export function takeData<Data>(
   where: string,
@@ -86,7 +88,7 @@ export function checkCopy<Data>(
     const json = asJson(where, value);
     assertSize(where, { json, maxJobBytes, given });
     const stored: unknown = JSON.parse(json);
-    // The schema has accepted this very value already.
+    // The schema has already accepted this exact value.
     if (isDeepStrictEqual(stored, given)) return { json, value };
     return after(checkGiven(where, schema!, stored), (again) => {
       assertReadsBack(where, again, stored);
@@ -96,11 +98,11 @@ export function checkCopy<Data>(
 }
 
 /**
- * Copies plain objects, arrays and dates, as deep as they go; all else is what it is, since no copy of an object of some
- * class is sure to work. `structuredClone` takes nine times as long, and refuses functions; to remember each object that
- * was met takes six times as long, so only those around an object are remembered: a cycle stays one.
+ * Copies plain objects, arrays and dates, however deep. Other objects are not copied, because a copy of a class
+ * instance may not work. `structuredClone` takes nine times as long, and refuses functions. To remember each object
+ * takes six times as long, so only the objects around the current one are remembered: a cycle stays a cycle.
  *
- * @throws {@link InvalidOptionError} for data that cannot be read to its end.
+ * @throws {@link InvalidOptionError} for data that cannot be read completely.
  */
 export function copyOf(where: string, given: unknown): unknown {
   if (!isObject(given)) return given;
@@ -111,7 +113,7 @@ export function copyOf(where: string, given: unknown): unknown {
   }
 }
 
-/** The objects around the one at hand, the outermost first. */
+/** The objects around the current one, the outermost first. */
 interface Around {
   readonly originals: object[];
   readonly copies: object[];
@@ -137,7 +139,7 @@ function copyDeep(given: object, around: Around): object {
 }
 
 function copyFields(copy: Record<string, unknown>, around: Around): void {
-  // A property of the name `__proto__` is one of the copy's own already.
+  // A property named `__proto__` already belongs to the copy itself.
   for (const name of Object.keys(copy)) {
     const value = copy[name];
     if (isObject(value)) copy[name] = copyDeep(value, around);
@@ -150,11 +152,11 @@ function isObject(value: unknown): value is object {
 
 function isPlain(value: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(value);
-  // The prototype of plain objects of another realm has none either.
+  // This is also true of plain objects from another realm.
   return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
-/** Workers check the stored data again: a schema that refuses the JSON of its own output would fail every job there. */
+/** Workers check the stored data again. A schema that refuses the JSON of its own output would fail every job there. */
 function assertReadsBack(where: string, checked: Checked<unknown>, value: unknown): void {
   if (checked.isValid) return;
   const { path, message } = checked;
@@ -198,7 +200,8 @@ function optionAt(path: string): string {
 }
 
 /**
- * The data as JSON. In it NaN is null and a Map is empty; to check for such losses would cost more than the rest.
+ * Returns the data as JSON. In it, NaN is null and a Map is empty: checking for such losses would cost more than all
+ * the rest.
  *
  * @throws {@link InvalidOptionError} for data that has no JSON.
  */
@@ -206,7 +209,7 @@ export function asJson(where: string, data: unknown): string {
   let json: string | undefined;
   let cause: unknown;
   try {
-    // It would be stored as `{}`: somebody has forgotten to await it.
+    // A promise would be stored as `{}`, because the caller forgot to await it.
     if (isPromise(data)) throw new TypeError("it is a promise; await it first");
     json = JSON.stringify(data) as string | undefined;
   } catch (error) {

@@ -19,22 +19,22 @@ import { createStoring, type JobToStore, type StoringParts } from "./storing.ts"
 /** Returns the options of one job, from its data and its index. */
 export type EnqueueOptionsOf<Input> = (data: Input, index: number) => EnqueueOptions;
 
-/** Stores jobs, within `storeTimeoutMs`. */
+/** Stores jobs. Each round trip has `storeTimeoutMs`. */
 export interface Enqueuing<Data, Result, Input> {
   /**
-   * Stores a job; resolves when Redis has it. With an `id` or a `dedupeId` that another job has already, the job
-   * returned is what is stored of that one, and its `isNew` is false. For a recurring job, it is the next run.
+   * Stores a job. Resolves when Redis has it. If another job already has its `id` or `dedupeId`, the returned job is
+   * that other one, and its `isNew` is false. For a recurring job, the returned job is the next run.
    *
    * @throws {@link InvalidOptionError} when an option can never work, or the data is not JSON, too large, or refused by the schema.
-   * @throws {@link CostTooLargeError} when the bucket could never give as much at once.
+   * @throws {@link CostTooLargeError} when the cost is more than the bucket could ever give at once.
    * @throws {@link StoreUnavailableError} when Redis did not confirm it within `storeTimeoutMs`; `mayBeStored` says whether Redis may have it.
    * @throws {@link ClosedError} when the sluice is closed.
    */
   enqueue(data: Input, options?: EnqueueOptions): Promise<QueuedJob<Data, Result>>;
   /**
-   * Stores many jobs, a thousand per round trip, each of which has `storeTimeoutMs`; the options are the same
-   * for all, or come from a function of each job's data. All are checked before the first is stored.
-   * Rejects as `enqueue` does; `storedCount` of a StoreUnavailableError says how many are stored for certain.
+   * Stores many jobs, a thousand per round trip, each of which has `storeTimeoutMs`. The options are the same for all
+   * jobs, or come from a function of each job's data. All jobs are checked before the first one is stored. Rejects as
+   * `enqueue` does; `storedCount` of a StoreUnavailableError says how many are certainly stored.
    */
   enqueueMany(
     data: readonly Input[],
@@ -42,16 +42,19 @@ export interface Enqueuing<Data, Result, Input> {
   ): Promise<QueuedJob<Data, Result>[]>;
 }
 
-/** A job of many: its data is there, or comes of a call. */
+/** One of many jobs: its data, or a function that returns it. */
 interface Taken<Data> {
   readonly data: TakenData<Data> | (() => TakenData<Data> | Promise<TakenData<Data>>);
   readonly options: OrderedJobOptions;
 }
 
 export interface EnqueuingParts<Data> extends DataRules<Data>, StoringParts {
-  /** What a dead letter does to the key of a job; undefined if that is not ordered. Refuses a job that lacks its key. */
+  /**
+   * Returns what a dead letter does to a job's key; undefined if the key is not ordered. Refuses a job that lacks its
+   * key.
+   */
   readonly orderOf: (where: string, key: string | undefined) => LaneOrder | undefined;
-  /** Refuses a job whose cost only other processes know. */
+  /** Refuses a job whose cost is known only to other processes. */
   readonly checkCost: ((where: string, cost: Cost | undefined) => void) | undefined;
 }
 
@@ -69,12 +72,12 @@ export function createEnqueuing<Data, Result, Input>(
     return ordered === undefined ? options : { ...options, ordered };
   }
 
-  /** Refuses now what can never start, and not when its turn comes in a week. */
+  /** Refuses a job that can never start now, and not when its turn comes in a week. */
   function checkDrawable(where: string, { key, cost }: JobOptionsRead): Promise<void> | undefined {
     return bucket.checkDrawable(where, { key, cost });
   }
 
-  /** A job that names no cost takes what its bucket says of its data. */
+  /** True if a job names no cost, and its bucket computes one from its data. */
   function lacksCost({ cost }: JobOptionsRead): boolean {
     return cost === undefined && bucket.calls?.cost !== undefined;
   }
@@ -89,7 +92,7 @@ export function createEnqueuing<Data, Result, Input>(
       return cost === undefined ? options : { ...options, cost };
     } catch (cause) {
       if (cause instanceof InvalidOptionError) throw cause;
-      const remedy = `the bucket's own cost failed for the data of the job (${reasonOf(cause)}); give the job a cost, or let that function answer for it`;
+      const remedy = `the bucket's cost function failed for the data of the job (${reasonOf(cause)}); give the job a cost, or mend that function`;
       throw new InvalidOptionError({ where, option: "cost", value: undefined, remedy, cause });
     }
   }
@@ -111,12 +114,12 @@ export function createEnqueuing<Data, Result, Input>(
     };
   }
 
-  /** Async, so that it rejects where it would throw: another answer may be awaited beside it. */
+  /** Async, so that it rejects instead of throwing: its caller awaits another promise beside it. */
   async function takeOne(where: string, data: Input): Promise<TakenData<Data>> {
     return takeData(where, data, parts);
   }
 
-  /** Takes the jobs as they are now. Those of an asynchronous schema are checked later, one after another. */
+  /** Takes the jobs as they are now. An asynchronous schema checks them later, one after another. */
   function takeMany(
     where: string,
     data: readonly Input[],
@@ -130,14 +133,14 @@ export function createEnqueuing<Data, Result, Input>(
       const options = optionsOf(each, index);
       if (!(taken instanceof Promise)) return { data: taken, options };
       isLate = true;
-      // Another job may be refused before this one's answer is awaited.
+      // Another job may be refused before this promise is awaited.
       taken.catch(() => undefined);
       return { data: () => taken, options };
     });
   }
 
   return {
-    // All that is given is read before the first `await`: the caller may use its objects again.
+    // Everything is read before the first `await`, because the caller may reuse its objects.
     async enqueue(data, options) {
       const where = "enqueue()";
       if (typeof data === "string") refuseNameAndData(where, options);
@@ -161,7 +164,7 @@ export function createEnqueuing<Data, Result, Input>(
       let checked: OrderedJobOptions | undefined;
       for (const [index, taken] of takeMany(where, data, readForMany(options)).entries()) {
         const reading = typeof taken.data === "function" ? taken.data() : taken.data;
-        // Mostly there is nothing to wait for.
+        // Usually there is nothing to wait for.
         const read = reading instanceof Promise ? await reading : reading;
         const own = lacksCost(taken.options)
           ? await withCost(oneOf(where, index), read.value, taken.options)
@@ -176,13 +179,13 @@ export function createEnqueuing<Data, Result, Input>(
   };
 }
 
-/** What to write in place of what BullMQ takes. */
+/** What users of BullMQ should write instead. */
 export const ENQUEUE_TAKES =
   "write enqueue(data, options), and for the add(name, data, options) of BullMQ enqueue(data, { name, ...options })";
 
 /**
- * Refuses a job that is given as BullMQ takes it: a text, and then data with a field that is no option. The field may look
- * like a mistyped option, so the message says both.
+ * Refuses a job given in BullMQ's form: a text, and then data with a field that is not an option. The field may also be
+ * a mistyped option, so the message mentions both.
  *
  * @throws {@link InvalidOptionError}
  */
@@ -196,7 +199,7 @@ function refuseNameAndData(where: string, options: unknown): void {
   throw new InvalidOptionError({ where, option, value, remedy });
 }
 
-/** Says which of many jobs is refused. */
+/** Names the job that is refused, among many. */
 function oneOf(where: string, index: number): string {
   return `${where}[${index}]`;
 }
@@ -210,5 +213,5 @@ function assertForMany(where: string, options: JobOptionsRead, isForAll: boolean
   if (!isForAll) return;
   const own = (["id", "dedupeId"] as const).find((option) => options[option] !== undefined);
   if (own === undefined) return;
-  throw wrong(own, "give a function of the data, so that each job has one of its own");
+  throw wrong(own, "give a function of the data, so that each job gets its own");
 }

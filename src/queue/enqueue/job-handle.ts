@@ -9,75 +9,80 @@ import { keyTextOf, type Job, type JobState } from "../job.ts";
 import type { Changes, DueOptions } from "../manage/changes.ts";
 import type { FinishedOptions } from "../manage/finished.ts";
 
-/** A job in its queue: what was enqueued, and what one can ask of it. Each method asks Redis anew. */
+/** A job in its queue: what was enqueued, and methods that read or change it. Each method asks Redis. */
 export interface QueuedJob<Data, Result = unknown> extends Job<Data> {
   /**
-   * Whether this call of `enqueue` has stored it. False for a job that was there before, with its id or `dedupeId`: then
-   * all that the job tells is what is stored of that one. False from `job()`, too.
+   * True if this call of `enqueue` stored it. False if a job with its `id` or `dedupeId` existed already: then all
+   * fields are those of that job. False from `job()`, too.
    */
   readonly isNew: boolean;
-  /** What its handler returned, as JSON. Undefined until the job is done, and for nothing. */
+  /** What its handler returned, as JSON. Undefined until the job is done, or if it returned nothing. */
   readonly result: Result | undefined;
-  /** Where the job is; undefined when it was removed, or is done and no longer kept. */
+  /** The state of the job; undefined if it was removed, or is done and no longer kept. */
   state(): Promise<JobState | undefined>;
-  /** The lines that its handlers have logged, the oldest first; empty when the job is not there. */
+  /** The lines that its handlers have logged, the oldest first; empty if the job does not exist. */
   logs(): Promise<readonly string[]>;
-  /** The last progress that its handler has stored; undefined for none. */
+  /** The last progress that its handler has stored; undefined if there is none. */
   progress(): Promise<unknown>;
   /**
-   * When the job is expected to start, by the backlog, the limits and the workers of now; undefined when it is not there, or has
-   * ended. Under a rate it is right to about a tenth, while the backlog and its tenants stay as they are. How long
-   * handlers take is not known, so limits on calls at once do not count.
+   * Returns when the job is expected to start, by the current backlog, limits and workers; undefined if it does not
+   * exist or has ended. Under a rate, this is right to about a tenth while the backlog and its tenants stay as they
+   * are. The time that handlers take is unknown, so limits on concurrent calls do not count.
    */
   eta(): Promise<JobEta | undefined>;
   /**
-   * What the job waits for now, since when and until when: its time, a worker, a pause, a limit, or its turn. Undefined when
-   * it runs, has ended, or is not there; and for up to half a second after a worker has got it, which waits for its slot.
+   * Returns what the job waits for now, since when and until when: its time, a worker, a pause, a limit, or its turn.
+   * Undefined if it runs, has ended, or does not exist; and for up to half a second after a worker has fetched it to
+   * wait for its slot.
    */
   explain(): Promise<JobExplanation | undefined>;
   /**
-   * Gives a job other data that waits, is delayed or has failed: true. False when it was not there. What was read of the
-   * job before keeps the data that it had.
+   * Replaces the data of a job that waits, is delayed or has failed. Resolves with false if the job does not exist. Job
+   * objects that were read before keep their data.
    *
    * @throws {@link JobStateError} when the job runs or is done.
    * @throws {@link InvalidOptionError} when the data is not JSON, too large, or refused by the schema.
    */
   update(data: Data): Promise<boolean>;
   /**
-   * Gives a job another time that waits or is delayed, also for its next attempt: true. Its `maxWaitMs` counts from that
-   * time on. False when it runs now, has ended, was not there, or is a run of a recurring job that has not begun.
+   * Changes the time of a job that waits or is delayed, even for its next attempt. Its `maxWaitMs` counts from the new
+   * time. Resolves with false if it runs now, has ended, does not exist, or is a run of a recurring job that has not
+   * begun.
    *
-   * @throws {@link InvalidOptionError} when the time can never be.
+   * @throws {@link InvalidOptionError} when the time is invalid.
    */
   reschedule(due: DueOptions): Promise<boolean>;
   /**
-   * Makes a job due that is delayed, or waits for its next attempt: true. It starts in its turn; a job that waits already
-   * stays where it is: `reprioritise` puts it before others. False as `reschedule` says.
+   * Makes a job due now that is delayed, or waits for its next attempt. It starts in its turn. A job that waits already
+   * keeps its position; `reprioritise` moves it forward. Resolves with false as `reschedule` does.
    */
   runNow(): Promise<boolean>;
-  /** Removes the job: true. False when it runs now, was not there, or is a run of a recurring job that has not begun. */
+  /**
+   * Removes the job. Resolves with false if it runs now, does not exist, or is a run of a recurring job that has not
+   * begun.
+   */
   remove(): Promise<boolean>;
   /**
-   * Cancels the job: true. If it waits, it is removed. If it runs, its handler's `signal` is aborted within a second in
-   * whatever process that is, and it ends as a dead letter with the reason `"Cancelled: …"`. `queue.cancel` says more.
+   * Cancels the job. If it waits, it is removed. If it runs, in any process, its handler's `signal` is aborted within a
+   * second, and it ends as a dead letter with the reason `"Cancelled: …"`. `queue.cancel` says more.
    */
   cancel(): Promise<boolean>;
   /**
-   * Resolves with what its handler returned, as JSON (null for nothing), also when it was done before. The wait
-   * outlasts an outage of Redis. Many waits share one connection. `Result` is the queue's, or that of the call; it is
-   * not checked.
+   * Resolves with what its handler returned, as JSON (null for nothing), even if it was done before. The wait survives
+   * an outage of Redis. Many waits share one connection. `Result` is the queue's, or that of the call; it is not
+   * checked.
    *
    * @throws {@link JobFailedError} when it has failed and will not be tried again.
    * @throws {@link JobCancelledError} when it was cancelled.
    * @throws {@link JobMissingError} when it was removed, or is no longer kept.
    * @throws {@link JobUnfinishedError} when it has not ended within `timeoutMs`.
-   * @throws {@link StoreUnavailableError} when Redis is away as the wait begins.
+   * @throws {@link StoreUnavailableError} when Redis is unreachable as the wait begins.
    */
   finished(options?: FinishedOptions): Promise<Result>;
   finished<OfThisJob>(options?: FinishedOptions): Promise<OfThisJob>;
 }
 
-/** The state for each of BullMQ's. */
+/** Our state for each of BullMQ's. */
 const STATES: Readonly<Record<string, JobState>> = {
   waiting: "waiting",
   prioritized: "waiting",
@@ -88,22 +93,22 @@ const STATES: Readonly<Record<string, JobState>> = {
   failed: "failed",
 };
 
-/** What the methods of a job ask its queue. */
+/** What the methods of a job use of its queue. */
 export interface JobSource {
   readonly access: StoredAccess;
-  /** Whether a job is in the lane of its key. */
+  /** True if a job is in the lane of its key. */
   readonly isParked: (id: string) => Promise<boolean>;
   readonly eta: (id: string, about: TryCall) => Promise<JobEta | undefined>;
   readonly explain: (id: string) => Promise<JobExplanation | undefined>;
   readonly remove: (id: string) => Promise<boolean>;
   readonly cancel: (id: string) => Promise<boolean>;
   readonly changes: Changes;
-  /** What is stored of data that `update` gets. */
+  /** Returns the JSON to store for the data given to `update`. */
   readonly jsonOf: (where: string, data: unknown) => Promise<string>;
   readonly finished: (id: string, options: FinishedOptions | undefined) => Promise<unknown>;
 }
 
-/** A class, since one call may return 100,000 jobs: their methods are on the prototype. */
+/** A class, because one call may return 100,000 jobs: their methods are on the prototype. */
 class JobHandle {
   declare readonly id: string;
   declare readonly key: Key | undefined;

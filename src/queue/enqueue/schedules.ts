@@ -9,38 +9,37 @@ import { readScheduleFacts, type LastRun } from "../bullmq/stored-schedule.ts";
 export interface Schedule {
   /** Its name, which `unschedule` takes. */
   readonly dedupeId: string;
-  /** Milliseconds from one run to the next; undefined for a `cron` one. */
+  /** The milliseconds from one run to the next; undefined for a `cron` one. */
   readonly every: number | undefined;
   /** As it was declared: `"H 9 * * 1-5"`; undefined for an `every` one. */
   readonly cron: string | undefined;
   /** The time zone of `cron`; undefined for `every`. */
   readonly timeZone: string | undefined;
   /**
-   * When the run is due that waits next, in ms since 1970: `1790000000000`. If that is one that has failed, when its next
-   * attempt is. In the past while it waits for its slot.
+   * When the next run is due, in ms since 1970: `1790000000000`. If that run has failed, when its next attempt is due.
+   * In the past while it waits for its slot.
    */
   readonly nextAtMs: number;
   /**
-   * When its next five runs are due, the one that waits first, in ms since 1970: `[1790000000000, …]`. Runs that miss their
-   * time are left out of what follows.
+   * When the next five runs are due, the next one first, in ms since 1970: `[1790000000000, …]`. Times that pass while
+   * a run waits are left out.
    */
   readonly nextRunsAtMs: readonly number[];
   /**
-   * How many of its times have had no run of their own: `3`. They passed while a run waited, ran with `overlap: false`, or
-   * waited for its next attempt; or the run came too late for `maxWaitMs`. Of one wait of a `cron` job, no more than
-   * 1,000 are counted.
+   * How many of its times had no run: `3`. They passed while a run waited, ran with `overlap: false`, or waited for its
+   * next attempt; or their run came too late for `maxWaitMs`. At most 1,000 are counted for one wait of a `cron` job.
    */
   readonly missed: number;
-  /** The run that has begun last; undefined before the first one. */
+  /** The run that began last; undefined before the first one. */
   readonly last: LastRun | undefined;
 }
 
-/** The recurring jobs of a queue. All reject with StoreUnavailableError when Redis is away. */
+/** The recurring jobs of a queue. All methods reject with StoreUnavailableError when Redis is unreachable. */
 export interface Schedules {
   /**
-   * Ends a recurring job: true. Its run that waits is removed, wherever it waits: for its time, in its lane, in the hands
-   * of a worker, or for its next attempt. After this has resolved none begins. A run that runs goes on; if it fails, it is
-   * not tried again. False if there is no such job.
+   * Ends a recurring job. Its pending run is removed, wherever it waits: for its time, in its lane, in a worker, or for
+   * its next attempt. After this resolves, no run begins. A running run continues; if it fails, it is not retried.
+   * Resolves with false if there is no such job.
    */
   unschedule(dedupeId: string): Promise<boolean>;
   /** All recurring jobs, ordered by their next run. */
@@ -59,7 +58,7 @@ export function createSchedules({
   readonly queue: string;
   readonly access: StoredAccess;
   readonly runs: Pick<RunStore, "end">;
-  /** Whether a job is in the lane of its key. */
+  /** True if a job is in the lane of its key. */
   readonly isParked: (id: string) => Promise<boolean>;
   readonly onRemoved: (ids: readonly string[]) => void;
 }): Schedules {

@@ -1,4 +1,4 @@
-/** Stores jobs that have been read and checked, and says what Redis did. */
+/** Stores jobs that were read and checked, and reports what Redis did. */
 import type { Queue as StoredQueue } from "bullmq";
 import {
   redisRefusalOf,
@@ -40,19 +40,19 @@ export interface StoringParts {
   readonly bucket: OwnedBucket;
   readonly connection: QueueConnection;
   readonly logger: Logger;
-  /** The weights of a key's lane and of the heads of its path. */
+  /** The weights of a key's lane and of its parent keys. */
   readonly weightsOf: WeightsOf;
   readonly settings: Pick<QueueSettingsLive, "now" | "current">;
   readonly observing?: Observing | undefined;
   readonly jobs: JobSource;
-  /** Looks whether a job is taken that was stored. */
+  /** Checks that a worker takes a stored job. */
   readonly wakes: Pick<WakeWatch, "watch">;
 }
 
 interface Storing<Data, Result> {
   /** Stores jobs in one round trip. */
   store(entries: readonly JobToStore<Data>[]): Promise<QueuedJob<Data, Result>[]>;
-  /** Stores them in as many as it takes. */
+  /** Stores jobs in as many round trips as needed. */
   storeMany(entries: readonly JobToStore<Data>[]): Promise<QueuedJob<Data, Result>[]>;
 }
 
@@ -62,7 +62,7 @@ interface StoredNow<Data> {
   readonly isNew: boolean;
 }
 
-/** The most jobs of one round trip, and the most characters of their data if a script is to look what is there. */
+/** The most jobs of one round trip. If a script checks what exists, the most characters of their data. */
 const PER_ROUND_TRIP = 1_000;
 const CHARACTERS_PER_SCRIPT = 4_000_000;
 
@@ -105,7 +105,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
     }
   }
 
-  /** Of those that are stored together one is enough: who takes it finds the others. */
+  /** Watches one of the jobs that are stored together. The worker that takes it finds the others. */
   function watchOne(jobs: readonly StoredNow<Data>[]): void {
     const found = jobs.find(({ isNew }) => isNew);
     if (found === undefined) return;
@@ -124,7 +124,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
       { declare, clock: access.clock },
       entry,
     );
-    // One that a worker holds keeps its own.
+    // A run that a worker holds keeps its data.
     return { job: JSON.stringify(job.data) === json ? { ...job, data } : job, isNew };
   }
 
@@ -165,7 +165,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
     return jobs.map((job) => ({ job: readJob(job), isNew: true }));
   }
 
-  /** Stores jobs of which some may be there already. They join their lanes at once. */
+  /** Stores jobs of which some may exist already. They join their lanes at once. */
   async function storeLookedUp(
     queue: StoredQueue,
     entries: readonly JobToStore<Data>[],
@@ -203,7 +203,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
   };
 }
 
-/** Whether another job may be there already that has the id or the dedupeId of this one. */
+/** True if another job may already have the id or the dedupeId of this one. */
 function needsLook({ options }: JobToStore<unknown>): boolean {
   return options.id !== undefined || options.dedupeId !== undefined;
 }
@@ -212,7 +212,7 @@ function dedupeOf({ dedupeId, dedupe = "first", dedupeMs }: JobOptionsRead): Add
   return dedupeId === undefined ? undefined : { id: dedupeId, mode: dedupe, ttl: dedupeMs };
 }
 
-/** The jobs of the round trip that begins with this one. Redis serves nobody else while a script stores its jobs. */
+/** Returns the jobs of the round trip that begins with job `first`. Redis is blocked while a script stores its jobs. */
 function roundTripFrom<Data>(
   entries: readonly JobToStore<Data>[],
   first: number,
@@ -228,10 +228,10 @@ function roundTripFrom<Data>(
   return end < 0 ? some : some.slice(0, end);
 }
 
-/** How ioredis refuses a command that it has not begun to send. */
+/** How the error of ioredis begins when it has not sent a command. */
 const UNSENT = "Stream isn't writeable";
 
-/** The reply of Redis to jobs that were sent to be stored, or why it is missing. */
+/** Waits until Redis confirms the jobs. Its error says what is known if it does not. */
 async function confirmed<Answer>(storing: Promise<Answer>): Promise<Answer> {
   try {
     return await storing;
@@ -253,7 +253,7 @@ function whatRedisDid(refusal: RedisRefusal | undefined): string {
   return `Redis refused the job: ${refusal.reason}`;
 }
 
-/** The error of one round trip, after others that succeeded. */
+/** Returns the error of one round trip, after others that succeeded. */
 function afterOthers(stored: readonly unknown[], error: unknown): unknown {
   if (error instanceof QueueFullError) {
     const { queue, limit, waiting, key, asked } = error;
@@ -265,7 +265,7 @@ function afterOthers(stored: readonly unknown[], error: unknown): unknown {
   return new StoreUnavailableError(message, error.cause, facts);
 }
 
-/** A better error when Redis refused the jobs because its memory is full; any other error as it is. */
+/** Returns a clearer error when Redis refused the jobs because its memory is full; any other error unchanged. */
 function asMemoryFull(error: unknown, jobs: number): unknown {
   if (!(error instanceof StoreUnavailableError)) return error;
   const { cause } = error;
@@ -280,7 +280,7 @@ function asMemoryFull(error: unknown, jobs: number): unknown {
 }
 
 interface WakeWatch {
-  /** Looks after a job that is due in so many ms. */
+  /** Watches a job that is due in this many ms. */
   watch(id: string, dueInMs?: number): void;
   close(): void;
 }
@@ -288,7 +288,7 @@ interface WakeWatch {
 const FIRST_LOOK_MS = 250;
 /** By then each worker has asked by itself. */
 const LAST_LOOK_MS = 4_000;
-/** A worker that has asked since then knows when a later job is due. */
+/** Later jobs are not watched: a worker that has asked since then knows when they are due. */
 const MOST_DUE_MS = 5_000;
 const MOST_TIMERS = 100;
 
@@ -299,7 +299,7 @@ const MOST_TIMERS = 100;
  * seconds while jobs wait for their turn anyway.
  */
 export function createWakeWatch(look: (id: string) => Promise<Heard>): WakeWatch {
-  /** The job at hand, and the last one that was enqueued since. */
+  /** The watched job, and the last one that was enqueued since. */
   let watched: string | undefined;
   let latest: string | undefined;
   let lookMs = FIRST_LOOK_MS;

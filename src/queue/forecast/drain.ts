@@ -1,15 +1,15 @@
-/** Lanes below one head of paths, which share its turns and its limits. */
+/** Lanes below one parent key, which share its turns and its limits. */
 export interface LaneGroup {
-  /** The head above it. */
+  /** The group of the parent above it. */
   readonly within?: LaneGroup | undefined;
   readonly weight: number;
-  /** How many of all of them may start per ms by the head's own limits. */
+  /** How many jobs of the whole group may start per ms under the parent's own limits. */
   readonly mostPerMs: number;
 }
 
-/** The waiting jobs of one key, as a fluid that drains. */
+/** The pending jobs of one key, as a fluid that drains. */
 export interface LaneLoad {
-  /** The head of its path; undefined for one name. */
+  /** The group of its parent key; undefined for a key of one name. */
   readonly within?: LaneGroup | undefined;
   /** How many plain calls they count as. */
   readonly calls: number;
@@ -30,34 +30,33 @@ export interface Phase {
 export interface Drain {
   /** When the last call of all starts. */
   readonly lastMs: number;
-  /** When the job starts that has `before` calls before it in its lane. */
+  /** Returns when the job starts that has `before` calls ahead of it in its lane. */
   readonly startMs: (lane: number, before: number) => number;
-  /** How many calls of a lane have started by `ms`. */
+  /** Returns how many calls of a lane have started by `ms`. */
   readonly servedBy: (lane: number, ms: number) => number;
 }
 
-/** As far as one has to look. */
+/** How far to compute. */
 interface Until {
   readonly ms?: number;
-  /** A lane: until it is empty. */
+  /** The index of a lane: until it is empty. */
   readonly empty?: number;
 }
 
-/** From `fromMs` on, a lane that had `served` calls drains at `perMs`. */
+/** A time during which a lane drains evenly: from `fromMs` on at `perMs`, after `served` calls. */
 interface Stretch {
   readonly fromMs: number;
   readonly served: number;
   readonly perMs: number;
 }
 
-/** A share of a call this small counts as zero: a fluid's numbers are not exact. */
+/** A share of a call this small counts as zero, because a fluid's numbers are not exact. */
 const NEGLIGIBLE = 1e-6;
 
 /**
- * Drains lanes side by side, in phases of which the first begins now: each by its weight, but none
- * faster than its key may; what one leaves, the others share. That is what fair
- * queueing comes to once there are more than a few jobs (generalized processor
- * sharing; Parekh and Gallager, 1993). What comes later than `until` is not looked at.
+ * Drains lanes side by side, in phases of which the first begins now. Each lane drains by its weight, but not faster
+ * than its key may; the others share what it leaves. Fair queueing behaves like this once there are more than a few
+ * jobs (generalized processor sharing; Parekh and Gallager, 1993). Nothing is computed beyond `until`.
  */
 export function drain(
   lanes: readonly LaneLoad[],
@@ -118,7 +117,7 @@ function reachedMs(stretches: readonly Stretch[], calls: number): number {
     : stretch.fromMs + (calls - stretch.served) / stretch.perMs;
 }
 
-/** Who takes turns in one line: a lane, or a group of some. */
+/** A lane or a group of lanes that takes turns in one line. */
 interface Sharer {
   readonly weight: number;
   readonly mostPerMs: number;
@@ -154,7 +153,7 @@ function ratesOf(
   return rates;
 }
 
-/** Who needs less than its share by weight gets what it needs; the others share the rest. */
+/** A sharer that needs less than its share by weight gets what it needs; the others share the rest. */
 function share(sharers: readonly Sharer[], perMs: number, rates: Map<number, number>): void {
   const needs = sharers.map((sharer) => ({ ...sharer, need: needOf(sharer) }));
   const byNeed = needs.toSorted((a, b) => a.need / a.weight - b.need / b.weight);

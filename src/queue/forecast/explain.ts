@@ -11,9 +11,14 @@ import { keyTextOf, type Job } from "../job.ts";
 import type { NoPromise } from "./forecast.ts";
 
 /**
- * What a job waits for: its time (`"delay"`), or that of its next attempt (`"retry"`); a worker; the end of a pause, of a
- * cooldown, or of an outage of the downstream; room under a limit of the bucket (`"limit"`) or of its key (`"key"`), or for
- * one call more at once (`"lease"`); or, with room, its turn and a free place in a worker (`"lane"`).
+ * What a job waits for:
+ *
+ * - `"delay"`: its time; `"retry"`: the time of its next attempt
+ * - a reason of {@link NoPromise}: a worker, the end of a pause, or a downstream that is unreachable
+ * - `"cooldown"`: the end of a cooldown
+ * - `"limit"`: room under a limit of the bucket; `"key"`: room under a limit of its key
+ * - `"lease"`: the end of a running call, under a limit on concurrent calls
+ * - `"lane"`: there is room, and it waits for its turn and a free place in a worker
  */
 export type WaitsFor =
   | "delay"
@@ -28,16 +33,20 @@ export type WaitsFor =
 /** Why a job waits. */
 export interface JobExplanation {
   readonly waitsFor: WaitsFor;
-  /** The limit that has no room: `"100/s"`; of keys with several levels with that: `"2/s (level 1)"`. Undefined without one. */
+  /**
+   * The limit without room: `"100/s"`; if keys have several levels, with the level: `"2/s (level 1)"`. Undefined
+   * without one.
+   */
   readonly limit: string | undefined;
   /**
-   * Since when it waits, in ms since 1970 on Redis' clock: since it was stored if it is delayed; since its last attempt
-   * began if its retry is delayed; else since it was due, or due again after a retry, a replay or the death of its worker.
+   * When this wait began, in ms since 1970 on Redis' clock. For a delayed job, when it was stored; for a delayed retry,
+   * when its last attempt began. Otherwise when it became due, or due again after a retry, a replay or the death of its
+   * worker.
    */
   readonly sinceMs: number;
   /**
-   * Until when that holds at least: the job may then wait for something else; `eta()` says when it starts. Undefined if it
-   * is not known; Infinity for a pause without an end, which JSON says as `"forever"`.
+   * This reason holds until then at least. After that, the job may wait for something else; `eta()` says when it
+   * starts. Undefined if unknown; Infinity, in JSON `"forever"`, for a pause without an end.
    */
   readonly untilMs: number | undefined;
 }
@@ -52,15 +61,15 @@ interface Reason {
 interface Facts {
   readonly seen: LanesSeen;
   readonly isWorked: boolean;
-  /** Ms for which the queue is paused, and the key or a head of it. */
+  /** Ms for which the queue is paused, and the key or a parent of it. */
   readonly queueMs: number;
   readonly keyMs: number;
-  /** The bucket as it is for all, and for the job's key. */
+  /** The state of the bucket for all calls, and for those of the job's key. */
   readonly shared: BucketState;
   readonly own: BucketState;
 }
 
-/** Among how many jobs that workers have fetched it is looked for. */
+/** How many of the jobs that workers have fetched to search for it. */
 const MOST_COUNTED = 2_000;
 
 export function createExplanations({
@@ -123,14 +132,14 @@ function waitsSinceMs(
   return attemptsMade > 0 && startedAtMs !== undefined ? startedAtMs : dueAtMs;
 }
 
-/** The first that holds of what a job may wait for; undefined if it runs, has ended, or is gone. */
+/** Returns the first reason that applies; undefined if the job runs, has ended, or does not exist. */
 function reasonFor(job: Job<unknown>, facts: Facts, nowMs: number): Reason | undefined {
   const { seen, isWorked, queueMs, keyMs, shared, own } = facts;
   const { place } = seen;
   if (place === undefined || place.in === "worker") return undefined;
   const dueInMs = place.in === "delay" ? place.dueInMs : 0;
   if (dueInMs > 0 && job.attemptsMade > 0) return { waitsFor: "retry", forMs: dueInMs };
-  // One that is due now is on its way to its lane: it is delayed in case it gets lost there.
+  // A job that is due now is on its way to its lane. It has a delay in case it gets lost there.
   if (dueInMs > 0 && job.dueAtMs > nowMs) return { waitsFor: "delay", forMs: dueInMs };
   if (!isWorked) return { waitsFor: "no worker" };
   if (queueMs > 0) return { waitsFor: "queue paused", forMs: queueMs };
@@ -143,14 +152,14 @@ function reasonFor(job: Job<unknown>, facts: Facts, nowMs: number): Reason | und
   return ofLimits(own.limits, job.cost) ?? asideFor(keyTextOf(job), seen) ?? { waitsFor: "lane" };
 }
 
-/** The limit without room for a job that lets it go last; one on calls at once before all others. */
+/** Returns the full limit that will have room last. A limit on concurrent calls comes before all others. */
 function ofLimits(limits: readonly LimitState[], cost: Cost | undefined): Reason | undefined {
   const full = limits.filter((limit) => limit.remaining < costOf(limit, cost));
   const [last] = full.toSorted((a, b) => (b.nextFreeMs ?? Infinity) - (a.nextFreeMs ?? Infinity));
   if (last === undefined) return undefined;
   const { name: limit, scope, nextFreeMs } = last;
   if (nextFreeMs === undefined) return { waitsFor: "lease", limit };
-  // It is known for a cost of 1 alone.
+  // The time is known only for a cost of 1.
   const forMs = costOf(last, cost) > 1 ? undefined : nextFreeMs;
   return { waitsFor: scope === "bucket" ? "limit" : "key", limit, forMs };
 }
@@ -160,7 +169,7 @@ function costOf({ unit }: LimitState, cost: Cost = 1): number {
   return cost[unit] ?? (unit === "calls" ? 1 : 0);
 }
 
-/** Its lane, or a head of its path, stands aside until its limits have room again. */
+/** Its lane, or a parent of its key, is blocked until its limits have room again. */
 function asideFor(key: string | undefined, { lanes, heads }: LanesSeen): Reason | undefined {
   if (key === undefined) return undefined;
   const path = headsOfText(key);

@@ -19,8 +19,11 @@ import { drain, type Drain, type LaneLoad } from "./drain.ts";
 import { createGroups, type Groups, paceOf, type Pace } from "./pace.ts";
 
 /**
- * Why nothing is promised: no worker is alive, in any process; the queue, the key or the bucket is paused without an
- * end; or the downstream is away, for all or for the key, until a job that tries finds it back.
+ * Why no time is given:
+ *
+ * - no worker is alive, in any process
+ * - the queue, the key or the bucket is paused without an end
+ * - the downstream is unreachable, for all keys or for this one, until a job that tests it succeeds
  */
 export type NoPromise =
   | "no worker"
@@ -30,24 +33,24 @@ export type NoPromise =
   | "downstream away"
   | "key away";
 
-/** When a job is expected to start, by the backlog, the limits and the workers of now. */
+/** When a job is expected to start, by the current backlog, limits and workers. */
 export type JobEta = {
   /** How many jobs are expected to start before it. */
   readonly position: number;
 } & (
   | {
-      /** Ms until it starts; 0 if its handler runs already. */
+      /** Ms until it starts; 0 if its handler is running. */
       readonly startsInMs: number;
       readonly reason?: undefined;
     }
   | { readonly startsInMs: undefined; readonly reason: NoPromise }
 );
 
-/** What becomes of a queue's backlog if nothing changes. */
+/** When a queue's backlog will be gone if nothing changes. */
 export type Forecast = Waiting &
   (
     | {
-        /** Ms until all of them have started: 0 if none waits. */
+        /** Ms until all pending jobs have started: 0 if there are none. */
         readonly goneInMs: number;
         readonly reason?: undefined;
       }
@@ -55,34 +58,40 @@ export type Forecast = Waiting &
   );
 
 interface Waiting {
-  /** How many jobs wait. */
+  /** How many jobs are pending. */
   readonly waiting: number;
-  /** How many workers are alive, in all processes, and how many jobs they can have at once: the sum of their `concurrency`. */
+  /**
+   * How many workers are alive, in all processes, and how many jobs they can run at once: the sum of their
+   * `concurrency`.
+   */
   readonly workers: number;
   readonly places: number;
   /**
-   * Of the 1,000 jobs in lanes with the earliest deadlines (`maxWaitMs`), those that will not start in time. Jobs
-   * without a key, delayed ones, and those that a worker is about to fetch are not among them: ask for their `eta`.
-   * Empty while nothing is promised at all.
+   * The jobs that will not start in time, among the 1,000 jobs in lanes with the earliest deadlines (`maxWaitMs`). Jobs
+   * without a key, delayed jobs, and jobs that a worker is about to fetch are not included: ask for their `eta`. Empty
+   * while no time is given at all.
    */
   readonly missed: readonly {
     readonly id: string;
     readonly key: Key;
-    /** Ms until the job would start, Infinity (in JSON `"forever"`) while its key is paused or away; and until it must have started. */
+    /**
+     * Ms until the job would start, Infinity (in JSON `"forever"`) while its key is paused or unreachable; and until
+     * its deadline.
+     */
     readonly startsInMs: number;
     readonly deadlineInMs: number;
   }[];
 }
 
 export interface Forecasts {
-  /** Whether a job is in a lane. */
+  /** True if a job is in a lane. */
   readonly isParked: (id: string) => Promise<boolean>;
-  /** For a job with this key and cost; undefined if it is not there, or has ended. */
+  /** Returns the expected start of a job with this key and cost; undefined if the job does not exist or has ended. */
   readonly eta: (id: string, about: TryCall) => Promise<JobEta | undefined>;
   readonly forecast: (options?: OfKey) => Promise<Forecast>;
-  /** The same for all keys, with what it was computed from. */
+  /** The forecast for all keys, with the lanes that it was computed from. */
   readonly glance: () => Promise<{ readonly expected: Forecast; readonly seen: LanesSeen }>;
-  /** As it is, and as if the bucket had been changed. */
+  /** Returns the forecast for the bucket as it is, and as if the change had been made. */
   readonly preview: (change: unknown) => Promise<QueuePreview>;
 }
 
@@ -97,17 +106,17 @@ interface View {
   readonly pace: Pace;
   readonly drained: Drain;
   readonly live: LiveWorkers;
-  /** Why nothing of the queue starts, if so. */
+  /** Why no job of the queue starts; undefined if jobs start. */
   readonly reason: NoPromise | undefined;
-  /** Ms for which a key is paused; Infinity also while its downstream is away. */
+  /** Ms for which a key is paused; Infinity also while its downstream is unreachable. */
   readonly heldForMs: (key: string | undefined) => number;
-  /** Why nothing of a key starts, or of any, if so. */
+  /** Returns why no job of a key, or of any key below it, starts. */
   readonly keyReason: (key: string | undefined) => NoPromise;
   /** Ms until the bucket lets anything start. */
   readonly fromMs: number;
   readonly lanes: readonly Lane[];
   readonly groups: Groups;
-  /** The index of a key's lane in `lanes`; the last one sums up those that were not read. */
+  /** Returns the index of a key's lane in `lanes`. The last lane stands for those that were not read. */
   readonly laneOf: (key: string | undefined) => number;
 }
 
@@ -117,9 +126,12 @@ interface ForecastRequest {
   readonly change?: unknown;
 }
 
-/** The index of the jobs that have no lane, or have left it. */
+/** The index of the jobs that have no lane, or have left their lane. */
 const LANELESS = 0;
-/** Of how many jobs in lanes, of how many held by workers, and of how many others the cost is read: Redis serves no other request meanwhile. */
+/**
+ * How many jobs in lanes, how many held by workers, and how many others to read the cost of. Redis is blocked during
+ * the read.
+ */
 const MOST_COUNTED = 2_000;
 
 export function createForecasts(parts: {
@@ -130,7 +142,7 @@ export function createForecasts(parts: {
 }): Forecasts {
   const { queue, bucket, lanes, access } = parts;
 
-  /** Whose downstream is away: undefined stands for the whole bucket. */
+  /** Returns the keys whose downstream is unreachable. Undefined stands for the whole bucket. */
   async function readAway(
     seen: LanesSeen,
     key: string | undefined,
@@ -140,7 +152,7 @@ export function createForecasts(parts: {
     return new Set(keys.filter((_key, index) => found[index] !== undefined));
   }
 
-  /** For how long the bucket lets nothing of a key start, and of each head of it: it cools down, or is paused there. */
+  /** Returns how long the bucket holds back a key, and each of its parents, because of a cooldown or a pause there. */
   function readHeld(key: string | undefined): Promise<(readonly [string, number])[]> {
     const heads = key === undefined ? [] : headsOfText(key);
     return Promise.all(
@@ -151,7 +163,7 @@ export function createForecasts(parts: {
     );
   }
 
-  /** For a job, or for a key and all below it. */
+  /** Reads the backlog for a job, or for a key and all keys below it. */
   async function view(about: TryCall, { id, change }: ForecastRequest = {}): Promise<View> {
     const [seen, inForce, pauses, live, held] = await access.ask(() =>
       Promise.all([
@@ -196,7 +208,7 @@ export function createForecasts(parts: {
         const below = seen.lanes.map((lane) => lane.key);
         const keys =
           key === undefined ? below : [key, ...below.filter((own) => isWithin(own, key))];
-        // One that stands aside for ever is paused in the bucket.
+        // A key that is held back without an end is paused in the bucket.
         const isPaused = keys.some((each) => pausedForMs(each) === Infinity);
         return !isPaused && keys.some((each) => aways.has(each)) ? "key away" : "key paused";
       },
@@ -282,7 +294,7 @@ export function createForecasts(parts: {
   }
 }
 
-/** Why nothing of a queue starts, if so. */
+/** Returns why no job of a queue starts; undefined if jobs start. */
 function reasonOf({
   live,
   ofQueueMs,
@@ -301,7 +313,7 @@ function reasonOf({
   return isAway ? "downstream away" : undefined;
 }
 
-/** How many jobs start before one that waits or is delayed, and in how many ms it starts. */
+/** Returns how many jobs start before a job that waits or is delayed, and in how many ms it starts. */
 function positionOf(
   place: Exclude<JobPosition, { in: "worker" }>,
   backlog: View,
@@ -324,7 +336,7 @@ function isCostly({ unlaned, unlanedCalls, lanes }: LanesSeen): boolean {
   return unlanedCalls > unlaned || lanes.some(({ jobs, calls }) => calls > jobs);
 }
 
-/** All that waits: jobs without a lane, each lane that was read, and the other lanes as one. */
+/** All pending jobs: those without a lane, each lane that was read, and the other lanes as one. */
 function lanesOf(seen: LanesSeen, groups: Groups): Lane[] {
   const { unlaned, unlanedCalls, others } = seen;
   const free = { weight: 1, lanes: 1, mostPerMs: Infinity, fromMs: 0 };
@@ -341,7 +353,7 @@ function lanesOf(seen: LanesSeen, groups: Groups): Lane[] {
   return [first, ...read, { ...free, jobs, calls: jobs * callsEach, weight: lanes, lanes }];
 }
 
-/** Never negative: the sums of a fluid are not exact. */
+/** Never negative, because the sums of a fluid are not exact. */
 function wholeMs(ms: number): number {
   return orEndless(Math.max(0, Math.round(ms)));
 }
@@ -350,14 +362,17 @@ function sum(numbers: readonly number[]): number {
   return numbers.reduce((total, each) => total + each, 0);
 }
 
-/** Jobs that wait, as jobs and as a fluid. */
+/** Pending jobs, as a number of jobs and as a fluid. */
 interface Lane extends LaneLoad {
   readonly jobs: number;
-  /** How many lanes this one sums up: of each, as many jobs go before a job as wait before it in its own. */
+  /**
+   * How many lanes this one stands for. Each of them starts as many jobs before a job as are ahead of it in its own
+   * lane.
+   */
   readonly lanes: number;
 }
 
-/** Each key that has only delayed jobs gets a lane of its own, as long as there are fewer than these. */
+/** The most lanes. While there are fewer, each key that has only delayed jobs gets its own. */
 const MOST_LANES = 600;
 
 interface Backlog {
@@ -370,8 +385,9 @@ interface Backlog {
 }
 
 /**
- * When a delayed job starts, in ms from now, and behind how many: what waits drains until the first delayed jobs come
- * due, those join it, and so on until the job itself comes due. It starts when those before it in its lane have started.
+ * Returns when a delayed job starts, in ms from now, and behind how many jobs. The backlog drains until the next
+ * delayed jobs come due and join it, and so on until the job itself comes due. It starts when the jobs ahead of it in
+ * its lane have started.
  */
 function startOfDelayed(
   place: Extract<JobPosition, { in: "delay" }>,
@@ -380,7 +396,7 @@ function startOfDelayed(
   const { seen, fromMs } = backlog;
   const growing = createLanes(backlog);
   const own = growing.indexOf(place.key);
-  // Those that are less urgent go behind it.
+  // Less urgent jobs go behind it.
   growing.set(own, { jobs: place.before, calls: place.callsBefore });
   const dueMs = Math.max(0, place.dueInMs - fromMs);
   for (const { inMs, ofKeys } of arrivalsOf(seen, place.dueInMs)) {
@@ -392,7 +408,10 @@ function startOfDelayed(
   return { startsInMs: Math.max(place.dueInMs, fromMs + atMs), position };
 }
 
-/** Those that were not looked at come due between the last that were and the job, of keys as those were. */
+/**
+ * Jobs that were not read are assumed to come due between the last ones that were read and the job, with the same mix
+ * of keys.
+ */
 function arrivalsOf({ due, moreDue }: LanesSeen, dueInMs: number): readonly DueJobs[] {
   const last = due.at(-1);
   if (moreDue === 0 || last === undefined) return due;
@@ -411,7 +430,7 @@ interface Load {
   readonly calls: number;
 }
 
-/** Lanes over time: jobs leave them, and come. */
+/** Lanes over time: jobs start, and new ones join. */
 function createLanes({ seen, lanes: from, pace, groups }: Omit<Backlog, "fromMs">) {
   let lanes: Lane[] = [...from];
   let paceNow = pace;
@@ -423,7 +442,7 @@ function createLanes({ seen, lanes: from, pace, groups }: Omit<Backlog, "fromMs"
   function indexOf(key: string | undefined): number {
     const known = indexes.get(key);
     if (known !== undefined) return known;
-    // Beyond the bound they share the last lane.
+    // Beyond the bound, further keys share the last lane.
     if (lanes.length >= MOST_LANES) return lanes.length - 1;
     const place = groups.placeOf(key!);
     const fromMs = Math.max(0, place.fromMs - nowMs);

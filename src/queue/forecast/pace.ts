@@ -11,22 +11,25 @@ import type { Phase, LaneGroup, LaneLoad } from "./drain.ts";
 
 /** How fast jobs may start, by the limits in force. */
 export interface Pace {
-  /** For all keys together: jobs for which there is room now start at once. */
+  /** For all keys together. Jobs that have room now start at once. */
   readonly shared: readonly Phase[];
-  /** How many jobs of a key, or of all below a head, may start per ms by its own limits; Infinity without limits. */
+  /**
+   * Returns how many jobs of a key, or of all keys below it, may start per ms under its own limits; Infinity without
+   * limits.
+   */
   readonly perMsOf: (text: string) => number;
-  /** The pace `ms` later, when `served` more have started: what has not started by then leaves room. */
+  /** The pace `ms` later, after `served` more jobs have started. Starts that were not used become room. */
   readonly after: (ms: number, served: number) => Pace;
 }
 
 /** The state of a bucket, and the ms until it lets anything start. */
 interface Outset extends InForce {
   readonly fromMs: number;
-  /** Whether the waiting jobs count as more calls than there are jobs. */
+  /** True if the pending jobs count as more calls than there are jobs. */
   readonly isCostly: boolean;
 }
 
-/** How many jobs one limit lets start before a job: `room` at once, and `perMs` from then on. */
+/** How many jobs one limit lets start before a job: `room` at once, and `perMs` after that. */
 interface PacedLine {
   readonly room: number;
   /** The most room there can be. */
@@ -34,20 +37,20 @@ interface PacedLine {
   readonly perMs: number;
 }
 
-/** Phases that end after `lastsMs`. */
+/** Phases that last `lastsMs` in all. */
 interface Distance {
   readonly phases: readonly Phase[];
   readonly lastsMs: number;
 }
 
-/** In place of no limit: all start at once. */
+/** Stands for no limit: all jobs start at once. */
 const FASTEST_PER_MS = 1_000_000;
-/** A rate that was cut grows back evenly; here it does so in this many steps. */
+/** A rate that was cut grows back evenly. Here it does so in this many steps. */
 const RAMP_STEPS = 8;
 
 /**
- * The pace of plain calls, from `fromMs` on; if plain calls take nothing of what keys share, the pace of jobs like the
- * one that is asked about.
+ * Returns the pace of plain calls from `fromMs` on. If plain calls use nothing of the shared limits, it returns the
+ * pace of jobs like the given one.
  */
 export function paceOf(bucket: string, about: TryCall, inForce: Outset): Pace {
   const policy = asFarAsKnown(inForce.policy);
@@ -85,7 +88,7 @@ export function paceOf(bucket: string, about: TryCall, inForce: Outset): Pace {
   return paceAt(0, lines);
 }
 
-/** What is left of phases that end. */
+/** Returns what is left of phases that end. */
 function phasesSince({ phases, lastsMs }: Distance, sinceMs: number): Phase[] {
   return phases.flatMap(({ fromMs, perMs }, index) => {
     const endMs = phases[index + 1]?.fromMs ?? lastsMs;
@@ -107,8 +110,8 @@ function linesOf(outset: Outset, costs: readonly number[]): PacedLine[] {
 }
 
 /**
- * How many plain calls have room by the limits of which plain calls take nothing. Jobs that cost more than a plain call
- * may cost it by these limits, and then start no sooner, whatever room the others have.
+ * Returns how many plain calls have room under the limits that plain calls do not use. Jobs that cost more than a plain
+ * call may use these limits, and then start no sooner, whatever room the other limits have.
  */
 function mostRoomOf(outset: Outset, costs: readonly number[]): number {
   const { limits } = outset.policy;
@@ -126,13 +129,13 @@ function mostRoomOf(outset: Outset, costs: readonly number[]): number {
 function roomOf({ policy, state }: InForce, index: number): number {
   const { kind, capacity } = policy.limits[index]!;
   const { remaining } = state.limits[index]!;
-  // When this window is used up, all jobs wait for the next one, and then have the whole of it.
+  // Once this window is used up, all jobs wait for the next one, and then have all of it.
   return ruleOf(kind).doesRenew === true && remaining === 0 ? capacity : remaining;
 }
 
 /**
- * While a rate that was cut grows back, or answers ask for gaps, all calls keep a distance, whatever room there is.
- * Also returns how long that lasts.
+ * While a rate that was cut grows back, or responses ask for gaps, all calls keep a distance, even if there is room.
+ * Returns these phases and how long they last.
  */
 function distanceOf(
   { state, wholeInMs, spacedForMs, gapMs, fromMs }: Outset,
@@ -156,7 +159,10 @@ function distanceOf(
   return { phases, lastsMs };
 }
 
-/** At each time, the limit that has let the fewest start until then decides; each is slower than the one before. */
+/**
+ * At each time, the limit that has let the fewest jobs start until then decides. Each phase is slower than the one
+ * before.
+ */
 function phasesOf(lines: readonly PacedLine[], fromMs: number): Phase[] {
   const phases: (Phase & PacedLine)[] = [];
   let next: (Phase & PacedLine) | undefined = { fromMs, room: 0, most: 0, perMs: FASTEST_PER_MS };
@@ -173,7 +179,7 @@ function phasesOf(lines: readonly PacedLine[], fromMs: number): Phase[] {
   return phases;
 }
 
-/** Where the lane of a key takes its turns, how fast it may drain, and how long it and its heads are aside. */
+/** Where a key's lane takes its turns, how fast it may drain, and how long it and its parents are blocked. */
 export interface Groups {
   placeOf(
     key: string,
@@ -182,8 +188,8 @@ export interface Groups {
 }
 
 /**
- * The heads of paths, each of which shares its turns and its limits among the lanes below it. The lane of a head's own jobs
- * is one of those.
+ * The parent keys. Each shares its turns and its limits among the lanes below it. The lane of the parent's own jobs is
+ * one of those.
  */
 export function createGroups(
   heads: LanesSeen["heads"],

@@ -10,92 +10,100 @@ import { oldestFailedAtMs, type StoredAccess } from "../bullmq/stored-queue.ts";
 import type { JobExplanation } from "./explain.ts";
 import type { Forecast, Forecasts, NoPromise } from "./forecast.ts";
 
-/** How a queue is, over all processes. */
+/** The state of a queue, over all processes. */
 export interface QueueStatus extends SettingsStatus {
   readonly name: string;
   /**
-   * Grows with each pause, resume and setting by hand: give it to one that is based on what you saw. `0` before the first.
+   * Grows with each pause, resume and setting by an operator. Pass it to such a change to have it refused if another
+   * came first. `0` before the first.
    */
   readonly generation: number;
   /** How many jobs are in each state. */
   readonly jobs: QueueCounts;
-  /** The job that has waited longest of those that are due; undefined if none waits. Of more than 500 keys 500 are looked at. */
+  /** The due job that has waited longest; undefined if none waits. With more than 500 keys, 500 of them are checked. */
   readonly oldest: OldestDue | undefined;
-  /** How long ago the oldest dead letter failed for the last time, in ms; undefined if there is none. */
+  /** How long ago the oldest dead letter failed, in ms; undefined if there is none. */
   readonly oldestDeadMs: number | undefined;
   /**
-   * How much of its wait no limit, cooldown, pause or turn explains, in ms: `0` while there is a reason. It grows while no
-   * worker is alive, or workers are too few or stand still; what is less than 15 s counts as 0.
+   * How much of that job's wait no limit, cooldown, pause or turn explains, in ms: `0` while there is such a reason. It
+   * grows while no worker is alive, or while workers are too few or hang. Less than 15 s counts as 0.
    */
   readonly unexplainedMs: number;
-  /** Ms until the backlog is gone, as `forecast()` says; undefined while nothing is promised, for this `reason`. */
+  /** Ms until the backlog is gone, as in `forecast()`; undefined while no time can be given, because of `reason`. */
   readonly goneInMs: number | undefined;
   readonly reason: NoPromise | undefined;
-  /** The keys of which most jobs wait, up to 20, those with the most first; of more than 1,000 keys those whose turn comes soon are looked at. */
+  /**
+   * The keys with the most pending jobs, up to 20, the most first. With more than 1,000 keys, only those whose turn
+   * comes soon are checked.
+   */
   readonly lanes: readonly LaneStatus[];
-  /** How many keys have jobs that wait. */
+  /** How many keys have pending jobs. */
   readonly lanesInAll: number;
-  /** How many workers are alive, and how many jobs they can have at once. */
+  /** How many workers are alive, and how many jobs they can run at once. */
   readonly workers: number;
   readonly places: number;
   /**
-   * How many workers, each with as many places as those that are alive have on average, are enough for the backlog at the
-   * rate of the bucket: `0` if nothing waits. Where it is not known how long handlers take, they count as taking no time.
+   * How many workers are enough for the backlog at the rate of the bucket, if each can run as many jobs as the live
+   * ones do on average: `0` without a backlog. While it is unknown how long handlers take, they count as taking no
+   * time.
    */
   readonly workersWanted: number;
-  /** Attempts of about the last minute that were done, and that failed, by second. */
+  /** Attempts of about the last minute that succeeded, and that failed, per second. */
   readonly donePerSecond: number;
   readonly failedPerSecond: number;
-  /** The part of them that failed: `0.05`. `0` if none ended. */
+  /** The share of them that failed: `0.05`. `0` if none ended. */
   readonly failureRate: number;
   /** How long their handlers took on average; undefined if none ended. */
   readonly handlerMs: number | undefined;
 }
 
-/** One value that operators and a rules file can set of a queue, as far as there is one. */
+/** One value that operators and a rules file can set for a queue. */
 export interface QueueSetting {
-  /** `"maxBacklog.all"`, `"keepDone.count"`, `"defaults.attempts"`, or of these `"weights.acme"`. */
+  /** `"maxBacklog.all"`, `"keepDone.count"`, `"defaults.attempts"`; for a weight, `"weights.acme"`. */
   readonly name: string;
   readonly value: number | string;
-  /** Whether it was set by hand, or else a rules file says it, or else the code; where that says nothing, the default. */
+  /** Where it comes from: `"override"` by an operator, `"rules"`, or `"code"`, which includes the defaults. */
   readonly setBy: "override" | "rules" | "code";
-  /** Who set it by hand, when, why and for how long. */
+  /** Who made the override, when, why and for how long. */
   readonly override?: SetBy | undefined;
 }
 
 export interface SettingsStatus {
-  /** What holds of what can be set, and who set it. */
+  /** The values in force, and who set each of them. */
   readonly settings: readonly QueueSetting[];
-  /** The version of the rules, if they say anything of the queue. */
+  /** The version of the rules, if they set anything for the queue. */
   readonly rulesVersion: number | undefined;
 }
 
-/** The jobs of one key that wait. */
+/** The pending jobs of one key. */
 export interface LaneStatus {
   readonly key: Key;
-  /** How many are due and wait, those that workers have fetched and not started included. */
+  /** How many are due, with those that workers have fetched and not started. */
   readonly jobs: number;
-  /** Its share of the turns beside others: `1`. */
+  /** Its weight beside other keys: `1`. */
   readonly weight: number;
-  /** Ms for which it stands aside, since its key has no room or is paused: `0` if it is in line. In JSON `"forever"` without an end. */
+  /**
+   * Ms for which its lane is blocked, because its key has no room or is paused: `0` if it is not. In JSON `"forever"`
+   * without an end.
+   */
   readonly asideMs: number;
 }
 
-/** The oldest of the jobs that are due. */
+/** The oldest due job. */
 export interface OldestDue {
   readonly id: string;
   readonly key: Key | undefined;
-  /** How long it has waited since it was due, or due again: after a retry, a replay or the death of its worker. */
+  /** How long it has waited since it became due, or due again after a retry, a replay or the death of its worker. */
   readonly waitingMs: number;
-  /** What it waits for; undefined if it has begun meanwhile. */
+  /** What it waits for; undefined if it has started in the meantime. */
   readonly why: JobExplanation | undefined;
 }
 
-/** Replicas tell of their calls after up to so long. */
+/** Replicas report their calls with up to this delay. */
 const HEARD_MS = 15_000;
-/** For how long a bucket knows how many calls it started. */
+/** How far back a bucket knows how many calls it started. */
 const KNOWN_MS = 86_000_000;
-/** A job is fetched a little before its slot. */
+/** A job is fetched this long before its slot. */
 const AHEAD_MS = 100;
 
 export function createStatus({
@@ -131,7 +139,7 @@ export function createStatus({
     return { id, key: text === undefined ? undefined : decodeKey(text), waitingMs, why };
   }
 
-  /** What the calls that were made in the meantime do not explain of its wait. */
+  /** Returns the part of its wait that the calls that were made in that time do not explain. */
   async function unexplainedOf(
     oldest: OldestDue | undefined,
     capPerSecond: number | undefined,
@@ -181,7 +189,7 @@ export function createStatus({
 }
 
 const LANES_SHOWN = 20;
-/** A lane that is aside for longer than a century is so for good. */
+/** A lane that is blocked for longer than a century is blocked forever. */
 const ENDLESS_MS = 3_155_760_000_000;
 
 function longestLanes({ lanes, others }: LanesSeen): Pick<QueueStatus, "lanes" | "lanesInAll"> {
@@ -210,7 +218,7 @@ function ratesOf({ done, failed, busyMs, overMs }: EndedSince) {
   };
 }
 
-/** As many as have places for the jobs that the rate lets run at once, and for no more than wait. */
+/** Returns how many workers have room for the jobs that the rate lets run at once, but for no more than are pending. */
 function workersWanted(
   { waiting, workers, places }: Forecast,
   capPerSecond: number = Infinity,

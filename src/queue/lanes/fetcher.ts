@@ -1,8 +1,8 @@
 /**
- * Decides when a worker asks for jobs, and for how many. Redis decides which jobs these are.
+ * Decides when a worker asks Redis for jobs, and for how many. A script in Redis decides which jobs these are.
  *
- * Words of the lanes: a lane is *aside* while its key has no room, and is *woken* when it may have some again; then a
- * job comes out of it as a *probe*, alone, to see whether there is room.
+ * A lane holds the pending jobs of one key. It is *blocked* while its key has no room under its limits, and *woken*
+ * when there may be room again. Then one job comes out of it alone, as a *probe*, to find out whether there is room.
  */
 import { reasonOf } from "../../core/describe.ts";
 import type { Logger } from "../../core/logger.ts";
@@ -20,27 +20,27 @@ import { keyTextOf, type Job } from "../job.ts";
 
 /** A worker's side of the lanes. */
 export interface Fetcher extends JobSupply {
-  /** Counts a job among those that wait for their slots, while it does. */
+  /** Counts a job as waiting for a slot until `slot` settles. */
   whileWaiting<T>(slot: Promise<T>): Promise<T>;
-  /** Notes that a job has started; for a probe, whether its slot came at once. */
+  /** Notes that a job has started. For a probe, `probe` says whether its slot came at once. */
   start(probe?: { readonly key: string; readonly wentAtOnce: boolean }): void;
-  /** Notes that a job's handler has ended, or that it goes back. */
+  /** Notes that a job's handler has ended, or that the job goes back to the queue. */
   end(): void;
-  /** Notes that a probe got no slot: its lane need not wait for it. */
+  /** Notes that a probe got no slot, so that its lane does not wait for the result. */
   missProbe(key: string): void;
   /** Puts a job that BullMQ holds as delayed into its lane. */
   park(job: LaneJob): void;
-  /** Wakes the lane of a key that may have room again; `"*"` stands for all. */
+  /** Wakes the lane of a key that may have room again. `"*"` wakes all lanes. */
   wake(key: string): void;
-  /** Whether an answer is outstanding: it may have been lost with a connection. */
+  /** True while a request is in flight. Its reply may be lost if the connection breaks. */
   readonly isAsking: boolean;
-  /** Whether an answer has brought this job, and it has not ended yet. */
+  /** True if a reply brought this job and the job has not ended yet. */
   holds(id: string, token: string): boolean;
-  /** Whether no worker held a job, and none was parked, when this one looked last. */
+  /** True if no worker held a job and no job was parked at the last request. */
   readonly isQuiet: boolean;
-  /** Sends the last news; resolves with the jobs that were taken and not handed out. */
+  /** Sends the pending updates. Resolves with the jobs that were fetched and not handed out. */
   close(): Promise<readonly TakenJob[]>;
-  /** Sends what there has been to tell since. */
+  /** Sends the updates that came after `close()`. */
   tellLast(): Promise<void>;
 }
 
@@ -51,51 +51,53 @@ export interface FetcherParts {
   readonly workerId: string;
   readonly logger: Logger;
   readonly lockMs: number;
-  /** How many jobs it holds at least, once there are so many. */
+  /** The fewest jobs to hold ahead, if there are as many. */
   readonly least: number;
-  /** How many more jobs the worker has room for. */
+  /** Returns how many more jobs the worker has room for. */
   readonly capacity: () => number;
-  /** Told what each answer says about the jobs that the worker holds, and when it was asked, on `performance.now()`. */
+  /**
+   * Called with what each reply says about the jobs of the worker, and when it was requested, on `performance.now()`.
+   */
   readonly hear: (seen: OrdersSeen, askedAtMs: number) => void;
-  /** How many more may start for all that is known of their downstream. */
+  /** Returns how many more jobs may start: few while the breaker tests the downstream. */
   readonly admits: () => number;
-  /** How many of the waiting jobs are held back by their own key; they take no other's turn. */
+  /** Returns how many waiting jobs are held back by their own key. They do not take the turns of other jobs. */
   readonly deferred: () => number;
 }
 
-/** How long news are gathered, to be sent together. */
+/** Updates are gathered for this time and sent together. */
 const GATHER_MS = 4;
-/** After an error, news are sent again. */
+/** After an error, the updates are sent again after this time. */
 const RETRY_MS = 1_000;
-/** How often a worker that can start no more looks whether that has changed; and whether jobs came due or expired. */
+/** How often a worker without room looks for room, and how often it looks for due and expired jobs. */
 const RECHECK_MS = 25;
 const LOOK_MS = 250;
-/** For how long an answer holds that none is known to come. An idle worker asks at least every ten seconds. */
+/** How long a reply without jobs holds if it names no next time. An idle worker still asks every ten seconds. */
 const QUIET_FOR_MS = 30_000;
-/** A worker's speed is how many jobs it started in the last 250 ms. */
+/** A worker's speed is the number of jobs that it started in the last 250 ms. */
 const SPEED_MS = 250;
 /**
- * How many jobs a worker holds: those that it starts in `AHEAD_MS`, which is a horizon of slots and some for a process
- * that is busy; and those of `AHEAD_TRIPS` round trips more, since from the start of one job to the slot of the next
- * there are some. `MOST_AHEAD_MS` bounds both.
+ * A worker holds ahead the jobs that it starts in `AHEAD_MS`: one horizon of slots, and a margin for a busy process. It
+ * adds those of `AHEAD_TRIPS` round trips, because several trips lie between the start of one job and the slot of the
+ * next. `MOST_AHEAD_MS` bounds the sum.
  */
 const AHEAD_MS = 150;
 const AHEAD_TRIPS = 10;
 const MOST_AHEAD_MS = 1_000;
 /** The weight of the latest round trip in the moving average. */
 const TRIP_SHARE = 1 / 8;
-/** The share of what it holds that it asks for together. */
+/** A worker waits until it can ask for this share of what it holds ahead. */
 const TOGETHER = 1 / 8;
-/** The most jobs, and the most expired ones, of a request: Redis serves no other meanwhile. */
+/** The most jobs and the most expired jobs of one request. Redis is blocked while it serves the request. */
 const MOST_TAKEN = 500;
 const MOST_EXPIRED = 50;
 
 export function createFetcher(parts: FetcherParts): Fetcher {
   const { lanes, queue, workerId, logger, lockMs, capacity, admits, deferred, hear, least } = parts;
   const started = createRecentCount(SPEED_MS);
-  /** Taken, and not handed out. */
+  /** Jobs that were fetched and not handed out. */
   const ready: HeldJob[] = [];
-  /** By the locks of those, and of the jobs that were handed out and have not ended: the key, if its lane is ordered. */
+  /** The locks of fetched jobs that have not ended. The value is the job's key if its lane is ordered. */
   const held = new Map<string, string | undefined>();
   const joining: LaneJob[] = [];
   let probes: [key: string, wentAtOnce: boolean][] = [];
@@ -106,12 +108,12 @@ export function createFetcher(parts: FetcherParts): Fetcher {
   let requests = 0;
   let askedAtMs = performance.now();
   let isMoreDue = false;
-  /** Until when there is no other job, by the last answer. */
+  /** By the last reply, there is no other job until this time. */
   let emptyUntilMs = 0;
-  /** How often Redis has told that there may be a job. */
+  /** How often Redis has signalled that there may be a job. */
   let looks = 0;
   let onReady = (): void => {};
-  /** When Redis was asked last, if all was quiet then. */
+  /** When Redis was last asked, if there were no jobs at all then. */
   let quietAtMs = -Infinity;
   let asking: Promise<Taken> | undefined;
   let timer: NodeJS.Timeout | undefined;
@@ -119,21 +121,23 @@ export function createFetcher(parts: FetcherParts): Fetcher {
   let isClosed = false;
 
   /**
-   * How many more jobs the worker could start soon: at least one if it holds none. While it holds half as many, it waits
-   * until it can ask for some together.
+   * Returns how many jobs to ask for: at least one if the worker holds none. While it holds half of what it could start
+   * soon, it waits until it can ask for several together.
    */
   function want(): number {
     const unbegun = ready.length + Math.max(0, waiting - deferred());
     const recent = started.count(performance.now());
     const aheadMs = Math.min(AHEAD_MS + AHEAD_TRIPS * tripMs, MOST_AHEAD_MS);
     const most = Math.max(least, Math.ceil((recent * aheadMs) / SPEED_MS));
-    // No more than have a place: what lay ready here without one would be nobody's until its lock ends.
+    // Not more than the worker has room for: such a job would lie here until its lock ends.
     const places = capacity() - ready.length;
     const wanted = Math.max(0, Math.min(most - unbegun, places, MOST_TAKEN, admits()));
     return unbegun >= most / 2 && wanted < Math.floor(most * TOGETHER) ? 0 : wanted;
   }
 
-  /** How many expired jobs there are places for beside those; without one, they get one in every other turn. */
+  /**
+   * Adds expired jobs if there is room for them. Without room, every other request asks for one in place of a new job.
+   */
   function split(wanted: number): { readonly most: number; readonly mostExpired: number } {
     const beside = Math.max(0, Math.min(capacity() - ready.length - wanted, MOST_EXPIRED));
     const isTheirTurn = beside === 0 && wanted > 0 && isMoreDue && requests % 2 === 0;
@@ -142,7 +146,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       : { most: wanted, mostExpired: beside };
   }
 
-  /** One request at a time. */
+  /** Sends one request at a time. */
   function ask(wanted: number): Promise<Taken> {
     clearTimeout(timer);
     timer = undefined;
@@ -177,7 +181,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       }
       hear(taken.orders, sentAtMs);
       isMoreDue = taken.isMoreDue;
-      // What Redis has told meanwhile may be newer than this answer.
+      // A signal that came since the request may be newer than this reply.
       const isLatest = looks === looksBefore;
       const isEmpty = isLatest && taken.jobs.length < counts.most && taken.nextMs !== 0;
       emptyUntilMs = isEmpty ? sentAtMs + (taken.nextMs ?? QUIET_FOR_MS) : 0;
@@ -186,9 +190,9 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       quietAtMs = isAllQuiet ? sentAtMs : -Infinity;
       return taken;
     } catch (error) {
-      // A connection that is closed answers none of them.
+      // A closed connection brings no further reply.
       if (isClosed) throw error;
-      // Jobs that were to join their lanes come due by themselves; all else is sent again.
+      // Jobs that were to join their lanes come due by themselves. All other updates are sent again.
       probes.unshift(...news.probes);
       for (const key of news.woken) woken.add(key);
       for (const key of news.ended) ended.add(key);
@@ -213,12 +217,12 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       clearTimeout(timer);
       timer = setTimeout(sendNews, RETRY_MS);
       const reason = reasonOf(error);
-      const problem = `Could not tell the lanes of queue "${queue}" the news; retrying in 1 s: ${reason}`;
+      const problem = `Could not send the updates of the lanes of queue "${queue}"; retrying in 1 s: ${reason}`;
       logger.warn({ queue, reason }, problem);
     });
   }
 
-  /** Resolves when something has happened here, or after a moment. */
+  /** Resolves when something has changed in this process, or after a moment. */
   function untilChanged(): Promise<void> {
     return new Promise((resolve) => {
       const recheck = setTimeout(resolve, RECHECK_MS);
@@ -235,7 +239,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
         if (isClosed) return { job: undefined, nextMs: undefined };
         if (ready.length > 0 && capacity() > 0) return { job: ready.shift()! };
         if (asking !== undefined) {
-          // What it fails with is told by who asked.
+          // The sender of the request handles its error.
           await asking.catch(() => undefined);
           continue;
         }
@@ -302,7 +306,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       held.delete(lock);
       if (key === undefined) return;
       ended.add(key);
-      // At once: nothing of its key runs meanwhile.
+      // Sent at once, because no other job of this ordered key runs until then.
       clearTimeout(timer);
       sendNews();
     },
@@ -324,7 +328,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       isClosed = true;
       notify();
       await asking?.catch(() => undefined);
-      // It may have taken the marker that woke it for a job: whoever asks has another worker woken.
+      // This worker may have consumed the marker of a job. The request lets Redis wake another worker.
       await ask(0).catch(() => undefined);
       clearTimeout(timer);
       return ready.splice(0);
@@ -366,10 +370,10 @@ export function createRecentCount(withinMs: number): RecentCount {
   };
 }
 
-/** A slot that came within this time came at once. */
+/** A slot that came within this time counts as immediate. */
 const AT_ONCE_MS = 20;
 
-/** What a probe that starts says of its key: whether it has room again. */
+/** Returns what the start of a probe says about its key: whether it has room again. Undefined for other jobs. */
 export function probeOf(
   job: Pick<Job<unknown>, "key">,
   arrival: Arrival,

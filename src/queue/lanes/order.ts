@@ -1,6 +1,6 @@
 /**
- * Which keys of a queue are ordered. It is read here when a job is enqueued, stored with the job, and kept by
- * `lua/lib/lanes/order.lua`, whose lanes give one job after another.
+ * Decides which keys of a queue are ordered. This is read when a job is enqueued, and stored with the job.
+ * `lua/lib/lanes/order.lua` then starts the jobs of such a key one after another.
  */
 import * as z from "zod";
 import { describeValue, reasonOf } from "../../core/describe.ts";
@@ -9,7 +9,9 @@ import { decodeKey, type Key } from "../../core/key-path.ts";
 import { readOptions } from "../../core/input/options.ts";
 import type { LaneOrder } from "../options.ts";
 
-/** Which keys have their jobs done one after another: all, those for which a function returns true, or as options say. */
+/**
+ * Which keys run their jobs one after another: all (`true`), those for which a function returns true, or by options.
+ */
 export type Ordered = boolean | OfKey | OrderedOptions;
 
 type OfKey = (key: Key) => boolean;
@@ -18,8 +20,8 @@ interface OrderedOptions {
   /** Which keys are ordered. Defaults to all. */
   readonly keys?: OfKey | undefined;
   /**
-   * What a dead letter does to its key: `"skip"` has the next job begin, and with `"hold"` it waits until the dead letter
-   * was replayed or purged. A replayed one is the next of its key. Defaults to `"skip"`.
+   * What happens to a key after a dead letter. With `"skip"`, its next job starts. With `"hold"`, its jobs wait until
+   * the dead letter was replayed or purged; a replayed job is the next of its key. Defaults to `"skip"`.
    */
   readonly stuck?: "skip" | "hold" | undefined;
 }
@@ -37,10 +39,10 @@ const SHAPE = z.object({
 });
 
 /**
- * Returns what reads the order of a job's key; undefined if it has none.
+ * Returns a function that reads the order of a job's key; undefined means that the key is not ordered.
  *
- * @throws {@link InvalidOptionError} when the option has a bad value. What it returns throws the same for a job without a
- * key where all keys are ordered, and when the function of the key fails.
+ * @throws {@link InvalidOptionError} when the option has a bad value. The returned function throws it for a job without
+ * a key if all keys are ordered, and when the function of the key fails.
  */
 export function createOrders(
   queue: string,

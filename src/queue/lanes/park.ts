@@ -10,13 +10,13 @@ export interface ParkParts {
   readonly name: string;
   readonly logger: Logger;
   readonly lanes: Pick<LaneStore, "join">;
-  /** The weights of a key's lane and of the heads of its path. */
+  /** The weights of a key's lane and of its parent keys. */
   readonly weightsOf: WeightsOf;
   /** @throws {@link StoreUnavailableError} when Redis does not answer in time. */
   readonly open: () => Promise<StoredQueue>;
 }
 
-/** Parks jobs that were just stored in the lanes of their keys; never rejects. */
+/** Parks new jobs in the lanes of their keys. Never rejects. */
 export async function parkFromProducer(
   parts: ParkParts,
   jobs: readonly Stored<unknown>[],
@@ -25,12 +25,12 @@ export async function parkFromProducer(
   try {
     await join(parts, jobs);
   } catch (error) {
-    // The jobs are stored: to reject would have them stored twice.
+    // The jobs are stored already. After a rejection, the caller would store them again.
     const reason = reasonOf(error);
     const problem = `Could not park jobs of queue "${name}" in their lanes; they join within ${PARK_MS} ms: ${reason}`;
     logger.warn({ queue: name, jobs: jobs.length, reason }, problem);
-    // Tried again once Redis is back. They may have joined although no reply came, and may have gone on since. If this
-    // fails too, they join by themselves when the delay ends that the warning names.
+    // Tries again once Redis is reachable. The jobs may have joined although no reply came, so only those still on
+    // their way join. If this fails too, they join by themselves after the delay in the warning.
     void open()
       .then(async (again) => {
         const onTheirWay = await Promise.all(jobs.map((job) => isOnItsWay(again, job)));
@@ -51,22 +51,23 @@ async function join(
   if (laneJobs.length > 0) await lanes.join({ queue: name, jobs: laneJobs });
 }
 
-/** Puts a job back that was fetched and not started: into its old place, and no attempt is used. */
+/** Returns a job that was fetched and not started to its old position. This uses no attempt. */
 export async function parkFromWorker<Data>(
   stored: Stored<Data>,
   token: string,
   parts: {
     readonly queue: string;
     readonly lanes: Pick<LaneStore, "putBack">;
-    /** The weights of a key's lane and of the heads of its path. */
+    /** The weights of a key's lane and of its parent keys. */
     readonly weightsOf: WeightsOf;
   },
 ): Promise<never> {
   const { queue, lanes, weightsOf } = parts;
   const id = stored.id!;
-  // BullMQ's own ways back keep no place. Not left to the fetcher: the connection may be closed as soon as this has ended.
+  // BullMQ's own methods do not keep the position. The fetcher is not used, because the connection may close as soon as
+  // this returns.
   const way = await lanes.putBack({ queue, id, token, weights: weightsOf(encodedKeyOf(stored)) });
-  // If that fails, the next worker that gets it tries again.
+  // If this fails, the next worker that fetches the job tries again.
   if (way === "cancelled") await stored.remove().catch(() => undefined);
   throw movedToWait();
 }

@@ -1,22 +1,22 @@
 /**
- * Tells Redis that a worker is alive, how many jobs it can have at once, and what came of its attempts: `eta()` and
- * `forecast()` promise nothing for a queue without a worker, and `status()` sums up all of that. One that is killed, or
- * stands still, stops counting within seconds; an idle one within twelve.
+ * Reports to Redis that a worker is alive, how many jobs it can run at once, and how its attempts ended. `eta()` and
+ * `forecast()` give no time for a queue without a worker, and `status()` adds up the attempts. A worker that dies or
+ * hangs stops counting within seconds, an idle one within twelve seconds.
  */
 import type { Ended } from "../../stores/redis/scripts/queue/steering.ts";
 import type { LaneStore } from "../../stores/redis/queue/store.ts";
 
 export interface Presence {
-  /** Says that the worker is no more; never rejects. */
+  /** Reports that the worker has ended. Never rejects. */
   close(): Promise<void>;
-  /** Tells what came of the attempts that ended after that; never rejects. */
+  /** Reports the attempts that ended after `close()`. Never rejects. */
   tellLast(): Promise<void>;
 }
 
-/** How often a worker says so, and for how long that holds. */
+/** How often a busy worker reports, and how long a report is valid. */
 const EVERY_MS = 1_000;
 const HOLDS_FOR_MS = 3_500;
-/** The same for a worker that has nothing to do: an idle process is to ask Redis seldom. */
+/** The same for an idle worker, which should rarely send requests to Redis. */
 const IDLE_EVERY_MS = 10_000;
 const IDLE_HOLDS_FOR_MS = 12_000;
 
@@ -33,19 +33,19 @@ export function createPresence({
   readonly workerId: string;
   readonly concurrency: number;
   readonly isIdle: () => boolean;
-  /** The attempts that have ended since the last call; and takes them back if they could not be told. */
+  /** Takes the attempts that ended since the last call, and gets them back if the report failed. */
   readonly tally: { take(): Ended; giveBack(ended: Ended): void };
 }): Presence {
-  /** One is under way at a time, also while Redis is away. */
+  /** One report is in flight at a time, even while Redis is unreachable. */
   let noting: Promise<void> | undefined;
-  /** When an idle worker is to say so next, on `performance.now()`: while what it said last still holds. */
+  /** When an idle worker reports next, on `performance.now()`. Its last report is valid until then. */
   let dueAtMs = -Infinity;
   async function note(forMs: number): Promise<void> {
     const ended = tally.take();
     try {
       await lanes.noteWorker({ queue, worker, places, forMs, ended });
     } catch {
-      // While Redis does not answer, nobody can ask how many workers there are.
+      // The next beat reports again.
       dueAtMs = -Infinity;
       tally.giveBack(ended);
     }

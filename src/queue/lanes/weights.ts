@@ -1,8 +1,8 @@
 /**
- * The weights of lanes, and of the heads of paths. They are read here when a job is enqueued or goes back to its lane,
- * stored by `lua/queue/lanes/lanes-join.lua`, and used by `take_from_lane` in `lua/lib/lanes/take.lua`: each job moves its
- * lane, and each head above it, back in line by the job's share divided by the weight. A worker that holds jobs of several
- * tenants uses them again, in the line of `throttle/waiting/line.ts`.
+ * The weights of lanes and of parent keys. They are read when a job is enqueued or goes back to its lane, and stored by
+ * `lua/queue/lanes/lanes-join.lua`. `take_from_lane` in `lua/lib/lanes/take.lua` uses them. Each job moves its lane,
+ * and each parent above it, back in line by the job's share divided by the weight. A worker that holds jobs of several
+ * tenants uses the weights again, in `throttle/waiting/line.ts`.
  */
 import { describeValue, reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
@@ -10,8 +10,9 @@ import { LEAST_WEIGHT, MOST_WEIGHT } from "../../core/input/queue-settings.ts";
 import { MOST_LEVELS, namesOfText, type Key } from "../../core/key-path.ts";
 
 /**
- * How much of a shared rate each key gets beside the others. Defaults to 1 for each. A list says it for each level of
- * paths: the first entry weighs first names beside one another, the next one what lies below a name beside what else does.
+ * How much of a shared rate each key gets beside the others. Defaults to 1 for each. A list has one entry for each
+ * level of paths. The first entry weighs first names against one another, and each next one weighs the names below one
+ * parent.
  */
 export type Weights = LevelWeights | readonly (PathWeights | undefined)[];
 
@@ -20,14 +21,14 @@ type LevelWeights = Readonly<Record<string, number>> | ((key: string) => number)
 /** By the name at this level, or a function of the path up to it. */
 type PathWeights = Readonly<Record<string, number>> | ((path: readonly string[]) => number);
 
-/** Reads the weights of a key's lane and of the heads of its path, the widest first; undefined without a key. */
+/** Reads the weights of a key's lane and of its parent keys, the widest first; undefined without a key. */
 export type WeightsOf = (key: string | undefined) => readonly number[] | undefined;
 
 /**
- * Returns what reads the weights of a key.
+ * Returns a function that reads the weights of a key.
  *
- * @throws {@link InvalidOptionError} when a table holds no valid weight, or the list can never be right; what it returns
- * throws the same for a function.
+ * @throws {@link InvalidOptionError} when a table has an invalid weight, or a list can never be right. The returned
+ * function throws it when a function returns an invalid weight.
  */
 export function createWeights(queue: string, weights: Weights = {}): WeightsOf {
   const where = `queue("${queue}")`;
@@ -89,8 +90,8 @@ export function createWeights(queue: string, weights: Weights = {}): WeightsOf {
 }
 
 /**
- * The same for a worker, which has its jobs already: a key whose weights cannot be read now counts with weight 1 here,
- * and its lane keeps the weight that it has.
+ * The same for a worker, whose jobs are stored already. If the weights of a key cannot be read, the worker counts
+ * weight 1, and the lane keeps the weight that it has.
  */
 export function weightsOrNone(weightsOf: WeightsOf, onError: (error: unknown) => void): WeightsOf {
   return (key) => {

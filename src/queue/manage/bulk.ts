@@ -12,43 +12,44 @@ import { readDue, type Changes, type DueOptions } from "./changes.ts";
 import type { NoteBulk } from "./noted.ts";
 import type { JobsFilter, Pages } from "./pages.ts";
 
-/** Which jobs are removed: those that match all that is given. */
+/** Which jobs to remove: those that match everything that is given. */
 export interface RemoveFilter extends JobsFilter {
-  /** Where the jobs are. Without it, those are meant that wait or are delayed. */
+  /** Where the jobs are. Defaults to waiting and delayed jobs. */
   readonly state?: "waiting" | "delayed" | "done" | "failed" | undefined;
-  /** How many at most. Defaults to no limit. */
+  /** The most jobs to remove. Defaults to no limit. */
   readonly limit?: number | undefined;
 }
 
-/** Which jobs get another time: those that match all that is given. */
+/** Which jobs to reschedule: those that match everything that is given. */
 export interface RescheduleFilter extends JobsFilter {
-  /** Where the jobs are. Without it, those are meant that wait or are delayed. */
+  /** Where the jobs are. Defaults to waiting and delayed jobs. */
   readonly state?: "waiting" | "delayed" | undefined;
-  /** How many at most. Defaults to no limit. */
+  /** The most jobs to reschedule. Defaults to no limit. */
   readonly limit?: number | undefined;
 }
 
 /**
- * Changes of many jobs by a filter. Redis is asked for a few at a time, so that calls and other jobs go on meanwhile. A job
- * that a worker takes meanwhile stays as it is. A call that rejects in the middle can be repeated. Both are listed
- * by `sluice.changes()`, and reject with StoreUnavailableError when Redis is away.
+ * Changes many jobs that match a filter. Redis changes a few at a time, so that calls and other jobs continue. A job
+ * that a worker takes in between stays as it is. If a call rejects in the middle, it can be repeated.
+ * `sluice.changes()` lists both, and both reject with StoreUnavailableError when Redis is unreachable.
  */
 export interface BulkChanges {
   /**
-   * Removes the jobs that match. Runs of recurring jobs that have not begun stay. Resolves with how many were removed.
+   * Removes the jobs that match. Runs of recurring jobs that have not begun stay. Resolves with the number of removed
+   * jobs.
    *
    * @throws {@link InvalidOptionError} when the filter can never match.
    */
   removeJobs(filter: RemoveFilter, byHand?: WhoAndWhy): Promise<number>;
   /**
-   * Gives the jobs that match another time, as `job.reschedule` does. Resolves with how many have got another one.
+   * Reschedules the jobs that match, as `job.reschedule` does. Resolves with the number of jobs that got another time.
    *
-   * @throws {@link InvalidOptionError} when the filter can never match, or the time can never be.
+   * @throws {@link InvalidOptionError} when the filter can never match, or the time is invalid.
    */
   rescheduleJobs(filter: RescheduleFilter, due: DueOptions, byHand?: WhoAndWhy): Promise<number>;
 }
 
-/** How many jobs one script removes or moves: Redis serves no other request meanwhile. */
+/** How many jobs one script removes or moves. Redis is blocked while it runs. */
 const CHANGED_AT_ONCE = 100;
 
 type PendingState = "waiting" | "delayed";
@@ -71,7 +72,7 @@ function filterOf(states: readonly (PendingState | EndedState)[]) {
 const REMOVED = filterOf([...PENDING, "done", "failed"]);
 const MOVED = filterOf(PENDING);
 
-/** A filter whose key is its text. */
+/** A filter whose key is text. */
 type ReadFilter = Omit<RemoveFilter, "key"> & { readonly key?: string | undefined };
 
 export interface OwnedBulkChanges extends BulkChanges {
@@ -98,7 +99,7 @@ export function createBulkChanges({
   readonly noteBulk: NoteBulk;
   readonly onRemoved: (ids: readonly string[]) => void;
 }): OwnedBulkChanges {
-  /** Acts on the jobs that match, some at a time, until `limit` acts have succeeded. */
+  /** Calls `act` on the jobs that match, some at a time, until `limit` of them have succeeded. */
   async function forEach(
     { state, limit = Infinity, ...filter }: ReadFilter,
     act: (ids: readonly string[], state: PendingState | EndedState) => Promise<number>,
@@ -144,7 +145,7 @@ export function createBulkChanges({
       const where = "rescheduleJobs()";
       refuseUndefined(where, given);
       const filter = readOptions(where, MOVED, given) as ReadFilter;
-      // One time for all: one that is met twice has got it already.
+      // One time for all jobs, so that a job that is found twice is not moved twice.
       let at: JobMove["at"] = readDue(where, due);
       const { at: dueAt, delayMs } = due;
       const about = { ...filter, at: dueAt === undefined ? undefined : Number(dueAt), delayMs };
@@ -161,13 +162,16 @@ export function createBulkChanges({
 }
 
 /**
- * Runs of recurring jobs that wait for their next attempt: one that is removed makes way for the next of its schedule. An
- * event tells those who wait for its end.
+ * Runs of recurring jobs that wait for their next attempt. If one is removed, the next run of its schedule takes its
+ * place. An event notifies those waiting for its end.
  */
 export interface RetriedRuns {
-  /** Removes a run that waits for its next attempt: true. False for any other job; the run that is yet to come stays. */
+  /**
+   * Removes a run that waits for its next attempt. Resolves with false for any other job. A run that has not begun
+   * stays.
+   */
   remove(id: string): Promise<boolean>;
-  /** Those of all schedules; how many. */
+  /** Removes such runs of all schedules. Resolves with their number. */
   removeAll(): Promise<number>;
 }
 
@@ -190,7 +194,7 @@ export function createRetriedRuns({
   return {
     remove,
     async removeAll() {
-      // Of each schedule, the one at hand: others that wait for an attempt are removed like any job.
+      // Only the current run of each schedule. Other runs that wait for an attempt are removed like any job.
       const found = await access.ask((stored) => stored.getJobSchedulers(0, -1, true));
       let count = 0;
       for (const { key, next } of found) if (await remove(`repeat:${key}:${next}`)) count += 1;

@@ -1,4 +1,4 @@
-/** `queue.set()`: settings of a queue that operators put over those of the rules and of its code; and `undo()`. */
+/** `queue.set()`: settings that operators put over those of the rules and of the code; and `undo()`. */
 import * as z from "zod";
 import { InvalidOptionError, ChangedError } from "../../core/errors.ts";
 import { leavesOf } from "../../core/describe.ts";
@@ -24,46 +24,50 @@ import type { Steered } from "../../stores/redis/scripts/queue/steering.ts";
 import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 
-/** Who changes a queue, and why, and what that is based on. */
+/** Who changes a queue and why, and which state of it that is based on. */
 export interface QueueByHand extends WhoAndWhy {
   /**
-   * The generation that was seen, of `status()`: the change is refused with `ChangedError` if the queue was paused, resumed or
-   * set since. Defaults to none: the change is made in any case.
+   * The generation in the `status()` that you saw. If the queue was paused, resumed or set since, the change is refused
+   * with `ChangedError`. Defaults to none: the change is always made.
    */
   readonly generation?: number | undefined;
 }
 
-/** Each takes the place of what was set by hand of it before; `"code"` ends that: what the rules, else the code, say holds. */
+/**
+ * Each value replaces the operator's earlier override of that setting. `"code"` ends the override: the rules, or else
+ * the code, apply again.
+ */
 export type QueueSetOptions = QueueByHand & {
   readonly [Name in QueueSettingName]?: QueueRules[Name] | "code";
 } & {
-  /** For how long, in ms; then the rules, else the code, hold again. Not beside a `"code"`. Defaults to until it is set again. */
+  /** How long the override lasts, in ms. Not allowed beside a `"code"`. Defaults to no end. */
   readonly forMs?: number | undefined;
 };
 
 export interface QueueUndoOptions extends QueueByHand {
-  /** The change that is to be taken back. Defaults to the last change of the queue. */
+  /** The change to undo. Defaults to the last change of the queue. */
   readonly id?: string | undefined;
 }
 
-/** Both reject with StoreUnavailableError when Redis is away. */
+/** Both reject with StoreUnavailableError when Redis is unreachable. */
 export interface SettingByHand {
   /**
-   * Puts settings in force over those of a rules file and of the code, for all processes, within a second of use:
-   * `{ maxBacklog: 500, forMs: 3_600_000, reason: "…" }`. Value by value, as a rules file does. `status()` says who set what,
+   * Overrides settings of the rules file and of the code, in all processes, within a second of use: `{ maxBacklog: 500,
+   * forMs: 3_600_000, reason: "…" }`. Only the given values are overridden. `status()` says who set what, and
    * `sluice.changes()` lists it.
    *
-   * @throws {@link InvalidOptionError} when an option can never work, or the queue is that of a sender of webhooks.
-   * @throws {@link ChangedError} when another change came since the `generation` that was given; without one, when others came
+   * @throws {@link InvalidOptionError} when an option can never work, or the queue belongs to a sender of webhooks.
+   * @throws {@link ChangedError} when another change came since the given `generation`; without one, when others came
    * in between five times.
    */
   set(options: QueueSetOptions): Promise<void>;
   /**
-   * Takes back a pause, a resume or a setting, and returns it: what was there before is again, for the rest of its time, or
-   * nothing. If another change comes meanwhile, that stays: without an `id` it takes back the change that was the last when
-   * it was called, and no other. Undefined if no change of the queue is left in the log.
+   * Undoes a pause, a resume or a setting, and returns that change. The earlier state applies again for the rest of its
+   * time. A change that comes during the call stays: without an `id`, only the change that was the last at the call is
+   * undone. Undefined if the log has no change of the queue left.
    *
-   * @throws {@link CannotUndoError} when the change is another, such as a `drain`, or a later one changed the same.
+   * @throws {@link CannotUndoError} when the change is of another kind, such as a `drain`, or a later change affected
+   * the same.
    * @throws {@link ChangedError} as `set` does.
    */
   undo(options?: QueueUndoOptions): Promise<QueueChange | undefined>;
@@ -88,10 +92,10 @@ function makeSchema() {
   return z.strictObject({ ...queueSettingSchemas(), forMs, ...BY_HAND });
 }
 
-/** Made where it is first needed. */
+/** Created when it is first needed. */
 let schema: ReturnType<typeof makeSchema> | undefined;
 
-/** What is asked for, apart from the settings of which what was set by hand is to end. */
+/** Reads which settings to override, and of which settings the override ends. */
 function readSet(where: string, given: QueueSetOptions) {
   schema ??= makeSchema();
   const pairs = typeof given === "object" && given !== null ? Object.entries(given) : [];
@@ -118,14 +122,14 @@ export function createSettingByHand(parts: {
     }>;
     forget(): void;
   };
-  /** Whether it takes any: that of a sender of webhooks does not. */
+  /** False for the queue of a sender of webhooks. */
   readonly isSettable: boolean;
   readonly inverseOfPause: (last: KeptQueueChange, since: number) => Promise<Inverse>;
 }): SettingByHand {
   const { queue, access, lanes, log, settings, isSettable, inverseOfPause } = parts;
   const byHand = (): Promise<SteeredSettings> => access.ask(() => lanes.byHand({ queue }));
 
-  /** What holds of some settings, value by value. */
+  /** Reads the values in force of some settings. */
   async function factsOf(names: readonly string[]): Promise<Values> {
     settings.forget();
     const { settings: all } = await settings.status();
@@ -165,7 +169,7 @@ export function createSettingByHand(parts: {
       const { forMs, by, reason, generation, ended, ...asked } = readSet(where, given);
       const names = [...Object.keys(asked), ...ended];
       if (!isSettable) {
-        const remedy = "leave it: it is the queue of a sender of webhooks";
+        const remedy = "leave it out: the queue belongs to a sender of webhooks";
         throw new InvalidOptionError({ where, option: names[0] ?? "queue", value: queue, remedy });
       }
       if (names.length === 0) {

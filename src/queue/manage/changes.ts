@@ -7,18 +7,18 @@ import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { JobStateError } from "../errors.ts";
 import { AT } from "../options.ts";
 
-/** When a job is due from now on: one of the two. */
+/** When a job becomes due: give one of the two. */
 export type DueOptions =
   | { readonly at: Date | number; readonly delayMs?: undefined }
   | { readonly delayMs: number; readonly at?: undefined };
 
-/** What one can change of a job that no worker has. */
+/** Changes of a job that no worker has. */
 export interface Changes {
   /** @throws {@link JobStateError} when it runs or is done. */
   update(id: string, json: string): Promise<boolean>;
   reschedule(id: string, due: unknown): Promise<boolean>;
   runNow(id: string): Promise<boolean>;
-  /** The same for up to a thousand jobs; how many were moved, and when they are due. */
+  /** Reschedules up to a thousand jobs. Resolves with how many were moved, and when they are due. */
   move(ids: readonly string[], at: JobMove["at"]): Promise<{ moved: number; atMs: number }>;
 }
 
@@ -27,7 +27,7 @@ const DUE = z.strictObject({
   delayMs: wholeNumber(0, LONGEST_MS, "milliseconds").optional(),
 });
 
-/** @throws {@link InvalidOptionError} unless one of both is given, and nothing else. */
+/** @throws {@link InvalidOptionError} unless exactly one of the two is given, and nothing else. */
 export function readDue(where: string, given: unknown): JobMove["at"] {
   const { at, delayMs } = readOptions(where, DUE, given);
   if (at !== undefined && delayMs !== undefined) {
@@ -44,7 +44,10 @@ export function createChanges(parts: {
   readonly queue: string;
   readonly access: StoredAccess;
   readonly lanes: Pick<LaneStore, "move" | "update">;
-  /** Called with a job that has got another time, in ms since 1970: of many one, since who takes it finds the others. */
+  /**
+   * Called with the first of the rescheduled jobs, and its time in ms since 1970. The worker that takes it finds the
+   * others.
+   */
   readonly onDue: (id: string, atMs: number) => void;
 }): Changes {
   const { queue, access, lanes, onDue } = parts;

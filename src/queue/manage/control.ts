@@ -12,36 +12,42 @@ import type { OwnedBulkChanges, RetriedRuns } from "./bulk.ts";
 import type { NoteBulk } from "./noted.ts";
 import type { Pages } from "./pages.ts";
 
-/** What one can do with a whole queue, or with one of its jobs. All reject with StoreUnavailableError when Redis is away. */
+/**
+ * Operations on a whole queue or on one of its jobs. All reject with StoreUnavailableError when Redis is unreachable.
+ */
 export interface QueueSteering {
   /**
-   * How many jobs wait, run, wait for a later time, have failed, and are done and still kept; with a key, of that key:
-   * then Redis is asked for all jobs of the queue, a thousand at a time.
+   * Counts the jobs that wait, run, are delayed, have failed, or are done and still kept. With a key, it counts the
+   * jobs of that key: it then reads all jobs of the queue, a thousand at a time.
    *
    * @throws {@link InvalidOptionError} when an option can never work.
    */
   counts(options?: OfKey): Promise<QueueCounts>;
   /**
-   * Removes all jobs that wait or are delayed, a thousand at a time; those that run or have ended stay,
-   * and so do the schedules of recurring jobs. A job that is enqueued meanwhile is removed, or waits as usual.
-   * With a key, those of that key. Resolves with how many were removed. `sluice.changes()` lists it.
+   * Removes all jobs that wait or are delayed, a thousand at a time. Running and ended jobs stay, and so do the
+   * schedules of recurring jobs. A job that is enqueued during the call is removed, or waits as usual. With a key,
+   * removes the jobs of that key. Resolves with the number of removed jobs. `sluice.changes()` lists it.
    *
    * @throws {@link InvalidOptionError} when an option can never work.
    */
   drain(options?: OfKeyByHand): Promise<number>;
-  /** Removes a job: true. False when it runs now, was not there, or is a run of a recurring job that has not begun. */
+  /**
+   * Removes a job. Resolves with false if it runs now, does not exist, or is a run of a recurring job that has not
+   * begun.
+   */
   remove(id: string): Promise<boolean>;
   /**
-   * Cancels a job: true. One that waits for a worker, a slot, a later time or its next attempt is removed. One that runs
-   * has its handler's `signal` aborted with {@link JobCancelledError} within a second, in whatever process it runs; once
-   * the handler has ended, whatever it returns or throws, the job is a dead letter with the reason `"Cancelled: …"`. A
-   * handler that ends before it is told keeps its result. False when the job has ended, was not there, or is a run of a
-   * recurring job that has not begun.
+   * Cancels a job. A job that waits for a worker, a slot, a later time or its next attempt is removed. In a running
+   * job, the handler's `signal` is aborted with {@link JobCancelledError} within a second, in any process. Once that
+   * handler has ended, whatever it returns or throws, the job becomes a dead letter with the reason `"Cancelled: …"`. A
+   * handler that ends before its signal is aborted keeps its result.
+   *
+   * Resolves with false if the job has ended, does not exist, or is a run of a recurring job that has not begun.
    */
   cancel(id: string): Promise<boolean>;
   /**
-   * Gives a job another priority, behind those that have it already: true. False when it was not there or has ended.
-   * A job that runs has it from its next attempt on.
+   * Gives a job another priority, behind the jobs that already have it. Resolves with false if the job does not exist
+   * or has ended. A running job gets it for its next attempt.
    *
    * @throws {@link InvalidOptionError} when there is no such priority.
    */
@@ -49,7 +55,7 @@ export interface QueueSteering {
 }
 
 const PER_ROUND_TRIP = 1_000;
-/** A time after that of any job, whatever its producer's clock said; in ms since 1970. */
+/** Later than the time of any job, whatever its producer's clock said; in ms since 1970. */
 const END_OF_TIME_MS = 8.64e15;
 
 export function createControl(parts: {
@@ -125,8 +131,8 @@ export function createControl(parts: {
 }
 
 /**
- * Removes the jobs of a state in batches. BullMQ's `drain` removes all at once, and Redis serves no other request
- * meanwhile: many seconds for 1,000,000 jobs (as in OptimalBits/bull#1303; checked with bullmq 6.7.0).
+ * Removes the jobs of a state in batches. BullMQ's `drain` removes all at once and blocks Redis for that time: many
+ * seconds for 1,000,000 jobs (as in OptimalBits/bull#1303; checked with bullmq 6.7.0).
  */
 async function drainState(
   access: StoredAccess,
@@ -141,7 +147,7 @@ async function drainState(
     onRemoved(ids);
     count += ids.length;
     if (ids.length > 0) continue;
-    // The next runs of recurring jobs stay; if there are a thousand of them, the jobs to remove lie behind them.
+    // Planned runs of recurring jobs stay. If a thousand of them come first, the jobs to remove lie behind them.
     const left = await access.ask((stored) => stored.getJobCountByTypes(state));
     if (left <= limit) return count;
     limit *= 2;
@@ -165,10 +171,13 @@ async function changePriority(
   }
 }
 
-/** How often a job may go to a worker and back while it is about to be removed. */
+/** How often a job may move between a worker and the queue while it is being removed. */
 const MOST_ROUNDS = 5;
 
-/** Cancels a job; `remove` removes one that waits, and tells whether it did. False if the job has ended or is gone. */
+/**
+ * Cancels a job. `remove` removes a pending job, and returns whether it did. False if the job has ended or does not
+ * exist.
+ */
 async function cancelJob(
   { queue, lanes }: { readonly queue: string; readonly lanes: Pick<LaneStore, "cancel"> },
   id: string,
@@ -178,7 +187,7 @@ async function cancelJob(
     const found = await lanes.cancel({ queue, id });
     if (found === "scheduled") return remove();
     if (found === "held") return true;
-    // After the first round no worker begins it: who removed it did so since it was cancelled.
+    // After the first round no worker begins the job, so whatever removed it did so after it was cancelled.
     if (found === "over") return round > 0;
     if (await remove()) return true;
   }

@@ -14,31 +14,33 @@ import { hasCode, textsOf, type FailureFacts } from "../failure.ts";
 import { readJobId } from "../job.ts";
 import type { NoteBulk } from "./noted.ts";
 
-/** The jobs that have failed and will not be tried again. They are kept until somebody replays or purges them, unless `keepFailed` says otherwise. */
+/**
+ * The jobs that failed for the last time. They are kept until they are replayed or purged, unless `keepFailed` says
+ * otherwise.
+ */
 export interface DeadLetters<Data> {
   /**
-   * The failed jobs that match a filter, the newest first, 100 unless `limit` says otherwise.
-   * Redis is read in batches, back to `since`, until there are enough of them.
+   * Returns the failed jobs that match a filter, the newest first, 100 unless `limit` says otherwise. Redis is read in
+   * batches, back to `since`, until enough are found.
    *
    * @throws {@link InvalidOptionError} when the filter can never match.
-   * @throws {@link StoreUnavailableError} when Redis is away.
+   * @throws {@link StoreUnavailableError} when Redis is unreachable.
    */
   failed(filter?: FailedFilter): Promise<FailedJob<Data>[]>;
   /**
-   * Puts failed jobs back into the queue: the one of this id, or all that match a filter (`{}`: all).
-   * Each runs again from attempt 1, on a slot of its own, and its `maxWaitMs` counts anew. Resolves with
-   * how many were put back. A job that is no longer a dead letter is left alone, so it does no harm to
-   * call this twice, or in two processes at once. Rejects as `failed` does, perhaps in the middle of many:
-   * then call it again.
+   * Puts failed jobs back into the queue: the job with this id, or all that match a filter (`{}`: all). Each runs again
+   * from attempt 1 on a new slot, and its `maxWaitMs` starts again. Resolves with the number of jobs put back. A job
+   * that is no longer a dead letter is ignored, so it is safe to call this twice, or in two processes at once. Rejects
+   * as `failed` does, perhaps in the middle of many jobs: then call it again.
    *
-   * `sluice.changes()` lists it; of one job by its id only with a `by`.
+   * `sluice.changes()` lists it; for one job by its id, only with a `by`.
    */
   replay(idOrFilter: string | FailedFilter, byHand?: WhoAndWhy): Promise<number>;
-  /** Removes failed jobs, by id or filter as `replay` does, and is listed as that. Resolves with how many were removed. */
+  /** Removes failed jobs, by id or filter, and is listed, as `replay` is. Resolves with the number of removed jobs. */
   purge(idOrFilter: string | FailedFilter, byHand?: WhoAndWhy): Promise<number>;
 }
 
-/** A job that has failed and will not be tried again, with what is known of the error of its last attempt. */
+/** A job that failed for the last time, with the facts of the error of its last attempt. */
 export interface FailedJob<Data> extends FailureFacts {
   readonly id: string;
   /** The name that `enqueue` gave the job. */
@@ -51,15 +53,15 @@ export interface FailedJob<Data> extends FailureFacts {
   readonly failedAtMs: number;
   /** How many attempts have failed: `5`. */
   readonly attempts: number;
-  /** Where its last attempt threw; undefined if that is not known. */
+  /** Where its last attempt threw; undefined if unknown. */
   readonly stack: string | undefined;
 }
 
-/** What is done with one job, or with some at a time. */
+/** What to do with one job, and with several at a time. */
 interface Acts {
   readonly one: (id: string) => Promise<number>;
   readonly many: (ids: readonly string[]) => Promise<number>;
-  /** Called before each look at many dead letters: until they are acted on, none may be removed since it is old. */
+  /** Called before each read of many dead letters, so that none of them expires before it is handled. */
   readonly before?: () => Promise<void>;
 }
 
@@ -82,9 +84,9 @@ export function createDeadLetters<Data>({
   readonly freeKey: FreeKey;
   readonly noteBulk: NoteBulk;
   readonly onRemoved: (ids: readonly string[]) => void;
-  /** Called with a job that was made due now: of many one, since who takes it finds the others. */
+  /** Called with the first of the jobs that were made due now. The worker that takes it finds the others. */
   readonly onDue: (id: string) => void;
-  /** Has no dead letter removed for a minute since it is old. */
+  /** Keeps all dead letters from expiring for a minute. */
   readonly keepAll: () => Promise<void>;
 }): DeadLetters<Data> {
   async function purgeAll(ids: readonly string[]): Promise<number> {
@@ -106,7 +108,7 @@ export function createDeadLetters<Data>({
     return Number(isReplayed);
   }
 
-  /** Acts on one job, or on those that match, some at a time; resolves with how many acts succeeded. */
+  /** Acts on one job, or on those that match, some at a time. Resolves with how many acts succeeded. */
   async function change(
     action: "replay" | "purge",
     given: string | FailedFilter,
@@ -165,8 +167,8 @@ export function createDeadLetters<Data>({
 
 /**
  * Yields the failed jobs that match a filter, in batches, the newest first. Positions count from the oldest job: jobs
- * that fail meanwhile come after the newest, and jobs that are taken out leave all older ones in place. So none is
- * skipped, and a job that was replayed and has failed again is not met again.
+ * that fail during this come after the newest, and jobs that are removed leave the older ones in place. So no job is
+ * skipped, and a job that was replayed and has failed again is not found twice.
  */
 async function* matching(
   access: StoredAccess,
@@ -198,7 +200,7 @@ async function readRange(stored: StoredQueue, first: number, last: number): Prom
   );
 }
 
-/** A failed job, and what is known of its error. */
+/** A failed job, and the facts of its error. */
 interface Found {
   readonly stored: Stored<unknown>;
   readonly facts: FailureFacts;
@@ -224,28 +226,28 @@ function readFailed<Data>(stored: Stored<Data>, facts: FailureFacts): FailedJob<
   };
 }
 
-/** Which failed jobs are meant: those that match all that is given. */
+/** Which failed jobs are meant: those that match everything that is given. */
 export interface FailedFilter {
-  /** The key that the job is for, or the head of it: all below that are meant, too. */
+  /** The job's key, or a parent of it: all keys below are included. */
   readonly key?: Key | undefined;
   /** The name that `enqueue` gave the job. */
   readonly name?: string | undefined;
-  /** The job has failed then or later, by Redis' clock: a date, or ms since 1970. */
+  /** The job failed at this time or later, by the clock of Redis: a date, or ms since 1970. */
   readonly since?: Date | number | undefined;
   /**
-   * A part of the job's reason, or a regular expression that matches it: `"Expired:"`, `/timeout/i`. The messages and
-   * codes of the errors that led to it are searched too.
+   * A part of the job's reason, or a regular expression that matches it: `"Expired:"`, `/timeout/i`. Also searches the
+   * messages and codes of the causes of the error.
    */
   readonly reason?: string | RegExp | undefined;
-  /** The `code` of its error, or of one that led to it: `"ECONNREFUSED"`. */
+  /** The `code` of its error, or of one of its causes: `"ECONNREFUSED"`. */
   readonly code?: string | undefined;
-  /** How many at most, the newest first. Defaults to 100 for `failed()`, and to no limit for `replay()` and `purge()`. */
+  /** The most jobs, the newest first. Defaults to 100 for `failed()`, and to no limit for `replay()` and `purge()`. */
   readonly limit?: number | undefined;
 }
 
 /** A filter whose time is a number. */
 interface ReadFilter {
-  /** Its text. */
+  /** The key as text. */
   readonly key: string | undefined;
   readonly name?: string | undefined;
   readonly sinceMs: number;
@@ -254,7 +256,7 @@ interface ReadFilter {
   readonly limit: number | undefined;
 }
 
-/** What a filter is matched with. */
+/** The facts that a filter is compared with. */
 interface FailedFacts {
   readonly key: string | undefined;
   readonly name?: string | undefined;
@@ -267,7 +269,7 @@ const REASON_ERROR = { error: "give a part of the reason, or a regular expressio
 const FILTER = z.strictObject({
   key: KEY_PATH.optional(),
   name: KEY.optional(),
-  // For a number out of bounds, the bound's message is shown and not the union's: both are the same.
+  // For a number out of bounds, zod shows the message of the bound instead of the union's, so both are the same.
   since: z
     .union([z.date(), z.number().min(0, SINCE_ERROR).max(8.64e15, SINCE_ERROR)], SINCE_ERROR)
     .optional(),
@@ -285,19 +287,22 @@ export function readFilter(where: string, given: unknown): ReadFilter {
   return { key, name, sinceMs: Number(since ?? 0), reason, code, limit };
 }
 
-/** Whether a job matches a filter, apart from its time. */
+/** True if a job matches a filter, apart from its time. */
 export function matches({ key, name, reason, code }: ReadFilter, job: FailedFacts): boolean {
   if (key !== undefined && (job.key === undefined || !isWithin(job.key, key))) return false;
   if (name !== undefined && job.name !== name) return false;
   if (code !== undefined && !hasCode(job.error, code)) return false;
   if (reason === undefined) return true;
   return textsOf(job.reason, job.error).some((text) =>
-    // `search` starts at 0 each time, whatever the flags; `test` goes on where it ended before.
+    // `search` starts at 0 each time, whatever the flags. `test` would continue where it last ended.
     typeof reason === "string" ? text.includes(reason) : text.search(reason) >= 0,
   );
 }
 
-/** Puts a failed job back into the queue, as if it had never run. False when it is no dead letter; of many calls at once, one gets true. */
+/**
+ * Puts a failed job back into the queue, as if it had never run. False if it is not a dead letter. Of several calls at
+ * once, one gets true.
+ */
 function replayJob(
   access: StoredAccess,
   id: string,
@@ -307,7 +312,7 @@ function replayJob(
     const job = (await stored.getJob(id)) as Stored<unknown> | undefined;
     if (job === undefined || job.finishedOn === undefined) return false;
     await keepAll?.();
-    // Before it goes back, since a worker may fetch it at once.
+    // Before the job goes back, because a worker may fetch it at once.
     await renew(stored, job, access.clock);
     const isHeldAnew = await holdDedupeId(access, job);
     try {
@@ -317,27 +322,30 @@ function replayJob(
       const code = codeOf(error);
       if (code !== NOT_THERE && code !== WRONG_STATE) throw error;
       const left = await stored.getJob(id);
-      // Another call has replayed it, and it holds its dedupeId; or it has ended since, or was purged.
+      // Another call has replayed it, and it keeps its dedupeId; or it has ended since, or was purged.
       const isThere = left?.name !== undefined && left.finishedOn === undefined;
       if (isHeldAnew && !isThere) await job.removeDeduplicationKey();
-      // It was purged while it was renewed: what was written then is all that is left of it.
+      // It was purged during the renewal: only the fields that the renewal wrote are left.
       if (left !== undefined && left.name === undefined) await stored.remove(id);
       return false;
     }
   });
 }
 
-/** Takes the dedupeId back that the job gave up when it failed; one with a time holds for that time. Whether it was free. */
+/**
+ * Takes back the dedupeId that the job gave up when it failed. A dedupeId with a time limit holds for that time.
+ * Returns whether it was free.
+ */
 async function holdDedupeId(access: StoredAccess, { id, opts }: Stored<unknown>): Promise<boolean> {
   const { id: dedupeId, ttl } = opts.deduplication ?? {};
   if (dedupeId === undefined || ttl !== undefined) return false;
   return access.holdDedupeId(dedupeId, id!);
 }
 
-/** Does something with a job that may keep its ordered key waiting: once it was done, workers look at that key. */
+/** Acts on a job that may block its ordered key. Afterwards, workers check that key. */
 type FreeKey = (id: string, act: () => Promise<boolean>) => Promise<boolean>;
 
-/** Without it, workers find out within seconds. In a queue that has no order, nothing is asked. */
+/** Without this, workers notice within seconds. A queue without order sends no request. */
 export function createFreeKey({
   queue,
   access,
@@ -360,7 +368,7 @@ export function createFreeKey({
     const key = await keyOf(id);
     const hasActed = await act();
     if (hasActed && key !== undefined) {
-      // It was done: to reject would say that it was not.
+      // The act succeeded, and a rejection would say that it did not.
       await access.ask(() => lanes.lookAtHeads({ queue, ofKeys: [key] })).catch(() => undefined);
     }
     return hasActed;

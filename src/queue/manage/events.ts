@@ -16,34 +16,35 @@ import {
 import type { StreamReading } from "../../stores/redis/queue/stream-reader.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 
-/** What happens to a queue's jobs, in any process. */
+/** The events of a queue's jobs, in any process. */
 export interface QueueEvents {
-  /** A job waits for a worker: it is new, has come back, or its delay is over. */
+  /** A job waits for a worker: it is new, came back, or its delay is over. */
   readonly waiting: { readonly jobId: string };
-  /** A worker has taken a job; it runs as soon as its slot comes. */
+  /** A worker has fetched a job. It runs as soon as its slot comes. */
   readonly active: { readonly jobId: string };
   /** A job waits for a later time. `atMs` is in ms since 1970. */
   readonly delayed: { readonly jobId: string; readonly atMs: number };
   /** A job is done. `result` is what its handler returned, as JSON; null for nothing. */
   readonly done: { readonly jobId: string; readonly result: unknown };
-  /** A job has failed and will not be tried again; it is a dead letter now. With what is known of its error. */
+  /** A job has failed for the last time and is a dead letter now. With the facts of its error. */
   readonly failed: { readonly jobId: string; readonly reason: string } & FailureFacts;
   /**
-   * An attempt has failed and there will be another. `attempt` is the one that failed: 1 is the first. This event comes
-   * once the job is back in the queue: `delayed`, `waiting` or `active` of the next attempt may come before it.
+   * An attempt has failed and the job will be retried. `attempt` is the one that failed: 1 is the first. This event
+   * comes once the job is back in the queue, so `delayed`, `waiting` or `active` of the next attempt may come before
+   * it.
    */
   readonly retrying: {
     readonly jobId: string;
     readonly attempt: number;
     readonly reason: string;
   } & FailureFacts;
-  /** A handler has stored how far it is. */
+  /** A handler has stored its progress. */
   readonly progress: { readonly jobId: string; readonly progress: unknown };
-  /** A job's worker has died or hangs; the job waits for another. */
+  /** A job's worker has died or hangs. The job waits for another. */
   readonly stalled: { readonly jobId: string };
-  /** A job was cancelled before it began; `removed` follows. One that ran has `failed` instead. */
+  /** A job was cancelled before it began; `removed` follows. A job that was running has `failed` instead. */
   readonly cancelled: { readonly jobId: string };
-  /** A job was removed: by its id, by a filter, or by a purge. `drain()` of a whole queue tells none. */
+  /** A job was removed: by its id, by a filter, or by a purge. `drain()` of a whole queue emits none. */
   readonly removed: { readonly jobId: string };
 }
 
@@ -97,14 +98,14 @@ function textOf(value: unknown): string {
   return typeof value === "string" ? value : "";
 }
 
-/** Listens to the events of a queue. */
+/** Emits the events of a queue. */
 export interface QueueEmitter extends Emitter<QueueEvents> {
   /**
-   * Calls a listener on each event of this kind, of all workers, from the next call of this queue on.
-   * The first listener opens a connection to Redis, which all queues of a sluice share; while Redis is away, it is tried again each second.
-   * Errors of listeners go to the logger.
+   * Calls a listener on each event of this kind, of all workers, from the next call of this queue on. The first
+   * listener opens a connection to Redis, which all queues of a sluice share. While Redis is unreachable, it tries
+   * again each second. Errors of listeners go to the logger.
    *
-   * @throws {@link InvalidOptionError} when there is no such event, or the listener is no function.
+   * @throws {@link InvalidOptionError} when there is no such event, or the listener is not a function.
    * @throws {@link ClosedError} after the sluice was closed.
    */
   on: Emitter<QueueEvents>["on"];
@@ -112,7 +113,7 @@ export interface QueueEmitter extends Emitter<QueueEvents> {
 
 /** The events of one queue, on one connection, which the first listener opens. */
 export interface EventStream extends QueueEmitter {
-  /** Resolves once no later event is missed. Rejects as {@link StoredAccess} does. */
+  /** Resolves once all later events will be received. Rejects as {@link StoredAccess} does. */
   listen(): Promise<void>;
   close(): Promise<void>;
 }
@@ -135,7 +136,7 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
   let beginning: Promise<void> | undefined;
   let isWanted = false;
   let lastReason: string | undefined;
-  /** The last of the events that wait for what is known of a failure. */
+  /** The last of the events that wait for the facts of a failure. */
   let telling: Promise<void> | undefined;
 
   function listen(): Promise<void> {
@@ -163,7 +164,7 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
     else tellInTurn(telling, () => emitter.emit(event, payload));
   }
 
-  /** BullMQ's event has the message alone; what comes after it waits until the rest is read. */
+  /** BullMQ's event has only the message. Later events wait until the other facts are read. */
   function tellWithFacts(payload: QueueEvents["failed"]): void {
     const reading = access
       .askAtOnce((queue) => readFailures(queue, [payload.jobId]))
@@ -180,7 +181,7 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
     telling = told;
   }
 
-  /** Resolves after the first try; tries again each second until one succeeds. */
+  /** Resolves after the first try. Tries again each second until one succeeds. */
   async function keepTryingToListen(): Promise<void> {
     try {
       await listen();
@@ -194,7 +195,7 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
     }
   }
 
-  /** Logs an outage once, not with each try. */
+  /** Logs an outage once, not at each try. */
   function warn(error: unknown): void {
     const reason = reasonOf(error);
     if (reason === lastReason) return;

@@ -16,14 +16,14 @@ import {
 import type { EventStream } from "./events.ts";
 
 export interface FinishedOptions {
-  /** How long to wait at most. Defaults to no limit. */
+  /** The longest wait. Defaults to no limit. */
   readonly timeoutMs?: number | undefined;
 }
 
-/** The waits of this process for jobs to end. */
+/** The calls in this process that wait for jobs to end. */
 export interface FinishedWaits {
   readonly until: (id: string, options: FinishedOptions | undefined) => Promise<unknown>;
-  /** Ends the waits for jobs that were removed together: BullMQ publishes no events for those. */
+  /** Ends the waits for jobs that were removed together, because BullMQ publishes no events for those. */
   readonly end: (removed: readonly string[]) => void;
   close(): void;
 }
@@ -37,13 +37,13 @@ const FINISHED_OPTIONS = z.strictObject({
 });
 
 /**
- * BullMQ's list of events is bounded, and a slow reader misses some (taskforcesh/bullmq#2517). So jobs are looked at as
- * well, in turns: each within five minutes, since Redis keeps the results of awaited jobs for ten.
+ * BullMQ's list of events is bounded, and a slow reader misses some (taskforcesh/bullmq#2517). So jobs are also checked
+ * in turns, each within five minutes, because Redis keeps the results of awaited jobs for ten.
  */
 const LOOK_MS = 5_000;
 const TURNS = 60;
 const LOOKED_AT_ONCE = 1_000;
-/** How long ids are gathered of jobs for which nobody waits any more. */
+/** How long the ids of jobs that are no longer awaited are gathered. */
 const GATHER_MS = 100;
 
 export function createFinishedWaits({
@@ -65,7 +65,7 @@ export function createFinishedWaits({
   let telling: NodeJS.Timeout | undefined;
   let timer: NodeJS.Timeout | undefined;
   let isListening = false;
-  /** Whether no event is missed. */
+  /** True once no event is missed. */
   let isHeard = false;
   let gathered: { readonly ids: Set<string>; readonly looking: Promise<void> } | undefined;
 
@@ -86,12 +86,12 @@ export function createFinishedWaits({
     );
     events.on("cancelled", ({ jobId }) => settle(jobId, cancelled(jobId)));
     events.on("removed", ({ jobId }) => {
-      // The event before it, that it was cancelled, may have come before anybody listened.
+      // The event before this one, that it was cancelled, may have come before there was a listener.
       if (waits.has(jobId)) look(jobId).catch(() => settle(jobId, missing(jobId)));
     });
   }
 
-  /** Looks at a job, together with the others for which it is asked at the same time. */
+  /** Checks a job, together with the others that are requested at the same time. */
   function look(id: string): Promise<void> {
     if (gathered === undefined) {
       const ids = new Set<string>();
@@ -116,7 +116,7 @@ export function createFinishedWaits({
           if (end !== undefined) settle(id, asOutcome(id, end));
           else {
             awaited.add(id);
-            // It may have ended while the answer was under way.
+            // It may have ended while the reply was in flight.
             if (!waits.has(id)) noteTold(id);
           }
         }
@@ -132,7 +132,7 @@ export function createFinishedWaits({
       waits.delete(id);
       waits.set(id, waiting);
     }
-    // A failed look changes nothing: the wait goes on while Redis is away.
+    // A failed check changes nothing: the wait continues while Redis is unreachable.
     await lookAt(ids).catch(() => undefined);
   }
 
@@ -146,7 +146,7 @@ export function createFinishedWaits({
     telling = undefined;
     const ids = told;
     told = [];
-    // What is not told is forgotten in time.
+    // If this fails, the marks in Redis expire.
     for (const batch of inBatches(ids)) {
       access
         .ask(() => connection.toldOf({ queue: name, process, ids: batch }))
@@ -172,8 +172,8 @@ export function createFinishedWaits({
   }
 
   /**
-   * Looks at a job, and listens: an end after the look comes as an event. While it is not heard yet what happens, it looks
-   * before that as well, so that the job's result is kept from now on.
+   * Checks a job, and listens: an end after the check comes as an event. Until the process listens, it also checks
+   * before that, so that Redis keeps the job's result from then on.
    */
   async function begin(id: string): Promise<void> {
     if (!isHeard) {

@@ -1,4 +1,4 @@
-/** What of a queue's steering is noted in the log of changes: pauses, and what changes many jobs at once. */
+/** Notes changes of many jobs of a queue in the change log. */
 import type { WhoAndWhy } from "../../core/input/who-and-why.ts";
 import {
   filterFacts,
@@ -10,11 +10,11 @@ import type { QueueCounts } from "../../stores/redis/scripts/queue/steering.ts";
 
 interface BulkChange extends WhoAndWhy {
   readonly action: QueueAction;
-  /** The jobs that are meant: those of a key, by its text, and of what else was asked for. */
+  /** Which jobs are meant: the text of a key, and the other fields of the filter. */
   readonly filter: Readonly<Record<string, unknown>>;
 }
 
-/** Makes a change of many jobs, and notes it with how many jobs there were before and after. */
+/** Makes a change of many jobs, and notes it with the job counts before and after. */
 export type NoteBulk = (change: BulkChange, how: () => Promise<number>) => Promise<number>;
 
 export function createNoteBulk({
@@ -28,7 +28,7 @@ export function createNoteBulk({
 }): NoteBulk {
   const look = async (): Promise<ChangeFacts> => ({ ...(await counts()) });
   return async ({ action, filter: { key, ...filter }, by, reason }, how) => {
-    // Where jobs cannot be counted, it may still be possible to remove some.
+    // Jobs can sometimes be removed although they cannot be counted.
     const before = await look().catch(() => undefined);
     const change = { queue, action, key: key as string | undefined, filter: filterFacts(filter) };
     return log.make({ ...change, by, reason, before }, how, async (jobs) => ({

@@ -9,27 +9,27 @@ import type { Stored } from "../bullmq/stored-job.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { JOB_STATES, type JobState } from "../job.ts";
 
-/** Which jobs are meant: those that match all that is given. */
+/** Which jobs are meant: those that match everything that is given. */
 export interface JobsFilter {
-  /** Where the job is. Without it, all jobs are meant. */
+  /** Where the job is. Defaults to all states. */
   readonly state?: JobState | undefined;
-  /** The key that the job is for, or the head of it: all below that are meant, too. */
+  /** The job's key, or a parent of it: all keys below are included. */
   readonly key?: Key | undefined;
   /** The name that `enqueue` gave the job. */
   readonly name?: string | undefined;
 }
 
-/** A filter whose key is its text. */
+/** A filter whose key is text. */
 type ReadJobsFilter = Omit<JobsFilter, "key"> & { readonly key?: string | undefined };
 
 export interface JobsOptions extends JobsFilter {
-  /** Where to go on: the `cursor` of the last page, with the same filter. */
+  /** Where to continue: the `cursor` of the last page, with the same filter. */
   readonly cursor?: string | undefined;
-  /** How many jobs at most, from 1 to 1,000. Defaults to 100. */
+  /** The most jobs, from 1 to 1,000. Defaults to 100. */
   readonly limit?: number | undefined;
 }
 
-/** A page of jobs as BullMQ has them. */
+/** A page of BullMQ's jobs. */
 interface StoredPage {
   readonly jobs: readonly Stored<unknown>[];
   /** Undefined after the last page. */
@@ -41,14 +41,14 @@ export interface Pages {
    * @throws {@link InvalidOptionError} when an option can never work.
    */
   read(where: string, options: unknown): Promise<StoredPage>;
-  /** The ids of the jobs that match, in batches; each batch is a request of its own. */
+  /** The ids of the jobs that match, in batches. Each batch is a separate request. */
   idsOf(filter: ReadJobsFilter): AsyncGenerator<readonly string[]>;
 }
 
 const SHOWN = 100;
-/** One script looks at so many jobs, since Redis serves no other request meanwhile. */
+/** How many jobs one script looks at. Redis is blocked while it runs. */
 const LOOKED_AT = 1_000;
-/** One page looks at so many, however few of them match: then it ends early, with a cursor. */
+/** How many jobs one page looks at. If few of them match, the page ends early, with a cursor. */
 const MOST_LOOKED_AT = 20_000;
 
 const FILTERED = { key: KEY_PATH.optional(), name: KEY.optional() };
@@ -64,12 +64,12 @@ const JOBS = z.strictObject({
   limit: wholeNumber(1, 1_000, "jobs").optional(),
 });
 
-/** One structure in which jobs of a state lie. */
+/** One structure in Redis that holds jobs of a state. */
 type Shelf = Pick<PageRequest, "shelf" | "parked">;
 
 /**
- * Where the jobs of each state are. A waiting job may go on from one to the next, and not back: so none is missed that
- * waits all the time.
+ * Where the jobs of each state are. A waiting job may move from one structure to the next, and not back, so a job that
+ * keeps waiting is not missed.
  */
 const SHELVES: Readonly<Record<JobState, readonly Shelf[]>> = {
   waiting: [{ shelf: "wait" }, { shelf: "prioritized" }, { shelf: "delayed", parked: true }],

@@ -12,34 +12,40 @@ import type { OfKey } from "../options.ts";
 import { assertSteered, BY_HAND, type QueueByHand } from "./by-hand.ts";
 
 export interface QueuePauseOptions extends OfKey, QueueByHand {
-  /** For how long, in ms. Defaults to until it is resumed. */
+  /** How long the pause lasts, in ms. Defaults to until it is resumed. */
   readonly forMs?: number | undefined;
 }
 
-/** A pause that holds. */
+/** A pause in force. */
 export interface QueuePause {
-  /** The key that is paused, with all below it; undefined for the whole queue. */
+  /** The paused key, with all keys below it; undefined for the whole queue. */
   readonly key: Key | undefined;
-  /** Ms until it ends by itself; Infinity if only `resume()` ends it; JSON says `"forever"`. */
+  /** Ms until it ends by itself; Infinity, in JSON `"forever"`, if only `resume()` ends it. */
   readonly forMs: number;
 }
 
 export interface QueueResumeOptions extends OfKey, QueueByHand {}
 
-/** Pauses of a queue, and of its keys: `sluice.changes()` lists them. All reject with StoreUnavailableError when Redis is away. */
+/**
+ * Pauses of a queue and of its keys; `sluice.changes()` lists them. All reject with StoreUnavailableError when Redis is
+ * unreachable.
+ */
 export interface Pauses {
   /**
-   * Lets no job start, of the whole queue or of one key and all below it, until `resume()` or for `forMs`; jobs can be enqueued
-   * meanwhile. Within a second after it resolves, no worker starts any more; what workers had fetched and not
-   * started goes back to its place. Jobs that run go on. A later pause of the same takes the place of an earlier one.
+   * Pauses the whole queue, or one key and all below it, until `resume()` or for `forMs`. Jobs can still be enqueued.
+   * Within a second after this resolves, no worker starts such jobs any more. Jobs that workers had fetched and not
+   * started go back to their positions. Running jobs continue. A later pause of the same replaces an earlier one.
    *
    * @throws {@link InvalidOptionError} when an option can never work.
    * @throws {@link ChangedError} when another change came since the `generation` that was given.
    */
   pause(options?: QueuePauseOptions): Promise<void>;
-  /** Ends a pause of the queue; with a key, that key's own. Each is ended by itself. Throws as `pause` does. */
+  /**
+   * Ends a pause of the queue; with a key, the pause of that key. Each pause is ended separately. Throws as `pause`
+   * does.
+   */
   resume(options?: QueueResumeOptions): Promise<void>;
-  /** Which pauses hold: the queue's own first, then those of keys, by when they end. */
+  /** Returns the pauses in force: the queue's first, then those of keys, by when they end. */
   paused(): Promise<QueuePause[]>;
 }
 
@@ -48,7 +54,7 @@ const PAUSE = RESUME.extend({ forMs: wholeNumber(1, LONGEST_MS, "milliseconds").
 
 interface OwnedPauses {
   readonly pauses: Pauses;
-  /** What takes back a pause or a resume, unless another change comes after this generation. */
+  /** Returns how to undo a pause or a resume, unless another change comes after this generation. */
   readonly inverseOfPause: (last: KeptQueueChange, since: number) => Promise<Inverse>;
 }
 
@@ -60,7 +66,7 @@ export function createPauses(parts: {
 }): OwnedPauses {
   const { queue, access, lanes, log } = parts;
 
-  /** For how long the queue, or a key, has a pause of its own. */
+  /** Returns how long the queue, or a key, is paused itself. */
   async function pausedForMs(key: string | undefined): Promise<number> {
     const pauses = await access.ask(() => lanes.pauses({ queue }));
     return pauses.find((each) => each.key === key)?.forMs ?? 0;
@@ -82,7 +88,7 @@ export function createPauses(parts: {
     { key, generation, ...byHand }: QueueByHand & { readonly key?: string | undefined },
     forMs: number,
   ): Promise<void> {
-    // Whoever can resume shall, also where nothing can be looked at.
+    // Operators must be able to resume even if the pauses cannot be read.
     const before = await pausedForMs(key).catch(() => undefined);
     const noted = {
       queue,
@@ -96,7 +102,7 @@ export function createPauses(parts: {
     await log.make(noted, () => set(key, forMs, generation));
   }
 
-  /** The pause that was there before a change, as it would be now. */
+  /** Restores the earlier pause, for what would be left of it now. */
   async function inverseOfPause(
     { key, atMs, before, after, forMs }: KeptQueueChange,
     since: number,

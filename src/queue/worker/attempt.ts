@@ -30,7 +30,7 @@ import {
   responseFailure,
 } from "./outcome.ts";
 
-/** What an attempt needs of its worker. */
+/** The parts of a worker that an attempt uses. */
 type AttemptWorker<Data, Result> = Pick<
   WorkerContext<Data, Result>,
   | "queue"
@@ -49,11 +49,14 @@ export interface Attempt<Data> {
   readonly job: Job<Data>;
   readonly context: OwnedJobContext;
   readonly slot: DrawnSlot;
-  /** What the breaker let it start by. */
+  /** What the breaker returned when it let the attempt start. */
   readonly pass: Pass;
 }
 
-/** What a failed attempt throws that does not count: its downstream is away, and the job goes back. */
+/**
+ * Thrown for a failed attempt that does not count, because the downstream is unreachable. The job goes back to the
+ * queue.
+ */
 export class Spared extends Error {
   override readonly name = "Spared";
   readonly blocked: WhyBlocked;
@@ -66,7 +69,7 @@ export class Spared extends Error {
   }
 }
 
-/** Runs the handler of a job; its result or its error goes to BullMQ as what this returns or throws. */
+/** Runs the handler of a job. BullMQ stores what this returns or throws. */
 export async function runAttempt<Data, Result>(
   worker: AttemptWorker<Data, Result>,
   attempt: Attempt<Data>,
@@ -74,10 +77,10 @@ export async function runAttempt<Data, Result>(
   const { bucket } = worker;
   const { stored, job, context, slot } = attempt;
   const { cost } = job;
-  /** Undefined until the handler runs, and where it makes no calls. */
+  /** Undefined until the handler runs, and for handlers that cannot make calls. */
   let hand: JobSlot | undefined;
   context.begin(stored, slot);
-  // Once its lease is lost, another call may take its place. A process that was busy may have lost it already.
+  // Without its lease, another call may run in its place. If this process was blocked, the lease may be lost already.
   slot.onLeaseEnding((reason) => context.abort(reason));
   let result: Result | undefined;
   let failed: Extract<CameTo<Result>, { thrown: unknown }> | undefined;
@@ -103,7 +106,7 @@ export async function runAttempt<Data, Result>(
   return outcomeOf(worker, attempt, { result });
 }
 
-/** Reports to the bucket what a handler returned. Returns why the attempt failed if that is a refusal or a failure. */
+/** Reports a handler's result to the bucket. Returns the failure if the result is a refusal or an error response. */
 async function refusedBy<Data, Result>(
   worker: AttemptWorker<Data, Result>,
   attempt: Attempt<Data>,
@@ -122,7 +125,7 @@ async function refusedBy<Data, Result>(
   return { thrown, askedMs: outcome.askedMs, blocked };
 }
 
-/** What stays of an attempt once its handler has ended, whatever its data. */
+/** The parts of an attempt that its outcome depends on, whatever its data. */
 interface OfAttempt {
   readonly stored: Pick<Stored<unknown>, "opts" | "attemptsMade">;
   readonly job: Pick<Job<unknown>, "id" | "key">;
@@ -130,31 +133,31 @@ interface OfAttempt {
   readonly pass: Pass;
 }
 
-/** What a handler's call came to, for one job. */
+/** The outcome of a handler's call, for one job. */
 type CameTo<Result> =
   | { readonly result: Result }
   | {
       readonly thrown: unknown;
       readonly askedMs?: number | undefined;
-      /** Why the attempt does not count. */
+      /** Set if the attempt does not count. */
       readonly blocked: WhyBlocked | undefined;
     };
 
-/** Tells the breaker what an attempt threw; if it is not to count, why. */
+/** Reports a failure to the breaker. Resolves with a reason if the attempt does not count. */
 export async function whyBlocked(
   { downstream }: Pick<WorkerContext, "downstream">,
   { job, context, pass }: OfAttempt,
   thrown: unknown,
 ): Promise<WhyBlocked | undefined> {
-  // These say nothing of the downstream.
+  // These errors say nothing about the downstream.
   if (context.isCancelled || isFinalError(thrown)) return undefined;
   const isOwnChoice = isRetryAfter(thrown) || isDiscard(thrown);
   return downstream.failed(job, pass, isOwnChoice ? undefined : thrown);
 }
 
 /**
- * What a failed attempt comes to. The last one of a job is not stored before it is clear whether its downstream is away:
- * the jobs of an ordered key excepted, of which no other would start meanwhile.
+ * Ends a failed attempt. If it is the job's last one, this first waits to learn whether the downstream is unreachable.
+ * Jobs of an ordered key do not wait, because no other job of the key would start during that time.
  */
 export async function failedOutcome<Result>(
   worker: Pick<WorkerContext, "queue" | "downstream" | "logger">,
@@ -176,7 +179,7 @@ export async function failedOutcome<Result>(
   return outcomeOf(worker, attempt, { ...failed, blocked });
 }
 
-/** The job's result, for BullMQ to store; throws the failure of its attempt. */
+/** Returns the job's result for BullMQ to store, or throws the failure of its attempt. */
 export function outcomeOf<Result>(
   { queue, downstream, logger }: Pick<WorkerContext, "queue" | "downstream" | "logger">,
   { stored, job, context, pass }: OfAttempt,
@@ -196,8 +199,8 @@ export function outcomeOf<Result>(
 }
 
 /**
- * Checks the job's data and runs the handler, which gets the slot that `takeHand` returns, in time. Not async: if the
- * handler throws at once, this does.
+ * Checks the job's data and runs the handler within its time limit. `takeHand` returns the slot for the handler's
+ * calls. Not async: if the handler throws synchronously, this does too.
  */
 function run<Data, Result>(
   { handler, schema, timeoutMs }: AttemptWorker<Data, Result>,
@@ -215,14 +218,14 @@ function run<Data, Result>(
   return limitMs === undefined ? running : inTime(running, limitMs, context);
 }
 
-/** A job whose data was checked, if the queue has a schema. */
+/** Returns the job with checked data, if the queue has a schema. */
 export async function checked<Data>(
   { schema }: Pick<AttemptWorker<Data, unknown>, "schema">,
   { job, context }: Pick<Attempt<Data>, "job" | "context">,
 ): Promise<Job<Data>> {
   if (schema === undefined) return job;
   const found = await withCheckedData(schema, job);
-  // The check took too long, or the job is another worker's by now.
+  // The check took too long, or another worker has the job by now.
   if (context.isAborted) throw context.signal.reason;
   return found;
 }
@@ -234,7 +237,7 @@ async function withCheckedData<Data>(schema: Schema<Data>, job: Job<Data>): Prom
   throw invalidFailure(`${where} is refused by the queue's schema: ${found.message}`);
 }
 
-/** A handler cannot be stopped: its signal is aborted, and a later result is dropped. */
+/** Rejects after `timeoutMs`. A function cannot be stopped, so its signal is aborted and a later result is ignored. */
 export function inTime<Result>(
   running: Result | Promise<Result>,
   timeoutMs: number,
@@ -242,7 +245,7 @@ export function inTime<Result>(
 ): Promise<Result> {
   return pTimeout(Promise.resolve(running), {
     milliseconds: timeoutMs,
-    // Without it, p-timeout would call the `cancel` that a client's promise may have.
+    // Without this, p-timeout would call the `cancel` method that a client's promise may have.
     fallback(): never {
       const error = new HandlerTimeoutError(timeoutMs);
       context.abort(error);
@@ -254,10 +257,10 @@ export function inTime<Result>(
 const DEFAULT_MAX_MS = 3_600_000;
 
 /**
- * Sets when BullMQ tries the job at hand again: by exponential backoff with full jitter
- * (Brooker, "Exponential Backoff And Jitter", 2015), but not before the downstream asked for it.
- * BullMQ's own backoff has no bound: with a base of 1 s, try 30 would come after 17 years. It can be used when it takes
- * a bound; no upstream issue known; checked with bullmq 6.7.0 (`backoffs.js`).
+ * Sets when BullMQ retries this job, by exponential backoff with full jitter (Brooker, "Exponential Backoff And
+ * Jitter", 2015), but not before the time that the downstream asked for. BullMQ's own backoff has no upper bound: with
+ * a base of 1 s, attempt 30 would come after 17 years. It can be used once it has one; no upstream issue known; checked
+ * with bullmq 6.7.0 (`backoffs.js`).
  */
 export function setRetryDelay(
   { opts, attemptsMade }: Pick<Stored<unknown>, "opts" | "attemptsMade">,

@@ -1,4 +1,4 @@
-/** What a worker's parts share, the jobs that it has at hand, and what a handler gets beside its job. */
+/** What the parts of a worker share, the jobs that it holds, and what a handler gets beside its job. */
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import type { RedisClock } from "../../stores/redis/queue/clock.ts";
@@ -33,11 +33,11 @@ export interface WorkerContext<Data = unknown, Result = unknown> extends Omit<
   readonly concurrency: number;
   readonly lockMs: number;
   readonly patienceMs: number;
-  /** How long a handler may take, in ms; undefined is without end. */
+  /** How long a handler may run, in ms. Undefined for no limit. */
   readonly timeoutMs?: number | undefined;
   /** Whether a response that a handler returns may fail its attempt. Defaults to true. */
   readonly failOnResponse?: boolean | undefined;
-  /** The weights of a key's lane and of the heads of its path. */
+  /** The weights of a key's lane and of its parent keys. */
   readonly weightsOf: WeightsOf;
   readonly running: Running;
 }
@@ -45,24 +45,30 @@ export interface WorkerContext<Data = unknown, Result = unknown> extends Omit<
 /** What a handler gets beside its job. */
 export interface JobContext {
   /**
-   * Aborted with `HandlerTimeoutError` after the job's or the worker's `timeoutMs`; with `JobCancelledError` when the job is
-   * cancelled; with `JobLostError` at the deadline of
-   * `worker.close()`, or when the job's lock is lost: another worker may then run the job; with `LeaseLostError`
-   * when the lease of its slot is.
+   * Aborted when the handler should stop. Its reason says why:
+   *
+   * - `HandlerTimeoutError` after the job's or the worker's `timeoutMs`
+   * - `JobCancelledError` when the job is cancelled
+   * - `JobLostError` at the deadline of `worker.close()`, or when the job's lock is lost, so that another worker may
+   *   run it
+   * - `LeaseLostError` when the lease of its slot is lost
    */
   readonly signal: AbortSignal;
-  /** 1 at the first try. */
+  /** The number of this attempt: 1 for the first. */
   readonly attempt: number;
-  /** The slot of this attempt: `slot.settle({ tokens: 812 })` says what the call cost in the end. It is released when the handler ends. */
+  /**
+   * The slot of this attempt. `slot.settle({ tokens: 812 })` reports the true cost. The slot is released when the
+   * handler ends.
+   */
   readonly slot: Slot;
   /**
-   * Stores a line with the job: the last 100 lines of a job are kept, and of each the first 1,000 characters.
-   * Resolves when Redis has it, and never rejects: a line that cannot be written is lost.
+   * Stores a line of log with the job. Redis keeps the last 100 lines of a job, and the first 1,000 characters of each.
+   * Resolves when Redis has the line. Never rejects: a line that cannot be written is lost.
    */
   readonly log: (line: string) => Promise<void>;
   /**
-   * Stores how far the job is, as any value of up to 10,000 characters of JSON; the last one is kept.
-   * Each is a write to Redis. Resolves when Redis has it, and never rejects.
+   * Stores the job's progress: any value of up to 10,000 characters of JSON. Only the last value is kept. Each call is
+   * a write to Redis. Resolves when Redis has the value. Never rejects.
    *
    * @throws {@link InvalidOptionError} at once, when the value is not JSON, or too long.
    */
@@ -72,78 +78,80 @@ export interface JobContext {
 /** What a handler may return: its result, or what to do with its job instead. */
 export type HandlerResult<Result> = Result | Discard | RetryAfter;
 
-/** Does one job, at once or by a promise. If it throws, the attempt has failed. */
+/** Runs one job, synchronously or by a promise. If it throws, the attempt has failed. */
 export type Handler<Data, Result = unknown> = (
   job: Job<Data>,
   context: JobContext,
 ) => HandlerResult<Result> | Promise<HandlerResult<Result>>;
 
 /**
- * Handlers by the names of jobs: `{ charge: …, refund: … }`. `default` does the jobs of all other names, and those without
- * one; without it they fail at once and are kept as dead letters, with the reason `"No handler: …"`.
+ * Handlers by job name: `{ charge: …, refund: … }`. `default` handles jobs with another name or none. Without
+ * `default`, such jobs fail at once and become dead letters, with the reason `"No handler: …"`.
  */
 export type Handlers<Data, Result = unknown> = Readonly<Record<string, Handler<Data, Result>>>;
 
 /** What the handler of a batch gets beside its jobs. */
 export interface BatchContext {
-  /** Aborted once no job of the batch is to be gone on with: each was cancelled, is lost or has timed out. */
+  /** Aborted once every job of the batch was cancelled, was lost or has timed out. */
   readonly signal: AbortSignal;
   /** The slot of the batch. It is released when the handler ends. */
   readonly slot: Slot;
-  /** What the handler of each single job would get, in the order of the jobs: its `signal`, `attempt`, `log`, `progress`. */
+  /** The context of each job, in the order of the jobs: its own `signal`, `attempt`, `log` and `progress`. */
   readonly contexts: readonly JobContext[];
 }
 
 /**
- * What becomes of the jobs of a batch, in their order: results, and errors for those that have failed, {@link RetryAfter}
- * and {@link Discard} among them. Without it, all are done.
+ * The outcomes of the jobs of a batch, in their order: a result, or an error for a failed job, which may be a {@link
+ * RetryAfter} or a {@link Discard}. If the handler returns nothing, all jobs are done.
  */
 export type BatchOutcomes<Result> = readonly (Result | Error)[] | undefined | void;
 
-/** Does several jobs in one call, at once or by a promise. If it throws, the attempts of all of them have failed. */
+/**
+ * Runs several jobs in one call, synchronously or by a promise. If it throws, the attempts of all of them have failed.
+ */
 export type BatchHandler<Data, Result = unknown> = (
   jobs: readonly Job<Data>[],
   context: BatchContext,
 ) => BatchOutcomes<Result> | Promise<BatchOutcomes<Result>>;
 
-/** What `worker()` takes as the handler: a function, functions by name, or the file of one. */
+/** What `worker()` accepts as a handler: a function, functions by job name, or the file of one. */
 export type HandlerInput<Data, Result> =
   | Handler<Data, Result>
   | Handlers<Data, Result>
   | string
   | URL;
 
-/** A job that a worker has fetched: its context, and the wait for its slot. */
+/** A job that a worker has fetched: its context and the wait for its slot. */
 export interface OwnedJobContext extends JobContext, WaitRegistry {
   readonly jobId: string;
-  /** The key under which it may be recalled. */
+  /** The key whose pause recalls the job. */
   readonly key: string | undefined;
-  /** The token of its lock: a later fetch of the same job has a lock of its own. */
+  /** The token of its lock. A later fetch of the same job gets another token. */
   readonly token: string;
   /** When the job was fetched, on `performance.now()`. */
   readonly sinceMs: number;
   readonly isAborted: boolean;
-  /** Whether it is no longer this worker's job. */
+  /** True if another worker may have the job. */
   readonly isLost: boolean;
-  /** Whether somebody has cancelled it. */
+  /** True if the job was cancelled. */
   readonly isCancelled: boolean;
-  /** Whether it is not to begin here, for whatever reason. */
+  /** True if the job must not begin here, for any reason. */
   readonly isLeaving: boolean;
   /** When Redis last confirmed the job's lock, on `performance.now()`. */
   lockedAtMs: number;
-  /** True once the job is about to be given back, and its lock with it. */
+  /** True once the job is about to go back to the queue and give up its lock. */
   isGoingBack: boolean;
   hasBegun: boolean;
   /** Called when the attempt has its slot, just before its handler runs. */
   begin(stored: Stored<unknown>, slot: Slot): void;
-  /** Ends the wait for its slot, if it waits. */
+  /** Ends the wait for a slot, if there is one. */
   leave(reason: unknown): void;
-  /** Ends the wait for its slot, unless its handler runs: it goes back into the queue. */
+  /** Sends the job back to the queue by ending its wait for a slot. Does nothing once its handler runs. */
   recall(): void;
-  /** Ends the wait for its slot, or aborts its handler: somebody has cancelled it. */
+  /** Cancels the job: ends the wait for its slot, or aborts its handler. */
   cancel(): void;
   abort(reason: unknown): void;
-  /** Ends the wait for its slot, or aborts its handler: it is no longer this worker's job. */
+  /** Gives the job up because another worker may have it: ends the wait for its slot, or aborts its handler. */
   lose(why: string): void;
 }
 
@@ -151,13 +159,13 @@ const RECALLED = "the job goes back into the queue";
 const LONGEST_LINE = 1_000;
 const LONGEST_PROGRESS = 10_000;
 
-/** What is known of a job when it is fetched. */
+/** The facts of a job when it is fetched. */
 export interface FetchedJob {
   readonly jobId: string;
   readonly key?: string | undefined;
   readonly token: string;
   readonly attempt: number;
-  /** From when on its lock lasts, on `performance.now()`; the present by default. */
+  /** When its lock began, on `performance.now()`. Defaults to now. */
   readonly lockedAtMs?: number;
 }
 
@@ -165,7 +173,7 @@ export function createJobContext(fetched: FetchedJob): OwnedJobContext {
   return new FetchedContext(fetched);
 }
 
-/** A class whose parts are made on first use: a signal for each job cost as much as all else about a job. */
+/** A class whose parts are created on first use: a signal for each job cost as much as everything else about a job. */
 class FetchedContext implements OwnedJobContext {
   readonly jobId: string;
   readonly key: string | undefined;
@@ -267,12 +275,12 @@ class FetchedContext implements OwnedJobContext {
   }
 }
 
-/** Handlers do not fail when a line or a progress cannot be written. */
+/** Resolves also on an error, because a handler does not fail if a line or its progress cannot be written. */
 async function written(writing: Promise<unknown>): Promise<void> {
   await writing.catch(() => undefined);
 }
 
-/** @throws {@link InvalidOptionError} when a value cannot be kept as a job's progress. */
+/** @throws {@link InvalidOptionError} when a value cannot be stored as progress. */
 export function assertProgress(value: unknown): void {
   let text: string | undefined;
   try {
@@ -296,26 +304,26 @@ export interface Running {
   started(context: OwnedJobContext): void;
   /** Removes a job that has ended, or goes back. */
   end(context: OwnedJobContext): void;
-  /** Those that have not started yet, in the order in which they were fetched. */
+  /** The jobs that have not started yet, in the order in which they were fetched. */
   waiting(): Iterable<OwnedJobContext>;
-  /** All of them, in the same order. */
+  /** All jobs, in the same order. */
   all(): Iterable<OwnedJobContext>;
-  /** Ends their waits for slots. */
+  /** Ends all waits for slots. */
   leave(reason: string): void;
-  /** Ends them all with {@link JobLostError}: others may run them. */
+  /** Ends all jobs with {@link JobLostError}, because other workers may run them. */
   lose(why: string): void;
-  /** Resolves with true as soon as no job is left, or with false once the earliest deadline is over. */
+  /** Resolves with true as soon as no job is left, or with false after the earliest deadline. */
   untilNone(): Promise<boolean>;
-  /** Sets a deadline for that, in ms from now. */
+  /** Sets a deadline for `untilNone()`, in ms from now. */
   endWithin(ms: number): void;
 }
 
 export function createRunning(): Running {
-  /** In the order in which they were fetched. A job that has lost its lock may be here twice. */
+  /** In the order in which they were fetched. A job that lost its lock may be here twice. */
   const contexts = new Set<OwnedJobContext>();
   let unbegun = 0;
   let onNone = (): void => {};
-  /** The earliest deadline, on `performance.now()`, and what watches it while somebody waits. */
+  /** The earliest deadline, on `performance.now()`, and the function that restarts its timer. */
   let deadlineMs = Infinity;
   let watchDeadline = (): void => {};
 

@@ -1,6 +1,7 @@
 /**
- * How a job starts: it draws a slot, within `maxWaitMs` if it has one, and expires if none comes in time. A job whose key
- * has no room for longer than `patienceMs` makes way for others. An outage of Redis is waited out.
+ * How a job starts. It draws a slot, within `maxWaitMs` if it has that, and expires if no slot comes in time. If its
+ * key has no room for longer than `patienceMs`, the job goes back so that others can run. During an outage of Redis it
+ * waits.
  */
 import { reasonOf } from "../../core/describe.ts";
 import { SluiceError, StoreUnavailableError, WaitTooLongError } from "../../core/errors.ts";
@@ -17,17 +18,17 @@ import { deadlyFailure, expiredFailure, impossibleFailure } from "./outcome.ts";
 /** Draws slots for the jobs of one worker. */
 export interface JobSlots {
   /**
-   * Resolves with the job's slot; with {@link NoRoomYet} when its key has no room for too long; with undefined when the
-   * worker is closed, or the job is not to begin here. The wait can be ended by `waits`.
+   * Resolves with the job's slot; with {@link NoRoomYet} if its key has no room for too long; with undefined if the
+   * worker is closed or the job must not begin here. `waits` can end the wait.
    *
    * @throws the failure of a job that did not start in time, or never can.
    */
   draw(job: Job<unknown>, waits: JobWaits): Promise<DrawnSlot | NoRoomYet | undefined>;
-  /** Lets no wait that is ended from now on draw again. */
+  /** A wait that ends after this does not draw again. */
   close(): void;
 }
 
-/** The wait of one job, and whether it is not to begin here any more. */
+/** The wait of one job, and whether the job must no longer begin here. */
 type JobWaits = WaitRegistry & { readonly isLeaving: boolean };
 
 const STORE_RETRY_MS = 1_000;
@@ -49,7 +50,7 @@ export function createJobSlots(
     }
   }
 
-  /** Draws again each second during an outage: of Redis, or of what the application's `perKey` asks. */
+  /** Draws again each second during an outage of Redis, or while the application's `perKey` function fails. */
   async function drawAgain(
     job: Job<unknown>,
     waits: JobWaits,
@@ -57,10 +58,11 @@ export function createJobSlots(
   ): Promise<DrawnSlot | NoRoomYet | undefined> {
     let error = failure;
     while (!isClosed && !waits.isLeaving) {
-      // It was already too late to draw.
+      // The draw itself came too late.
       if (isFinalError(error)) throw error;
       if (error instanceof WaitTooLongError) throw expiredFailure(job, clock.latestMs(), error);
-      // Since the job was enqueued, the limits have changed: its cost may be too large now, or of a unit that no limit counts.
+      // The limits have changed since the job was enqueued: its cost may be too large now, or its unit is no longer
+      // limited.
       if (isByPolicy(error)) throw impossibleFailure(error);
       if (!(error instanceof SluiceError)) warnOfKey(error);
       else if (!(error instanceof StoreUnavailableError)) throw error;
@@ -79,13 +81,13 @@ export function createJobSlots(
     logger.warn({ queue, reason: reasonOf(error) }, "perKey failed; retrying in 1 s.");
   }
 
-  /** Returns undefined when it is too late for the job to start. */
+  /** Returns undefined if it is too late for the job to start. */
   function waitOptions(job: Job<unknown>): WaitOptions | undefined {
     const { cost, priority, startByMs } = job;
     const key = keyTextOf(job);
     const maxWaitMs = startByMs === undefined ? undefined : startByMs - clock.latestMs();
     if (maxWaitMs !== undefined && maxWaitMs < 1) return undefined;
-    // Jobs without a key take turns with the lanes as if they were one lane.
+    // Jobs without a key take turns with the lanes, together as one lane.
     const producer = producerOf(job);
     if (key === undefined) return { cost, priority, maxWaitMs, lane: NO_KEY, producer };
     const laneWeights = weightsOf(key);
@@ -94,7 +96,7 @@ export function createJobSlots(
 
   return {
     draw(job, waits) {
-      // Not async, and no loop: each layer of promises would cost a job about as much as its draw.
+      // Not async and without a loop: each layer of promises would cost a job about as much as its draw.
       if (isClosed || waits.isLeaving) return Promise.resolve(undefined);
       return drawOnce(job, waits).catch((error: unknown) => drawAgain(job, waits, error));
     },
@@ -104,52 +106,54 @@ export function createJobSlots(
   };
 }
 
-/** A job that was running when this many of its workers died is failed: it may be what kills them. */
+/** A job fails if this many of its workers died while it ran, because it may be the cause. */
 const MOST_DEATHS = 10;
-/** For how long a job that may kill its worker waits for Redis to know that it starts. */
+/** How long a job that may kill its worker waits until Redis has recorded its start. */
 const NOTE_MS = 1_000;
-/** For how long a job with a deadline waits for the time of Redis. */
+/** How long a job with a deadline waits for the time of Redis. */
 const CLOCK_MS = 1_000;
 
 /**
- * Reads a job, with the deadline that it still has to keep. A job that was started in time has kept its deadline, also
- * if its worker died then: it is to be repeated, and not to expire. BullMQ keeps no trace of such a start, so we do.
+ * Reads a job, with the deadline that it still has to meet. A job that started in time has met its deadline, even if
+ * its worker then died: it runs again and does not expire. BullMQ does not record such a start, so we do.
  *
- * @throws the failure of a job that was running when its workers died, too often. BullMQ would count the deaths of all
- * workers that held it, also those in whose hands it only waited, and would never give up a run of a schedule.
+ * @throws the failure of a job that ran during the deaths of too many workers. BullMQ would count the deaths of all
+ * workers that held the job, even those in which it only waited, and would never give up a run of a schedule.
  */
 export function readFetched<Data>(
   { queue, connection, clock }: Pick<WorkerContext, "queue" | "connection" | "clock">,
   stored: Stored<Data>,
 ): Job<Data> | Promise<Job<Data>> {
   const job = readJob(stored);
-  // A deadline is held to the clock of Redis, which is not known for a moment after an outage.
+  // Deadlines use the clock of Redis, which is unknown for a moment after an outage.
   const unknown = job.startByMs === undefined ? undefined : clock.ready();
-  // In the next outage it goes by what was known before.
+  // During the next outage, the last known time is used.
   const known = unknown && connection.inTime(CLOCK_MS, unknown).catch(() => undefined);
   if (!isSuspect(stored)) return known === undefined ? job : known.then(() => job);
   return Promise.all([connection.recall({ queue, id: job.id }), known]).then(
     ([{ deaths, keptMs }]) => {
-      // What the job did when the first worker died was not recorded: it may have killed that one too.
+      // The first death was not recorded. The job may have caused it too.
       if (deaths + 1 >= MOST_DEATHS) throw deadlyFailure(deaths + 1);
       return keptMs === job.startByMs ? { ...job, startByMs: undefined } : job;
     },
   );
 }
 
-/** Whether a worker has died with the job. Before that nothing is recorded of it, which would cost each job a command. */
+/**
+ * True if a worker has died with the job. Nothing is recorded before that, because it would cost each job a command.
+ */
 function isSuspect({ stalledCounter }: Stored<unknown>): boolean {
   return stalledCounter > 0;
 }
 
-/** Whether a worker may have begun the job before. */
+/** True if a worker may have started the job before. */
 export function mayHaveBegun(stored: Stored<unknown>): boolean {
   return stored.attemptsMade > 0 || isSuspect(stored);
 }
 
 /**
- * Records that a job starts now, if it has a deadline or may kill its worker. Returns what to wait for before it starts,
- * if anything: a job that kills its worker at once must not do so before Redis knows.
+ * Records that a job starts now, if it has a deadline or may kill its worker. Returns a promise if the start must wait
+ * for it: a job that kills its worker at once must not do so before Redis has recorded it.
  */
 export function noteStart(
   { queue, connection, logger }: Pick<WorkerContext, "queue" | "connection" | "logger">,

@@ -9,8 +9,8 @@ import { standFor } from "../failure.ts";
 import type { Job } from "../job.ts";
 
 /**
- * What a handler throws or returns to have its job tried again after `ms`, instead of after the
- * backoff. It counts as an attempt; after the last one the job is kept as failed.
+ * Returned or thrown by a handler to retry its job after `ms`, instead of after the backoff. It counts as an attempt.
+ * After the last attempt the job is kept as failed.
  *
  * @throws {@link InvalidOptionError} when `ms` is not from 0 to 2,147,483,647.
  */
@@ -29,7 +29,7 @@ export class RetryAfter extends Error {
   }
 }
 
-/** What a handler throws or returns to fail its job at once, with this reason, whatever attempts are left. */
+/** Returned or thrown by a handler to fail its job at once with this reason, even if attempts are left. */
 export class Discard extends Error {
   override readonly name = "Discard";
   readonly reason: string;
@@ -40,15 +40,17 @@ export class Discard extends Error {
   }
 }
 
-/** The most characters of a message or a stack that are kept: an error that quotes a whole answer must not fill Redis. */
+/**
+ * The most characters of a message or a stack to keep, so that an error that quotes a whole response cannot fill Redis.
+ */
 const LONGEST_REASON = 10_000;
 /** A longer result, as JSON, is not kept. */
 const MOST_RESULT_CHARACTERS = 1_000_000;
-/** In place of a result that could not be sent from the handler's process. */
+/** Stands for a result that could not be sent from the handler's process. */
 export const UNSTORABLE: symbol = Symbol("unstorable");
 
 export function isRetryAfter(outcome: unknown): outcome is RetryAfter {
-  // By its name: it may come from another process, or another copy of this package.
+  // Recognised by its name, because it may come from another process, or another copy of this package.
   return outcome instanceof Error && outcome.name === "RetryAfter" && "ms" in outcome
     ? isDelay(outcome.ms)
     : false;
@@ -58,7 +60,7 @@ export function isDiscard(outcome: unknown): outcome is Discard {
   return outcome instanceof Error && outcome.name === "Discard" && "reason" in outcome;
 }
 
-/** Whether what a handler returned says that its attempt has failed, as if it had thrown it. */
+/** True if a handler returned a failure. It counts as if the handler had thrown it. */
 export function isFailure(result: unknown): result is RetryAfter | Discard | Error {
   return isRetryAfter(result) || isDiscard(result) || isNativeError(result);
 }
@@ -74,13 +76,13 @@ export function failureByResponse(result: unknown): HandlerResponseError {
   return new HandlerResponseError(responseStatusIn(result), { cause: result });
 }
 
-/** Lets go of the connection of a response whose body nobody reads any more. */
+/** Frees the connection of a response whose body is no longer read. */
 export function dropBody(result: unknown): void {
   const { body } = (result ?? {}) as { readonly body?: Partial<ReadableStream> | null };
   if (typeof body?.cancel === "function" && body.locked === false) body.cancel().catch(() => {});
 }
 
-/** Whatever a handler threw, as an error that BullMQ counts as a failed attempt. */
+/** Turns whatever a handler threw into an error that BullMQ counts as a failed attempt. */
 export function asFailure(thrown: unknown): Error {
   return standFor(failureFor(thrown), thrown);
 }
@@ -104,7 +106,7 @@ function failureFor(thrown: unknown): Error {
   if (CONTROL_NAMES.includes(name) || message === CONTROL_MESSAGE) {
     return new Error(`The handler threw ${name}: ${message}`, { cause: thrown });
   }
-  // Of an error, no more than its message is kept, and "fetch failed" says nothing.
+  // Only the message of an error is kept, and "fetch failed" says nothing.
   const whole = shorten(withCause(isBlank(message) ? textOfBlank(thrown) : message, thrown));
   const isLong = typeof stack === "string" && stack.length > LONGEST_REASON;
   if (!isLong && whole === message) return thrown;
@@ -116,19 +118,19 @@ function isBlank(text: string): boolean {
   return text.trim() === "";
 }
 
-/** What stands for the message of an error that has none: `"AggregateError without a message, ECONNREFUSED"`. */
+/** Returns a message for an error that has none: `"AggregateError without a message, ECONNREFUSED"`. */
 function textOfBlank(error: Error): string {
   const { code } = error as NodeJS.ErrnoException;
   const text = `${error.name} without a message`;
   return typeof code === "string" && code !== "" ? `${text}, ${code}` : text;
 }
 
-/** An error by which BullMQ fails the job at once. */
+/** An error that makes BullMQ fail the job at once. */
 function finalFailure(reason: string, cause?: unknown): Error {
   return finalError(shorten(reason), cause === undefined ? undefined : { cause });
 }
 
-/** The failure of a job whose first attempt could not start within `maxWaitMs`, or cannot by this refusal. */
+/** The failure of a job whose first attempt could not start within `maxWaitMs`, or cannot according to `refusal`. */
 export function expiredFailure(
   { startByMs }: Job<unknown>,
   nowMs: number,
@@ -148,17 +150,17 @@ export function expiredFailure(
 
 const expiries = new WeakSet<Error>();
 
-/** Whether a failure is that of a job that did not start in time. */
+/** True if a failure is that of a job that did not start in time. */
 export function isExpiry(failure: unknown): boolean {
   return failure instanceof Error && expiries.has(failure);
 }
 
-/** The failure of a job that no limit in force will ever let pass. */
+/** The failure of a job that can never pass the limits in force. */
 export function impossibleFailure(cause: Error): Error {
   return finalFailure(`Impossible: ${cause.message}`, cause);
 }
 
-/** The failure of a job that was running each time its worker died; its reason begins with BullMQ's words for it. */
+/** The failure of a job that was running each time its worker died. Its reason begins with BullMQ's words for that. */
 export function deadlyFailure(deaths: number): Error {
   const what = `its workers have died ${deaths} times while it ran`;
   return finalFailure(`job stalled more than allowable limit: ${what}`);
@@ -166,11 +168,11 @@ export function deadlyFailure(deaths: number): Error {
 
 /** The failure of a job that was cancelled while it ran. */
 export function cancelledFailure(jobId: string): Error {
-  // With the code of the error that its handler's signal had.
+  // Keeps the code of the error on the handler's signal.
   return standFor(finalFailure(CANCELLED), new JobCancelledError(jobId));
 }
 
-/** The failure of a job whose worker has handlers by name, and none for it: its producer may be newer than the worker. */
+/** The failure of a job whose name has no handler in this worker. Its producer may be newer than the worker. */
 export function unknownNameFailure(name: string | undefined, known: string): Error {
   const which = name === undefined ? "jobs without a name" : `jobs named "${name}"`;
   const what = `its worker has none for ${which}, only for ${known}`;
@@ -182,7 +184,7 @@ export function invalidFailure(problem: string): Error {
   return finalFailure(`Invalid: ${problem}`);
 }
 
-/** Whether BullMQ can store a result. If it cannot, it repeats the job, so such a result is dropped. */
+/** True if BullMQ can store the result. If it cannot, it repeats the job, so such a result is dropped. */
 export function isStorable(result: unknown): boolean {
   if (result === undefined) return true;
   if (result === UNSTORABLE) return false;

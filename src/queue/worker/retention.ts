@@ -1,8 +1,8 @@
 /**
- * How long done jobs stay: as many of a queue, and for as long, as its `keepDone` says. Each worker removes the others as
- * it starts, after every 64 jobs that it has done, a second after one, and as those that are left get too old
+ * How long done jobs are kept: the number and the time that the queue's `keepDone` allows. Each worker removes the
+ * others when it starts, after every 64 done jobs, a second after a done job, and when kept jobs become too old
  * (`lua/queue/ends/jobs-forget.lua`). BullMQ's `removeOnComplete` would look for them with each job, which costs Redis
- * five commands, and only then (taskforcesh/bullmq#1353). Failed jobs: {@link createFailedRetention}.
+ * five commands, and at no other time (taskforcesh/bullmq#1353). For failed jobs see {@link createFailedRetention}.
  */
 import type { Logger } from "../../core/logger.ts";
 import type { KeptFailed } from "../../stores/redis/scripts/queue/jobs.ts";
@@ -11,27 +11,27 @@ import type { KeptFailed } from "../../stores/redis/scripts/queue/jobs.ts";
 interface Retention {
   /** Notes that a job is done. */
   note(): void;
-  /** Removes for the last time. */
+  /** Removes old jobs for the last time. */
   close(): Promise<void>;
 }
 
 const MOST_DONE = 64;
 const REMOVE_MS = 1_000;
-/** How often it is looked for what has become too old, though none is done: workers that did jobs may be gone. */
+/** How often to look for old jobs while none is done, because the workers that ran them may have stopped. */
 const LOOK_MS = 60_000;
 
 export function createRetention(
   forget: () => Promise<void>,
   onError: (error: Error) => void,
-  /** For how long they are kept by now; Infinity: however old they are. */
+  /** Returns how long jobs are kept; Infinity for any age. */
   forMsOf: () => number = () => Infinity,
 ): Retention {
   let done = 0;
   let timer: NodeJS.Timeout | undefined;
   let looking: NodeJS.Timeout | undefined;
-  /** Whether jobs were done since it was looked for what has become too old. */
+  /** True if jobs were done since the last look for old ones. */
   let isWorking = false;
-  /** The one request under way, also while Redis is away. */
+  /** One request is in flight at a time, even while Redis is unreachable. */
   let removing: Promise<void> | undefined;
   let isClosed = false;
 
@@ -94,18 +94,18 @@ interface FailedRetentionParts {
     readonly now: { readonly keepFailed: KeptFailed | undefined };
     current(): Promise<{ readonly keepFailed: KeptFailed | undefined }>;
   };
-  /** Removes those that are no longer kept; how many. */
+  /** Removes dead letters that are no longer kept. Resolves with their number. */
   readonly forget: (kept: KeptFailed) => Promise<number>;
   readonly onError: (error: Error) => void;
   readonly logger: Logger;
 }
 
-/** At most one line is logged in this time, with the number of all that were removed. */
+/** At most one line is logged in this time. It has the number of all removed dead letters. */
 const LOG_MS = 10_000;
 
 /**
- * Removes dead letters that are older than the queue's `keepFailed`, as done jobs are removed
- * (`lua/queue/ends/failed-forget.lua`), and logs how many. Without `keepFailed` they stay for good.
+ * Removes the dead letters that the queue's `keepFailed` no longer keeps, at the same times as done jobs
+ * (`lua/queue/ends/failed-forget.lua`), and logs their number. Without `keepFailed` they are kept forever.
  */
 export function createFailedRetention({
   queue,
@@ -123,7 +123,7 @@ export function createFailedRetention({
     timer = undefined;
     loggedAtMs = performance.now();
     const facts = { queue, removed, keepFailed: kept.now.keepFailed };
-    const text = `Removed ${removed} dead letters of queue "${queue}" that its keepFailed keeps no longer.`;
+    const text = `Removed ${removed} dead letters of queue "${queue}" that its keepFailed no longer keeps.`;
     removed = 0;
     logger.warn(facts, text);
   }

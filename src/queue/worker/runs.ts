@@ -1,13 +1,13 @@
 /**
- * What a worker does beside all else with a run of a recurring job (`lua/lib/runs/`):
+ * What a worker does in addition with a run of a recurring job (`lua/lib/runs/`):
  *
  *     fetched ──▶ may it wait? ──▶ has its slot ──▶ may it begin? ──▶ handler ──▶ stored ──▶ settled
  *                   │ no                              │ no
  *                   ▼                                 ▼
- *                 left out: it is gone, or held back by the one before it
+ *                 skipped: it is gone, or the run before it holds it back
  *
- * As it begins, the next run is planned. A run that expires is left out too, and counts as missed. One that fails without
- * a beginning is a dead letter, like any job.
+ * When a run begins, the next one is planned. A run that expires is skipped too, and counts as missed. A run that fails
+ * before it begins becomes a dead letter, like any job.
  */
 import { reasonOf } from "../../core/describe.ts";
 import type { RunName, RunStep } from "../../stores/redis/scripts/queue/runs.ts";
@@ -19,21 +19,21 @@ import type { WorkerContext } from "./context.ts";
 import { isExpiry } from "./outcome.ts";
 
 export interface ScheduledRuns {
-  /** Whether a run that was fetched may wait for its slot. */
+  /** True if a fetched run may wait for its slot. */
   mayWait(run: RunName): Promise<boolean>;
-  /** Whether a run that has its slot may begin; the next one is planned then. */
+  /** True if a run with a slot may begin. The next run is planned then. */
   mayBegin(run: RunName, token: string): Promise<boolean>;
-  /** Whether a run that failed before it began is to be a dead letter. */
+  /** True if a run that failed before it began must become a dead letter. */
   mayFail(run: RunName, token: string, failure: unknown): Promise<boolean>;
-  /** Counts a run that has not begun as missed: true. False if it is to go on. */
+  /** Skips a run that has not begun and counts it as missed. Resolves with false if the run goes on. */
   leaveOut(run: RunName): Promise<boolean>;
-  /** Takes note of what was stored of a run that this worker has begun, by the token of its lock. Never rejects. */
+  /** Records the stored outcome of a run that began in this worker, by the token of its lock. Never rejects. */
   readonly settle: (token: string) => Promise<void> | undefined;
-  /** Takes note of runs that were recovered from workers that died. Never rejects. */
+  /** Records runs that were recovered from dead workers. Never rejects. */
   readonly recover: (ids: readonly string[]) => Promise<void>;
 }
 
-/** The run that a job is; undefined for any other job. */
+/** Returns the run that a job is; undefined for any other job. */
 export function runOf({ id, fields }: HeldJob): RunName | undefined {
   const name = scheduleOf(fields);
   return name === undefined ? undefined : { name, id };
@@ -45,10 +45,13 @@ export function createScheduledRuns({
   logger,
 }: Pick<WorkerContext, "queue" | "connection" | "logger">): ScheduledRuns {
   const { runs } = connection;
-  /** Those that have begun here as runs of their schedules and are not settled yet. */
+  /** The runs that began in this worker and are not settled yet. */
   const begun = new Map<string, RunName>();
 
-  /** Asks until no more is to be computed. Undefined if Redis does not say: the job comes back with its lock's end. */
+  /**
+   * Asks until no further time has to be computed. Undefined if Redis does not reply: the job comes back when its lock
+   * ends.
+   */
   async function ask(run: RunName, step: RunStep["step"]) {
     try {
       return await askOfRun((next) => runs.begin({ queue, ...run, step, next }));
@@ -69,7 +72,7 @@ export function createScheduledRuns({
     try {
       await runs.settle({ queue, ...run, hasBegun });
     } catch (error) {
-      if (connection.isReady()) warn(run, "Could not store how a recurring job went", error);
+      if (connection.isReady()) warn(run, "Could not store the outcome of a recurring job", error);
     }
   }
 
@@ -82,7 +85,7 @@ export function createScheduledRuns({
     mayWait: async (run) => (await ask(run, "look"))?.says === "go",
     mayBegin: begin,
     async mayFail(run, token, failure) {
-      // It is to be tried again, and its schedule waits for it.
+      // It will be retried, and its schedule waits for that.
       if (!isFinalError(failure)) return true;
       if (!isExpiry(failure)) return begin(run, token);
       const answer = await ask(run, "miss");
@@ -93,7 +96,7 @@ export function createScheduledRuns({
     },
     leaveOut: async (run) => (await ask(run, "miss"))?.says === "left out",
     settle(token) {
-      // Not async: called with the end of each job.
+      // Not async, because it is called at the end of each job.
       const run = begun.get(token);
       if (run === undefined) return undefined;
       begun.delete(token);

@@ -5,52 +5,60 @@ import type { Job } from "../job.ts";
 
 export interface WorkerOptions {
   /**
-   * How many jobs this worker holds at once, waiting for their slots or running. For a handler in a file it is
-   * also the number of processes. Defaults to 50, for a file to the number of processors.
+   * How many jobs this worker holds at once, waiting for slots or running. For a handler in a file, this is also the
+   * number of processes. Defaults to 50, and for a file to the number of processors.
    */
   readonly concurrency?: number | undefined;
-  /** How long running handlers may go on after `close()`, unless close says otherwise. Defaults to 30,000 ms. */
+  /**
+   * How long running handlers may continue after `close()`, unless `close()` sets a deadline. Defaults to 30,000 ms.
+   */
   readonly closeDeadlineMs?: number | undefined;
-  /** How long a job may wait here for the limits of its own key before it makes way for others. Defaults to 250 ms. */
+  /**
+   * How long a job may wait in this worker for the limits of its key, before it goes back and other jobs run.
+   * Defaults to 250 ms.
+   */
   readonly patienceMs?: number | undefined;
   /**
-   * How long a job's lock holds; it is renewed at half of that. The job of a worker that has died or hangs goes to
-   * another at most 1.25 × `lockMs` after the last renewal. Defaults to 30,000 ms.
+   * How long a job's lock lasts. The worker renews it at half of that time. If the worker dies or hangs, another worker
+   * gets the job at most 1.25 × `lockMs` after the last renewal. Defaults to 30,000 ms.
    */
   readonly lockMs?: number | undefined;
   /**
-   * How long a handler may take. Then its signal is aborted, and the attempt counts as failed. A handler in a file
-   * is ended with its process; a function cannot be stopped, and its later result is dropped. Its place here and its
-   * lease go to others at once: until it obeys its signal, more handlers may run than `concurrency` allows, of the
-   * worker and of the bucket. Defaults to no limit.
+   * How long a handler may take. After that, its signal is aborted and the attempt counts as failed. A handler in a
+   * file is ended with its process. A function cannot be stopped, and its later result is ignored. Its place in the
+   * worker and its lease are freed at once. So until the function obeys its signal, more handlers may run than the
+   * `concurrency` of the worker and of the bucket allow. Defaults to no limit.
    */
   readonly timeoutMs?: number | undefined;
   /**
-   * Whether an attempt fails if its handler returns a response with a status of 400 or more, or one that refuses the
-   * call in another way, such as the result of `fetch(…)`. Turn it off for handlers whose job is to see such responses.
+   * Whether an attempt fails if its handler returns a response, such as the result of `fetch(…)`, with a status of 400
+   * or more or with another form of refusal. Turn this off for handlers that are meant to inspect such responses.
    * Defaults to true.
    */
   readonly failOnResponse?: boolean | undefined;
 }
 
 export interface CloseOptions {
-  /** How long running handlers may go on. Defaults to the worker's `closeDeadlineMs`. */
+  /** How long running handlers may continue. Defaults to the worker's `closeDeadlineMs`. */
   readonly deadlineMs?: number | undefined;
 }
 
-/** How jobs are put together for one call of the handler, on one slot. */
+/** How several jobs are combined into one call of the handler, on one slot. */
 export interface BatchOptions<Data = unknown> {
   /** The most jobs of one call, from 1 to 1,000. */
   readonly size: number;
   /** How long the first job of a batch waits for others before the batch draws its slot. Defaults to 100 ms. */
   readonly waitMs?: number | undefined;
-  /** What a batch takes of the bucket, by its jobs: `(jobs) => ({ tokens: 10 * jobs.length })`. Defaults to 1 call. */
+  /** The cost of a batch, computed from its jobs: `(jobs) => ({ tokens: 10 * jobs.length })`. Defaults to 1 call. */
   readonly cost?: ((jobs: readonly Job<Data>[]) => Cost) | undefined;
 }
 
 /** The options of a worker whose handler gets several jobs at once. */
 export interface BatchWorkerOptions<Data = unknown> extends WorkerOptions {
-  /** Here `concurrency` counts batches. Each job keeps its own lock, deadline, time limit and outcome; its own cost does not count. */
+  /**
+   * Here `concurrency` counts batches. Each job keeps its own lock, deadline, time limit and outcome. The costs of
+   * single jobs do not count.
+   */
   readonly batch: BatchOptions<Data>;
 }
 

@@ -6,9 +6,9 @@
  *                                     │ too late: fails as expired
  *                                     │ the worker closes: back into the queue
  *
- * A job that was begun before has kept its `maxWaitMs`; one that was running whenever its worker died is given up
- * (`job-start.ts`). BullMQ's worker holds a job (`bullmq/stored-worker.ts`), and its lock is kept until it has ended
- * (`held/held-jobs.ts`).
+ * A job that has started before has met its `maxWaitMs`. A job that was running each time its worker died is given up
+ * (`job-start.ts`). BullMQ's worker holds the job (`bullmq/stored-worker.ts`), and `held/held-jobs.ts` keeps its lock
+ * until it ends.
  */
 import { availableParallelism } from "node:os";
 import { setTimeout as pause, setImmediate as nextTurn } from "node:timers/promises";
@@ -69,15 +69,15 @@ import { createScheduledRuns, runOf } from "./runs.ts";
 import { openHandler } from "./handlers/sandbox.ts";
 import { createWaysBack } from "./held/ways-back.ts";
 
-/** Works on a queue: draws a slot for each job just before its handler runs. */
+/** Runs the jobs of a queue. It draws a slot for each job just before its handler runs. */
 export interface Worker<Data = unknown, Result = unknown> extends WorkerEmitter<Data, Result> {
-  /** How the worker stands at this moment, in this process: it asks nobody. */
+  /** Returns the worker's current state, read from local memory. Makes no request to Redis. */
   status(): WorkerStatus;
   /**
-   * Fetches no more jobs, puts those that wait for a slot back into the queue, and lets running
-   * handlers end. At the deadline their signals are aborted, and their jobs are run again elsewhere
-   * once their locks have ended. No handler starts after it resolves. Of several calls, the earliest deadline counts.
-   * A handler that calls it must not await it: it waits for that handler, until the deadline.
+   * Stops the worker. It fetches no more jobs, puts jobs without a slot back into the queue, and lets running
+   * handlers end. At the deadline it aborts their signals; their jobs run again elsewhere once their locks have ended.
+   * No handler starts after it resolves. Of several calls, the earliest deadline counts. A handler must not await this
+   * call: it would wait for itself until the deadline.
    */
   close(options?: CloseOptions): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
@@ -95,17 +95,17 @@ export interface WorkerSettings<Data, Result> {
   readonly prefix: string;
   readonly logger: Logger;
   readonly observing?: Observing | undefined;
-  /** The weights of a key's lane and of the heads of its path. */
+  /** The weights of a key's lane and of its parent keys. */
   readonly weightsOf: WeightsOf;
-  /** Which done jobs and dead letters are kept. */
+  /** Which done jobs and dead letters to keep. */
   readonly kept: Pick<QueueSettingsLive, "now" | "current">;
   readonly onClosed: () => void;
 }
 
 const CLOSED = "the worker is closed";
-/** With shorter locks, a quiet worker looks for jobs of others whose locks have ended as often as a busy one. */
+/** With shorter locks, an idle worker looks as often as a busy one for jobs of other workers whose locks have ended. */
 const LEAST_QUIET_LOCK_MS = 30_000;
-/** How long a worker that closes waits for Redis, once its handlers have ended, to store what came of their jobs. */
+/** How long a closing worker waits for Redis, after its handlers have ended, to store the outcomes of their jobs. */
 const REDIS_GRACE_MS = 2_000;
 
 export function createWorker<Data, Result>(
@@ -147,7 +147,7 @@ export function createWorker<Data, Result>(
       logger.warn({ queue: queue.name, reason: reasonOf(error) }, message);
     }),
     capacity: () => concurrency - running.count + downstream.undecided,
-    // Of several that wait here, one tries.
+    // If several jobs wait here, only one tests the downstream.
     admits: () => (running.unbegun === 0 ? bucket.breaker.admits : bucket.breaker.admits - 1),
     deferred: () => bucket.deferred,
   };
@@ -167,7 +167,7 @@ export function createWorker<Data, Result>(
   const fetcher = createFetcher({
     ...worker,
     hear: (...seen) => orders.hear(...seen),
-    // One batch that waits for its slot, and one that gathers.
+    // One batch that waits for its slot, and one that fills.
     least: batch === undefined ? 1 : 2 * batch.size,
   });
   const isIdle = (): boolean => running.count === 0 && fetcher.isQuiet;
@@ -175,14 +175,14 @@ export function createWorker<Data, Result>(
   const runs = createScheduledRuns(worker);
   const back = createWaysBack<Data>({ ...worker, runs }, fetcher, report);
   let closing: Promise<void> | undefined;
-  /** How often limits, a cooldown or a pause have changed. */
+  /** Counts the changes of limits, cooldowns and pauses. */
   let changes = 0;
   const stopListening = bucket.onChange((key = "*") => {
     changes += 1;
     fetcher.wake(key);
   });
 
-  // A job of any worker is seen before its lock can have ended.
+  // Every worker notices a job before the job's lock can have ended.
   const mayStall = (): boolean => lockMs < LEAST_QUIET_LOCK_MS || !isIdle();
   connection.restWhile(() => !mayStall());
   const told = { ...worker, mayStall, onStored: runs.settle, onRecovered: runs.recover };
@@ -196,7 +196,7 @@ export function createWorker<Data, Result>(
     extend: (...asked) => stored.extendJobLocks(...asked),
     onError: (error) => void stored.emit("error", error),
   });
-  // While Redis is away, its own errors are reported.
+  // While Redis is unreachable, that is reported already.
   const onForgetError = (error: Error): void =>
     void (connection.isReady() && stored.emit("error", error));
   const { kept } = settings;
@@ -218,7 +218,7 @@ export function createWorker<Data, Result>(
     fillDefaults(bullJob);
     const attempt = bullJob.attemptsMade + 1;
     const call = { id: bullJob.id!, key: encodedKeyOf(bullJob) };
-    // One that has expired does not start: it fails, also while its key is paused.
+    // An expired job does not start. It fails, even while its key is paused.
     const key = arrival === "expired" ? undefined : call.key;
     const context = running.add({ jobId: call.id, key, token, attempt, lockedAtMs: takenAtMs });
     fetchedJobs.add();
@@ -228,7 +228,7 @@ export function createWorker<Data, Result>(
     let pass: Pass | undefined;
     try {
       if (wasCancelled(taken.fields)) {
-        // One that has begun somewhere ends as failed; one that has not is removed.
+        // A job that has started somewhere ends as failed. One that has not is removed.
         if (mayHaveBegun(bullJob)) throw cancelledFailure(bullJob.id!);
         context.cancel();
       }
@@ -251,7 +251,7 @@ export function createWorker<Data, Result>(
       }
       if (drawn instanceof NoRoomYet && !context.isLeaving) {
         const { roomInMs } = drawn;
-        // After a change this time no longer holds, and the change woke the lane before the job lay in it.
+        // After a change this time is no longer valid, and the change woke the lane before the job was in it.
         const inMs = () => (changesBefore === changes ? Math.ceil(roomInMs) : undefined);
         return await back.park(bullJob, context, { inMs, of: drawn.of });
       }
@@ -292,7 +292,7 @@ export function createWorker<Data, Result>(
     }
   }
 
-  /** Lets a job's slot go; that of a batch goes with the last of its jobs. */
+  /** Releases a job's slot. The slot of a batch is released with the last of its jobs. */
   function release(context: OwnedJobContext, drawn: DrawnSlot | NoRoomYet | undefined): void {
     if (batches !== undefined) batches.end(context);
     else if (drawn instanceof DrawnSlot) drawn.release();
@@ -305,7 +305,7 @@ export function createWorker<Data, Result>(
   ): Promise<DrawnSlot | NoRoomYet | undefined> {
     const drawing = batches === undefined ? slots.draw(job, context) : batches.draw(job, context);
     if (arrival === "probe") drawing.catch(() => fetcher.missProbe(keyTextOf(job)!));
-    // One that has expired waits for no slot.
+    // An expired job waits for no slot.
     return arrival === "expired" ? drawing : fetcher.whileWaiting(drawing);
   }
 
@@ -316,7 +316,7 @@ export function createWorker<Data, Result>(
 
   async function close(): Promise<void> {
     status = { state: "closing", sinceMs: Date.now() };
-    // First it stops fetching, or BullMQ would fetch a job in place of each that goes back.
+    // Fetching stops first. Otherwise BullMQ would fetch a job in place of each one that goes back.
     await stored.pause(true);
     stopListening();
     downstream.close();
@@ -330,7 +330,7 @@ export function createWorker<Data, Result>(
     await withinGrace(closeStored(!haveAllEnded || !connection.isReady()));
     locks.close();
     orders.close();
-    // Not earlier: a job whose process is ended counts as failed.
+    // Not earlier, because a job whose process is ended counts as failed.
     await opened.close();
     connection.close();
     status = { state: "closed", sinceMs: Date.now() };
@@ -346,7 +346,7 @@ export function createWorker<Data, Result>(
     await Promise.allSettled(back);
   }
 
-  /** BullMQ waits for handlers, and for Redis however long it is away; with force it does not. */
+  /** Closes BullMQ's worker. It waits for handlers, and for Redis without end, unless it is forced. */
   async function closeStored(isForced: boolean): Promise<void> {
     await stored.close(isForced);
     if (!connection.isReady()) return;
@@ -374,7 +374,7 @@ export function createWorker<Data, Result>(
   return assertArgumentCount(methods, { throws: ["on", "off", "status"] });
 }
 
-/** The handler of single jobs; for batches it is never called. */
+/** Returns the handler of single jobs. In a worker of batches it is never called. */
 function singleHandler<Data, Result>(
   given: HandlerInput<Data, Result> | BatchHandler<Data, Result>,
   batch: BatchOptions | undefined,
@@ -389,7 +389,7 @@ async function withinGrace(asking: Promise<unknown>): Promise<void> {
   await Promise.race([asking, pause(REDIS_GRACE_MS, undefined, { ref: false })]);
 }
 
-/** Lets jobs that have ended as cancelled be retried by other tools; a replay sees to that by itself. */
+/** Unmarks jobs that ended as cancelled, so that other tools can retry them. A replay does this by itself. */
 function forgetCancels(stored: StoredWorker): void {
   stored.on("failed", (job, error) => {
     if (job?.id === undefined || error.message !== CANCELLED) return;
@@ -398,8 +398,8 @@ function forgetCancels(stored: StoredWorker): void {
 }
 
 /**
- * Removes a job whose attempt failed before this worker knew that it was cancelled: it waits for its next one. Never
- * rejects: the worker that gets it then ends it.
+ * Removes a job whose attempt failed before this worker knew that it was cancelled, so that it waits for its next
+ * attempt. Never rejects: if this fails, the worker that fetches the job next ends it.
  */
 async function removeCancelled(
   { queue, lanes }: Pick<WorkerContext, "queue" | "lanes">,
@@ -409,25 +409,25 @@ async function removeCancelled(
     if ((await lanes.cancel({ queue, id })) === "waits")
       await lanes.remove({ queue, state: "pending", ids: [id] });
   } catch {
-    // Redis is away.
+    // Redis is unreachable.
   }
 }
 
 /**
- * Gives back the jobs that were fetched for this worker by replies that were lost with their connection. The worker does
- * not know these jobs, and no other worker gets them before their locks end. Called each time that Redis is reachable
- * again. Never rejects: a job that is not given back returns when its lock ends.
+ * Puts back the jobs that were fetched for this worker by replies that were lost with their connection. The worker does
+ * not know these jobs, and no other worker gets them before their locks end. Called each time Redis becomes reachable
+ * again. Never rejects: a job that is not put back returns when its lock ends.
  */
 async function giveLostBack(
   worker: Pick<WorkerContext, "queue" | "workerId" | "connection" | "lanes" | "weightsOf">,
   stored: StoredWorker,
   fetcher: Pick<Fetcher, "isAsking" | "holds">,
 ): Promise<void> {
-  // No answer was outstanding when the connection was lost.
+  // No request was in flight when the connection was lost.
   if (!fetcher.isAsking) return;
   const { queue, workerId, connection } = worker;
   try {
-    // Asked behind all that is sent again, on the same connection: so each of those has its answer by then.
+    // This request follows all resent ones on the same connection, so each of those has its reply first.
     const held = await connection.heldBy({ queue, tokens: `${workerId}:` });
     await nextTurn();
     for (const { id, token } of held) {
@@ -440,7 +440,7 @@ async function giveLostBack(
   }
 
   async function giveBack(job: Stored<unknown>, token: string): Promise<void> {
-    // Refused if the lock is another's by now. It throws what a processor has to throw.
+    // Redis refuses this if another worker has the lock by now. It throws the error that BullMQ expects of a processor.
     await parkFromWorker(job, token, worker).catch(() => undefined);
   }
 }

@@ -1,11 +1,11 @@
 /**
- * Jobs that one call of the handler does together, on one slot:
+ * Batches: several jobs in one call of the handler, on one slot:
  *
  *     taken ──▶ joins the open batch of its group ──▶ full, or `waitMs` over: draws ──▶ slot ──▶ all have come ──▶ handler
  *
- * Each job keeps its own lock, deadline, time limit, cancelling and outcome; one that leaves takes no other along. Where
- * keys have limits of their own, a batch is of one key, and else of any. Until its slot comes, a batch that is not full
- * takes in more, unless its cost depends on its jobs.
+ * Each job keeps its own lock, deadline, time limit, cancellation and outcome. If one is cancelled or expires, the
+ * others go on. If keys have their own limits, a batch holds jobs of one key; otherwise of any key. Until its slot comes, a
+ * batch that is not full accepts more jobs, unless its cost depends on its jobs.
  */
 import { InvalidOptionError } from "../../../core/errors.ts";
 import { COST } from "../../../throttle/call-options.ts";
@@ -24,15 +24,18 @@ import type { BatchHandler, BatchOutcomes, OwnedJobContext, WorkerContext } from
 import type { JobSlots } from "../job-start.ts";
 import { asFailure, expiredFailure, responseFailure } from "../outcome.ts";
 
-/** Takes the place of a worker's draws and attempts. */
+/** Replaces the draws and attempts of single jobs. */
 export interface Batches<Data, Result> {
-  /** As {@link JobSlots.draw}: the slot is that of the job's batch. */
+  /** As {@link JobSlots.draw}. Resolves with the slot of the job's batch. */
   draw(job: Job<Data>, context: OwnedJobContext): Promise<DrawnSlot | NoRoomYet | undefined>;
-  /** Runs a job with its batch; resolves with its own result, or rejects with its own failure. */
+  /** Runs a job with its batch. Resolves with the job's own result, or rejects with its own failure. */
   run(attempt: Attempt<Data>): Promise<Result | undefined>;
-  /** Notes that a job has ended, or goes back: its batch waits for it no longer, and without any other the slot is released. */
+  /**
+   * Notes that a job has ended or goes back, so that its batch no longer waits for it. If no job is left, the slot is
+   * released.
+   */
   end(context: OwnedJobContext): void;
-  /** Takes in no job from now on: {@link Batches.draw} resolves with undefined. */
+  /** Accepts no more jobs: {@link Batches.draw} resolves with undefined. */
   close(): void;
 }
 
@@ -50,7 +53,7 @@ interface Member<Data> {
   readonly timer: NodeJS.Timeout | undefined;
 }
 
-/** What a batch's call came to. */
+/** The outcome of a batch's call. */
 interface Called {
   readonly outcomes: readonly unknown[];
   readonly askedMs: number | undefined;
@@ -59,7 +62,7 @@ interface Called {
 interface Batch<Data> {
   readonly group: string;
   readonly key: string | undefined;
-  /** Those that wait for the slot; then those that have yet to come to the call. */
+  /** First the jobs that wait for the slot, then those that are not ready for the call yet. */
   readonly members: Map<OwnedJobContext, Member<Data>>;
   readonly come: Attempt<Data>[];
   timer: NodeJS.Timeout | undefined;
@@ -87,7 +90,7 @@ export function createBatches<Data, Result>(
 ): Batches<Data, Result> {
   const { bucket, clock } = worker;
   const { size, waitMs = DEFAULT_WAIT_MS, cost: costOf } = options;
-  /** Those that take in more jobs, by group. */
+  /** The batches that accept more jobs, by group. */
   const open = new Map<string, Batch<Data>>();
   const batchOf = new Map<OwnedJobContext, Batch<Data>>();
   let isClosed = false;
@@ -149,7 +152,7 @@ export function createBatches<Data, Result>(
     }
   }
 
-  /** What stands for a batch when it draws: its members keep their own deadlines. */
+  /** Returns the job that stands for a batch when it draws. Its members keep their own deadlines. */
   function jobFor(batch: Batch<Data>, members: readonly Member<Data>[]): Job<Data> {
     const { cost } = batch;
     const key = batch.key === undefined ? undefined : decodeKey(batch.key);
@@ -196,7 +199,7 @@ export function createBatches<Data, Result>(
     else batch.startCall(call(batch));
   }
 
-  /** Calls the handler. Never rejects: what it throws is the outcome of each of its jobs. */
+  /** Calls the handler. Never rejects: an error becomes the outcome of each job. */
   async function call(batch: Batch<Data>): Promise<Called> {
     const { come, cost, key } = batch;
     const slot = batch.slot!;
@@ -218,7 +221,7 @@ export function createBatches<Data, Result>(
       slot.release();
       if (hand !== undefined) endJobSlot(hand);
     }
-    // The downstream answered once: what it says counts once.
+    // The downstream sent one response, so it counts once.
     const first = outcomes.find((outcome) => outcome instanceof Error) ?? outcomes;
     const told = first instanceof Thrown ? first.thrown : first;
     const { askedMs } = await bucket.report(told, { slot: hand?.leftOn ?? slot, cost });
@@ -274,7 +277,7 @@ export function createBatches<Data, Result>(
       const ending = limitMs === undefined ? batch.called : inTime(batch.called, limitMs, context);
       const ended = await ending.catch((error: unknown) => ({ late: error }));
       const fail = async (thrown: unknown, askedMs?: number): Promise<Result | undefined> => {
-        // One call has failed, for however many jobs and keys: it counts once.
+        // One call has failed, for any number of jobs and keys, so it counts once.
         const failed = { id: batch.come[0]!.job.id, key: batch.key };
         const blocked = await whyBlocked(worker, { ...attempt, job: failed }, thrown);
         return failedOutcome<Result>(worker, attempt, { thrown, askedMs, blocked }, failed);
@@ -293,7 +296,7 @@ export function createBatches<Data, Result>(
   };
 }
 
-/** @throws {@link InvalidOptionError} when it can never be a cost. */
+/** @throws {@link InvalidOptionError} when the value is not a cost. */
 function readCost(given: unknown): Cost {
   const read = COST.safeParse(given);
   if (read.success) return read.data as Cost;
@@ -301,7 +304,7 @@ function readCost(given: unknown): Cost {
   throw new InvalidOptionError({ where: "worker()", option: "batch.cost()", value: given, remedy });
 }
 
-/** What a handler threw for all of its jobs, an error or not. */
+/** A value that a handler threw for all of its jobs. It need not be an error. */
 class Thrown extends Error {
   readonly thrown: unknown;
 
@@ -320,7 +323,7 @@ function readOutcomes(given: BatchOutcomes<unknown>, count: number): readonly un
   );
 }
 
-/** Aborted once none of the jobs is to be gone on with. */
+/** Returns a signal that is aborted once all of the jobs' signals are. */
 function signalOfAll(contexts: readonly OwnedJobContext[]): AbortSignal {
   const all = new AbortController();
   let left = contexts.length;

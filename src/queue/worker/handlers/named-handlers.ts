@@ -3,24 +3,24 @@ import type { Job } from "../../job.ts";
 import type { Handler, Handlers } from "../context.ts";
 import { unknownNameFailure } from "../outcome.ts";
 
-/** The name of the handler of all jobs that have none of their own. */
+/** The name of the handler for jobs whose name has no handler. */
 const DEFAULT = "default";
-/** The most names that a reason lists. */
+/** The most names that an error lists. */
 const MOST_LISTED = 20;
 
-/** Finds the handlers of jobs by their names. */
+/** Finds the handler of a job by its name. */
 export interface NamedHandlers<Data, Result> {
   readonly handle: Handler<Data, Result>;
-  /** The failure of a job for which there is no handler; undefined if there is one. */
+  /** Returns the failure of a job without a handler; undefined if there is one. */
   refusalOf(job: Pick<Job<unknown>, "name">): Error | undefined;
 }
 
-/** Whether what was given as the handler is meant to be several by their names. */
+/** True if the given handler is meant to be several, by job name. */
 export function areHandlers<Data, Result>(given: unknown): given is Handlers<Data, Result> {
   return typeof given === "object" && given !== null && !(given instanceof URL);
 }
 
-/** @throws {@link InvalidOptionError} when there are none, or one is no function. */
+/** @throws {@link InvalidOptionError} when there are no handlers, or one is not a function. */
 export function createNamedHandlers<Data, Result>(
   given: Handlers<Data, Result>,
 ): NamedHandlers<Data, Result> {

@@ -1,4 +1,4 @@
-/** Runs in a child process of a worker: BullMQ's main file imports this one, and calls it with each job. */
+/** Runs in a child process of a worker. BullMQ's main file imports this file and calls it with each job. */
 
 import process from "node:process";
 import type { Answer } from "../../../core/answer.ts";
@@ -20,7 +20,7 @@ import {
   type SlotMessage,
 } from "./sandbox-protocol.ts";
 
-/** A job as BullMQ gives it to a processor in a child process. */
+/** A job as BullMQ passes it to a processor in a child process. */
 interface SandboxedJob {
   readonly data: unknown;
   readonly sluice: ChildAttempt;
@@ -39,7 +39,7 @@ async function loadHandler(file: string): Promise<Handler<unknown, unknown>> {
   return found as Handler<unknown, unknown>;
 }
 
-/** Does one job. Errors are returned, since BullMQ would pass on no more than their messages. */
+/** Runs one job. Errors are returned, because BullMQ would pass on only their messages. */
 export default async function runHere(
   stored: SandboxedJob,
   _token: unknown,
@@ -71,7 +71,7 @@ function contextOf(stored: SandboxedJob, signal: AbortSignal): JobContext {
     attempt,
     slot: {
       ...slot,
-      // A job has none.
+      // Jobs have no such list.
       keys: undefined,
       signal,
       settle: async (cost) => send({ sluice: "settle", cost }),
@@ -91,7 +91,9 @@ function send(message: SlotMessage): void {
   process.send?.(message);
 }
 
-/** An error with those of its own properties that are plain values, and with the answer of the downstream that it carries. */
+/**
+ * Returns the parts of an error that can be sent: its plain values, and the response of the downstream that it carries.
+ */
 async function failureOf(error: Error): Promise<ChildFailure> {
   const { message, stack } = error;
   const facts = readErrorFacts(error);
@@ -103,7 +105,7 @@ async function failureOf(error: Error): Promise<ChildFailure> {
   return { ...Object.fromEntries(plain), name, message, stack, facts, ...response };
 }
 
-/** A response that means the same, in the words that the bucket reads in the parent process. */
+/** Returns a response with the same meaning, in a form that the bucket of the parent process reads. */
 function responseOf({ status, refused, stated, afterMs, ...more }: Answer): object {
   if (!refused) {
     const headers = afterMs === undefined ? {} : { "retry-after-ms": String(afterMs) };

@@ -6,11 +6,11 @@ import type { Job } from "../../job.ts";
 /** The environment variable that holds the URL of the handler's file. */
 export const HANDLER_FILE = "SLUICE_HANDLER_FILE";
 
-/** What a child process gets of an attempt, beside the job's data. */
+/** What a child process gets for an attempt, beside the job's data. */
 export interface ChildAttempt {
   readonly job: Omit<Job<unknown>, "data">;
   readonly attempt: number;
-  /** Whether a response that the handler returns may fail the attempt. */
+  /** True if a response that the handler returns may fail the attempt. */
   readonly failOnResponse: boolean;
   readonly slot: Pick<Slot, "bucket" | "key" | "atMs" | "waitedMs" | "generation" | "hasLease">;
 }
@@ -31,7 +31,7 @@ export interface ChildFailure {
   readonly [property: string]: unknown;
 }
 
-/** What a handler does with its slot, which the parent holds. */
+/** What a handler does with its slot. The parent process holds the slot. */
 export type SlotMessage =
   | { readonly sluice: "settle"; readonly cost: SettledCost }
   | { readonly sluice: "release" };

@@ -1,7 +1,7 @@
 /**
- * Handlers in a file: each runs in a child process of BullMQ's pool, whose file imports ours (`sandbox-child.ts`).
- * `ChildPool` and the commands are exports of BullMQ, but the main file of a child process is not; no upstream issue
- * known; checked with bullmq 6.7.0 (`classes/main.js`).
+ * Handlers in files. Each runs in a child process of BullMQ's pool, whose main file imports `sandbox-child.ts`. BullMQ
+ * exports `ChildPool` and the commands, but not the main file of a child process; no upstream issue known; checked with
+ * bullmq 6.7.0 (`classes/main.js`).
  */
 import { statSync } from "node:fs";
 import { createRequire as requireFrom } from "node:module";
@@ -27,14 +27,17 @@ import {
 } from "./sandbox-protocol.ts";
 import { makesNoCalls } from "../../../throttle/slot/job-slot.ts";
 
-/** A worker's handler, with its processes. */
+/** A worker's handler, with its child processes. */
 export interface OpenHandler<Data, Result> {
   readonly handle: Handler<Data, Result>;
-  /** The failure of a job for which there is no handler; undefined if there is one. */
+  /** Returns the failure of a job without a handler; undefined if there is one. */
   refusalOf(job: Pick<Job<unknown>, "name">): Error | undefined;
-  /** Undefined if a job can start at once; else what to wait for before its slot is drawn, since processes start slowly. */
+  /**
+   * Undefined if a job can start at once. Otherwise to be awaited before its slot is drawn, because processes start
+   * slowly.
+   */
   ready(): Promise<unknown> | undefined;
-  /** Ends the processes, with the handlers that still run in them. */
+  /** Ends the child processes, and the handlers that still run in them. */
   close(): Promise<void>;
 }
 
@@ -49,7 +52,7 @@ interface SandboxOptions {
   readonly failOnResponse: boolean;
 }
 
-/** @throws {@link InvalidOptionError} when `given` is neither a function, nor functions by name, nor an existing file. */
+/** @throws {@link InvalidOptionError} when `given` is not a function, functions by name, or an existing file. */
 export function openHandler<Data, Result>(
   given: HandlerInput<Data, Result>,
   options: SandboxOptions,
@@ -69,7 +72,7 @@ function openSandbox<Data, Result>(
   const env = { ...process.env, [HANDLER_FILE]: file };
   const { ChildPool: Pool } = loadBullmq();
   const pool = new Pool({ mainFile, workerForkOptions: { env } });
-  /** Processes that are starting. */
+  /** Child processes that are starting. */
   const starts = new Set<Promise<void>>();
   let isClosed = false;
 
@@ -127,7 +130,7 @@ function read(answer: ChildAnswer): unknown {
   return "isLost" in answer ? UNSTORABLE : answer.result;
 }
 
-/** The main file of a child process, BullMQ's, and our file that it imports, beside this one. */
+/** Returns BullMQ's main file of a child process, and the file beside this one that it imports. */
 function childFiles(given: string): { readonly mainFile: string; readonly ourFile: string } {
   // Undefined in a CommonJS bundle.
   const here: string | undefined = import.meta.url;
@@ -175,7 +178,7 @@ function isFile(url: URL): boolean {
   }
 }
 
-/** Keeps the end of a long path, which says the most. */
+/** Keeps the end of a long path, because it says the most. */
 function shortened(path: string): string {
   return path.length > LONGEST_PATH ? `…${path.slice(-LONGEST_PATH)}` : path;
 }
@@ -184,15 +187,15 @@ type Message =
   | { readonly cmd: Command; readonly value?: unknown; readonly err?: unknown }
   | SlotMessage;
 
-/**
- * Runs a job in a child process; resolves with its outcome.
- * Rejects when the process cannot be used any more: it has ended, or its handler has timed out, or its job was cancelled.
- */
 interface ChildCall extends Pick<SandboxOptions, "failOnResponse"> {
   readonly job: Job<unknown>;
   readonly context: JobContext;
 }
 
+/**
+ * Runs a job in a child process, and resolves with its outcome. Rejects when the process can no longer be used: it has
+ * ended, its handler has timed out, or its job was cancelled.
+ */
 function runInChild(child: Child, { context, ...given }: ChildCall): Promise<ChildAnswer> {
   const { signal } = context;
   const { ChildCommand, ParentCommand } = loadBullmq();
@@ -204,14 +207,14 @@ function runInChild(child: Child, { context, ...given }: ChildCall): Promise<Chi
     }
 
     function receive(given: unknown): void {
-      // The handler, or what it imports, may send messages of its own, such as "ready".
+      // The handler, or a module that it imports, may send its own messages, such as "ready".
       if (!isMessage(given)) return;
       if ("sluice" in given) return useSlot(given, context);
       const { cmd, value, err } = given;
       if (cmd === ParentCommand.Completed) settle(() => resolve(value as ChildAnswer));
       else if (cmd === ParentCommand.Log) void context.log(String(value));
       else if (cmd === ParentCommand.Progress) void context.progress(value as object);
-      // An error of the handler comes as an answer; this one was thrown elsewhere in the process.
+      // An error of the handler comes as a reply. This error was thrown elsewhere in the process.
       else if (cmd === ParentCommand.Failed || cmd === ParentCommand.Error)
         settle(() =>
           reject(Object.assign(new Error("The handler's process failed"), value ?? err)),

@@ -1,7 +1,7 @@
 /**
- * What a job's failure says of its downstream. The breaker counts in this process (`throttle/outage/breaker.ts`); that it
- * is open is known to all workers of the bucket, so that the first failure elsewhere opens it there too. Redis is asked
- * only after a failure.
+ * Reports the failures of jobs to the breaker. The breaker counts in this process (`throttle/outage/breaker.ts`), but
+ * all workers of the bucket know that it is open: the first failure elsewhere opens it there too. Redis is asked only
+ * after a failure.
  */
 import { setTimeout as pause } from "node:timers/promises";
 import type { LaneStore } from "../../../stores/redis/queue/store.ts";
@@ -14,12 +14,12 @@ import { MOST_BESIDE } from "../../bullmq/stored-worker.ts";
 import { keyTextOf, type Job } from "../../job.ts";
 
 export interface Downstream {
-  /** Notes that a job failed. If its attempt is not to count, what keeps the job from starting again. */
+  /** Reports that a job failed. Resolves with a reason if the attempt does not count. */
   failed(job: JobOfKey, pass: Pass, thrown: unknown): Promise<WhyBlocked | undefined>;
   /**
-   * Waits for whether the breaker opens, after a failure that would be a job's last one and that counts towards that: then
-   * it is to start again after all. Resolves with undefined, at once or later, if others have gone well, or none is left
-   * whose failure could open it.
+   * Waits to learn whether the breaker opens, after a failure that counts towards that and would be the job's last. If
+   * it opens, the job will start again. Resolves with undefined if other jobs succeed, or if no job is left whose
+   * failure could open it.
    */
   verdict(
     job: JobOfKey,
@@ -28,7 +28,7 @@ export interface Downstream {
   succeeded(job: JobOfKey, pass: Pass): void;
   /** How many jobs wait for their verdicts. */
   readonly undecided: number;
-  /** Ends these waits: the jobs are to start again elsewhere. */
+  /** Ends these waits: the jobs will start again elsewhere. */
   close(): void;
 }
 
@@ -45,14 +45,14 @@ interface DownstreamParts {
   readonly connection: Pick<QueueConnection, "inTime">;
 }
 
-/** How long a handler's end may wait for Redis to say whether other workers have found the downstream away. */
+/** How long the end of a handler may wait for Redis to say whether other workers found the downstream unreachable. */
 const ASK_MS = 1_000;
-/** While jobs wait for their verdicts: how often this process is looked at, and how often Redis. */
+/** While jobs wait for their verdicts: how often to check this process, and how often Redis. */
 const LOOK_MS = 50;
 const LOOK_REDIS_MS = 1_000;
-/** For how long a look at the lanes is shared. */
+/** How long one look at the lanes is shared. */
 const SHARED_MS = 200;
-/** How long one waits at most; longer where limits let jobs start rarely: as long as so many of them take. */
+/** The longest wait of one job. It is longer where limits rarely let jobs start: as long as this many of them take. */
 const LONGEST_MS = 60_000;
 const LONGEST_STEPS = 20;
 
@@ -75,7 +75,7 @@ export function createDownstream(parts: DownstreamParts): Downstream {
     }
   }
 
-  /** One look serves all that ask at about the same time: it may read hundreds of lanes. */
+  /** One look serves all callers at about the same time, because it may read hundreds of lanes. */
   function lookAtLanes(): Promise<LanesSeen> {
     const nowMs = performance.now();
     if (latest === undefined || nowMs >= latest.atMs + SHARED_MS) {
@@ -84,7 +84,7 @@ export function createDownstream(parts: DownstreamParts): Downstream {
     return latest.seen;
   }
 
-  /** Whether another job may yet fail that would count in one of these scopes. */
+  /** True if another job may still fail and count in one of these scopes. */
   async function mayOthersFail(job: BreakerCall, scopes: Verdict["countsFor"]): Promise<boolean> {
     const isOther = (key: string | undefined): boolean =>
       (scopes.includes("key") && key === job.key) ||
@@ -102,7 +102,7 @@ export function createDownstream(parts: DownstreamParts): Downstream {
       const { sharedMs, keyMs } = bucket.stepsOf({ key });
       return Math.max(LONGEST_MS, LONGEST_STEPS * (sharedMs + keyMs));
     } catch {
-      // By limits of now, no such call could pass.
+      // Under the limits in force, no such call could pass.
       return LONGEST_MS;
     }
   }
@@ -116,7 +116,7 @@ export function createDownstream(parts: DownstreamParts): Downstream {
       if (opened !== undefined) return opened;
       const nowMs = performance.now();
       if (countsFor.length === 0 || nowMs >= untilMs) return undefined;
-      // What was begun is not to be lost by a close: it counts as little as that of a worker that is cut off.
+      // A close must not lose a job that has begun. Its attempt does not count, like that of a worker that was cut off.
       if (isClosed) return { scope: "bucket", inMs: 1 };
       if (nowMs >= lookAtMs + LOOK_REDIS_MS) {
         lookAtMs = nowMs;
@@ -128,7 +128,7 @@ export function createDownstream(parts: DownstreamParts): Downstream {
     return undefined;
   }
 
-  // One that starts meanwhile finds out by one job whether it still is.
+  // A worker that starts during an outage tests with one job whether it still lasts.
   if (breaker.isOn) void askOthers([undefined], { triesAtOnce: true });
 
   return {

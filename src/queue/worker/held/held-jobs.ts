@@ -6,24 +6,24 @@ import type { OwnedJobContext, Running, WorkerContext } from "../context.ts";
 
 /**
  * What Redis says about the jobs that a worker holds: whether the queue or their keys are paused, and which jobs were
- * cancelled. Each fetch brings this; while the worker holds jobs and fetches none, it asks several times a second. So a
- * lost message does no harm: a job starts only on an answer of the last second.
+ * cancelled. Each fetch brings this. A worker that holds jobs and fetches none asks several times a second. A lost
+ * message does no harm, because a job starts only on a reply of the last second.
  */
 interface HeldOrders {
-  /** Notes what an answer said that was asked for then, on `performance.now()`. */
+  /** Stores what a reply said, and when it was requested, on `performance.now()`. */
   hear(seen: OrdersSeen, askedAtMs: number): void;
   /** Called for each job that was fetched. */
   add(context: OwnedJobContext): void;
-  /** Whether a job may begin by what was heard. */
+  /** True if the last reply is recent enough for a job to begin. */
   readonly areFresh: boolean;
-  /** Whether the queue is paused, as far as was heard. */
+  /** True if the queue was paused at the last reply. */
   readonly isPaused: boolean;
-  /** Resolves once they are fresh, or the job's wait for that was ended. */
+  /** Resolves once the last reply is recent enough, or when the job's wait for that was ended. */
   untilFresh(context: OwnedJobContext): Promise<void>;
   close(): void;
 }
 
-/** How often a worker that has jobs hears what holds for them, at least; and for how long it may begin jobs by that. */
+/** How often a worker with jobs asks at least, and how old a reply may be for a job to begin. */
 const LOOK_MS = 350;
 const FRESH_MS = 1_000;
 const RECHECK_MS = 25;
@@ -40,7 +40,10 @@ export function createOrders({
   readonly workerId: string;
   readonly lanes: Pick<LaneStore, "orders">;
   readonly running: Pick<Running, "all" | "count">;
-  /** Called for a job that was cancelled while this worker had it, and that has continued since. */
+  /**
+   * Called for a job that was cancelled in this worker's hands, but whose attempt ended before the worker learned of
+   * that.
+   */
   readonly onMissed: (id: string) => void;
 }): HeldOrders {
   let isPaused = false;
@@ -67,7 +70,7 @@ export function createOrders({
     if (seen.version !== version) void ask();
   }
 
-  /** Never rejects: without an answer, nothing begins here. */
+  /** Never rejects. Without a reply, no job begins here. */
   function ask(): Promise<void> {
     asking ??= askNow()
       .catch(() => undefined)
@@ -156,16 +159,19 @@ interface FetchedJobs {
 
 /** Once the first job has waited for this long, all waiting ones are reported. */
 const LONG_MS = 50;
-/** How often they are reported while they change; how long a report holds; how often the same one is sent again. */
+/** How often changed reports are sent, how long a report is valid, and how often an unchanged one is repeated. */
 const REPORT_MS = 100;
 const HOLDS_FOR_MS = 3_000;
 const REPEAT_MS = 1_000;
-/** The most jobs of a report: the first ones. Redis takes later fetched jobs to wait behind them (`lua/lib/lanes/look/fetched-jobs.lua`). */
+/**
+ * The most jobs of a report: the first ones. Redis assumes that jobs fetched later wait behind them
+ * (`lua/lib/lanes/look/fetched-jobs.lua`).
+ */
 const MOST_REPORTED = 1_000;
 
 /**
  * Reports the jobs that a worker has fetched but not started, so that `eta()` and `forecast()` count them
- * (`lua/lib/lanes/look/fetched-jobs.lua`). Sends nothing while jobs start at once, so that costs Redis nothing.
+ * (`lua/lib/lanes/look/fetched-jobs.lua`). Sends nothing while jobs start at once.
  */
 export function createFetchedJobs({
   lanes,
@@ -201,7 +207,7 @@ export function createFetchedJobs({
   }
 
   function report(ids = waitingForLong()): void {
-    // One report is under way at a time, also while Redis is away.
+    // One report is in flight at a time, even while Redis is unreachable.
     if (sending !== undefined) return;
     if (ids.length === 0 && lastSent.length === 0) return;
     lastSent = ids;
@@ -209,7 +215,7 @@ export function createFetchedJobs({
     left = new Set(ids);
     sending = lanes
       .reportFetched({ queue, worker: workerId, ids, forMs: HOLDS_FOR_MS })
-      // A report that failed is repeated at the next check; the one before it expires.
+      // The next check sends a failed report again. The report before it expires.
       .catch(() => void (lastSentAtMs = -Infinity))
       .then(() => {
         sending = undefined;
@@ -217,7 +223,10 @@ export function createFetchedJobs({
       });
   }
 
-  /** All that wait, if the first has waited for long. A job that has lost its lock and was fetched again waits twice. */
+  /**
+   * Returns all waiting jobs if the first has waited long enough. A job that lost its lock and was fetched again waits
+   * twice.
+   */
   function waitingForLong(): string[] {
     const ids = new Set<string>();
     if (isClosed) return [];
@@ -246,33 +255,33 @@ export function createFetchedJobs({
 }
 
 interface JobLocks {
-  /** Whether the worker holds the job's lock, as far as it knows: it was confirmed no longer ago than it lasts. */
+  /** True if the worker holds the job's lock: it was confirmed less than a lock's lifetime ago. */
   isHeld(job: OwnedJobContext): boolean;
-  /** Asks Redis for it, and renews the lock if so. */
+  /** Asks Redis whether the lock is held, and renews it if so. */
   confirm(job: OwnedJobContext): Promise<boolean>;
-  /** Renews no lock from now on. */
+  /** Stops renewing locks. */
   close(): void;
 }
 
 interface JobLocksSettings {
   readonly running: Pick<Running, "all">;
   readonly lockMs: number;
-  /** Renews locks; resolves with the ids of those jobs whose locks could not be renewed. */
+  /** Renews locks. Resolves with the ids of the jobs whose locks could not be renewed. */
   readonly extend: (ids: string[], tokens: string[], lockMs: number) => Promise<readonly string[]>;
   readonly onError: (error: Error) => void;
 }
 
-/** How often locks are looked at while one lasts: each is renewed before half of that is over. */
+/** How often locks are checked while one lasts. Each is renewed before half of that time is over. */
 const LOOKS = 4;
 const LOST = "its lock was lost";
 
 /**
  * Renews the locks of a worker's jobs. A lock is identified by its job and its token.
  *
- * BullMQ's own lock manager is not used, because it identifies a lock by its job alone. After a standstill longer than
- * the lock, the same worker may fetch a job again while the job's first wait goes on. When that wait ended, BullMQ stopped
- * renewing the new lock, and the job was lost up to its dead letter. No upstream issue known; checked with bullmq 6.7.0
- * (`untrackJob` in lock-manager.js).
+ * BullMQ's own lock manager is not used, because it identifies a lock by its job alone. If a process hangs for longer
+ * than a lock lasts, the same worker may fetch a job again while the job's first wait continues. When that wait ended,
+ * BullMQ stopped renewing the new lock, and the job was lost until it became a dead letter. No upstream issue known;
+ * checked with bullmq 6.7.0 (`untrackJob` in lock-manager.js).
  */
 export function createJobLocks({ running, lockMs, extend, onError }: JobLocksSettings): JobLocks {
   const lookMs = lockMs / LOOKS;
@@ -287,7 +296,7 @@ export function createJobLocks({ running, lockMs, extend, onError }: JobLocksSet
     }, lookMs);
   }
 
-  /** The jobs whose locks are to be renewed, each job once: what was fetched again had lost its earlier lock. */
+  /** Returns the jobs whose locks are due, each once: a job that was fetched again had lost its earlier lock. */
   function dueJobs(): OwnedJobContext[] {
     const newest = new Map<string, OwnedJobContext>();
     for (const job of running.all()) {
@@ -303,7 +312,7 @@ export function createJobLocks({ running, lockMs, extend, onError }: JobLocksSet
     if (jobs.length === 0 || isClosed) return;
     const ids = jobs.map(({ jobId }) => jobId);
     const tokens = jobs.map(({ token }) => token);
-    // A lock lasts from then on at least: the answer may be read much later.
+    // The lock lasts from now on at least. The reply may be read much later.
     const askedAtMs = performance.now();
     try {
       const refused = new Set(await extend(ids, tokens, lockMs));

@@ -1,4 +1,4 @@
-/** How a job that a worker has leaves it without an attempt that counts: each of these throws what tells BullMQ so. */
+/** How a worker returns a job without an attempt that counts. Each function throws what BullMQ expects for that. */
 import type { RunName } from "../../../stores/redis/scripts/queue/runs.ts";
 import type { Pass } from "../../../throttle/outage/breaker.ts";
 import { codeOf, movedToDelayed, movedToWait, NOT_THERE } from "../../bullmq/errors.ts";
@@ -11,25 +11,30 @@ import type { OwnedJobContext, WorkerContext } from "../context.ts";
 import type { ScheduledRuns } from "../runs.ts";
 import type { WhyBlocked } from "./downstream.ts";
 
-/** All reject, or throw. */
+/** All of them reject or throw. */
 export interface WaysBack<Data> {
-  /** Gives the job's place here to another; it comes back in its turn, once its key, or what of that has none, has room. */
+  /**
+   * Puts the job into its lane, so that others can use its place in this worker. It comes back in its turn, once its
+   * key, or the parent key without room, has room.
+   */
   park(
     bullJob: Stored<Data>,
     context: OwnedJobContext,
     room?: { readonly inMs: () => number | undefined; readonly of?: string | undefined },
   ): Promise<never>;
-  /** The downstream is away, of the job's key or of all: it waits in its place, where it uses up nothing. */
+  /** Puts the job back to wait, because the downstream of its key or of the whole bucket is unreachable. */
   holdBack(bullJob: Stored<Data>, context: OwnedJobContext, why: WhyBlocked): Promise<never>;
-  /** An attempt failed that does not count. */
+  /** Puts a job back whose attempt failed but does not count. */
   spare(
     bullJob: Stored<Data>,
     context: OwnedJobContext,
     how: { readonly error: Spared; readonly pass: Pass },
   ): Promise<never>;
-  /** Puts it back into its place in the queue; of a run that was cancelled, its schedule goes on without it. */
+  /**
+   * Puts the job back into its position in the queue. If the job is a cancelled run, its schedule continues without it.
+   */
   giveBack(bullJob: Stored<Data>, context: OwnedJobContext, run?: RunName): Promise<never>;
-  /** With its lock lost, or Redis away, a job comes back by itself. */
+  /** Used when the lock is lost or Redis is unreachable: the job comes back by itself. */
   readonly leave: () => never;
 }
 
@@ -73,7 +78,7 @@ export function createWaysBack<Data>(
     if (context.isLost || !connection.isReady()) return leave();
     report.spared(bullJob, failure, blocked.inMs);
     if (!pass.isProbe) return holdBack(bullJob, context, blocked);
-    // Behind others: the next to try is another, in case that this one is to blame.
+    // The job goes behind others, so that another one is tried next: this job itself may be the cause.
     context.isGoingBack = true;
     const delayMs = Math.ceil(blocked.inMs * (1 + Math.random()));
     await bullJob
@@ -93,7 +98,7 @@ export function createWaysBack<Data>(
     return parkFromWorker(bullJob, context.token, worker).catch(leaveRemoved);
   }
 
-  /** A run whose schedule was ended is gone. */
+  /** The job is gone: it was a run whose schedule has ended. */
   function leaveRemoved(error: unknown): never {
     if (codeOf(error) === NOT_THERE) return leave();
     throw error;

@@ -116,7 +116,7 @@ describe("the news of a fetcher", () => {
 });
 
 describe("a fetcher whose lanes cannot be reached", () => {
-  it("tells once more which keys may have room, and what came of probes", async () => {
+  it("sends again which keys may have room and how probes ended", async () => {
     const setup = setUpFetcher();
     setup.answer = () => {
       setup.answer = () => ({});
@@ -132,7 +132,7 @@ describe("a fetcher whose lanes cannot be reached", () => {
     const news = { woken: ["*"], probes: [["acme", false]] };
     expect(before).toBe(1);
     expect(setup.asked).toMatchObject([news, news]);
-    expect(setup.warnings.join()).toMatch(/^Could not tell .+ no reply$/);
+    expect(setup.warnings.join()).toMatch(/^Could not send .+ no reply$/);
     await setup.fetcher.close();
   });
 

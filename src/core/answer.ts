@@ -1,72 +1,77 @@
-/** What a downstream's answers mean, and what a user's own function may make of them. */
+/** The meaning of a downstream's response, and what a user's `feedback` function may return. */
 import type { Key, NamedKeys } from "./key-path.ts";
 
 /** A period for which a quota is given. */
 export type QuotaPeriod = "second" | "minute" | "hour" | "day" | "month";
 
-/** What an answer of a downstream means for those who call it. */
+/** The meaning of one response of a downstream. */
 export interface Answer {
-  /** The HTTP status: `429`. Undefined where the result or error names none. */
+  /** The HTTP status: `429`. Undefined if the result or error has none. */
   readonly status: number | undefined;
-  /** Whether the downstream asks for fewer calls, or for none for now. */
+  /** True if the downstream asks for fewer calls, or for no calls for some time. */
   readonly refused: boolean;
   /**
-   * How long to wait before the next call, in whole ms, not capped: `12346`. Of a refusal that names no time, what is
-   * usual for its kind: `1000` for most. Undefined where no wait is asked for, or none would help.
+   * How long to wait before the next call, in whole ms, without an upper bound: `12346`. If the response states no
+   * time, this is the default for its kind: `1000` for most. Undefined if no wait is needed, or if waiting would not
+   * help.
    */
   readonly afterMs: number | undefined;
-  /** The same as a moment, in ms since 1970 on this process's clock: `1790000000123`. */
+  /** The end of that wait, in ms since 1970 on this process's clock: `1790000000123`. */
   readonly until: number | undefined;
-  /** Whether the downstream itself named the time. */
+  /** True if the downstream itself stated the time. */
   readonly stated: boolean;
-  /** For which period the quota is given that is used up. Undefined where nothing says so. */
+  /** The period of the used-up quota. Undefined if the response does not state it. */
   readonly scope: QuotaPeriod | undefined;
-  /** What that quota counts: `"calls"`, `"tokens"`, `"input-tokens"`. Undefined where nothing says so. */
+  /** The unit of that quota: `"calls"`, `"tokens"`, `"input-tokens"`. Undefined if the response does not state it. */
   readonly unit: string | undefined;
-  /** Whether the refusal holds until a quota is reset, which takes minutes or hours: another try before that is in vain. */
+  /** True if the rejection lasts until a quota resets, in minutes or hours. Retries before that cannot succeed. */
   readonly lasts: boolean;
-  /** Whether the downstream is short of room for a moment, and not this caller of quota: its rate need not change. */
+  /** True if the downstream is briefly overloaded. The caller's quota is not used up, so its rate need not change. */
   readonly overloaded: boolean;
   /**
-   * Whether the same call may be tried again. False where nothing was refused, where the downstream says so, and where
-   * no wait would help, as with an account that is out of money.
+   * True if the same call may be retried. False if nothing was rejected, if the downstream says so, or if waiting would
+   * not help, as for an account without credit.
    */
   readonly retry: boolean;
 }
 
-/** What one answer of a downstream asks for. */
+/** A request for a cooldown. */
 export interface Cooldown {
-  /** How long nothing may start, in ms. */
+  /** How long no call may start, in ms. */
   readonly coolMs: number;
   /**
-   * What has to cool down: the bucket, the key, or one of several keys by its name. Defaults to the key, if keys have
-   * limits of their own, else the bucket.
+   * What cools down: the bucket, the key, or one of several keys by its name. Defaults to the key if keys have separate
+   * limits, else to the bucket.
    */
   readonly scope?: "bucket" | "key" | (string & {}) | undefined;
   /**
-   * Of a path, which of its names has to cool down, with all below it: 0 is the first. Defaults to the narrowest that has
-   * limits of its own. One without limits cools the next wider one that has some, or else the bucket.
+   * For a path: the index of the name that cools down, together with all keys below it; 0 is the first. Defaults to the
+   * narrowest name that has limits. For a name without limits, the next wider name with limits cools down, or else the
+   * bucket.
    */
   readonly level?: number | undefined;
-  /** What the quota counts that is used up. All calls cool down with it, whatever they take. */
+  /** The unit of the used-up quota. The cooldown applies to all calls, whatever unit they count in. */
   readonly unit?: string | undefined;
 }
 
-/** What was heard, as it is or changed: `{ ...heard, afterMs: 30_000 }`. */
+/** The bucket's reading of the response, changed or unchanged: `{ ...heard, afterMs: 30_000 }`. */
 export interface ChangedAnswer extends Partial<Omit<Answer, "scope" | "refused">> {
   readonly refused: boolean;
-  /** `"bucket"`, `"key"` or the name of one of several keys is what has to cool down; else it is the period of the quota. */
+  /**
+   * `"bucket"`, `"key"` or the name of one of several keys says what cools down. Other values are the period of the
+   * quota.
+   */
   readonly scope?: QuotaPeriod | "bucket" | "key" | (string & {}) | undefined;
   /** As in {@link Cooldown}. */
   readonly level?: number | undefined;
 }
 
-/** What a `feedback` function answers; undefined if the call went well. */
+/** The result of a `feedback` function; undefined if the call went well. */
 export type Feedback = Cooldown | ChangedAnswer;
 
-/** What a `feedback` function is told beside the result or error. */
+/** The second argument of a `feedback` function. */
 export interface FeedbackContext {
-  /** What the bucket made of it by itself. */
+  /** The bucket's own reading of the response. */
   readonly heard: Answer;
   /** The key of the call. */
   readonly key: Key | undefined;
@@ -74,16 +79,17 @@ export interface FeedbackContext {
   readonly keys: NamedKeys | undefined;
   /** The bucket's name. */
   readonly bucket: string;
-  /** The text of a refusal's body, as far as it was read: 64 KiB at most. Undefined if none was. */
+  /** The body of a rejection as text, up to 64 KiB. Undefined if the body was not read. */
   readonly body: string | undefined;
 }
 
 type MaybeFeedback = Feedback | undefined;
 
 /**
- * Reads what a call returned or threw: how long to cool down, what was heard with changes, or undefined if the call
- * went well. It may answer with a promise where the call did not go well; after a second, what the bucket heard by itself
- * holds. `false` reads nothing.
+ * Reads what a call returned or threw. Returns a cooldown, a changed reading, or undefined if the call went well.
+ *
+ * For a call that did not go well, the function may return a promise. If it takes over a second, the bucket's own
+ * reading applies. `false` disables feedback.
  */
 export type ReadFeedback =
   | false

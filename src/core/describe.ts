@@ -1,8 +1,8 @@
 const LONGEST = 60;
-/** Passwords are searched in this much of a text. */
+/** Passwords are searched for in this many characters of a text. */
 const MOST_SEARCHED = 4_000;
 
-/** A value as an error message shows it: on one line, without passwords, and about 60 characters at most. */
+/** Shows a value in an error message: on one line, without passwords, in at most about 60 characters. */
 export function describeValue(value: unknown): string {
   const text = typeof value === "string" ? JSON.stringify(value) : plainText(value);
   const start = onOneLine(withoutPasswords(text.slice(0, MOST_SEARCHED)));
@@ -11,17 +11,17 @@ export function describeValue(value: unknown): string {
   return isWhole ? start : `${start.slice(0, LONGEST)}… (${length} characters)`;
 }
 
-/** A text without line breaks or other control characters, so that it is one line of a log. */
+/** Removes line breaks and other control characters, so that the text is one line of a log. */
 export function onOneLine(text: string): string {
   return text.replaceAll(/[\p{Cc}\p{Zl}\p{Zp}]/gu, " ");
 }
 
-/** A text without the full stop at its end, so that a sentence can go on after it; an ellipsis stays. */
+/** Removes the full stop at the end, so that a sentence can continue. Keeps an ellipsis. */
 export function withoutStop(text: string): string {
   return text.replace(/(?<!\.)\.\s*$/, "");
 }
 
-/** The text of anything that was thrown, with that of its cause, and without passwords. */
+/** The message of anything that was thrown, with the message of its cause, without passwords. */
 export function reasonOf(error: unknown): string {
   try {
     return withoutPasswords(withCause(String(error), error));
@@ -31,10 +31,10 @@ export function reasonOf(error: unknown): string {
   }
 }
 
-/** How far causes are followed: wrapped by `fetch`, by a client and by its user. */
+/** How many causes are followed. `fetch`, a client and its user each wrap the error once. */
 const MOST_CAUSES = 5;
 
-/** A text of an error with that of its innermost cause: of `fetch`, "fetch failed" says nothing. */
+/** Adds the message of the innermost cause, because the "fetch failed" of `fetch` alone explains nothing. */
 export function withCause(text: string, error: unknown): string {
   let words: string | undefined;
   let at = error;
@@ -43,7 +43,7 @@ export function withCause(text: string, error: unknown): string {
       if (typeof at !== "object" || at === null) break;
       at = (at as { cause?: unknown }).cause;
       const { message, code } = (at ?? {}) as { message?: unknown; code?: unknown };
-      // When a name has several addresses, the error for all of them has a code and no message.
+      // If a name has several addresses, the error for all of them has a code and no message.
       const found = [message, code].find((part) => typeof part === "string" && part !== "");
       if (found !== undefined) words = found as string;
     }
@@ -53,22 +53,25 @@ export function withCause(text: string, error: unknown): string {
   return words === undefined || text.includes(words) ? text : `${text} (${words})`;
 }
 
-/** The message of an error, as part of a sentence: `"connect ECONNREFUSED 127.0.0.1:6379"`, `"WRONGPASS invalid username-password pair"`. */
+/**
+ * The message of an error, as part of a sentence: `"connect ECONNREFUSED 127.0.0.1:6379"`, `"WRONGPASS invalid
+ * username-password pair"`.
+ */
 export function wordsOf(error: Error): string {
-  // When a name has several addresses, the error for all of them has a code and no message.
+  // If a name has several addresses, the error for all of them has a code and no message.
   const { code } = error as NodeJS.ErrnoException;
   return withoutPasswords(error.message || code || error.name).replace(/\.$/, "");
 }
 
-/** Redis repeats the arguments of an unknown command, and those of AUTH include a password. */
+/** Redis repeats the arguments of an unknown command. Those of AUTH include a password. */
 const ARGUMENTS = /with args beginning with: .*/gs;
 
-/** A text without the user and password of URLs, and of addresses without a scheme. */
+/** Removes the user and password from URLs and from addresses without a scheme. */
 export function withoutPasswords(text: string): string {
   return text.replaceAll(ARGUMENTS, "with arguments").replaceAll(/[^\s"']+/g, withoutUser);
 }
 
-/** Up to the last @: a password that was not encoded may contain a slash or an @. */
+/** Removes everything up to the last @, because a password without URL encoding may contain a slash or an @. */
 function withoutUser(word: string): string {
   const end = word.lastIndexOf("@");
   if (end === -1) return word;
@@ -85,7 +88,7 @@ function plainText(value: unknown): string {
     if (value instanceof Date && Number.isNaN(value.getTime())) return "an invalid date";
     return JSON.stringify(value, readable) ?? "an object";
   } catch {
-    // A cycle, or a toJSON that throws: only the type can be shown.
+    // A cycle, or a toJSON that throws. Only the type can be shown.
     return typeOf(value);
   }
 }
@@ -104,16 +107,16 @@ function typeOf(value: object): string {
   }
 }
 
-/** Names of options and fields that nothing is shown of, whatever is in them. */
+/** Names of options and fields whose values are never shown. */
 const NAMES =
   /(?:password|passwd|passphrase|secrets?|token|credentials?|authorization|cookie|(?:api|private|access|signing|encryption)[-_]?key)$|^(?:headers|certificate)$/i;
 const PRIVATE_KEY = /-----BEGIN [A-Z ]*PRIVATE KEY-----/;
 const HIDDEN = "***";
 const DEEPEST = 5;
-/** The most values that are searched: an error about a job's data must not take long because the data is large. */
+/** The most values that are searched. An error about a large job must not take long. */
 const MOST_VALUES = 1_000;
 
-/** The value of an option as an error keeps it: the value itself, or a copy without passwords if it contains any. */
+/** The value of an option, as an error stores it: unchanged, or a copy without the passwords in it. */
 export function withoutSecrets(option: string, value: unknown): unknown {
   const names = option.split(".");
   const name = names.find((each) => NAMES.test(each)) ?? names.at(-1)!;
@@ -155,12 +158,12 @@ function firstEntries(value: object, count: number): [string, unknown][] {
   return entries;
 }
 
-/** Handles the rejection of a promise that cannot be used: an unhandled one ends the process. */
+/** Handles the rejection of a promise that is not used. An unhandled rejection ends the process. */
 export function ignoreRejection(value: unknown): void {
   try {
     if (value instanceof Promise) value.catch(() => {});
   } catch {
-    // A proxy that throws is no promise.
+    // A proxy that throws is not a promise.
   }
 }
 
@@ -169,12 +172,12 @@ export function isThenable(value: unknown): value is PromiseLike<unknown> {
   return typeof (value as { then?: unknown } | null | undefined)?.then === "function";
 }
 
-/** What JSON says of a time without an end; it has no Infinity, and would say `null`. */
+/** The JSON text for a time without an end. JSON has no Infinity, and would write `null`. */
 const FOREVER = "forever";
 
 /**
- * Makes JSON say `"forever"` of each time of a result that has no end. In the process it stays Infinity, which is
- * compared like any other time.
+ * Makes JSON write `"forever"` for each endless time in a result. In the process, the time stays Infinity, so that it
+ * compares like any other number.
  */
 export function sayEndless<Result extends object>(result: Result): Result {
   if (!Object.values(result).includes(Infinity)) return result;
@@ -185,11 +188,11 @@ export function sayEndless<Result extends object>(result: Result): Result {
     ]);
     return Object.fromEntries(said) as object;
   };
-  // Not enumerable: it is no field of the result.
+  // Not enumerable, because it is not a field of the result.
   return Object.defineProperty(result, "toJSON", { value: toJSON });
 }
 
-/** A fact of an error as JSON can hold it: no error may fail as it is logged. */
+/** Converts a field of an error for JSON. Logging an error must never fail. */
 export function factInJson(name: string, value: unknown): unknown {
   if (typeof value === "number" && !Number.isFinite(value)) {
     return value === Infinity && name.endsWith("Ms") ? FOREVER : String(value);
@@ -207,7 +210,7 @@ export function factInJson(name: string, value: unknown): unknown {
   }
 }
 
-/** All that stands in data, by where: `["maxBacklog.all", 500]`. */
+/** Lists every leaf value in data with its path: `["maxBacklog.all", 500]`. */
 export function leavesOf(data: unknown, path: string = ""): (readonly [string, unknown])[] {
   if (typeof data !== "object" || data === null) return data === undefined ? [] : [[path, data]];
   return Object.entries(data).flatMap(([name, value]) =>

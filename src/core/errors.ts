@@ -9,7 +9,7 @@ import {
 } from "./describe.ts";
 import { namedOf, type Key, type NamedKeys } from "./key-path.ts";
 
-/** Every `code` that an error of this package can carry; `docs/reference/errors.md` explains each. */
+/** Every `code` of this package's errors. `docs/reference/errors.md` explains each. */
 export type ErrorCode =
   | "ERR_INVALID_OPTION"
   | "ERR_COST_TOO_LARGE"
@@ -36,10 +36,13 @@ export type ErrorCode =
   | "ERR_SECRET_UNREADABLE"
   | "ERR_WEBHOOK_NOT_VERIFIED";
 
-/** The fields of an error class beside those of every error. */
+/** The fields of an error class, without those that every error has. */
 export type FactsOf<Self> = Omit<Self, keyof SluiceError>;
 
-/** Base of all errors of this package. Branch on `code`, never on `message`. A subclass only declares its facts. */
+/**
+ * The base class of all errors of this package. Branch on `code`, never on `message`. A subclass declares only its
+ * facts.
+ */
 export abstract class SluiceError<Self = object> extends Error {
   abstract readonly code: ErrorCode;
 
@@ -48,7 +51,7 @@ export abstract class SluiceError<Self = object> extends Error {
     Object.assign(this, facts);
   }
 
-  /** What JSON holds of the error: its name, code, message and facts. A time without an end is `"forever"`. */
+  /** The error as JSON: its name, code, message and facts. A time without an end is `"forever"`. */
   toJSON(): Record<string, unknown> {
     const { name, code, message } = this;
     const facts = Object.entries(this).map(([fact, value]) => [fact, factInJson(fact, value)]);
@@ -56,7 +59,7 @@ export abstract class SluiceError<Self = object> extends Error {
   }
 }
 
-/** Thrown when an option can never work; nothing has changed and nothing was sent. */
+/** Thrown when an option can never work. Nothing was changed or sent. */
 export class InvalidOptionError extends SluiceError<InvalidOptionError> {
   override readonly name = "InvalidOptionError";
   readonly code = "ERR_INVALID_OPTION";
@@ -86,14 +89,14 @@ export class InvalidOptionError extends SluiceError<InvalidOptionError> {
   }
 }
 
-/** What an error about an option was made of. */
+/** The parts of an error about an option. */
 const problems = new WeakMap<
   InvalidOptionError,
   ConstructorParameters<typeof InvalidOptionError>[0]
 >();
 
 /**
- * What to do about a bad option, without the rest of the message.
+ * The advice in an error about an option, without the rest of the message.
  *
  * @internal
  */
@@ -101,7 +104,7 @@ export function remedyOf(error: InvalidOptionError): string {
   return problems.get(error)?.remedy ?? "";
 }
 
-/** Runs a reader of options that lie at a path of others: an error about `"rate"` becomes one about `"perKey.rate"`. */
+/** Runs a reader of nested options. An error about `"rate"` becomes one about `"perKey.rate"`. */
 export function atPath<T>(path: string, read: () => T): T {
   try {
     return read();
@@ -112,39 +115,39 @@ export function atPath<T>(path: string, read: () => T): T {
   }
 }
 
-/** Thrown when one call costs more than its bucket could ever give at once; the call was not started. */
+/** Thrown when one call costs more than its bucket can ever allow at once. The call was not started. */
 export class CostTooLargeError extends SluiceError<CostTooLargeError> {
   override readonly name = "CostTooLargeError";
   readonly code = "ERR_COST_TOO_LARGE";
   declare readonly bucket: string;
   declare readonly cost: number;
-  /** What the cost is counted in: `"calls"`, `"tokens"`. */
+  /** The unit of the cost: `"calls"`, `"tokens"`. */
   declare readonly unit: string;
-  /** The largest cost that the limit can give: its burst, or what fits into its window. */
+  /** The largest cost that the limit allows: its burst, or the capacity of its window. */
   declare readonly maxCost: number;
-  /** The limit that can never give this much: `"90000/min tokens"`. */
+  /** The limit that the cost exceeds: `"90000/min tokens"`. */
   declare readonly limitedBy: string;
 
   constructor(facts: FactsOf<CostTooLargeError>) {
     super(
-      `A call that costs ${facts.cost} (${facts.unit}) can never leave bucket "${facts.bucket}": ` +
-        `its limit of ${facts.limitedBy} lets ${facts.maxCost} pass at once; ` +
-        `split the call, or raise the burst, max or capacity of the limit to at least ${facts.cost}.`,
+      `A call that costs ${facts.cost} (${facts.unit}) can never pass bucket "${facts.bucket}": ` +
+        `its limit of ${facts.limitedBy} allows at most ${facts.maxCost} at once. ` +
+        `Split the call, or raise the burst, max or capacity of the limit to at least ${facts.cost}.`,
       facts,
     );
   }
 }
 
-/** Thrown when something was changed since it was looked at; nothing was changed now. */
+/** Thrown when something was changed after the caller read it. Nothing was changed now. */
 export class ChangedError extends SluiceError<ChangedError> {
   override readonly name = "ChangedError";
   readonly code = "ERR_CHANGED";
-  /** Which bucket, or which queue. */
+  /** The bucket, if the change was one of a bucket. */
   declare readonly bucket: string | undefined;
   declare readonly queue: string | undefined;
-  /** The generation, or the id of the change, that was seen: `17`. */
+  /** The generation, or the id of the change, that the caller saw: `17`. */
   declare readonly since: number | string;
-  /** That of now. */
+  /** The current one. */
   declare readonly generation: number | string;
 
   constructor(facts: {
@@ -163,21 +166,21 @@ export class ChangedError extends SluiceError<ChangedError> {
   }
 }
 
-/** Thrown by an `undo` for a change that cannot be taken back; nothing was changed now. */
+/** Thrown by an `undo` for a change that cannot be undone. Nothing was changed now. */
 export class CannotUndoError extends SluiceError<CannotUndoError> {
   override readonly name = "CannotUndoError";
   readonly code = "ERR_CANNOT_UNDO";
   /** The id of the change: `"1764166000000-0"`. */
   declare readonly change: string;
-  /** Why not, and what to do instead. */
+  /** The reason, and what to do instead. */
   declare readonly why: string;
 
   constructor({ change, of, why }: { change: string; of: string; why: string }) {
-    super(`Change ${change} of ${of} cannot be taken back: ${why}.`, { change, why });
+    super(`Change ${change} of ${of} cannot be undone: ${why}.`, { change, why });
   }
 }
 
-/** Thrown when as many callers wait as `maxWaiting` allows; the call was not started. */
+/** Thrown when `maxWaiting` callers already wait. The call was not started. */
 export class LineFullError extends SluiceError<LineFullError> {
   override readonly name = "LineFullError";
   readonly code = "ERR_LINE_FULL";
@@ -185,9 +188,9 @@ export class LineFullError extends SluiceError<LineFullError> {
   declare readonly key: Key | undefined;
   /** The keys of a call that has several side by side. */
   declare readonly keys: NamedKeys | undefined;
-  /** How many callers wait in this process: `700`. */
+  /** The number of callers that wait in this process: `700`. */
   declare readonly waiting: number;
-  /** Milliseconds after which there is likely room again: `120`. */
+  /** Milliseconds after which a new caller probably finds room: `120`. */
   declare readonly retryAfterMs: number;
 
   constructor(facts: {
@@ -207,7 +210,10 @@ export class LineFullError extends SluiceError<LineFullError> {
   }
 }
 
-/** The reason of a slot's signal when its lease could not be renewed; a throttled call rejects with it. Another call may run in its place. */
+/**
+ * The reason of a slot's abort signal when its lease could not be renewed. A throttled call rejects with it. Another
+ * call may run at the same time.
+ */
 export class LeaseLostError extends SluiceError<LeaseLostError> {
   override readonly name = "LeaseLostError";
   readonly code = "ERR_LEASE_LOST";
@@ -222,7 +228,7 @@ export class LeaseLostError extends SluiceError<LeaseLostError> {
   }
 }
 
-/** Thrown when a call's slot did not come within its `maxWaitMs`; the call was not started. */
+/** Thrown when no slot was free within a call's `maxWaitMs`. The call was not started. */
 export class WaitTooLongError extends SluiceError<WaitTooLongError> {
   override readonly name = "WaitTooLongError";
   readonly code = "ERR_WAIT_TOO_LONG";
@@ -231,11 +237,14 @@ export class WaitTooLongError extends SluiceError<WaitTooLongError> {
   /** The keys of a call that has several side by side. */
   declare readonly keys: NamedKeys | undefined;
   /**
-   * Milliseconds after which the same call is likely to get a slot: `250` when about 25 callers of a 100/s bucket
-   * still wait. An estimate: it may be one interval too long, or too short if more callers come.
+   * Milliseconds after which the same call will probably get a slot: `250` if about 25 callers of a 100/s bucket still
+   * wait. An estimate: it can be one interval too long, and is too short if more callers arrive.
    */
   declare readonly retryAfterMs: number;
-  /** What held the call back the longest: a limit as written in the policy: `"100/s"`, or `"a pause"` and the like. */
+  /**
+   * What delayed the call the longest: a limit as written in the policy, such as `"100/s"`, or another reason, such as
+   * `"a pause"`.
+   */
   declare readonly limitedBy: string;
 
   constructor(facts: {
@@ -245,7 +254,7 @@ export class WaitTooLongError extends SluiceError<WaitTooLongError> {
     maxWaitMs: number;
     retryAfterMs: number;
     limitedBy: string;
-    /** The call was refused at once: no slot can come in time. */
+    /** True if the call was rejected immediately, because no slot can be free in time. */
     isHopeless?: boolean;
   }) {
     const { bucket, retryAfterMs, limitedBy } = facts;
@@ -257,16 +266,22 @@ export class WaitTooLongError extends SluiceError<WaitTooLongError> {
   }
 }
 
-/** Thrown when Redis gave no answer within `storeTimeoutMs`, refused, or failed recently; the call was not started. */
+/**
+ * Thrown when Redis gave no reply within `storeTimeoutMs`, refused the request, or failed recently. The call was not
+ * started.
+ */
 export class StoreUnavailableError extends SluiceError<StoreUnavailableError> {
   override readonly name = "StoreUnavailableError";
   readonly code = "ERR_STORE_UNAVAILABLE";
-  /** Of `enqueue`: whether Redis may have stored the job although it did not confirm it. False for all else. */
+  /** For `enqueue`: true if Redis may have stored the job without confirming it. Otherwise false. */
   declare readonly mayBeStored: boolean;
-  /** Of `enqueueMany`: how many jobs, from the first on, are certainly stored: `2000`. */
+  /** For `enqueueMany`: the number of jobs that are certainly stored, counted from the first: `2000`. */
   declare readonly storedCount: number;
 
-  /** Of `met`, the error of the connection, only the message is kept: errors of ioredis carry commands, and so passwords. */
+  /**
+   * Keeps only the message of the connection error `met`. Errors of ioredis carry commands, which may contain
+   * passwords.
+   */
   constructor(
     message: string,
     met?: unknown,
@@ -277,7 +292,7 @@ export class StoreUnavailableError extends SluiceError<StoreUnavailableError> {
   }
 }
 
-/** Thrown when a sluice without Redis is asked for something durable, or is opened where Redis is required. */
+/** Thrown when a sluice without Redis is used for something durable, or is created where Redis is required. */
 export class RedisRequiredError extends SluiceError {
   override readonly name = "RedisRequiredError";
   readonly code = "ERR_REDIS_REQUIRED";
@@ -290,7 +305,7 @@ export class RedisRequiredError extends SluiceError {
   }
 }
 
-/** Thrown to callers that wait when their sluice is closed, and to all that come later. */
+/** Thrown to waiting callers when their sluice closes, and to all later callers. */
 export class ClosedError extends SluiceError {
   override readonly name = "ClosedError";
   readonly code = "ERR_CLOSED";
@@ -300,24 +315,24 @@ export class ClosedError extends SluiceError {
   }
 }
 
-/** Whether a call failed with it because it was not let through, and not because its bucket was closed. */
+/** True if the error means that a call was not allowed to start. False if its bucket was closed. */
 export function isRefusal(error: unknown): error is SluiceError {
   return error instanceof SluiceError && !(error instanceof ClosedError);
 }
 
-/** An error that Redis replied. */
+/** A reply of Redis that rejects a request. */
 export interface RedisRefusal {
   /** The text of the reply: `"NOPERM this user has no permissions to run the 'evalsha' command"`. */
   readonly reason: string;
   readonly remedy: string;
 }
 
-/** Whether the error is a reply of Redis. */
+/** True if the error is a reply of Redis. */
 export function isReply(error: unknown): error is Error {
   return error instanceof Error && error.name === "ReplyError";
 }
 
-/** The refusal in an error; undefined if the error is not a reply of Redis. */
+/** The rejection in an error. Undefined if the error is not a reply of Redis. */
 export function redisRefusalOf(error: unknown): RedisRefusal | undefined {
   if (!isReply(error)) return undefined;
   return { reason: wordsOf(error), remedy: remedyFor(error.message) };
@@ -334,11 +349,11 @@ function remedyFor(message: string): string {
 }
 
 export function isMissingRights(message: string): boolean {
-  // Redis 7.0 has another text for commands inside a script.
+  // Redis 7.0 uses another text for commands inside a script.
   return /^NOPERM|^ERR The user executing the script can.t run this command/.test(message);
 }
 
-/** Internal: a request had the resets of calendar days for another time than the bucket's. */
+/** Internal: the request contained calendar-day resets for another time than the bucket's. */
 export class WrongResetsError extends Error {
   readonly serverUs: number;
 

@@ -1,28 +1,28 @@
 import { isThenable, reasonOf } from "./describe.ts";
 
-/** Takes warnings and errors that no caller waits for; a pino logger fits. */
+/** Receives warnings and errors that reach no caller. A pino logger fits. */
 export interface Logger {
   warn(facts: object, message: string): void;
   error(facts: object, message: string): void;
 }
 
 /**
- * A user's logger, from which no error comes: thrown where nobody waits, it would end the process. What it failed to log
- * goes to the other one.
+ * Wraps a user's logger so that it never throws. An error in a callback would end the process. Failed messages go to
+ * `instead`.
  */
 export function guarded(logger: Logger, instead: Logger): Logger {
   function log(level: keyof Logger, facts: object, message: string): void {
     const sayInstead = (error: unknown): void => {
-      const problem = `The logger failed: ${reasonOf(error)}; it was to log: ${message}`;
+      const problem = `The logger failed: ${reasonOf(error)}. The lost message: ${message}`;
       try {
         instead[level](facts, problem);
       } catch {
-        // The console is broken too: nobody is left who could be told.
+        // The console is broken too, so the message is lost.
       }
     };
     try {
       const logged: unknown = logger[level](facts, message);
-      // An async one may reject later.
+      // An async logger may reject later.
       if (isThenable(logged)) logged.then(undefined, sayInstead);
     } catch (error) {
       sayInstead(error);
@@ -36,18 +36,19 @@ export function guarded(logger: Logger, instead: Logger): Logger {
 }
 
 const SILENT_MS = 10_000;
-/** Of more messages than this, the oldest are forgotten. */
+/** The most remembered messages. Beyond that, the oldest are dropped. */
 const MOST_REMEMBERED = 100;
 
-/** When a message was last logged, and how often it has been left out since. */
+/** When a message was last logged, and how often it was suppressed since. */
 interface Logged {
   readonly atMs: number;
   unsaid: number;
 }
 
 /**
- * A logger for what may go wrong with every call. It logs a warning once in ten seconds; the next one has the number of
- * those left out as `unsaid`. Warnings that differ only by their `reason`, which may contain a key, count as the same.
+ * A logger for problems that every call may have. Logs each warning once in ten seconds. The next one states the number
+ * of suppressed ones as `unsaid`. Warnings that differ only by their `reason`, which may contain a key, count as the
+ * same.
  */
 export function sampled(logger: Logger, nowMs: () => number): Logger {
   const logged = new Map<string, Logged>();

@@ -1,4 +1,4 @@
-/** `sluice/server`: facts, steering and the dashboard over HTTP. */
+/** `sluice/server`: the HTTP API, operator actions and the dashboard. */
 export { createServer, type SluiceServer } from "./server.ts";
 export type { ServerOptions, TlsOptions, TokenOptions } from "./options.ts";
 export type { DescriptorDraw, GrpcOptions, RateLimitDescriptor } from "./decide/envoy/options.ts";

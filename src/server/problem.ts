@@ -1,4 +1,4 @@
-/** Every error leaves as `application/problem+json` (RFC 9457). */
+/** Sends every error as `application/problem+json` (RFC 9457). */
 import { STATUS_CODES, type IncomingMessage, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
@@ -11,7 +11,7 @@ import { STATUS_OF_CODE, type Problem, type ProblemCode } from "./app/codes.ts";
 
 export { STATUS_OF_CODE };
 
-/** An answer that is no fault of the server: no such thing, not allowed. */
+/** An expected error response, such as "not found" or "forbidden", which is not a fault of the server. */
 export class HttpProblem extends Error {
   override readonly name = "HttpProblem";
   readonly code: ProblemCode;
@@ -26,7 +26,7 @@ export class HttpProblem extends Error {
   }
 }
 
-/** What Fastify refuses by itself, by the status that it has for it. */
+/** Errors that Fastify raises itself, by their status. */
 const REFUSED: Readonly<Record<number, readonly [code: ProblemCode, detail?: string]>> = {
   413: ["ERR_BODY_TOO_LARGE"],
   414: ["ERR_PATH_TOO_LONG", "A part of the path is too long."],
@@ -39,7 +39,7 @@ export function problemOf(error: unknown): Problem {
   if (error instanceof SluiceError) return ofSluice(error);
   const { statusCode = 500, message = "" } = error as Partial<FastifyError>;
   const isRefused = error instanceof Error && statusCode >= 400 && statusCode < 500;
-  // What it is may tell of the inside: it is in the log.
+  // The message may reveal internals, so it is only logged.
   if (!isRefused) return describe("ERR_INTERNAL", "The server failed; its log says why.");
   const [code, detail = message] = REFUSED[statusCode] ?? ["ERR_BAD_REQUEST"];
   return describe(code, detail);
@@ -76,12 +76,12 @@ function textOf(problem: Problem): string {
   try {
     return JSON.stringify(problem, sayInJson);
   } catch {
-    // A value may have too many levels to be written.
+    // The value may be nested too deeply for JSON.
     return JSON.stringify({ ...problem, value: describeValue(problem.value) });
   }
 }
 
-/** What is read beside a change that is made already: it is left out of the answer when it cannot be read. */
+/** Reads the state after a successful change. If the read fails, the response omits the state. */
 export async function readBeside<Read>(
   request: FastifyRequest,
   reading: Promise<Read>,
@@ -89,22 +89,22 @@ export async function readBeside<Read>(
   try {
     return await reading;
   } catch (error) {
-    request.log.warn({ err: error }, "The change was made; how things are now could not be read.");
+    request.log.warn({ err: error }, "The change was made; the new state could not be read.");
     return undefined;
   }
 }
 
 const UNREAD: Readonly<Record<string, readonly [code: ProblemCode, detail: string]>> = {
-  ERR_HTTP_REQUEST_TIMEOUT: ["ERR_REQUEST_TIMEOUT", "The request did not come in time."],
+  ERR_HTTP_REQUEST_TIMEOUT: ["ERR_REQUEST_TIMEOUT", "The request did not arrive in time."],
   HPE_HEADER_OVERFLOW: ["ERR_HEADERS_TOO_LARGE", "The headers of the request are too long."],
 };
 
-/** Answers what is no HTTP request, and closes the connection: nobody knows where the next one begins. */
+/** Answers bytes that are not HTTP, and closes the connection, because the start of the next request is unknown. */
 export function refuseUnread(error: Error & { readonly code?: string }, socket: Socket): void {
   if (error.code === "ECONNRESET" || socket.destroyed) return;
   const [code, detail] = UNREAD[error.code ?? ""] ?? [
     "ERR_BAD_REQUEST",
-    "This is no request of HTTP.",
+    "This is not an HTTP request.",
   ];
   const problem = describe(code, detail);
   const { status } = problem;
@@ -119,17 +119,17 @@ export function refuseUnread(error: Error & { readonly code?: string }, socket: 
   socket.destroySoon();
 }
 
-/** Answers an `Expect` other than `100-continue`, and closes the connection: the body may never come. */
+/** Answers an `Expect` other than `100-continue`, and closes the connection, because the body may never arrive. */
 export function refuseExpectation(_request: IncomingMessage, response: ServerResponse): void {
   const problem = describe(
     "ERR_EXPECTATION_FAILED",
-    "The only expectation that this server meets is 100-continue.",
+    "The only supported expectation is 100-continue.",
   );
   const headers = { "content-type": "application/problem+json", connection: "close" };
   response.writeHead(problem.status, headers).end(JSON.stringify(problem));
 }
 
-/** An issue of Ajv, as an error about an option. */
+/** A schema error of Ajv. */
 interface SchemaIssue {
   readonly instancePath: string;
   readonly keyword: string;
@@ -162,7 +162,7 @@ function remedyFor({ keyword, message, params }: SchemaIssue): string {
   return words === undefined ? `it ${message ?? "has the wrong form"}` : `give ${words}`;
 }
 
-/** The name of a field that the schema does not have: the likely reason why another one is missing. */
+/** The name of an unknown field. It is probably the reason why another field is missing. */
 function unknownFieldOf(issue: SchemaIssue): string | undefined {
   const { keyword, params, data, parentSchema: schema } = issue;
   if (keyword === "additionalProperties") return String(params["additionalProperty"]);
@@ -201,7 +201,7 @@ function invalidRequest(issues: readonly SchemaIssue[], part: string): InvalidOp
   });
 }
 
-/** Errors of this server and all its plugins, and answers where there is no route. */
+/** Handles all errors of this server and its plugins, and requests without a route. */
 export function installProblems(app: FastifyInstance): void {
   app.setSchemaErrorFormatter((issues, part) => invalidRequest(issues as SchemaIssue[], part));
   app.setErrorHandler((error, request: FastifyRequest, reply) => {
@@ -219,12 +219,12 @@ export function installProblems(app: FastifyInstance): void {
       return sendProblem(reply, describe("ERR_ROUTE_MISSING", detail));
     }
     void reply.header("allow", allowed.join(", "));
-    const detail = `There is no ${method} ${path}; ask it with ${allowed.join(" or ")}.`;
+    const detail = `There is no ${method} ${path}; use ${allowed.join(" or ")}.`;
     return sendProblem(reply, describe("ERR_METHOD_NOT_ALLOWED", detail));
   });
 }
 
-/** Finds the methods of the routes that a path fits. */
+/** Finds the methods of the routes that match a path. */
 function watchRoutes(app: FastifyInstance): (path: string) => readonly string[] {
   const routes: { readonly pattern: RegExp; readonly methods: readonly string[] }[] = [];
   app.addHook("onRoute", ({ url, method }) => {
@@ -240,7 +240,7 @@ function watchRoutes(app: FastifyInstance): (path: string) => readonly string[] 
   };
 }
 
-/** A text as a regular expression that matches it alone. */
+/** Escapes a text so that a regular expression matches it literally. */
 export function escaped(text: string): string {
   return text.replaceAll(/[$()*+.?[\\\]^{|}]/g, String.raw`\$&`);
 }

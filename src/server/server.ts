@@ -39,30 +39,31 @@ import { jobRoutes } from "./decide/jobs.ts";
 import { slotRoutes } from "./decide/slot-routes.ts";
 import { createGivenSlots } from "./decide/slots.ts";
 
-/** Serves over HTTP what a sluice knows and does. End it with `close()`. */
+/** Serves a sluice over HTTP. End it with `close()`. */
 export interface SluiceServer {
-  /** The server of Fastify, for routes of your own: each says in its `config` what it `needs`. */
+  /** The Fastify server, for custom routes. Each states its `needs` in its `config`. */
   readonly app: ServerApp;
   /**
-   * Begins to listen.
+   * Starts listening.
    *
-   * @throws an error of Node when the address is taken or may not be used.
+   * @throws an error of Node when the address is in use or forbidden.
    */
   listen(): Promise<{
-    /** `"http://127.0.0.1:3010"`; of a socket, `"unix:/run/sluice.sock"`. */
+    /** `"http://127.0.0.1:3010"`. For a socket, `"unix:/run/sluice.sock"`. */
     readonly url: string;
-    /** Where gRPC is: `"127.0.0.1:8081"`; undefined without it. */
+    /** The address of gRPC: `"127.0.0.1:8081"`. Undefined without gRPC. */
     readonly grpc: string | undefined;
   }>;
-  /** Takes no more requests and waits up to ten seconds for those under way. The sluice stays open. */
+  /** Stops accepting requests, and waits up to ten seconds for those in progress. The sluice stays open. */
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
 /**
- * A server for a sluice. It listens after `listen()`.
+ * Creates a server for a sluice. It listens after `listen()`.
  *
- * @throws {@link InvalidOptionError} when an option can never work, or there are neither tokens nor `insecureLocal` on loopback.
+ * @throws {@link InvalidOptionError} when an option can never work, or there are neither tokens nor `insecureLocal` on
+ * loopback.
  */
 export async function createServer(
   sluice: Sluice,
@@ -163,7 +164,7 @@ const DESCRIPTION = {
   openapi: "3.1.0",
   info: {
     title: "Sluice",
-    description: "What waits, why, and who set it; and how to change it.",
+    description: "Reads and changes buckets, queues, workers and webhooks, and draws slots.",
     version: "1",
   },
   components: {
@@ -172,10 +173,10 @@ const DESCRIPTION = {
   security: [{ token: [] }],
 } satisfies FastifyDynamicSwaggerOptions["openapi"];
 
-/** How long requests under way have when the server closes. */
+/** How long requests in progress may take when the server closes. */
 const CLOSE_MS = 10_000;
 
-/** Fastify names the first address of a wildcard; an address in brackets is as URLs have it. */
+/** Fastify returns the first address of a wildcard. URLs need brackets around an IPv6 address. */
 function urlOf(listening: string, { host }: ReadServerOptions): string {
   const url = new URL(listening);
   if (host === "localhost" || !isLoopback(host)) return url.origin;
@@ -183,7 +184,7 @@ function urlOf(listening: string, { host }: ReadServerOptions): string {
   return url.origin;
 }
 
-/** A process that was killed leaves the file of its socket; nobody listens there. */
+/** Removes the socket file of a killed process, on which no process listens. */
 async function removeDeadSocket(path: string): Promise<void> {
   const isSocket = await lstat(path).then(
     (found) => found.isSocket(),
@@ -201,7 +202,7 @@ async function removeDeadSocket(path: string): Promise<void> {
   if (isDead) await rm(path, { force: true });
 }
 
-/** The routes by which any language draws from buckets and gives jobs to queues. */
+/** The routes through which programs in any language draw from buckets and enqueue jobs. */
 function decideRoutes(app: FastifyInstance, found: Found, insight: InsightStore): void {
   const slots = createGivenSlots({ found, secrets: insight });
   const callers = createCallers();

@@ -111,7 +111,7 @@ export function createQueues(parts: QueuesParts): Queues {
       const opened = queues.get(name)?.queue as OwnedQueue<Data, Result, Input> | undefined;
       if (opened !== undefined && opened.bucket !== bucket) {
         const its = opened.bucket.name;
-        const remedy = `the queue leaves through bucket "${its}"; give it one bucket`;
+        const remedy = `the queue draws from bucket "${its}"; use the same bucket here`;
         throw wrongBucket(where, bucket, remedy);
       }
       if (opened !== undefined) {

@@ -4,7 +4,7 @@ import { InvalidOptionError } from "../errors.ts";
 import type { Logger } from "../logger.ts";
 import { readOptions } from "../input/options.ts";
 
-/** How a listener listens. */
+/** The options of `on`. */
 export interface ListenOptions {
   /** Removes the listener once it is aborted. */
   readonly signal?: AbortSignal | undefined;
@@ -13,10 +13,10 @@ export interface ListenOptions {
 /** Calls listeners on events, by the events' names. */
 export interface Emitter<Events> {
   /**
-   * Calls the listener on each event of this name; returns a function that removes it. Errors of the listener go to
-   * the logger.
+   * Calls the listener for each event with this name. Returns a function that removes the listener. Errors of the
+   * listener are logged.
    *
-   * @throws {@link InvalidOptionError} when there is no such event, or the listener is not a function.
+   * @throws {@link InvalidOptionError} when the event does not exist, or the listener is not a function.
    */
   on<Name extends keyof Events>(
     event: Name,
@@ -35,7 +35,7 @@ export interface OwnedEmitter<Events> extends Emitter<Events> {
 
 type Listener<Event> = (event: Event) => unknown;
 
-/** For each listener, what ends its listening to its signal. */
+/** By listener: the function that stops watching its abort signal. */
 type Listeners<Events> = {
   [Name in keyof Events]?: Map<Listener<Events[Name]>, () => void>;
 };
@@ -46,7 +46,10 @@ const LISTEN_OPTIONS = z.strictObject({
 
 const stopsOf = new WeakMap<AbortSignal, Set<() => void>>();
 
-/** Calls back when a signal is aborted; returns a function that ends it. Node warns of more than ten listeners of one signal. */
+/**
+ * Calls `stop` when the signal is aborted. Returns a function that cancels that. One signal may have any number of
+ * callbacks, where Node warns about more than ten listeners.
+ */
 function whenAborted(signal: AbortSignal, stop: () => void): () => void {
   const stops = stopsOf.get(signal) ?? new Set();
   if (!stopsOf.has(signal)) {
@@ -60,7 +63,7 @@ function whenAborted(signal: AbortSignal, stop: () => void): () => void {
   return () => stops.delete(stop);
 }
 
-/** An emitter of these events and no others. `owner` names it in the errors of listeners: `'queue "mail"'`. */
+/** Creates an emitter of these events. `owner` names it in errors of listeners: `'queue "mail"'`. */
 export function createEmitter<Events>(
   owner: string,
   names: readonly (keyof Events & string)[],
@@ -126,13 +129,16 @@ export function createEmitter<Events>(
   };
 }
 
-/** A Redis server stopped answering, or answers again. */
+/** A Redis server stopped responding, or responds again. */
 export interface StoreEvent {
-  /** `"down"`: the server gets no requests until it answers a probe; `"up"`: it has answered one. */
+  /** `"down"`: the server gets no requests until it replies to a probe. `"up"`: it has replied. */
   readonly state: "up" | "down";
   /** Its address, without user and password: `"10.0.0.7:6379"`. */
   readonly server: string;
-  /** Of `"down"`, the last error of the connection: `"connect ECONNREFUSED 10.0.0.7:6379"`. Undefined if there was none, and for `"up"`. */
+  /**
+   * For `"down"`, the last error of the connection: `"connect ECONNREFUSED 10.0.0.7:6379"`. Undefined if there was
+   * none, and for `"up"`.
+   */
   readonly reason: string | undefined;
 }
 

@@ -1,5 +1,5 @@
 /**
- * Every metric, once. Prometheus and OpenTelemetry write what these rows say, and `scripts/metrics-docs.ts` writes
+ * Declares every metric once. Prometheus and OpenTelemetry export these rows, and `scripts/metrics-docs.ts` writes
  * `docs/reference/metrics.md` from them.
  */
 
@@ -13,7 +13,7 @@ interface CounterFacts extends MetricFacts {
   readonly type: "counter";
 }
 
-/** Of durations: counted in ms, and exported in seconds. */
+/** The facts of a duration. Durations are counted in ms and exported in seconds. */
 interface HistogramFacts extends MetricFacts {
   readonly type: "histogram";
   readonly buckets: keyof typeof BUCKETS_MS;
@@ -29,19 +29,19 @@ interface InOpenTelemetry {
   };
 }
 
-/** A metric that the process counts itself. A label without a dot has the prefix `sluice.` in OpenTelemetry. */
+/** A metric that the process itself counts. In OpenTelemetry, a label without a dot gets the prefix `sluice.`. */
 export type CountedFacts = (CounterFacts | HistogramFacts) & InOpenTelemetry;
 
 /** The upper bounds of histograms. */
 export const BUCKETS_MS = {
   waits: [10, 50, 100, 500, 1_000, 5_000, 15_000, 60_000, 300_000, 3_600_000],
-  /** Those of OpenTelemetry's conventions; from 1 ms on, since Redis answers sooner than in 5 ms. */
+  /** The bounds of OpenTelemetry's conventions, plus smaller ones from 1 ms, since Redis replies in under 5 ms. */
   requests: [1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000],
-  /** Those of OpenTelemetry's conventions for messaging. */
+  /** The bounds of OpenTelemetry's conventions for messaging. */
   messaging: [5, 10, 25, 50, 75, 100, 250, 500, 750, 1_000, 2_500, 5_000, 7_500, 10_000],
 } as const;
 
-/** Each process counts and exports its own. */
+/** Each process counts and exports these separately. */
 export const PROCESS_METRICS = {
   sluice_bucket_wait_seconds: {
     type: "histogram",
@@ -73,8 +73,8 @@ export const PROCESS_METRICS = {
 } as const;
 
 /**
- * Only in OpenTelemetry, by its semantic conventions of messaging (in development). A test compares the names with
- * `@opentelemetry/semantic-conventions`.
+ * Metrics that only OpenTelemetry gets, named by its semantic conventions for messaging (in development). A test
+ * compares the names with `@opentelemetry/semantic-conventions`.
  */
 const MESSAGING_METRICS = {
   "messaging.client.sent.messages": {
@@ -121,7 +121,10 @@ const MESSAGING_METRICS = {
   },
 } as const;
 
-/** Read from Redis, by `insight/metrics/fleet-metrics.ts`. One process exports them: a sum over several would count them twice. */
+/**
+ * Metrics that `insight/metrics/fleet-metrics.ts` reads from Redis. Only one process exports them, because a sum over
+ * several processes would count them twice.
+ */
 export const FLEET_METRICS = {
   sluice_bucket_limit_per_second: {
     type: "gauge",
@@ -208,7 +211,7 @@ type CountedRows = typeof PROCESS_METRICS & typeof MESSAGING_METRICS;
 
 type StringFor<Labels extends readonly string[]> = { readonly [Label in keyof Labels]: string };
 
-/** One value for each label of a metric, in their order; `""` for a label that the series does not have. */
+/** One value for each label of a metric, in the metric's order; `""` for a label that the series does not have. */
 export type LabelValues<Of extends CountedMetric> = StringFor<CountedRows[Of]["labels"]>;
 
 export const COUNTED_METRICS: Readonly<Record<CountedMetric, CountedFacts>> = {

@@ -2,9 +2,12 @@ import type { Priority } from "../input/options.ts";
 import type { CountedMetric, LabelValues } from "./metrics.ts";
 
 /**
- * What became of slots: a call left on it (`granted`); its moment passed before its call could leave, which was then
- * drawn for again (`late`); no call needed it any more, and it went back to other replicas (`returned`). `refused` counts
- * calls that got none.
+ * The result of a draw.
+ *
+ * - `granted`: a call used the slot.
+ * - `late`: the slot's time passed before its call could start. The call drew another slot.
+ * - `returned`: no call needed the slot any more. It went back to other replicas.
+ * - `refused`: a call got no slot.
  */
 export type SlotOutcome = "granted" | "late" | "returned" | "refused";
 
@@ -16,45 +19,47 @@ export interface Series {
   add(value: number): void;
 }
 
-/** Counts what a sluice does in this process, as it happens. */
+/** Counts the activity of a sluice in this process. */
 export interface Observer {
-  /** The same series for the same labels; on a hot path, keep it. */
+  /** Returns the same series for the same labels. Keep it on a hot path. */
   series<Of extends CountedMetric>(metric: Of, ...labels: LabelValues<Of>): Series;
 }
 
-/** What is known of a wait that is over. */
+/** The facts about a finished wait. */
 interface WaitFacts {
   readonly bucket: string;
   readonly priority: Priority;
   readonly waitedMs: number;
-  /** What held the call back: `"100/s"`; undefined if nothing did. */
+  /** The limit that delayed the call: `"100/s"`. Undefined if nothing delayed it. */
   readonly limitedBy: string | undefined;
 }
 
-/** Hears how one wait ends, which began where this was made. */
+/** Receives the end of one wait, which began when this trace was created. */
 export interface WaitTrace {
   ended(wait: WaitFacts): void;
   refused(bucket: string, waitedMs: number, error: Error): void;
 }
 
-/** Follows calls and jobs from where they come from. */
+/** Traces calls and jobs from their origin. */
 export interface Traces {
-  /** A call begins to wait; that of a job is linked to its producer. Undefined if nobody follows the wait. */
+  /** Called when a call begins to wait. A job's wait is linked to its producer. Undefined if the wait is not traced. */
   begin(producer: string | undefined): WaitTrace | undefined;
-  /** What the code at hand is part of, as it travels with a job: at most 55 characters. Undefined if nobody follows it. */
+  /**
+   * The current trace context, in the form that a job carries: at most 55 characters. Undefined if nothing is traced.
+   */
   producer(): string | undefined;
 }
 
-/** Who hears what a sluice does: nobody at first, and then nothing is counted or timed. */
+/** The observers of a sluice. There are none at first, and then nothing is counted or timed. */
 export interface Observing {
   observer: Observer | undefined;
-  /** Of several who would follow calls or jobs, the first does. */
+  /** If several tracers are added, only the first is used. */
   traces: Traces | undefined;
-  /** Called once the sluice is closed: nothing more will be heard. */
+  /** Called once the sluice is closed, after the last activity. */
   readonly whenClosed: (() => void)[];
 }
 
-/** One more hears what a sluice does. */
+/** Adds an observer. */
 export function hearToo(observing: Observing, added: Observer): void {
   const { observer } = observing;
   observing.observer = observer === undefined ? added : both(observer, added);
@@ -78,7 +83,10 @@ export function createObserving(): Observing {
   return { observer: undefined, traces: undefined, whenClosed: [] };
 }
 
-/** Caches what `open` makes of the observer, and calls it again for another observer. Undefined without an observer. */
+/**
+ * Caches the result of `open` for the current observer, and calls it again for another one. Undefined without an
+ * observer.
+ */
 export function whenObserved<Opened>(
   observing: Observing | undefined,
   open: (observer: Observer) => Opened,
@@ -96,7 +104,10 @@ export function whenObserved<Opened>(
   };
 }
 
-/** The label of an error: a code if it has one, else the name of its class, since messages are unbounded. `""` for none. */
+/**
+ * The label for an error: its code, or else the name of its class, because messages are unbounded. `""` without an
+ * error.
+ */
 export function errorTypeOf(error: unknown): string {
   if (error === undefined) return "";
   const { code, name } = error as { readonly code?: unknown; readonly name?: unknown };

@@ -7,7 +7,7 @@ type MethodNames<Methods> = {
   string;
 
 interface ArgumentRules<Methods> {
-  /** Methods that throw, since they do not return a promise. */
+  /** Methods that throw instead of rejecting, since they do not return a promise. */
   readonly throws?: readonly MethodNames<Methods>[];
   /** What to write instead of an extra argument. */
   readonly takes?: { readonly [Name in MethodNames<Methods>]?: string };
@@ -16,8 +16,9 @@ interface ArgumentRules<Methods> {
 }
 
 /**
- * Makes methods refuse arguments that they would not read: a caller who gives one believes that it counts. A method
- * takes as many as it declares. None of its parameters may have a default value: `length` ends before the first of these.
+ * Makes methods reject extra arguments, which would otherwise have no effect. A method accepts as many arguments as it
+ * declares. No parameter may have a default value, because `length` counts only the parameters before the first
+ * default.
  */
 export function assertArgumentCount<Methods extends object>(
   methods: Methods,
@@ -41,7 +42,7 @@ export function assertArgumentCount<Methods extends object>(
   return methods;
 }
 
-/** The methods of an object or a prototype. Reads no getter. */
+/** The methods of an object or a prototype. Does not call getters. */
 function methodNamesOf(methods: object): readonly string[] {
   const properties = Object.entries(Object.getOwnPropertyDescriptors(methods));
   return properties.flatMap(([name, { value }]) =>
@@ -64,7 +65,7 @@ function refusalOf(
   return new InvalidOptionError({ where: `${name}()`, option, value, remedy });
 }
 
-/** What `ids.map(queue.job)` and `process.once("SIGTERM", sluice.close)` add by themselves. */
+/** True for the extra arguments that `ids.map(queue.job)` and `process.once("SIGTERM", sluice.close)` add. */
 function isByCaller(most: number, extra: readonly unknown[]): boolean {
   const [first, second] = extra;
   if (extra.length !== 2) return false;
@@ -74,7 +75,7 @@ function isByCaller(most: number, extra: readonly unknown[]): boolean {
   );
 }
 
-/** The first option of what looks like some. */
+/** The first entry of a value that looks like options. */
 function namedIn(value: unknown): [name: string, value: unknown] | undefined {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
   const [name] = Object.keys(value);
@@ -82,8 +83,8 @@ function namedIn(value: unknown): [name: string, value: unknown] | undefined {
 }
 
 /**
- * Refuses what is given as undefined to a method that acts on all that it is not told to leave out: `{ key: tenant.id }`
- * means one tenant, also where its id is missing.
+ * Rejects a filter with an explicit undefined. `{ key: tenant.id }` is meant for one tenant. With a missing id, it
+ * would otherwise match everything.
  *
  * @throws {@link InvalidOptionError} when a field is undefined.
  */
@@ -93,6 +94,6 @@ export function refuseUndefined(where: string, given: unknown): void {
     (name) => (given as Record<string, unknown>)[name] === undefined,
   );
   if (option === undefined) return;
-  const remedy = `it is there but undefined; leave it out if all are meant, whatever their ${option}`;
+  const remedy = `it is undefined; give a value, or leave it out to match every ${option}`;
   throw new InvalidOptionError({ where, option, value: undefined, remedy });
 }

@@ -1,11 +1,12 @@
 /**
- * Reads the text of a cron expression strictly, and writes what it means without names of times and without `H`.
+ * Reads a cron expression strictly, and writes it without names and without `H`.
  *
- * cron-parser, which BullMQ uses, fills in missing fields, ignores impossible steps, takes the name of a month for a
- * weekday, and draws `H` at random at each parse (checked with 5.10.3). So only text that this module has read reaches it.
+ * BullMQ uses cron-parser, which fills in missing fields, ignores impossible steps, reads the name of a month as a
+ * weekday, and draws `H` at random at each parse (checked with 5.10.3). So cron-parser only gets text that this module
+ * has written.
  */
 
-/** The text cannot be a cron expression; the message says what to write instead. */
+/** Thrown when the text is not a cron expression. The message says what to write instead. */
 export class CronTextError extends Error {
   override readonly name = "CronTextError";
 }
@@ -14,12 +15,12 @@ interface Field {
   readonly name: string;
   readonly least: number;
   readonly most: number;
-  /** The largest value that `*` and a step reach: weekdays have 7 as a second Sunday. */
+  /** The largest value that `*` and a step reach. Weekdays also have 7, a second Sunday. */
   readonly last: number;
-  /** The largest value of `H`: each month has a 28th. */
+  /** The largest value of `H`. Every month has a 28th day. */
   readonly mostHashed: number;
   readonly words: readonly string[];
-  /** Forms beside numbers, ranges and steps; fields of days have some. */
+  /** Further forms, beside numbers, ranges and steps. Only the fields of days have some. */
   readonly others?: RegExp;
 }
 
@@ -67,14 +68,14 @@ const NAMES: Readonly<Record<string, string>> = {
 };
 
 const EXAMPLE = 'such as "0 9 * * 1-5"';
-/** The values of all fields, listed one by one, need about half of it. */
+/** Listing every value of all fields takes about half of it. */
 const MOST_CHARACTERS = 1_024;
 
 /**
- * The expression with names, weekdays and `H` written as numbers. `id` is the schedule's: `H` is a hash of it, so each
- * schedule keeps its times, and different ones spread.
+ * Returns the expression with names, weekdays and `H` written as numbers. `H` is a hash of `id`, the schedule's id. So
+ * each schedule keeps its times, and different schedules spread.
  *
- * @throws {@link CronTextError} when a field is missing, or can never mean what it says.
+ * @throws {@link CronTextError} when a field is missing, or has an impossible value.
  */
 export function readCronText(text: string, id: string): string {
   const trimmed = text.trim();
@@ -93,7 +94,7 @@ export function readCronText(text: string, id: string): string {
   return fields.map((field, index) => readField(texts[index]!, field, id)).join(" ");
 }
 
-/** Whether the text needs the id of a schedule to be read. */
+/** True if reading the text requires the id of a schedule. */
 export function usesHash(text: string): boolean {
   return /(^|[\s,])H/.test(text);
 }
@@ -117,9 +118,12 @@ function readField(text: string, field: Field, id: string): string {
 
 const READ = /^(?:\*|(\d+)(?:-(\d+))?)(?:\/(\d+))?$/;
 
-/** Lists each value once: cron-parser refuses a list whose items overlap, such as `0-10,5`, and Sunday as both 0 and 7. */
+/**
+ * Lists each value once. cron-parser rejects a list with overlapping items, such as `0-10,5`, and Sunday as both 0 and
+ * 7.
+ */
 function mergeItems(items: readonly string[], { least, most, last }: Field): string {
-  // Only a lone * leaves the choice of days to the other field of days.
+  // Only a lone * lets the other field of days decide.
   if (items.includes("*")) return "*";
   const values = new Set<number>();
   const others = new Set<string>();
@@ -146,7 +150,7 @@ function readItem(item: string, field: Field, id: string): string {
   const hashed = HASHED.exec(item);
   if (hashed !== null) return hashedItem(item, hashed, { field, id });
   if (field.others?.test(item) === true) return item;
-  // Quartz has ? for either field of days; cron-parser takes it for * anywhere.
+  // Quartz allows ? for either field of days. cron-parser reads it as * anywhere.
   if (item === "?" && field.others !== undefined) return "*";
   const plain = PLAIN.exec(item);
   if (plain === null) throw wrong(field, item, formOf(field));
@@ -162,7 +166,7 @@ function readItem(item: string, field: Field, id: string): string {
     return `${from}-${field.last}/${step}`;
   }
   let to = valueOf(item, second, field);
-  // "fri-sun" ends with the second Sunday.
+  // "fri-sun" ends on the second Sunday.
   if (to === 0 && field.last !== field.most && from > 0) to = field.most;
   if (from > to) {
     throw wrong(
@@ -181,7 +185,7 @@ function readItem(item: string, field: Field, id: string): string {
   return `${from}-${to}${step === undefined ? "" : `/${step}`}`;
 }
 
-/** As Jenkins does: `H` is one value of the field or range, and `H/15` begins at one of the first 15. */
+/** Works as in Jenkins: `H` is one value of the field or range, and `H/15` begins at one of the first 15. */
 function hashedItem(
   item: string,
   [, from, to, every]: RegExpExecArray,
@@ -239,7 +243,10 @@ function wrong({ name }: Field, item: string, remedy: string): CronTextError {
   return new CronTextError(`its ${name} cannot be "${item}": ${remedy}`);
 }
 
-/** FNV-1a of 32 bits with a final mix (MurmurHash3's), since its last bits alone depend little on the first letters. */
+/**
+ * FNV-1a with 32 bits and the final mix of MurmurHash3. Without the mix, the last bits hardly depend on the first
+ * letters.
+ */
 function hashOf(text: string): number {
   let hash = 0x811c9dc5;
   for (const byte of new TextEncoder().encode(text)) {

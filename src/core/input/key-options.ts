@@ -1,4 +1,4 @@
-/** How keys are given: `key`, a name or a path of names, or `keys`, several side by side. Both are read as one text. */
+/** Reads keys: `key` is a name or a path of names, `keys` are several keys side by side. Both become one text. */
 import * as z from "zod";
 import { ignoreRejection, isThenable } from "../describe.ts";
 import { InvalidOptionError } from "../errors.ts";
@@ -13,19 +13,25 @@ import {
 } from "../key-path.ts";
 import { KEY } from "./options.ts";
 
-/** For whom something is: a key, or several side by side. */
+/** A key, or several keys side by side. */
 export interface KeyGiven {
-  /** A customer, an account, an endpoint: `"acme"`; or a path of up to three names, the widest first: `["acme", "endpoint-7"]`. */
+  /**
+   * A customer, an account, an endpoint: `"acme"`. Or a path of up to three names, the widest first: `["acme",
+   * "endpoint-7"]`.
+   */
   readonly key?: Key | undefined;
-  /** Keys side by side, by the names that `perKey` has for them: `{ address: "10.0.0.1", email: "a@b.c" }`. Never beside `key`. */
+  /**
+   * Keys side by side, by their names in `perKey`: `{ address: "10.0.0.1", email: "a@b.c" }`. Cannot be combined with
+   * `key`.
+   */
   readonly keys?: NamedKeys | undefined;
 }
 
-/** The same once it is read: `key` is the text of either. */
+/** The options after reading: `key` is the text of either. */
 export type KeyRead<Given> = Omit<Given, "key" | "keys"> & { readonly key?: string | undefined };
 
 /**
- * The key of a call, a name or a path of names; it is read as its text.
+ * The key of a call: a name or a path of names. Reads it as text.
  *
  * @internal
  */
@@ -45,7 +51,7 @@ function readPath(given: unknown, context: z.RefinementCtx): string | undefined 
 }
 
 /**
- * Keys side by side, by their names; they are read as their text.
+ * Keys side by side, by their names. Reads them as text.
  *
  * @internal
  */
@@ -95,11 +101,11 @@ export const KEY_SHAPE: {
   keys: z.ZodOptional<z.ZodType<string>>;
 } = { key: KEY_PATH.optional(), keys: NAMED_KEYS.optional() };
 
-/** A function of the arguments of a call. */
+/** A function of a call's arguments. */
 export type ByCall = (...args: never[]) => unknown;
 
 /**
- * The same for a wrapped function: either may be a function of its arguments.
+ * The key options of a wrapped function. Either may be a function of its arguments.
  *
  * @internal
  */
@@ -119,7 +125,7 @@ function orFunction(
 }
 
 /**
- * Makes one key of the two that were read.
+ * Combines the two options into one key.
  *
  * @throws {@link InvalidOptionError} when both were given.
  */
@@ -135,10 +141,10 @@ export function oneKey<Read extends { readonly key?: unknown; readonly keys?: st
   throw new InvalidOptionError({ where, option: "keys", value, remedy });
 }
 
-/** Matches most names, and only valid ones. */
+/** Matches most names. Everything that it matches is a valid name. */
 const PLAIN_NAME = /^[\w.:@/|+-]{1,256}$/;
 
-/** The text of a key of plain names; undefined for any other, which has to be read with care. */
+/** The text of a key of plain names. Undefined for other keys, which need a full check. */
 export function plainTextOfKey(given: unknown): string | undefined {
   if (typeof given === "string") return PLAIN_NAME.test(given) ? given : undefined;
   if (!Array.isArray(given) || given.length === 0 || given.length > MOST_LEVELS) return undefined;
@@ -146,7 +152,7 @@ export function plainTextOfKey(given: unknown): string | undefined {
   return names.every(isPlainName) ? encodeKey(names) : undefined;
 }
 
-/** The same of keys side by side. */
+/** The text of keys side by side with plain names. Undefined for others, which need a full check. */
 export function plainTextOfKeys(given: unknown): string | undefined {
   if (typeof given !== "object" || given === null) return undefined;
   if (Object.getPrototypeOf(given) !== Object.prototype) return undefined;

@@ -3,13 +3,16 @@ import * as z from "zod";
 import { isThenable } from "../describe.ts";
 import { InvalidOptionError } from "../errors.ts";
 
-/** Whether the value at a path of options may be a secret, which errors must not show; `[]` is the options themselves. */
+/**
+ * True if the value at a path of options may be a secret, which errors must not show. `[]` is the options object
+ * itself.
+ */
 export type IsSecret = (path: readonly PropertyKey[]) => boolean;
 
 const HIDDEN = "***";
 
 /**
- * Reads options once, at the edge, into a frozen object.
+ * Reads options once, into a frozen object.
  *
  * @throws {@link InvalidOptionError} when an option has a bad value, or an unknown name.
  *
@@ -23,7 +26,7 @@ export function readOptions<Schema extends z.ZodObject>(
 ): Readonly<z.output<Schema>> {
   const shown = isSecret([]) ? HIDDEN : given;
   if (isThenable(given)) throw wrongOptions(where, shown, "not a promise of one");
-  // Methods of a collection, such as its `keys`, would pass for options.
+  // Without this check, the methods of a collection, such as `keys`, would be read as options.
   if (isCollection(given)) throw wrongOptions(where, shown, "not a list or the like");
   const read = schema.safeParse(given);
   if (read.success) return Object.freeze(read.data);
@@ -40,7 +43,7 @@ export function readOptions<Schema extends z.ZodObject>(
     throw new InvalidOptionError({ where, option: "options", value: shown, remedy });
   }
   const option = nameOfPath(issue.path);
-  // A schema with a message of its own says more than zod's.
+  // A schema with a custom message is clearer than zod's message.
   const isPlain = issue.code === "invalid_type" && issue.message.startsWith("Invalid input");
   const isNoObject = within.length > 0 && isPlain;
   throw new InvalidOptionError({
@@ -52,7 +55,7 @@ export function readOptions<Schema extends z.ZodObject>(
 }
 
 /**
- * Reads the options of a method that can be called without any. Throws as {@link readOptions} does.
+ * Reads the options of a method that can also be called without options. Throws like {@link readOptions}.
  *
  * @internal
  */
@@ -64,7 +67,7 @@ export function readOptional<Schema extends z.ZodObject>(
   return readOptions(where, schema, given);
 }
 
-/** A promise has no fields of its own, and would pass for empty options. */
+/** A promise has no own fields, and would be read as empty options. */
 function wrongOptions(where: string, value: unknown, but: string): InvalidOptionError {
   const remedy = `give an object of options, ${but}`;
   return new InvalidOptionError({ where, option: "options", value, remedy });
@@ -89,7 +92,10 @@ function unknownOption(
   });
 }
 
-/** The names of the options at a path, which may lead through a table by any names; none if the value there is not an object of options. */
+/**
+ * The names of the options at a path. A path may lead through a table with any names. Returns none if the value there
+ * is not an object of options.
+ */
 function shapeAt(schema: z.ZodType, path: readonly PropertyKey[]): readonly string[] {
   let found: unknown = schema;
   for (const name of path) {
@@ -101,7 +107,7 @@ function shapeAt(schema: z.ZodType, path: readonly PropertyKey[]): readonly stri
   return found instanceof z.ZodObject ? Object.keys(found.shape) : [];
 }
 
-/** The object of options that may be given here, also beside something else; what is given, if there is none. */
+/** The object schema inside a schema that also allows other types. Returns the given schema if there is none. */
 function objectIn(schema: unknown): unknown {
   if (schema instanceof z.ZodOptional) return objectIn(schema.unwrap());
   if (!(schema instanceof z.ZodUnion)) return schema;
@@ -130,11 +136,12 @@ export function wholeNumber(least: number, most: number, unit: string): z.ZodTyp
   return z.number({ error }).int({ error }).min(least, { error }).max(most, { error });
 }
 
-/** The longest time that an option may give: the longest of a timer in Node. */
+/** The longest time that an option accepts: the longest timeout of a timer in Node. */
 export const LONGEST_MS: number = 2 ** 31 - 1;
 
 /**
- * A name that an application chooses. The remedy is for what it must not contain: control characters, unless more is given.
+ * A name that an application chooses. The remedy applies to forbidden characters: control characters, unless a pattern
+ * is given.
  *
  * @internal
  */
@@ -152,7 +159,7 @@ export function nameOf(
 }
 
 /**
- * The name of a bucket or queue. It becomes a part of Redis keys, and must not contain what separates the parts.
+ * The name of a bucket or queue. It becomes part of Redis keys, so it must not contain their separators.
  *
  * @internal
  */
@@ -162,7 +169,7 @@ export const NAME: z.ZodType<string> = nameOf(
 );
 
 /**
- * The name of an account, an endpoint, an IP address. `keys.ts` encodes what separates the parts of Redis keys.
+ * The name of an account, an endpoint or an IP address. `keys.ts` encodes the separators of Redis keys.
  *
  * @internal
  */
@@ -171,7 +178,7 @@ export const KEY: z.ZodType<string> = nameOf(
 );
 
 /**
- * What a limit counts.
+ * The unit that a limit counts.
  *
  * @internal
  */
@@ -179,7 +186,7 @@ export const UNIT: z.ZodType<string> = z
   .string({ error: 'give a name such as "tokens"' })
   .regex(/^[a-z][a-z0-9_-]{0,39}$/i, { error: 'give a short name such as "tokens"' });
 
-/** Which caller leaves a line first; within one priority it is first come, first served. */
+/** The order in which waiting callers start. Callers with the same priority start in order of arrival. */
 export type Priority = "critical" | "high" | "normal" | "low";
 
 /** Most urgent first. */
@@ -203,10 +210,10 @@ export function readName(where: string, option: string, name: unknown): string {
   throw new InvalidOptionError({ where, option, value: name, remedy });
 }
 
-/** Longer names are cut: they may come from a user, and the known ones are short. */
+/** Longer names are cut, because they may come from a user, and the known names are short. */
 const LONGEST_NAME = 40;
 
-/** The known name that a mistyped one most likely means; undefined if none is near. */
+/** The known name that is closest to a mistyped one. Undefined if none is close. */
 export function closest(name: string, known: readonly string[]): string | undefined {
   const mistyped = name.slice(0, LONGEST_NAME).toLowerCase();
   const byDistance = known
@@ -221,10 +228,10 @@ export function closest(name: string, known: readonly string[]): string | undefi
   return best.edits <= Math.ceil(name.length / 3) ? best.candidate : undefined;
 }
 
-/** A missing ending is less than a wrong letter. */
+/** A missing ending counts less than a wrong letter. */
 const ENDING = 0.5;
 
-/** How many edits lead to a name. Its last words may be missing, such as its unit: "dely" for "delayMs". */
+/** The number of edits between two names. The last words may be missing, such as a unit: "dely" for "delayMs". */
 function editsTo(candidate: string, mistyped: string): number {
   const whole = distance(mistyped, candidate.toLowerCase());
   if (mistyped.length >= 3 && candidate.toLowerCase().startsWith(mistyped)) {
@@ -251,7 +258,7 @@ export function layered<Options extends object>(
   return Object.fromEntries(given.filter(([, value]) => value !== undefined)) as Options;
 }
 
-/** What a person most likely means by a name that is no option: an option, or what there is in place of one. */
+/** A suggestion for an unknown option: the closest option, or the feature that replaces it. */
 export function likelyOptions(name: string, known: readonly string[]): string {
   const hint = hintForOther(name, known);
   if (hint !== undefined) return hint;
@@ -260,8 +267,8 @@ export function likelyOptions(name: string, known: readonly string[]): string {
 }
 
 /**
- * Options of other libraries: the names of the options here that do the same, the nearest first; or a hint
- * where there is none.
+ * Options of other libraries, each with the equivalent options here, the closest first, or with a hint if there is no
+ * equivalent.
  */
 const OPTIONS_OF_OTHER_LIBRARIES: ReadonlyMap<string, readonly string[] | string> = new Map<
   string,
@@ -359,7 +366,7 @@ const OPTIONS_OF_OTHER_LIBRARIES: ReadonlyMap<string, readonly string[] | string
   ...["url", "uri", "host", "port", "client", "redisUrl", "redisOptions"].map(
     (name) => [name, ["redis"]] as const,
   ),
-  // Options of other functions of this library
+  // Options of other functions of this library.
   ["rate", "give the rate to the bucket: bucket(name, { rate })"],
   [
     "concurrency",
@@ -369,7 +376,7 @@ const OPTIONS_OF_OTHER_LIBRARIES: ReadonlyMap<string, readonly string[] | string
   ["maxWaitMs", "give it with each call: draw(), with() or throttled()"],
 ]);
 
-/** The same by names without case and separators: `MAX_CONCURRENT` is `maxConcurrent`. */
+/** The same table, by names without case and separators: `MAX_CONCURRENT` matches `maxConcurrent`. */
 const BY_PLAIN_NAME = new Map(
   [...OPTIONS_OF_OTHER_LIBRARIES].map(([name, likely]) => [plainName(name), likely]),
 );
@@ -378,11 +385,11 @@ function plainName(name: string): string {
   return name.slice(0, LONGEST_NAME).toLowerCase().replaceAll(/[-_]/g, "");
 }
 
-/** A hint about an option of another library, where these options are known; undefined if there is none. */
+/** A suggestion for an option of another library. Undefined if there is none. */
 function hintForOther(name: string, known: readonly string[]): string | undefined {
   const names = BY_PLAIN_NAME.get(plainName(name));
   if (names === undefined) return undefined;
-  // Where there is an option of nearly this name, that is meant.
+  // An option with nearly the same name takes precedence.
   if (typeof names === "string") return closest(name, known) === undefined ? names : undefined;
   const likely = names.filter((each) => known.includes(each));
   return likely.length === 0 ? undefined : `did you mean ${likely.join(" or ")}?`;

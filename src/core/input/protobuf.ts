@@ -1,14 +1,14 @@
-/** As much of Protocol Buffers as a few small messages need: https://protobuf.dev/programming-guides/encoding/ */
+/** The parts of Protocol Buffers that a few small messages need: https://protobuf.dev/programming-guides/encoding/ */
 
 /** A number, or the bytes of a text or a message. */
 type Field = number | Uint8Array;
 export type Fields = readonly (readonly [number, Field])[];
 
 /**
- * The fields of a message by their numbers, in the order in which they came. Of numbers of fixed length only that they
- * are there is read. Numbers above 2^53 are not exact.
+ * The fields of a message, by number, in order of arrival. The values of fixed-length numbers are not read. Numbers
+ * above 2^53 are not exact.
  *
- * @throws a RangeError when it is no message.
+ * @throws a RangeError when the bytes are not a message.
  */
 export function readFields(bytes: Uint8Array, most: number = Infinity): Fields {
   const fields: (readonly [number, Field])[] = [];
@@ -42,7 +42,7 @@ export function readFields(bytes: Uint8Array, most: number = Infinity): Fields {
   return fields;
 }
 
-/** The last value counts, where a field comes more than once. */
+/** If a field occurs more than once, the last value counts. */
 function last<Of extends Field>(
   fields: Fields,
   number: number,
@@ -60,7 +60,7 @@ export function bytesOf(fields: Fields, number: number): Uint8Array | undefined 
   return last(fields, number, isBytes);
 }
 
-/** All values of a field that may come more than once. */
+/** All values of a repeated field. */
 export function allBytesOf(fields: Fields, number: number): Uint8Array[] {
   return fields.flatMap(([given, value]) => (given === number && isBytes(value) ? [value] : []));
 }
@@ -73,13 +73,13 @@ export function countOf(fields: Fields, number: number): number {
   return last(fields, number, isNumber) ?? 0;
 }
 
-/** A field to write: a whole number from 0, a text, a message; undefined is left out. */
+/** A field to write: a whole number from 0, a text, or a message. Undefined is left out. */
 export type Written = readonly [number, number | string | Uint8Array | undefined];
 
 export function writeFields(fields: readonly Written[]): Uint8Array {
   const parts: Uint8Array[] = [];
   for (const [number, value] of fields) {
-    // Zero is what a reader takes for a number that is left out.
+    // A reader reads a missing number as zero.
     if (value === undefined || value === 0) continue;
     if (typeof value === "number") parts.push(varintOf(number * 8), varintOf(value));
     else {

@@ -2,9 +2,9 @@ import * as z from "zod";
 import { readOptions } from "./options.ts";
 
 export interface WhoAndWhy {
-  /** Who: a name, or an address. Defaults to the process: `"web-7:4321"`. */
+  /** The author of the change: a name or an address. Defaults to the process: `"web-7:4321"`. */
   readonly by?: string | undefined;
-  /** Why: `"the provider asked for it"`. */
+  /** The reason: `"the provider asked for it"`. */
   readonly reason?: string | undefined;
 }
 
@@ -25,7 +25,7 @@ export const WHO_AND_WHY: {
 const BY_HAND = z.strictObject(WHO_AND_WHY);
 
 /**
- * Reads who and why, where they come after what is to be done.
+ * Reads the author and the reason from the last argument of a change.
  *
  * @throws {@link InvalidOptionError} when there is another option.
  */

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { InvalidOptionError } from "../errors.ts";
 import { closest } from "../input/options.ts";
 
-/** When a window that lasts a day begins, in local time. */
+/** The local time at which a daily window begins. */
 export interface Align {
   /** Local time of the reset: `"00:00"` to `"23:59"`. */
   readonly at: string;
@@ -12,7 +12,7 @@ export interface Align {
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
-/** Since 1970, no zone was further behind or ahead of UTC. */
+/** No time zone has been further behind or ahead of UTC since 1970. */
 const MOST_BEHIND_MS = 12 * HOUR_MS;
 const MOST_AHEAD_MS = 14 * HOUR_MS;
 const MOST_ZONES = 64;
@@ -33,7 +33,7 @@ const ALIGN = z.strictObject(
 /**
  * Reads where a daily window begins.
  *
- * @throws {@link InvalidOptionError} when `at` is no local time, or the zone is unknown.
+ * @throws {@link InvalidOptionError} when `at` is not a local time, or the zone is unknown.
  */
 export function readAlign(where: string, align: unknown): Align {
   const read = ALIGN.safeParse(align);
@@ -57,11 +57,11 @@ export function isAlign(align: unknown): boolean {
 }
 
 /**
- * When a window that resets each day at a local time begins, in µs since 1970: the last time
- * at or before `atUs`, and those that follow, `count` in all.
+ * The reset times of a daily window, in µs since 1970: the last one at or before `atUs`, and those that follow, `count`
+ * in all.
  *
- * If clocks skip the local time, the reset is the first instant after the gap. If they show it
- * twice, it is the first of the two. A date that a zone skipped has no reset.
+ * If clocks skip the local time, the reset is the first instant after the gap. If clocks show it twice, the reset is
+ * the first of the two. A date that a zone skipped has no reset.
  */
 export function resetsAround(atUs: number, { at, timeZone }: Align, count = 3): readonly number[] {
   const format = formatOf(timeZone);
@@ -69,7 +69,7 @@ export function resetsAround(atUs: number, { at, timeZone }: Align, count = 3): 
   const [hours, minutes] = at.split(":").map(Number) as [number, number];
   const today = Math.floor((atMs + offsetMs(format, atMs)) / DAY_MS) * DAY_MS;
   const resets: number[] = [];
-  // From two days back, since yesterday's date may have been skipped, to the first after `atUs`.
+  // Starts two days back, because yesterday's date may have been skipped.
   for (let date = today - 2 * DAY_MS; resets.length < Math.max(count, 2); date += DAY_MS) {
     const reset = instantOf(format, date, date + hours * HOUR_MS + minutes * 60_000);
     if (reset === undefined) continue;
@@ -79,14 +79,20 @@ export function resetsAround(atUs: number, { at, timeZone }: Align, count = 3): 
   return resets.slice(0, count).map((reset) => reset * 1_000);
 }
 
-/** When clocks first show a local time; undefined if they skip its whole date. Date and time are written as if local time were UTC. */
+/**
+ * The first instant at which clocks show a local time. Undefined if they skip its whole date. Date and time are given
+ * as if local time were UTC.
+ */
 function instantOf(format: Intl.DateTimeFormat, date: number, local: number): number | undefined {
   const { atMs, skipped } = firstShowing(format, local);
   const skipsDate = skipped !== undefined && skipped.from <= date && skipped.to >= date + DAY_MS;
   return skipsDate ? undefined : atMs;
 }
 
-/** When clocks first show a local time or a later one; and which times they skip just then, if that one is among them. */
+/**
+ * The first instant at which clocks show this local time or a later one. Also returns the skipped times, if this one is
+ * among them.
+ */
 function firstShowing(
   format: Intl.DateTimeFormat,
   local: number,
@@ -101,7 +107,7 @@ function firstShowing(
   return { atMs: gapEnd, skipped: { from: gapEnd + before, to: gapEnd + after } };
 }
 
-/** When an offset begins to apply, between an instant before that and one after. Clocks change on whole seconds. */
+/** The instant between two others at which an offset begins to apply. Clocks change on whole seconds. */
 function firstWithOffset(
   format: Intl.DateTimeFormat,
   offset: number,
@@ -117,7 +123,7 @@ function firstWithOffset(
   return afterMs;
 }
 
-/** How far local clocks are ahead of UTC, in ms: -28,800,000 in a Californian winter. */
+/** How far local clocks are ahead of UTC, in ms: -28,800,000 in winter in California. */
 function offsetMs(format: Intl.DateTimeFormat, atMs: number): number {
   const secondMs = Math.floor(atMs / 1_000) * 1_000;
   const [month, day, year, hour, minute, second] = format
@@ -127,7 +133,7 @@ function offsetMs(format: Intl.DateTimeFormat, atMs: number): number {
   return Date.UTC(year!, month! - 1, day, hour, minute, second) - secondMs;
 }
 
-/** To make a formatter costs more than to use it a hundred times. */
+/** Creating a formatter takes as long as using it a hundred times. */
 const formats = new Map<string, Intl.DateTimeFormat>();
 
 function formatOf(timeZone: string): Intl.DateTimeFormat {
@@ -156,17 +162,19 @@ export function isTimeZone(name: string): boolean {
   }
 }
 
-/** How far clocks in a zone are ahead of UTC at an instant, in ms: -28,800,000 in a Californian winter. */
+/** How far clocks in a zone are ahead of UTC at an instant, in ms: -28,800,000 in winter in California. */
 export function zoneOffsetMs(timeZone: string, atMs: number): number {
   return offsetMs(formatOf(timeZone), atMs);
 }
 
-/** When clocks in a zone first show a local time, written as if it were UTC, or a later one: the first moment after a gap. */
+/**
+ * The first instant at which clocks in a zone show this local time or a later one. The time is given as if it were UTC.
+ */
 export function firstInstantOf(timeZone: string, localMs: number): number {
   return firstShowing(formatOf(timeZone), localMs).atMs;
 }
 
-/** When the offset of a zone changed between two instants to what it is at the later one. */
+/** The instant between two others at which the offset of a zone changed to its value at the later one. */
 export function lastChangeBetween(timeZone: string, fromMs: number, toMs: number): number {
   const format = formatOf(timeZone);
   const [from, to] = [Math.floor(fromMs / 1_000) * 1_000, Math.ceil(toMs / 1_000) * 1_000];

@@ -1,13 +1,13 @@
 import { resetsAround } from "./calendar-days.ts";
 import type { Limit } from "./rule.ts";
 
-/** A window of a limit, in µs since 1970; the end is outside it. */
+/** A window of a limit, in µs since 1970. The end is not part of it. */
 export interface Window {
   readonly startUs: number;
   readonly endUs: number;
 }
 
-/** The window of a limit that holds a time. Twin of `window_at` in `lua/lib/limits/fixed-window.lua`. */
+/** The window of a limit that contains a time. Twin of `window_at` in `lua/lib/limits/fixed-window.lua`. */
 export function windowAt({ periodUs, resets }: Limit, atUs: number): Window {
   if (resets === undefined) {
     const startUs = Math.floor(atUs / periodUs) * periodUs;
@@ -15,19 +15,19 @@ export function windowAt({ periodUs, resets }: Limit, atUs: number): Window {
   }
   const next = resets.findIndex((resetUs) => resetUs > atUs);
   if (next > 0) return { startUs: resets[next - 1]!, endUs: resets[next]! };
-  // No booking reaches this far; an estimate is enough to say when to ask again.
+  // No booking reaches this far. An estimate suffices for the time of the next draw.
   const startUs = next === 0 ? resets[0]! - periodUs : resets.at(-1)!;
   return { startUs, endUs: startUs + periodUs };
 }
 
-/** Resets are worked out once a day, since a time zone takes as long as a draw. */
+/** Caches resets for a day, because computing them takes as long as a draw. */
 const reckoned = new WeakMap<Limit, Limit>();
 
 interface Scoped {
   readonly scopes: readonly { readonly limits: readonly Limit[] }[];
 }
 
-/** A request, as far as it may have limits of calendar days. */
+/** The parts of a request that may contain limits of calendar days. */
 export interface WithResets extends Partial<Scoped> {
   readonly terms: {
     readonly limits: readonly Limit[];
@@ -38,7 +38,7 @@ export interface WithResets extends Partial<Scoped> {
   readonly wishes?: readonly Scoped[];
 }
 
-/** Whether a request has limits of calendar days; most have none. */
+/** True if a request has limits of calendar days. Most have none. */
 export function hasDays({ terms, scope, scopes = [], wish, wishes = [] }: WithResets): boolean {
   const areSomeDays = (each: Scoped): boolean => each.scopes.some(({ limits }) => areDays(limits));
   return (
@@ -51,7 +51,7 @@ export function hasDays({ terms, scope, scopes = [], wish, wishes = [] }: WithRe
   );
 }
 
-/** The same request, with the resets of all calendar days about this time of the bucket's clock. */
+/** Adds the resets of all calendar days around this time of the bucket's clock. */
 export function addResets<Request extends WithResets>(request: Request, nowUs: number): Request {
   if (!hasDays(request)) return request;
   const reckon = <Each extends { readonly limits: readonly Limit[] }>(each: Each): Each => ({
@@ -90,7 +90,10 @@ function withResets(limits: readonly Limit[], nowUs: number): readonly Limit[] {
   });
 }
 
-/** Whether resets were worked out for another time than this one, the bucket's. Twin of `are_resets_off` in `lua/lib/request/request.lua`. */
+/**
+ * True if the resets were computed for another time than the bucket's. Twin of `are_resets_off` in
+ * `lua/lib/request/request.lua`.
+ */
 export function areResetsOff(limits: readonly Limit[], nowUs: number): boolean {
   return limits.some(
     ({ resets }) => resets !== undefined && (nowUs < resets[0]! || nowUs >= resets[1]!),

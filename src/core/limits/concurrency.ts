@@ -1,20 +1,19 @@
 import type { Drawer, Rule } from "./rule.ts";
 
-/** What a concurrency limit keeps. `core/draw/leases.ts` renews and releases it; no other code knows it. */
+/** The state of a concurrency limit. Only `core/draw/leases.ts` renews and releases leases. */
 export interface Leases {
-  /** The name of each lease, and the µs at which it ends. */
+  /** By the name of a lease: its end in µs. */
   leases: Map<string, number>;
-  /** Those that wait for a lease, as "order asker", and when each asked last. */
+  /** By `"order asker"` of a waiting caller: when it last asked. */
   waiters: Map<string, number>;
 }
 
-/** A waiting asker asks every half second; one that was not seen for this long is gone. */
+/** A waiting caller asks every half second. One that has not asked for this long is gone. */
 const WAITER_GONE_US = 1_500_000;
 
 /**
- * Concurrency by leases: at most `count` calls at once, whatever their cost.
- * A free lease belongs to the most urgent call, and of those to the one that has waited longest.
- * Twin of `lua/lib/limits/concurrency.lua`.
+ * Concurrency by leases: at most `count` calls run at once, whatever their cost. The most urgent call gets a free
+ * lease. Among equally urgent calls, the one that has waited longest gets it. Twin of `lua/lib/limits/concurrency.lua`.
  */
 export const concurrency: Rule<Leases> = {
   kind: "concurrency",
@@ -26,7 +25,7 @@ export const concurrency: Rule<Leases> = {
   format: ({ count }) => `${count} at once`,
   fresh: () => ({ leases: new Map(), waiters: new Map() }),
   earliest({ count }, state, atUs, cost, drawer) {
-    // Its lease was drawn before: it must not wait behind those that wait for one.
+    // A call that already has a lease does not wait for another one.
     if (cost === 0) return atUs;
     forgetBefore(state.leases, drawer.nowUs);
     forgetBefore(state.waiters, drawer.nowUs - WAITER_GONE_US);
@@ -48,25 +47,25 @@ export function leaseName(asker: string, lease: number): string {
   return `${asker} ${lease}`;
 }
 
-/** The order comes first, in a fixed number of digits, so that names sort by it. */
+/** The order comes first with a fixed number of digits, so that names sort by it. */
 function waiterName(order: number, asker: string): string {
   return `${String(order).padStart(16, "0")} ${asker}`;
 }
 
-/** The names of the askers that wait, in their order. It changes nothing. */
+/** The names of the waiting callers, in order. Changes nothing. */
 export function waitersOf({ waiters }: Leases, nowUs: number): string[] {
   const present = [...waiters].filter(([, askedUs]) => askedUs > nowUs - WAITER_GONE_US);
   return present.map(([name]) => name).sort();
 }
 
-/** How many leases calls still hold. It changes nothing. */
+/** The number of leases in use. Changes nothing. */
 export function countLeases({ leases }: Leases, nowUs: number): number {
   let count = 0;
   for (const endUs of leases.values()) if (endUs > nowUs) count += 1;
   return count;
 }
 
-/** How many other askers come before this one; all of them if it comes last. */
+/** The number of waiting callers that come before this one. All of them, if this one comes last. */
 function countBefore({ waiters }: Leases, { asker, order }: Drawer): number {
   const own = waiterName(order, asker);
   let before = 0;

@@ -3,14 +3,14 @@ import { formatPeriod } from "./rate.ts";
 import type { Rule } from "./rule.ts";
 
 interface State {
-  /** When the newest window in which something was booked began. */
+  /** The start of the newest window with a booking. */
   startUs: number;
   used: number;
 }
 
 /**
- * Fixed window: `capacity` units in each window, as providers with a daily reset count.
- * Twin of `lua/lib/limits/fixed-window.lua`.
+ * Fixed window: `capacity` units in each window, like providers whose quota resets daily. Twin of
+ * `lua/lib/limits/fixed-window.lua`.
  */
 export const fixedWindow: Rule<State> = {
   kind: "fixed-window",
@@ -21,7 +21,7 @@ export const fixedWindow: Rule<State> = {
   format: ({ count, periodUs }) => `${count} each ${formatPeriod(periodUs)}`,
   fresh: () => ({ startUs: 0, used: 0 }),
   earliest(limit, state, atUs, cost) {
-    // After a booking was given back, the newest window may lie ahead; until it begins, nothing may pass.
+    // After a booking was given back, the newest window may be in the future. No call may pass before it begins.
     const fromUs = Math.max(atUs, state.startUs);
     const { startUs, endUs } = windowAt(limit, fromUs);
     const used = startUs > state.startUs ? 0 : state.used;
@@ -34,7 +34,7 @@ export const fixedWindow: Rule<State> = {
     state.startUs = startUs;
     state.used = Math.max(0, used + cost);
   },
-  /** What was used in the old window counts in the new one. */
+  /** Usage of the old window also counts in the new one. */
   adapt(from, to, state, nowUs) {
     if (nowUs >= state.startUs + from.periodUs) state.used = 0;
     state.startUs = windowAt(to, nowUs).startUs;

@@ -2,11 +2,11 @@ import { formatRate } from "./rate.ts";
 import type { Limit, LimitStatus, Rule } from "./rule.ts";
 
 interface State {
-  /** When the bucket will have drained, in whole µs … */
+  /** The time at which the bucket will be empty, in whole µs, rounded down. */
   emptyUs: number;
-  /** … and the fraction of a µs beyond, in 1/count µs, so that no rounding adds up. */
+  /** The remaining fraction of a µs, in 1/count µs, so that rounding errors do not add up. */
   rest: number;
-  /** Since when it has not been empty; what was booked before has drained and cannot be taken back. */
+  /** The time since which the bucket is not empty. Earlier bookings have drained and cannot be taken back. */
   busySinceUs: number;
 }
 
@@ -33,7 +33,7 @@ export const leakyBucket: Rule<State> = {
   },
   commit({ count, periodUs }, state, atUs, cost) {
     if (cost < 0 && atUs < state.busySinceUs) return;
-    // With a fraction left, a slot was rounded up by less than 1 µs; only a longer idle time moves the schedule.
+    // With a fraction left, a slot was rounded up by less than 1 µs. Only a longer idle time moves the schedule.
     if (cost > 0 && atUs - state.emptyUs > (state.rest > 0 ? 1 : 0)) {
       state.emptyUs = atUs;
       state.rest = 0;
@@ -44,7 +44,7 @@ export const leakyBucket: Rule<State> = {
     state.emptyUs += wholeUs;
     state.rest = rest - wholeUs * count;
   },
-  /** The next slot keeps its time; the new rate holds from there on. */
+  /** The next slot keeps its time. The new rate applies after it. */
   adapt(from, to, state, nowUs) {
     const level = levelAt(from, state, nowUs);
     const burstLevel = from.capacity * from.periodUs;
@@ -59,7 +59,7 @@ export const leakyBucket: Rule<State> = {
   plainStatus: statusAtLevel,
 };
 
-/** The status of a limit that drains, by its level in cost × period. */
+/** The status of a draining limit, from its level in cost × period. */
 export function statusAtLevel(
   { count, periodUs, capacity }: Limit,
   level: number,
@@ -78,7 +78,7 @@ function excessAt(limit: Limit, state: State, atUs: number, cost: number): numbe
   return levelAt(limit, state, atUs) + (cost - limit.capacity) * limit.periodUs;
 }
 
-/** What is booked ahead of a time, in cost × period. */
+/** The booked work ahead of a time, in cost × period. */
 function levelAt({ count }: Limit, { emptyUs, rest }: State, atUs: number): number {
   return emptyUs < atUs ? 0 : (emptyUs - atUs) * count + rest;
 }

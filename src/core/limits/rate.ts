@@ -1,6 +1,6 @@
 import { InvalidOptionError } from "../errors.ts";
 
-/** How fast calls may leave: `"100/s"`, `"60/minute"`, `"5000/h"`, `"1/2s"`, or the same as an object. */
+/** How fast calls may start: `"100/s"`, `"60/minute"`, `"5000/h"`, `"1/2s"`, or the same as an object. */
 export type RateInput = string | { readonly calls: number; readonly per: string };
 
 /** A rate in whole numbers, in lowest terms: `"5000/h"` is 1 call per 720,000 µs. */
@@ -9,7 +9,7 @@ export interface Rate {
   readonly periodUs: number;
 }
 
-/** The units of time as they may be written; `readable-rate.ts` has the same for the compiler. */
+/** All spellings of the units of time. `readable-rate.ts` has the same list for the compiler. */
 const UNIT_US = {
   ms: 1_000,
   millisecond: 1_000,
@@ -30,13 +30,13 @@ const UNIT_US = {
   days: 86_400_000_000,
 } as const;
 
-/** A unit of time as it may be written: `"s"`, `"second"`. */
+/** A unit of time in any spelling: `"s"`, `"second"`. */
 export type TimeUnit = keyof typeof UNIT_US;
 
 const PERIOD = new RegExp(`^(\\d{1,9})? ?(${Object.keys(UNIT_US).join("|")})$`);
 const RATE = /^(\d{1,10}) ?\/ ?(.+)$/;
 const MAX_COUNT = 1_000_000_000;
-/** How an error lists the units. */
+/** The units, as error messages list them. */
 const UNITS = "units are ms, s, min, h and d, or whole words such as second and hours";
 const REMEDY = `write whole calls per time, from 1 to 1,000,000,000, such as "100/s", "60/minute", "5000/h", "1/2s" or { calls: 100, per: "1s" }; ${UNITS}`;
 
@@ -57,7 +57,7 @@ export function parseRate(where: string, input: RateInput | undefined, option = 
 }
 
 /**
- * Reads a time: `"1s"`, `"5min"`, `"1d"`; in µs.
+ * Reads a time such as `"1s"`, `"5min"` or `"1d"`. Returns µs.
  *
  * @throws {@link InvalidOptionError} when it is not a time, or longer than 366 days.
  */
@@ -68,7 +68,7 @@ export function parsePeriod(where: string, option: string, input: unknown): numb
   throw new InvalidOptionError({ where, option, value: input, remedy });
 }
 
-/** A time as a person would write it: `"1s"`, `"5min"`. */
+/** Writes a time in its usual form: `"1s"`, `"5min"`. */
 export function formatPeriod(periodUs: number): string {
   for (const unit of ["d", "h", "min", "s", "ms"] as const) {
     const count = periodUs / UNIT_US[unit];
@@ -77,7 +77,7 @@ export function formatPeriod(periodUs: number): string {
   return `${periodUs / 1_000}ms`;
 }
 
-/** The rate as a person would write it: `"100/s"`, `"1/2s"`. */
+/** Writes a rate in its usual form: `"100/s"`, `"1/2s"`. */
 export function formatRate({ count, periodUs }: Rate): string {
   for (const unit of ["s", "min", "h", "d"] as const) {
     const calls = (count * UNIT_US[unit]) / periodUs;
@@ -88,7 +88,10 @@ export function formatRate({ count, periodUs }: Rate): string {
     : `${count}/${periodUs / 1_000}ms`;
 }
 
-/** A rate as it was declared, in short units: `"90000/min"` of `"90000/minute"`, and not `"1500/s"`. It has been read before. */
+/**
+ * A rate as declared, in short units: `"90000/minute"` becomes `"90000/min"`, and not `"1500/s"`. The rate must be
+ * valid.
+ */
 export function declaredRate(rate: string): string {
   const [calls, per] = split(rate);
   const [, count = "1", unit] = PERIOD.exec(per!.trim())!;
@@ -109,7 +112,7 @@ function parsePeriodUs(text: string): number | undefined {
   return periodUs >= 1 && periodUs <= 366 * UNIT_US.d ? periodUs : undefined;
 }
 
-/** Refuses other fields in a rate, such as a burst; they would have no effect. */
+/** Rejects other fields in a rate, such as a burst, because they would have no effect. */
 function assertNoMore(where: string, option: string, input: object): void {
   const isMore = ([name, value]: [string, unknown]): boolean =>
     name !== "calls" && name !== "per" && value !== undefined;

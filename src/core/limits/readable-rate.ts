@@ -1,10 +1,10 @@
 /**
- * The grammar of `rate.ts` for the compiler: a rate or time that is written out in the code, and cannot be read, is a
- * compile error. What is known only as a string is read when it is given.
+ * The grammar of `rate.ts` as types. An invalid literal rate or time in the code is a compile error. Other strings are
+ * checked at run time.
  */
 import type { RateInput, TimeUnit } from "./rate.ts";
 
-/** `Rate` if it can be read; else what to write instead, to which no rate is assignable. */
+/** `Rate` if it is valid. Otherwise a type that no rate matches, and that shows what to write instead. */
 type ReadableRate<Rate> = Rate extends string
   ? IsKnown<Rate> extends true
     ? Rate extends `${infer Calls}/${infer Per}`
@@ -17,7 +17,7 @@ type ReadableRate<Rate> = Rate extends string
     ? { readonly per: ReadableTime<Per> }
     : Rate;
 
-/** `Time` if it can be read; else what to write instead. */
+/** `Time` if it is valid. Otherwise a type that shows what to write instead. */
 export type ReadableTime<Time> = Time extends string
   ? IsKnown<Time> extends true
     ? IsTime<Time> extends true
@@ -26,12 +26,15 @@ export type ReadableTime<Time> = Time extends string
     : Time
   : Time;
 
-/** A rate in an option: what it was inferred as, if it can be read. */
+/** A rate in an option: its inferred type, if it is valid. */
 export type Readable<Rate extends RateInput> = RateInput extends Rate
   ? Rate
   : Rate & ReadableRate<Rate>;
 
-/** No value is one: the compiler shows the form to write. A text alone would be reduced to `undefined` in its message. */
+/**
+ * A type without values. It makes the compiler show the form to write. Its message would reduce a plain text to
+ * `undefined`.
+ */
 interface Write<Form extends string> {
   readonly [form]: Form;
 }
@@ -43,10 +46,10 @@ type TimeForm = 'a time such as "500ms", "1s", "5 minutes", "1h" or "1d"';
 type Digit = "0" | "1" | "2" | "3" | "4" | "5" | "6" | "7" | "8" | "9";
 type Space = " " | "\t" | "\n";
 
-/** Whether a string is one text, and not any of many. */
+/** True for a single literal text. False for `string`. */
 type IsKnown<Text extends string> = Record<never, never> extends Record<Text, 1> ? false : true;
 
-/** Whether a text is a whole number from 1. */
+/** True for a whole number from 1. */
 type IsCount<Text extends string> = Text extends `0${infer Rest}` ? IsCount<Rest> : AreDigits<Text>;
 type AreDigits<Text extends string> = Text extends `${Digit}${infer Rest}`
   ? Rest extends ""
@@ -54,10 +57,10 @@ type AreDigits<Text extends string> = Text extends `${Digit}${infer Rest}`
     : AreDigits<Rest>
   : false;
 
-/** Whether a text is a unit of time, with or without a number before it. */
+/** True for a unit of time, with or without a number in front. */
 type IsTime<Text extends string> =
   Trim<Text> extends TimeUnit ? true : true extends IsCountOf<Trim<Text>, TimeUnit> ? true : false;
-/** For each unit, whether the text is a number of them. */
+/** True for a number followed by one of these units. */
 type IsCountOf<Text extends string, Unit extends TimeUnit> = Unit extends TimeUnit
   ? Text extends `${infer Count}${Unit}`
     ? IsCount<WithoutSpaceAfter<Count>>

@@ -7,10 +7,10 @@ import { slidingLog } from "./sliding-log.ts";
 import { slidingWindow } from "./sliding-window.ts";
 import { tokenBucket } from "./token-bucket.ts";
 
-/** Only a rule knows the form of its state. */
+/** Only a rule knows the type of its state. */
 type AnyRule = Rule<unknown>;
 
-/** Every kind of limit. `lua/lib/limits/` has a twin of each, by the same name. */
+/** Every kind of limit. `lua/lib/limits/` has a twin of each, with the same name. */
 export const RULES: ReadonlyMap<string, AnyRule> = new Map(
   [leakyBucket, tokenBucket, slidingLog, slidingWindow, fixedWindow, concurrency].map((rule) => [
     rule.kind,
@@ -18,43 +18,44 @@ export const RULES: ReadonlyMap<string, AnyRule> = new Map(
   ]),
 );
 
-/** @throws {@link TypeError} for an unknown kind; policies are checked before. */
+/** @throws {@link TypeError} for an unknown kind. Policies are checked earlier. */
 export function ruleOf(kind: string): AnyRule {
   const rule = RULES.get(kind);
   if (rule === undefined) throw new TypeError(`no limit is called "${kind}"`);
   return rule;
 }
 
-/** Whether calls hold a lease of this limit while they run. */
+/** True if calls hold a lease of this limit while they run. */
 export function isLeased({ kind }: Limit): boolean {
   return !ruleOf(kind).isRate;
 }
 
-/** How many limits of the same kind come before this one. */
+/** The number of limits of the same kind in front of this one. */
 export function countSameKindBefore(limits: readonly Limit[], index: number): number {
   const { kind } = limits[index]!;
   return limits.slice(0, index).filter((limit) => limit.kind === kind).length;
 }
 
-/** A limit as errors, headers and `peek` write it: `"100/s"`, `"90000/min tokens"`, `"25 at once"`. */
+/** The name of a limit in errors, headers and `peek`: `"100/s"`, `"90000/min tokens"`, `"25 at once"`. */
 export function formatLimit(limit: Limit): string {
   const unit = limit.unit === "calls" ? "" : ` ${limit.unit}`;
   return `${limit.label ?? ruleOf(limit.kind).format(limit)}${unit}`;
 }
 
-/** The error for a call that costs more than this limit could ever give at once. */
+/** Creates the error for a call that costs more than this limit can ever allow at once. */
 export function costTooLarge(bucket: string, cost: number, limit: Limit): CostTooLargeError {
   const { unit, capacity: maxCost } = limit;
   return new CostTooLargeError({ bucket, cost, unit, maxCost, limitedBy: formatLimit(limit) });
 }
 
-/** The highest level that whole numbers hold with room to spare. */
+/** The highest level that fits into whole numbers with a wide margin. */
 const MAX_LEVEL = 2 ** 51;
 
 /**
- * The part of a limit that one process of several may use alone, rounded down; undefined if nothing
- * may pass. Limits that drain keep their count and get a longer period. Windows get a smaller count;
- * a window of less than one call becomes a longer one with one call.
+ * The part of a limit that one of several processes may use alone, rounded down. Undefined if nothing may pass.
+ *
+ * Draining limits keep their count and get a longer period. Windows get a smaller count. A window of less than one call
+ * becomes a longer window with one call.
  */
 export function partOfLimit(given: Limit, part: number): Limit | undefined {
   const limit = withoutDeclaredRate(given);
@@ -64,12 +65,12 @@ export function partOfLimit(given: Limit, part: number): Limit | undefined {
     return checked(slower(limit, part, Math.max(1, Math.floor(limit.capacity * part))));
   const count = Math.floor(limit.count * part);
   if (count >= 1) return { ...limit, count, capacity: count };
-  // Neither a running call nor a calendar day can be stretched.
+  // Running calls and calendar days cannot be stretched.
   if (!isRate || align !== undefined) return undefined;
   return checked(slower({ ...limit, count: 1 }, limit.count * part, 1));
 }
 
-/** A part of a limit is not what was declared: it shows its own numbers. */
+/** A part of a limit shows its actual numbers, not the declared rate. */
 function withoutDeclaredRate(limit: Limit): Limit {
   if (limit.label?.includes("/") !== true) return limit;
   const { label: _label, ...own } = limit;
@@ -80,7 +81,7 @@ function slower(limit: Limit, part: number, capacity: number): Limit {
   return { ...limit, periodUs: Math.ceil(limit.periodUs / part), capacity };
 }
 
-/** Undefined for a limit so slow that its numbers no longer fit; it would let nothing pass anyway. */
+/** Undefined for a limit so slow that its numbers no longer fit. It would let nothing pass. */
 function checked(limit: Limit): Limit | undefined {
   const isWhole = Number.isSafeInteger(limit.periodUs);
   return isWhole && limit.capacity * limit.periodUs <= MAX_LEVEL ? limit : undefined;

@@ -3,92 +3,100 @@ import type { Align } from "./calendar-days.ts";
 /** One limit of a policy, in whole numbers. */
 export interface Limit {
   readonly kind: string;
-  /** What it counts: `"calls"` unless named, e.g. `"tokens"`. */
+  /** The unit that it counts: `"calls"` by default, or a name such as `"tokens"`. */
   readonly unit: string;
-  /** Units per period; of a concurrency limit, calls that may run at once. */
+  /** Units per period. For a concurrency limit, the calls that may run at once. */
   readonly count: number;
-  /** In µs; of a concurrency limit, how long a lease lasts. */
+  /** In µs. For a concurrency limit, how long a lease lasts. */
   readonly periodUs: number;
-  /** The most that can ever pass at once: a call that costs more never can. */
+  /** The most that can ever pass at once. A more expensive call can never pass. */
   readonly capacity: number;
-  /** Whether it holds nothing back, and only counts which calls it would have. */
+  /** True for a limit that delays nothing, and only counts the calls that it would have delayed. */
   readonly shadow?: true | undefined;
-  /** What users read in place of its numbers: `"contract of 100 per 1s"`. */
+  /** The text that users read in place of its numbers: `"contract of 100 per 1s"`. */
   readonly label?: string | undefined;
-  /** Where a fixed window begins, if not at the epoch. */
+  /** The start of a fixed window, if it is not the epoch. */
   readonly align?: Align | undefined;
-  /** The beginnings of aligned windows about now, in µs. Each draw brings them, since Redis knows no time zones. */
+  /**
+   * The starts of calendar windows around the current time, in µs. Each draw brings them, because Redis knows no time
+   * zones.
+   */
   readonly resets?: readonly number[] | undefined;
 }
 
-/** How much of a limit is left now, and when there is more. */
+/** The current state of a limit. */
 export interface LimitStatus {
-  /** How many units could pass at once now. */
+  /** The units that could pass at once now. */
   readonly remaining: number;
-  /** When all of its capacity is free again; Infinity if that is unknown. */
+  /** The time at which all of its capacity is free again. Infinity if that is unknown. */
   readonly resetUs: number;
-  /** When the cost asked about may pass; Infinity if that is unknown. */
+  /** The time at which the given cost may pass. Infinity if that is unknown. */
   readonly nextUs: number;
 }
 
-/** The replica that draws, as far as limits need to know it. */
+/** The replica that draws. */
 export interface Drawer {
   readonly asker: string;
   readonly nowUs: number;
-  /** The order of its calls among all that wait: by rank, and then by how long they have; 0: it comes last. */
+  /** The position of its calls among all waiting calls: by rank, then by waiting time. 0 if it comes last. */
   readonly order: number;
   /** The number of its next lease. */
   lease: number;
 }
 
-/** For a look, or for what is booked and given back without a lease. */
+/** For reads, and for bookings without a lease. */
 export function noDrawer(nowUs: number): Drawer {
   return { asker: "", nowUs, order: 0, lease: 0 };
 }
 
 /**
- * The arithmetic of one kind of limit, and what other code needs to know of the kind.
- * Times never go back: `atUs` is at or after all that was committed before.
- * Twin of `lua/lib/limits/<kind>.lua`.
+ * The arithmetic of one kind of limit, and the facts about the kind that other code needs. Times never go back: `atUs`
+ * is at or after all committed times. Twin of `lua/lib/limits/<kind>.lua`.
  */
 export interface Rule<State> {
   readonly kind: string;
-  /** The kind's number in Redis. It never changes, and no other kind ever gets it. */
+  /** The number of the kind in Redis. It never changes and is never reused. */
   readonly code: number;
-  /** Names of what it keeps in Redis beside its numbers. */
+  /** The names of the Redis structures beside the numbers of the state. */
   readonly parts?: readonly string[];
-  /** What its maker calls the most that may pass at once. */
+  /** The option that sets the most that may pass at once. */
   readonly capacityName: "burst" | "capacity" | "max";
-  /** Whether the limit holds units per time (true), or calls that run at once (false). */
+  /** True if the limit counts units per time, false if it counts running calls. */
   readonly isRate: boolean;
-  /** Whether its parts outlive a policy without the limit, as running calls do. */
+  /** True if its Redis structures outlive a policy without the limit, as running calls do. */
   readonly isKept?: boolean;
-  /** Whether what is used comes back evenly, rather than with a window. */
+  /** True if used units come back evenly. */
   readonly doesDrain?: boolean;
-  /** Whether all that is used comes back at once, with the next window. */
+  /** True if all used units come back at once, with the next window. */
   readonly doesRenew?: boolean;
-  /** Whether calls leave one interval apart once the burst is used. */
+  /** True if calls are one interval apart once the burst is used. */
   readonly doesSpace?: boolean;
-  /** A limit as users read it, without its unit: `"100/s"`. */
+  /** The name of a limit without its unit: `"100/s"`. */
   format(limit: Limit): string;
   fresh(): State;
   /**
-   * The earliest time, at or after `atUs`, at which this cost may pass; Infinity if that is unknown. Unless more is
-   * booked, it may pass at every later time too.
+   * The earliest time, at or after `atUs`, at which this cost may pass. Infinity if that is unknown. The cost may also
+   * pass at any later time, unless more is booked.
    */
   earliest(limit: Limit, state: State, atUs: number, cost: number, drawer: Drawer): number;
-  /** Books the cost at a time that `earliest` allowed; a negative cost takes back a booking of that time. */
+  /** Books the cost at a time that `earliest` returned. A negative cost takes back a booking of that time. */
   commit(limit: Limit, state: State, atUs: number, cost: number, drawer: Drawer): void;
-  /** Keeps what was booked at its time when the limit's numbers change. Without it, the state stays as it is. */
+  /**
+   * Converts the state when the limit's numbers change, so that bookings keep their times. Without this method, the
+   * state stays unchanged.
+   */
   adapt?(from: Limit, to: Limit, state: State, nowUs: number): void;
-  /** Keeps the asker's place among those that wait for an unknown time. */
+  /** Keeps the queue position of a caller that waits for an unknown time. */
   keepPlace?(state: State, drawer: Drawer): void;
   leavePlace?(state: State, drawer: Drawer): void;
-  /** What has to drain before a call may start at `atUs`, in cost × period. With it, a whole run is booked at once. */
+  /**
+   * The level that has to drain before a call may start at `atUs`, in cost × period. Kinds with this method can book a
+   * whole run of calls in one step.
+   */
   excess?(limit: Limit, state: State, atUs: number, cost: number): number;
   /**
-   * The status of a limit from the one number that `lua/lib/fast/plain-try-take.lua` replies: what is used of its
-   * window, or of its level in cost × period. Left out by kinds that this script does not know.
+   * Computes the status from the one number that `lua/lib/fast/plain-try-take.lua` returns: the usage of the window, or
+   * the level in cost × period. Omitted by kinds that this script does not support.
    */
   plainStatus?(limit: Limit, used: number, cost: number, nowUs: number): LimitStatus;
 }

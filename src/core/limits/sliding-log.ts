@@ -3,7 +3,7 @@ import type { Rule } from "./rule.ts";
 
 interface Entry {
   readonly atUs: number;
-  /** The sum of all that was ever booked, up to and with this entry. */
+  /** The sum of all bookings ever made, up to and including this entry. */
   total: number;
 }
 
@@ -12,12 +12,11 @@ interface State {
   entries: Entry[];
 }
 
-/** Where more entries than this would have to be rewritten, a call that cost less gives nothing back. */
+/** If a call cost less than booked, but more entries than this would have to be rewritten, nothing is given back. */
 const MOST_REWRITTEN = 1_000;
 
 /**
- * Sliding log: never more than `capacity` units in any window of one period, exactly.
- * Twin of `lua/lib/limits/sliding-log.lua`.
+ * Sliding log: exactly at most `capacity` units in any window of one period. Twin of `lua/lib/limits/sliding-log.lua`.
  */
 export const slidingLog: Rule<State> = {
   kind: "sliding-log",
@@ -27,7 +26,7 @@ export const slidingLog: Rule<State> = {
   isRate: true,
   format: ({ count, periodUs }) => `${count} in any ${formatPeriod(periodUs)}`,
   fresh: () => ({ total: 0, entries: [] }),
-  /** The call may pass once the entry that leaves it no room has left the window. */
+  /** The call may pass once the entry that blocks it has left the window. */
   earliest({ capacity, periodUs }, state, atUs, cost) {
     const spare = state.total + cost - capacity;
     const last = state.entries.find((entry) => entry.total >= spare);
@@ -42,13 +41,14 @@ export const slidingLog: Rule<State> = {
     state.entries.push({ atUs, total: state.total });
     const each = Math.max(1, Math.floor(capacity / 8));
     if (Math.floor(before / each) === Math.floor(state.total / each)) return;
-    // Twice as many as count are kept: older ones count again when later ones are taken back. Not each call cleans up.
+    // Twice as many entries as needed are kept, because older ones count again when later ones are taken back. Cleaning
+    // up rarely is cheaper.
     const useless = state.total + 1 - 2 * capacity;
     state.entries = state.entries.filter((entry) => entry.total >= useless);
   },
 };
 
-/** Takes back from what was booked at exactly this time, and lowers the totals of later entries. */
+/** Takes back units that were booked at exactly this time, and lowers the totals of later entries. */
 function takeBack(state: State, atUs: number, amount: number): void {
   const first = state.entries.findIndex((entry) => entry.atUs === atUs);
   if (first === -1 || state.entries.length - first > MOST_REWRITTEN) return;

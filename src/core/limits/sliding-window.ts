@@ -2,18 +2,17 @@ import { formatPeriod } from "./rate.ts";
 import type { Limit, Rule } from "./rule.ts";
 
 interface State {
-  /** When the newest window in which something was booked began. */
+  /** The start of the newest window with a booking. */
   startUs: number;
   used: number;
-  /** What was used in the window before it. */
+  /** The usage in the window before it. */
   usedBefore: number;
 }
 
 /**
- * Sliding window by two counters (Cloudflare, 2017): the window before counts
- * by the part of it that the sliding window still covers. An estimate: calls
- * at the end of a window may let more than `capacity` through.
- * Twin of `lua/lib/limits/sliding-window.lua`.
+ * Sliding window by two counters (Cloudflare, 2017). The previous window counts in proportion to the part that the
+ * sliding window still covers. This is an estimate: calls at the end of a window may exceed `capacity`. Twin of
+ * `lua/lib/limits/sliding-window.lua`.
  */
 export const slidingWindow: Rule<State> = {
   kind: "sliding-window",
@@ -40,7 +39,9 @@ export const slidingWindow: Rule<State> = {
   adapt: forgetOtherPeriods,
 };
 
-/** How far into a window the part of the one before has shrunk to `room`; one period if it never does. */
+/**
+ * How long after the start of a window the previous window's part has shrunk to `room`. One period if it never does.
+ */
 function fits(periodUs: number, usedBefore: number, room: number): number {
   if (room < 0) return periodUs;
   if (usedBefore <= room) return 0;
@@ -54,7 +55,7 @@ function rolled(periodUs: number, state: State, atUs: number): State {
   return { startUs, used: 0, usedBefore };
 }
 
-/** Counters do not say when in a window units were used, so for another length all of them count as used now. */
+/** Counters do not store when units were used. With another window length, all units count as used now. */
 function forgetOtherPeriods(from: Limit, to: Limit, state: State, nowUs: number): void {
   if (from.periodUs === to.periodUs) return;
   const { used, usedBefore } = rolled(from.periodUs, state, nowUs);

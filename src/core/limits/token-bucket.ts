@@ -3,17 +3,17 @@ import { formatRate } from "./rate.ts";
 import type { Limit, Rule } from "./rule.ts";
 
 interface State {
-  /** What is missing from a full bucket, in tokens × period: 0 is full. */
+  /** The missing amount of a full bucket, in tokens × period. 0 is full. */
   lacking: number;
-  /** When that was so. */
+  /** The time for which `lacking` holds. */
   atUs: number;
-  /** Since when it has not been full; what was spent before has come back and cannot be taken back. */
+  /** The time since which the bucket is not full. Earlier costs have come back and cannot be taken back. */
   busySinceUs: number;
 }
 
 /**
- * Token bucket: `count` tokens come back per period, up to `capacity`; a full bucket may be spent at once.
- * Twin of `lua/lib/limits/token-bucket.lua`.
+ * Token bucket: `count` tokens come back per period, up to `capacity`. A full bucket may be spent at once. Twin of
+ * `lua/lib/limits/token-bucket.lua`.
  */
 export const tokenBucket: Rule<State> = {
   kind: "token-bucket",
@@ -35,7 +35,7 @@ export const tokenBucket: Rule<State> = {
     state.lacking = Math.max(0, lacking + cost * limit.periodUs);
     if (isLater) state.atUs = atUs;
   },
-  /** What was spent stays spent. */
+  /** Spent tokens stay spent. */
   adapt(from, to, state, nowUs) {
     const at = Math.max(nowUs, state.atUs);
     const spent = lackingAt(from, state, at) / from.periodUs;
@@ -46,8 +46,8 @@ export const tokenBucket: Rule<State> = {
 };
 
 function lackingAt({ count }: Limit, { lacking, atUs }: State, whenUs: number): number {
-  // Below 0 once a later booking was given back: what comes back until then is still missing.
+  // Negative after a later booking was given back. Tokens that come back until then are still missing.
   const elapsedUs = whenUs - atUs;
-  // The division comes first: count × elapsed could pass 2^53 after a long idle time.
+  // Divides first, because count × elapsed could exceed 2^53 after a long idle time.
   return elapsedUs >= lacking / count ? 0 : lacking - count * elapsedUs;
 }

@@ -8,47 +8,48 @@ import { labelRate, rateLimit } from "./limit-makers.ts";
 /** How a downstream counts calls. */
 export interface ContractOptions {
   /**
-   * Whether the downstream counts calls in any window of that length (`"sliding"`), or in those that
-   * begin with the clock (`"calendar"`). Both give the same rate, see {@link contract}.
-   * Defaults to `"sliding"`.
+   * Whether the downstream counts calls in any window of that length (`"sliding"`), or in windows that begin with the
+   * clock (`"calendar"`). Both give the same rate, see {@link contract}. Defaults to `"sliding"`.
    */
   readonly window?: "sliding" | "calendar" | undefined;
   /**
-   * How many ms later than its slot a call may arrive, compared with the fastest one, because of
-   * timers, connecting and the network. Raise it when the downstream refuses calls although no
-   * one else uses the account. Defaults to 50.
+   * How many ms later than its slot a call may arrive, compared with the fastest call, because of timers, connecting
+   * and the network. Raise it when the downstream rejects calls although no one else uses the account. Defaults to 50.
    */
   readonly jitterMs?: number | undefined;
-  /** Calls that may leave at once after an idle time; each above 1 lowers the rate. Defaults to 1. */
+  /** Calls that may start at once after an idle time. Each call above 1 lowers the rate. Defaults to 1. */
   readonly burst?: number | undefined;
 }
 
-/** The fastest bucket that keeps a contract. `peek` and errors show it by its terms: `"contract of 100 per 1s"`. */
+/**
+ * The fastest bucket that keeps a contract. `peek` and errors show the terms of the contract: `"contract of 100 per
+ * 1s"`.
+ */
 export interface Contract {
   /** `{ calls: 100, per: "1050ms" }` for 100 calls in any second that arrive up to 50 ms late. */
   readonly rate: { readonly calls: number; readonly per: string };
   readonly burst: number;
-  /** The rate for people, rounded: `"95.24/s"`. */
+  /** The rate in readable form, rounded: `"95.24/s"`. */
   readonly describes: string;
 }
 
 const MAX_CALLS = 1_000_000_000;
 const LONGEST_PER_MS = 366 * 86_400_000;
-/** A rate is written with nine digits at most. */
+/** A rate has at most nine digits. */
 const MOST_MS = 999_999_999;
 const MAX = z.strictObject({ max: wholeNumber(1, MAX_CALLS, "calls") });
 
 /**
- * The fastest rate at which a downstream that counts at most `max` calls per `per`
- * never sees one too many, whatever the calls do in between.
+ * The fastest rate at which a downstream that counts at most `max` calls per `per` never rejects a call, whatever the
+ * pattern of the calls.
  *
- * Of a leaky bucket of rate r and burst B, at most B − 1 + ⌈r × (W + J)⌉ calls arrive in
- * a half-open window of length W if each arrives up to J after its slot. That is within
- * `max` as long as r ≤ (max − B + 1) / (W + J), which this is. Any faster bucket breaks it: the
- * burst and all that follows within J arrive together at J, and call number `max` + 1 before J + W.
+ * Of a leaky bucket with rate r and burst B, at most B − 1 + ⌈r × (W + J)⌉ calls arrive in a half-open window of length
+ * W if each arrives up to J after its slot. That is within `max` as long as r ≤ (max − B + 1) / (W + J), and this
+ * function returns exactly that rate. Any faster bucket breaks the contract: the burst and all calls of the following J
+ * arrive together at J, and call number `max` + 1 arrives before J + W.
  *
- * A calendar window allows no more: the bucket starts with its first call, which may come
- * at any time of the clock, so the window that breaks the contract can be a calendar one.
+ * A calendar window does not allow more. The bucket starts with its first call, at any time of the clock, so the window
+ * that breaks the contract can be a calendar window.
  *
  * @throws {@link InvalidOptionError} when an argument can never work.
  */
@@ -68,7 +69,7 @@ export function contract<const Per extends string>(
   }
   const calls = max - burst + 1;
   const rate = Object.freeze({ calls, per: formatTime(lateMs) });
-  // Refuses here what no bucket could hold.
+  // Rejects rates that no bucket can hold.
   rateLimit(where, { rate, burst });
   labelRate(rate, burst, describeTerms(max, windowMs, burst));
   const chosen = { rate, burst };
@@ -85,7 +86,7 @@ function optionsUpTo(max: number) {
   });
 }
 
-/** Above 11 days in seconds, rounded up: slower by less than one millionth. */
+/** Times above 11 days are rounded up to seconds. This slows the rate by less than one millionth. */
 function formatTime(timeMs: number): string {
   return timeMs <= MOST_MS ? `${timeMs}ms` : `${Math.ceil(timeMs / 1_000)}s`;
 }

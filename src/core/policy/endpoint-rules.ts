@@ -1,4 +1,4 @@
-/** What rules say of the endpoints of a sender of webhooks: limits, from all tenants to one endpoint. */
+/** The limits of a webhook sender's endpoints in a rules file, from all tenants down to one endpoint. */
 import * as z from "zod";
 import type { RateInput } from "../limits/rate.ts";
 
@@ -7,16 +7,16 @@ export interface EndpointLimits {
   readonly concurrency?: number | undefined;
 }
 
-/** What they leave out is as the code of the sender says it. */
+/** The rules for endpoints. Omitted settings keep the value from the sender's code. */
 export interface EndpointsRules {
   readonly perTenant?: EndpointLimits | undefined;
   readonly perEndpoint?: EndpointLimits | undefined;
-  /** The most that an endpoint may have of its own. */
+  /** The highest limits that an endpoint can choose. */
   readonly ceiling?: EndpointLimits | undefined;
   readonly tenants?: Readonly<Record<string, TenantRules>> | undefined;
 }
 
-/** The limits of one tenant; what it leaves out is as it is for all. */
+/** The limits of one tenant. Omitted settings are those of all tenants. */
 interface TenantRules extends EndpointLimits {
   readonly perEndpoint?: EndpointLimits | undefined;
   readonly ceiling?: EndpointLimits | undefined;
@@ -34,5 +34,5 @@ export const ENDPOINT_ID: z.ZodType<string> = z
   .string({ error: REMEDY })
   .regex(/^[\w.@+:-]{1,100}$/, { error: REMEDY });
 
-/** The most calls at once that a tenant or an endpoint may have. */
+/** The most simultaneous calls that a tenant or an endpoint may have. */
 export const MOST_AT_ONCE = 1_000;

@@ -1,4 +1,4 @@
-/** The limits of the keys of one level, or of one name: the same for all of them, by a function, or by tiers. */
+/** The limits of the keys at one level, or with one name: the same for all keys, by a function, or by tiers. */
 import { InvalidOptionError } from "../errors.ts";
 import type { RateInput } from "../limits/rate.ts";
 import type { Limit } from "../limits/rule.ts";
@@ -11,27 +11,27 @@ export interface Tiers<Rate extends RateInput = RateInput, Seen = string> {
   readonly tierOf: (key: Seen) => string;
 }
 
-/** Limits that each key has for itself; what is decided by a function sees the key. */
+/** Limits that apply to each key separately. A function that decides them receives the key. */
 export type KeyLimits<Rate extends RateInput = RateInput, Seen = string> =
   | LimitsOptions<Rate>
   | Tiers<Rate, Seen>
   | ((key: Seen) => LimitsOptions<Rate>);
 
-/** The same, compiled. */
+/** The limits of keys, compiled. */
 export interface CompiledLimits {
   /** @throws {@link InvalidOptionError} when the key's limits can never work, or its tier is not in the table. */
   readonly limitsOf: (seen: never) => readonly Limit[];
-  /** The limits, if they are the same for all keys. */
+  /** The limits, if all keys have the same. */
   readonly fixed: readonly Limit[] | undefined;
-  /** All limits that any key may have; undefined if a function decides. */
+  /** All limits that any key may have. Undefined if a function decides. */
   readonly all: readonly Limit[] | undefined;
 }
 
-/** What the limits of a key stand beside. */
+/** Context for compiling the limits of a key. */
 interface Beside {
-  /** Limits that hold for each call of such a key too, as far as they are known: nothing that they refuse can pass. */
+  /** Known limits that also apply to each call of such a key. A call can never exceed them. */
   readonly wider: readonly Limit[];
-  /** Whether the key may be without limits. */
+  /** True if the key may have no limits. */
   readonly isOneOfMany: boolean;
 }
 
@@ -40,16 +40,16 @@ export type Compile = (path: string, given: LimitsOptions, beside: Beside) => re
 
 type CompileOne = (path: string, given: LimitsOptions) => readonly Limit[];
 
-/** Longer names are cut where an error names their path. */
+/** Longer names are cut in the path that an error shows. */
 const LONGEST_SHOWN = 40;
-/** The most answers of a function that are kept compiled. */
+/** The most results of a function that are kept compiled. */
 const MOST_KEPT = 1_000;
 
 export function fixedLimits(limits: readonly Limit[]): CompiledLimits {
   return { limitsOf: () => limits, fixed: limits, all: limits };
 }
 
-/** Compiles what is at a path of the policy, such as `"perKey[1]"`. */
+/** Compiles the limits at a path of the policy, such as `"perKey[1]"`. */
 export function compileKeyLimits(
   where: string,
   path: string,
@@ -84,13 +84,13 @@ function byFunction(
   };
 }
 
-/** Identifies the answer of a function; undefined for a wrong one, such as a promise, which is `{}` in JSON. */
+/** Identifies the result of a function. Undefined for a wrong one, such as a promise, which is `{}` in JSON. */
 function nameOf(options: unknown): string | undefined {
   if (typeof options !== "object" || options === null || "then" in options) return undefined;
   try {
     return JSON.stringify(options) as string | undefined;
   } catch {
-    // A cycle, or a BigInt: these are no limits.
+    // A cycle or a BigInt. These are not limits.
     return undefined;
   }
 }
@@ -130,7 +130,7 @@ function byTier(
   };
 }
 
-/** Refuses limits beside a table of tiers; they would apply to no key. */
+/** Rejects limits beside a table of tiers, because they would apply to no key. */
 function assertAlone(where: string, path: string, others: object): void {
   const other = Object.entries(others).find(([, value]) => value !== undefined);
   if (other === undefined) return;
@@ -143,7 +143,7 @@ function assertAlone(where: string, path: string, others: object): void {
   throw new InvalidOptionError({ where, option: `${path}.${name}`, value, remedy });
 }
 
-/** The path of what has a name of the application's. */
+/** The path of an entry with a name from the application. */
 export function pathOf(path: string, name: string, under = ".tiers"): string {
   const isPlain = /^\w{1,40}$/.test(name);
   return isPlain ? `${path}${under}.${name}` : `${path}${under}[${name.slice(0, LONGEST_SHOWN)}]`;

@@ -1,4 +1,7 @@
-/** Limits as data, as a file says them: what the functions of `limit-makers.ts` take, by the name of the kind. */
+/**
+ * Limits as data, as a file contains them: the arguments of the functions of `limit-makers.ts`, by the name of the
+ * kind.
+ */
 import * as z from "zod";
 import { InvalidOptionError } from "../errors.ts";
 import type { Align } from "../limits/calendar-days.ts";
@@ -14,7 +17,7 @@ import {
   tokenBucket,
 } from "./limit-makers.ts";
 
-/** One limit as a file says it: text is the rate of a leaky bucket. */
+/** One limit in a file. A text is the rate of a leaky bucket. */
 export type LimitData =
   | string
   | {
@@ -53,7 +56,7 @@ const RATE_ERROR = { error: "give a rate such as 100/s, 60/min, 5000/h or 1/2s" 
 const TIME_ERROR = { error: "give a time such as 1s, 5min or 1d" };
 
 /**
- * Their schemas, made anew: a process that reads no file does not pay for them.
+ * The schemas of limits. They are created on each call, so that a process without a rules file does not pay for them.
  *
  * @internal
  */

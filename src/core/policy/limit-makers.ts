@@ -13,7 +13,7 @@ import { ruleOf, RULES } from "../limits/registry.ts";
 import type { Limit } from "../limits/rule.ts";
 import { LONGEST_MS, readOptions, UNIT, wholeNumber } from "../input/options.ts";
 
-/** How far ahead slots are handed out. */
+/** How far ahead slots are given out. */
 export const HORIZON_US = 100_000;
 export const HORIZON_MS: number = HORIZON_US / 1_000;
 
@@ -28,7 +28,7 @@ const LEAKY_BUCKET = z.strictObject({ ...OF_UNIT.shape, burst: z.custom<number>(
 const TOKEN_BUCKET = z.strictObject({
   ...OF_UNIT.shape,
   capacity: wholeNumber(1, MOST, "units"),
-  // parseRate refuses a missing one.
+  // parseRate rejects a missing value.
   refill: z.custom<RateInput>().optional(),
 });
 const FIXED_WINDOW = z.strictObject({
@@ -40,17 +40,20 @@ const CONCURRENCY = z.strictObject({
 });
 
 /**
- * One limit: evenly spaced, `burst` units at once after an idle time.
- * `leakyBucket("100/s")` lets one call go every 10 ms. Two numbers in Redis.
+ * One limit with even spacing. After an idle time, `burst` units may start at once. `leakyBucket("100/s")` lets one
+ * call start every 10 ms. Uses two numbers in Redis.
  *
  * @throws {@link InvalidOptionError} when rate, burst or unit can never work.
  */
 export function leakyBucket<const Rate extends RateInput>(
   rate: Readable<Rate>,
   options: {
-    /** Units that may leave at once after an idle time, and the most that one call may cost. Defaults to 1: always evenly spaced. */
+    /**
+     * Units that may start at once after an idle time, and the most that one call may cost. Defaults to 1: always
+     * evenly spaced.
+     */
     readonly burst?: number | undefined;
-    /** What it counts. Defaults to `"calls"`. */
+    /** The unit that it counts. Defaults to `"calls"`. */
     readonly unit?: string | undefined;
   } & ShadowOption = {},
 ): Limit {
@@ -59,38 +62,41 @@ export function leakyBucket<const Rate extends RateInput>(
   return paced("leaky-bucket", { where: "leakyBucket()", rate, burst, unit, shadow });
 }
 
-/** The limit that `rate` and `burst` of a policy are short for. */
+/** The limit that the `rate` and `burst` of a policy are short for. */
 export function rateLimit(
   where: string,
   { rate, burst = 1, shadow }: Pick<LimitsOptions, "rate" | "burst" | "shadow">,
 ): Limit {
   const limit = paced("leaky-bucket", { where, rate, burst, unit: "calls", shadow });
   const named = typeof rate === "object" ? labels.get(rate) : undefined;
-  // With another burst it is no longer what the label says.
+  // The label describes the rate together with this burst only.
   return named?.burst === burst ? Object.freeze({ ...limit, label: named.label }) : limit;
 }
 
-/** Rates that were computed, and what users read in place of them. Not a field: a rate has only calls and per. */
+/**
+ * The labels of computed rates, which users read instead of the rate. Not a field, because a rate has only calls and
+ * per.
+ */
 const labels = new WeakMap<
   RateInput & object,
   { readonly burst: number; readonly label: string }
 >();
 
-/** Shows a rate, as long as it has this burst, by the terms that it was computed from. */
+/** Sets the text that users read instead of the rate. It applies only with this burst. */
 export function labelRate(rate: RateInput & object, burst: number, label: string): void {
   labels.set(rate, { burst, label });
 }
 
 /**
- * One limit: a full bucket may be spent at once, and fills again at a fixed rate.
+ * One limit whose full bucket may be spent at once, and which refills at a fixed rate.
  *
  * @throws {@link InvalidOptionError} when an option can never work.
  */
 export function tokenBucket<const Refill extends RateInput>(
   options: {
-    /** The most that may leave at once. */
+    /** The most units that may start at once. */
     readonly capacity: number;
-    /** How fast it fills: `"2/s"`. */
+    /** How fast it refills: `"2/s"`. */
     readonly refill: Readable<Refill>;
   } & UnitOption,
 ): Limit {
@@ -101,8 +107,7 @@ export function tokenBucket<const Refill extends RateInput>(
 }
 
 /**
- * One limit: never more than `max` units in any window of `per`, exactly.
- * Redis keeps one entry for each call in the window.
+ * One limit: exactly at most `max` units in any window of `per`. Redis keeps one entry for each call in the window.
  *
  * @throws {@link InvalidOptionError} when an argument can never work.
  */
@@ -115,8 +120,8 @@ export function slidingLog<const Per extends string>(
 }
 
 /**
- * One limit: about `max` units in any window of `per`, from two counters.
- * An estimate: an unlucky moment may let more through; {@link slidingLog} never does.
+ * One limit: about `max` units in any window of `per`, estimated from two counters. More may pass at some moments;
+ * {@link slidingLog} is exact.
  *
  * @throws {@link InvalidOptionError} when an argument can never work.
  */
@@ -129,7 +134,7 @@ export function slidingWindow<const Per extends string>(
 }
 
 /**
- * One limit: `max` units in each window; the next window begins with all of them.
+ * One limit: `max` units in each window. Each new window starts with the full amount.
  *
  * @throws {@link InvalidOptionError} when an argument can never work.
  */
@@ -137,7 +142,9 @@ export function fixedWindow<const Per extends string>(
   max: number,
   per: Per & ReadableTime<Per>,
   options: UnitOption & {
-    /** Where windows begin: at multiples of `per` since 1970 (UTC), or each day at a local time. Defaults to `"epoch"`. */
+    /**
+     * Where windows begin: at multiples of `per` since 1970 (UTC), or each day at a local time. Defaults to `"epoch"`.
+     */
     readonly align?: "epoch" | Align | undefined;
   } = {},
 ): Limit {
@@ -153,14 +160,17 @@ export function fixedWindow<const Per extends string>(
 }
 
 /**
- * One limit: at most `max` calls at once over all replicas, whatever they cost.
+ * One limit: at most `max` simultaneous calls over all replicas, whatever their cost.
  *
  * @throws {@link InvalidOptionError} when an argument can never work.
  */
 export function concurrency(
   max: number,
   options: {
-    /** After how many ms a call counts as ended when its process has died; leases of other calls are renewed. Defaults to 30,000. */
+    /**
+     * How many ms after the death of its process a call counts as ended. The leases of other calls are renewed.
+     * Defaults to 30,000.
+     */
     readonly leaseMs?: number | undefined;
   } = {},
 ): Limit {
@@ -169,7 +179,7 @@ export function concurrency(
   return leased(max, leaseMs);
 }
 
-/** The limit that `concurrency` of a policy is short for. */
+/** The limit that the `concurrency` of a policy is short for. */
 export function inParallel(where: string, max: number): Limit {
   assertWhole(where, "concurrency", max, MOST_AT_ONCE);
   return leased(max);
@@ -181,16 +191,16 @@ function leased(max: number, leaseMs = 30_000): Limit {
 }
 
 interface ShadowOption {
-  /** Whether it only counts which calls it would have held back, and lets them pass. Defaults to false. */
+  /** Whether the limit delays nothing, and only counts the calls that it would have delayed. Defaults to false. */
   readonly shadow?: boolean | undefined;
 }
 
 interface UnitOption extends ShadowOption {
-  /** What it counts. Defaults to `"calls"`. */
+  /** The unit that it counts. Defaults to `"calls"`. */
   readonly unit?: string | undefined;
 }
 
-/** A field of a limit that has it; the others have none, so that their texts stay as they are. */
+/** Only shadow limits have this field, so that the texts of other limits stay the same. */
 function shadowOf(shadow: boolean | undefined): Pick<Limit, "shadow"> {
   return shadow === true ? { shadow } : {};
 }
@@ -213,9 +223,9 @@ function paced(
   return Object.freeze({ ...limit, ...labelOf(limit, rate!), ...shadowOf(given.shadow) });
 }
 
-/** The label of a limit whose rate was declared in other numbers than those that its lowest terms show. */
+/** The label of a limit whose rate was declared in other numbers than its lowest terms. */
 function labelOf(limit: Limit, rate: RateInput): Pick<Limit, "label"> {
-  // What code has put together is most often computed.
+  // An object is usually computed by code.
   if (typeof rate !== "string") return {};
   const shown = formatRate(limit);
   const declared = declaredRate(rate);
@@ -236,14 +246,15 @@ function windowed(
   return Object.freeze({ ...limit, ...shadowOf(shadow) });
 }
 
-/** The largest capacity with which a double holds every state of the limit. */
+/** The largest capacity for which a double holds every state of the limit. */
 function mostOf({ kind, count, periodUs }: Pick<Limit, "kind" | "count" | "periodUs">): number {
   const { isRate, doesDrain, doesRenew } = ruleOf(kind);
   if (!isRate) return MOST_AT_ONCE;
-  // It counts units alone, and never units × time.
+  // It counts only units, never units × time.
   if (doesRenew === true) return MOST;
   if (doesDrain !== true) return Math.floor(MAX_LEVEL / periodUs / 2);
-  // The highest level that a draw can write: a full burst, a full horizon, and one call that is charged before it starts.
+  // The highest level that a draw can write: a full burst, a full horizon, and one call that is charged before it
+  // starts.
   return Math.floor((MAX_LEVEL - HORIZON_US * count) / (3 * periodUs));
 }
 
@@ -265,7 +276,10 @@ const NAMES = new Set([
 ]);
 const LONGEST_LABEL = 100;
 
-/** Whether a value is a limit that one of these functions could have made. Limits of other replicas come through Redis. */
+/**
+ * True if a value is a limit that one of these functions could have created. Limits of other replicas come through
+ * Redis.
+ */
 export function isLimit(value: unknown): boolean {
   if (typeof value !== "object" || value === null) return false;
   const { kind, unit, count, periodUs, capacity, align, label, shadow } = value as Partial<Limit>;
@@ -279,21 +293,21 @@ export function isLimit(value: unknown): boolean {
   return capacity! <= mostOf({ kind: kind!, count: count!, periodUs: periodUs! });
 }
 
-/** Logs and headers show labels, and those of other replicas come through Redis. */
+/** Checks a label, because logs and headers show labels, and those of other replicas come through Redis. */
 function isLabel(label: unknown): boolean {
   return typeof label === "string" && label.length <= LONGEST_LABEL && /^[\w .,/]+$/.test(label);
 }
 
 /** The limits of a bucket, or of one key. */
 export interface LimitsOptions<Rate extends RateInput = RateInput> {
-  /** How fast calls may leave, from all replicas together: `"100/s"`. Short for `leakyBucket(rate, { burst })`. */
+  /** How fast calls may start, over all replicas: `"100/s"`. Short for `leakyBucket(rate, { burst })`. */
   readonly rate?: Readable<Rate> | undefined;
-  /** Calls that may leave at once after an idle time. Defaults to 1: always evenly spaced. */
+  /** Calls that may start at once after an idle time. Defaults to 1: always evenly spaced. */
   readonly burst?: number | undefined;
-  /** Whether `rate` only counts which calls it would have held back, and lets them pass. Defaults to false. */
+  /** Whether `rate` delays nothing, and only counts the calls that it would have delayed. Defaults to false. */
   readonly shadow?: boolean | undefined;
-  /** Calls that may run at once, over all replicas. Short for `concurrency(max)`. */
+  /** The most simultaneous calls over all replicas. Short for `concurrency(max)`. */
   readonly concurrency?: number | undefined;
-  /** More limits; a call leaves when all of them allow it. */
+  /** Further limits. A call starts when all limits allow it. */
   readonly limits?: readonly Limit[] | undefined;
 }

@@ -1,9 +1,9 @@
-/** The limits of keys as other replicas read them, in the text of a policy. */
+/** The limits of keys in the text of a policy, as other replicas read them. */
 import { KEY } from "../input/options.ts";
 import { MOST_LEVELS } from "../key-path.ts";
 import type { Limit } from "../limits/rule.ts";
 
-/** `true` is what only the process knows that wrote it. */
+/** `true` stands for limits that only the writing process knows. */
 export type PartText = readonly Limit[] | true;
 export type PerKeyText =
   | PartText
@@ -21,7 +21,7 @@ export function partsOf(text: PerKeyText): {
   return { names: names.map(([name]) => name), parts: names.map(([, part]) => part) };
 }
 
-/** The option that a text was written from, with an option for each part. */
+/** The option from which a text was written, with one option for each part. */
 export function optionsOfText<Option>(
   text: PerKeyText,
   optionOf: (part: PartText) => Option,
@@ -34,7 +34,7 @@ export function optionsOfText<Option>(
   return options.length === 1 ? options[0]! : options;
 }
 
-/** Whether a text of another replica is one of keys' limits. */
+/** True if the text of another replica has the form of key limits. */
 export function isPerKeyText(
   given: unknown,
   isLimits: (value: unknown) => boolean,

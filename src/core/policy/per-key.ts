@@ -1,4 +1,4 @@
-/** The limits of keys: by the levels of their paths, or of several keys side by side, by their names. */
+/** The limits of keys: by level for paths, and by name for several keys side by side. */
 import { InvalidOptionError } from "../errors.ts";
 import {
   headsOfText,
@@ -28,15 +28,21 @@ import {
 import { partsOf, type PartText, type PerKeyText } from "./per-key-text.ts";
 
 /**
- * The limits that each key has for itself: those of the first name of a call's `key`; a list of them, one for each level
- * of a path; or, by their names, those of several keys that a call gives in `keys`.
+ * Limits that apply to each key separately. Three forms are possible:
+ *
+ * - the limits of the first name of a call's `key`.
+ * - a list of limits, one entry for each level of a path.
+ * - limits by name, for calls with several `keys`.
  */
 export type PerKey<Rate extends RateInput = RateInput> =
   | KeyLimits<Rate>
   | PerLevel<Rate>
   | PerName<Rate>;
 
-/** Limits by level, the widest first: those of the first name, then those of the first two. An empty entry limits nothing. */
+/**
+ * Limits by level, the widest first: those of the first name, then those of the first two. An empty entry sets no
+ * limit.
+ */
 export type PerLevel<Rate extends RateInput = RateInput> = readonly (
   | KeyLimits<Rate, readonly string[]>
   | undefined
@@ -45,24 +51,24 @@ export type PerLevel<Rate extends RateInput = RateInput> = readonly (
 /** Limits of several keys side by side, by their names. */
 export type PerName<Rate extends RateInput = RateInput> = {
   readonly [name: string]: KeyLimits<Rate>;
-  /** It is no list: functions in a list see paths. */
+  /** Excludes lists, because functions in a list receive paths. */
   readonly [index: number]: never;
 };
 
-/** Names that stand for something else where a named key is told of. */
+/** Names that have another meaning in reports about named keys. */
 const OF_LIMITS: readonly string[] = ["rate", "burst", "concurrency", "limits", "tiers", "tierOf"];
 const OF_ANSWERS: readonly string[] = ["bucket", "key", "second", "minute", "hour", "day", "month"];
 const RESERVED: readonly string[] = [...OF_LIMITS, ...OF_ANSWERS];
-/** Headers and logs show the names. */
+/** Bounds the names, because headers and logs show them. */
 const LONGEST_NAME = 40;
 
-/** Whose a limit is, in what is told of it. The same one each time for the same level or name of a policy. */
+/** The owner of a limit, as reports name it. It is the same object for the same level or name of a policy. */
 export interface Whose {
   /** `"bucket"`, `"key"`, or the name of a named key. */
   readonly scope: string;
-  /** Which name of a path it is for: 0 is the first. Undefined for all keys, and of named keys. */
+  /** The index of the name in a path: 0 is the first. Undefined for limits of all keys, and for named keys. */
   readonly level: number | undefined;
-  /** Stands behind the name of a limit, where limits of several levels or names can be meant: `" (level 1)"`. */
+  /** Follows the name of a limit if several levels or names have limits: `" (level 1)"`. */
   readonly suffix: string;
 }
 
@@ -71,36 +77,38 @@ const OF_ALL: Whose = Object.freeze({ scope: "bucket", level: undefined, suffix:
 /** The compiled limits of keys. */
 export interface KeyPolicy {
   /**
-   * What of a key has limits of its own, the widest first; its asker waits for none of it yet.
+   * The scopes of a key that have limits, the widest first, for a caller that does not wait for any of them yet.
    *
-   * @throws {@link InvalidOptionError} when the limits can never work, a tier is not in its table, or the key is of another kind.
+   * @throws {@link InvalidOptionError} when the limits can never work, a tier is not in its table, or the key is of
+   * another
+   * kind.
    */
   readonly scopesOf: (key: string) => readonly KeyScope[];
-  /** The limits, if they are of one level, and the same for all its keys. */
+  /** The limits, if they are of one level and the same for all keys. */
   readonly fixed: readonly Limit[] | undefined;
-  /** All limits that any key may have; undefined if a function decides. */
+  /** All limits that any key may have. Undefined if a function decides. */
   readonly all: readonly Limit[] | undefined;
-  /** Whether only this process knows some of them. */
+  /** True if only this process knows some of the limits. */
   readonly isLocal: boolean;
-  /** The names of keys side by side; undefined for paths. */
+  /** The names of keys side by side. Undefined for paths. */
   readonly names: readonly string[] | undefined;
-  /** The limits of each level, or name; and whose they are. */
+  /** The limits of each level or name, and their owners. */
   readonly parts: readonly CompiledLimits[];
   readonly whose: readonly Whose[];
-  /** Whose the limits of one of the scopes are. */
+  /** The owner of the limits of one scope. */
   readonly whoseOf: (scopeKey: string) => Whose;
-  /** What is written of them for other replicas; `true` is what only this process knows. */
+  /** The text for other replicas. `true` stands for limits that only this process knows. */
   readonly text: PerKeyText;
-  /** What functions see of a path. */
+  /** The arguments that functions receive for a path. */
   readonly viewOf: ViewOf | undefined;
 }
 
-/** A policy, as far as it is about keys. */
+/** The part of a policy that concerns keys. */
 type OfKeys = { readonly perKey: KeyPolicy | undefined };
 
 const NO_SCOPES: readonly KeyScope[] = [];
 
-/** What of a key has limits of its own, the widest first; its asker waits for none of it yet. */
+/** The scopes of a key that have limits, the widest first, for a caller that does not wait for any of them yet. */
 export function scopesOf(
   { perKey }: OfKeys,
   key: string | undefined,
@@ -112,17 +120,17 @@ export function scopesOf(
   return NO_SCOPES;
 }
 
-/** The limits that a key has for itself, in the order of its scopes; none without a key. */
+/** The limits that apply to a key separately, in the order of its scopes. Empty without a key. */
 export function keyLimitsOf(policy: OfKeys, key: string | undefined): readonly Limit[] {
   return scopesOf(policy, key).flatMap(({ limits }) => limits);
 }
 
-/** What limits all of a key itself; undefined if only its heads have limits, and for several keys side by side. */
+/** The scope of the whole key. Undefined if only its prefixes have limits, and for several keys side by side. */
 export function ownScopeOf(policy: OfKeys, key: string, where?: string): KeyScope | undefined {
   return scopesOf(policy, key, where).find((scope) => scope.key === key);
 }
 
-/** Whose each limit of a call is: those that all share, and then those of its scopes. */
+/** The owner of each limit of a call: first the shared limits, then those of its scopes. */
 export function whoseLimits(
   policy: OfKeys & { readonly limits: readonly Limit[] },
   scopes: readonly KeyScope[],
@@ -131,19 +139,19 @@ export function whoseLimits(
   return [...policy.limits.map(() => OF_ALL), ...ofKeys];
 }
 
-/** What of a key is meant where a downstream has refused one of its calls. */
+/** The scope that a downstream's rejection refers to. */
 export interface Meant {
   /** `"bucket"`, `"key"`, or the name of one of several keys. */
   readonly scope: string | undefined;
-  /** The name of a path, counted from 0; the narrowest that has limits, unless given. */
+  /** The index of a name in a path. Defaults to the narrowest name with limits. */
   readonly level?: number | undefined;
 }
 
 const WHOLE_BUCKET: readonly undefined[] = [undefined];
 
 /**
- * Whose limits a call met; undefined is the whole bucket, as for a key that has no limits of its own. Of several keys
- * side by side it may be any, if nothing says which.
+ * The scopes that a rejection refers to. Undefined means the whole bucket, as for a key without separate limits. If the
+ * response does not say which of several named keys it refers to, all of them are returned.
  */
 export function scopesMeant(
   policy: OfKeys,
@@ -161,7 +169,7 @@ export function scopesMeant(
   return [scopes.findLast(({ key: each }) => whoseOf(each).level! <= level)];
 }
 
-/** The limits as errors and warnings name them: `"5/s"`, `"20/s (level 0), 2/s (level 1)"`. */
+/** The limits as errors and warnings show them: `"5/s"`, `"20/s (level 0), 2/s (level 1)"`. */
 export function formatPerKey(perKey: KeyPolicy): string {
   const parts = perKey.parts.map(({ fixed }, index) => {
     const limits = fixed === undefined ? "by its tier" : fixed.map(formatLimit).join(" + ");
@@ -197,7 +205,7 @@ function compileLevels(where: string, given: PerLevel, compile: Compile): KeyPol
   return ofLevels(where, levels);
 }
 
-/** Whether limits are given by name: none of the names is that of an option. */
+/** True if limits are given by name: none of the names is an option. */
 function isByName(given: PerKey): given is PerName {
   if (typeof given !== "object" || given === null || isTiers(given)) return false;
   const entries = Object.entries(given);
@@ -232,13 +240,13 @@ function compileNames(where: string, given: PerName, compile: Compile): KeyPolic
   return ofNames(where, parts);
 }
 
-/** What the functions of each level see of a path. */
+/** The arguments that the functions of each level receive for a path. */
 type ViewOf = (names: readonly string[]) => readonly unknown[];
 
-/** All names up to their level. */
+/** Each function receives all names up to its level. */
 const wholePaths: ViewOf = (names) =>
   names.map((_, level) => Object.freeze(names.slice(0, level + 1)));
-/** Where there is one level, its name. */
+/** With a single level, the function receives the name. */
 const firstNames: ViewOf = (names) => names;
 
 function ofLevels(
@@ -331,7 +339,7 @@ function unknownName(where: string, text: string, names: readonly string[]): Inv
   return new InvalidOptionError({ where, option: pathOf("keys", name, ""), value, remedy });
 }
 
-/** A path where keys have names, or the other way round. */
+/** The error for a path where named keys are expected, or the other way round. */
 function otherKind(where: string, key: string, why: string): InvalidOptionError {
   const { key: path, keys } = namedOf(key);
   const [option, other] = keys === undefined ? ["key", "keys"] : ["keys", "key"];
@@ -340,8 +348,8 @@ function otherKind(where: string, key: string, why: string): InvalidOptionError 
 }
 
 /**
- * The limits of keys that another replica wrote; functions and tiers stay those of this process, and names that only it
- * has go on without limits. Undefined if it cannot apply them.
+ * Reads the key limits that another replica wrote. Functions and tiers stay those of this process. Names that only the
+ * other replica knows have no limits here. Undefined if this process cannot apply the text.
  */
 export function readPerKeyText(
   where: string,
@@ -358,7 +366,7 @@ export function readPerKeyText(
   });
   if (parts.includes(undefined)) return undefined;
   const known = parts as CompiledLimits[];
-  // A function of the first name alone sees a string.
+  // A function of only the first name receives a string.
   if (names === undefined) return text === true ? own : ofLevels(where, known, own?.viewOf);
   const more = (own?.names ?? []).filter((name) => !names.includes(name));
   const all = [...names, ...more];

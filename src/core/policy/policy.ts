@@ -15,14 +15,20 @@ import {
 } from "./per-key.ts";
 import { isPerKeyText, optionsOfText, type PartText, type PerKeyText } from "./per-key-text.ts";
 
-/** How fast calls of a bucket may leave. */
+/** How fast calls of a bucket may start. */
 export interface PolicyOptions<
   Rate extends RateInput = RateInput,
   KeyRate extends RateInput = RateInput,
 > extends LimitsOptions<Rate> {
-  /** Limits that each key has for itself: the same for all keys, by a function of the key, or from a table of tiers. */
+  /**
+   * Limits that apply to each key separately: the same for all keys, by a function of the key, or from a table of
+   * tiers.
+   */
   readonly perKey?: PerKey<KeyRate> | undefined;
-  /** How much of the horizon each priority may fill. Defaults to `{ low: 0.7, normal: 0.8, high: 0.9, critical: 1 }`. */
+  /**
+   * The share of the horizon that each priority may fill. Defaults to `{ low: 0.7, normal: 0.8, high: 0.9, critical: 1
+   * }`.
+   */
   readonly shares?: Partial<Readonly<Record<Priority, number>>> | undefined;
 }
 
@@ -30,26 +36,26 @@ export interface PolicyOptions<
 export interface Policy {
   /** The limits that all keys share. */
   readonly limits: readonly Limit[];
-  /** Limits that only count which calls they would have held back. */
+  /** Limits that delay nothing, and only count the calls that they would have delayed. */
   readonly shadows: readonly Limit[];
   readonly perKey: KeyPolicy | undefined;
   /** Per mille of the horizon, in the order of `PRIORITIES`. */
   readonly shares: readonly number[];
-  /** The policy as JSON: it identifies the policy, and other replicas read it. */
+  /** The policy as JSON. It identifies the policy, and other replicas read it. */
   readonly text: string;
   /**
-   * Of a policy that only other processes declare: the same without the limits of keys that only their code knows. To look
-   * at, and never to draw by.
+   * Set if only other processes declare the policy: the same policy without the key limits that only their code knows.
+   * For reading only, never for draws.
    */
   readonly asKnown?: Policy | undefined;
 }
 
-/** A policy as far as this process knows it: to look at, and never to draw by. */
+/** The known part of a policy. For reading only, never for draws. */
 export function asFarAsKnown(policy: Policy): Policy {
   return policy.asKnown ?? policy;
 }
 
-/** The policy as errors and warnings name it: `"100/s with a burst of 5"`, `"500/min + 25 at once; per key 5/s"`. */
+/** The policy as errors and warnings show it: `"100/s with a burst of 5"`, `"500/min + 25 at once; per key 5/s"`. */
 export function formatPolicy({ limits, shadows, perKey }: Policy): string {
   const ofKeys = perKey === undefined ? "" : `per key ${formatPerKey(perKey)}`;
   const inShadow = shadows.length === 0 ? "" : `in shadow ${formatLimits(shadows)}`;
@@ -62,8 +68,7 @@ function formatLimits(limits: readonly Limit[]): string {
 
 const DEFAULT_SHARES = { critical: 1, high: 0.9, normal: 0.8, low: 0.7 };
 /**
- * Stands for a policy that is not known yet. It lets nothing pass: each call is refused, and the policy in force is looked
- * up for it.
+ * The placeholder for a policy that is not known yet. It rejects each call, and the bucket then looks the policy up.
  */
 export const UNKNOWN_POLICY: Policy = Object.freeze({
   limits: [],
@@ -92,7 +97,7 @@ const POLICY = z.strictObject({
   perKey: z.custom<PerKey>().optional(),
   shares: SHARES.optional(),
 });
-/** A script looks at all of them in each draw. */
+/** Bounds the limits, because a script checks all of them in each draw. */
 const MOST_LIMITS = 8;
 
 /**
@@ -106,7 +111,7 @@ export function compilePolicy(where: string, given: unknown): Policy {
   return policy;
 }
 
-/** The same of options that may be put over other limits: shadows may stand beside limits of keys alone. */
+/** Compiles options that will override other limits. Here, shadows may stand beside limits of keys alone. */
 export function compileAlone(where: string, given: unknown): Policy {
   const { perKey, shares, ...shared } = readOptions(where, POLICY, given);
   const isPerKeyOnly = perKey !== undefined && Object.values(shared).every((v) => v === undefined);
@@ -115,7 +120,7 @@ export function compileAlone(where: string, given: unknown): Policy {
   return makePolicy({ limits, shadows, perKey: keyPolicy, shares: inPerMille(shares) });
 }
 
-/** Limits that all keys share, apart: those that hold, and those that only count. */
+/** Shared limits by kind: those that apply, and those that only count. */
 type Shared = Pick<Policy, "limits" | "shadows">;
 
 const NO_LIMITS: Shared = { limits: [], shadows: [] };
@@ -129,7 +134,7 @@ function compileShared(where: string, given: LimitsOptions): Shared {
   return { limits, shadows };
 }
 
-/** Two of one name would be one in metrics, and could not be told apart anywhere else. */
+/** Rejects equal shadows. Metrics could not distinguish them. */
 function assertDistinct(where: string, shadows: readonly Limit[]): void {
   const names = shadows.map(formatLimit);
   const value = names.find((name, index) => names.indexOf(name) < index);
@@ -143,8 +148,8 @@ function isShadow({ shadow }: Limit): boolean {
 }
 
 /**
- * Refuses shadows beside limits of keys alone. The slots of different keys are not booked in the order of their times, so
- * no shadow could count them.
+ * Rejects shadows beside limits of keys alone. Slots of different keys are not booked in the order of their times, so a
+ * shadow could not count them.
  */
 function assertInOrder(where: string, { limits, shadows, perKey }: Omit<Policy, "text">): void {
   if (shadows.length === 0 || limits.length > 0 || perKey === undefined) return;
@@ -158,7 +163,7 @@ function inPerMille(shares: Partial<Record<Priority, number | undefined>> | unde
   return PRIORITIES.map((each) => Math.floor((shares?.[each] ?? DEFAULT_SHARES[each]) * 1_000));
 }
 
-/** The limits of each key. Beside shared limits, or those of other levels, a key may have none. */
+/** Compiles the limits of each key. Beside shared limits, or limits of other levels, a key may have none. */
 function keyPolicyOf(where: string, perKey: PerKey, shared: readonly Limit[]): KeyPolicy {
   const compiled = compilePerKey(where, perKey, (path, each, { wider, isOneOfMany }) => {
     const wrong = (remedy: string): InvalidOptionError =>
@@ -190,10 +195,11 @@ function keyPolicyOf(where: string, perKey: PerKey, shared: readonly Limit[]): K
 }
 
 /**
- * A policy put over another. What it leaves out stays: the shared limits, the limits of each key, or the
- * priorities' shares.
+ * Compiles a policy that overrides another one. Omitted parts stay: the shared limits, the limits of each key, or the
+ * shares of priorities.
  *
- * @throws {@link InvalidOptionError} as {@link compilePolicy} does, and for functions and tiers, which only one process has.
+ * @throws {@link InvalidOptionError} as {@link compilePolicy} does, and for functions and tiers, which only one process
+ * has.
  */
 export function compileOver(where: string, given: PolicyOptions, under: Policy): Policy {
   const { perKey, shares, ...shared } = readOptions(where, POLICY, given);
@@ -217,13 +223,13 @@ export function compileOver(where: string, given: PolicyOptions, under: Policy):
   return policy;
 }
 
-/** Shadows alone stand beside the limits that hold: to count must not let all calls pass. */
+/** If only shadows are given, the existing limits stay. Adding a counter must not remove the limits. */
 function sharedOver(where: string, given: LimitsOptions, under: Policy): Shared {
   const own = compileShared(where, given);
   return own.limits.length > 0 ? own : { limits: under.limits, shadows: own.shadows };
 }
 
-/** A part of the limits of keys that only this process would know. */
+/** The part of the key limits that only this process would know. */
 function localPart(perKey: PerKey | undefined): { option: string; value: unknown } | undefined {
   const isLocal = (value: unknown): boolean => typeof value === "function" || isTiers(value);
   if (isLocal(perKey)) return { option: "perKey", value: perKey };
@@ -235,7 +241,10 @@ function localPart(perKey: PerKey | undefined): { option: string; value: unknown
   return { option: Array.isArray(perKey) ? `perKey[${name}]` : pathOf("perKey", name, ""), value };
 }
 
-/** Calls give `key` or `keys` by what their code declares: no live change can make them give the other. */
+/**
+ * Rejects a change between `key` and `keys`. Calls give one of the two as declared in their code, and an override
+ * cannot change the code.
+ */
 function assertSameKind(
   where: string,
   value: unknown,
@@ -279,7 +288,7 @@ function compileLimits(
   return Object.freeze(compiled);
 }
 
-/** Refuses a burst that a window of the same unit could never hold: no call could get it. */
+/** Rejects a burst that exceeds a window of the same unit, because no call could ever use it. */
 function assertPossible(where: string, limit: Limit, others: readonly Limit[]): void {
   const { doesDrain = false, capacityName: option } = ruleOf(limit.kind);
   if (!doesDrain) return;
@@ -291,7 +300,7 @@ function assertPossible(where: string, limit: Limit, others: readonly Limit[]): 
   throw new InvalidOptionError({ where, option, value: limit.capacity, remedy });
 }
 
-/** Whether a limit counts units per window. */
+/** True if a limit counts units per window. */
 function isWindow({ kind }: Limit): boolean {
   const { isRate, doesDrain = false } = ruleOf(kind);
   return isRate && !doesDrain;
@@ -304,9 +313,10 @@ function writePolicyText({ limits, shadows, perKey, shares }: Omit<Policy, "text
 }
 
 /**
- * Reads the policy of another replica; functions and tiers of keys stay those of this process.
+ * Reads the policy of another replica. Functions and tiers of keys stay those of this process.
  *
- * @throws {@link InvalidOptionError} when this process cannot apply it: calls fail, so that they do not go unlimited.
+ * @throws {@link InvalidOptionError} when this process cannot apply it. Calls then fail, so that none runs without a
+ * limit.
  */
 export function readPolicyText(where: string, text: string, own: Policy): Policy {
   const { perKey, shadows = [], ...others } = parsePolicy(text) ?? unreadable(where, text);
@@ -316,10 +326,10 @@ export function readPolicyText(where: string, text: string, own: Policy): Policy
 }
 
 /**
- * Reads a policy that the code of other processes declares. Of the limits of keys that only that code knows, the policy
- * has none: it fails where those of a key are asked for, so that no call goes unlimited.
+ * Reads a policy that the code of other processes declares. It lacks the key limits that only that code knows. Asking
+ * for the limits of such a key fails, so that no call runs without a limit.
  *
- * @throws {@link InvalidOptionError} when the text is of another version of this package.
+ * @throws {@link InvalidOptionError} when the text is from another version of this package.
  */
 export function readPolicyElsewhere(where: string, text: string): Policy {
   const { perKey, shadows = [], ...others } = parsePolicy(text) ?? unreadable(where, text);
@@ -338,7 +348,7 @@ export function readPolicyElsewhere(where: string, text: string): Policy {
   return Object.freeze({ ...read(unknown), asKnown: read(() => ({})) });
 }
 
-/** The limits for all keys together that the code of other processes declares; undefined if that is of another version. */
+/** The shared limits that the code of other processes declares. Undefined if the text is from another version. */
 export function limitsElsewhere(text: string): readonly Limit[] | undefined {
   return parsePolicy(text)?.limits;
 }

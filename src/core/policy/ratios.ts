@@ -1,15 +1,14 @@
 /**
- * How what calls of a bucket truly took compares with what they were estimated to take, by name, such as that of a
- * model: a mean of the first hundred samples, and then one in which each new sample counts for a hundredth. Twin of
- * `lua/bucket/ratios-learn.lua`.
+ * Compares the actual cost of calls with the estimated cost, by name, such as a model's. The result is the mean of the
+ * first hundred samples. After that, each new sample counts for one hundredth. Twin of `lua/bucket/ratios-learn.lua`.
  */
 import type { RatioSample } from "../store.ts";
 
-/** How many names a bucket keeps; a new one takes the place of the one that was seen longest ago. */
+/** The most names that a bucket keeps. A new name replaces the least recently used one. */
 export const MOST_NAMES = 64;
-/** How many samples a mean is of. */
+/** The number of samples in a mean. */
 export const MOST_SAMPLES = 100;
-/** Bounds of a ratio, in millionths: 0.001 to 100. */
+/** The bounds of a ratio, in millionths: 0.001 to 100. */
 export const LEAST_RATIO = 1_000;
 export const MOST_RATIO = 100_000_000;
 
@@ -23,7 +22,7 @@ interface Learned {
 
 export type Ratios = Map<string, Learned>;
 
-/** Takes samples in; returns the mean of each name, in millionths. */
+/** Adds samples. Returns the mean of each name, in millionths. */
 export function learn(ratios: Ratios, seen: readonly RatioSample[]): ReadonlyMap<string, number> {
   for (const { name, ratio } of seen) {
     const known = ratios.get(name);
@@ -41,7 +40,7 @@ function longestAgo(ratios: Ratios): string {
   return first![0];
 }
 
-/** A ratio as samples have it: whole millionths, within its bounds. */
+/** Converts a ratio to the form of samples: whole millionths, within the bounds. */
 export function toRatio(ratio: number): number {
   return Math.min(Math.max(Math.round(ratio * 1_000_000), LEAST_RATIO), MOST_RATIO);
 }

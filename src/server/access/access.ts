@@ -1,6 +1,7 @@
 /**
- * Who may do what. Each route says what it needs in its `config`; one hook judges it, before the body is read. A request
- * shows its token as `Authorization: Bearer …`, as `x-sluice-token`, or by the cookie that the dashboard got for one.
+ * Authorization. Each route states its required permission in its `config`. One hook checks it before the body is read.
+ * A request carries its token as `Authorization: Bearer …`, as `x-sluice-token`, or in the cookie that the dashboard
+ * got for a token.
  */
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
@@ -9,15 +10,15 @@ import { assertSameOrigin, assertLoopbackName } from "./origin.ts";
 import type { ReadServerOptions, TokenOptions } from "../options.ts";
 import { HttpProblem } from "../problem.ts";
 
-/** What a route needs. `"nothing"` is open to everybody. */
+/** The permission that a route requires. `"nothing"` opens the route to everybody. */
 type Needs = "view" | "act" | "draw" | "enqueue" | "nothing";
 
-/** What a route says of itself. */
+/** The requirements in a route's `config`. */
 interface RouteNeeds {
   readonly needs: Needs;
-  /** The parameter of the path that names a bucket; it must be in the scope of the token. */
+  /** The path parameter with the name of a bucket, which must be in the scope of the token. */
   readonly bucket?: string;
-  /** The parameter of the path that names a queue; it must be in the scope of the token. */
+  /** The path parameter with the name of a queue, which must be in the scope of the token. */
   readonly queue?: string;
 }
 
@@ -32,10 +33,10 @@ declare module "fastify" {
   }
 }
 
-/** What the sender of a request may do. */
+/** The permissions of a request's sender. */
 export interface Access {
   readonly role: TokenOptions["role"];
-  /** Whose token it is; undefined if that is not said. */
+  /** The owner of the token. Undefined if the token has no name. */
   readonly name: string | undefined;
   readonly mayUse: (needs: Needs) => boolean;
   readonly mayBucket: (name: string) => boolean;
@@ -65,12 +66,15 @@ function accessOfToken({
   };
 }
 
-/** Where a request keeps its access: a map of all that are under way would cost more than the rest of the hook. */
+/**
+ * The property of a request that holds its access. A map of all requests in progress would take longer than the rest of
+ * the hook.
+ */
 const ACCESS = Symbol("access");
 
 type Judged = FastifyRequest & { [ACCESS]?: Access | undefined };
 
-/** What the sender of this request may do, once the hook has let it pass. */
+/** The permissions of a request's sender, once the hook has accepted the request. */
 export function accessOf(request: FastifyRequest): Access {
   const found = (request as Judged)[ACCESS];
   if (found === undefined)
@@ -78,7 +82,7 @@ export function accessOf(request: FastifyRequest): Access {
   return found;
 }
 
-/** Whether the sender of this request had to show who it is, and did. */
+/** True if the route requires a token, and the sender has sent a valid one. */
 export function isLetIn(request: FastifyRequest): boolean {
   const { needs = "act" } = request.routeOptions.config;
   return needs !== "nothing" && (request as Judged)[ACCESS] !== undefined;
@@ -101,18 +105,18 @@ function assertQueue(request: FastifyRequest, name: string): void {
   throw new HttpProblem("ERR_FORBIDDEN", `The token is not for queue ${JSON.stringify(name)}.`);
 }
 
-/** The cookie of the dashboard. It holds no token: it says until when it is good, signed with the token. */
+/** The cookie of the dashboard. It contains no token. It contains its expiry time, signed with the token. */
 const COOKIE = "sluice_session";
 const SESSION_MS = 12 * 3_600_000;
 
-/** Where a request has its token, unless a cookie stands for it. */
+/** The headers that can contain a token, if no cookie is sent. */
 interface TokenHeaders {
   readonly authorization?: string | undefined;
   readonly "x-sluice-token"?: string | string[] | undefined;
 }
 
 interface OfPath {
-  /** Below which the browser has the server; a proxy may have put it below a path of its own. */
+  /** The path at which browsers see the server. A proxy may have put the server below another path. */
   readonly path: string | undefined;
 }
 
@@ -123,19 +127,19 @@ interface SessionCookie extends OfPath {
 
 export interface Gate {
   /**
-   * What the sender of a request may do that has no route.
+   * Checks the sender of a request that has no route.
    *
-   * @throws {@link HttpProblem} when the token in its headers is missing, or is not for this.
+   * @throws {@link HttpProblem} when the token in its headers is missing, or lacks the permission.
    */
   assertMay(headers: TokenHeaders, needs: Needs): Access;
-  /** Sets the cookie; whoever has it may do what the token may. */
+  /** Sets the cookie, which gives its holder the permissions of the token. */
   signIn(reply: FastifyReply, by: { readonly token: string } & OfPath): Access;
   signOut(reply: FastifyReply, from: OfPath): void;
-  /** Whether the sender has signed in, and so can sign out. */
+  /** True if the sender has signed in, and so can sign out. */
   isSignedIn(request: FastifyRequest): boolean;
 }
 
-/** Judges every request of the server. */
+/** Checks every request of the server. */
 export function installAccess(
   app: FastifyInstance,
   { tokens, insecureLocal, tls, socket, publicUrl }: ReadServerOptions,
@@ -147,7 +151,7 @@ export function installAccess(
   const key = randomBytes(32);
   const digest = (text: string): Buffer => createHmac("sha256", key).update(text).digest();
 
-  /** All are compared, each in constant time, whatever matches. */
+  /** Compares all tokens, each in constant time, even after a match. */
   function byToken(given: string): (typeof kept)[number] | undefined {
     const asked = digest(given);
     const matches = kept.filter(({ token }) => timingSafeEqual(digest(token), asked));
@@ -164,7 +168,10 @@ export function installAccess(
     return matches[0];
   }
 
-  /** What the request shows, and whether a browser would add it to requests of other pages, too. */
+  /**
+   * The access of the request, and whether a browser would also send its credentials with requests of other sites'
+   * pages.
+   */
   function judge({ headers }: FastifyRequest): { access: Access | undefined; isAmbient: boolean } {
     if (everything !== undefined) return { access: everything, isAmbient: true };
     const given = tokenIn(headers);
@@ -176,9 +183,9 @@ export function installAccess(
     };
   }
 
-  /** @throws {@link HttpProblem} when the sender may not do what the request asks for. */
+  /** @throws {@link HttpProblem} when the sender lacks the required permission. */
   function assertLetIn(request: FastifyRequest): void {
-    // A page of another site whose name was pointed at this machine has that name in its requests.
+    // If another site's name was pointed at this machine (DNS rebinding), the requests of its pages contain that name.
     if (isNamed) assertLoopbackName(request, publicUrl);
     if (request.is404) return;
     const { needs = "act", bucket, queue } = request.routeOptions.config;
@@ -193,7 +200,7 @@ export function installAccess(
   }
 
   app.decorateRequest(ACCESS, undefined);
-  // Not async, here and in the other hooks that all requests pass: each promise costs a turn.
+  // Not async, like the other hooks of all requests, because each promise costs a turn of the event loop.
   app.addHook("onRequest", (request, _reply, done) => {
     try {
       assertLetIn(request);
@@ -233,9 +240,9 @@ export function installAccess(
   };
 }
 
-/** An empty text is no token of any server. */
+/** An empty text is never a valid token. */
 function tokenIn({ authorization, "x-sluice-token": apart }: TokenHeaders): string | undefined {
-  // Where `Authorization` is for the upstream of a forward.
+  // For forwarded requests, `Authorization` is meant for the upstream.
   if (apart !== undefined) return String(apart);
   if (authorization === undefined) return undefined;
   return /^bearer ([\x21-\x7e]+)$/i.exec(authorization)?.[1] ?? "";
@@ -264,7 +271,7 @@ function cookieOf(header: string): string | undefined {
   return pairs.find(([name]) => name === COOKIE)?.[1];
 }
 
-/** A route that forgot to say what it needs would be open, or closed, by chance. */
+/** Without this check, a route without a stated permission would be open or closed by accident. */
 function refuseRoutesWithoutNeeds(app: FastifyInstance): void {
   const routes: { readonly path: string; readonly needs: () => unknown }[] = [];
   app.addHook("onRoute", (route) => {

@@ -1,4 +1,4 @@
-/** From which pages a browser may ask. */
+/** Checks from which pages a browser may send requests. */
 import type { FastifyRequest } from "fastify";
 import { isLoopback } from "../options.ts";
 import { HttpProblem } from "../problem.ts";
@@ -6,10 +6,11 @@ import { HttpProblem } from "../problem.ts";
 const SAFE: ReadonlySet<string> = new Set(["GET", "HEAD", "OPTIONS"]);
 
 /**
- * Refuses what a page of another site makes a browser send. Only browsers set these headers, and pages cannot change them.
+ * Rejects requests that a page of another site makes a browser send. Only browsers set these headers, and pages cannot
+ * change them.
  *
- * Over HTTPS and on localhost, browsers send `Sec-Fetch-Site`, which compares the addresses that the browser sees: a proxy
- * cannot make it wrong. Elsewhere `Origin` has to name this server: by its `Host`, or by `publicUrl`.
+ * Over HTTPS and on localhost, browsers send `Sec-Fetch-Site`. It compares the addresses that the browser sees, so a
+ * proxy cannot falsify it. Elsewhere `Origin` has to name this server: by its `Host`, or by `publicUrl`.
  *
  * @throws {@link HttpProblem} when a request that changes something, or draws, comes from another origin.
  */
@@ -19,7 +20,7 @@ export function assertSameOrigin(
   publicUrl: URL | undefined,
 ): void {
   const { method, headers } = request;
-  // A request that is forwarded takes a slot, and may get the credentials of the upstream, whatever its method.
+  // A forwarded request takes a slot with any method, and may get the credentials of the upstream.
   if (SAFE.has(method) && needs !== "draw") return;
   const site = headers["sec-fetch-site"];
   if (site === "same-origin" || site === "none") return;
@@ -35,16 +36,16 @@ function isOwn(origin: string | undefined, hosts: readonly (string | undefined)[
   if (!URL.canParse(origin)) return false;
   const { protocol, host } = new URL(origin);
   return hosts.some((own) => {
-    // Of an origin, the port is left out where it is the usual one.
+    // An origin omits the default port.
     const url = `${protocol}//${own}`;
     return own !== undefined && URL.canParse(url) && new URL(url).host === host;
   });
 }
 
-/** The last host that was found good: nearly all requests name the same. */
+/** Caches the last accepted host, because nearly all requests have the same. */
 let lastGood: string | undefined;
 
-/** @throws {@link HttpProblem} when the request was sent to another name than one of this machine, or of `publicUrl`. */
+/** @throws {@link HttpProblem} when the request's host is neither a name of this machine nor that of `publicUrl`. */
 export function assertLoopbackName({ headers }: FastifyRequest, publicUrl: URL | undefined): void {
   const { host = "" } = headers;
   if (host === lastGood) return;
@@ -57,6 +58,6 @@ export function assertLoopbackName({ headers }: FastifyRequest, publicUrl: URL |
   if (name !== "" && name === publicUrl?.hostname) return;
   throw new HttpProblem(
     "ERR_CROSS_SITE",
-    "This server is for this machine alone; ask it as 127.0.0.1 or localhost.",
+    "This server is for this machine alone; use the host 127.0.0.1 or localhost.",
   );
 }

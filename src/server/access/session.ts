@@ -1,9 +1,9 @@
-/** The dashboard signs in with a token, and gets a cookie for it. */
+/** Sign-in of the dashboard, which exchanges a token for a cookie. */
 import type { FastifyInstance } from "fastify";
 import { accessOf, type Gate } from "./access.ts";
 
 const PATH = "/api/v1/session";
-/** The page knows below which path a browser has it; behind a proxy, the server does not. */
+/** The page sends the path at which the browser sees it. Behind a proxy, the server does not know that path. */
 const OF_PATH = {
   type: "object",
   additionalProperties: false,
@@ -18,13 +18,16 @@ const OF_PATH = {
 } as const;
 const SESSION = {
   200: {
-    description: "What the sender may do.",
+    description: "The permissions of the sender.",
     type: "object",
     required: ["role", "signedIn"],
     properties: {
       role: { type: "string", enum: ["view", "act", "call"] },
-      name: { type: "string", description: "Whose token it is." },
-      signedIn: { type: "boolean", description: "Whether a cookie stands for the token." },
+      name: { type: "string", description: "The owner of the token." },
+      signedIn: {
+        type: "boolean",
+        description: "Whether the sender uses a cookie in place of the token.",
+      },
     },
   },
 } as const;
@@ -34,7 +37,11 @@ export function sessionRoutes(app: FastifyInstance, gate: Gate): void {
     PATH,
     {
       config: { needs: "view" },
-      schema: { summary: "What the sender may do", tags: ["session"], response: SESSION },
+      schema: {
+        summary: "Shows the permissions of the sender",
+        tags: ["session"],
+        response: SESSION,
+      },
     },
     (request) => {
       const { role, name } = accessOf(request);
@@ -46,7 +53,7 @@ export function sessionRoutes(app: FastifyInstance, gate: Gate): void {
     {
       config: { needs: "nothing" },
       schema: {
-        summary: "Signs in: a cookie stands for the token for twelve hours",
+        summary: "Signs in: sets a cookie that replaces the token for twelve hours",
         tags: ["session"],
         security: [],
         querystring: OF_PATH,
@@ -73,7 +80,7 @@ export function sessionRoutes(app: FastifyInstance, gate: Gate): void {
         tags: ["session"],
         security: [],
         querystring: OF_PATH,
-        response: { 204: { description: "The cookie is gone.", type: "null" } },
+        response: { 204: { description: "The cookie was removed.", type: "null" } },
       },
     },
     ({ query: { path } }, reply) => {

@@ -1,12 +1,12 @@
 import type { TokenOptions } from "../options.ts";
 import { escaped } from "../problem.ts";
 
-/** How many encodings may lie over each other, such as Basic credentials whose password is percent-encoded. */
+/** The most nested encodings that are decoded, such as Basic credentials whose password is percent-encoded. */
 const MOST_ROUNDS = 3;
 
 /**
- * Finds tokens of this server in a text: a header's name or value, or a URL. It reads percent-encoding, the escapes of JSON
- * and base64, also over each other. Case does not count, since clients write names of headers in small letters.
+ * Finds tokens of this server in a text: a header's name or value, or a URL. Decodes percent-encoding, JSON escapes and
+ * base64, also nested. Ignores case, because clients write header names in lower case.
  */
 export function tokenSearch(
   tokens: readonly Pick<TokenOptions, "token">[],
@@ -17,7 +17,7 @@ export function tokenSearch(
   const decodeBase64 = base64Decoder(shortest);
 
   function holds(text: string, rounds: number): boolean {
-    // No encoding is shorter than what it stands for.
+    // No encoding is shorter than the original text.
     if (text.length < shortest) return false;
     if (any.test(text)) return true;
     if (rounds === 0) return false;
@@ -46,8 +46,8 @@ function jsonDecoded(text: string): string {
 }
 
 /**
- * Decodes the base64 in a text, in both alphabets. It may begin anywhere in what looks like it: after the "/" of a path,
- * say. So it is decoded from each of the four places where a group may begin, and only what is plain text is kept.
+ * Decodes the base64 in a text, in both alphabets. The encoded part may begin anywhere, for example after the "/" of a
+ * path. So the function decodes from each of the four possible starts of a group, and keeps only plain text.
  */
 function base64Decoder(shortest: number): (text: string) => string[] {
   const encodedLength = Math.ceil((shortest * 4) / 3);

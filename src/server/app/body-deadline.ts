@@ -1,11 +1,13 @@
-/** Ends requests whose body does not come: else each would hold its connection, also without a token. */
+/** Ends requests whose body does not arrive. Each would otherwise occupy its connection, even without a token. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { refuseUnread } from "../problem.ts";
 import { isLetIn } from "../access/access.ts";
 
-/** How long all of a body may take whose sender showed no token, and the rest of one whose request is answered already. */
+/**
+ * The time limit for a complete body without a token, and for the rest of a body whose request was already answered.
+ */
 const STRANGER_MS = 10_000;
-/** How long the sender of any other body may be silent. */
+/** The longest silence of the sender of any other body. */
 const SILENT_MS = 30_000;
 const SWEEP_MS = 1_000;
 
@@ -13,14 +15,14 @@ interface AwaitedBody {
   readonly request: FastifyRequest;
   readonly reply: FastifyReply;
   readonly beganMs: number;
-  /** When its request was first seen to be answered. */
+  /** The time at which its request was first seen as answered. */
   answeredMs: number | undefined;
-  /** When a byte was last seen to have come, and how many had. */
+  /** The time at which a new byte was last seen, and the number of bytes by then. */
   heardMs: number;
   bytes: number;
 }
 
-/** Call it before anything else adds a hook. */
+/** Call this before any other hook is added. */
 export function installBodyDeadlines(app: FastifyInstance): void {
   const awaited = new Set<AwaitedBody>();
   const sweeping = setInterval(() => {
@@ -53,7 +55,7 @@ function isLate(body: AwaitedBody, nowMs: number): boolean {
   const { raw } = request;
   if (!isLetIn(request)) return nowMs - beganMs >= STRANGER_MS;
   if (reply.raw.writableEnded) return nowMs - (body.answeredMs ??= nowMs) >= STRANGER_MS;
-  // What has come and was not read yet shows that the server itself is slow, or the upstream of a forward.
+  // Unread bytes show that the server itself is slow, or the upstream of a forward.
   if (raw.socket.bytesRead !== body.bytes || raw.readableLength > 0) {
     body.bytes = raw.socket.bytesRead;
     body.heardMs = nowMs;
@@ -64,7 +66,7 @@ function isLate(body: AwaitedBody, nowMs: number): boolean {
 function end({ request, reply }: AwaitedBody): void {
   const { socket } = request.raw;
   const isNext = reply.raw.socket === socket && !reply.raw.headersSent;
-  const timeout = Object.assign(new Error("the body did not come"), {
+  const timeout = Object.assign(new Error("the body did not arrive"), {
     code: "ERR_HTTP_REQUEST_TIMEOUT",
   });
   if (isNext) refuseUnread(timeout, socket);

@@ -1,6 +1,6 @@
 import type { ErrorCode } from "../../core/errors.ts";
 
-/** The status of each error that Sluice throws, too. `docs/reference/errors.md` explains each code. */
+/** The HTTP status of each error of Sluice. `docs/reference/errors.md` explains each code. */
 const OF_SLUICE: Readonly<Record<ErrorCode, number>> = {
   ERR_INVALID_OPTION: 400,
   ERR_COST_TOO_LARGE: 422,
@@ -28,7 +28,7 @@ const OF_SLUICE: Readonly<Record<ErrorCode, number>> = {
   ERR_REDIS_REQUIRED: 503,
 };
 
-/** The status of each error that exists over HTTP alone. */
+/** The status of each error that exists only over HTTP. */
 const OF_HTTP = {
   ERR_BAD_REQUEST: 400,
   ERR_UNAUTHENTICATED: 401,
@@ -59,21 +59,21 @@ const OF_HTTP = {
 
 export const STATUS_OF_CODE: Readonly<Record<ProblemCode, number>> = { ...OF_SLUICE, ...OF_HTTP };
 
-/** Every `code` of an error that this server answers. */
+/** Every `code` in this server's error responses. */
 export type ProblemCode = ErrorCode | keyof typeof OF_HTTP;
 
-/** What a client reads of an error. */
+/** The body of an error response. */
 export interface Problem {
   readonly type: "about:blank";
   readonly title: string;
   readonly status: number;
   readonly detail: string;
-  /** As docs/reference/errors.md has them. */
+  /** See docs/reference/errors.md. */
   readonly code: ProblemCode;
   readonly option?: string;
   readonly value?: unknown;
   readonly remedy?: string;
   readonly retryAfterMs?: number;
-  /** The `detail` again, where pages of others read it. */
+  /** A copy of `detail` under the name that pages of other tools read. */
   readonly error?: string;
 }

@@ -17,15 +17,15 @@ export function createApp(read: ReadServerOptions): FastifyInstance {
   const common: FastifyServerOptions = {
     bodyLimit,
     logController: new LogController({ disableRequestLogging: true }),
-    // The id of a slot holds the keys of its call; Node takes 16 KiB of headers.
+    // The id of a slot contains the keys of its call. Node accepts 16 KiB of headers.
     routerOptions: { caseSensitive: true, maxParamLength: 8_192 },
     forceCloseConnections: "idle",
     ...(keepAliveTimeoutMs !== undefined && { keepAliveTimeout: keepAliveTimeoutMs }),
     ...(trustProxy !== undefined && { trustProxy: proxiesOf(trustProxy) }),
-    // Errors from before a route is found, and from before there is a request.
+    // Errors that occur before a route is found, and before there is a request.
     frameworkErrors: (error, _request, reply) => sendProblem(reply, problemOf(error)),
     clientErrorHandler: refuseUnread,
-    // Nothing is dropped from what was sent, or read as what it is not.
+    // Requests are neither changed nor converted: unknown fields stay, and types must match.
     ajv: { customOptions: { removeAdditional: false, coerceTypes: false, verbose: true } },
     ...(logger === undefined || logger === false
       ? { logger: logger === false ? false : { redact: SECRET_HEADERS } }
@@ -38,21 +38,21 @@ export function createApp(read: ReadServerOptions): FastifyInstance {
           ...common,
           https: { key: bytesOf(tls.key), cert: bytesOf(tls.cert) },
         } as object) as FastifyInstance);
-  // Node would answer these by itself, before any hook.
+  // Otherwise Node answers these itself, before any hook.
   app.server.on("checkExpectation", refuseExpectation);
-  // What a form of another site can send: JSON alone is read.
+  // Forms of other sites can send these types. Only JSON is accepted.
   app.removeContentTypeParser(["application/json", "text/plain"]);
   const readJson = app.getDefaultJsonParser("error", "error");
   app.addContentTypeParser<string>(
     "application/json",
     { parseAs: "string" },
     (request, text, done) => {
-      // Clients that send JSON say so of an empty body, too.
+      // Clients that send JSON also declare it for an empty body.
       if (text === "") done(null, null);
       else void readJson(request, text, done);
     },
   );
-  // The schemas of answers are for the description; what they do not name is kept.
+  // The schemas of responses only document them. Fields without a schema are kept.
   app.setSerializerCompiler(() => (value) => JSON.stringify(value, sayInJson));
   app.setReplySerializer((value) => JSON.stringify(value, sayInJson));
   app.addHook("onRoute", (route) => {
@@ -67,7 +67,7 @@ export function createApp(read: ReadServerOptions): FastifyInstance {
   return app;
 }
 
-/** Routes whose query is checked. Scrapers and health checks add parameters of their own, and browsers do to pages. */
+/** Routes that check their query. Scrapers and health checks add custom parameters, and browsers add some to pages. */
 const OF_THIS_SERVER = /^\/(?:api\/v1|v1\/(?:buckets|slots|queues|draw))(?:\/|$)/;
 const NO_QUERY = { type: "object", additionalProperties: false, properties: {} } as const;
 
@@ -75,7 +75,7 @@ function proxiesOf(trustProxy: NonNullable<ReadServerOptions["trustProxy"]>) {
   return typeof trustProxy === "object" ? [...trustProxy] : trustProxy;
 }
 
-/** Connections without a request would delay the shutdown, because Node takes them for busy ones. */
+/** Closes connections without a request. Node counts them as busy, so they would delay the shutdown. */
 export function closeUnused(app: FastifyInstance): void {
   const open = new Set<Socket>();
   app.server.on("connection", (socket: Socket) => {
@@ -91,7 +91,7 @@ export function bytesOf(pem: string | Uint8Array): string | Buffer {
   return typeof pem === "string" ? pem : Buffer.from(pem);
 }
 
-/** A query has texts alone; numbers and booleans are read where the schema of the route has them. */
+/** Converts the texts of a query to numbers and booleans where the route's schema has these types. */
 function readQuery(properties: Properties): preValidationHookHandler {
   const types = Object.entries(properties).map(([name, { type }]) => [name, type] as const);
   return ({ query }, _reply, done) => {
@@ -118,7 +118,7 @@ const SECRET_HEADERS = ["authorization", "cookie", "x-api-key", "api-key", "x-sl
   (name) => `req.headers["${name}"]`,
 );
 
-/** What pages of this server may do: nothing but load its own files and ask it. */
+/** The content security policy of this server's pages. They may only load its own files and send requests to it. */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -147,7 +147,9 @@ export function installHeaders(app: FastifyInstance, { tls }: ReadServerOptions)
   });
 }
 
-/** One line for each request. No header is in it, and of the URL only the path: neither tokens nor what was asked for. */
+/**
+ * Logs one line for each request. It contains no header, and only the path of the URL, so neither tokens nor queries.
+ */
 export function installLog(app: FastifyInstance): void {
   app.addHook("onResponse", (request, reply, done) => {
     const [path = ""] = request.url.split("?", 1);

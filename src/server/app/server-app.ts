@@ -1,10 +1,10 @@
 /**
- * Fastify 5 as far as routes of your own need it. It comes with this package, so its types are named here instead of
- * imported: what your program has of Fastify may be of another version.
+ * The parts of Fastify 5 that custom routes need. Fastify is bundled with this package, so its types are declared here
+ * instead of imported. Your program may use another version of Fastify.
  */
 import type { IncomingHttpHeaders, IncomingMessage, Server, ServerResponse } from "node:http";
 
-/** A pino logger, or one like it. */
+/** A pino logger, or a compatible one. */
 export interface ServerLogger {
   level: string;
   fatal: LogMethod;
@@ -22,7 +22,7 @@ interface LogMethod {
   (message: string, ...args: unknown[]): void;
 }
 
-/** The server of Fastify, for routes and hooks of your own. At run time, it has all that Fastify 5 has. */
+/** The Fastify server, for custom routes and hooks. At run time, it has everything that Fastify 5 has. */
 export interface ServerApp {
   get(path: string, options: AddedRoute, handler: RouteHandler): unknown;
   post(path: string, options: AddedRoute, handler: RouteHandler): unknown;
@@ -40,22 +40,22 @@ export interface ServerApp {
   readonly log: ServerLogger;
 }
 
-/** What a route says of itself. */
+/** The options of a custom route. */
 export interface AddedRoute {
   readonly config: {
-    /** What the token of a request has to be for; `"nothing"` opens the route to everybody. */
+    /** The permission that the token of a request needs. `"nothing"` opens the route to everybody. */
     readonly needs: "view" | "act" | "draw" | "enqueue" | "nothing";
-    /** The parameter of the path that names a bucket; it must be in the scope of the token. */
+    /** The path parameter with the name of a bucket, which must be in the scope of the token. */
     readonly bucket?: string;
-    /** The parameter of the path that names a queue; it must be in the scope of the token. */
+    /** The path parameter with the name of a queue, which must be in the scope of the token. */
     readonly queue?: string;
   };
-  /** JSON Schemas of the request and of its answers, as Fastify has them. */
+  /** JSON Schemas of the request and of its responses, in Fastify's format. */
   readonly schema?: object;
   readonly bodyLimit?: number;
 }
 
-/** Returns what is answered, as JSON unless it is a text. */
+/** Returns the response: a text, or a value that is sent as JSON. */
 export type RouteHandler = (request: ServerRequest, reply: ServerReply) => unknown;
 
 export interface ServerRequest {
@@ -65,7 +65,7 @@ export interface ServerRequest {
   readonly query: unknown;
   readonly body: unknown;
   readonly headers: IncomingHttpHeaders;
-  /** The address of the client: with `trustProxy`, as the proxy says it. */
+  /** The address of the client. With `trustProxy`, the address that the proxy states. */
   readonly ip: string;
   readonly log: ServerLogger;
   readonly raw: IncomingMessage;

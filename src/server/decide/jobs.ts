@@ -9,7 +9,7 @@ import type { Found } from "./found.ts";
 import { readOnce, withOnce } from "./once.ts";
 import { JOB, JOBS_TOLD, PROBLEM, QUEUE_PARAMS } from "./schemas.ts";
 
-/** A job as a request has it. */
+/** A job in a request. */
 type GivenJob = { readonly data: unknown } & {
   readonly [Option in keyof EnqueueOptions]?: EnqueueOptions[Option] | string;
 };
@@ -25,7 +25,7 @@ export function jobRoutes(
   const readJson = app.getDefaultJsonParser("error", "error");
   const readLine = (request: FastifyRequest, line: string): unknown => {
     let read: unknown;
-    // It calls back at once.
+    // It calls back synchronously.
     void readJson(request, line, (error, value) => {
       if (error) throw error;
       read = value;
@@ -105,18 +105,18 @@ function pathOf(queue: string, id: string): string {
   return `/v1/queues/${encodeURIComponent(queue)}/jobs/${encodeURIComponent(id)}`;
 }
 
-/** The types of a body that has JSON on each line. */
+/** Content types with JSON on each line. */
 const NDJSON = ["application/x-ndjson", "application/jsonl"] as const;
 
 const MOST_LINES = 10_000;
 
 /**
- * What the lines say; empty ones are left out. `read` is what reads the body of other requests.
+ * Parses each line and skips empty ones. `read` parses the body of other requests.
  *
- * @throws {@link HttpProblem} 400 when one is no JSON that is taken, and names it; 413 for too many.
+ * @throws {@link HttpProblem} 400 with the number of the line that is invalid JSON; 413 for too many lines.
  */
 function jobsOfLines(text: string, read: (line: string) => unknown): readonly unknown[] {
-  // Files of Windows begin with a mark of their encoding.
+  // Files from Windows may begin with a byte order mark.
   const lines = text.replace(/^\ufeff/, "").split("\n");
   if (lines.length > MOST_LINES + 1) {
     throw new HttpProblem(
@@ -129,7 +129,7 @@ function jobsOfLines(text: string, read: (line: string) => unknown): readonly un
     try {
       return [read(line)];
     } catch {
-      const detail = `Line ${index + 1} is no JSON, or has a field such as __proto__; give one job on each line.`;
+      const detail = `Line ${index + 1} is not valid JSON, or has a field such as __proto__. Write one job on each line.`;
       throw new HttpProblem("ERR_BAD_REQUEST", detail);
     }
   });

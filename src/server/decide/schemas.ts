@@ -17,7 +17,7 @@ const COST = {
   anyOf: [{ type: "number" }, { type: "object", additionalProperties: { type: "number" } }],
 };
 const SETTLED = {
-  description: "What the call truly took, by unit, such as { tokens: 512 }.",
+  description: "The actual cost of the call, by unit, such as { tokens: 512 }.",
   type: "object",
   additionalProperties: { type: "number" },
 };
@@ -47,7 +47,7 @@ function object(properties: object, required?: readonly string[]): object {
   };
 }
 
-/** A body may be left out where nothing in it is required. */
+/** Makes the body optional if none of its fields is required. */
 function optional(schema: object): object {
   return { ...schema, type: ["object", "null"] };
 }
@@ -56,7 +56,11 @@ export const SLOT: object = {
   type: "object",
   required: ["bucket", "atMs", "waitedMs", "hasLease"],
   properties: {
-    id: { type: "string", description: "Settles and releases it; only where there is use for it." },
+    id: {
+      type: "string",
+      description:
+        "Identifies the slot for settling and releasing. Absent if there is nothing to settle or release.",
+    },
     bucket: { type: "string" },
     atMs: { type: "number", description: "The slot, in ms since 1970, on Redis' clock." },
     waitedMs: { type: "number" },
@@ -96,7 +100,7 @@ export const DECISION: object = {
   type: "object",
   properties: {
     allowed: { type: "boolean" },
-    remaining: { type: "number", description: "Absent where no limit holds." },
+    remaining: { type: "number", description: "Absent without limits." },
     resetAfterMs: { type: "number" },
     slot: SLOT,
     limits: { type: "array", items: LIMIT },
@@ -130,7 +134,7 @@ export const DRAW_MANY: object = object(
     mode: {
       enum: ["all", "each"],
       description:
-        "all: every slot or none, answered when the last has come. each: each for itself. Defaults to each.",
+        "all: all slots or none, with one response when the last slot is free. each: every draw by itself. Defaults to each.",
     },
     maxWaitMs: MAX_WAIT_MS,
     draws: {
@@ -148,14 +152,14 @@ export const RENEW: object = object({ holdMs: HOLD_MS }, ["holdMs"]);
 export const QUEUE_PARAMS: object = object({ queue: { type: "string" } }, ["queue"]);
 export const JOB: object = object(
   {
-    data: { description: "What the handler gets: any JSON." },
+    data: { description: "The data for the handler: any JSON." },
     key: KEY,
     name: { type: "string" },
     cost: COST,
     priority: PRIORITY,
     delayMs: { type: "integer", minimum: 0 },
     at: {
-      description: "When it may start: ms since 1970, or a date and time of ISO 8601.",
+      description: "The earliest start: ms since 1970, or an ISO 8601 date and time.",
       anyOf: [{ type: "number" }, { type: "string", format: "date-time" }],
     },
     maxWaitMs: MS,

@@ -15,13 +15,14 @@ const ID = { id: { type: "string" } };
 const DONE = { type: "object", properties: ID };
 const BOOKED = {
   type: "boolean",
-  description: "Whether the cost was booked; false if one had been settled before, which counts.",
+  description:
+    "Whether the cost was booked. False if the slot was settled before; the first cost applies.",
 };
 const SETTLED = { type: "object", properties: { ...ID, booked: BOOKED } };
 
 const AGAIN =
-  "Send the request again: it takes effect once, however often it comes; a slot that it has released is answered 404 then. " +
-  "A lease that is not renewed ends by itself.";
+  "Send the request again. It takes effect only once; for a released slot, the repeated request gets a 404. " +
+  "A lease ends by itself unless it is renewed.";
 
 /** Adds a remedy to errors while Redis does not respond. */
 async function orSayAgain<Done>(work: Promise<Done>): Promise<Done> {
@@ -48,7 +49,7 @@ export function slotRoutes(app: FastifyInstance, slots: GivenSlots): void {
 
   app.post<OfSlot<{ readonly cost: SettledCost }>>(
     "/v1/slots/:id/settle",
-    common("Books what the call truly took; the first time counts", SETTLE, SETTLED),
+    common("Books the actual cost of the call; only the first request counts", SETTLE, SETTLED),
     async (request) => {
       const slot = await slotOf(request);
       const booked = await orSayAgain(slots.settle(slot, request.body.cost));
@@ -58,7 +59,7 @@ export function slotRoutes(app: FastifyInstance, slots: GivenSlots): void {
   app.post<OfSlot<{ readonly cost?: SettledCost } | null>>(
     "/v1/slots/:id/release",
     common(
-      "The call has ended: ends its lease, and books its cost if one is given",
+      "Ends the lease of a finished call, and books its cost if one is given",
       RELEASE,
       SETTLED,
     ),
@@ -73,7 +74,7 @@ export function slotRoutes(app: FastifyInstance, slots: GivenSlots): void {
   );
   app.post<OfSlot<{ readonly holdMs: number }>>(
     "/v1/slots/:id/renew",
-    common("The call goes on: holds its slot for holdMs from now", RENEW, DONE),
+    common("Renews the slot of a running call for holdMs from now", RENEW, DONE),
     async (request) => {
       const slot = await slotOf(request);
       await orSayAgain(slots.renew(slot, request.body.holdMs));

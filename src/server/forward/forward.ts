@@ -25,11 +25,11 @@ import { keyOf, wishOf } from "./wish.ts";
 export interface ForwardParts {
   readonly forwards: readonly ReadForward[];
   readonly found: Pick<Found, "bucket">;
-  /** Whether a text holds a token of this server. */
+  /** True if a text contains a token of this server. */
   readonly holdsToken: (text: string) => boolean;
 }
 
-/** Answers after which another upstream is asked, if there is one. */
+/** Responses after which the next upstream is tried, if there is one. */
 const REFUSALS: ReadonlySet<number> = new Set([429, 502, 503, 504, 529]);
 const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] as const;
 
@@ -55,7 +55,7 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
     const wish = wishOf(raw);
     const { key, path } = keyOf(to.key, raw, pathBelow(raw.url!, to.at));
     const body = await readBody(raw);
-    // The next request on the connection comes behind the rest of the body.
+    // Otherwise the rest of the body would block the next request on the connection.
     if (isStream(body)) reply.raw.once("finish", () => body.destroy());
     await endOfTurn();
     for (const [index, upstream] of to.upstreams.entries()) {
@@ -88,12 +88,12 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
     throw new Error("a forward has at least one upstream");
   }
 
-  /** @throws {@link HttpProblem} when the upstream would be sent a token of this server as a part of its URL. */
+  /** @throws {@link HttpProblem} when the URL for the upstream would contain a token of this server. */
   function assertNoTokenIn(url: string): void {
     if (!holdsToken(url)) return;
     throw new HttpProblem(
       "ERR_BAD_REQUEST",
-      "The URL holds a token of this server, which is not forwarded; send it as x-sluice-token.",
+      "The URL contains a token of this server, which is not forwarded. Send the token as x-sluice-token.",
     );
   }
 
@@ -139,7 +139,8 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
         method: [...METHODS],
         url,
         config: { needs: "draw" },
-        // Here, fastify has not looked at the body, which goes on as it comes; it looks no further once it is answered.
+        // At this point, Fastify has not read the body, which is forwarded as it arrives. Fastify stops once a response
+        // is sent.
         onRequest: (request, reply) => forward(to, request, reply),
         handler: () => {},
       });
@@ -154,8 +155,8 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
 }
 
 /**
- * Any other upgrade is an offer that a server may ignore (RFC 9110 §7.8), such as the h2c of Java's HttpClient. A WebSocket
- * cannot go on without it. `Upgrade` alone is no offer: `Connection` has to name it.
+ * Any other upgrade, such as the h2c of Java's HttpClient, is an offer that a server may ignore (RFC 9110 §7.8). A
+ * WebSocket cannot continue without it. `Upgrade` alone is not an offer, because `Connection` has to name it.
  */
 function asksForWebSocket({ connection = "", upgrade = "" }: IncomingHttpHeaders): boolean {
   return WEBSOCKET.test(upgrade) && UPGRADE.test(connection);
@@ -164,7 +165,7 @@ function asksForWebSocket({ connection = "", upgrade = "" }: IncomingHttpHeaders
 const WEBSOCKET = /(?:^|,)\s*websocket\b/i;
 const UPGRADE = /(?:^|,)\s*upgrade\s*(?:,|$)/i;
 
-/** A tunnel would lead anywhere, and nothing of what goes through it could be seen. */
+/** Rejects CONNECT, because a tunnel could lead anywhere, and its content could not be checked. */
 function refuseTunnel(_request: IncomingMessage, socket: Duplex): void {
   socket.on("error", () => socket.destroy());
   socket.end(
@@ -178,7 +179,7 @@ function lesser(one: number | undefined, other: number | undefined): number | un
   return Math.min(one, other);
 }
 
-/** A stream cannot be sent again. */
+/** A stream cannot be sent twice. */
 function isStream(body: Body): body is Readable {
   return body !== undefined && !(body instanceof Uint8Array);
 }
@@ -189,7 +190,7 @@ const TIMEOUT_CODES = new Set([
   "UND_ERR_CONNECT_TIMEOUT",
 ]);
 
-/** Whether another upstream may have what this one lacks: room within the wait, or an answer at all. */
+/** True if another upstream may succeed where this one had no free slot in time, or did not respond. */
 function isWorthAnother(error: unknown, isSent: boolean): boolean {
   if (!isSent) return error instanceof WaitTooLongError || error instanceof LineFullError;
   return !(error instanceof SluiceError);
@@ -199,7 +200,7 @@ function isWorthAnother(error: unknown, isSent: boolean): boolean {
 function failureOf(error: unknown, forward: string, request: FastifyRequest): unknown {
   if (error instanceof SluiceError || error instanceof HttpProblem) return error;
   const { code } = error as { readonly code?: string };
-  request.log.warn({ forward, reason: reasonOf(error) }, "An upstream gave no answer.");
+  request.log.warn({ forward, reason: reasonOf(error) }, "An upstream did not respond.");
   if (TIMEOUT_CODES.has(code ?? ""))
     return new HttpProblem(
       "ERR_UPSTREAM_TIMEOUT",
@@ -207,11 +208,11 @@ function failureOf(error: unknown, forward: string, request: FastifyRequest): un
     );
   return new HttpProblem(
     "ERR_UPSTREAM_UNREACHABLE",
-    "The upstream could not be reached, or broke off.",
+    "The upstream is unreachable, or its response broke off.",
   );
 }
 
-/** A client that said how long it would wait has something else to do: its library is not to try again by itself. */
+/** A client that set a maximum wait has an alternative, so its library should not retry automatically. */
 function sayNoRetry(reply: FastifyReply, error: unknown): void {
   if (error instanceof WaitTooLongError) void reply.header("x-should-retry", "false");
 }

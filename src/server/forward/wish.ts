@@ -1,4 +1,4 @@
-/** What a client asks of the proxy itself, and for whom. */
+/** Reads the options and the tenant that a client's request contains for the proxy itself. */
 import { createHash } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import { InvalidOptionError } from "../../core/errors.ts";
@@ -15,7 +15,7 @@ export interface Wish {
 const WHERE = "the headers of the request";
 const CREDENTIALS = /^(?:authorization|cookie|(?:x-|x-goog-)?api-key)$/;
 
-/** @throws {@link InvalidOptionError} when a header of this server holds what it cannot. */
+/** @throws {@link InvalidOptionError} when a header for this server has an invalid value. */
 export function wishOf({ headers }: IncomingMessage): Wish {
   const maxWait = headers["x-sluice-max-wait"];
   const priority = headers["x-sluice-priority"];
@@ -45,9 +45,9 @@ export function wishOf({ headers }: IncomingMessage): Wish {
 }
 
 /**
- * For whom a request is, and its path without that.
+ * The key of a request, and its path without the key.
  *
- * @throws {@link InvalidOptionError} when the request does not say it.
+ * @throws {@link InvalidOptionError} when the request contains no key.
  */
 export function keyOf(
   by: ForwardKey | undefined,
@@ -65,11 +65,11 @@ export function keyOf(
   const name = by.header.toLowerCase();
   const value = headers[name];
   if (value === undefined || value === "") {
-    const remedy = "send it: it says for whom the request is";
+    const remedy = "send it with the tenant of the request";
     throw new InvalidOptionError({ where: WHERE, option: name, value, remedy });
   }
   const text = String(value);
-  // Redis shall hold no credentials.
+  // Redis must not store credentials.
   if (!CREDENTIALS.test(name)) return { key: text, path };
   return { key: createHash("sha256").update(text).digest("base64url"), path };
 }

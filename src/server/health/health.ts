@@ -1,9 +1,9 @@
-/** `/healthz` and `/readyz`: what whoever starts and stops servers asks. */
+/** `/healthz` and `/readyz`, for orchestrators and load balancers. */
 import type { FastifyInstance } from "fastify";
 import { reasonOf } from "../../core/describe.ts";
 import type { Sluice } from "../../sluice/create-sluice.ts";
 
-/** Paths that are asked every few seconds: no log tells of them. */
+/** Paths that are requested every few seconds. They are not logged. */
 export const QUIET_PATHS: ReadonlySet<string> = new Set(["/healthz", "/readyz", "/metrics"]);
 
 const OPEN = { needs: "nothing" } as const;
@@ -27,12 +27,12 @@ export function healthRoutes(app: FastifyInstance, { sluice, isClosing }: Health
     {
       config: OPEN,
       schema: {
-        summary: "Whether the process lives",
+        summary: "Liveness: whether the process runs",
         tags: ["health"],
         security: [],
         response: {
           200: {
-            description: "It lives.",
+            description: "The process runs.",
             type: "object",
             required: ["ok"],
             properties: { ok: { const: true } },
@@ -47,12 +47,12 @@ export function healthRoutes(app: FastifyInstance, { sluice, isClosing }: Health
     {
       config: OPEN,
       schema: {
-        summary: "Whether requests can be served, and why not",
+        summary: "Readiness: whether the server can answer requests, and why not",
         tags: ["health"],
         security: [],
         response: {
-          200: readiness("They can.", true),
-          503: readiness("They cannot.", false),
+          200: readiness("The server is ready.", true),
+          503: readiness("The server is not ready.", false),
         },
       },
     },

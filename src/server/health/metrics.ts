@@ -1,4 +1,4 @@
-/** `/metrics`: of this process, and of the whole fleet. Only a server exports the latter. */
+/** `/metrics`, with the metrics of this process and of the whole fleet. Only a server exports the latter. */
 import type { FastifyInstance } from "fastify";
 import { fleetMetrics } from "../../insight/metrics/index.ts";
 import type { Metrics } from "../../insight/metrics/process-metrics.ts";
@@ -6,7 +6,7 @@ import type { Sluice } from "../../sluice/create-sluice.ts";
 import { accessOf } from "../access/access.ts";
 import { HttpProblem } from "../problem.ts";
 
-/** What every token is for that is for all. A name cannot have this. */
+/** In the scope of every token without a restriction. Not a valid name, so that no other token can have it. */
 const ANY = "{any}";
 
 export function metricsRoute(app: FastifyInstance, { sluice }: { readonly sluice: Sluice }): void {
@@ -14,7 +14,8 @@ export function metricsRoute(app: FastifyInstance, { sluice }: { readonly sluice
 
   async function open(): Promise<Metrics> {
     const metrics = await sluice.metrics();
-    // It is read while somebody scrapes, and ends with the sluice: another server of this process may share it.
+    // Fleet metrics are read on each scrape, and end with the sluice, because another server of this process may share
+    // the register.
     fleetMetrics(sluice, { register: metrics.register });
     return metrics;
   }
@@ -34,7 +35,7 @@ export function metricsRoute(app: FastifyInstance, { sluice }: { readonly sluice
       if (!mayBucket(ANY) || !mayQueue(ANY)) {
         throw new HttpProblem(
           "ERR_FORBIDDEN",
-          "Metrics are of all buckets and queues; the token is not.",
+          "Metrics cover all buckets and queues, but the token is limited to some. Use a token without such a limit.",
         );
       }
       const metrics = await (opening ??= open());

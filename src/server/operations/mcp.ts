@@ -1,6 +1,6 @@
 /**
  * The operations as tools of the Model Context Protocol: JSON-RPC 2.0 with `initialize`, `ping`, `tools/list` and
- * `tools/call`. The caller of this module carries the messages.
+ * `tools/call`. The caller of this module transports the messages.
  */
 import { InvalidOptionError, SluiceError } from "../../core/errors.ts";
 import { OPERATIONS } from "../../operations/index.ts";
@@ -44,7 +44,7 @@ export interface McpDoor extends Door {
 export async function replyTo(message: unknown, door: McpDoor): Promise<Reply | undefined> {
   const { jsonrpc, id, method, params } = (message ?? {}) as Message;
   if (jsonrpc !== "2.0" || typeof method !== "string") {
-    return refusal(id, "request", "This is no request of JSON-RPC 2.0.");
+    return refusal(id, "request", "This is not a JSON-RPC 2.0 request.");
   }
   if (id === undefined) return undefined;
   const answered = (result: object): Reply => ({ jsonrpc: "2.0", id, result });
@@ -73,9 +73,9 @@ export async function replyTo(message: unknown, door: McpDoor): Promise<Reply | 
   }
 }
 
-/** The reply to a text that is no JSON. */
+/** The reply to a text that is not JSON. */
 export function unreadable(): Reply {
-  return refusal(null, "parse", "This is no JSON.");
+  return refusal(null, "parse", "This is not valid JSON.");
 }
 
 function refusal(id: unknown, why: keyof typeof ERRORS, message: string): Reply {
@@ -87,7 +87,7 @@ function toolsOf({ caller }: Door): readonly AnyOperation[] {
   return OPERATIONS.filter(({ needs }) => caller.mayUse(needs));
 }
 
-/** Many clients take only letters, digits, `_` and `-`. */
+/** Many clients accept only letters, digits, `_` and `-`. */
 function nameOf({ name }: AnyOperation): string {
   return name.replace(".", "_");
 }

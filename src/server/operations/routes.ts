@@ -28,7 +28,7 @@ export function operationRoutes(app: FastifyInstance, door: Omit<Door, "caller">
     },
     async (request, reply) => {
       const fail = (error: unknown): void =>
-        request.log.error({ err: error }, "A tool of MCP failed.");
+        request.log.error({ err: error }, "An MCP tool failed.");
       const answer = await replyTo(request.body, { ...doorOf(door, request), fail });
       if (answer === undefined) return reply.code(202).send();
       return answer;
@@ -102,7 +102,7 @@ function requestSchema(
   };
 }
 
-/** The door of one request, with the rights of its token. */
+/** The context of one request's operation, with the permissions of its token. */
 export function doorOf(door: Omit<Door, "caller">, request: FastifyRequest): Door {
   const { name, mayUse, mayBucket, mayQueue } = accessOf(request);
   return {
@@ -111,11 +111,11 @@ export function doorOf(door: Omit<Door, "caller">, request: FastifyRequest): Doo
     changed: ({ name: operation, by, target }) =>
       request.log.info({ ...target, operation, by }, "changed by hand"),
     warn: (error) =>
-      request.log.warn({ err: error }, "The change was made; its result could not be read."),
+      request.log.warn({ err: error }, "The change was made, but its result could not be read."),
   };
 }
 
-/** The log of changes shows whose token it was, whatever a request says. */
+/** The author in the change log always names the token's owner, whatever the request states. */
 function callerName(name: string | undefined, said: string | undefined): string {
   if (said === undefined || said === name) return name ?? "the server";
   return name === undefined ? said : `${said} (token of ${name})`;
@@ -123,9 +123,9 @@ function callerName(name: string | undefined, said: string | undefined): string 
 
 const text = (description: string): object => ({ type: "string", description });
 
-/** An error, as RFC 9457 has it. */
+/** An error in the format of RFC 9457. */
 const PROBLEM = {
-  description: "What is wrong, and what to do (RFC 9457).",
+  description: "The problem and its remedy (RFC 9457).",
   content: {
     "application/problem+json": {
       schema: {
@@ -140,10 +140,10 @@ const PROBLEM = {
             ...text("docs/reference/errors.md explains them."),
             enum: Object.keys(STATUS_OF_CODE),
           },
-          option: text("The option that is wrong."),
+          option: text("The invalid option."),
           value: { description: "Its value, without secrets." },
           remedy: text("What to do."),
-          retryAfterMs: { type: "number", description: "When to try again." },
+          retryAfterMs: { type: "number", description: "The time until a retry may succeed." },
         },
       },
     },

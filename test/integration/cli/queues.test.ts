@@ -116,7 +116,7 @@ describe("sluice, of queues,", () => {
     expect(await queue.counts()).toMatchObject({ waiting: 1, failed: 0 });
   });
 
-  it("pauses a queue, says who did, takes it back, and says what cannot be taken back", async () => {
+  it("pauses a queue, says who did, undoes it, and names the operations that cannot be undone", async () => {
     const { queue } = await openQueue();
     await queue.enqueue("a");
     const paused = await sluice("pause", "charges", "--queue", "--for", "1h", "--reason", "429s");
@@ -134,7 +134,7 @@ describe("sluice, of queues,", () => {
       /charges +pause +ann +pausedForMs 0 ms -> 1 h for 1 h \(undone\) +429s$/m,
     );
     expect(refused).toMatchObject({ code: 5, out: "" });
-    expect(refused.err).toContain("cannot be taken back: the jobs are gone");
+    expect(refused.err).toContain("cannot be undone: the jobs are gone");
   });
 
   it("sets a queue by hand for a time, says who did, and refuses what is based on an older state", async () => {

@@ -104,7 +104,8 @@ describe("the events of a worker", () => {
     expect(await rejectionOf(dead.finished())).toBeInstanceOf(JobFailedError);
     expect(await (await queue.enqueue(7)).finished()).toBe(7);
 
-    const told = /The logger failed: Error: no disk; it was to log: A listener to "done" of queue/;
+    const told =
+      /The logger failed: Error: no disk. The lost message: A listener to "done" of queue/;
     await waitUntil(() => told.test(said.join("\n")), "what it did not log is on the console");
   });
 

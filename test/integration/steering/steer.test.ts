@@ -240,7 +240,7 @@ describe("a filter whose key is missing", () => {
     const reason = await rejectionOf(call(opened));
 
     expect(reason).toMatchObject({ code: "ERR_INVALID_OPTION", option: "key" });
-    expect((reason as Error).message).toContain("leave it out if all are meant");
+    expect((reason as Error).message).toContain("leave it out to match every");
     expect(await job.state()).toBe("delayed");
     expect(await opened.queue.paused()).toEqual([]);
   });

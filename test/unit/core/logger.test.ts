@@ -74,7 +74,7 @@ describe("a logger for what may go wrong with every call", () => {
 });
 
 describe("a logger that fails", () => {
-  const failed = 'The logger failed: Error: disk full; it was to log: "a" is away.';
+  const failed = 'The logger failed: Error: disk full. The lost message: "a" is away.';
 
   function setUpFailing(fail: () => void) {
     const said: unknown[] = [];

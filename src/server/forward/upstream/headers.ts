@@ -1,6 +1,6 @@
-/** Which headers pass, both ways. */
+/** Selects the headers that are forwarded, in both directions. */
 
-/** Those of one connection (RFC 9110 §7.6.1), and what each side says of itself. */
+/** Headers of a single connection (RFC 9110 §7.6.1), and headers that each side sets itself. */
 const HOP_BY_HOP: ReadonlySet<string> = new Set([
   "connection",
   "keep-alive",
@@ -15,23 +15,23 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
   "http2-settings",
 ]);
 const OF_THIS_SERVER = "x-sluice-";
-/** The cookie of the dashboard must not leave this server, and no upstream may set or clear it. */
+/** The cookie of the dashboard is never forwarded, and no upstream may set or clear it. */
 const OWN_COOKIE = /(?:^|;)\s*sluice_session=[^;]*/g;
 const SETS_OWN_COOKIE = /^\s*sluice_session\s*=/;
 
-/** Pairs of names and values, one after another, as Node has them. */
+/** Names and values in turn, in Node's format. */
 type RawHeaders = readonly string[];
 
 export interface RequestHeaderRules {
-  /** Whether a text holds a token of this server. */
+  /** True if a text contains a token of this server. */
   readonly holdsToken: (text: string) => boolean;
-  /** Take the place of the client's. */
+  /** Headers that replace the client's. */
   readonly instead: readonly (readonly [string, string])[];
-  /** Whether the body of the answer is read on its way, and must come as it is. */
+  /** True if the body of the response is read in transit, and so must not be compressed. */
   readonly isRead: boolean;
 }
 
-/** Host and length are those of the request to the upstream. */
+/** Host and length are set for the request to the upstream. */
 const OF_THE_CONNECTION: ReadonlySet<string> = new Set([
   ...HOP_BY_HOP,
   "host",
@@ -39,7 +39,7 @@ const OF_THE_CONNECTION: ReadonlySet<string> = new Set([
   "expect",
 ]);
 
-/** What an upstream is sent. */
+/** The headers that an upstream receives. */
 export function requestHeaders(raw: RawHeaders, rules: RequestHeaderRules): string[] {
   const { holdsToken, isRead, instead } = rules;
   const passed = pass(
@@ -57,12 +57,12 @@ export function requestHeaders(raw: RawHeaders, rules: RequestHeaderRules): stri
 }
 
 /**
- * The types that a browser shows, plays or saves without running a script of them. A header that names several types at
- * once is not among them, since browsers differ in which one they take.
+ * The types that a browser shows, plays or saves without running a script from them. A header with several types is
+ * excluded, because browsers differ in which one they use.
  */
 const INERT =
   /^\s*(?:text\/(?:plain|csv|event-stream)|application\/(?:json|octet-stream|x-ndjson|(?!\S*(?:html|xml|svg))[\w.-]+\+json)|image\/(?:avif|bmp|gif|jpeg|png|webp|x-icon|vnd\.microsoft\.icon)|audio\/(?:aac|flac|mp4|mpeg|ogg|wav|webm)|video\/(?:mp4|mpeg|ogg|webm)|font\/(?:otf|ttf|woff2?))\s*(?:;[^,]*)?$/i;
-/** What an upstream says of its whole origin, which is the origin of the board here. */
+/** Headers that apply to a whole origin. The upstream shares its origin with the board here. */
 const OF_THE_ORIGIN: ReadonlySet<string> = new Set([
   "alt-svc",
   "clear-site-data",
@@ -73,9 +73,9 @@ const OF_THE_ORIGIN: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * What a client is sent. A page of an upstream lies on the origin of the board, so the sandbox gives it an origin of its
- * own, in which no script runs. The type of the answer decides, and not who asks: browsers send no `Sec-Fetch-Dest` over
- * plain HTTP, and may show later what a script had asked for.
+ * The headers that a client receives. A page of an upstream has the origin of the board, so the sandbox gives it a
+ * separate origin without scripts. The response type decides this, not the requester. Browsers send no `Sec-Fetch-Dest`
+ * over plain HTTP, and may later show what a script has requested.
  */
 export function responseHeaders(raw: RawHeaders, status: number): string[] {
   const passed = pass(
@@ -88,9 +88,9 @@ export function responseHeaders(raw: RawHeaders, status: number): string[] {
   );
   const types = valuesIn(passed, "content-type");
   const isInert = types.length > 0 && types.every((type) => INERT.test(type));
-  // The headers of a 304 take the place of those of the page that a browser has kept.
+  // The headers of a 304 replace those of the page in the browser's cache.
   const isShown = status !== 204 && status !== 205 && (status === 304 || !isInert);
-  // If the upstream sends a policy too, both hold.
+  // If the upstream also sends a policy, both apply.
   if (isShown) passed.push("Content-Security-Policy", "sandbox");
   // Browsers read only the first value of this header.
   passed.push("X-Content-Type-Options", "nosniff");
@@ -116,7 +116,7 @@ function namedByConnection(raw: RawHeaders): ReadonlySet<string> {
   for (let at = 0; at < raw.length; at += 2) {
     if (raw[at]!.length !== 10 || raw[at]!.toLowerCase() !== "connection") continue;
     const given = raw[at + 1]!;
-    // Most say no more than these, and name no header.
+    // Most values are one of these, and name no header.
     if (given === "keep-alive" || given === "close") continue;
     names ??= new Set();
     for (const name of given.split(",")) names.add(name.trim().toLowerCase());
@@ -128,7 +128,7 @@ function withoutOwnCookie(text: string): string {
   return text.replaceAll(OWN_COOKIE, "").replace(/^;\s*/, "");
 }
 
-/** The first value of a header in pairs; undefined if there is none. */
+/** The first value of a header. Undefined if there is none. */
 export function headerIn(raw: RawHeaders, asked: string): string | undefined {
   return valuesIn(raw, asked)[0];
 }

@@ -1,12 +1,12 @@
--- The history of a bucket: of each step of time the calls, and who waited. An hour of it is one key: a key for each step
--- would need ten times the memory. `times` has now, the step, and for how long it is kept, all in ms.
+-- The history of a bucket: the calls and the waiting callers in each time step. One key holds an hour, because a key
+-- for each step would need ten times the memory. `times` contains now, the step, and how long it is kept, in ms.
 local HOUR_MS = 3600000
 
 local function step_of(prefix, at_ms, times)
   return prefix .. math.floor(at_ms / HOUR_MS), math.floor(at_ms % HOUR_MS / times.step_ms)
 end
 
--- Calls that started, and those that were refused.
+-- Adds the numbers of started and rejected calls.
 local function add_calls(prefix, times, started, refused)
   if started + refused == 0 then return end
   local key, step = step_of(prefix, times.now, times)
@@ -15,7 +15,8 @@ local function add_calls(prefix, times, started, refused)
   redis.call('PEXPIRE', key, times.kept_ms + HOUR_MS)
 end
 
--- Callers by rank that waited for some ms of a step: it has hundredths of a caller, "c,h,n,l", on average over the step.
+-- Adds callers that waited for some ms of a step, by rank. A step stores the average number of waiting callers, in
+-- hundredths, as "c,h,n,l".
 local function add_to_step(prefix, at_ms, times, waited, ms)
   local key, step = step_of(prefix, at_ms, times)
   local sums, rank = {}, 0
@@ -29,8 +30,8 @@ local function add_to_step(prefix, at_ms, times, waited, ms)
   redis.call('PEXPIRE', key, times.kept_ms + HOUR_MS)
 end
 
--- Callers by rank, "c,h,n,l", that waited for so long until now, in this step and up to three before.
--- What replicas tell adds up, so none has to know which others live.
+-- Adds callers that have waited for this long until now, by rank, as "c,h,n,l". They count in this step and up to three
+-- earlier ones. The values of all replicas are added up, so no replica needs to know which others are running.
 local function add_waits(prefix, times, told, for_ms)
   if told == '' then return end
   local waited, part_ms = {}, times.now % times.step_ms

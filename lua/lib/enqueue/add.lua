@@ -1,21 +1,21 @@
 -- @include lib/enqueue/meet
 -- @include lib/enqueue/backlog
--- Stores a new job as BullMQ's scripts do (addDelayedJob-6.lua, addPrioritizedJob-9.lua; checked with bullmq 6.7.0), and
--- parks one with a key at once.
+-- Stores a new job in the same way as BullMQ's scripts (addDelayedJob-6.lua, addPrioritizedJob-9.lua; checked with
+-- bullmq 6.7.0). A job with a key is parked immediately.
 
--- Delays a job as BullMQ does: by ms, and by 12 bits for the order within one.
+-- Delays a job as BullMQ does: by milliseconds, with 12 more bits for the order within one.
 local function delay_until(lanes, id, at_ms)
   local first, last = at_ms * 4096, at_ms * 4096 + 4095
   local taken = redis.call('ZREVRANGEBYSCORE', lanes.delayed, last, first, 'WITHSCORES', 'LIMIT', 0, 1)[2]
   local score = taken and math.min(tonumber(taken) + 1, last) or first
   redis.call('ZADD', lanes.delayed, string.format('%.0f', score), id)
   redis.call('XADD', lanes.events, '*', 'event', 'delayed', 'jobId', id, 'delay', string.format('%.0f', at_ms))
-  -- A worker that waits for the marker may have to wait for less time.
+  -- Updates the marker, because a worker that blocks on it may now have to wake up earlier.
   local soonest = redis.call('ZRANGE', lanes.delayed, 0, 0, 'WITHSCORES')[2]
   redis.call('ZADD', lanes.marker, string.format('%.0f', math.floor(tonumber(soonest) / 4096)), '1')
 end
 
--- Puts a stored job where it waits.
+-- Puts a stored job into its lane, or among the delayed or waiting jobs.
 local function place(lanes, id, job, followed)
   local due_ms = job.timestamp + (job.isParked and 0 or job.delay)
   local key = key_of(job.name)
@@ -54,7 +54,7 @@ local function store(lanes, id, job)
   redis.call('SET', unpack(held))
 end
 
--- Gives a job that waits the data and the options of another. Its id, key, place, priority and times stay.
+-- Replaces the data and options of a pending job. Its id, key, position, priority and times stay.
 local function replace(lanes, id, job)
   local key = lanes.jobs .. id
   local name, stored = unpack(redis.call('HMGET', key, 'name', 'opts'))
@@ -72,7 +72,7 @@ local function replace(lanes, id, job)
   elseif has(lanes, 'shares') then redis.call('HDEL', lanes.shares, id) end
 end
 
--- Returns the id of what is stored then, and whether it is this job.
+-- Returns the id of the stored job, and true if that is the new job.
 local function add(lanes, job)
   local what, id = meet(lanes, job)
   if what == 'replace' then replace(lanes, id, job) end

@@ -1,14 +1,14 @@
--- Bounds how many jobs may wait, of all keys together and of each. A lane says how many of its key's jobs are parked;
--- those of its key that were stored for a later time are in an index of their own, since the delayed set has no keys.
+-- Limits the number of pending jobs, over all keys and for each key. A lane counts the parked jobs of its key. Jobs of
+-- the key that were stored for a later time are in a separate index, because the delayed set does not store keys.
 
--- How many of an index are looked at once.
+-- The most index entries that are checked at once.
 local MOST_LOOKED = 1000
 
 local function later_of(lanes, key)
   return lanes.jobs .. 'later:' .. key
 end
 
--- Notes a job that is due later.
+-- Adds a job with a later due time to the index.
 local function note_later(lanes, key, id, due_ms)
   local later = later_of(lanes, key)
   redis.call('ZADD', later, string.format('%.0f', due_ms), id)
@@ -16,13 +16,13 @@ local function note_later(lanes, key, id, due_ms)
   redis.call('PEXPIRE', later, string.format('%.0f', math.max(0, last_ms - lanes.now_ms) + DAY_MS))
 end
 
--- How many jobs of a key wait. Only if they would be too many is it looked which of those in the index have joined the lane
--- or are gone since.
+-- Counts the pending jobs of a key. Only if the count exceeds the limit does it remove index entries of jobs that have
+-- joined the lane or ended since.
 local function waiting_of(lanes, key, most)
   local lane, later = lanes.lane .. key, later_of(lanes, key)
   local parked, delayed = redis.call('ZCARD', lane), redis.call('ZCARD', later)
   if delayed == 0 or parked + delayed <= most then return parked + delayed end
-  -- Another part of a long index each time.
+  -- Checks another part of a long index each time.
   local parts = math.ceil(delayed / MOST_LOOKED)
   local first = lanes.now_ms % parts * MOST_LOOKED
   for _, id in ipairs(redis.call('ZRANGE', later, first, first + MOST_LOOKED - 1)) do
@@ -33,7 +33,7 @@ local function waiting_of(lanes, key, most)
   return parked + delayed
 end
 
--- How many of these jobs would be stored: all, and of each key.
+-- Counts the jobs that would be stored: in total, and by key.
 local function count_new(lanes, jobs)
   local seen, all, of_key = {}, 0, {}
   for _, job in ipairs(jobs) do
@@ -50,7 +50,7 @@ local function count_new(lanes, jobs)
   return all, of_key
 end
 
--- How many wait, the bound, and the key that it is for, if these jobs would be too many; else nil.
+-- Returns the number of pending jobs, the limit and its key if storing these jobs would exceed it. Otherwise nil.
 local function is_full(lanes, most, jobs)
   local all, of_key = count_new(lanes, jobs)
   if most.all and all > 0 then

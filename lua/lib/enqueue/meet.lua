@@ -1,8 +1,8 @@
 -- @include lib/lanes/states/unended
--- What a new job meets: the job that has its id, or its dedupeId, already.
+-- Finds the stored job with the id or dedupeId of a new job.
 
--- The job that holds a dedupeId, or nil. With a dedupeMs it holds it after its end too, for those that keep the first. A
--- job that runs still holds it if the one that was to follow it has been removed.
+-- Returns the job that holds a dedupeId, or nil. With a dedupeMs, a job that keeps the first one holds it beyond its
+-- end. A running job still holds it if the job that should follow it was removed.
 local function holder_of(lanes, dedupe)
   local place = lanes.jobs .. 'de:' .. dedupe.id
   local id = redis.call('GET', place)
@@ -12,8 +12,8 @@ local function holder_of(lanes, dedupe)
   return followed and is_unended(lanes, followed) and followed or nil
 end
 
--- What is to be done with a new job, and with which stored one: 'keep' that one, 'replace' its data, store the new one
--- to run 'after' it; or 'add' the new one.
+-- Decides about a new job. Returns "keep" with the stored job that stays, "replace" with the one whose data is
+-- replaced, "after" with the one that must end first, or "add".
 local function meet(lanes, job)
   if job.id and redis.call('HEXISTS', lanes.jobs .. job.id, 'name') == 1 then return 'keep', job.id end
   local holder = job.dedupe and holder_of(lanes, job.dedupe)

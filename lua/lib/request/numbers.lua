@@ -1,14 +1,13 @@
--- numbers_of(packed): a function that returns, one by one, the whole numbers that an argument packs as doubles, and then
--- nil.
--- All come in one argument, since Redis takes longer to parse twenty. nil if one is not whole.
+-- Returns a function that yields the packed numbers one by one, and then nil. All numbers come in one argument, because
+-- Redis takes longer to parse twenty arguments. Returns nil if a number is not whole.
 local function numbers_of(packed)
   local numbers = { struct.unpack('<' .. string.rep('d', #packed / 8), packed) }
   for index = 1, #packed / 8 do
     local number = numbers[index]
-    -- NaN equals nothing, and above 2^53 a double no longer holds every whole number.
+    -- NaN equals nothing, and above 2^53 a double does not hold every whole number.
     if number ~= math.floor(number) or number >= 2 ^ 53 or number <= -(2 ^ 53) then return nil end
   end
-  -- struct.unpack adds where it ended.
+  -- struct.unpack also returns the position at which it ended.
   numbers[#packed / 8 + 1] = nil
   local at = 0
   return function()
@@ -17,7 +16,7 @@ local function numbers_of(packed)
   end
 end
 
--- Whole numbers as doubles, in parts that Lua can unpack.
+-- Packs whole numbers as doubles, in parts that Lua can unpack.
 local MOST_PACKED = 2000
 local function pack_numbers(numbers)
   local count = #numbers

@@ -1,6 +1,6 @@
--- The first part of every request: the policy as the asker knows it, and the keys.
+-- Reads the first part of every request: the policy that the asking replica knows, and the keys.
 
--- The policy: its version, the priorities' shares and the shared limits; nil if it can never work.
+-- Reads the policy: its version, the shares of the priorities, and the shared limits. Returns nil if it is invalid.
 local function read_terms(next_number, text)
   local version = next_number()
   local shares = { next_number(), next_number(), next_number(), next_number() }
@@ -9,7 +9,7 @@ local function read_terms(next_number, text)
   return { version = version, shares = shares, limits = limits, text = text }
 end
 
--- Adds the cost under each limit; nil if one can never work. too_large is set to one that can never pass.
+-- Adds the cost under each limit. Returns nil if a cost is invalid. Sets too_large to a cost that can never pass.
 local function read_costs(next_number, limits, costs)
   for _, limit in ipairs(limits) do
     local cost = next_number()
@@ -20,7 +20,7 @@ local function read_costs(next_number, limits, costs)
   return costs
 end
 
--- The keys of the request, each with a template of its limits; nil if one can never work.
+-- Reads the keys of the request, each with a template of its limits. Returns nil if one is invalid.
 local function read_keys(next_number, terms)
   bind_keys(terms.limits, 3)
   local used, keys, template, parts = 3 + count_parts(terms.limits), {}, nil, 0
@@ -28,7 +28,7 @@ local function read_keys(next_number, terms)
     local limits = read_limits(next_number, keys)
     if not limits then return nil end
     if limits ~= template then template, parts = limits, count_parts(limits) end
-    -- It names what most keys get: Lua takes long to make room for one more field.
+    -- Lists most fields at once, because Lua takes long to add a field later.
     keys[index] = {
       template = limits, limits = nil, state_key = KEYS[used + 1], turns_key = KEYS[used + 2], parts_after = used + 2,
       scope = nil, packed = nil, is_drawn = nil,
@@ -38,13 +38,14 @@ local function read_keys(next_number, terms)
   return keys
 end
 
--- The limits of a key, with what Redis keeps of them. Most keys of a request have the same ones, and few are looked at.
+-- The limits of a key, with their Redis keys. They are created on first use, because most keys share a template, and
+-- few keys of a request are needed.
 local function limits_of(key)
   key.limits = key.limits or bind_keys(copy_limits(key.template), key.parts_after)
   return key.limits
 end
 
--- The policy, and the keys of a call or of what is asked about; nil if a number can never work.
+-- Reads the policy and the keys. Returns nil if a number is invalid.
 local function read_frame(next_number, text)
   local terms = read_terms(next_number, text)
   local keys = terms and read_keys(next_number, terms)
@@ -64,7 +65,7 @@ local function open_key(key, now_us)
   return scope
 end
 
--- Reads the states of several keys at once: a command for each would cost more than all that is done with it.
+-- Reads the states of several keys with one command. Separate commands would take longer than the rest of the work.
 local function load_keys(keys)
   if #keys < 2 then return end
   local names = {}

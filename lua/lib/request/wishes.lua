@@ -1,9 +1,10 @@
--- An asker's wishes, from an argument of whole numbers, packed as doubles: the classes of its calls, each with what a call
--- costs under the limits of the bucket and of its keys, and under the shadows; and its wishes, each of a class.
--- The names of the wishes are the arguments after this one.
+-- Reads the slot requests of a replica from one argument of whole numbers, packed as doubles. First come classes of
+-- calls, each with the cost of a call under the limits of the bucket and of its keys, and under the shadows. Then come
+-- the slot requests, each with its class. The following arguments are the names of the slot requests.
 local LAST_BEFORE_NAMES = 4
 
--- The numbers of an argument; nil if one is not whole. A fraction, NaN or an infinity leaves the sum no 0.
+-- Reads the numbers of an argument. Returns nil if one is not whole: with a fraction, NaN or an infinity, the sum is
+-- not 0.
 local function whole_numbers(packed)
   local count, odd = #packed / 8, 0
   local numbers = { struct.unpack('<' .. string.rep('d', count), packed) }
@@ -15,7 +16,7 @@ local function whole_numbers(packed)
   return odd == 0 and numbers or nil
 end
 
--- The classes, and where their numbers end; nil if a cost can never be one.
+-- Reads the classes, and the position after them. Returns nil if a cost is invalid.
 local function read_classes(numbers, shadow_count)
   local classes, at, least = {}, 1, 0
   for index = 1, numbers[1] or 0 do
@@ -30,7 +31,7 @@ local function read_classes(numbers, shadow_count)
     for each = 1, shadow_count do least = math.min(least, numbers[at + each] or -1) end
     at = at + shadow_count
     if count < 0 or least < 0 then return nil end
-    -- It names all fields: Lua takes long to make room for one more.
+    -- Lists all fields at once, because Lua takes long to add a field later.
     classes[index] = {
       costs = costs, shadow_costs = shadow_costs, templates = nil, share = nil, flow = nil, step_us = nil, has_leases = nil,
       rank = nil, main = nil,
@@ -39,7 +40,7 @@ local function read_classes(numbers, shadow_count)
   return classes, at
 end
 
--- Adds what a cost is too large for; how many limits come up to here.
+-- Adds the first cost that exceeds its limit. Returns the number of limits up to here.
 local function check_costs(wishes, limits, costs, after)
   for index = 1, #limits do
     local cost, capacity = costs[after + index], limits[index].capacity
@@ -48,7 +49,7 @@ local function check_costs(wishes, limits, costs, after)
   return after + #limits
 end
 
--- Whether a class has a cost for each limit of such calls. Calls of one class nearly always have the same limits.
+-- True if a class has a cost for each limit of such calls. Calls of one class nearly always have the same limits.
 local function fits_class(wishes, class, terms, keys)
   local templates = class.templates
   local is_known = templates and #templates == #keys
@@ -60,13 +61,13 @@ local function fits_class(wishes, class, terms, keys)
     templates[index] = keys[index].template
     known = check_costs(wishes, keys[index].template, class.costs, known)
   end
-  -- What was worked out for other limits does not hold.
+  -- Discards values that were computed for other limits.
   class.templates, class.flow, class.has_leases, class.main = templates, nil, nil, nil
   return known == #class.costs
 end
 
--- The wishes, each of least_wanted calls at least; nil if one can never work. too_large is set if a call costs more than
--- a limit can ever give.
+-- Reads the slot requests, each for at least least_wanted calls. Returns nil if one is invalid. Sets too_large if a
+-- call costs more than a limit ever allows.
 local function read_wishes(packed, terms, keys, shadows, least_wanted)
   local numbers = whole_numbers(packed)
   if not numbers then return nil end
@@ -79,7 +80,7 @@ local function read_wishes(packed, terms, keys, shadows, least_wanted)
     local own, places = {}, nil
     class, at = classes[class], at + 8
     for each = 1, key_count do
-      -- The number of a key, below 0 if the asker has a place in its line, which follows.
+      -- The number of a key. It is negative if the asking replica has a position in the key's queue, which follows.
       local number = numbers[at + 2] or 0
       local key = keys[number < 0 and -number or number]
       if not key then return nil end

@@ -1,13 +1,14 @@
 -- @include lib/runs/schedule
--- Plans the next run of a schedule, as BullMQ stores it; workers of earlier builds plan the run after it by its options.
+-- Plans the next run of a schedule in BullMQ's format. Workers of earlier versions plan the following run by its
+-- options.
 
--- When the current run of a schedule was planned for has had this run, unless it is an extra one.
+-- True if the current run belongs to the planned time of the schedule. False for an extra run.
 local function is_in_time(schedule)
   return schedule.at == schedule.due_ms
 end
 
--- The options of a run: what was planned for it, and those of its schedule's template. As text: what is decoded and
--- encoded again may lose digits.
+-- Returns the options of a run: the planned ones, and those of its schedule's template. Handles them as text, because
+-- decoding and encoding again may lose digits.
 local function run_opts(schedule, id, planned)
   local template, count = unpack(redis.call('HMGET', schedule.key, 'opts', 'ic'))
   local times = { count = tonumber(count) or 1 }
@@ -21,7 +22,7 @@ local function run_opts(schedule, id, planned)
   return opts .. ((not template or template == '{}') and '}' or ',' .. string.sub(template, 2))
 end
 
--- Stores a run that waits from then on, and makes it the current one.
+-- Stores a run that is due at this time, and makes it the current run.
 local function plan(schedule, at_ms)
   local lanes, id, job = schedule.lanes, nil, nil
   repeat
@@ -53,8 +54,8 @@ local function plan(schedule, at_ms)
   schedule.due_ms, schedule.run = at_ms, id
 end
 
--- The first time of a schedule that is yet to come, and how many have passed since the last one that was counted. Those
--- of `every` are computed here; those of cron are given. Nil if what is given no longer fits.
+-- Returns the next future time of a schedule, and the number of times that have passed since the last counted one.
+-- Computes the times of `every`, and takes those of cron from the arguments. Returns nil if the arguments are outdated.
 local function next_time(schedule, given)
   if not schedule.every then
     local fits = given and given.cron == schedule.pattern and given.timeZone == schedule.zone
@@ -67,13 +68,13 @@ local function next_time(schedule, given)
   return first + passed * schedule.every, passed
 end
 
--- Makes a run current again that has begun before.
+-- Makes an earlier run, which has begun before, the current run again.
 local function make_current(schedule, id)
   redis.call('ZADD', schedule.all, string.match(id, '%d+$'), schedule.name)
 end
 
--- Counts the times that have passed, and plans the next run: for the next time, or at once to make up for them; unless one
--- waits for its next attempt, which is the current one then.
+-- Counts the passed times and plans the next run: for the next time, or immediately to make up for missed times. If a
+-- run waits for its next attempt, that run becomes the current one instead.
 local function plan_next(schedule, next_ms, missed, is_at_once, retried)
   if missed > 0 then redis.call('HINCRBY', schedule.key, 'sluice:count', missed) end
   redis.call('HSET', schedule.key, 'sluice:at', string.format('%.0f', next_ms))

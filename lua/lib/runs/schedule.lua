@@ -1,8 +1,8 @@
 -- @include lib/lanes/lanes
--- The runs of a recurring job. A schedule has one current run at a time, the one that its score among the schedules names:
--- it is planned, due, in its lane, in the hands of a worker, or waits for its next attempt. As it begins, the next one is
--- planned. So no more than one run waits. Those that have begun and not ended are in `open`, each with the number of the
--- fetch with which it began. `at` is the time of the schedule that comes next and has neither had a run nor been missed.
+-- The runs of a recurring job. A schedule has one current run at a time, which its score among the schedules
+-- identifies. That run is planned, due, in its lane, held by a worker, or waits for its next attempt. When it begins,
+-- the next run is planned, so at most one run waits. Runs that have begun and not ended are in `open`, each with the
+-- number of the fetch with which it began. `at` is the next time of the schedule that has neither run nor been missed.
 
 -- KEYS: wait, delayed, events, meta, marker, active, prioritized, pc, failed, the schedules, and the schedule.
 local function open_schedule(keys, prefix, name, now_ms)
@@ -17,13 +17,13 @@ local function open_schedule(keys, prefix, name, now_ms)
   schedule.makes_up, schedule.may_overlap = missed == 'once', overlap ~= 'no'
   if schedule.due_ms then
     schedule.run = 'repeat:' .. name .. ':' .. string.format('%.0f', schedule.due_ms)
-    -- A later run was planned by a worker of an earlier build.
+    -- A worker of an earlier version planned a later run.
     schedule.at = math.max(tonumber(at) or 0, schedule.due_ms)
   end
   return schedule
 end
 
--- Whether a run has ended, or is gone; runs; is held by a worker that has not begun it; or waits elsewhere.
+-- Returns whether a run has ended or was removed, runs, is held by a worker that has not begun it, or waits elsewhere.
 local function state_of(schedule, id)
   local stored, finished, fetches = unpack(redis.call('HMGET', schedule.jobs .. id, 'timestamp', 'finishedOn', 'ats'))
   if not stored or finished then return 'ended' end
@@ -31,7 +31,7 @@ local function state_of(schedule, id)
   return redis.call('HGET', schedule.open, id) == (fetches or '0') and 'runs' or 'held'
 end
 
--- Takes a run from wherever it waits. A worker that holds it finds that out before it would begin; its lock ends by itself.
+-- Removes a waiting run. A worker that holds it notices this before it begins the run. Its lock expires by itself.
 local function take_out(schedule, id)
   local lanes = schedule.lanes
   local key = key_of(redis.call('HGET', schedule.jobs .. id, 'name') or '')
@@ -52,7 +52,7 @@ local function remove_run(schedule, id)
   redis.call('XADD', schedule.lanes.events, '*', 'event', 'removed', 'jobId', id, 'prev', 'waiting')
 end
 
--- Fails a run for good that was to be tried again.
+-- Fails a run permanently although it has attempts left.
 local function fail_run(schedule, id)
   local job, now = schedule.jobs .. id, string.format('%.0f', schedule.now_ms)
   take_out(schedule, id)
@@ -63,13 +63,13 @@ local function fail_run(schedule, id)
   redis.call('XADD', schedule.lanes.events, '*', 'event', 'failed', 'jobId', id, 'failedReason', reason, 'prev', 'active')
 end
 
--- Whether an attempt at a run has ended, or its worker was lost.
+-- True if an attempt at a run has ended, or its worker was lost.
 local function was_tried(schedule, id)
   local attempts, losses = unpack(redis.call('HMGET', schedule.jobs .. id, 'atm', 'stc'))
   return (tonumber(attempts) or 0) > 0 or (tonumber(losses) or 0) > 0
 end
 
--- Ends a script.
+-- Writes the final state at the end of a script.
 local function close_schedule(schedule)
   if schedule.lanes.is_changed then close_lanes(schedule.lanes) end
 end

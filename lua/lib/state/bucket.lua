@@ -1,6 +1,6 @@
 -- The state of a bucket. Twin of src/core/draw/bucket-state.ts.
 
--- When the server's clock goes back, the bucket neither stalls nor books a time twice.
+-- Advances the bucket's clock. If the server's clock goes back, the bucket neither stalls nor books a time twice.
 local function advance(bucket, server_us)
   local clock_us = math.max(server_us + bucket.skew_us, bucket.clock_us)
   bucket.skew_us = clock_us - server_us
@@ -10,7 +10,7 @@ end
 -- Redis keeps a bucket for at least this long after a draw.
 local KEPT_US = 3600000000
 
--- Whether the asker knows of a draw, or of a policy, that the bucket has lost.
+-- True if the asking replica knows of a draw, or of a policy, that the bucket has lost.
 local function is_state_lost(bucket, terms, server_us, drew)
   if drew.at_us == 0 or drew.starts_full then return false end
   -- After this long without a draw the bucket has expired, and had drained long before.

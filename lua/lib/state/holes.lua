@@ -1,13 +1,13 @@
 -- Slots that were booked and given back; the next draw takes them first. Twin of takeHoles in src/core/draw/bucket-state.ts.
--- bucket.holes is how many there may be, so that a draw without holes asks Redis nothing.
--- A script cannot reply with thousands of values.
+-- bucket.holes is the greatest possible number of holes, so that a draw without holes sends no command. A script cannot
+-- reply with thousands of values.
 local MOST_TAKEN = 1000
 
 local function hole_name(slot_us, asker, index, name)
   return string.format('%.0f %s %d %s', slot_us, asker, index, name)
 end
 
--- Takes the earliest holes of the same calls, and forgets those that have passed.
+-- Takes the earliest holes of equal calls, and deletes those that have passed.
 local function take_holes(bucket, name, most, until_us)
   local taken = {}
   if bucket.holes == 0 then return taken end

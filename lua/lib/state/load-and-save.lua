@@ -1,20 +1,20 @@
--- Loads and saves buckets and keys, and says for how long they are kept.
+-- Loads and saves buckets and keys, and sets their expiry.
 
--- How long an idle bucket is kept, so that its newest policy outlives a quiet time; one that was configured or paused by
--- hand; and a key.
+-- How long an idle bucket is kept, so that its newest policy survives an idle time. Then the same for a bucket that an
+-- operator configured or paused, and for a key.
 local KEEP_MS, KEEP_OVERRIDE_MS, KEEP_KEY_MS = 3600000, 2592000000, 60000
 
--- In place of an asker, where a limit is only looked at.
+-- Takes the place of the asking replica when a limit is only read.
 local NO_ASKER = { asker = '', now_us = 0, order = 0, lease = 0 }
 
--- From when on a scope holds nothing back, but for a pause: all has drained, and cooldown and gap are over.
+-- The time from which a scope delays nothing, except for a pause: all work has drained, and cooldown and gap are over.
 local function drained_at_us(scope, now_us, drawer)
   local last_us = math.max(scope.cool_until_us, scope.gap_until_us, scope.since_us + scope.recover_us)
   for index = 1, #scope.limits do
     local limit = scope.limits[index]
     local rule = RULES[limit.code]
     if rule.is_rate then
-      -- Without the keys of its parts, as for an asker of another policy, a limit counts as full.
+      -- Without the Redis keys of its parts, as with another policy, a limit counts as full.
       local is_known = limit.keys or not rule.parts
       local free_us = is_known and rule.earliest(limit, now_us, limit.capacity, drawer)
         or scope.last_us + limit.period_us
@@ -47,7 +47,7 @@ local function save_bucket(key, bucket)
     string.format('%.0f', drained_ms + keep_ms))
 end
 
--- The scope of a key, under the limits that the asker knows, from its state in Redis, if that has one.
+-- The scope of a key under the known limits, from its state in Redis if it has one.
 local function scope_of_key(packed, limits, now_us)
   local scope = nil
   if not packed then return fresh_scope(limits) end
@@ -65,7 +65,7 @@ local function scope_of_key(packed, limits, now_us)
   return scope
 end
 
--- An expiry as text: Redis takes longer to format a number than for the rest of a command.
+-- Passes the expiry as text, because Redis takes longer to format a number than for the rest of the command.
 local function save_key(key, scope, now_us)
   local paused_us = math.max(0, scope.paused_until_us - now_us)
   local drained = math.max(drained_at_us(scope, now_us, NO_ASKER) - now_us, math.min(paused_us, KEEP_OVERRIDE_MS * 1000))

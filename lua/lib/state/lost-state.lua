@@ -1,10 +1,10 @@
 -- What happens when Redis has lost what a bucket let pass. Twin of useUp in src/core/draw/bucket-state.ts.
 -- @include lib/state/status
 
--- A lost window up to SHORT_US counts as used up; a longer one does not, since it could block a whole day.
+-- A lost window of up to SHORT_US counts as used up. A longer one does not, because it could block calls for a day.
 local SHORT_US = 60000000
 
--- Books all that the limits would let pass at once, as if a burst had just left.
+-- Books everything that the limits would allow at once, as if a burst had just started.
 local function use_up(scope, now_us)
   local at_us = math.max(now_us, scope.last_us)
   local drawer = { asker = '', now_us = now_us, order = 0, lease = 0 }

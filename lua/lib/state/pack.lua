@@ -1,4 +1,4 @@
--- The form of a scope in Redis: whole numbers, packed as doubles, since a hash costs twice as much in each draw.
+-- The format of a scope in Redis: whole numbers, packed as doubles. A hash takes twice as long in each draw.
 local SCOPE_HEAD, PER_LIMIT = 11, 7
 
 local function unpack_limits(numbers, at, limit_count)
@@ -13,7 +13,7 @@ local function unpack_limits(numbers, at, limit_count)
   return limits, at
 end
 
--- The limits between what comes before and after them. One concatenation for all: Lua hashes every string that it makes.
+-- Packs the limits between two given parts. Uses a single concatenation, because Lua hashes every string that it makes.
 local function pack_limits(before, limits, after)
   local packed = { before }
   for index, limit in ipairs(limits) do
@@ -40,8 +40,8 @@ local function pack_scope(scope)
   return pack_limits(head, scope.limits)
 end
 
--- A key that only ever had calls is kept in a short form: how many limits it has, those, and its last slot. That is half
--- of the bytes, and Lua reads each byte of every string that it gets or makes.
+-- A key without pauses or cooldowns has a short format: the number of its limits, the limits, and its last slot. That
+-- halves the bytes, and Lua reads each byte of every string that it gets or makes.
 local function unpack_key(packed)
   local count = #packed / 8
   if count == 9 then

@@ -1,9 +1,9 @@
 -- What is noted of a slot that a server has given to a caller. Twin of src/stores/memory/memory-slots.ts.
 -- Its key is a hash: until_ms (if it was renewed), settled, released (by which request). It expires when the slot is over.
 
--- Notes one of look (nothing), settle, release and renew. What it was before: held, settled, or over, of which nothing is
--- noted; for how long it is held now, in ms; and whether this is the first time that it is settled. A request whose reply
--- was lost may come again: it is answered as it was then.
+-- Notes one of look (which changes nothing), settle, release and renew. Returns the previous state (held, settled, or
+-- over), how long the slot is held now in ms, and whether this is the first settlement. A request whose reply was lost
+-- may be repeated, and gets the same reply.
 local function note_slot(key, what, first_ms, hold_ms, request, now_ms)
   local kept = redis.call('HMGET', key, 'until_ms', 'settled', 'released')
   local until_ms = tonumber(kept[1] or first_ms)

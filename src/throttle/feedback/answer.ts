@@ -1,15 +1,13 @@
 /**
- * The one reader of answers: what a result or an error means for those who call its downstream. Where clients keep an
- * answer is known to `layers.ts`, its headers to `headers.ts` and `remaining.ts`, its codes
- * and its body to `body.ts`.
+ * Reads what a result or an error of a downstream means for its callers. `layers.ts` finds the
+ * response in it, `headers.ts` and `remaining.ts` read headers, and `body.ts` reads bodies.
+ * `dialects.ts` lists the words of the APIs.
  */
 import { types } from "node:util";
 import type { Answer, QuotaPeriod } from "../../core/answer.ts";
 import { resetsAround } from "../../core/limits/calendar-days.ts";
+import { noFacts, readBody, type BodyFacts } from "./body.ts";
 import {
-  noFacts,
-  readBody,
-  type BodyFacts,
   meaningInResult,
   meaningOf,
   saysOverloaded,
@@ -22,8 +20,10 @@ import {
   saysTooMuchExists,
   saysUsedUp,
   strongest,
+  PARTS,
+  STATUSES,
   type Meaning,
-} from "./body.ts";
+} from "./dialects.ts";
 import {
   grpcCodeOf,
   readGrpcDetails,
@@ -34,8 +34,6 @@ import {
   isResponse,
   layersOf,
   ownWaitOf,
-  PARTS,
-  STATUSES,
   type Layer,
 } from "./layers.ts";
 import {

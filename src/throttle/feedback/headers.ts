@@ -1,3 +1,4 @@
+import { readWaitHeader, USUAL_NAMES } from "./dialects.ts";
 import { readProperty } from "./properties.ts";
 import { readDelayMs, readHttpDateMs, readWaitMs } from "./retry-after.ts";
 
@@ -23,29 +24,6 @@ export function headerOf(source: unknown, name: string): string | undefined {
     return undefined;
   }
 }
-
-/** Names that are asked for where a client's headers cannot be listed. */
-const USUAL_NAMES: readonly string[] = [
-  "date",
-  "age",
-  "retry-after",
-  "retry-after-ms",
-  "x-ms-retry-after-ms",
-  "x-amz-retry-after",
-  "x-should-retry",
-  ...["x-ratelimit", "x-rate-limit", "ratelimit"].flatMap((family) =>
-    ["limit", "remaining", "reset", "reset-after"].map((figure) => `${family}-${figure}`),
-  ),
-  ...["requests", "tokens"].flatMap((counted) =>
-    ["limit", "remaining", "reset"].map((figure) => `x-ratelimit-${figure}-${counted}`),
-  ),
-  ...["requests", "tokens", "input-tokens", "output-tokens"].flatMap((counted) =>
-    ["limit", "remaining", "reset"].map((figure) => `anthropic-ratelimit-${counted}-${figure}`),
-  ),
-  "ratelimit",
-  "ratelimit-policy",
-  "x-shopify-shop-api-call-limit",
-];
 
 /** The headers that a client keeps in any of these forms, by their lower-case names; empty for any other source. Never throws. */
 export function listHeaders(source: unknown): ReadonlyMap<string, string> {
@@ -159,32 +137,6 @@ export function readServerTimeMs(headers: ReadonlyMap<string, string>, wallNowMs
   const sentAtMs = readHttpDateMs(headers.get("date"), wallNowMs);
   if (sentAtMs === undefined) return wallNowMs;
   return sentAtMs + (readDelayMs(headers.get("age"), 1_000) ?? 0);
-}
-
-/**
- * A header that asks for a wait: `retry-after`, `x-ms-retry-after-ms`, `retry-after-long`. What is behind the name is a
- * unit, or the limit that was hit, as of named throttlers of NestJS.
- */
-const WAIT_HEADER =
-  /(?:^|-)(?:retry-after(?<limit>-(?!ms$|millis|seconds?$).+?)??|retry-(?:in|delay|pushback)|backoff)(?:-(?<unit>ms|millis|milliseconds|secs?|seconds))?$/;
-/** What is said of retries behind `retry-after`, and is no time. */
-const NO_LIMIT = /-(?:count|attempts?|reason|limit|max|type|policy)$/;
-/** Headers in ms whose names do not say so. AWS's services and clients read this one so. */
-const IN_MS: ReadonlySet<string> = new Set(["x-amz-retry-after", "x-amzn-retry-after"]);
-
-interface WaitHeader {
-  /** The limit in its name, with a dash before it; `""` if the name has none. */
-  readonly limit: string;
-  readonly isInMs: boolean;
-}
-
-function readWaitHeader(name: string): WaitHeader | undefined {
-  if (!name.includes("retry") && !name.includes("backoff")) return undefined;
-  const groups = WAIT_HEADER.exec(name)?.groups;
-  if (groups === undefined) return undefined;
-  const { limit = "", unit = "" } = groups;
-  if (NO_LIMIT.test(limit)) return undefined;
-  return { limit, isInMs: unit.startsWith("m") || IN_MS.has(name) };
 }
 
 /**

@@ -8,6 +8,17 @@ import {
   textOf,
   type Fields,
 } from "../../core/input/protobuf.ts";
+import {
+  BODIES,
+  CODES_OF_ERRORS,
+  HEADERS,
+  PARTS,
+  PARTS_OF_ERRORS,
+  STATUSES,
+  WAITS,
+  WAITS_IN_MS,
+  WITHIN,
+} from "./dialects.ts";
 import { listHeaders } from "./headers.ts";
 import { readOwnProperty, readProperty } from "./properties.ts";
 import { readDelayMs, readWaitMs } from "./retry-after.ts";
@@ -25,85 +36,6 @@ export interface Layer {
 
 /** How many errors are read, and how deep they may lie. */
 const [MOST_LAYERS, MOST_ERRORS, DEEPEST] = [40, 20, 10];
-
-/** Where an error keeps those that led to it. The last of several tries counts most. */
-const WITHIN = [
-  "cause",
-  "lastError",
-  "originalError",
-  "networkError",
-  "innerError",
-  "error",
-  "reason",
-  "err",
-  "original",
-  "previous",
-];
-export const PARTS: readonly string[] = [
-  "raw",
-  "rawResponse",
-  "$response",
-  "$metadata",
-  "res",
-  "meta",
-  "_response",
-  "httpResponse",
-  "originalResponse",
-  "httpMeta",
-];
-/** The same of errors only: in a result, things of these names are data. */
-const PARTS_OF_ERRORS: readonly string[] = ["context", "output"];
-export const STATUSES: readonly string[] = [
-  "status",
-  "statusCode",
-  "status_code",
-  "httpStatusCode",
-  "httpStatus",
-  "networkStatusCode",
-  "responseStatus",
-];
-const HEADERS = [
-  "headers",
-  "responseHeaders",
-  "httpHeaders",
-  "header",
-  "rawHeaders",
-  "metadata",
-  "trailers",
-];
-const BODIES = [
-  "data",
-  "body",
-  "_data",
-  "responseBody",
-  "rawBody",
-  "bodyText",
-  "responseText",
-  "text",
-  "error",
-  "errors",
-  "graphQLErrors",
-  "errorDetails",
-  "statusDetails",
-  "details",
-  "result",
-  "extensions",
-  "parameters",
-  "rawError",
-  "bodyAsText",
-  "errorInfoMetadata",
-  "CancellationReasons",
-  "extra",
-];
-
-const WAITS = ["retryAfter", "retry_after", "retryAfterSeconds", "retryDelay"];
-const WAITS_IN_MS = [
-  "retryAfterMs",
-  "retry_after_ms",
-  "retryAfterInMs",
-  "retryAfterMilliseconds",
-  "retryAfterInMilliseconds",
-];
 
 /** A result or an error, and the errors within it, the outermost first. Never throws. */
 export function layersOf(source: object): readonly Layer[] {
@@ -221,18 +153,7 @@ function isPlainBody(body: unknown): boolean {
 export function codesOf({ source }: Layer): readonly unknown[] {
   // That of a storage, or of getRandomValues(), is no downstream's quota.
   if (source instanceof DOMException) return [];
-  return [
-    "name",
-    "code",
-    "type",
-    "__type",
-    "errorCode",
-    "Code",
-    "reason",
-    "lc_error_code",
-    "codeName",
-    "error",
-  ].map((name) => readProperty(source, name));
+  return CODES_OF_ERRORS.map((name) => readProperty(source, name));
 }
 
 /** The wait that an error keeps itself: Slack's in seconds, discord.js's in ms, as all by names that say so. */

@@ -1,5 +1,6 @@
 import { parseList } from "structured-headers";
 import type { QuotaPeriod } from "../../core/answer.ts";
+import { FIGURES, FILLERS, PERIODS, TIME_UNITS, UNITS, type Figure } from "./dialects.ts";
 import { listHeaders, readServerTimeMs } from "./headers.ts";
 import { readDelayMs, readWaitMs } from "./retry-after.ts";
 
@@ -65,30 +66,6 @@ interface QuotaHeader {
 }
 
 type Figures = Partial<Record<Figure, string>> & { unitMs?: number };
-
-type Figure = "remaining" | "limit" | "reset" | "delay";
-
-const FIGURES: ReadonlyMap<string, Figure> = new Map([
-  ["remaining", "remaining"],
-  ["left", "remaining"],
-  ["available", "remaining"],
-  ["limit", "limit"],
-  ["max", "limit"],
-  ["reset", "reset"],
-  ["resets", "reset"],
-  ["resettime", "reset"],
-  ["resetat", "reset"],
-  ["resetin", "reset"],
-  ["resetafter", "reset"],
-]);
-
-/** Words in names that say how a time is given. */
-const TIME_UNITS: ReadonlyMap<string, number> = new Map([
-  ["ms", 1],
-  ["millis", 1],
-  ["milliseconds", 1],
-]);
-const FILLERS: ReadonlySet<string> = new Set(["after", "at", "in", "time", "seconds", "secs"]);
 
 /** Names repeat from answer to answer; of more than this, all are read anew. */
 const MOST_NAMES = 1_000;
@@ -354,25 +331,6 @@ function readFigure(text: string | undefined): number | undefined {
 
 /** The most of a text that is searched. */
 const MOST_SEARCHED = 2_000;
-
-const PERIODS: readonly (readonly [QuotaPeriod, RegExp])[] = [
-  ["month", /\bmonth(?:ly)?\b|\bper ?month/],
-  ["day", /\bday\b|\bdaily\b|\bper ?day|\b24 ?h(?:ours?)?\b|\b[qrt]pd\b/],
-  ["hour", /\bhour(?:ly)?\b|\bper ?hour|\b[rt]ph\b/],
-  ["minute", /\bmin(?:ute)?(?:ly)?\b|\bper ?min|\b(?:[io]?[rt]|q)pm\b/],
-  ["second", /\bsecond(?:ly)?\b|\bper ?sec|\b[qrt]ps\b/],
-];
-
-const UNITS: readonly (readonly [string, RegExp])[] = [
-  ["input-tokens", /\binput ?tokens?\b|\bprompt tokens?\b|\bitpm\b/],
-  ["output-tokens", /\boutput ?tokens?\b|\bcompletion tokens?\b|\botpm\b/],
-  ["tokens", /\btokens?\b|\btp[mdhs]\b/],
-  ["calls", /\brequests?\b|\bcalls?\b|\bquer(?:y|ies)\b|\brp[mdhs]\b/],
-  ["points", /\bpoints?\b|\bcomplexity\b|\bcost\b/],
-  ["credits", /\bcredits?\b/],
-  ["bytes", /\bbytes?\b/],
-  ["images", /\bimages?\b/],
-];
 
 /** The period for which a quota is given: `"day"` of `GenerateRequestsPerDayPerProject`, the longest if several are named. */
 export function periodOf(text: string): QuotaPeriod | undefined {

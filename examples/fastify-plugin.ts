@@ -1,4 +1,7 @@
-/** Refuses clients that ask too often, by API key or IP address; with $REDIS_URL set, all processes that run this share the limit. */
+/**
+ * Limits the requests of each client, by API key or IP address. With $REDIS_URL set, all processes that run this share
+ * the limit.
+ */
 import { createHash } from "node:crypto";
 import Fastify, { type FastifyInstance, type FastifyRequest } from "fastify";
 import { createSluice, rateLimitHeaders, type Bucket } from "sluice";

@@ -1,7 +1,7 @@
 /**
- * A proxy for OpenAI's API, for clients that cannot be changed: each request waits for its slot and its tokens. Point any
- * client at it by its base URL. With $REDIS_URL set, all proxies share the limits. `$OPENAI_BASE_URL` is another server
- * that speaks like OpenAI's.
+ * A proxy for OpenAI's API, for clients that cannot be changed. Each request waits for its slot and its tokens. Set the
+ * base URL of any client to this proxy. With $REDIS_URL set, all proxies share the limits. `$OPENAI_BASE_URL` names
+ * another server with the same API.
  */
 import process from "node:process";
 import { createSluice } from "sluice";
@@ -19,7 +19,7 @@ const server = await createServer(sluice, {
   port: Number(process.env["PORT"] ?? 3_010),
   insecureLocal: true,
   logger: false,
-  // A client says by `x-sluice-max-wait` how long it would wait.
+  // A client can limit its wait with the header `x-sluice-max-wait`.
   forward: { openai: { to, bucket } },
 });
 onStop(async () => {

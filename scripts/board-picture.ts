@@ -1,4 +1,7 @@
-/** Takes the picture of the board in `docs/images/`, of a fleet that it makes up. `npx tsx --conditions=@sluice/source scripts/board-picture.ts` */
+/**
+ * Takes the picture of the board in `docs/images/`, with an invented fleet. `npx tsx --conditions=@sluice/source
+ * scripts/board-picture.ts`
+ */
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
@@ -8,7 +11,7 @@ import { startRedis } from "../test/support/redis/local-redis.ts";
 import { openBrowser } from "../test/support/server/browser.ts";
 
 const FOLDER = join(import.meta.dirname, "../docs/images");
-/** Rates, and how many calls a second come. */
+/** Rates, and the number of calls that arrive each second. */
 const BUCKETS = [
   { name: "stripe", rate: "100/s", come: 45 },
   { name: "openai", rate: "20/s", come: 24 },
@@ -29,7 +32,7 @@ try {
   const calling = BUCKETS.map(async ({ name, rate, come }) => {
     const bucket = sluice.bucket(name, { rate });
     while (performance.now() < ends) {
-      // Those that wait at the end are told that the sluice closes.
+      // Callers that still wait at the end get an error, because the sluice closes.
       bucket.draw().catch(() => undefined);
       await pause(1_000 / come);
     }

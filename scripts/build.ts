@@ -1,7 +1,7 @@
 /**
- * Builds what is shipped into `dist/`: a few JavaScript files with their source maps by esbuild, types by `tsc`.
- * Packages in "dependencies" stay outside. Those in "devDependencies" that the sources import go in, with their licenses.
- * `tsx scripts/build.ts [folder in which dist/ is made]`
+ * Builds the published files in `dist/`: a few JavaScript files with their source maps by esbuild, types by `tsc`.
+ * Packages in "dependencies" are not bundled. Those in "devDependencies" that the sources import are bundled, with
+ * their licenses. `tsx scripts/build.ts [folder in which dist/ is made]`
  */
 import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
@@ -15,10 +15,12 @@ import { readPageFiles } from "../src/server/dashboard/page-files.ts";
 
 const ROOT = resolve(import.meta.dirname, "..");
 const DIST = resolve(process.argv[2] ?? ROOT, "dist");
-/** What runs from `dist/` meanwhile finds its files until all are made. */
+/**
+ * The build goes to this folder first, so that processes running from `dist/` keep their files until it is complete.
+ */
 const OUT = `${DIST}.new`;
 
-/** What users import, and the file from which the process of a handler in a file starts: it is found by its name, beside the others. */
+/** The public entries, and the file that starts the process of a handler in a file. That file is found by its name. */
 const ENTRIES = {
   index: "src/sluice/index.ts",
   testing: "src/sluice/testing/index.ts",
@@ -30,7 +32,9 @@ const ENTRIES = {
   cli: "src/cli/main.ts",
   "sandbox-child": "src/queue/worker/handlers/sandbox-child.ts",
 };
-/** The declarations that users import. What they import is kept, all else removed. */
+/**
+ * The declarations of the public entries. The build keeps the declarations that they import, and removes the others.
+ */
 const TYPES = [
   "sluice/index.d.ts",
   "sluice/testing/index.d.ts",
@@ -40,7 +44,7 @@ const TYPES = [
   "insight/metrics/index.d.ts",
   "insight/metrics/opentelemetry/index.d.ts",
 ];
-/** These read files. Modules that hold the texts take their place: a bundle has no folder beside it. */
+/** Modules that read files. Modules with the texts replace them, because a bundle has no folder beside it. */
 const LUA_SOURCE = "src/stores/redis/scripts/lua-source.ts";
 const PAGE_FILES = "src/server/dashboard/page-files.ts";
 const VERSION = "src/sluice/version.ts";
@@ -49,7 +53,7 @@ const LICENSES = "licenses.txt";
 const UPLOT = "node_modules/uplot";
 const TARGET = `node${/[\d.]+/.exec(packageJson.engines.node)?.[0]}`;
 const DEPENDENCIES = Object.keys(packageJson.dependencies);
-/** What users install themselves, or have from us. */
+/** Packages that users install themselves, or that they get as our dependencies. */
 const OUTSIDE = [...DEPENDENCIES, ...Object.keys(packageJson.peerDependencies)];
 /** Bundled packages that `require` modules of Node, which only works in CommonJS. */
 const COMMON_JS = [

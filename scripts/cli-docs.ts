@@ -1,4 +1,6 @@
-/** Writes `docs/reference/cli.md` from what `sluice --help` says. A test holds them equal. `tsx scripts/cli-docs.ts` */
+/**
+ * Writes `docs/reference/cli.md` from the output of `sluice --help`. A test compares the two. `tsx scripts/cli-docs.ts`
+ */
 import { writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import process from "node:process";

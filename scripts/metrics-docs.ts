@@ -1,6 +1,6 @@
 /**
- * Writes the tables of `docs/reference/metrics.md` from the table of metrics, and adds a panel to the dashboard for each metric that
- * has none. A test holds them equal. `tsx scripts/metrics-docs.ts`
+ * Writes the tables of `docs/reference/metrics.md` from the table of metrics, and adds a panel to the dashboard for
+ * each metric that has none. A test compares the results. `tsx scripts/metrics-docs.ts`
  */
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";

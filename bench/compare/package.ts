@@ -1,4 +1,4 @@
-/** What it takes to import the package, and to install it. */
+/** The cost of importing the package, and of installing it. */
 import { execFile } from "node:child_process";
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
@@ -67,8 +67,8 @@ interface LockedPackage {
 }
 
 /**
- * The packages that an install brings: those that the lock file lists, as far as dependencies lead to them. Its marks of
- * packages for development say nothing of what is both an optional peer of one and used here.
+ * The packages that an install brings: those in the lock file that dependencies lead to. The lock file's development
+ * marks are not used, because a package may be both an optional peer and a development dependency.
  */
 async function dependencyBytes(build: string): Promise<number> {
   const lock = JSON.parse(await readFile(join(build, "package-lock.json"), "utf8")) as {

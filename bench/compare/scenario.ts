@@ -1,7 +1,7 @@
 import type { Bench } from "../fleet/run-load.ts";
 import type { Figure, Figures } from "./verdict.ts";
 
-/** What one run of a scenario gets: a Redis and replicas of its own. */
+/** The parts of one run of a scenario: a separate Redis and separate replicas. */
 export interface Run {
   readonly bench: Bench;
   readonly seconds: number;

@@ -100,7 +100,7 @@ export type FromReplica =
   | { readonly kind: "failed"; readonly reason: string }
   | { readonly kind: "stopped"; readonly taken: Taken };
 
-/** The calls that left one replica in one run. */
+/** The calls that one replica started in one run. */
 export interface Taken {
   readonly arrivalsMs: Float64Array;
   /** The driver's notes on each call; empty if it makes none. */

@@ -18,7 +18,7 @@ type PreloadTarget = Pick<ReplicaSetup, "redisUrl" | "build">;
 
 /** One limiter in one replica, connected and warmed up. */
 export interface Driver {
-  /** Keeps all callers waiting until `stop`; each call that leaves is one arrival. */
+  /** Keeps all callers waiting until `stop`. Each started call is one arrival. */
   start(onArrival: () => void): void;
   stop(): void;
   /** The notes on all arrivals, in order, {@link NOTES_PER_ARRIVAL} numbers each; left out if the times are enough. */

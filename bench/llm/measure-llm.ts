@@ -1,4 +1,7 @@
-/** The presets of `sluice/llm` against fakes of their providers, which count as those do and punish who asks for too much. */
+/**
+ * The presets of `sluice/llm` against fake providers, which count as the real ones do and block callers that exceed a
+ * limit.
+ */
 import { fork, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { setTimeout as pause } from "node:timers/promises";
@@ -17,18 +20,24 @@ const CALLER = fileURLToPath(
 );
 const PROCESSES = 4;
 const AT_ONCE = 25;
-/** Estimates are judged after so many answers; and all that is measured, when the calls have gone that waited meanwhile. */
+/**
+ * The number of answers after which estimates are judged. The figures are measured once the calls that waited then have
+ * ended.
+ */
 const LEARNING = 100;
-/** A minute of the providers in short. */
+/** The length of the providers' minute in this benchmark. */
 const PERIOD_S = 3;
-/** What of a limit may leave at once comes back within a period of the log beside it; of whole ones, the share is exact. */
+/**
+ * The units that may start at once come back within a period of the log beside them. Over whole periods, the share is
+ * exact.
+ */
 const LOG_S = PERIOD_S * (1 + 1 / 60);
 
 interface Case {
   readonly provider: LlmCallerConfig["provider"];
   readonly limits: LlmCallerConfig["limits"];
   readonly quotas: ProviderConfig["quotas"];
-  /** What is to be used up, and how much of it there is in a second. */
+  /** The unit that limits the load, and its amount per second. */
   readonly binds: readonly [unit: string, perS: number];
   readonly most: number;
 }

@@ -19,10 +19,10 @@ export type QuotaGiven = readonly [kind: keyof typeof KINDS, count: number, perS
 export interface ProviderSays {
   readonly answers: number;
   readonly refusals: readonly string[];
-  /** How much has come since it was asked last, by unit, and in how many seconds. */
+  /** The amount since the last report, by unit, and its time in seconds. */
   readonly taken: Readonly<Record<string, number>>;
   readonly seconds: number;
-  /** The longest time for which it stood still since then. */
+  /** The longest standstill since the last report. */
   readonly stillMs: number;
 }
 

@@ -16,7 +16,7 @@ const SAMPLE = {
   tenant: leakyBucket("50/s", { burst: 10 }),
   keys: 1_000,
 } as const;
-/** Paths: so many endpoints of each tenant, with limits of both. They are kept as long as those of one name. */
+/** Paths: this many endpoints for each tenant, with limits of both. They are kept as long as keys of one name. */
 const PATHS = { name: "paths", perTenant: 10, tenant: leakyBucket("10/h", { burst: 10 }) } as const;
 const CALLERS = 500;
 const SCANNED_AT_ONCE = 1_000;

@@ -60,7 +60,7 @@ export async function measureLevels(bench: Bench, { effort, contenders }: Flags)
   ];
 }
 
-/** By how much any of all runs exceeded the bound of a level, whoever's calls it were. */
+/** By how much any of all runs exceeded the bound of a level, over all of its keys. */
 function overRows(runs: readonly (readonly Call[])[]): Row[] {
   const { all, tenant, endpoint } = LEVELS;
   const levels: readonly (readonly [string, Leaky, (call: Call) => number])[] = [

@@ -17,7 +17,7 @@ async function probe(redisUrl: string): Promise<MemoryReport> {
   await bucket.draw();
   const waits: Promise<Slot>[] = Array.from({ length: CALLERS });
 
-  // All in one tick, so that no call leaves before they are measured.
+  // All in one tick, so that no call starts before they are measured.
   const callerBytes = bytesOf(() => {
     for (let caller = 0; caller < CALLERS; caller++) waits[caller] = bucket.draw();
   });

@@ -32,10 +32,10 @@ const WARM_UP = 10;
 const BUCKETS = 1_000;
 const SCRAPES = 15;
 const NEVER_MS = 3_600_000;
-/** Draws of each bucket, before it is told of; and when all that was told of them is over. */
+/** The draws of each bucket before its activity is reported, and again after the report is complete. */
 const DRAWS = 25;
 const REST_MS = 11_500;
-/** Of the draws without. */
+/** The least promised share of the draws without metrics. */
 const LEAST = 0.99;
 
 /** Draws in one turn, by second of time and by second of CPU. */
@@ -44,16 +44,16 @@ interface Turn {
   readonly perCpuSecond: number;
 }
 
-/** Turns with something enabled, ÷ those without. */
+/** The turns with the feature ÷ those without. */
 interface Compared extends Turn {
-  /** What a draw takes more of CPU. */
+  /** The additional CPU time of a draw. */
   readonly addedUs: number;
 }
 
 /**
- * What it costs that the calls of a process are counted, with the cap out of reach: two sluices of one process take turns,
- * and each turn is compared with the one beside it; once with the first of them counted, and once with the second, since
- * it also matters which was made first. Then what a scrape takes.
+ * Measures the cost of counting the calls of a process, with the cap out of reach. Two sluices of one process take
+ * turns, and each turn is compared with the one beside it. The first sluice is counted in one half of the turns, and
+ * the second in the other half, because the order of creation matters too. Then measures a scrape.
  */
 export async function measureMetrics({ redisUrl }: Bench, { effort }: Flags): Promise<Table[]> {
   const turns = 20 * effort.rounds;
@@ -118,7 +118,7 @@ export async function measureMetrics({ redisUrl }: Bench, { effort }: Flags): Pr
 type Enable = (sluice: Sluice) => unknown;
 type Run = <Result>(draw: () => Promise<Result>) => Promise<Result>;
 
-/** The callers are part of a trace, whether they are followed or not. Nothing exports the spans. */
+/** The callers are part of a trace, whether it is sampled or not. Nothing exports the spans. */
 async function inTrace<Result>(
   sampler: Sampler,
   measure: (run: Run) => Promise<Result>,
@@ -137,7 +137,7 @@ interface Comparison {
   readonly run?: Run | undefined;
 }
 
-/** The median of all turns with what is enabled, ÷ those without. */
+/** The median of all turns with the feature ÷ those without. */
 async function compare(redis: string, turns: number, given: Comparison): Promise<Compared> {
   const found = [
     await takeTurns(redis, { at: 0, turns, ...given }),
@@ -155,7 +155,7 @@ async function compare(redis: string, turns: number, given: Comparison): Promise
   };
 }
 
-/** What each turn of the sluice that is counted came to, ÷ that of the other. */
+/** The result of each turn of the counted sluice ÷ that of the other. */
 async function takeTurns(
   redis: string,
   { at: counted, turns, enable, run = (draw) => draw() }: Comparison & { at: 0 | 1; turns: number },
@@ -204,8 +204,8 @@ async function drawFor(bucket: Bucket): Promise<Turn> {
 }
 
 /**
- * What a report of all buckets takes, in this process and in Redis, ÷ their draws of a second. The rate of the last ten
- * seconds ends when ten seconds are over, and is told then, while nothing else happens.
+ * Measures a report of all buckets, in this process and in Redis, ÷ their draws of a second. The rate of the last ten
+ * seconds ends after ten seconds, and is reported then, while nothing else happens.
  */
 async function measureReports(url: string): Promise<Table> {
   const redis = new Redis(url);

@@ -13,9 +13,9 @@ export interface TriesSetup {
   readonly limiter: Asked;
   /** The folder of the built package that runs. Defaults to this working tree. */
   readonly build?: string | undefined;
-  /** How many keys each call is for, side by side. */
+  /** The number of keys of each call, side by side. */
   readonly names: number;
-  /** How many values each of those has. */
+  /** The number of values of each of these keys. */
   readonly keys: number;
   /** The calls allowed per key and window. */
   readonly max: number;
@@ -70,7 +70,7 @@ async function probe(setup: TriesSetup): Promise<TriesReport> {
       if (found === undefined) refused += 1;
       else for (const [index, key] of keys.entries()) windows.add(index, key, found[index]!);
       nowMs = performance.now();
-      // Answers from the process's memory come at once, so without this nothing else would run.
+      // Answers from the process's memory come immediately, so without this nothing else would run.
       if (nowMs >= turnEndsMs(nowMs)) await nextTurn();
     }
   }

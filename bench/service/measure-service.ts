@@ -29,7 +29,7 @@ export async function measureService({ redisUrl }: Bench, { effort }: Flags): Pr
     const body = `return '{}'`;
     const tries = to(`${sluice}/v1/buckets/tries/try`, 200, body);
     const oneKey = await compare(tries, to(plain, 200, body), rounds);
-    // What was under way at the end of the last turn is given back.
+    // Calls that were in progress at the end of the last turn are given back.
     await pause(500);
     const before = await servers.ask("drawn");
     const exact = await load(tries);

@@ -8,7 +8,7 @@ import { importBuild } from "../compare/import-build.ts";
 import { createMachineClock } from "../fleet/machine-clock.ts";
 import { EVERY_MS } from "./streams.ts";
 
-/** What it answers when it is asked, by name. */
+/** The results that it reports on request, by name. */
 export interface Answers {
   readonly ready: {
     readonly plain: string;

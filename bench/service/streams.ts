@@ -1,4 +1,4 @@
-/** Streams of events at once: how long each event is under way, straight from the upstream and through a forward. */
+/** Many streams of events at once: the delay of each event, straight from the upstream and through a forward. */
 import { Agent, get } from "node:http";
 import { setTimeout as pause } from "node:timers/promises";
 import { createMachineClock } from "../fleet/machine-clock.ts";
@@ -14,7 +14,7 @@ export interface Delays {
   readonly p99Ms: number;
 }
 
-/** Opens all streams, and then looks at the events of so many seconds. */
+/** Opens all streams, and then measures their events for this many seconds. */
 export async function measureStreams(url: string, seconds: number): Promise<Delays> {
   const agent = new Agent({ maxSockets: Infinity });
   const machineMs = createMachineClock();
@@ -40,7 +40,7 @@ export async function measureStreams(url: string, seconds: number): Promise<Dela
           .on("error", () => {});
       });
       asking.on("error", () => {});
-      // So that their events do not all come in the same moment.
+      // Spreads their events over time.
       if (each % 10 === 0) await pause(1);
     }
     while (open < STREAMS) await pause(10);

@@ -1,4 +1,4 @@
-/** What `wrk` sees of a server. */
+/** The results of `wrk` for a server. */
 import { execFile } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";

@@ -77,7 +77,7 @@ async function run(
   const nowMs = createMachineClock();
   const sending: Promise<unknown>[] = [];
   const beganMs = nowMs();
-  // In the first seconds the bad ones are found out.
+  // The bad endpoints are detected in the first seconds.
   const countedMs = beganMs + 2_000;
   for (let sent = 0; nowMs() < countedMs + seconds * 1_000;) {
     for (const due = ((nowMs() - beganMs) * RATE) / 1_000; sent < due; sent++) {

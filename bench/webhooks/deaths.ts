@@ -11,7 +11,10 @@ const DEATHS = 20;
 const CONCURRENCY = 50;
 const LOOK_EVERY_MS = 20;
 
-/** What is lost and doubled while the sender is killed twenty times, and Redis once, which syncs its log on every write. */
+/**
+ * Counts lost and duplicate webhooks while the sender is killed twenty times, and Redis once, which syncs its log on
+ * every write.
+ */
 export async function measureWebhookDeaths(_bench: Bench, { effort }: Flags): Promise<Table[]> {
   const redis = await startCrashingRedis();
   const producer = openProducer(redis.url);

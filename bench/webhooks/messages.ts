@@ -1,4 +1,4 @@
-/** What a benchmark of webhooks and its processes tell each other. */
+/** The messages between a webhook benchmark and its processes. */
 import type { WebhooksOptions } from "sluice/webhooks";
 
 export interface SenderSetup {
@@ -22,9 +22,9 @@ export interface PlainWebhook {
   readonly body: string;
 }
 
-/** What a receiver is told. It answers by the first part of a path: "ok", "shaky" or "slow". */
+/** A message to a receiver. It answers by the first part of a path: "ok", "shaky" or "slow". */
 export type ToReceiver =
-  /** Forgets what came, and says when so many have come. */
+  /** Forgets all arrivals, and reports when this many have arrived. */
   { readonly kind: "expect"; readonly count: number } | { readonly kind: "report" };
 
 /** One webhook that came. */

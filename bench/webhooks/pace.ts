@@ -17,7 +17,7 @@ const CALLS_A_MESSAGE = 3;
 const STORED_AT_ONCE = 50;
 const LOOK_EVERY_MS = 100;
 
-/** What endpoints with rates of their own get in their worst second, with retries of one call in three, and replays. */
+/** Measures the worst second of endpoints with separate rates, with retries of one call in three, and replays. */
 export async function measurePace({ redis, redisUrl }: Bench, { effort }: Flags): Promise<Table> {
   await redis.flushall();
   const receiver = await startReceiver();
@@ -54,7 +54,7 @@ export async function measurePace({ redis, redisUrl }: Bench, { effort }: Flags)
   await close();
   await receiver.end();
   return {
-    title: `Endpoints with rates of their own, ${SENDERS} senders, 500 to every third call, and a replay of all`,
+    title: `Endpoints with separate rates, ${SENDERS} senders, 500 to every third call, and a replay of all`,
     rows: [
       ...RATES.map((rate) =>
         rowOf(

@@ -1,4 +1,4 @@
-/** One process that sends webhooks until it is told to end. */
+/** A process that sends webhooks until it is stopped. */
 import process from "node:process";
 import { Worker } from "bullmq";
 import { Agent } from "undici";

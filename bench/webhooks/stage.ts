@@ -41,7 +41,7 @@ export function openProducer(
 /** A process that receives webhooks. */
 export interface Receiver {
   readonly url: string;
-  /** Forgets what came; resolves with the time from the first to the last of so many. */
+  /** Forgets all arrivals. Resolves with the time from the first to the last of this many. */
   expect(count: number): Promise<number>;
   report(): Promise<{ readonly arrivals: readonly Arrival[]; readonly cpuUs: number }>;
   end(): Promise<void>;

@@ -1,12 +1,12 @@
 import { randomBytes } from "node:crypto";
 import { createSecret } from "sluice/webhooks";
 
-/** Who the webhooks are for: a tenant with one endpoint. */
+/** The recipient of webhooks: a tenant with one endpoint. */
 export interface Customer {
   readonly tenant: string;
-  /** What it verifies with. */
+  /** The secret with which it verifies webhooks. */
   readonly secret: string;
-  /** How fast its endpoint is called at most, in calls a second; undefined if only the cap holds. */
+  /** The rate limit of its endpoint, in calls a second. Undefined if only the cap applies. */
   readonly perSecond: number | undefined;
 }
 
@@ -18,10 +18,10 @@ export const WARM_UP: Customer = {
   secret: createSecret(),
   perSecond: undefined,
 };
-/** One in this many webhooks is for the customer with a rate of its own. */
+/** One in this many webhooks is for the customer with a separate limit. */
 const SLOW_ONE_IN = 12;
 
-/** Three customers as fast as the cap lets them be, and one that takes a tenth of it at most. */
+/** Creates three customers that only the cap limits, and one with a limit of a tenth of the cap. */
 export function createCustomers(rate: number): readonly [slow: Customer, ...others: Customer[]] {
   const customer = (tenant: string, perSecond?: number): Customer => ({
     tenant,
@@ -32,7 +32,7 @@ export function createCustomers(rate: number): readonly [slow: Customer, ...othe
   return [slow, ...["acme", "globex", "initech"].map((tenant) => customer(tenant))];
 }
 
-/** For whom the webhook of this number is. */
+/** The customer that receives the webhook with this number. */
 export function customerOf([slow, ...others]: readonly Customer[], number: number): Customer {
   return number % SLOW_ONE_IN === 0 ? slow! : others[number % others.length]!;
 }

@@ -24,7 +24,10 @@ let hasRefused = false;
 const WARM_UP_CALLS = 100;
 const WARM_UP_BODY = JSON.stringify("-".repeat(10_000));
 
-/** Verifies a few webhooks before the first one comes: at first that takes 10 ms longer, and would make the next call look late. */
+/**
+ * Verifies a few webhooks before the first one arrives. The first verifications take 10 ms longer, and would make the
+ * next call look late.
+ */
 function warmUp(verifier: Webhook): void {
   for (let call = 0; call < WARM_UP_CALLS; call++) {
     const at = new Date();
@@ -36,7 +39,7 @@ function warmUp(verifier: Webhook): void {
   }
 }
 
-/** As a receiver does that has the official library, and not Sluice. */
+/** Verifies a call like a receiver that has the official library, and not Sluice. */
 function isVerified({ path, headers, body }: Arrival): boolean {
   try {
     verifiers.get(path)!.verify(body, headers as Record<string, string>);
@@ -52,7 +55,7 @@ function answer(arrival: Arrival): number | undefined {
     return 400;
   }
   if (hasRefused || arrival.path === silentPath || arrival.status !== 200) return undefined;
-  // The first webhook meets a server that is not well, and has to come again.
+  // The first webhook gets an error, so that it is retried.
   hasRefused = true;
   return 503;
 }

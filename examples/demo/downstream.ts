@@ -3,10 +3,10 @@ import process from "node:process";
 import { endChild, startChild } from "../shared/child.ts";
 import { WARM_UP, type Customer } from "./customers.ts";
 
-/** What the downstream is told at its start. */
+/** The configuration that the downstream receives at its start. */
 export interface ToDownstream {
   readonly maxPerSecond: number;
-  /** What is verified with, by path. */
+  /** The secrets for verification, by path. */
   readonly secrets: Readonly<Record<string, string>>;
   /** Calls to this path are answered like all others, but not reported. */
   readonly silentPath: string;
@@ -26,7 +26,7 @@ export interface Call {
   /** The id of the webhook. */
   readonly delivery: string;
   readonly worker: string;
-  /** Whether the official library of Standard Webhooks trusts it. */
+  /** True if the official library of Standard Webhooks accepts its signature. */
   readonly isVerified: boolean;
   /** The status of the answer. */
   readonly status: number;

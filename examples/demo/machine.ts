@@ -1,11 +1,11 @@
 import { cpus } from "node:os";
 import { createStandstills } from "./standstills.ts";
 
-/** How much of the machine was left for the demo: figures about speed say nothing about Sluice on a busy one. */
+/** The load of the machine. On a busy machine, figures about speed say nothing about Sluice. */
 export interface MachineLoad {
-  /** The part of all processors that did nothing: `0.4`. */
+  /** The idle share of all processors: `0.4`. */
   readonly idleShare: number;
-  /** For how long this process, which has little to do, was not run although a timer was due, in ms. */
+  /** How long this mostly idle process did not run although a timer was due, in ms. */
   readonly stoodStillMs: number;
   readonly runMs: number;
 }
@@ -14,7 +14,7 @@ const RING_EVERY_MS = 10;
 const LEAST_IDLE_SHARE = 0.05;
 const MOST_STANDSTILL_SHARE = 0.01;
 
-/** Whether the machine had too much to do for a figure about speed to be conclusive. */
+/** True if the machine was too busy for a conclusive figure about speed. */
 export function wasBusy({ idleShare, stoodStillMs, runMs }: MachineLoad): boolean {
   return idleShare < LEAST_IDLE_SHARE || stoodStillMs > MOST_STANDSTILL_SHARE * runMs;
 }

@@ -16,7 +16,7 @@ export interface ProduceOptions {
   readonly onSent: (customer: Customer) => void;
 }
 
-/** Sends GitHub webhooks five times faster than they may leave. */
+/** Sends GitHub webhooks five times as fast as the cap allows. */
 export async function produce(hooks: Webhooks, options: ProduceOptions): Promise<void> {
   const { customers, jobs, rate, signal, onSent } = options;
   const events = githubEvents();

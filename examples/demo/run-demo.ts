@@ -25,7 +25,7 @@ export async function runDemo(given: DemoArguments, signal: AbortSignal): Promis
     return true;
   }
   print(
-    `${count(given.jobs)} signed GitHub webhooks come five times faster than they may leave.\n`,
+    `${count(given.jobs)} signed GitHub webhooks arrive five times as fast as the cap allows.\n`,
   );
 
   const meter = createShareMeter(stage.tally);
@@ -163,8 +163,8 @@ interface WatchOptions {
 }
 
 /**
- * Sends webhooks and shows how they leave, until all are delivered, no worker
- * is left, time is up or the signal aborts. Resolves with the number that were sent.
+ * Sends webhooks and shows their delivery until all are delivered, no worker is left, time is up or the signal aborts.
+ * Resolves with the number of sent webhooks.
  */
 async function watch({ given, stage, meter, view, signal }: WatchOptions): Promise<number> {
   const { hooks, customers, tally, workers } = stage;
@@ -202,7 +202,10 @@ async function watch({ given, stage, meter, view, signal }: WatchOptions): Promi
     });
   }
 
-  /** Whether something waits for the cap: not for the rate of its own endpoint, and not for the lock of a dead worker. */
+  /**
+   * True if webhooks wait for the cap. Webhooks that wait for their endpoint's separate limit, or for the lock of a
+   * dead worker, do not count.
+   */
   function isWorkWaiting(): boolean {
     const waiting = customers
       .filter(({ perSecond }) => perSecond === undefined)

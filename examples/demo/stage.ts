@@ -24,7 +24,7 @@ export interface Stage {
 
 /** How long a worker holds a job before and while it runs, with room to spare. */
 const IN_HAND_S = 0.3;
-/** More places for webhooks that wait for the rate of their own endpoint. */
+/** Additional places for webhooks that wait for the separate limit of their endpoint. */
 const FOR_SLOW = 10;
 const SCHEDULE_MS = [0, 1_000, 5_000];
 
@@ -110,7 +110,7 @@ function concurrencyOf({ rate, workers }: DemoArguments): number {
   return Math.ceil((rate * IN_HAND_S) / workers) + FOR_SLOW;
 }
 
-/** The sender warns of what the demo lets it do on purpose. */
+/** Drops the warnings about settings that the demo chooses on purpose. */
 const COMPLAINTS: Logger = {
   warn: () => undefined,
   error: (_facts, text) => void process.stderr.write(`${text}\n`),

@@ -18,7 +18,7 @@ export interface Figures {
   /** Webhooks that were answered 503, and those of them that came again and were accepted. */
   readonly failedOnce: number;
   readonly cameAgain: number;
-  /** The customers whose endpoints have rates of their own. */
+  /** The customers whose endpoints have separate limits. */
   readonly paced: readonly PacedCustomer[];
   /** The longest standstill of the downstream's process, which sees the calls of that time all together. */
   readonly stalledMs: number;

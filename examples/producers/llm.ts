@@ -1,4 +1,7 @@
-/** Asks a model through workers/llm-worker.ts: each question takes its estimated tokens, and gives back those that it did not use. */
+/**
+ * Asks a model through workers/llm-worker.ts. Each question draws its estimated tokens, and unused tokens are given
+ * back.
+ */
 import { createSluice } from "sluice";
 import { openLlmQueue } from "../../workers/llm/queue.ts";
 

@@ -1,14 +1,17 @@
 import process from "node:process";
 import { removeKeys } from "./cleanup.ts";
 
-/** Where an example keeps its state, apart from that of a service that uses the same Redis. */
+/** The prefix under which an example stores its state, apart from other users of the same Redis. */
 export interface OwnPrefix {
   readonly prefix: string;
-  /** Removes all that the example has stored. */
+  /** Removes everything that the example has stored. */
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** The prefix of an example, which all its processes share; `$SLUICE_PREFIX` in its place is left as it is. */
+/**
+ * The prefix of an example, which all its processes share. With `$SLUICE_PREFIX`, the example uses that and removes
+ * nothing.
+ */
 export function ownPrefix(example: string): OwnPrefix {
   const url = process.env["REDIS_URL"];
   const shared = process.env["SLUICE_PREFIX"];

@@ -9,9 +9,11 @@ import { startStandIn, type StandIn } from "./server.ts";
 export interface Pair {
   readonly worker: string;
   readonly producer: string;
-  /** The variable that the real API needs. */
+  /** The variable that enables the real API. */
   readonly needs: string;
-  /** What both processes need, whoever answers; a variable that is set stays. */
+  /**
+   * Variables that both processes need with the real API and with the stand-in. Variables that are already set stay.
+   */
   readonly env?: () => Readonly<Record<string, string>>;
   readonly startStandIn: () => Promise<StandIn>;
   /** The environment that sends calls to the stand-in. */

@@ -1,7 +1,7 @@
 import { Webhook } from "standardwebhooks";
 import { json, type StandInAnswer, type StandInCall } from "./server.ts";
 
-/** A receiver of webhooks, as one without Sluice: it verifies them with the official library. */
+/** A webhook receiver without Sluice. It verifies webhooks with the official library. */
 export function createWebhookReceiver(secret: string): (call: StandInCall) => StandInAnswer {
   const verifier = new Webhook(secret);
   return ({ headers, body }) => {

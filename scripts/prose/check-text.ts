@@ -161,7 +161,7 @@ function readBannedWords(text: string): readonly BannedPhrase[] {
   });
 }
 
-/** Code and quotations do not count: they name what somebody else chose. */
+/** Code and quotations do not count, because they name text that others chose. */
 function bannedIn(sentence: Sentence) {
   const text = sentence.children
     .map((node) => (node.type === "SourceNode" ? "`" : toString(node)))

@@ -1,6 +1,6 @@
 import { InvalidOptionError, remedyOf } from "../core/errors.ts";
 import { closest } from "../core/input/options.ts";
-import { limitOf, type LimitData } from "../core/policy/limit-data.ts";
+import { limitOf, type LimitData } from "../core/policy/limit-makers.ts";
 import {
   compileAlone,
   compileOver,

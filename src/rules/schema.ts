@@ -6,7 +6,7 @@
 import * as z from "zod";
 import { NAME, wholeNumber } from "../core/input/options.ts";
 import { queueSettingSchemas, type QueueRules } from "../core/input/queue-settings.ts";
-import { limitSchemas } from "../core/policy/limit-data.ts";
+import { limitSchemas } from "../core/policy/limit-makers.ts";
 import { ENDPOINT_ID, MOST_AT_ONCE, type EndpointsRules } from "../core/policy/endpoint-rules.ts";
 
 /**

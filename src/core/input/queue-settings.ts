@@ -296,7 +296,9 @@ export interface SettingsInForce {
 /** Merges layers of settings, part by part. Later layers override earlier ones. */
 export function mergeSettings(...layers: readonly QueueRules[]): SettingsInForce {
   const expanded = layers.map(expandSettings);
-  return mapped(IN_CODE, ({ initial }, name) =>
-    layered<object>(initial as object | undefined, ...expanded.map((each) => each[name] as object)),
-  ) as unknown as SettingsInForce;
+  return mapped(IN_CODE, ({ initial }, name) => {
+    const values = [initial, ...expanded.map((each) => each[name])];
+    const latest = values.findLast((value) => value !== undefined);
+    return typeof latest === "object" ? layered(...(values as (object | undefined)[])) : latest;
+  }) as unknown as SettingsInForce;
 }

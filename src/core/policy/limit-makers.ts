@@ -311,3 +311,132 @@ export interface LimitsOptions<Rate extends RateInput = RateInput> {
   /** Further limits. A call starts when all limits allow it. */
   readonly limits?: readonly Limit[] | undefined;
 }
+
+/** A limit in a rules file. Text is the rate of a leaky bucket. */
+export type LimitData = string | { readonly kind: string };
+
+interface FieldSchemas {
+  readonly rate: z.ZodType<RateInput>;
+  readonly per: z.ZodType<string>;
+  readonly units: z.ZodType<number>;
+  readonly beside: z.core.$ZodLooseShape;
+}
+
+/** The fields of a kind. The functions above check their values. */
+interface Fields extends UnitOption {
+  readonly rate: RateInput;
+  readonly refill: RateInput;
+  readonly capacity: number;
+  readonly max: number;
+  readonly per: string;
+  readonly leaseMs?: number;
+}
+
+/** How a rules file writes each kind: its fields, and the function that takes them. */
+const IN_FILES: Readonly<
+  Record<
+    string,
+    {
+      readonly fields: (schemas: FieldSchemas) => z.core.$ZodLooseShape;
+      readonly make: (fields: Fields) => Limit;
+    }
+  >
+> = {
+  "leaky-bucket": {
+    fields: ({ rate, units, beside }) => ({ rate, burst: units.optional(), ...beside }),
+    make: ({ rate, ...options }) => leakyBucket(rate as "1/s", options),
+  },
+  "token-bucket": {
+    fields: ({ rate, units, beside }) => ({ refill: rate, capacity: units, ...beside }),
+    make: ({ refill, ...options }) => tokenBucket({ ...options, refill: refill as "1/s" }),
+  },
+  "sliding-log": {
+    fields: ({ units, per, beside }) => ({ max: units, per, ...beside }),
+    make: ({ max, per, ...options }) => slidingLog(max, per as "1s", options),
+  },
+  "sliding-window": {
+    fields: ({ units, per, beside }) => ({ max: units, per, ...beside }),
+    make: ({ max, per, ...options }) => slidingWindow(max, per as "1s", options),
+  },
+  "fixed-window": {
+    fields: ({ units, per, beside }) => ({
+      max: units,
+      per,
+      ...beside,
+      align: z
+        .union([
+          z.literal("epoch"),
+          z.strictObject({ at: z.string(), timeZone: z.string() }).describe("A local time."),
+        ])
+        .optional(),
+    }),
+    make: ({ max, per, ...options }) => fixedWindow(max, per as "1s", options),
+  },
+  concurrency: {
+    fields: () => ({
+      max: wholeNumber(1, MOST_AT_ONCE, "calls"),
+      leaseMs: wholeNumber(1_000, LONGEST_MS, "milliseconds").optional(),
+    }),
+    make: ({ max, ...options }) => concurrency(max, options),
+  },
+};
+
+/**
+ * Creates the schemas of limits in a rules file. A process without such a file does not create them.
+ *
+ * @internal
+ */
+export function limitSchemas(): {
+  readonly rate: z.ZodType<RateInput>;
+  readonly units: z.ZodType<number>;
+  readonly shadow: z.ZodType<boolean | undefined>;
+  readonly limit: z.ZodType<LimitData>;
+} {
+  const rate = z
+    .union(
+      [z.string(), z.strictObject({ calls: wholeNumber(1, MOST, "calls"), per: z.string() })],
+      { error: "give a rate such as 100/s, 60/min, 5000/h or 1/2s" },
+    )
+    .describe("How fast: 100/s, 60/min, 5000/h, 1/2s, or { calls, per }.");
+  const per = z
+    .string({ error: "give a time such as 1s, 5min or 1d" })
+    .describe("How long the window is: 1s, 5min, 1d.");
+  const unit = UNIT.optional().describe("What it counts: calls unless named.");
+  const units = wholeNumber(1, MOST, "units");
+  const shadow = A_SHADOW.describe("Whether it only counts which calls it would have held back.");
+  const schemas = { rate, per, units, beside: { unit, shadow } };
+  const kinds = Object.entries(IN_FILES).map(([kind, { fields }]) =>
+    z.strictObject({ kind: z.literal(kind), ...fields(schemas) }),
+  );
+  const limit = z
+    .union([
+      z.string().describe("A leaky bucket by its rate: 500/min."),
+      z.discriminatedUnion(
+        "kind",
+        kinds as unknown as [z.ZodObject<{ kind: z.ZodLiteral<string> }>],
+      ),
+    ])
+    .describe("One limit.");
+  return { rate, units, shadow, limit };
+}
+
+/** @throws {@link InvalidOptionError} when the limit can never work. */
+export function limitOf(given: LimitData): Limit {
+  if (typeof given === "string") return leakyBucket(given as "1/s");
+  const { kind, ...fields } = given;
+  if (Object.hasOwn(IN_FILES, kind)) return IN_FILES[kind]!.make(fields as Fields);
+  const remedy = `give ${orList(Object.keys(IN_FILES))}`;
+  throw new InvalidOptionError({ where: "", option: "kind", value: kind, remedy });
+}
+
+/** The functions that make limits, as error messages list them. */
+export function limitMakers(): string {
+  const names = Object.keys(IN_FILES).map((kind) =>
+    kind.replaceAll(/-(.)/g, (_all, letter: string) => letter.toUpperCase()),
+  );
+  return orList(names.map((name) => `${name}()`));
+}
+
+function orList(names: readonly string[]): string {
+  return `${names.slice(0, -1).join(", ")} or ${names.at(-1)}`;
+}

@@ -4,7 +4,7 @@ import type { RateInput } from "../limits/rate.ts";
 import { formatLimit, ruleOf } from "../limits/registry.ts";
 import type { Limit } from "../limits/rule.ts";
 import { PRIORITIES, readOptions, type Priority } from "../input/options.ts";
-import { inParallel, isLimit, rateLimit, type LimitsOptions } from "./limit-makers.ts";
+import { inParallel, isLimit, limitMakers, rateLimit, type LimitsOptions } from "./limit-makers.ts";
 import { isTiers, pathOf } from "./key-limits.ts";
 import {
   compilePerKey,
@@ -80,10 +80,7 @@ export const UNKNOWN_POLICY: Policy = Object.freeze({
 const SHARE_ERROR = { error: "give a part of the horizon, from 0.01 to 1" };
 const SHARE = z.number(SHARE_ERROR).min(0.01, SHARE_ERROR).max(1, SHARE_ERROR).optional();
 const SHARES = z.strictObject({ critical: SHARE, high: SHARE, normal: SHARE, low: SHARE });
-const LIMIT_ERROR = {
-  error:
-    "give what leakyBucket(), tokenBucket(), slidingLog(), slidingWindow(), fixedWindow() or concurrency() returned",
-};
+const LIMIT_ERROR = { error: `give what ${limitMakers()} returned` };
 const LIMITS_SHAPE = {
   rate: z.custom<RateInput>().optional(),
   burst: z.custom<number>().optional(),

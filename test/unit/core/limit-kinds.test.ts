@@ -6,7 +6,6 @@ import { RULES } from "../../../src/core/limits/registry.ts";
 const OF_KINDS = [
   "src/core/limits/",
   "src/core/policy/limit-makers.ts",
-  "src/core/policy/limit-data.ts",
   "lua/lib/limits/",
   "lua/lib/fast/",
 ];

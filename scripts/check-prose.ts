@@ -1,5 +1,5 @@
 /**
- * Checks the wording of the documentation, of comments and of messages. `tsx scripts/check-prose.ts [paths]`
+ * Checks the wording of the documentation, comments, messages and titles of tests. `tsx scripts/check-prose.ts [paths]`
  *
  * Exits with 1 if there are errors. Warnings are advice.
  */
@@ -28,6 +28,7 @@ const EVERYTHING = [
   "lua",
   "workers",
   "examples",
+  "test",
 ];
 /** Pages that list every detail have room for long cells. */
 const REFERENCE = /(?:^|\/)docs\/(?:reference|decisions|guarantees)\b/;
@@ -44,6 +45,9 @@ function limitsFor(path: string): ProseLimits {
 /** Pages that the build of the site writes from the sources, whose own texts are checked. */
 const GENERATED = /(?:^|\/)docs\/reference\/(?:api|changelog\.md|http\.md|rules-file\.md)$/;
 
+/** Files under test/ that hold no tests. */
+const SUPPORT = /(?:^|\/)test\/.*(?<!\.test\.ts)$/;
+
 function filesUnder(path: string): readonly string[] {
   if (!statSync(path).isDirectory()) return [path];
   return readdirSync(path, { withFileTypes: true })
@@ -51,7 +55,7 @@ function filesUnder(path: string): readonly string[] {
     .map((entry) => join(path, entry.name))
     .filter((file) => !GENERATED.test(file))
     .flatMap(filesUnder)
-    .filter((file) => PROSE_EXTENSIONS.includes(extname(file)))
+    .filter((file) => PROSE_EXTENSIONS.includes(extname(file)) && !SUPPORT.test(file))
     .toSorted();
 }
 

@@ -1,4 +1,4 @@
-/** Finds the prose in a file: all of a Markdown page; the comments and the sentences in strings of code. */
+/** Finds the prose in a file: a whole Markdown page, the titles of a test, or the comments and sentences of code. */
 import { extname } from "node:path";
 import luaparse from "luaparse";
 import { parseSync, Visitor, type Comment, type Node } from "oxc-parser";
@@ -22,14 +22,37 @@ export const PROSE_EXTENSIONS: readonly string[] = [".md", ".ts", ".js", ".lua"]
 export function textsIn(path: string, source: string): readonly ProseText[] {
   const extension = extname(path);
   if (extension === ".md") return [{ markdown: withoutFrontMatter(source), line: 1 }];
-  const { comments, strings } = extension === ".lua" ? luaTexts(source) : scriptTexts(path, source);
   const lineAt = lineFinder(source);
+  if (IS_TEST.test(path)) {
+    return titlesIn(path, source).map(({ value, start }) => {
+      return { markdown: escaped(value), line: lineAt(start) };
+    });
+  }
+  const { comments, strings } = extension === ".lua" ? luaTexts(source) : scriptTexts(path, source);
   return [
     ...blocksOf(comments, lineAt).flatMap(sections),
     ...strings
       .filter(({ value }) => IS_SENTENCE.test(value))
       .map(({ value, start }) => ({ markdown: escaped(value), line: lineAt(start) })),
   ];
+}
+
+/** Of tests, only the titles are checked. */
+const IS_TEST = /\.test\.ts$/;
+const TITLED = /^(?:describe|it|test)\b/;
+const PLACEHOLDER = /%[a-z#]|\$[\w.]+/gi;
+
+function titlesIn(path: string, source: string): readonly FoundString[] {
+  const titles: FoundString[] = [];
+  new Visitor({
+    CallExpression: ({ callee, arguments: [title] }) => {
+      if (title === undefined || !TITLED.test(source.slice(callee.start, callee.end))) return;
+      const value = literalText(title, new Set());
+      if (value === undefined) return;
+      titles.push({ value: value.replaceAll(PLACEHOLDER, CODE), start: title.start });
+    },
+  }).visit(parseSync(path, source).program);
+  return titles;
 }
 
 /** Strings of fewer than four words are names, keys and codes. */

@@ -81,7 +81,7 @@ describe.each([
     return { by, generation, isForATime: untilMs !== undefined };
   }
 
-  it("is what replicas told, until they end", async () => {
+  it("are the reports of replicas, until they expire", async () => {
     const insight = open();
 
     expect(await insight.report(reportOf("a"))).toEqual({ isNew: true, over: [] });

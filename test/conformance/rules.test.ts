@@ -49,7 +49,7 @@ describe.each([
     });
   });
 
-  it("are done once all buckets have them, unless others came meanwhile", async () => {
+  it("are done once all buckets have them, unless newer rules arrived before", async () => {
     const insight = open();
     await insight.offerRules(offerOf("a", 1));
     await insight.rulesApplied({ digest: "a" });

@@ -102,7 +102,7 @@ describe("a downstream's answer, whatever it is,", () => {
     });
   });
 
-  it("is nobody's fault when it cannot be touched at all", async () => {
+  it("changes nothing when it cannot be read at all", async () => {
     const { proxy, revoke } = Proxy.revocable({}, {});
     revoke();
 

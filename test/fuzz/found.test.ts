@@ -81,7 +81,7 @@ it("looks a weight up among the table's own", () => {
   expect(["constructor", "acme", "__proto__"].map(weightsOf)).toEqual([[1], [3], [2]]);
 });
 
-it("says that a limit made by hand can never work, and not that Redis is away", () => {
+it("reports an impossible limit from the caller as such, and not as an outage of Redis", () => {
   const align = { at: "00:00", timeZone: "Mars/Base" };
   const byHand = { ...leakyBucket("5/s"), kind: "fixed-window", align };
 
@@ -90,7 +90,7 @@ it("says that a limit made by hand can never work, and not that Redis is away", 
   expect(make).toThrow(expect.objectContaining({ ...INVALID, option: "limits[0]" }));
 });
 
-it("hears of a bad listener where it is given", () => {
+it("rejects a bad listener when it is added", () => {
   sluice = createSluice({ logger: SILENT });
 
   const listen = (): unknown => sluice!.on("store", 5 as never);

@@ -270,7 +270,7 @@ it("has every job of a path where the acts on it and on its heads have put it", 
   );
 });
 
-it("loses no job of a path, and does none twice, whatever is done to it meanwhile", async () => {
+it("loses no job of a path and runs none twice, whatever operators and tools do", async () => {
   const acts = fc.array(fc.array(ACT, { minLength: 1, maxLength: 4 }), {
     minLength: 20,
     maxLength: 30,

@@ -138,7 +138,7 @@ it("makes queues of any options, or says what is wrong", async () => {
   });
 });
 
-it("hears listeners and waits of any kind, or says what is wrong", async () => {
+it("accepts listeners and waits of any kind, or says what is wrong", async () => {
   const event = fc.oneof(fc.constantFrom("done", "failed"), hostileText) as fc.Arbitrary<"done">;
   await forAll(200, fc.tuple(event, hostileValue), async ([name, value]) => {
     await outcomeOf(() => queue.on(name, value as never));

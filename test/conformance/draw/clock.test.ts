@@ -94,7 +94,7 @@ describe.each(storeKinds())("the server's clock of $name", ({ open }) => {
     expect(late.granted[0]!.slotsUs).toHaveLength(1);
   });
 
-  it("is not told by a try that was refused", async () => {
+  it("does not advance with a rejected try", async () => {
     const pinned = open();
     const policy = policyOf({ rate: "1/s" });
     const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy });

@@ -41,7 +41,7 @@ describe.each(storeKinds())("a draw from $name", ({ open }) => {
     expect(Math.max(...slots)).toBe(pinned.clock.nowUs() + HORIZON_US);
   });
 
-  it("tells a refused asker when its turn comes, and grants it then", async () => {
+  it("returns the time of its turn to a refused replica, and grants the slot then", async () => {
     const pinned = open();
     const policy = policyOf({ rate: "1/s" });
     const startUs = pinned.clock.nowUs();

@@ -99,7 +99,7 @@ describe.each(storeKinds())("priorities over askers in $name", ({ open }) => {
   );
 
   it.each(PASSINGS)(
-    "tell a call of $urgent to come for the very next slot: past $those at $rate",
+    "let a call of $urgent take the very next slot: past $those at $rate",
     async (passing) => {
       const { late, stepUs } = await openPassing(passing);
 

@@ -76,7 +76,7 @@ describe.each(storeKinds())("slots pushed back to suit a key in $name", ({ open 
     { keys: 4, rate: 250, replicas: 8, least: 0.95 },
     { keys: 10, rate: 200, replicas: 8, least: 0.99 },
   ])(
-    "leave $keys keys with $rate/s each, of $replicas replicas, what they may have of 1000/s",
+    "leave $keys keys with $rate/s each, from $replicas replicas, their full share of 1000/s",
     async ({ keys, rate, replicas, least }) => {
       const pinned = open();
       const policy = policyOf({ rate: "1000/s", perKey: { rate: `${rate}/s` } });
@@ -118,7 +118,7 @@ describe.each(storeKinds())("slots pushed back to suit a key in $name", ({ open 
     ["a rate", { rate: "100000/s" }],
     ["a number of calls at once", { concurrency: 1_000 }],
     ["a token bucket", { limits: [tokenBucket({ capacity: 20_000, refill: "20000/s" })] }],
-  ])("have nobody refused who tries, under %s", async (_which, shared) => {
+  ])("cause no try to be rejected, under %s", async (_which, shared) => {
     const { clock, asker } = openAsker({ ...shared, perKey: { rate: "50/s" } });
     await asker.drawAll([{ key: "y", wanted: 1, isTry: true }]);
     clock.advanceMs(0.1);
@@ -135,7 +135,7 @@ describe.each(storeKinds())("slots pushed back to suit a key in $name", ({ open 
     expect(slotsOf(tried)).toEqual([clock.nowUs()]);
   });
 
-  it("are given again once nobody has tried for an hour", async () => {
+  it("are given out again once no call has tried for an hour", async () => {
     const { clock, asker } = openAsker({ rate: "1000/s", perKey: { rate: "50/s" } });
     await asker.drawAll([{ key: "y", wanted: 1, isTry: true }]);
     const pushed: boolean[] = [];

@@ -26,7 +26,7 @@ describe.each(storeKinds())("what holds calls back beside their limits, in $name
   it.each([
     ["the bucket", undefined, 0],
     ["a key", "k", 1],
-  ])("is told by its kind, of a try and of a draw: of %s", async (_whose, key, number) => {
+  ])("is reported by its kind, for a try and for a draw: %s", async (_whose, key, number) => {
     const pinned = open();
     const policy = policyOf({ rate: "100/s", burst: 20, perKey: { rate: "50/s", burst: 20 } });
     const a = createAsker(pinned.store, { bucket: "b", name: "a", policy });
@@ -74,7 +74,7 @@ describe.each(storeKinds())("what holds calls back beside their limits, in $name
     expect((await a.peek()).factor).toBe(1_000);
   });
 
-  it("tells of a distance that calls keep, and until when", async () => {
+  it("includes the distance between calls, and its end", async () => {
     const pinned = open();
     const policy = policyOf({ rate: "100/s" });
     const a = createAsker(pinned.store, { bucket: "b", name: "a", policy });

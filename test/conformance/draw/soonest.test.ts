@@ -45,7 +45,7 @@ describe.each(storeKinds())("the time before which no call can start, in $name",
     expect(told[0]!.soonestUs - lastUs).toBeGreaterThan(SECOND_US);
   });
 
-  it("is told without the distance that an answer asked for: the next one may end it", async () => {
+  it("ignores the distance that a response asked for, since the next response may end it", async () => {
     const pinned = open();
     const policy = policyOf({ rate: "100/s" });
     const a = createAsker(pinned.store, { bucket: "b", name: "a", policy });

@@ -22,7 +22,7 @@ describe.each(storeKinds())("when calls can start, in $name", ({ open }) => {
     { isBounded: true, soonestInUs: 60_000_000, bindsAt: KEY_PAUSED },
     { isBounded: false, soonestInUs: undefined, bindsAt: 1 },
   ])(
-    "is told of a key behind others that wait, if its calls are bounded: $isBounded",
+    "include the time of a key behind other waiting keys, if its calls are bounded: $isBounded",
     async ({ isBounded, soonestInUs, bindsAt }) => {
       const { asker, nowUs } = await used();
 
@@ -37,7 +37,7 @@ describe.each(storeKinds())("when calls can start, in $name", ({ open }) => {
     },
   );
 
-  it("is told to one that wants nothing, which then has drawn nothing and keeps its places", async () => {
+  it("are returned to a request for no slots, which draws nothing and keeps its positions", async () => {
     const { asker, other, nowUs } = await used();
     const waiting = await asker.drawAll([{ wanted: 1, key: "other" }]);
 

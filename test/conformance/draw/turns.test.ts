@@ -146,7 +146,7 @@ describe.each(storeKinds())("turns in $name", ({ open }) => {
   it.each<[string, (waiter: Asker) => Promise<unknown>]>([
     ["another policy", async () => undefined],
     ["a pause", async (waiter) => waiter.steer({ do: "pause", durationUs: 0 })],
-  ])("of before are forgotten with %s, and hold nobody back after it", async (what, change) => {
+  ])("from before %s are forgotten, and delay no replica after it", async (what, change) => {
     const slow = policyOf({ rate: "1/h" });
     const after = what === "a pause" ? slow : policyOf({ rate: "100/s" });
     const turnAfterUs = async (isWaiting: boolean): Promise<number> => {

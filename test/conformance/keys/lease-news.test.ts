@@ -28,7 +28,7 @@ async function giveBackTo(store: Store, alsoWaitsForOthers: boolean): Promise<vo
   await holder!.release([1], "acme");
 }
 
-describe("whoever waits for a lease is told of which it is", () => {
+describe("a caller that waits for a lease is notified which lease is free", () => {
   const OF_KEY = ["b", "lease", "acme"];
   const NEWS = [
     [false, [OF_KEY]],

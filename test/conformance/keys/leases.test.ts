@@ -13,7 +13,7 @@ import { storeKinds, type PinnedStore } from "../../support/draws/store-kinds.ts
 
 const policy = policyOf({ limits: [concurrency(2, { leaseMs: 5_000 })] });
 
-describe("whoever waits for a lease", () => {
+describe("a caller that waits for a lease", () => {
   const request = (asker: string) => ({
     bucket: "b",
     asker,
@@ -109,7 +109,7 @@ describe("whoever waits for a lease", () => {
 });
 
 describe.each(storeKinds())("a call whose lease was drawn before, in $name,", ({ open }) => {
-  it("takes none, and waits behind nobody who waits for one", async () => {
+  it("takes no new lease, and does not wait behind callers that need one", async () => {
     const limits = [leakyBucket("1/s", { burst: 10 }), concurrency(1, { leaseMs: 5_000 })];
     const { store, clock } = open();
     const [holder, waiter] = ["h", "w"].map((name) =>
@@ -134,7 +134,7 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
   const got = async (asker: ReturnType<typeof createAsker>): Promise<number> =>
     slotsOf(await asker.draw(1)).length;
 
-  it("that is given back goes to whoever has waited the longest, whoever asks first", async () => {
+  it("that is given back goes to the replica that has waited longest, whichever asks first", async () => {
     const pinned = open();
     const [holder, first, second, third] = askersOf(pinned, "zxya");
     await holder!.draw(1);
@@ -158,7 +158,7 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
     expect(order).toEqual(["first", "second", "third"]);
   });
 
-  it("goes to others who wait before a second one to an asker that has got its first", async () => {
+  it("goes to other waiting replicas before a replica that has just got its first gets a second", async () => {
     const pinned = open();
     const [holder, greedy, other] = askersOf(pinned, "hgo");
     await holder!.draw(1);
@@ -376,7 +376,7 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
     expect([second, first, free]).toEqual([1, 0, 1]);
   });
 
-  it("that has ended is lost, also when nobody has taken its place, and is not renewed", async () => {
+  it("that has expired is lost and not renewed, even if no other call took it", async () => {
     const pinned = open();
     const [holder, other] = askersOf(pinned, "ab");
     await holder!.draw(1);

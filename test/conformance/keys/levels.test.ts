@@ -95,39 +95,36 @@ describe.each(storeKinds())("keys with levels in $name", ({ open }) => {
     ["the bucket", undefined, 0],
     ["a tenant", "acme", 1],
     ["an endpoint", X, 2],
-  ])(
-    "tell that it is %s that is paused or cooled down, of a try and of a draw",
-    async (_what, of, number) => {
-      for (const shared of [{ rate: "90/s" as const }, {}]) {
-        const pinned = open();
-        const levels = [[leakyBucket("30/s")], [leakyBucket("20/s")]];
-        const asker = askersOf(pinned, ["a"], { ...shared, levels })[0]!;
-        const told: number[] = [];
-        const ask = async (): Promise<void> => {
-          for (const isTry of [true, false]) {
-            const { granted } = await asker.drawAll([{ wanted: 1, key: X, isTry }]);
-            told.push(granted[0]!.bindsAt);
-          }
-        };
-        await asker.drawAll([{ wanted: 1, key: X }]);
+  ])("report %s as paused or cooled down, for a try and for a draw", async (_what, of, number) => {
+    for (const shared of [{ rate: "90/s" as const }, {}]) {
+      const pinned = open();
+      const levels = [[leakyBucket("30/s")], [leakyBucket("20/s")]];
+      const asker = askersOf(pinned, ["a"], { ...shared, levels })[0]!;
+      const told: number[] = [];
+      const ask = async (): Promise<void> => {
+        for (const isTry of [true, false]) {
+          const { granted } = await asker.drawAll([{ wanted: 1, key: X, isTry }]);
+          told.push(granted[0]!.bindsAt);
+        }
+      };
+      await asker.drawAll([{ wanted: 1, key: X }]);
 
-        await asker.steer({ do: "pause", durationUs: 60_000_000 }, of);
-        await ask();
-        await asker.steer({ do: "pause", durationUs: 0 }, of);
-        await asker.steer(
-          { do: "cool", durationUs: 50_000_000, rampUs: 0, slotUs: pinned.clock.nowUs() },
-          of,
-        );
-        await ask();
-        // What lasts longest is told of.
-        await asker.steer({ do: "pause", durationUs: 10_000_000 }, of === X ? "acme" : X);
-        await ask();
+      await asker.steer({ do: "pause", durationUs: 60_000_000 }, of);
+      await ask();
+      await asker.steer({ do: "pause", durationUs: 0 }, of);
+      await asker.steer(
+        { do: "cool", durationUs: 50_000_000, rampUs: 0, slotUs: pinned.clock.nowUs() },
+        of,
+      );
+      await ask();
+      // What lasts longest is told of.
+      await asker.steer({ do: "pause", durationUs: 10_000_000 }, of === X ? "acme" : X);
+      await ask();
 
-        const [paused, cooling] = [PAUSED, COOLING].map((cause) => boundBy(cause, number));
-        expect(told).toEqual([paused, paused, cooling, cooling, cooling, cooling]);
-      }
-    },
-  );
+      const [paused, cooling] = [PAUSED, COOLING].map((cause) => boundBy(cause, number));
+      expect(told).toEqual([paused, paused, cooling, cooling, cooling, cooling]);
+    }
+  });
 
   it("let a blocked tenant hold up no other", async () => {
     const pinned = open();

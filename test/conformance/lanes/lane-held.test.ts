@@ -27,7 +27,7 @@ async function fetched(
 }
 
 describe("jobs that workers have yet to begin", () => {
-  it("stand before those that wait to be fetched, the workers' in turns", async () => {
+  it("come before jobs that are not fetched yet, with the workers in turns", async () => {
     const mine = await fetched("mine", ["job", "job", "job"], { share: 2 });
     const theirs = await fetched("theirs", ["job"], {});
     const { id: waiting } = await byHand.stored.add("job", 0, { priority: 3 });
@@ -83,7 +83,7 @@ describe("jobs that workers have yet to begin", () => {
     expect((await look(keyless)).place).toMatchObject({ in: "queue", callsBefore: 0 });
   });
 
-  it("run unless they are told of, or were fetched after others of their key that are", async () => {
+  it("run unless they are reported as held, or were fetched after a reported job of their key", async () => {
     const [before] = await fetched("w", ["job"], { isTold: false });
     const [held] = await fetched("w", ["job"], {});
     const [after, other] = await fetched("v", ["job", "key a"], { isTold: false });
@@ -97,7 +97,7 @@ describe("jobs that workers have yet to begin", () => {
     expect(places[3]).toEqual({ in: "worker" });
   });
 
-  it("are no longer told of when they ended, nor once their worker has said so", async () => {
+  it("are no longer reported once they ended, or once their worker reports none", async () => {
     const [ended, held] = await fetched("w", ["job", "job"], {});
     await byHand.redis.lrem(keyOf("active"), 1, ended!);
 
@@ -109,7 +109,7 @@ describe("jobs that workers have yet to begin", () => {
     expect(await byHand.redis.keys(keyOf("lanes:held:*"))).toEqual([]);
   });
 
-  it("are forgotten when their worker has not been heard of for as long as it said", async () => {
+  it("are forgotten when their worker has not reported for its announced time", async () => {
     const [held] = await fetched("w", ["job"], { forMs: 1 });
 
     await waitUntil(async () => (await look(held)).place?.in === "worker", "it is forgotten");

@@ -67,7 +67,7 @@ describe("lanes of paths", () => {
     expect(of(texts, path("acme", "eu", "a"))).toBe(3);
   });
 
-  it("share their head's turns with the jobs of the head itself, whoever came first", async () => {
+  it("share the turns of their head with the head's own jobs, whichever came first", async () => {
     for (const [first, second] of [
       ["acme", path("acme", "a")],
       [path("zeta", "a"), "zeta"],
@@ -161,7 +161,7 @@ describe("a tenant that has no room", () => {
     await putBack(first!, { roomInMs: HOUR_MS, aside: "acme" });
   }
 
-  it("has all its endpoints wait, also those that come meanwhile, and no other tenant", async () => {
+  it("makes all of its endpoints wait, including new ones, and no other tenant", async () => {
     await setAside();
     await enqueue(path("acme", "c"), 3);
     await enqueue("other", 3);
@@ -169,7 +169,7 @@ describe("a tenant that has no room", () => {
     expect(await takeTexts(5)).toEqual(["other", "other", "other"]);
   });
 
-  it("is set aside with one touch, however many endpoints it has", async () => {
+  it("is skipped in one step, however many endpoints it has", async () => {
     for (const endpoint of ENDPOINTS) await enqueue(endpoint, 1);
     const [first] = await takeIds(1);
     await putBack(first!, { roomInMs: HOUR_MS, aside: "acme" });
@@ -182,7 +182,7 @@ describe("a tenant that has no room", () => {
     ["itself", "acme", 1],
     ["any key", "*", 1],
     ["one of its endpoints", path("acme", "a"), 0],
-  ])("hears that %s may have room again", async (_which, woken, taken) => {
+  ])("is notified that %s may have room again", async (_which, woken, taken) => {
     await setAside();
     await take({ woken: [woken] });
     expect(await takeIds(3)).toHaveLength(taken);
@@ -217,7 +217,7 @@ describe("a tenant that has no room", () => {
 });
 
 describe("an earlier build, which knows no heads", () => {
-  it("may take a tenant out of line: it is back as soon as nobody else is there", async () => {
+  it("may remove a tenant from the order, which returns once no other tenant is pending", async () => {
     for (const name of ["a", "b"]) await enqueue(path("acme", name), 2);
     await byHand.redis.zrem(keyOf("lanes:ready"), "acme");
 
@@ -283,7 +283,7 @@ describe("paths whose jobs are removed", () => {
   });
 });
 
-it("a look tells of lanes of paths, and of their heads", async () => {
+it("a look shows the lanes of paths and of their heads", async () => {
   await enqueue(path("acme", "a"), 2, { weight: [3, 2] });
   const [first] = await enqueue(path("zeta", "b"), 2);
   await enqueue("zeta", 1);

@@ -13,7 +13,7 @@ async function setAside(roomInMs: number): Promise<void> {
 }
 
 describe("a lane whose key has no room", () => {
-  it("stands aside for that time, and tells for how long", async () => {
+  it("is skipped for that time, and its remaining time is reported", async () => {
     await setAside(HOUR_MS);
     await enqueue("b", 3);
 
@@ -48,7 +48,7 @@ describe("a lane whose key has no room", () => {
     ["its own key", "a", "a"],
     ["any key", "*", "a"],
     ["another key", "b", ""],
-  ])("hears that %s may have room again", async (_which, woken, taken) => {
+  ])("is notified that %s may have room again", async (_which, woken, taken) => {
     await setAside(HOUR_MS);
     await take({ woken: [woken] });
     expect(await takeKeys(1)).toBe(taken);
@@ -91,7 +91,7 @@ describe("a lane whose key has no room", () => {
     expect(await takeKeys(3)).toBe("aaa");
   });
 
-  it("comes back a second later, when nothing is heard of its probe", async () => {
+  it("comes back a second later, if no result of its probe arrives", async () => {
     await setAside(HOUR_MS);
     await take({ woken: ["a"] });
     await takeIds(1);
@@ -120,7 +120,7 @@ describe("jobs whose time to start is over", () => {
     expect(await byHand.parked()).toBe(parked + 1);
   });
 
-  it("are taken as many as are asked for, and it is told that there are more", async () => {
+  it("are removed up to the requested number, and the reply says that there are more", async () => {
     await setAside(HOUR_MS);
     await enqueue("a", 5, expired);
 

@@ -73,7 +73,7 @@ describe("jobs that BullMQ itself has removed", () => {
     ["by drain", () => byHand.stored.drain(true)],
     ["by clean", () => byHand.stored.clean(0, 0, "delayed")],
     ["by obliterate", () => byHand.stored.obliterate()],
-  ])("hide nobody: %s", async (_how, remove) => {
+  ])("block no other job: %s", async (_how, remove) => {
     await remove(await enqueue("a", 50, { share: 5, weight: 2, startByMs: Date.now() + HOUR_MS }));
     const before = await enqueue("b", 2);
     const after = await enqueue("a", 2);
@@ -85,7 +85,7 @@ describe("jobs that BullMQ itself has removed", () => {
     expect(await byHand.kept()).toEqual(["lanes:state"]);
   });
 
-  it("hide nobody in a lane that is tried with one job at a time", async () => {
+  it("block no other job in a lane that is tried with one job at a time", async () => {
     const [first, second] = await enqueue("a", 3);
     await takeIds(1);
     await putBack(first!, { roomInMs: HOUR_MS });
@@ -241,7 +241,7 @@ describe("delayed jobs", () => {
     expect(await takeIds(3)).toEqual([...urgent, ...normal, ...low]);
   });
 
-  it("join 300 by a request, which tells that more are due", async () => {
+  it("join in batches of 300 per request, whose reply says that more are due", async () => {
     const ids = await store("a", 350, { delayMs: HOUR_MS });
     await comeDue(ids);
 
@@ -252,7 +252,7 @@ describe("delayed jobs", () => {
     expect(second).toMatchObject({ parked: 350, isMoreDue: false });
   });
 
-  it("tell a worker when the first of them comes due", async () => {
+  it("announce to a worker when the first of them is due", async () => {
     const none = await take({ most: 1 });
     await store("a", 1, { delayMs: HOUR_MS });
 
@@ -333,7 +333,7 @@ describe("a job that was taken", () => {
   it.each([
     ["a", ["delayed", "waiting", "active"]],
     [NO_KEY, ["waiting", "active"]],
-  ])("has told of its way in BullMQ's events: of key %s", async (key, expected) => {
+  ])("appears in BullMQ's events with key %s", async (key, expected) => {
     const [id] = await enqueue(key, 1);
 
     await takeIds(1);
@@ -360,7 +360,7 @@ describe("a worker that asks", () => {
     ]);
   });
 
-  it("has those forgotten that were not heard of for as long as they said", async () => {
+  it("makes Redis forget workers that have not reported for their announced time", async () => {
     const live = keyOf("workers:live");
     await byHand.lanes.noteWorker({ queue: "jobs", worker: "there", places: 1, forMs: HOUR_MS });
     await byHand.redis.hset(live, "gone", `${Date.now() - HOUR_MS} 1`);
@@ -371,7 +371,7 @@ describe("a worker that asks", () => {
     expect(await byHand.redis.pttl(live)).toBeGreaterThan(HOUR_MS / 2);
   });
 
-  it("is told how many jobs are parked, and when a lane is no longer aside", async () => {
+  it("gets the number of parked jobs, and the time at which a skipped lane is tried again", async () => {
     const [first] = await enqueue("a", 3);
     await takeIds(1);
     await putBack(first!, { roomInMs: 30 });

@@ -99,7 +99,7 @@ describe("jobs in lanes", () => {
   });
 });
 
-describe("what workers and others are told of lanes", () => {
+describe("the reports of lanes to workers and readers", () => {
   it.each(["runs", "is paused"])("is that jobs wait, when the queue %s", async (how) => {
     if (how === "is paused") await byHand.stored.pause();
 

@@ -95,7 +95,7 @@ describe.each(storeKinds())("a bucket that is configured by hand in $name", ({ o
     expect(await coded.peek()).toMatchObject({ text: fast.text, source: "code" });
   });
 
-  it("tells each asker at its next draw, and gives it slots by the new policy at the one after", async () => {
+  it("notifies each replica at its next draw, and gives it slots by the new policy after that", async () => {
     const pinned = open();
     const asker = askerOf(pinned, "a", fast);
     const held = await asker.draw(3);
@@ -111,7 +111,7 @@ describe.each(storeKinds())("a bucket that is configured by hand in $name", ({ o
     expect(slotUs).toBe(slotsOf(held).at(-1)! + 100_000);
   });
 
-  it("gives way to what the code says once the override is lifted", async () => {
+  it("follows the code again once the override is lifted", async () => {
     const pinned = open();
     await askerOf(pinned, "operator", slow).steer(override);
     await askerOf(pinned, "operator", slow).steer({

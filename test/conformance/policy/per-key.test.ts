@@ -226,7 +226,7 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
     expect([before, between, after]).toEqual([6, 0, 0]);
   });
 
-  it("keep the place of who waits for a lease through a pause, where nothing is shared", async () => {
+  it("keep the position of a caller that waits for a lease through a pause, without shared limits", async () => {
     const pinned = open();
     const policy = policyOf({ perKey: { limits: [concurrency(1)] } });
     const [holding, waiting] = [askerOf(pinned, policy, "h"), askerOf(pinned, policy, "w")];

@@ -16,7 +16,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
     { factor = 500, floor = 1, recoverUs = 3_600 * SECOND_US, durationUs = 0 } = {},
   ) => ({ do: "cut", factor, floor, recoverUs, durationUs, slotUs }) as const;
 
-  it("starts nothing for the time of its cooldown, whoever asks", async () => {
+  it("starts no call of any replica during its cooldown", async () => {
     const pinned = open();
     const [a, b] = askersOf(pinned, "ab");
     const [slotUs] = slotsOf(await a!.draw(1));
@@ -135,7 +135,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
     expect((await a!.peek()).generation).toBeGreaterThan(paused.generation);
   });
 
-  it("keeps the distance of its cut rate where it is told a shorter one", async () => {
+  it("keeps the distance of its cut rate when a response asks for a shorter one", async () => {
     const pinned = open();
     const [a] = askersOf(pinned, "a");
     const { nowUs } = await a!.draw(1);
@@ -204,7 +204,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
     expect((await a!.peek()).factor).toBe(500);
   });
 
-  it("starts nothing until the cooldown of a cut is over, whoever draws while answers come back", async () => {
+  it("starts no call of any replica until the cooldown of a cut is over, while responses arrive", async () => {
     const pinned = open();
     const [a, b] = askersOf(pinned, "ab");
     const slots = slotsOf(await a!.draw(5));
@@ -247,7 +247,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
     expect(seen.size).toBeGreaterThan(3);
   });
 
-  it("is cut again by an answer to a call that left after its cooldown", async () => {
+  it("is cut again by the response to a call that started after its cooldown", async () => {
     const pinned = open();
     const [a] = askersOf(pinned, "a");
     const [first] = slotsOf(await a!.draw(1));
@@ -292,7 +292,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
     expect((await b!.peek()).factor).toBe(factor);
   });
 
-  it("tells how many replicas drew of late, and forgets them after two seconds", async () => {
+  it("counts the replicas that drew recently, and forgets them after two seconds", async () => {
     const pinned = open();
     const [a, b] = askersOf(pinned, "ab");
     await a!.draw(1);
@@ -317,7 +317,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
     expect(slots.length).toBeLessThanOrEqual(304);
   });
 
-  it("keeps calls as far apart as it is told, for as long as it is told", async () => {
+  it("keeps the requested distance between calls for the requested time", async () => {
     const pinned = open();
     const [a] = askersOf(pinned, "a");
     await a!.draw(1);
@@ -351,7 +351,7 @@ describe.each(storeKinds())("a bucket that is steered in $name", ({ open }) => {
     expect(reply.granted[0]!.notBeforeUs).toBeGreaterThan(reply.nowUs);
   });
 
-  it("tells of a key the lower of its own rate and the bucket's", async () => {
+  it("reports the lower of a key's own rate and the bucket's", async () => {
     const pinned = open();
     const perKey = policyOf({ rate: "100/s", perKey: { rate: "50/s" } });
     const asker = createAsker(pinned.store, { bucket: "b", name: "a", policy: perKey });

@@ -79,7 +79,7 @@ describe.each(storeKinds())("a bucket in $name whose state is lost", ({ open }) 
     expect(slotsOf(await asker.draw(1))).toEqual([clock.nowUs()]);
   });
 
-  it("starts the keys of the draw that finds it so empty-handed as well", async () => {
+  it("also starts the keys of the draw that finds it without a burst", async () => {
     const { asker, lose, clock } = askersOf([], [leakyBucket("10/s", { burst: 5 })]);
     await asker.drawAll([{ wanted: 1, key: "k" }]);
 
@@ -166,7 +166,7 @@ describe.each(storeKinds())("a bucket in $name whose state is lost", ({ open }) 
     expect(first).toEqual([clock.nowUs() + 100_000]);
   });
 
-  it("is left alone by whoever drew from it last", async () => {
+  it("is not changed by the replica that drew from it last", async () => {
     const { asker, clock } = askersOf([leakyBucket("10/s", { burst: 5 })]);
     await asker.draw(1);
     clock.advanceMs(10_000);

@@ -65,7 +65,7 @@ async function outcomeOf(
   return { reason, hasChanged: after.join() !== before.join() };
 }
 
-describe("a script in Redis that is told what is no whole number", () => {
+describe("a script in Redis that gets a number which is not whole", () => {
   it.each(
     Object.keys(TELLS).flatMap((what) => Object.keys(BAD).map((bad) => [what, bad] as const)),
   )("refuses %s of %s and leaves every byte as it was", async (what, bad) => {
@@ -75,7 +75,7 @@ describe("a script in Redis that is told what is no whole number", () => {
   });
 });
 
-describe("a script in Redis that is told what can never work", () => {
+describe("a script in Redis that gets an impossible argument", () => {
   const none = { ...policy, limits: policy.limits.map((limit) => ({ ...limit, count: 0 })) };
   const { limits: fixed } = none;
   const perKey = readPerKeyText("test", fixed, undefined);

@@ -12,7 +12,7 @@ describe.each(storeKinds())("who tries while a bucket or a key is paused in $nam
     ["all leases are held", [concurrency(1)], 1],
     ["what is used comes back sooner", [tokenBucket({ capacity: 1, refill: "1/s" })], 1],
     ["nothing else refuses it", [leakyBucket("100/s")], 0],
-  ])("is told when the last pause ends, where %s", async (_where, limits, used) => {
+  ])("gets the time at which the last pause ends, where %s", async (_where, limits, used) => {
     const policy = policyOf({ limits: [...limits, leakyBucket("1000/s")], perKey: { limits } });
     const asker = createAsker(open().store, { bucket: "b", name: "a", policy });
     const attempt = async (): Promise<{ afterUs: number; bindsAt: number }> => {
@@ -30,7 +30,7 @@ describe.each(storeKinds())("who tries while a bucket or a key is paused in $nam
     expect(await attempt()).toEqual({ afterUs: LATE_US, bindsAt: PAUSED });
   });
 
-  it("is told when a limit that all keys share, or a key's own, has room again after that", async () => {
+  it("gets the time at which a shared limit or the key's own limit has room after that", async () => {
     const limits = [tokenBucket({ capacity: 1, refill: "1/h" })];
     for (const options of [{ limits }, { rate: "1000/s", perKey: { limits } }]) {
       const asker = createAsker(open().store, {

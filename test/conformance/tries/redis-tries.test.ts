@@ -121,7 +121,7 @@ describe("a try in Redis", () => {
     expect(Object.keys(await bytes())).toHaveLength(2);
   });
 
-  it("tells how each limit stands once it was granted", async () => {
+  it("returns the state of each limit once it was granted", async () => {
     const { store } = openStore();
     const policy = policyOf(llm);
     const trier = createAsker(store, { bucket: "b", name: "b", policy });

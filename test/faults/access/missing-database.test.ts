@@ -7,7 +7,7 @@ import { waitUntil } from "../../support/async/wait-until.ts";
 const servers = ownRedisServers();
 
 describe("a Redis that does not have the database that is asked for", () => {
-  it("is not used, and what it said is told", async () => {
+  it("is not used, and the error contains its reply", async () => {
     const redis = await servers.start();
     const lines: string[] = [];
     const logger = {

@@ -104,7 +104,7 @@ describe("a worker whose Redis user lacks a right", () => {
 });
 
 describe("who may not ask what server it is on", () => {
-  it("is told so once, and goes on by itself when it may", async () => {
+  it("logs that once, and continues by itself when it gets the right", async () => {
     const { redis, lines, sluice } = await startWithout("info");
     const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "100/s" }) });
     const done: unknown[] = [];
@@ -149,7 +149,7 @@ describe("who may not ask what server it is on", () => {
 });
 
 describe("a caller whose Redis user lacks a right", () => {
-  it("is told what Redis refused, and where the rights are named", async () => {
+  it("gets an error with the refused command, and where the rights are listed", async () => {
     const redis = await servers.start();
     const url = await userWithout(redis, "eval", "evalsha", "zcard", "xadd");
     const warnings: object[] = [];

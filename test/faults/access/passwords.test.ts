@@ -108,7 +108,7 @@ describe("a password stays hidden", () => {
     }
   });
 
-  it("and that it is wrong is said by whoever is refused, and in the log", async () => {
+  it("and every rejected caller and the log say that it is wrong", async () => {
     const { said, logger } = overhear();
     const redis = urlOf(await startWithPassword("another"));
     const sluice = createSluice({ redis, storeTimeoutMs: 300, breaker: { failures: 1 }, logger });

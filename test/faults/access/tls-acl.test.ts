@@ -154,7 +154,7 @@ describe("Redis behind TLS", () => {
     expect(keyspace).not.toContain("db0:");
   });
 
-  it("is not trusted when nobody vouches for its certificate", async () => {
+  it("is not trusted when no known authority signed its certificate", async () => {
     const bucket = openSluice(urlOf("rediss", tlsPort), 500).bucket("b", { rate: "10/s" });
 
     const reason = await rejectionOf(bucket.draw());

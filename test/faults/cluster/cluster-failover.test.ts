@@ -107,34 +107,37 @@ describe("of a cluster, one primary", () => {
     for (const reason of reasons) expect(reason).toBeInstanceOf(StoreUnavailableError);
   });
 
-  it.each(strikes)("%s: those who listened there hear of news again", async (_name, signal) => {
-    const cluster = await startOwnCluster();
-    const { open, primaries } = cluster;
-    const [victim, other] = primaries as [ClusterNode, ClusterNode];
-    // Each listens at a node by chance: of ten, some listen at the one that goes.
-    const listeners = Array.from({ length: 10 }, () => {
-      let heard = 0;
-      const calls = createNotifications(() => connect(open(), "subscriber"), "s");
-      calls.listen("asker", () => void (heard += 1));
-      return { heard: () => heard, calls };
-    });
-    const bucket = openOn(cluster).bucket(await nameOn(cluster, other), { rate: "10/s" });
-    const reasons: unknown[] = [];
-    async function untilAllHear(): Promise<void> {
-      const before = listeners.map(({ heard }) => heard());
-      await waitUntil(async () => {
-        // The log of changes may lie on the node that goes: a change fails until its replica has taken over.
-        await bucket.pause({ forMs: 1 }).catch((error: unknown) => reasons.push(error));
-        return listeners.every(({ heard }, index) => heard() > before[index]!);
-      }, "all hear");
-    }
-    await untilAllHear();
+  it.each(strikes)(
+    "%s: listeners of that node get change notifications again",
+    async (_name, signal) => {
+      const cluster = await startOwnCluster();
+      const { open, primaries } = cluster;
+      const [victim, other] = primaries as [ClusterNode, ClusterNode];
+      // Each listens at a node by chance: of ten, some listen at the one that goes.
+      const listeners = Array.from({ length: 10 }, () => {
+        let heard = 0;
+        const calls = createNotifications(() => connect(open(), "subscriber"), "s");
+        calls.listen("asker", () => void (heard += 1));
+        return { heard: () => heard, calls };
+      });
+      const bucket = openOn(cluster).bucket(await nameOn(cluster, other), { rate: "10/s" });
+      const reasons: unknown[] = [];
+      async function untilAllHear(): Promise<void> {
+        const before = listeners.map(({ heard }) => heard());
+        await waitUntil(async () => {
+          // The log of changes may lie on the node that goes: a change fails until its replica has taken over.
+          await bucket.pause({ forMs: 1 }).catch((error: unknown) => reasons.push(error));
+          return listeners.every(({ heard }, index) => heard() > before[index]!);
+        }, "all hear");
+      }
+      await untilAllHear();
 
-    process.kill(victim.server.pid!, signal);
-    await untilAllHear();
+      process.kill(victim.server.pid!, signal);
+      await untilAllHear();
 
-    expect(listeners.every(({ heard }) => heard() > 1)).toBe(true);
-    for (const reason of reasons) expect(reason).toBeInstanceOf(StoreUnavailableError);
-    for (const { calls } of listeners) calls.close();
-  });
+      expect(listeners.every(({ heard }) => heard() > 1)).toBe(true);
+      for (const reason of reasons) expect(reason).toBeInstanceOf(StoreUnavailableError);
+      for (const { calls } of listeners) calls.close();
+    },
+  );
 });

@@ -9,7 +9,7 @@ const AWAY_FOR_MS = 3_000;
 /** The nodes are looked for as well, by each client, at first every 50 ms. */
 const MOST_PER_SECOND = 100;
 
-it("who listens to a cluster that is away tries its nodes at an even pace", async () => {
+it("a listener of an unreachable cluster tries its nodes at an even pace", async () => {
   const { primaries, replicas, open } = await startOwnCluster();
   const nodes = [...primaries, ...replicas];
   await openSluice({ redis: open() }).bucket("b", { rate: "100/s" }).draw();

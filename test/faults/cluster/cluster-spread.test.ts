@@ -159,7 +159,7 @@ describe("in a cluster, the keys of a bucket", () => {
     for (const slot of slots) slot.release();
   });
 
-  it("are those of a queue's jobs as well", async () => {
+  it("are also those of a queue's jobs", async () => {
     const sluice = openSluice("jobs");
     const bucket = sluice.bucket("b", { perKey: { rate: "100/s" } });
     const queue = sluice.queue<string>("jobs", { bucket });

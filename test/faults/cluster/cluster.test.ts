@@ -111,7 +111,7 @@ describe("in a cluster", () => {
     expect(outcomes.filter(({ status }) => status === "rejected")).toEqual([]);
   });
 
-  it("news of a bucket reach all replicas, whatever node they listen at", async () => {
+  it("change notifications of a bucket reach all replicas, whatever node they listen at", async () => {
     const prefix = "news";
     const listeners = Array.from({ length: 6 }, () => {
       const heard: string[] = [];

@@ -186,7 +186,7 @@ it("what was refused is not sent, even if its connection is opened again", async
   expect(await client.get("count")).toBeNull();
 });
 
-it("what waits to be sent again is sent when its connection is back", async () => {
+it("commands that wait to be resent are sent when the connection is back", async () => {
   const { proxy, asked } = await loseAnswer("connect", count);
 
   proxy.set("pass");
@@ -289,7 +289,7 @@ it("a copy that ends before what it was copied from is connected again, until th
   expect(copy.status).toBe("end");
 });
 
-it("events are heard although the first attempt to listen fails, and closing ends it", async () => {
+it("events arrive although the first attempt to listen fails, and closing ends it", async () => {
   const proxy = await startProxy(await startOwnRedis());
   const sluice = openSluice({ redis: `redis://127.0.0.1:${proxy.port}` });
   const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "100/s" }) });

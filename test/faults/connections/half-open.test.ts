@@ -41,7 +41,7 @@ async function enqueueAll(queue: Queue<number>): Promise<void> {
   );
 }
 
-describe("connections that are dead without anybody being told", () => {
+describe("connections that are dead without a notification to either side", () => {
   it("are left by a worker that is at work, and no job is lost", async () => {
     const { proxy, behind, direct } = await openBoth();
     const jobs = workOn([behind], { rate: `${RATE}/s` });
@@ -80,7 +80,7 @@ describe("connections that are dead without anybody being told", () => {
     expect(jobs.reached()).toEqual(new Set([1, 2, 3]));
   });
 
-  it("are left by a producer, which says that Redis is away until then", async () => {
+  it("are replaced by a producer, which reports Redis as unreachable until then", async () => {
     const { proxy, behind } = await openBoth();
     const queue = openQueue(behind);
     await queue.enqueue(0);
@@ -115,7 +115,7 @@ describe("connections that are dead without anybody being told", () => {
     expect(first).toBeInstanceOf(StoreUnavailableError);
   });
 
-  it("are left by who listens to a queue's events, and those of the meantime are heard", async () => {
+  it("are replaced by a listener of a queue's events, which gets the events of the outage", async () => {
     const { proxy, behind, direct } = await openBoth();
     const done: unknown[] = [];
     openQueue(behind).on("done", ({ result }) => void done.push(result));
@@ -137,7 +137,7 @@ describe("connections that are dead without anybody being told", () => {
     expect(done.at(-1)).toBe(1);
   });
 
-  it("are left by who listens to a bucket's news", async () => {
+  it("are replaced by a listener of a bucket's change notifications", async () => {
     const { redis, proxy, behind } = await openBoth();
     await behind.bucket("b", { rate: `${RATE}/s` }).draw();
     await waitUntil(async () => (await subscribers(redis)).length === 1, "it listens");
@@ -156,7 +156,7 @@ describe("connections that are dead without anybody being told", () => {
 });
 
 describe("a server that stands still and goes on", () => {
-  it("loses no job, though its connections are given up meanwhile", async () => {
+  it("loses no job, though workers replace its connections while it stands still", async () => {
     const { redis, proxy, behind, direct } = await openBoth();
     const jobs = workOn([direct, behind], { rate: `${RATE}/s` });
     await enqueueAll(jobs.queue);

@@ -19,7 +19,7 @@ async function subscribers(operators: readonly Redis[]): Promise<string[]> {
   });
 }
 
-it("who listens to a bucket's news listens again when its Redis user may again", async () => {
+it("a listener of a bucket's changes listens again once its Redis user has the right again", async () => {
   const redis = await servers.start();
   const { operator } = redis;
   await operator.acl("SETUSER", "u", "on", ">p", "~*", "&*", "+@all");
@@ -60,7 +60,7 @@ it("subscriptions that are sent while a connection asks whether the server is re
   expect(await channels()).toContain("s:changes");
 });
 
-it("who listens to a bucket's news leaves the node of a cluster that went dead without anybody being told", async () => {
+it("a listener of a bucket's changes leaves a cluster node that died without notice", async () => {
   const { primaries, replicas } = await startOwnCluster();
   const nodes = [...primaries, ...replicas];
   const operators = nodes.map(({ client }) => client);

@@ -117,7 +117,7 @@ describe("on three independent servers, the rules of a file", () => {
     expect(lines.filter((line) => line.includes("rules"))).toEqual([]);
   });
 
-  it("reach the buckets of the servers that are up while one is away, and its own once it is back", async () => {
+  it("reach the buckets of servers that are up, and those of an unreachable server once it is back", async () => {
     const servers = await Promise.all([1, 2, 3].map(() => redises.start()));
     const urls = servers.map(({ url }) => url);
     const serverOf = createShards(urls);

@@ -78,7 +78,7 @@ describe("a job whose confirmation is lost on the wire", () => {
 });
 
 describe("a connection that is cut while a job is on its way", () => {
-  it("tells that the job may be stored, and a retry with the same dedupeId stores it once", async () => {
+  it("rejects with the warning that the job may be stored, and a retry with its dedupeId stores it once", async () => {
     const queue = openQueue(10_000);
     await queue.enqueue(0);
     const once = { dedupeId: "order 1" };
@@ -118,7 +118,7 @@ describe("a job for a Redis that does not answer", () => {
 });
 
 describe("many jobs of which a round trip fails", () => {
-  it("tell how many are stored for certain", async () => {
+  it("reject with the number of jobs that are certainly stored", async () => {
     const queue = openQueue(2_000);
     await queue.enqueue(0);
     const all = Array.from({ length: 20_000 }, (_, index) => index);

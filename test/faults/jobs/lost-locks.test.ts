@@ -70,7 +70,7 @@ describe("a lone worker whose locks have all ended once", () => {
     expect(stalls).toBeLessThanOrEqual(CONCURRENCY);
   });
 
-  it("does again only what was under way, when Redis was away", async () => {
+  it("repeats only the jobs that were running when Redis became unreachable", async () => {
     const proxy = await startProxy({ url: inject("redisUrl") });
     const work = startWork(`redis://127.0.0.1:${proxy.port}`);
     await work.enqueue();

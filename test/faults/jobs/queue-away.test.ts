@@ -35,7 +35,7 @@ const questions: [string, (queue: Queue<number>) => Promise<unknown>][] = [
   ["purge of an id", (queue) => queue.purge("1")],
 ];
 
-describe("a queue whose Redis is away", () => {
+describe("a queue whose Redis is unreachable", () => {
   it.each(questions)("refuses %s in time", async (_name, ask) => {
     const { queue } = openQueue(await freePort("127.0.0.1"));
 
@@ -97,7 +97,7 @@ describe("a queue whose Redis is away", () => {
     await waitUntil(() => done.includes(1), "the event is heard");
   });
 
-  it("hears of events that somebody wanted to hear before it was there", async () => {
+  it("gets events for a listener that was added before Redis was reachable", async () => {
     const port = await freePort("127.0.0.1");
     const { sluice, queue } = openQueue(port);
     const waiting: string[] = [];

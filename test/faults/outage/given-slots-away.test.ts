@@ -7,7 +7,7 @@ import { waitUntil } from "../../support/async/wait-until.ts";
 const redises = ownRedisServers();
 const servers = services();
 
-it("says of slots that Redis is away, and takes each request once as it comes again", async () => {
+it("rejects requests for slots while Redis is unreachable, and applies each repeated request once", async () => {
   const redis = await redises.start();
   const sluice = redis.open({ storeTimeoutMs: 300 });
   const tokens = tokenBucket({ capacity: 1_000, refill: "1/h", unit: "tokens" });

@@ -39,7 +39,7 @@ function smallestGapMs(slots: readonly Slot[]): number {
 }
 
 describe("a reply that is lost on the wire", () => {
-  it("lets every call go in the end, each on a slot of its own", async () => {
+  it("lets every call start in the end, each on a separate slot", async () => {
     const bucket = sluice.bucket("b", { rate: `${RATE}/s` });
     await bucket.draw();
     const calls = callAll(60);

@@ -74,7 +74,7 @@ describe("Redis is absent at start", () => {
   });
 });
 
-describe("Redis goes away while a worker runs", () => {
+describe("Redis becomes unreachable while a worker runs", () => {
   it("and the worker is closed at its deadline, its handler aborted", async () => {
     const redis = await startOwnRedis();
     const sluice = openAt(portOf(redis));

@@ -94,7 +94,7 @@ describe("a Redis that goes on just when it is given up", () => {
 });
 
 describe("a Redis that is gone", () => {
-  it("is told of with what its connection met", async () => {
+  it("is reported with the error of its connection", async () => {
     const redis = await servers.start();
     const sluice = redis.open({ storeTimeoutMs: 400, breaker: { probeMs: 600_000 } });
     const events: StoreEvent[] = [];

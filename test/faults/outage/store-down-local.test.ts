@@ -39,7 +39,7 @@ function callThrough(buckets: readonly Bucket[], downstream: FakeDownstream) {
   return { errors, stop };
 }
 
-describe("two replicas that go on locally at half their part while Redis is away", () => {
+describe("two replicas that continue locally at half their part while Redis is unreachable", () => {
   it("are never above half the cap in any second, lose no call, and send no burst after it", async () => {
     const outage = await start();
     const downstream = await startFakeDownstream();
@@ -116,7 +116,7 @@ describe("a bucket that goes on locally", () => {
     ).toHaveLength(1);
   });
 
-  it("starts empty-handed on Redis: what it let pass meanwhile is not given again", async () => {
+  it("starts without a burst on Redis, so that locally started calls are not given out again", async () => {
     const outage = await start();
     const { sluice } = outage.open();
     const bucket = sluice.bucket("b", { rate: "10/s", burst: 50, onStoreDown: { local: 1 } });

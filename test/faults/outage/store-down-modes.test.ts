@@ -10,7 +10,7 @@ const RATE = 200;
 /** What a reply that is lost, or a horizon that is handed out twice, may come to. */
 const HORIZON_CALLS = RATE / 10;
 
-describe("a bucket that refuses while Redis is away", () => {
+describe("a bucket that refuses while Redis is unreachable", () => {
   it("fails calls under load, and goes on at its rate when Redis is back", async () => {
     const outage = await start();
     const replicas = [outage.open(), outage.open()];
@@ -34,7 +34,7 @@ describe("a bucket that refuses while Redis is away", () => {
   });
 });
 
-describe("a bucket whose callers wait while Redis is away", () => {
+describe("a bucket whose callers wait while Redis is unreachable", () => {
   const policy = { rate: `${RATE}/s`, burst: 5, onStoreDown: "wait" } as const;
 
   it("loses none of them, and lets them go at its rate when Redis is back", async () => {
@@ -56,7 +56,7 @@ describe("a bucket whose callers wait while Redis is away", () => {
     expect(extra).toBeLessThanOrEqual(HORIZON_CALLS);
   });
 
-  it("lets maxWaitMs, a signal and the end of the sluice end the wait, and tries wait as well", async () => {
+  it("lets maxWaitMs, a signal and the end of the sluice end the wait, and also makes tries wait", async () => {
     const outage = await start();
     const { sluice, events } = outage.open();
     const bucket = sluice.bucket("b", policy);
@@ -82,7 +82,7 @@ describe("a bucket whose callers wait while Redis is away", () => {
   });
 });
 
-describe("a bucket that is open while Redis is away", () => {
+describe("a bucket that is open while Redis is unreachable", () => {
   const policy = { rate: "20/s", burst: 10, onStoreDown: "open" } as const;
 
   const outrun = async (bucket: Bucket, count: number): Promise<void> =>

@@ -16,7 +16,7 @@ const servers = ownRedisServers();
 const processes = children();
 
 describe("replicas that are closed while calls wait", () => {
-  it("start none once they are closed, fail those that wait, and leave their slots to others", async () => {
+  it("start no calls once they are closed, reject pending calls, and leave their slots to others", async () => {
     const redis = await servers.start();
     const staying = redis.open();
     const leaving = Array.from({ length: LEAVING }, () => redis.open());

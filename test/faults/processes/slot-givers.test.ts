@@ -78,7 +78,7 @@ describe("a slot that a server gave", () => {
     expect(left).toBe(10_000 - booked[0]!.tokens);
   });
 
-  it("has its cost booked if it is noted as settled, though the server was killed before it heard of that", async () => {
+  it("has its cost booked if it is noted as settled, though the server was killed before the reply", async () => {
     const { port } = new URL(inject("redisUrl"));
     const proxy = await startTcpProxy(Number(port));
     onTestFinished(() => proxy.close());

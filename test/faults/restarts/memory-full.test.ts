@@ -63,7 +63,7 @@ describe("a Redis whose memory is full", () => {
     expect(figures.extra).toBe(0);
   });
 
-  it("tells producers so, and takes jobs again when there is room", async () => {
+  it("rejects producers with that reason, and takes jobs again when there is room", async () => {
     const redis = await servers.start();
     const sluice = redis.open({ storeTimeoutMs: TIMEOUT_MS });
     const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "10/s" }) });

@@ -88,7 +88,7 @@ describe("sluice schedule preview", () => {
 });
 
 describe("sluice why", () => {
-  it("says the place in line of a job under a limit, and when it is expected to start", async () => {
+  it("shows the queue position of a job under a limit, and its expected start", async () => {
     const { queue } = await openQueue("1/min");
     await pretendWorker(sluices.prefix(), "charges");
     const jobs = await queue.enqueueMany(

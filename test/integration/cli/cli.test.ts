@@ -156,7 +156,7 @@ describe("sluice", () => {
     expect(JSON.parse(outputs[1]!.out)).toMatchObject({ buckets: [{ name }] });
   });
 
-  it("ends quietly when nobody reads on", async () => {
+  it("ends quietly when its output is closed", async () => {
     await usedBucket();
     const top = processes.start("src/cli/main.ts", {
       args: ["--prefix", sluices.prefix(), "top", "--every", "1"],
@@ -171,7 +171,7 @@ describe("sluice", () => {
     expect(top.stderr).toBe("");
   });
 
-  it("looks again and again, as often as it is told", async () => {
+  it("repeats its output as often as requested", async () => {
     await usedBucket();
 
     const { out } = await sluice("top", "--every", "1", "--count", "3");

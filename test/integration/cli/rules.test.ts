@@ -26,7 +26,7 @@ function start(...args: string[]) {
 }
 
 describe("sluice rules", () => {
-  it("checks a file without a Redis, and tells of each problem by line and column", async () => {
+  it("checks a file without a Redis, and lists each problem by line and column", async () => {
     const good = files.write("good.yaml", "version: 3\nbuckets: { api: { rate: 50/s } }");
     const bad = files.write("bad.yaml", "buckets:\n  api: { rat: 50/s }\n  b: { rate: 5 }");
 

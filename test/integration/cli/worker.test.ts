@@ -20,7 +20,7 @@ export default (sluice) => {
   });
 };`;
 
-it("sluice worker ends no job early when nobody reads what its handlers write", async () => {
+it("sluice worker ends no job early when the output of its handlers is not read", async () => {
   const folder = await mkdtemp(join(tmpdir(), "sluice-worker-"));
   onTestFinished(() => rm(folder, { recursive: true }));
   const module = join(folder, "w.mjs");

@@ -56,7 +56,7 @@ describe("the promise of a paced client of OpenAI", () => {
     await expectTokens(bucket, 11);
   });
 
-  it("has asResponse(), whose body nobody has read", async () => {
+  it("has asResponse(), with an unread body", async () => {
     const { client, bucket } = await openClient();
 
     const response = await client.chat.completions.create(request).asResponse();

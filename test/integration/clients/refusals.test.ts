@@ -215,7 +215,7 @@ describe("a function that calls a client", () => {
     },
   );
 
-  it("hears what Vercel's AI SDK says after its own retries", async () => {
+  it("reads the error of Vercel's AI SDK after the SDK's own retries", async () => {
     const api = await apis.start((_call, number) =>
       number === 0 ? json({}, { headers: { "retry-after-ms": "1" } }) : askedFor30(),
     );
@@ -251,7 +251,7 @@ describe("a function that calls a client", () => {
     },
   );
 
-  it("cools nobody where OpenAI's account is out of quota", async () => {
+  it("cools no key down when OpenAI's account is out of quota", async () => {
     const error = { code: "insufficient_quota", type: "insufficient_quota", message: "m" };
     const api = await apis.start(() => json({ error }));
     const bucket = sluices.open().bucket("api", { rate: "1000/s" });
@@ -358,7 +358,7 @@ describe("a client that is given a bucket's fetch", () => {
     expect(api.calls.map(({ body }) => body)).toEqual(["a", "a"]);
   });
 
-  it("gets the answer of an account that is out of quota at once, and cools nobody", async () => {
+  it("gets the response of an account without quota immediately, and cools no key down", async () => {
     const error = { code: "insufficient_quota", message: "m" };
     const api = await apis.start(() => json({ error }));
     const bucket = sluices.open().bucket("api", { rate: "1000/s" });

@@ -64,7 +64,7 @@ withWrongClocks((members) => {
     expect(dead!.reason).toContain("Expired: ");
   });
 
-  it("a job tells when it was enqueued", async () => {
+  it("a job shows when it was enqueued", async () => {
     const { enqueuedAtMs } = await enqueue("now");
 
     expect(Math.abs(enqueuedAtMs - Date.now())).toBeLessThan(2_000);

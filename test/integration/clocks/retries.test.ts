@@ -44,7 +44,7 @@ withWrongClocks((members) => {
     expect(worker.attempts.at(-1)!.name).toBe("later");
   });
 
-  it("a dead letter tells when it failed, and is found by that time", async () => {
+  it("a dead letter shows when it failed, and a filter finds it by that time", async () => {
     const id = await enqueue({ name: "dead", isFailing: true }, { attempts: 1 });
     await untilDead(id);
 

@@ -95,7 +95,7 @@ describe("a Redis that may evict keys", () => {
   });
 });
 
-describe("a Redis that does not tell its eviction policy", () => {
+describe("a Redis that does not report its eviction policy", () => {
   it("is used without a word", async () => {
     const redis = await servers.start(["--rename-command", "CONFIG", ""]);
     const rights = ["on", ">secret", "~*", "&*", "+@all", "-info", "-config"];

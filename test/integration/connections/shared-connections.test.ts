@@ -50,7 +50,7 @@ describe("the connections of many queues", () => {
     expect(proxy.clients.size).toBeLessThanOrEqual(2);
   });
 
-  it("are one more to hear what happens, and no event is missed", async () => {
+  it("add one for events, and no event is missed", async () => {
     const { queues, sluice, proxy } = await openQueues();
     const done = new Map<string, number>();
     for (const { name, on } of queues) on("done", () => done.set(name, (done.get(name) ?? 0) + 1));

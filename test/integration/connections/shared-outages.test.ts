@@ -8,7 +8,7 @@ import { waitUntil } from "../../support/async/wait-until.ts";
 const sluices = realSluices();
 const logger = { warn: () => {}, error: () => {} };
 
-it("a worker that is closed while Redis is away leaves its jobs to those that share its connection", async () => {
+it("a worker that is closed while Redis is unreachable leaves its jobs to others on its connection", async () => {
   const prefix = sluices.prefix();
   const proxy = await startTcpProxy(Number(new URL(inject("redisUrl")).port));
   onTestFinished(() => proxy.close());

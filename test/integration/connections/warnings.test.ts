@@ -12,7 +12,7 @@ function openLog(): { readonly logger: Logger; readonly lines: string[] } {
 }
 
 describe("what goes wrong with every call is said once, and not with each", () => {
-  it("where no call can tell what it came to cost", async () => {
+  it("when no call can read its actual cost", async () => {
     const { logger, lines } = openLog();
     const bucket = sluices.open({ logger }).bucket("b", { rate: "10000/s" });
     const settle = (): never => {
@@ -28,7 +28,7 @@ describe("what goes wrong with every call is said once, and not with each", () =
     ]);
   });
 
-  it("where no job can be told the limits of its key", async () => {
+  it("when no job can read the limits of its key", async () => {
     const { logger, lines } = openLog();
     const producer = sluices.open();
     const open = { perKey: { rate: "5/s" } };

@@ -70,7 +70,7 @@ describe("a job that names no cost", () => {
     expect((await queue.bucket.peek()).limits[0]!.level).toBeGreaterThan(1_000);
   });
 
-  it("has its producer's copy of the data read, whatever becomes of the data meanwhile", async () => {
+  it("has its cost computed from a copy of its data, so that later changes have no effect", async () => {
     const queue = queueOf<{ tokens: number }>({
       ...TOKENS,
       cost: async ({ args }) => ({ tokens: (args[0] as { tokens: number }).tokens }),

@@ -17,7 +17,7 @@ const PLACES: readonly [string, object][] = [
 ];
 
 describe("a job whose dedupeId another has", () => {
-  it.each(PLACES)("tells that it isn't new, and what is stored: %s", async (_where, where) => {
+  it.each(PLACES)("is reported as not new, with the stored job: %s", async (_where, where) => {
     const { queue } = openTokenQueue<string>(sluices);
 
     const first = await queue.enqueue("first", {
@@ -54,7 +54,7 @@ describe("a job whose dedupeId another has", () => {
     expect(await queue.counts()).toMatchObject({ waiting: 3, delayed: 0 });
   });
 
-  it("tells what is stored of one that is done, while its dedupeMs lasts", async () => {
+  it("is reported with the stored done job, while its dedupeMs lasts", async () => {
     const { sluice, queue } = openTokenQueue<string>(sluices);
     sluice.worker(queue, async () => {});
     const first = await queue.enqueue("first", { dedupeId, dedupeMs: 3_600_000 });

@@ -61,7 +61,7 @@ describe("a job's attempts, dedupeId and result", () => {
     ["that runs after another", { dedupe: "again" }],
     ["that is one for a time", { dedupeMs: 60_000 }],
   ] as const)(
-    "are told to who enqueued it, to its handler, and to who reads it: a job %s",
+    "are visible to its producer, to its handler and to readers: a job %s",
     async (_which, options) => {
       const { sluice, queue } = openTokenQueue<string>(sluices);
       const seen: Job<string>[] = [];

@@ -89,7 +89,7 @@ describe("dead letters", () => {
     expect(removals()).toMatchObject([{ facts: { removed: 1 } }]);
   });
 
-  it("are all told in the log, however many fail while a worker works", async () => {
+  it("are all logged, however many fail while a worker works", async () => {
     const { queue, work, removals } = open({ count: 10 });
     const worker = work();
 
@@ -105,7 +105,7 @@ describe("dead letters", () => {
     expect(facts.length).toBeLessThan(290);
   });
 
-  it("that somebody waits for are told first", async () => {
+  it("that a caller waits for are reported first", async () => {
     const { queue, work } = open({ count: 0 });
     const jobs = await queue.enqueueMany([...Array(20).keys()], { attempts: 1 });
     const ends = jobs.map((job) => rejectionOf(job.finished()));
@@ -114,7 +114,7 @@ describe("dead letters", () => {
     for (const reason of await Promise.all(ends)) expect(reason).toBeInstanceOf(JobFailedError);
   });
 
-  it("stay until who waits for them has looked, though no event told of them", async () => {
+  it("stay until the waiting caller has read them, though it got no event", async () => {
     const { queue, work } = open({ count: 0 });
     const job = await queue.enqueue(1, { attempts: 1 });
     const mark = keyOf(`awaited:${job.id}`);

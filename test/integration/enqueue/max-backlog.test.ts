@@ -82,7 +82,7 @@ describe("a queue with a maxBacklog", () => {
     expect(reason).toMatchObject({ waiting: 3, limit: 3, key: "a" });
   });
 
-  it("says how many were to be stored beside those that wait", async () => {
+  it("rejects with the numbers of new and of pending jobs", async () => {
     const { queue } = open(3);
     await queue.enqueueMany([1, 2]);
 

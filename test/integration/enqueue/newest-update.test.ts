@@ -92,7 +92,7 @@ describe.each(KEYS)('an update with dedupe "again" while the one before runs, %s
     expect([active, runs]).toEqual([1, ["old", "4"]]);
   });
 
-  it("is held back until that one has ended, and comes by itself if nobody hears of the end", async () => {
+  it("is held back until that one has ended, and comes by itself if the end is not noticed", async () => {
     const { queue, runs, first, end } = await whileOneRuns(key);
     const update = await queue.enqueue("1", { ...key, dedupeId, dedupe });
     const { id } = update;

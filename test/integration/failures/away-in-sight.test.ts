@@ -30,8 +30,8 @@ function open(policy: Partial<BucketOptions> = {}) {
   return { bucket, queue: sluice.queue<string>("jobs", { bucket }) };
 }
 
-describe("while the downstream is away", () => {
-  it("nobody is promised a start, every process sees the bucket held back, and each new hold is an event", async () => {
+describe("while the downstream is unreachable", () => {
+  it("no job has an expected start, every process sees the held bucket, and each new hold is an event", async () => {
     const away = new Set(["jobs"]);
     const { heard, back, worker, bucket } = startReplica(away);
     const other = open();
@@ -107,7 +107,7 @@ describe("while the downstream is away", () => {
     );
   });
 
-  it("a worker that starts once it is back finds that out by its first job, and tells all", async () => {
+  it("a worker that starts after the outage notices the end by its first job, and notifies all", async () => {
     const { heard, worker } = startReplica(new Set(["jobs"]));
     const other = open();
     await other.queue.enqueueMany(

@@ -76,7 +76,7 @@ describe("jobs that fail before the breaker has opened", () => {
     expect(failed).toBe(0);
   });
 
-  it("go back uncounted when their worker closes meanwhile", async () => {
+  it("go back uncounted when their worker closes before it opens", async () => {
     const refused = new Set(["x"]);
     const { queue, worker, handled } = start(refused);
     await queue.pause({ key: "later" });

@@ -68,7 +68,7 @@ describe("the cause of a job's failure", () => {
     expect(letter!.code).toBeUndefined();
   });
 
-  it("is told with the events of a failed attempt and of a dead letter, before what comes after", async () => {
+  it("is part of the events of a failed attempt and of a dead letter, before later events", async () => {
     const { sluice, queue } = openQueue<number>(sluices);
     const told: (FailureFacts & { event: keyof QueueEvents })[] = [];
     for (const event of ["retrying", "failed", "removed"] as const) {

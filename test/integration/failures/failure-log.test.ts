@@ -26,7 +26,7 @@ function listen(): { readonly lines: Line[]; readonly logger: Logger } {
 }
 
 describe("a job that fails", () => {
-  it("is heard: each attempt as a warning that says what comes next, the dead letter as an error", async () => {
+  it("is logged: each attempt as a warning with the next step, the dead letter as an error", async () => {
     const { lines, logger } = listen();
     const { sluice, queue } = openQueue<number>(sluices, { logger });
     const url = await closedUrl();
@@ -111,7 +111,7 @@ describe("a job that fails", () => {
     expect(lines[0]!.text).not.toContain("\n");
   });
 
-  it("is heard on the console of a process that has no logger", async () => {
+  it("is logged on the console of a process that has no logger", async () => {
     const { queue } = openQueue<string>(sluices);
     const job = await queue.enqueue("x", { key: "acme", attempts: 2, backoff: { baseMs: 1 } });
     const args = [inject("redisUrl"), sluices.prefix(), await closedUrl()];

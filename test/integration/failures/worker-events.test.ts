@@ -31,7 +31,7 @@ function hear(worker: Worker): Told[keyof Told][] {
 }
 
 describe("the events of a worker", () => {
-  it("tell of each attempt of its jobs, with the job and the error that was thrown", async () => {
+  it("report each attempt of its jobs, with the job and the thrown error", async () => {
     const { sluice, queue } = openQueue<string>(sluices, { logger: SILENT });
     const thrown = new TypeError("no");
     const worker = sluice.worker(queue, async ({ data }) => {
@@ -80,7 +80,7 @@ describe("the events of a worker", () => {
     expect(errors.join()).toMatch(/"done" .* rejected/);
   });
 
-  it("break nothing when the logger throws or rejects that is told of it", async () => {
+  it("continue when the logger throws or rejects for them", async () => {
     const said: string[] = [];
     vi.spyOn(console, "error").mockImplementation((text: string) => void said.push(text));
     vi.spyOn(console, "warn").mockImplementation((text: string) => void said.push(text));
@@ -110,7 +110,7 @@ describe("the events of a worker", () => {
   });
 
   it.each(["worker", "sluice"] as const)(
-    "tell that it is closed once the job is done whose handler closed its %s without a wait",
+    "report that it is closed after the job whose handler closed its %s without a wait",
     async (what) => {
       const { sluice, queue } = openQueue<number>(sluices);
       const other = openQueue<number>(sluices);
@@ -137,7 +137,7 @@ describe("the events of a worker", () => {
     expect(() => worker.on("done", 5 as never)).toThrow(InvalidOptionError);
   });
 
-  it("tell of a job of a worker that died, and of what no handler is to blame for", async () => {
+  it("report a job of a worker that died, and failures that no handler caused", async () => {
     const { sluice, queue } = openQueue<string>(sluices, { logger: SILENT });
     const job = await queue.enqueue("one");
     const hanging = await startHangingServer();
@@ -164,7 +164,7 @@ describe("the events of a worker", () => {
 });
 
 describe("the status of a worker", () => {
-  it("counts what runs and what waits, and says how it stands and since when", async () => {
+  it("counts running and queued jobs, and shows its state and since when", async () => {
     const beganMs = Date.now();
     const { sluice, bucket, queue } = openQueue<number>(sluices, { logger: SILENT });
     const hanging = deferred();

@@ -87,7 +87,7 @@ describe("four processes whose bucket is four times too fast", () => {
   });
 });
 
-describe("a bucket that hears how long it has to wait", () => {
+describe("a bucket whose responses state how long to wait", () => {
   /** How long a refused call cools the bucket down for another replica. */
   async function coolingAfter(answer: ApiAnswer, options: Partial<BucketOptions>): Promise<number> {
     const api = await apis.start(() => answer);
@@ -118,7 +118,7 @@ describe("a bucket that hears how long it has to wait", () => {
     expect(coolingMs).toBeLessThanOrEqual(60_000);
   });
 
-  it("waits a quarter of an hour at most unless it is told otherwise", async () => {
+  it("waits at most a quarter of an hour by default", async () => {
     const coolingMs = await coolingAfter(refusal("31536000"), {});
 
     expect(coolingMs).toBeGreaterThan(870_000);
@@ -195,7 +195,7 @@ describe("a bucket that hears how long it has to wait", () => {
 });
 
 describe("a bucket with a feedback of the user's own", () => {
-  it("hears nothing when it is false, of the bucket or of one function", async () => {
+  it("reads no response when it is false, of the bucket or of one function", async () => {
     const api = await apis.start(() => refusal("30"));
     const sluice = sluices.open();
     const deaf = sluice.bucket("deaf", { rate: "1000/s", feedback: false });
@@ -208,7 +208,7 @@ describe("a bucket with a feedback of the user's own", () => {
     expect((await bucket.peek()).coolingForMs).toBe(0);
   });
 
-  it("hears what the function reads, and not the status", async () => {
+  it("follows the result of the function, and not the status", async () => {
     const api = await apis.start(({ path }) =>
       path === "/busy" ? { body: "busy" } : refusal("30"),
     );

@@ -79,7 +79,7 @@ describe("the fetch of a bucket that lets one call run at a time", () => {
     expect(server.writableFinished).toBe(false);
   });
 
-  it("gives the lease back of a long answer that nobody has read nor has any more", async () => {
+  it("gives the lease back when a long unread response is garbage-collected", async () => {
     const bucket = openBucket();
     const { signal } = new AbortController();
     const api = await apis.start(() => ({ body: MORE_THAN_IS_READ_AHEAD }));
@@ -109,7 +109,7 @@ describe("the fetch of a bucket that lets one call run at a time", () => {
     await untilNoneRuns(bucket);
   });
 
-  it("gives the lease back when the answer breaks off, and tells its reader", async () => {
+  it("gives the lease back when the response breaks off, and its reader gets the error", async () => {
     const bucket = openBucket();
     const { reader, server } = await openStream(bucket);
     await reader.read();
@@ -121,7 +121,7 @@ describe("the fetch of a bucket that lets one call run at a time", () => {
     await untilNoneRuns(bucket);
   });
 
-  it("gives the lease back when a long answer breaks off of which nobody reads more", async () => {
+  it("gives the lease back when a partly read long response breaks off", async () => {
     const bucket = openBucket();
     let sink: ReadableStreamDefaultController<Uint8Array> | undefined;
     let isReadAhead = false;
@@ -162,7 +162,7 @@ describe("the fetch of a bucket that lets one call run at a time", () => {
     ["is short", { body: "ok" }],
     ["has no body", { status: 204 }],
     ["has a status that no Response can be made with", { status: 999, body: "denied" }],
-  ])("is not held up by an answer that nobody reads and that %s", async (_what, answer) => {
+  ])("is not blocked by an unread response that %s", async (_what, answer) => {
     const bucket = openBucket();
     const api = await apis.start(() => answer);
 

@@ -81,7 +81,7 @@ describe("fetch.with()", () => {
     expect(asked).toEqual([[api.url, undefined]]);
   });
 
-  it("hears answers as it is told to, for the key of the request", async () => {
+  it("reads responses with its feedback option, for the key of the request", async () => {
     const api = await apis.start(() => ({ status: 420 }));
     const bucket = openModel();
     const ask = bucket.fetch.with({
@@ -98,7 +98,7 @@ describe("fetch.with()", () => {
     await bucket.draw({ key: "globex" });
   });
 
-  it("hears what fetch itself throws", async () => {
+  it("reads what fetch itself throws", async () => {
     const bucket = openModel();
     const ask = bucket.fetch.with({
       feedback: (failure) => (failure instanceof TypeError ? { coolMs: 60_000 } : undefined),

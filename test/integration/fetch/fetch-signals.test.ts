@@ -58,7 +58,7 @@ describe("a signal that outlives the requests which it may end", () => {
     expect([joined.aborted, leftOn(signal)]).toEqual([false, 1]);
   });
 
-  it("is not held by one that found nobody", async () => {
+  it("is not kept alive by a request that reached no server", async () => {
     const { signal } = new AbortController();
 
     await rejectionOf(openBucket(ONE_AT_A_TIME).fetch("http://127.0.0.1:1", { signal }));
@@ -77,7 +77,7 @@ describe("a signal that outlives the requests which it may end", () => {
     await expect.poll(() => leftOn(signal), PATIENCE).toBe(0);
   });
 
-  it("is not held by one that another signal may end as well", async () => {
+  it("is not kept alive by a request that another signal may also end", async () => {
     const { signal } = new AbortController();
     const other = new AbortController();
     const api = await apis.start(() => ({ body: "ok" }));

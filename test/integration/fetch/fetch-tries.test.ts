@@ -41,7 +41,7 @@ describe("fetch.with({ retry })", () => {
     expect(api.calls).toHaveLength(1);
   });
 
-  it("decides on each answer, by what was heard of it", async () => {
+  it("decides on each response, by what the bucket read from it", async () => {
     const api = await apis.start((_call, number) => (number < 2 ? { status: 500 } : {}));
     const asked: RetryContext[] = [];
     const fetch = openBucket().fetch.with({

@@ -45,7 +45,7 @@ describe("the fetch of a bucket", () => {
     expect((await other.peek()).limits[0]!.remaining).toBe(7);
   });
 
-  it("draws as it is told by with(), also for a key", async () => {
+  it("draws with the options of with(), including a key", async () => {
     const api = await apis.start(() => ({}));
     const bucket = openBucket({ rate: "1/h", burst: 10, perKey: { rate: "1/h", burst: 20 } });
 
@@ -314,7 +314,7 @@ describe("the fetch of a bucket", () => {
     expect(await response.text()).toBe("not now");
   });
 
-  it("rejects as fetch does when nobody answers", async () => {
+  it("rejects as fetch does when no server responds", async () => {
     const api = await apis.start(() => ({ stream: (response) => void response.destroy() }));
     const bucket = openBucket({ ...QUICK, concurrency: 1 });
     const hungUpOn = async (): Promise<string> => (await bucket.fetch(api.url)).text();

@@ -109,7 +109,7 @@ describe("a queue of which only other processes have the code", () => {
     );
   });
 
-  it("is not there if nobody has had it open, or the sluice is in memory", async () => {
+  it("does not exist if no process had it open, or the sluice is in memory", async () => {
     const operator = sluices.open();
 
     expect(await operator.findQueue("missing")).toBeUndefined();

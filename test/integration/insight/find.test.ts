@@ -83,7 +83,7 @@ describe("a bucket that is found by its name", () => {
     expect((await bucket.draw({ key: "k" })).key).toBe("k");
   });
 
-  it("is the own one where this process declares it, and none where nobody does", async () => {
+  it("is the local one if this process declares it, and undefined if no process does", async () => {
     const sluice = sluices.open();
     const own = sluice.bucket("api", { rate: "100/s" });
 

@@ -99,7 +99,7 @@ describe("an overview of several buckets", () => {
     expect(await countOf(false)).toBe(names.length + 5);
   });
 
-  it("shows no bucket of which nobody knows the code any more", async () => {
+  it("omits a bucket whose code no process has any more", async () => {
     const [service, operator] = [sluices.open(), sluices.open()];
     await service.bucket("api", { rate: "100/s" }).draw();
     await service.bucket("mail", { rate: "100/s" }).draw();

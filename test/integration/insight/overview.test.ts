@@ -10,7 +10,7 @@ import { realSluices } from "../../support/setup/real-sluice.ts";
 const sluices = realSluices();
 
 describe("the overview", () => {
-  it("shows the buckets of all processes, whoever has their code", async () => {
+  it("shows the buckets of all processes, whichever declares them", async () => {
     const [a, b, operator] = [sluices.open(), sluices.open(), sluices.open()];
     const local = { limits: [leakyBucket("70/s")], perKey: () => ({ rate: "5/s" as const }) };
     await a.bucket("api", { rate: "100/s" }).draw();
@@ -56,7 +56,7 @@ describe("the overview", () => {
     expect(points.reduce((total, { started }) => total + started, 0)).toBe(32);
   });
 
-  it("says what waits, by priority, how long, and for what", async () => {
+  it("shows pending callers by priority, how long they have waited, and for which limit", async () => {
     const [a, operator] = [sluices.open(), sluices.open()];
     const bucket = a.bucket("api", { rate: "100/s" });
     await bucket.draw();

@@ -104,7 +104,7 @@ describe("the overview of queues and workers", () => {
     expect(second.nextQueue).toBeUndefined();
   });
 
-  it("is told again to a Redis that lost it, and tells nothing of processes that were killed", async () => {
+  it("is reported again to a Redis that lost it, without processes that were killed", async () => {
     const [service, operator] = [sluices.open(), sluices.open()];
     const bucket = service.bucket("api", { rate: "1000/s" });
     service.worker(service.queue("mails", { bucket }), () => undefined);

@@ -37,7 +37,7 @@ describe("what a process reports", () => {
     expect(points.reduce((total, { started }) => total + started, 0)).toBe(9);
   });
 
-  it("is told of once a second at most, however much happens", async () => {
+  it("is sent at most once a second, however much happens", async () => {
     const service = sluices.open();
     const bucket = service.bucket("api", { rate: "1000000/s", burst: 1_000 });
     const reportsAtMs: number[] = [];

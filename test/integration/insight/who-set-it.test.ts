@@ -72,7 +72,7 @@ describe.each(["in Redis", "in memory"])("what was set for a time, %s", (where) 
     await expectAnnsToEnd(bucket);
   });
 
-  it("is not in force again when its time was over meanwhile", async () => {
+  it("does not return if its time was over in between", async () => {
     const bucket = open().bucket("api", { rate: "1000/s" });
     await bucket.configure({ rate: "500/s" }, { forMs: 1 });
     await waitUntil(async () => (await bucket.status()).setBy?.endsInMs !== 1, "its time is over");

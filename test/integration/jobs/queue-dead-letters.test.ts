@@ -13,7 +13,7 @@ function namesOf(failed: readonly FailedJob<Order>[]): string[] {
 }
 
 describe("the dead letters of a queue", () => {
-  it("tell whose job failed, when, after how many attempts, why and where", async () => {
+  it("show whose job failed, when, after how many attempts, why and where", async () => {
     const { sluice, queue } = openQueue<Order>(sluices);
     const job = await queue.enqueue(
       { name: "first" },

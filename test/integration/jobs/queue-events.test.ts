@@ -13,7 +13,7 @@ function hear<Name extends QueueEventName>(queue: QueueEmitter, name: Name): Que
 }
 
 describe("the events of a queue", () => {
-  it("tell of each step of a job, also of one that was enqueued in the same breath", async () => {
+  it("report each step of a job, also of one that was enqueued right after the listener was added", async () => {
     const { queue } = openQueue<number>(sluices);
     const worker = openQueue<number>(sluices);
     const waiting = hear(queue, "waiting");
@@ -29,7 +29,7 @@ describe("the events of a queue", () => {
     expect(waiting).toContainEqual({ jobId });
   });
 
-  it("tell of each attempt that failed, and then of the failure", async () => {
+  it("report each attempt that failed, and then the failure", async () => {
     const { sluice, queue } = openQueue<number>(sluices);
     const retrying = hear(queue, "retrying");
     const failed = hear(queue, "failed");
@@ -47,7 +47,7 @@ describe("the events of a queue", () => {
     ]);
   });
 
-  it("tell when a delayed job is due, and which were removed", async () => {
+  it("report when a delayed job is due, and which jobs were removed", async () => {
     const { queue } = openQueue<number>(sluices);
     const delayed = hear(queue, "delayed");
     const removed = hear(queue, "removed");
@@ -60,7 +60,7 @@ describe("the events of a queue", () => {
     expect(removed).toEqual([{ jobId }]);
   });
 
-  it("are not told to a listener that was taken off, nor kept from others by one that throws", async () => {
+  it("skip a removed listener, and reach other listeners although one throws", async () => {
     const errors: string[] = [];
     const logger = { warn: () => {}, error: (_facts: object, text: string) => errors.push(text) };
     const { sluice, queue } = openQueue<number>(sluices, { logger });
@@ -92,7 +92,7 @@ describe("the events of a queue", () => {
     expect(() => queue.on("done", "no" as never)).toThrow('option "listener"');
   });
 
-  it("are no longer heard once the sluice is closed", async () => {
+  it("stop once the sluice is closed", async () => {
     const { sluice, queue } = openQueue<number>(sluices);
     queue.on("done", () => {});
     await queue.counts();

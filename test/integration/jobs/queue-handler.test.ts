@@ -81,7 +81,7 @@ describe("handlers that call through their own bucket, which limits calls at onc
   });
 });
 
-describe("what a handler tells of its job", () => {
+describe("what a handler reports about its job", () => {
   it("is kept: the last 100 lines, of 1,000 characters each, and the last progress", async () => {
     const { queue } = openAtWork(sluices, async (_job, { log, progress }) => {
       for (let line = 1; line <= 101; line += 1) await log(`${line} ${"x".repeat(2_000)}`);
@@ -134,7 +134,7 @@ describe("what a handler tells of its job", () => {
 });
 
 describe("an attempt", () => {
-  it("is never used by a wait for a slot, however often workers come and go meanwhile", async () => {
+  it("is never used by a wait for a slot, however often workers start and close", async () => {
     const attempts: string[] = [];
     const handler: Handler<string, void> = async (job, { attempt }) =>
       void attempts.push(`${job.id} ${attempt}`);

@@ -102,7 +102,7 @@ describe("a job whose worker is gone", () => {
 });
 
 describe("a job whose slot's lease is lost", () => {
-  it("hears of it by its signal", async () => {
+  it("is notified by its signal", async () => {
     const { handler, begun, ended, seen } = untilAborted();
     const policy = { limits: [concurrency(1, { leaseMs: 1_000 })], rate: undefined };
     const { queue } = openAtWork(sluices, handler, { policy });

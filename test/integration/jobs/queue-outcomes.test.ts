@@ -65,7 +65,7 @@ describe("an error that a handler returns", () => {
 });
 
 describe("an UnrecoverableError, as handlers of BullMQ throw it", () => {
-  it("gives the job up, whoever made it", async () => {
+  it("gives the job up, whichever copy of BullMQ made it", async () => {
     const { queue } = openAtWork(sluices, async () => {
       throw Object.assign(new Error("no such account"), { name: "UnrecoverableError" });
     });
@@ -77,7 +77,7 @@ describe("an UnrecoverableError, as handlers of BullMQ throw it", () => {
   });
 });
 
-describe("a job that can never leave, since the limits have changed", () => {
+describe("a job that can never start, since the limits have changed", () => {
   const tokens = (capacity: number) => tokenBucket({ capacity, refill: "1/s", unit: "tokens" });
 
   it.each([
@@ -121,7 +121,7 @@ describe("a job that can never leave, since the limits have changed", () => {
     await worker.close();
   });
 
-  it("waits where the application cannot tell the limits of its key, and uses no attempt", async () => {
+  it("waits while the application cannot compute the limits of its key, and uses no attempt", async () => {
     const sluice = sluices.open();
     let asked = 0;
     const perKey = () => {
@@ -180,7 +180,7 @@ describe("a Retry-After of the downstream", () => {
 });
 
 describe("a handler that never ends", () => {
-  it("is told by its signal at timeoutMs, and the attempt counts as failed", async () => {
+  it("is aborted through its signal at timeoutMs, and the attempt counts as failed", async () => {
     const reasons: unknown[] = [];
     const { queue } = openAtWork(
       sluices,

@@ -144,7 +144,7 @@ describe("a job that is done", () => {
     expect(await queue.counts()).toMatchObject({ failed: 0 });
   });
 
-  it("has returned any response where the worker's option is off, and the bucket hears it all the same", async () => {
+  it("has returned any response where the worker's option is off, and the bucket still reads it", async () => {
     const refused = new Response("", { status: 429, headers: { "retry-after": "60" } });
     const { queue, bucket } = openOn(() => refused, { failOnResponse: false });
 

@@ -45,7 +45,7 @@ describe("a handler in a file", () => {
     expect(second).toBe(first);
   });
 
-  it("logs, tells its progress, and settles what the call cost", async () => {
+  it("logs, reports its progress, and settles the actual cost of the call", async () => {
     const { bucket, queue } = openQueue();
 
     const told = await queue.enqueue({ do: "tell" });
@@ -103,7 +103,7 @@ describe("a handler in a file", () => {
     expect(await queue.failed()).toMatchObject([{ id: job.id, reason: "card declined" }]);
   });
 
-  it("cools the bucket down when its error tells that the downstream asked for it", async () => {
+  it("cools the bucket down when its error contains the downstream's retry time", async () => {
     const { bucket, queue } = openQueue();
 
     const job = await queue.enqueue({ do: "limited" });
@@ -113,7 +113,7 @@ describe("a handler in a file", () => {
     await waitUntil(async () => (await job.state()) === "delayed", "the job waits as long");
   });
 
-  it("cools until the day is over when its error tells that the quota of a day is used up", async () => {
+  it("cools until the end of the day when its error says that a daily quota is used up", async () => {
     const { bucket, queue } = openQueue();
 
     await queue.enqueue({ do: "dayIsUsedUp" });
@@ -124,7 +124,7 @@ describe("a handler in a file", () => {
     expect([overAt.getUTCHours(), overAt.getUTCMinutes()]).toEqual([0, 0]);
   });
 
-  it("cools nobody when its error tells that an account is out of quota", async () => {
+  it("cools no key when its error says that an account is out of quota", async () => {
     const { bucket, queue } = openQueue();
 
     const job = await queue.enqueue({ do: "outOfQuota" }, { attempts: 1 });

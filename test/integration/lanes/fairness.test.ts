@@ -139,7 +139,7 @@ describe("tenants that share one rate", () => {
     expect(Math.abs(ofB - 200)).toBeLessThanOrEqual(heldAt(200));
   });
 
-  it("get their shares beside jobs that have no key, and these get on as well", async () => {
+  it("get their shares beside jobs without a key, which also get their share", async () => {
     const { queue } = await setUp("100/s");
     await queue.enqueueMany(named("keyless", 1_500));
     await waitUntil(() => downstream.arrivals.length >= 100, "jobs without a key are done");

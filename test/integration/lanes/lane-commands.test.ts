@@ -16,7 +16,7 @@ async function commandsDone(operator: Redis): Promise<number> {
 }
 
 describe("a job that is tried again after its maxWaitMs", () => {
-  it("waits in its lane for room of its key, and costs Redis next to nothing meanwhile", async () => {
+  it("waits in its lane for room of its key, and costs Redis next to nothing until then", async () => {
     const redis = await servers.start();
     const sluice = redis.open();
     const bucket = sluice.bucket("downstream", { rate: "500/s", perKey: { rate: "1/2s" } });

@@ -5,7 +5,7 @@ import { waitUntil } from "../../support/async/wait-until.ts";
 
 const lanes = openLanes();
 
-it("jobs in lanes are counted as waiting, and those that wait for a later time as delayed", async () => {
+it("jobs in lanes are counted as waiting, and jobs for a later time as delayed", async () => {
   const { queue } = lanes.open({ rate: "100/s" });
   await queue.enqueueMany(upTo(5), { key: "acme" });
   await queue.enqueueMany(upTo(3), { key: "acme", delayMs: 60_000 });

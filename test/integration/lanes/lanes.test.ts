@@ -45,7 +45,7 @@ describe("a key that is paused by hand", () => {
 });
 
 describe("a key that was resumed while no worker listened", () => {
-  it("goes on all the same, since lanes that stand aside are tried now and then", async () => {
+  it("continues, because skipped lanes are tried from time to time", async () => {
     const { sluice, queue } = lanes.open({ rate: "500/s", perKey: { rate: "400/s" } });
     const done: number[] = [];
     const work = async ({ data }: { data: number }): Promise<void> => void done.push(data);
@@ -85,7 +85,7 @@ describe("a key that has no room", () => {
     expect(done.filter((key) => key === "slow").length).toBeLessThanOrEqual(2);
   });
 
-  it("is passed as well when its limit is on calls at once, and goes on when one ends", async () => {
+  it("is also skipped when its limit is on calls at once, and continues when one ends", async () => {
     const { sluice, queue } = lanes.open({ rate: "500/s", perKey: { concurrency: 2 } });
     const mayEnd = deferred();
     const done: string[] = [];

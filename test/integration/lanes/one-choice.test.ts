@@ -89,7 +89,7 @@ describe("jobs that a tool of BullMQ's has removed", () => {
     ["drain", (tool: BullQueue) => tool.drain(true)],
     ["clean", (tool: BullQueue) => tool.clean(0, 10_000, "delayed")],
     ["obliterate", (tool: BullQueue) => tool.obliterate({ force: true })],
-  ])("by %s keep nobody from their turns", async (_how, remove) => {
+  ])("by %s delay no other job", async (_how, remove) => {
     const { sluice, queue } = lanes.open({ rate: "200/s" });
     await queue.enqueueMany(upTo(3_000), { key: "gone" });
     await withTool(remove);
@@ -164,7 +164,7 @@ describe("an idle worker", () => {
     expect(begun).toHaveLength(21);
   });
 
-  it("hears of a job although another that closes waited for longer", async () => {
+  it("is notified of a job although a closing worker has waited longer", async () => {
     const opened = lanes.open({ rate: "200/s" });
     const { sluice, queue } = opened;
     const last = deferred();
@@ -193,7 +193,7 @@ describe("an idle worker", () => {
 
 // The rate is out of reach, so that nothing but turns decides.
 describe("a flood", () => {
-  it("of jobs whose maxWaitMs is over keeps nobody from their turns", async () => {
+  it("of jobs whose maxWaitMs is over delays no other job", async () => {
     const { sluice, queue } = lanes.open({ rate: "10000/s" });
     await queue.enqueueMany(upTo(4_000), { key: "late", maxWaitMs: 1 });
     await queue.enqueueMany(upTo(200), { key: "there" });
@@ -212,7 +212,7 @@ describe("a flood", () => {
     expect(failedBefore).toBeLessThan(200 * 5);
   });
 
-  it("of jobs that come due at one moment keeps nobody from their turns", async () => {
+  it("of jobs that come due at one moment delays no other job", async () => {
     const { sluice, queue } = lanes.open({ rate: "10000/s" });
     const at = new Date(Date.now() + 3_000);
     for (let part = 0; part < 5; part++) {

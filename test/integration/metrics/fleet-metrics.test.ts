@@ -8,7 +8,7 @@ import { realSluices } from "../../support/setup/real-sluice.ts";
 
 const sluices = realSluices();
 
-it("one process exports what is of all of them, whoever has their code", async () => {
+it("one process exports the metrics of all, whichever declares the buckets", async () => {
   const [a, b, operator] = [sluices.open(), sluices.open(), sluices.open()];
   const api = a.bucket("api", { rate: "100/s" });
   await api.draw();
@@ -69,7 +69,7 @@ it("counts refusals whose cooldowns are over before anybody asks, and the time o
   );
 });
 
-it("tells of a cooldown, and for how long", async () => {
+it("reports a cooldown and its length", async () => {
   const sluice = sluices.open();
   const bucket = sluice.bucket("api", { rate: "100/s" });
   await bucket.run(() => ({ status: 429, headers: { "retry-after": "600" } }));
@@ -121,7 +121,7 @@ it("refuses a register with the fleet of another sluice, and what is no sluice",
   }
 });
 
-it("exports nothing of the fleet while Redis is away, and the log says why", async () => {
+it("exports nothing of the fleet while Redis is unreachable, and logs the reason", async () => {
   const warnings: string[] = [];
   const logger = { warn: (_facts: object, text: string) => void warnings.push(text), error() {} };
   await using sluice = createSluice({

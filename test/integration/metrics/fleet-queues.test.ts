@@ -6,7 +6,7 @@ import { realSluices } from "../../support/setup/real-sluice.ts";
 
 const sluices = realSluices();
 
-it("one process exports the queues of all, whoever has their code", async () => {
+it("one process exports the queues of all, whichever declares them", async () => {
   const [worker, operator] = [sluices.open({ logger: { warn() {}, error() {} } }), sluices.open()];
   const bucket = worker.bucket("mail", { rate: "100/s" });
   const queue = worker.queue<string>("mail", { bucket, defaults: { attempts: 1 } });

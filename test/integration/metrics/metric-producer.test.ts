@@ -139,7 +139,7 @@ describe("createMetricProducer()", () => {
     expect(msOf(points[1]!.endTime)).toBeGreaterThanOrEqual(msOf(points[0]!.endTime));
   });
 
-  it("is refused where it is none, and where the sluice is told of already", () => {
+  it("is refused without a valid sluice, and for a sluice that already has one", () => {
     const sluice = sluices.open();
     const refused = (option: string) =>
       expect.objectContaining({ code: "ERR_INVALID_OPTION", option });

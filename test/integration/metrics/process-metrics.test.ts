@@ -63,7 +63,7 @@ describe("sluice.metrics()", () => {
     expect(valueOf(text, SLOTS, { bucket: "api", outcome: "granted" })).toBe(1);
   });
 
-  it("counts tries that pass, and slots that nobody needed any more", async () => {
+  it("counts tries that pass, and slots that no caller needed any more", async () => {
     const sluice = sluices.open();
     const metrics = await sluice.metrics();
     const tried = sluice.bucket("tried", { rate: "100/s", burst: 2 });

@@ -5,7 +5,7 @@ import { realSluices } from "../../support/setup/real-sluice.ts";
 const sluices = realSluices();
 
 describe("the events of a bucket in Redis", () => {
-  it("tell a process that draws nothing of what another replica changes", async () => {
+  it("notify a process that draws nothing of another replica's change", async () => {
     const [here, there] = [1, 2].map(() => sluices.open().bucket("b", { rate: "100/s" }));
     const heard: unknown[] = [];
     const stop = there!.on("change", (event) => heard.push(event));
@@ -21,7 +21,7 @@ describe("the events of a bucket in Redis", () => {
     expect(heard[0]).toEqual({ key: undefined });
   });
 
-  it("tell who waited for which limit, over replicas", async () => {
+  it("report which calls waited for which limit, over replicas", async () => {
     const replicas = [1, 2].map(() => sluices.open().bucket("b", { rate: "100/s" }));
     const waited: (string | undefined)[] = [];
     for (const bucket of replicas) bucket.on("slot", ({ limitedBy }) => waited.push(limitedBy));

@@ -13,7 +13,7 @@ function replicaWith(rate: string) {
 }
 
 describe("two replicas that give one bucket different rates", () => {
-  it("both follow the newest, and the older is told so once", async () => {
+  it("both follow the newest, and the older one logs that once", async () => {
     const older = replicaWith("1000/s");
     const newer = replicaWith("100/s");
     await older.bucket.draw();

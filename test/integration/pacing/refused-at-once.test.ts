@@ -49,7 +49,7 @@ describe.each(kinds)("a bucket with %s", (_, options, call) => {
     }, "the call goes");
   });
 
-  it("lets a call that waits hear of the resume", async () => {
+  it("notifies a waiting call of the resume", async () => {
     const [here, there] = openTwo(options);
     await there.pause({ forMs: PAUSE_MS });
     const slot = here.draw({ ...call, maxWaitMs: 2 * PAUSE_MS });

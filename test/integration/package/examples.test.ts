@@ -33,7 +33,7 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
 
 describe("what examples store", () => {
   it.each(["examples/durable-queue.ts", "examples/throttled-client.ts"])(
-    "lies under a prefix of their own, and is removed at the end: %s",
+    "has a separate prefix, and is removed at the end: %s",
     async (file) => {
       const { url, operator } = await servers.start();
       const example = scripts.start(file, { env: { REDIS_URL: url } });

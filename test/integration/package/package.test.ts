@@ -160,7 +160,7 @@ describe("a service that installs the package", () => {
     expect(stdout).toContain("# EOF");
   });
 
-  it("hears which package gRPC needs, where it is not installed", async () => {
+  it("gets an error that names the package for gRPC, if it is not installed", async () => {
     const code = `
       import { createSluice } from "sluice";
       import { createServer } from "sluice/server";

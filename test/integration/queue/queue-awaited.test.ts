@@ -55,19 +55,22 @@ describe("what finished() waits for", () => {
   it.each([
     ["behind 1,200 others", undefined],
     ["since none are kept", { count: 0 }],
-  ])("is told although the job is no longer kept, %s, and nothing is left", async (_why, kept) => {
-    const { results } = await awaitForgotten(kept);
+  ])(
+    "is returned although the job is no longer kept, %s, and nothing is left",
+    async (_why, kept) => {
+      const { results } = await awaitForgotten(kept);
 
-    const doubled = numbers(20).map((number) => ({ doubled: 2 * number }));
-    expect(await Promise.all(results)).toEqual(doubled);
-    const left = async (): Promise<string[]> => [
-      ...(await redis.keys(keyOf("awaited:*"))),
-      ...(await redis.keys(keyOf("outcome:*"))),
-    ];
-    await waitUntil(async () => (await left()).length === 0, "the results are removed");
-  });
+      const doubled = numbers(20).map((number) => ({ doubled: 2 * number }));
+      expect(await Promise.all(results)).toEqual(doubled);
+      const left = async (): Promise<string[]> => [
+        ...(await redis.keys(keyOf("awaited:*"))),
+        ...(await redis.keys(keyOf("outcome:*"))),
+      ];
+      await waitUntil(async () => (await left()).length === 0, "the results are removed");
+    },
+  );
 
-  it("is told to each process that waits, also when another was told before", async () => {
+  it("is returned to each waiting process, also after another one got it", async () => {
     const quick = openQueue<number>(sluices, { rate });
     const heard: Promise<unknown>[] = [];
     const { results } = await awaitForgotten({ count: 0 }, async ({ id }) => {

@@ -49,7 +49,7 @@ describe("the defaults of a queue", () => {
     return { sluice, queue: sluice.queue<string>("jobs", { bucket, defaults }) };
   }
 
-  it("hold for jobs that say nothing else, one or many, and give way to what a job says", async () => {
+  it("apply to one job or many, and a job's own options override them", async () => {
     const { sluice, queue } = openWithDefaults();
     const tried: Record<string, number> = {};
     sluice.worker(queue, async ({ data }) => {
@@ -182,7 +182,7 @@ describe("a dedupeId", () => {
 });
 
 describe("many jobs at once", () => {
-  it("may each have options of their own", async () => {
+  it("may each have separate options", async () => {
     const { queue } = openTokenQueue<number>(sluices);
 
     const jobs = await queue.enqueueMany([1, 2, 1], (data, index) => ({

@@ -29,7 +29,7 @@ describe("the end of a job", () => {
     expect(await (await queue.job(job.id))!.finished({ timeoutMs: 0 })).toBe("receipt");
   });
 
-  it("is heard of each of 500 jobs that end while the waits begin", async () => {
+  it("is noticed for each of 500 jobs that end while the waits begin", async () => {
     const { sluice, queue } = openQueue<number>(sluices, { rate: "100000/s" });
     sluice.worker(queue, async ({ data }) => data);
     const numbers = Array.from({ length: 500 }, (_, index) => index);
@@ -91,7 +91,7 @@ describe("the end of a job", () => {
     expect(await rejectionOf(job.finished())).toMatchObject({ jobId: job.id });
   });
 
-  it("is a JobMissingError in the end when another process drains the queue, which no event tells", async () => {
+  it("is a JobMissingError when another process drains the queue, although no event reports it", async () => {
     const { queue } = openQueue<number>(sluices);
     const other = openQueue<number>(sluices);
     const job = await queue.enqueue(1);
@@ -103,7 +103,7 @@ describe("the end of a job", () => {
     expect(await heard).toBeInstanceOf(JobMissingError);
   });
 
-  it("is a ClosedError for those who wait when the sluice is closed", async () => {
+  it("is a ClosedError for waiting callers when the sluice is closed", async () => {
     const { sluice, queue } = openQueue<number>(sluices);
     const job = await queue.enqueue(1);
     const heard = rejectionOf(job.finished());

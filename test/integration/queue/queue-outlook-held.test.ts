@@ -69,7 +69,7 @@ describe("jobs that workers hold, and have yet to begin", () => {
     expect(Math.round(goneInMs / MINUTE_MS)).toBe(3);
   });
 
-  it("go before those that wait to be fetched, each worker in its turn", async () => {
+  it("come before jobs that are not fetched yet, with the workers in turns", async () => {
     const setup = open({ rate: "1/min" });
     const jobs = await setup.enqueue(60);
     for (let worker = 0; worker < 4; worker++) setup.work({ concurrency: 10 });
@@ -132,7 +132,7 @@ describe("jobs that workers hold, and have yet to begin", () => {
     expect(wrong).toBeLessThanOrEqual(5);
   });
 
-  it("start as is told, under a rate, when several workers share them", async () => {
+  it("start as predicted, under a rate, when several workers share them", async () => {
     const replicas = Array.from({ length: 4 }, () => {
       const sluice = sluices.open();
       const bucket = sluice.bucket("b", { rate: "50/s" });

@@ -55,7 +55,7 @@ describe("what is expected of a steady backlog", () => {
     expect(await large[0]!.eta()).toBeUndefined();
   });
 
-  it("tells which deadlines will be missed, and none of the others", async () => {
+  it("lists the deadlines that will be missed, and no others", async () => {
     const sluice = sluices.open();
     const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "10/s" }) });
     await queue.enqueueMany(numbers(100), { key: "k" });
@@ -71,7 +71,7 @@ describe("what is expected of a steady backlog", () => {
     expect((await etaOf(inTime)).startsInMs).toBeLessThan(3_000);
   });
 
-  it("tells of the run of a recurring job that it will be too late", async () => {
+  it("includes the run of a recurring job that will be too late", async () => {
     const sluice = sluices.open();
     const bucket = sluice.bucket("b", { rate: "500/s", perKey: { rate: "1/s" } });
     const queue = sluice.queue<number>("jobs", { bucket });
@@ -91,7 +91,7 @@ describe("what is expected of a steady backlog", () => {
     expect(late).toEqual([run.id]);
   });
 
-  it("counts a pause, and the limits of a key of its own", async () => {
+  it("counts a pause, and the separate limits of a key", async () => {
     const sluice = sluices.open();
     const bucket = sluice.bucket("b", { rate: "100/s", perKey: { rate: "2/s" } });
     const queue = sluice.queue<number>("jobs", { bucket });
@@ -108,7 +108,7 @@ describe("what is expected of a steady backlog", () => {
     expect(await other.eta()).toMatchObject({ startsInMs: undefined, reason: "bucket paused" });
   });
 
-  it("goes by the limits in force, whoever put them there", async () => {
+  it("follows the limits in force, whether from code, rules or an operator", async () => {
     const [here, elsewhere] = [sluices.open(), sluices.open()];
     const [queue, other] = [here, elsewhere].map((sluice) =>
       sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "5000/s" }) }),
@@ -123,7 +123,7 @@ describe("what is expected of a steady backlog", () => {
     expect((await forecastOf(other!)).goneInMs).toBeGreaterThan(9_000);
   });
 
-  it("tells of whole jobs", async () => {
+  it("counts whole jobs", async () => {
     const sluice = sluices.open();
     const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "150/s" }) });
     await queue.enqueueMany(numbers(60));

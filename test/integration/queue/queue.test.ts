@@ -76,7 +76,7 @@ describe("a queue", () => {
     expect(startedAtMs - job.enqueuedAtMs).toBeGreaterThanOrEqual(300);
   });
 
-  it("tries a failing job again, each time on a slot of its own, and then keeps it as failed", async () => {
+  it("retries a failing job, each time on a separate slot, and then keeps it as failed", async () => {
     const { sluice, bucket, queue } = openQueue<string>({ rate: "20/s" });
     const tries: { attempt: number; atMs: number }[] = [];
     await queue.enqueue("bad", { attempts: 3, backoff: { baseMs: 1 } });

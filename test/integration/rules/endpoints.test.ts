@@ -12,7 +12,7 @@ const files = rulesFiles();
 const processes = scriptProcesses();
 const REF = { tenant: "acme", id: "a" };
 
-it("hold in a worker of another process for what waits already, and a broken file changes nothing", async () => {
+it("apply in a worker of another process to queued messages, and a broken file changes nothing", async () => {
   const write = (text: string): string => files.write("sluice.yaml", `buckets: {}\n${text}`);
   const file = write("version: 1\nendpoints: { webhooks: { perEndpoint: { rate: 1/h } } }");
   const { logger, lines } = heardLog();

@@ -5,7 +5,7 @@ import { heardLog, rulesFiles } from "../../support/rules/rules-files.ts";
 
 const files = rulesFiles();
 
-it("hears of a file that was changed between its first reading and the watch", async () => {
+it("notices a file that was changed between its first reading and the watch", async () => {
   const file = files.write("sluice.yaml", "version: 1\nbuckets: {}");
   const first = readRulesFile(file);
   files.write("sluice.yaml", "version: 2\nbuckets: {}");

@@ -88,7 +88,7 @@ describe("a run of a schedule that waits for its next attempt", () => {
     await waitUntil(async () => (await retried.schedule()).last?.outcome === "done", "it is done");
   });
 
-  it("is told as cancelled to those who wait for its end", async () => {
+  it("is reported as cancelled to callers that wait for its end", async () => {
     const { queue, run } = await openRetried();
     const outcome = rejectionOf(run.finished());
 

@@ -22,7 +22,7 @@ async function startWorker(handlerMs: number): Promise<Child> {
 }
 
 describe("a run of a schedule that fails", () => {
-  it("is what waits until its next attempt begins; the times that pass are missed", async () => {
+  it("stays pending until its next attempt begins, and the times that pass are missed", async () => {
     const { sluice, queue, declare, mostWaitingUntilMissed } = await openSchedule(sluices);
     const ran: string[] = [];
     sluice.worker(queue, async ({ id }, { attempt }) => {
@@ -43,7 +43,7 @@ describe("a run of a schedule that fails", () => {
     expect((await queue.failed()).map((letter) => letter.id)).toContain(id);
   });
 
-  it("is a dead letter that the schedule tells, and another one when it is replayed", async () => {
+  it("is a dead letter that the schedule reports, and a second one after a replay", async () => {
     const { sluice, queue, declare, schedule } = await openSchedule(sluices);
     let fails = true;
     const ran: string[] = [];
@@ -83,7 +83,7 @@ describe("a run of a schedule that fails", () => {
     expect(await run.state()).toBeUndefined();
   });
 
-  it("is not tried again once its schedule was ended: not one that ran meanwhile", async () => {
+  it("is not retried once its schedule was ended, even if it ran at that time", async () => {
     const { sluice, queue, declare, waiting } = await openSchedule(sluices);
     let [attempts, isEnded] = [0, false];
     sluice.worker(queue, async () => {

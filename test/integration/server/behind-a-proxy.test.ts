@@ -215,7 +215,7 @@ describe("a server that does not know its public address", () => {
     await expect(servers.open(sluices.open(), options)).rejects.toThrow(message);
   });
 
-  it("keeps connections open for as long as it is told", async () => {
+  it("keeps connections open for as long as configured", async () => {
     const { server } = await servers.open(sluices.open(), { keepAliveTimeoutMs: 620_000 });
 
     expect(server.app.server.keepAliveTimeout).toBe(620_000);

@@ -153,7 +153,7 @@ describe("the board of queues", () => {
     expect(errors).toEqual([]);
   });
 
-  it("refuses a pause of a queue that somebody else has paused meanwhile", async () => {
+  it("refuses a pause of a queue that another operator has paused since", async () => {
     const { url, queue } = await openQueueBoard();
     const { page } = await boards.open(`${url}/#/queue/charges`);
 

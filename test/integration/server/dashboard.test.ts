@@ -68,7 +68,7 @@ describe("the board", () => {
     expect(errors).toEqual([]);
   });
 
-  it("says of a paused bucket that no rate starts those that wait, and when they start if it is resumed", async () => {
+  it("shows for a paused bucket that no rate starts the waiting calls, and their start after a resume", async () => {
     const { url, bucket } = await openBoard();
     await bucket.pause({ by: "bob" });
     const waiting = Promise.all(Array.from({ length: 101 }, () => bucket.draw()));
@@ -244,7 +244,7 @@ describe("the board", () => {
     await waitUntil(() => requests.length > before, "it asks again");
   });
 
-  it("takes the theme that it is told, also for its charts, and keeps it", async () => {
+  it("takes the chosen theme, also for its charts, and keeps it", async () => {
     const { url, service } = await openBoard();
     const { insight } = partsOf("test", service);
     const state = { waiting: [], oldestMs: 0, startedIn10s: 0, limitedBy: undefined };

@@ -111,7 +111,7 @@ describe("/api/v1", () => {
     expect(resumed.json.status.pausedForMs).toBe(0);
   });
 
-  it("says what a change would do, to whoever may look, and changes nothing", async () => {
+  it("shows the effect of a change to every token that may look, and changes nothing", async () => {
     const route = "POST /api/v1/buckets/{bucket}/preview";
 
     const slower = await call(route, { token: VIEW, body: { policy: { rate: "20/s" } } });

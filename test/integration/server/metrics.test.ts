@@ -8,7 +8,7 @@ const sluices = realSluices();
 const servers = openServers();
 const SCOPED = "a-token-for-one-bucket-of-this-test";
 
-it("a server exports the metrics of all processes, to whoever may look at all", async () => {
+it("a server exports the metrics of all processes to tokens that may look at everything", async () => {
   const [service, own] = [sluices.open(), sluices.open()];
   await service.bucket("api", { rate: "100/s" }).draw();
   const { url } = await servers.open(own, {

@@ -96,7 +96,7 @@ describe("sluice serve", () => {
     expect((await service.bucket("api").peek()).policy).toBe("20/s");
   });
 
-  it("goes on when nobody reads what it writes", async () => {
+  it("continues when its output is not read", async () => {
     const process = serve(["--insecure-local"]);
     const url = await urlOf(process);
 

@@ -131,7 +131,7 @@ describe("createServer", () => {
     expect(sent.status).toBe(415);
   });
 
-  it("answers every error as problem+json, and tells nothing of the inside", async () => {
+  it("answers every error as problem+json, and reveals no internals", async () => {
     const { url } = await openWith((app) => {
       app.get("/broken", VIEWED, () => {
         throw new Error("password=hunter2");
@@ -281,7 +281,7 @@ describe("createServer", () => {
     await expect(ask(`${url}/healthz`)).rejects.toThrow("ECONNREFUSED");
   });
 
-  it("closes connections on which nobody has asked, without cutting off who has", async () => {
+  it("closes connections without a request, and does not cut off requests", async () => {
     const { server, url, begun, go } = await openSlow();
     const unused = connect(Number(new URL(url).port), "127.0.0.1").resume();
     const slow = ask(`${url}/slow`, { token: VIEW });

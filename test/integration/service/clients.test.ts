@@ -26,7 +26,7 @@ const events = (lines: readonly object[], last = ""): ApiAnswer => ({
 });
 const messages = [{ role: "user" as const, content: "Why?" }];
 
-describe("the client of OpenAI, told the address alone", () => {
+describe("the client of OpenAI with only the base URL changed", () => {
   it("waits, streams, and is charged what its answers say", async () => {
     const usage = { prompt_tokens: 10, completion_tokens: 30, total_tokens: 40 };
     const api = await apis.start(({ body }) => {
@@ -73,7 +73,7 @@ describe("the client of OpenAI, told the address alone", () => {
     });
   });
 
-  it("hears at once that the wait is too long, and does not try again by itself", async () => {
+  it("learns immediately that the wait is too long, and does not retry by itself", async () => {
     const api = await apis.start(() => json({}));
     const sluice = sluices.open();
     const bucket = sluice.bucket("gpt", { rate: "1/h" });
@@ -121,7 +121,7 @@ describe("the client of OpenAI, told the address alone", () => {
   });
 });
 
-describe("the client of Anthropic, told the address alone", () => {
+describe("the client of Anthropic with only the base URL changed", () => {
   it("waits out a refusal, and is charged by input and output", async () => {
     const api = await apis.start((_call, number) => {
       if (number === 0) {
@@ -159,7 +159,7 @@ describe("the client of Anthropic, told the address alone", () => {
   });
 });
 
-describe("the client of Stripe, told the address alone", () => {
+describe("the client of Stripe with only the base URL changed", () => {
   it("leaves at the rate of its account", async () => {
     const api = await apis.start(({ body }) =>
       json({

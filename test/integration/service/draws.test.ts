@@ -87,7 +87,7 @@ describe("POST /v1/buckets/:bucket/draw", () => {
     });
   });
 
-  it("says of a bucket that nobody has declared how to declare it", async () => {
+  it("explains how to declare a bucket that no process has declared", async () => {
     const service = await servers.start(sluices.open());
 
     const { status, json } = await service.post("/v1/buckets/nobodys/draw");
@@ -138,7 +138,7 @@ describe("POST /v1/buckets/:bucket/draw", () => {
     expect(third.status).toBe(429);
   });
 
-  it("answers those who wait when the server closes", async () => {
+  it("answers waiting callers when the server closes", async () => {
     const sluice = sluices.open();
     const bucket = sluice.bucket("api", { rate: SLOW });
     const service = await servers.start(sluice);
@@ -178,7 +178,7 @@ describe("POST /v1/buckets/:bucket/draw", () => {
 });
 
 describe("POST /v1/buckets/:bucket/try", () => {
-  it("tells the same in its body and its headers, and no noise of the clock", async () => {
+  it("returns the same in body and headers, without noise of the clock", async () => {
     const sluice = sluices.open();
     sluice.bucket("api", { rate: "100/s" });
     const service = await servers.start(sluice);

@@ -48,7 +48,7 @@ describe("ShouldRateLimit", () => {
     expect((await envoy.ask({ ...request, descriptors: [BOB] })).overall_code).toBe("OK");
   });
 
-  it("tells a pace in the unit in which it is a whole number", async () => {
+  it("returns a pace in the unit in which it is a whole number", async () => {
     const sluice = sluices.open();
     sluice.bucket("fast", { rate: "100/s" });
     sluice.bucket("slow", { rate: "90/min" });
@@ -282,7 +282,7 @@ describe("ShouldRateLimit", () => {
     await waitUntil(async () => (await bucket.tryDraw()).allowed, "its lease is free");
   });
 
-  it("answers UNAVAILABLE while Redis is away, or what onStoreDown says", async () => {
+  it("answers UNAVAILABLE while Redis is unreachable, or as onStoreDown says", async () => {
     const redis = (await closedUrl()).replace("http", "redis");
     const sluice = createSluice({ redis, storeTimeoutMs: 200, logger: QUIET });
     onTestFinished(() => sluice.close());

@@ -112,7 +112,7 @@ describe("a request that goes to another upstream", () => {
   );
 });
 
-describe("an answer whose encoding nobody knows", () => {
+describe("a response with an unknown encoding", () => {
   it("is passed on as it is, and its lease ends", async () => {
     const api = await apis.start(({ path }) => ({
       status: 404,

@@ -366,7 +366,7 @@ describe("a forward", () => {
     expect(second.calls.map(({ body }) => body)).toEqual(['{"a":1}', '{"a":2}', '{"a":3}']);
   });
 
-  it("answers those who wait when the server closes, and lets answers end", async () => {
+  it("answers waiting callers when the server closes, and lets responses end", async () => {
     let end = (): void => {};
     const api = await apis.start(() => ({
       stream(response) {

@@ -118,7 +118,7 @@ describe("the server for gRPC", () => {
     expect(refused).toMatchObject({ code: 8 });
   });
 
-  it("answers who has asked when it closes, and then nobody", async () => {
+  it("answers pending requests when it closes, and no later ones", async () => {
     const sluice = sluices.open();
     sluice.bucket("edge", { rate: "1/h", burst: 5 });
     const closes: Promise<void>[] = [];

@@ -14,7 +14,7 @@ function numbers(count: number): number[] {
 }
 
 describe("drain of a key", () => {
-  it("removes what waits or is delayed of it, and leaves all others alone", async () => {
+  it("removes its queued and delayed jobs, and no others", async () => {
     const { sluice, queue } = openQueue<number>(sluices);
     const { promise: mayEnd, resolve: end } = deferred();
     const running = await queue.enqueue(0, { key: "acme" });

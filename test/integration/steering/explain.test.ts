@@ -213,7 +213,7 @@ describe("what a job waits for while there is a worker", () => {
     await waitUntil(async () => (await reasonOf(job))!.waitsFor === "lane", "there is room");
   });
 
-  it("is its downstream, while that is away", async () => {
+  it("is its downstream, while that is unreachable", async () => {
     const { sluice, queue } = open({
       rate: "1000/s",
       breaker: { failures: 1, coolMs: 10 * MINUTE_MS, maxCoolMs: 10 * MINUTE_MS },

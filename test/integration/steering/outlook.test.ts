@@ -12,7 +12,7 @@ const processes = children();
 const downstream = useDownstream();
 
 describe("what is expected of a queue", () => {
-  it("is nothing without a worker, and the reason is told", async () => {
+  it("is nothing without a worker, and the reason is given", async () => {
     const { queue } = openQueue<string>(sluices, { rate: "100/s" });
     const empty = await queue.forecast();
     const [first] = await queue.enqueueMany(["a", "b"], { key: "acme", maxWaitMs: 60_000 });

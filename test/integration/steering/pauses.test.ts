@@ -83,7 +83,7 @@ describe("a paused key", () => {
     expect(await queue.counts({ key: "acme" })).toMatchObject({ waiting: 5, active: 0 });
   });
 
-  it("keeps its retries, its delayed jobs and what is enqueued meanwhile", async () => {
+  it("keeps its retries, its delayed jobs and newly enqueued ones", async () => {
     const { sluice, queue } = openQueue<string>(sluices);
     const started: string[] = [];
     let fails = true;
@@ -114,7 +114,7 @@ describe("a paused key", () => {
     expect(meanwhile).toEqual(["of another", "of none"]);
   });
 
-  it("goes on by itself after forMs, also when all processes have ended meanwhile", async () => {
+  it("continues by itself after forMs, even if all processes ended before", async () => {
     const first = openQueue<string>(sluices);
     await first.queue.enqueue("a", { key: "acme" });
     await first.queue.pause({ key: "acme", forMs: 1_500 });

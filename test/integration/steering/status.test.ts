@@ -74,7 +74,7 @@ describe("the status of a queue", () => {
     ["without a key", undefined],
     ["of a key", "acme"],
     ["of a path", ["acme", "e1", "eu"]],
-  ])("tells which job is the oldest that is due, however little urgent: one %s", async (_, key) => {
+  ])("shows the oldest due job, even if it is the least urgent: one %s", async (_, key) => {
     const { queue } = open();
     const delayed = await queue.enqueue(0, { delayMs: 30 * MINUTE_MS, key });
     await queue.enqueueMany([1, 2], { priority: "critical", key });
@@ -108,7 +108,7 @@ describe("the status of a queue", () => {
     expect((await queue.status()).oldest!.id).toBe(jobs[171]!.id);
   });
 
-  it("tells of a wait that nothing explains, and of none that a pause or a limit does", async () => {
+  it("reports an unexplained delay, and none that a pause or a limit explains", async () => {
     const { queue, bucket } = open({ rate: "30/h" });
     const job = await queue.enqueue(1);
     const fresh = await queue.status();
@@ -212,7 +212,7 @@ describe("the status of a queue", () => {
     expect(Math.round(oldest!.waitingMs / MINUTE_MS)).toBe(0);
   });
 
-  it("tells of none that as many calls explain as the rate allows meanwhile", async () => {
+  it("reports no delay that the calls at the allowed rate explain", async () => {
     const { queue, bucket } = open({ rate: "30/h", burst: 10 });
     const job = await queue.enqueue(1);
     await makeOlder(job.id, 8 * MINUTE_MS);
@@ -230,7 +230,7 @@ describe("the status of a queue", () => {
     expect(after.unexplainedMs).toBe(0);
   });
 
-  it("counts no job as the oldest that has ended since its worker told that it waits", async () => {
+  it("does not count a job that ended after its worker's report as the oldest", async () => {
     const { sluice, queue } = open();
     const ended = await queue.enqueue(1);
     const worker = sluice.worker(queue, async () => {});
@@ -243,7 +243,7 @@ describe("the status of a queue", () => {
     expect((await queue.status()).oldest!.id).toBe(held.id);
   });
 
-  it("tells how many workers are wanted, by the rate and by how long handlers take", async () => {
+  it("shows the wanted number of workers, by the rate and the handlers' durations", async () => {
     const { queue } = open();
     await pretendWorker(sluices.prefix(), "jobs");
     const idle = await queue.status();
@@ -258,7 +258,7 @@ describe("the status of a queue", () => {
     expect(slow).toMatchObject({ workers: 1, places: 50, handlerMs: 5_000 });
   });
 
-  it("tells what came of attempts, of all workers, and how long handlers took", async () => {
+  it("shows the results of attempts of all workers, and the handlers' durations", async () => {
     const { sluice, queue } = open({ rate: "1000/s" });
     const { sluice: other, queue: otherQueue } = open({ rate: "1000/s" });
     const handle = async ({ data }: { data: number }): Promise<void> => {

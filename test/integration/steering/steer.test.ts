@@ -56,7 +56,7 @@ describe("a job of a queue", () => {
     expect(await job.remove()).toBe(false);
   });
 
-  it("shows what was told of it since it was read", async () => {
+  it("shows changes that were reported after it was read", async () => {
     const { queue } = openQueue<number>(sluices);
     const job = await queue.enqueue(1);
     const before = [await job.progress(), await job.logs()];
@@ -132,7 +132,7 @@ describe("a queue", () => {
     expect(waiting).toBe(3);
   });
 
-  it("drains what waits or is delayed, and says how many", async () => {
+  it("drains its queued and delayed jobs, and returns their number", async () => {
     const { sluice, queue } = openQueue<number>(sluices);
     const { promise: mayEnd, resolve: end } = deferred();
     const running = await queue.enqueue(0);

@@ -199,7 +199,7 @@ describe("how BullMQ's worker fetches", () => {
 });
 
 describe("what BullMQ does at the end of an attempt", () => {
-  it("reads attempts and backoff of the job at hand, and tells its own process only", async () => {
+  it("reads attempts and backoff of the current job, and notifies only its own process", async () => {
     const { id } = await queue.add("job", 1);
     const { failed } = work(async (job) => {
       job.opts.attempts = 2;

@@ -51,7 +51,7 @@ describe("closing.ts", () => {
 });
 
 describe("stored-events.ts", () => {
-  it("readEvent: reads what BullMQ's own reader makes of an event, and from where it is told", async () => {
+  it("readEvent: reads the same event and position as BullMQ's own reader", async () => {
     const client = openUnpatched({ maxRetriesPerRequest: null });
     const prefix = `patches-${randomUUID()}`;
     const queue = new Queue("jobs", { connection: client, prefix });

@@ -118,7 +118,7 @@ describe("cluster.ts", () => {
     expect(answers.map(({ status }) => status)).toContain("rejected");
   });
 
-  it("refuseWhileAway: with an offline queue, commands wait while the cluster is away", async () => {
+  it("refuseWhileAway: with an offline queue, commands wait while the cluster is unreachable", async () => {
     const nowhere = { host: HOST, port: await freePort(HOST) };
     const cluster = closeAfterTest(new Cluster([nowhere]));
     await nextEvent(cluster, "reconnecting");

@@ -424,7 +424,7 @@ describe("an endpoint that fails", () => {
     expect(await hooks.endpoints.enable(REF)).toBe(false);
   });
 
-  it("delays nobody else: neither one that hangs, nor one that is away", async () => {
+  it("delays no other endpoint, whether it hangs or is unreachable", async () => {
     const hooks = openHooks(sluices, { perEndpoint: { concurrency: 2 }, timeoutMs: 30_000 });
     const slow = await startSlow();
     const receiver = await startReceiver();

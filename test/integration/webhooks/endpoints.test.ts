@@ -74,7 +74,7 @@ describe("an endpoint", () => {
     expect(JSON.stringify(made.endpoint)).not.toContain("very-secret");
   });
 
-  it("has its secret, headers and certificate in Redis as nobody can read them", async () => {
+  it("has its secret, headers and certificate in Redis in encrypted form", async () => {
     const hooks = openHooks(sluices);
     const certificate = await makeCertificate();
     onTestFinished(() => certificate.remove());

@@ -159,7 +159,7 @@ describe("an ordered endpoint", () => {
     expect(idsOf(receiver).slice(6)).toEqual(["m-1", "m-2"]);
   });
 
-  it("gets replays in the order of their messages, behind what waits", async () => {
+  it("gets replays in the order of their messages, behind pending ones", async () => {
     const hooks = openHooks(sluices);
     const receiver = await startReceiver();
     await putOrdered(hooks, receiver.url);
@@ -268,7 +268,7 @@ describe("an ordered endpoint", () => {
     expect(batches).toEqual([["m-0", "m-1", "m-2"], ["m-0", "m-2"], ["m-3"]]);
   });
 
-  it("gets what waits in its line when it is put without order, and later messages beside it", async () => {
+  it("gets its pending messages in order after it becomes unordered, and later ones beside them", async () => {
     const hooks = openHooks(sluices);
     const receiver = await startReceiver();
     await putOrdered(hooks, receiver.url);
@@ -318,7 +318,7 @@ describe("an ordered endpoint", () => {
     expect(states).toEqual(["removed", "removed", "removed"]);
   });
 
-  it("fails what waits when it is disabled, and gets it in order when it is recovered", async () => {
+  it("fails its pending messages when it is disabled, and gets them in order when it is recovered", async () => {
     const hooks = openHooks(sluices);
     const receiver = await startReceiver();
     await putOrdered(hooks, receiver.url);
@@ -337,7 +337,7 @@ describe("an ordered endpoint", () => {
     await worker.close();
   });
 
-  it("goes on when it is enabled, or sent to, although a tool has removed what waits in the queue", async () => {
+  it("continues when it is enabled, or sent to, although a tool has removed its queued messages", async () => {
     const hooks = openHooks(sluices);
     const receiver = await startReceiver();
     await putOrdered(hooks, receiver.url);

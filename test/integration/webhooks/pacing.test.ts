@@ -276,7 +276,7 @@ describe("the pace of a tenant", () => {
 });
 
 describe("the operator", () => {
-  it("is told by webhooks what happens to endpoints", async () => {
+  it("is notified by webhooks of what happens to endpoints", async () => {
     const hooks = openHooks(sluices, { operator: "ops" });
     const gone = await startReceiver({ answer: () => 410 });
     const operator = await startReceiver();
@@ -293,7 +293,7 @@ describe("the operator", () => {
     });
   });
 
-  it("is not told of its own endpoints, which would tell each other without end", async () => {
+  it("is not notified about its own endpoints, which would cause an endless loop", async () => {
     const hooks = openHooks(sluices, { operator: "ops" });
     const gone = await startReceiver({ answer: () => 410 });
     await put(hooks, { tenant: "ops", id: "a", url: gone.url });

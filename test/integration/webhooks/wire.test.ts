@@ -112,7 +112,7 @@ describe("through an egress proxy", () => {
     expect((await hooks.queue.bucket.peek({ key: ["acme", "a"] })).pausedForMs).toBe(0);
   });
 
-  it("a target that the proxy refuses is blocked, and the operator hears of it", async () => {
+  it("a target that the proxy refuses is blocked, and the operator is notified", async () => {
     const proxy = await startEgressProxy();
     proxy.refuses = 407;
     const hooks = openHooks(sluices, { proxy: proxy.url, allow: undefined, scheduleMs: [0] });

@@ -24,7 +24,7 @@ describe("a job that is cancelled while it waits", () => {
     ["in the lane of its key", { key: "acme" }],
     ["for a later time", { delayMs: 60_000 }],
     ["for a later time, with a key", { delayMs: 60_000, key: "acme" }],
-  ])("%s is removed, and who waits for its end is told", async (_what, options) => {
+  ])("%s is removed, and a caller that waits for its end is notified", async (_what, options) => {
     const { queue } = openQueue<number>(sluices);
     const other = openQueue<number>(sluices).queue;
     const job = await queue.enqueue(1, options);

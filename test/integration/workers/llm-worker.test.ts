@@ -155,7 +155,7 @@ describe("the LLM worker", () => {
       () => streamed((response) => response.end(`${piece("Because.", "stop")}data: [DONE]\n\n`)),
     ],
   ] as const)(
-    "counts the text when a %s answer does not tell its usage",
+    "counts the text when a %s response does not state its usage",
     async (_how, stream, answer) => {
       const api = await apis.start(answer);
       const queue = openQueue();

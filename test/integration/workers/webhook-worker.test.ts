@@ -221,7 +221,7 @@ describe("the webhook worker", () => {
   });
 });
 
-describe("a webhook worker that is told to end", () => {
+describe("a webhook worker that gets a stop signal", () => {
   it.each(["SIGTERM", "SIGINT"] as const)(
     "exits with 0 on %s, and leaves in the queue what it has not delivered",
     async (signal) => {

@@ -24,7 +24,7 @@ test.each([
   [["--only", "plain", "--against=main"], true],
   [["--quick"], false],
   [[], false],
-])("tells a comparison from a run of the promises: %j", (args, isOne) => {
+])("distinguishes a comparison from a run of the promises: %j", (args, isOne) => {
   expect(isComparison(args)).toBe(isOne);
 });
 

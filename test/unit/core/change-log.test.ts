@@ -24,7 +24,7 @@ it("makes a change that cannot be noted, and says so in the log of the process",
   ]);
 });
 
-it("makes a change while its note is on the way, and tells of it once that is there", async () => {
+it("makes a change while its note is stored, and reports it once the note is stored", async () => {
   const [begun, noted] = [deferred(), deferred()];
   const noteChange = (): Promise<string> => noted.promise.then(() => "1-1");
   const store = { ...createMemoryInsight(), noteChange };

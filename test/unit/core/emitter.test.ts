@@ -67,7 +67,7 @@ describe("an emitter", () => {
     expect(warned).toEqual([]);
   });
 
-  it("hears nothing by a signal that is aborted already", () => {
+  it("adds no listener for a signal that is already aborted", () => {
     const { emitter } = open();
 
     emitter.on("news", () => expect.unreachable(), { signal: AbortSignal.abort() });
@@ -100,7 +100,7 @@ describe("an emitter", () => {
   it.each([
     ["throws", () => expect.unreachable("broken")],
     ["rejects", () => Promise.reject(new Error("broken"))],
-  ])("tells the logger of a listener that %s, and goes on", async (_how, listener) => {
+  ])("logs an error of a listener that %s, and calls the others", async (_how, listener) => {
     const { emitter, problems } = open();
     const heard: number[] = [];
     emitter.on("news", listener);

@@ -93,7 +93,7 @@ describe("a logger that fails", () => {
       },
     ],
     ["rejects", () => Promise.reject(new Error("disk full"))],
-  ])("harms nobody if it %s, and what it did not log is said elsewhere", async (_how, fail) => {
+  ])("causes no error if it %s, and the message goes to the other logger", async (_how, fail) => {
     const { logger, said } = setUpFailing(fail);
 
     logger.warn({ job: "1" }, '"a" is away.');
@@ -106,7 +106,7 @@ describe("a logger that fails", () => {
     ]);
   });
 
-  it("harms nobody if all that is left fails too", () => {
+  it("causes no error if the other logger fails too", () => {
     const broken: Logger = {
       warn() {
         throw new Error("closed");

@@ -132,6 +132,20 @@ export const a = 1;
   });
 });
 
+describe("a test", () => {
+  it("reports its titles, and neither its placeholders nor its other strings", () => {
+    const source = `describe("a job that is told", () => {
+  it.each(["nobody listens to this"])("sends %s s and $keys keys, meanwhile", () => {
+    // Nobody listens to this.
+    expect(told()).toBe("nobody listens to this");
+  });
+});
+`;
+
+    expect(findingsIn("test/unit/a.test.ts", source)).toEqual(["1 banned-words", "2 banned-words"]);
+  });
+});
+
 describe("Lua", () => {
   it("reports comments, and reads each line of a header by itself", () => {
     const source = `--[[

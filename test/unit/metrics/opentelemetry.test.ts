@@ -39,7 +39,7 @@ function listeningMeter() {
   return { meter, counted, bounds };
 }
 
-describe("what OpenTelemetry is told", () => {
+describe("the metrics for OpenTelemetry", () => {
   it("names a thousand buckets, and counts all others together", async () => {
     const { meter, counted } = listeningMeter();
     const measuring = createMeasuring(meter);
@@ -53,7 +53,7 @@ describe("what OpenTelemetry is told", () => {
     expect(names.slice(998)).toEqual(["b998", "b999", "other", "other", "b0"]);
   });
 
-  it("tells a Redis that answers within a millisecond from a slow one", () => {
+  it("distinguish a Redis that replies within a millisecond from a slow one", () => {
     const { meter, bounds } = listeningMeter();
     createMeasuring(meter);
     expect(bounds.get("sluice.store.duration")?.[0]).toBe(0.001);

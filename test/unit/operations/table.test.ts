@@ -144,7 +144,7 @@ describe("MCP", () => {
     [{ bucket: "none" }, 'There is no bucket "none".'],
     [{ bucket: "a", sort: "name" }, "sort"],
     [{}, "bucket"],
-  ])("tells a model what is wrong with %j", async (given, words) => {
+  ])("returns a readable error for %j to a model", async (given, words) => {
     const reply = await ask({
       method: "tools/call",
       params: { name: "bucket_look", arguments: given },

@@ -85,7 +85,7 @@ describe("a breaker", () => {
     expect(states).toEqual(["down", "up", "down"]);
   });
 
-  it("goes on probing while nobody answers, and stays open meanwhile", async () => {
+  it("keeps probing while Redis does not reply, and stays open", async () => {
     const { breaker, states, probes, fail } = open({ probeMs: 100 });
     fail(3);
 

@@ -86,7 +86,7 @@ describe("the clock of a server", () => {
     expect(isRight()).toBe(true);
   });
 
-  it("is not told by an answer that has waited for a new connection", async () => {
+  it("ignores a reply that has waited for a new connection", async () => {
     const { clock, serverMs, isRight } = openClock();
     await clock.ready();
     clock.distrust();
@@ -115,7 +115,7 @@ describe("the clock of a server", () => {
     expect(isRight()).toBe(true);
   });
 
-  it("is known as well as the quickest answer has told it", async () => {
+  it("is as exact as the quickest reply", async () => {
     const { clock, serverMs, isRight } = openClock();
 
     await clock.ready();

@@ -8,11 +8,14 @@ it.each([
   [{ tls: {} }, undefined, "does the server speak TLS?"],
   [{ tls: {} }, "connect ETIMEDOUT", "does the server speak TLS?"],
   [{ tls: {} }, "connect ECONNREFUSED 127.0.0.1:1", "connect ECONNREFUSED 127.0.0.1:1"],
-])("a connection with %j that met %j is told of as it is likely to be", (options, met, told) => {
-  const redis = new Redis({ ...options, lazyConnect: true });
+])(
+  "a connection with %j and the error %j is reported with its likely reason",
+  (options, met, told) => {
+    const redis = new Redis({ ...options, lazyConnect: true });
 
-  const { message } = explainError(redis, met === undefined ? undefined : new Error(met));
+    const { message } = explainError(redis, met === undefined ? undefined : new Error(met));
 
-  expect(message).toContain(told);
-  redis.disconnect();
-});
+    expect(message).toContain(told);
+    redis.disconnect();
+  },
+);

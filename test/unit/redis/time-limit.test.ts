@@ -36,7 +36,7 @@ describe("a time limit", () => {
     expect(done).toBe("done");
   });
 
-  it("has work that is late reject with what is told of it", async () => {
+  it("makes late work reject with the given error", async () => {
     const endless = new Promise(() => {});
     const rejection = rejectionOf(withTimeout(2_000, endless, () => new Error("no answer")));
 

@@ -53,7 +53,7 @@ describe("a round of the fault suite", () => {
     expect(readRound(report, code).failed).toEqual([reason]);
   });
 
-  it("tells what its tests have reported, and of which file", () => {
+  it("contains the reports of its tests, with their files", () => {
     const reports = [{ fault: "slow", figures: { extra: 0 } }];
 
     const round = readRound(reportOf(fileOf(PASSED, { ...PASSED, meta: { reports } })), 0);

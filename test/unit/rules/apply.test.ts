@@ -55,7 +55,7 @@ it("leave the code in force that comes while they are read", async () => {
   expect(made.steered.at(-1)).toBe("api: 50/s; per key 2/s");
 });
 
-it("are put over code that comes later, also if the store was away at that moment", async () => {
+it("override code that is declared later, even if the store was unreachable at that moment", async () => {
   const insight = createMemoryInsight();
   const code = new Map<string, Policy>();
   let isAway = false;

@@ -247,7 +247,7 @@ buckets:
     expect(problems.every((problem) => /^s\.yaml:\d+:\d+: /.test(problem))).toBe(true);
   });
 
-  it("tells of all problems, in the order of their lines", () => {
+  it("lists all problems, in the order of their lines", () => {
     const problems = problemsIn(
       "version: x\nbuckets:\n  a: { rate: 1 }\n  b: { burst: 1 }\n  c: { rate: 5/s }\n",
     );

@@ -7,7 +7,7 @@ import { fakeTimers } from "../../support/async/fake-timers.ts";
 
 fakeTimers({ leavesNone: true });
 
-it("those who wait for the store ask anew as soon as it answers again, whatever their bucket", async () => {
+it("callers that wait for the store draw again as soon as it responds, in every bucket", async () => {
   const store = createMemoryStore();
   const logger = { warn: vi.fn<() => void>(), error: vi.fn<() => void>() };
   const buckets = createBuckets({

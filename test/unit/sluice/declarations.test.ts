@@ -65,7 +65,7 @@ describe("a bucket that is declared again", () => {
     expect(declare).toThrow(`bucket("b"): option "${option}" is `);
   });
 
-  it("is told to be made once, when only its functions are others", () => {
+  it("is rejected with the advice to declare it once, when only its functions differ", () => {
     const perKey = () => ({ tiers: { free: { rate: "1/s" } }, tierOf: () => "free" as const });
     const again = { perKey: perKey() };
 

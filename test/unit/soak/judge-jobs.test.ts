@@ -55,7 +55,7 @@ describe("the judge of jobs", () => {
     expect(unexplained(calls, struck)).toEqual([2]);
   });
 
-  it("excuses one that was done while Redis was away, and not one long after", () => {
+  it("excuses one that was done while Redis was unreachable, and not one long after", () => {
     const struck = [struckBy("wire stalled", { fromMs: 1_000, toMs: 4_000 })];
     const calls = [
       callAt(2_000, { job: 1 }),

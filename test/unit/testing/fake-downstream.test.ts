@@ -58,7 +58,7 @@ describe("a fake downstream that answers by itself", () => {
   });
   const ask = (path: string): Promise<Response> => fetch(`${downstream.url}${path}`);
 
-  it("gives the status, the headers and the body that it is told to", async () => {
+  it("sends the configured status, headers and body", async () => {
     const [hello, busy, none] = [await ask("/"), await ask("/busy"), await ask("/none")];
 
     expect([hello.status, await hello.text()]).toEqual([200, "hello"]);

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { createLru } from "../../../src/throttle/lru.ts";
 
-it("remembers so many, and forgets first what was used longest ago", () => {
+it("remembers up to its size, and forgets the least recently used first", () => {
   const last = createLru<number>(3);
   for (const name of ["a", "b", "c"]) last.set(name, 1);
 

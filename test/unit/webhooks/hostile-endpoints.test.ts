@@ -221,7 +221,7 @@ describe("an address that is not allowed", () => {
     expect(delivered.outcome).toBe("success");
   });
 
-  it("is told from one that refuses by no word of the error", async () => {
+  it("gives the same error as one that refuses the connection", async () => {
     const refused = await post(open(), await closedUrl());
     const blocked = await post(open({ allow: [] }), "http://127.0.0.1:9/");
 
@@ -260,7 +260,7 @@ describe("a request", () => {
     expect(wrong.detail).toMatch(/altnames/i);
   });
 
-  it("goes to no endpoint whose certificate nobody trusts, whatever the environment says", async () => {
+  it("goes to no endpoint with an untrusted certificate, whatever the environment says", async () => {
     vi.stubEnv("NODE_TLS_REJECT_UNAUTHORIZED", "0");
     onTestFinished(() => void vi.unstubAllEnvs());
     const endpoint = await startTls(OK);
@@ -359,7 +359,7 @@ describe("a request", () => {
     expect(proxy.came).toBe(2);
   });
 
-  it("is no fault of its endpoint when the egress proxy is away, or does not answer", async () => {
+  it("is no fault of its endpoint when the egress proxy is unreachable, or does not respond", async () => {
     const silent = await startHostile("silence");
     const outcomes: string[] = [];
 

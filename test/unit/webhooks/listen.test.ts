@@ -20,7 +20,7 @@ it("a receiver for development verifies what comes, and prints it", async () => 
   expect(lines[1]).toContain("refused");
 });
 
-it("a receiver for development outlives a sender that goes away in the middle", async () => {
+it("a receiver for development survives a sender that disconnects in the middle", async () => {
   const secret = createSecret();
   const lines: string[] = [];
   const listener = await listen(0, { secret, print: (line) => lines.push(line) });

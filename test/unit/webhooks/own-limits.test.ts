@@ -5,7 +5,7 @@ import { createOwnLimits } from "../../../src/webhooks/delivery/limits.ts";
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-it("tells what waits of other rules within half a second, and of the first ones not", async () => {
+it("notifies pending deliveries of changed rules within half a second, and not of the first rules", async () => {
   let text = '{"perEndpoint":{"rate":"1/h"}}';
   const limits = createOwnLimits(
     {
@@ -66,7 +66,7 @@ it("a tenant's limit does not wait for thousands of others that have changed, or
   limits.stop();
 });
 
-it("keeps trying to wake an endpoint, and the limits are read meanwhile", async () => {
+it("keeps trying to wake an endpoint, and still reads the limits", async () => {
   let looks = 0;
   const limits = createOwnLimits(
     {

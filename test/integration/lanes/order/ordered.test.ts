@@ -85,7 +85,7 @@ describe("the jobs of an ordered key", () => {
     );
   });
 
-  it("are passed by nobody more urgent while one waits for its retry, and a delayed one joins when it is due", async () => {
+  it("wait behind a job that waits for its retry, even if more urgent, and a delayed one joins when due", async () => {
     const queue = workers.open(true);
     await queue.enqueue({ name: "late" }, { key: "acme", delayMs: 200 });
     await queue.enqueue({ name: "a", fails: 1, retryMs: 600 }, { key: "acme" });

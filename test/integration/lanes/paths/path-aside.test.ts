@@ -5,7 +5,7 @@ import { waitUntil } from "../../../support/async/wait-until.ts";
 
 const lanes = openLanes();
 
-it("a tenant at its own limit is set aside as one, and others go on", async () => {
+it("a tenant at its own limit is skipped as a whole, and others continue", async () => {
   const { sluice, queue } = lanes.open({ rate: "1000/s", perKey: { rate: "1/s" } });
   for (let endpoint = 0; endpoint < 20; endpoint++) {
     await queue.enqueueMany(upTo(5), { key: ["acme", `e${endpoint}`] });

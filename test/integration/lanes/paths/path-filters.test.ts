@@ -165,7 +165,7 @@ describe("a pause of a key, or of the head of some", () => {
     expect(await doneWhilePaused(key)).toHaveLength(others);
   });
 
-  it("is told as it was given, and ended by itself", async () => {
+  it("is reported as it was given, and ends by itself", async () => {
     const { sluice, queue } = lanes.open({ rate: "1000/s" });
     await queue.pause({ key: ["acme", "e1"] });
     await queue.pause({ key: "acme", forMs: 60_000 });
@@ -199,7 +199,7 @@ describe("a pause of a key, or of the head of some", () => {
 });
 
 describe("the key of a job", () => {
-  it("is told as it was given, wherever it is", async () => {
+  it("is reported as it was given, in every place", async () => {
     const { sluice, queue } = lanes.open({ rate: "1000/s" });
     const key = ["acme", "e1"];
     const worker: unknown[] = [];

@@ -48,7 +48,7 @@ function excessOf(calls: readonly JobCall[], perSecond: number): number {
   return most;
 }
 
-describe("tenants and endpoints with limits of their own, over four processes", () => {
+describe("tenants and endpoints with separate limits, over four processes", () => {
   it("are held to them, each by its own, and the others go on", async () => {
     const { queue } = await setUp();
     for (const endpoint of numbers(10)) {

@@ -23,7 +23,7 @@ function openRedis(): Redis {
 }
 
 describe("expunge()", () => {
-  it("forgets a message, and what waits of it is not sent", async () => {
+  it("forgets a message, and does not send its pending deliveries", async () => {
     const hooks = openHooks(sluices);
     const receiver = await startReceiver();
     await put(hooks, { ...REF, url: receiver.url });
@@ -39,7 +39,7 @@ describe("expunge()", () => {
     expect((await hooks.queue.failed())[0]?.reason).toContain("no longer stored");
   });
 
-  it("is heard of by a sender that knew the endpoints of before", async () => {
+  it("is noticed by a sender that has cached the endpoints", async () => {
     const [hooks, other] = [openHooks(sluices), openHooks(sluices)];
     await put(hooks, { ...REF, url: "http://127.0.0.1:9/" });
     await other.send(EVENT);
@@ -127,7 +127,7 @@ describe("what is left after expunge()", () => {
     expect(traces(await everythingOf(openRedis(), sluices.prefix()))).toEqual([]);
   });
 
-  it("is nothing of a tenant whose messages are sent meanwhile", async () => {
+  it("is nothing of a tenant whose messages are sent at the same time", async () => {
     const hooks = openHooks(sluices);
     for (const id of ["a", "b"]) {
       await put(hooks, { ...REF, id, ordered: id === "b", url: "http://127.0.0.1:9/" });

@@ -90,7 +90,7 @@ describe("the drain of a backlog", () => {
     );
   });
 
-  it("is off by a job for each lane at most, where jobs leave one by one in fair turns", () => {
+  it("is off by at most one job for each lane, when jobs start one by one in fair turns", () => {
     const plain = load.map(({ calls, weight }) => ({
       calls,
       weight,

@@ -68,7 +68,7 @@ describe("the lanes below a head", () => {
     ]);
   });
 
-  it("share those of their own head at the third level", () => {
+  it("share the turns of that head at the third level", () => {
     const keys = [path("acme", "eu", "a"), path("acme", "eu", "b"), path("acme", "us", "c")];
 
     expect(served(lanesOf(keys, {}))).toEqual([2.5, 2.5, 5]);

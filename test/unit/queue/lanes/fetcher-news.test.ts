@@ -22,7 +22,7 @@ const refuse = (): never => {
   throw new Error("no reply");
 };
 
-describe("the news of a fetcher", () => {
+describe("the reports of a fetcher", () => {
   it("are gathered for some ms, and go in one round trip", async () => {
     const setup = setUpFetcher();
 
@@ -150,7 +150,7 @@ describe("a fetcher whose lanes cannot be reached", () => {
     await setup.fetcher.close();
   });
 
-  it("tells once a second while they refuse, whatever has come, with a warning each", async () => {
+  it("warns once a second while they fail, for whatever reason", async () => {
     const setup = setUpFetcher();
     setup.answer = refuse;
 
@@ -238,7 +238,7 @@ describe("a fetcher that is closed", () => {
     expect(setup.asked.map(({ most }) => most)).toEqual([1, 0]);
   });
 
-  it("tells what it had yet to tell", async () => {
+  it("sends its pending reports", async () => {
     const setup = setUpFetcher();
     setup.fetcher.wake("acme");
     setup.fetcher.park({ id: "1" });
@@ -262,7 +262,7 @@ describe("a fetcher that is closed", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it("tries once, and warns of nothing, when its lanes are away", async () => {
+  it("tries once, and logs no warning, when its lanes are unreachable", async () => {
     const setup = setUpFetcher();
     setup.answer = refuse;
     setup.fetcher.wake("acme");
@@ -275,7 +275,7 @@ describe("a fetcher that is closed", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it("tries to tell of a job that ended later only once, when its lanes are away by then", async () => {
+  it("tries only once to report a job that ended later, if its lanes are unreachable by then", async () => {
     const setup = setUpFetcher();
     await setup.fetcher.close();
     setup.answer = refuse;

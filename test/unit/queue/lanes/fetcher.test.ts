@@ -68,7 +68,7 @@ describe("the next job", () => {
     await setup.fetcher.close();
   });
 
-  it("is asked for again when Redis tells that there may be one", async () => {
+  it("is asked for again when Redis announces that there may be one", async () => {
     const setup = setUpFetcher();
     await setup.fetcher.next();
     setup.answer = () => ({ jobs: takenJobs("1") });
@@ -77,7 +77,7 @@ describe("the next job", () => {
     await setup.fetcher.close();
   });
 
-  it("is asked for again when Redis tells so before an earlier answer has come", async () => {
+  it("is asked for again when Redis announces it before an earlier reply has arrived", async () => {
     const setup = setUpFetcher();
     setup.answer = () => {
       setup.answer = () => ({ jobs: takenJobs("1") });
@@ -102,7 +102,7 @@ describe("the next job", () => {
     await setup.fetcher.close();
   });
 
-  it("is told of while nobody asks, when it was taken with news", async () => {
+  it("is handed out to a later request, when it came with a reply to reports", async () => {
     const setup = setUpFetcher();
     await setup.fetcher.next();
     setup.answer = () => ({ jobs: takenJobs("1") });
@@ -239,7 +239,7 @@ describe("the next job", () => {
 });
 
 describe("how many jobs a fetcher asks for", () => {
-  it("is what it starts in 150 ms, less those that wait for their slots", async () => {
+  it("is the number that it starts in 150 ms, minus the jobs that wait for their slots", async () => {
     const setup = setUpFetcher();
     startMany(setup.fetcher, 20);
     const endOne = beginWaits(setup.fetcher, 4);
@@ -274,7 +274,7 @@ describe("how many jobs a fetcher asks for", () => {
     await setup.fetcher.close();
   });
 
-  it("is 500 at most, since Redis serves no other meanwhile", async () => {
+  it("is at most 500, since Redis serves no other client during that time", async () => {
     const setup = setUpFetcher();
     setup.places = 10_000;
     startMany(setup.fetcher, 2_000);

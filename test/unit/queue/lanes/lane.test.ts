@@ -38,7 +38,7 @@ describe("the weights of keys", () => {
     expect(weigh).toThrow(expect.objectContaining({ option: "weights", cause }));
   });
 
-  it("are 1 to a worker that cannot be told any, and it says so", () => {
+  it("are 1 for a worker that cannot get any, and it logs that", () => {
     const errors: unknown[] = [];
     const failure = new Error("no such tenant");
     const weightsOf = weightsOrNone(

@@ -63,7 +63,7 @@ it("a worker counts as alive all the time, also as it comes to rest and begins a
   expect(setup.told.at(-1)).toBe(0);
 });
 
-it("an idle worker says so each ten seconds, and again at once if that was not heard", async () => {
+it("an idle worker reports every ten seconds, and again immediately if a report was lost", async () => {
   const setup = setUp();
   setup.isIdle = true;
   await pass(30_500);
@@ -79,7 +79,7 @@ it("an idle worker says so each ten seconds, and again at once if that was not h
   expect(isSeen).toBe(true);
 });
 
-it("a worker tells once what came of its attempts, and again if that was not heard", async () => {
+it("a worker reports the results of its attempts once, and again if the report was lost", async () => {
   const setup = setUp();
   const [one, other] = [{}, {}];
   setup.tally.started(one);

@@ -92,7 +92,7 @@ describe("a setting by hand while others change the queue", () => {
     expect(await valueOf("keepDone.count")).toBe(1_000);
   });
 
-  it("takes back the change that was the last at first, and not the one that came meanwhile", async () => {
+  it("undoes the change that was the last one at first, and not a later one", async () => {
     const { queue, meanwhile, changes, valueOf } = openQueue();
     await queue.set({ maxBacklog: 1, by: "ann" });
     const [anns] = await changes();

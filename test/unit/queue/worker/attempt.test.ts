@@ -53,13 +53,13 @@ async function signalAtStart(afterMs: number): Promise<AbortSignal> {
 }
 
 describe("a job that begins on a slot with a lease", () => {
-  it("is told at once when the lease was lost before that", async () => {
+  it("is notified immediately when the lease was lost before that", async () => {
     const { reason } = await signalAtStart(27_000);
 
     expect(reason).toBeInstanceOf(LeaseLostError);
   });
 
-  it("is told nothing while the lease holds", async () => {
+  it("is not notified while the lease lasts", async () => {
     const { aborted } = await signalAtStart(26_000);
 
     expect(aborted).toBe(false);

@@ -32,7 +32,7 @@ function setUp() {
   return Object.assign(setup, { held });
 }
 
-describe("what a worker tells of the jobs that it has yet to begin", () => {
+describe("a worker's report of the jobs that it holds and has not begun", () => {
   it("is nothing while each begins soon", async () => {
     const { held, told } = setUp();
 
@@ -64,7 +64,7 @@ describe("what a worker tells of the jobs that it has yet to begin", () => {
     await held.close();
   });
 
-  it("is told ten times a second as they come and go, and once while they are the same", async () => {
+  it("is sent ten times a second as they change, and once while they stay the same", async () => {
     const { held, told } = setUp();
     for (let id = 0; id < 20; id++) held.add(String(id));
     await pass(60);
@@ -81,7 +81,7 @@ describe("what a worker tells of the jobs that it has yet to begin", () => {
     await held.close();
   });
 
-  it("is told anew when as many wait as before, but others", async () => {
+  it("is sent again when the same number of other jobs waits", async () => {
     const { held, told } = setUp();
     held.add("1");
     held.add("2");
@@ -146,7 +146,7 @@ describe("what a worker tells of the jobs that it has yet to begin", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it("waits for the reply to what was told before", async () => {
+  it("waits for the reply to the previous one", async () => {
     const setup = setUp();
     let reply = (): void => {};
     setup.answer = () => new Promise((resolve) => (reply = resolve));
@@ -162,7 +162,7 @@ describe("what a worker tells of the jobs that it has yet to begin", () => {
     expect(setup.told).toEqual([["1"], []]);
   });
 
-  it("is told anew when it could not be told", async () => {
+  it("is sent again when it could not be sent", async () => {
     const setup = setUp();
     setup.answer = () => Promise.reject(new Error("no reply"));
     setup.held.add("1");

@@ -74,7 +74,7 @@ describe("the locks of a worker's jobs", () => {
     locks.close();
   });
 
-  it("are told apart by their tokens where a job was fetched again", async () => {
+  it("are distinguished by their tokens when a job was fetched again", async () => {
     const { asked, fetch, locks, running } = setUp();
     const before = fetch("1", "t0");
     const again = fetch("1", "t1");

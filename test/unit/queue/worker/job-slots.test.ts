@@ -26,7 +26,7 @@ function openSlots() {
   return { slots: createJobSlots(worker), onKeyError };
 }
 
-describe("a job whose key's limits cannot be told", () => {
+describe("a job whose key's limits cannot be computed", () => {
   it("waits for no more when its worker closes", async () => {
     const { slots, onKeyError } = openSlots();
 

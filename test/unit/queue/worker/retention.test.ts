@@ -90,7 +90,7 @@ describe("a worker looks for done jobs that are no longer kept", () => {
     expect(looked.times).toBe(10);
   });
 
-  it("one look at a time, and once more for those that were done meanwhile", async () => {
+  it("one look at a time, and once more for jobs that were done during a look", async () => {
     const { looked, done } = await setUpAtWork();
     const answer = deferred();
     looked.answer = () => answer.promise;
@@ -104,7 +104,7 @@ describe("a worker looks for done jobs that are no longer kept", () => {
     expect(looked.times).toBe(2);
   });
 
-  it("again a second after a look that failed, of which it tells, until one goes well", async () => {
+  it("again a second after a failed look, which it logs, until one succeeds", async () => {
     const { looked, errors, done } = await setUpAtWork();
     looked.answer = () => Promise.reject(new Error("NOPERM"));
     done(1);

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { JobLostError } from "../../../../src/queue/errors.ts";
 import { createRunning } from "../../../../src/queue/worker/context.ts";
 
-it("tells the handler of one job that it is lost, and no other", () => {
+it("notifies the handler of the job that is lost, and no other", () => {
   const running = createRunning();
   const [a, b] = [
     running.add({ jobId: "a", token: "t", attempt: 1 }),
@@ -17,7 +17,7 @@ it("tells the handler of one job that it is lost, and no other", () => {
   expect(b.signal.aborted).toBe(false);
 });
 
-it("tells all of them, each of its own job", () => {
+it("notifies all handlers, each about its own job", () => {
   const running = createRunning();
   const contexts = [
     running.add({ jobId: "a", token: "t", attempt: 1 }),
@@ -44,7 +44,7 @@ it("counts a job that is here twice, having lost its lock, twice", async () => {
   expect(running.count).toBe(0);
 });
 
-it("waits until the earliest of the deadlines that it was told", async () => {
+it("waits until the earliest of the given deadlines", async () => {
   const running = createRunning();
   running.add({ jobId: "a", token: "t", attempt: 1 });
 
@@ -78,7 +78,7 @@ it("knows those that have yet to begin, in the order in which they came", () => 
   expect(running.unbegun).toBe(0);
 });
 
-it("ends the waits of those that wait", () => {
+it("ends the waits of all waiting jobs", () => {
   const running = createRunning();
   const left: unknown[] = [];
   const [a, b] = [

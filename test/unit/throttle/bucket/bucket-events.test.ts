@@ -32,7 +32,7 @@ describe.each([
   const limits = isSpread ? { perKey: { rate: "100/s" } } : { rate: "100/s" };
   const key = "acme";
 
-  it("tell of each slot: who waited for what, and how long", async () => {
+  it("report each slot: the waiting call, its limit, and how long it waited", async () => {
     const { bucket } = createTestBucket(limits, { isSpread });
     const slots = heardBy(bucket, "slot");
 
@@ -59,7 +59,7 @@ describe.each([
     await bucket.close();
   });
 
-  it("tell of tries: slots and refusals", async () => {
+  it("report tries: slots and rejections", async () => {
     const { bucket } = createTestBucket(limits, { isSpread });
     const slots = heardBy(bucket, "slot");
     const refusals = heardBy(bucket, "refused");
@@ -73,7 +73,7 @@ describe.each([
     await bucket.close();
   });
 
-  it("tell of a cooldown that an answer has set, and of the change", async () => {
+  it("report a cooldown that a response has caused, and the change", async () => {
     const { bucket } = createTestBucket(limits, { isSpread });
     const cooldowns = heardBy(bucket, "cooldown");
     const changes = heardBy(bucket, "change");
@@ -87,7 +87,7 @@ describe.each([
     await bucket.close();
   });
 
-  it("tell once of a change of the whole bucket, and of one that another replica made", async () => {
+  it("report a change of the whole bucket once, and one of another replica", async () => {
     const store = createMemoryStore();
     const [here, there] = [1, 2].map(() => createTestBucket(limits, { isSpread, store }).bucket);
     const changes = heardBy(there!, "change");
@@ -168,7 +168,7 @@ describe("listeners of a bucket", () => {
     await bucket.close();
   });
 
-  it("hear no more once they are taken off, in three ways", async () => {
+  it("get no more events once they are removed, in three ways", async () => {
     const { bucket } = createTestBucket({ rate: "1000/s", burst: 10 });
     const listening = new AbortController();
     const listener = vi.fn();
@@ -185,7 +185,7 @@ describe("listeners of a bucket", () => {
     await bucket.close();
   });
 
-  it("are told which events there are", () => {
+  it("are rejected with the list of existing events", () => {
     const { bucket } = createTestBucket({ rate: "1000/s" });
     const listen = (): unknown => bucket.on("slots" as "slot", () => {});
 
@@ -195,7 +195,7 @@ describe("listeners of a bucket", () => {
 });
 
 describe("a bucket that answers slow down", () => {
-  it("tells of each cut of its rate", async () => {
+  it("reports each cut of its rate", async () => {
     const adaptive = { floor: 0.1, recoverMs: 60_000 };
     const { bucket } = createTestBucket({ rate: "100/s", adaptive });
     const slowed = heardBy(bucket, "slowed");

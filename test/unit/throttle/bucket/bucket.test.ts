@@ -18,7 +18,7 @@ import { fakeTimers } from "../../../support/async/fake-timers.ts";
 fakeTimers({ leavesNone: true });
 
 describe("draw", () => {
-  it("lets calls leave one interval apart, in the order in which they came", async () => {
+  it("starts calls one interval apart, in the order of arrival", async () => {
     const { bucket } = createTestBucket({ rate: "100/s" });
     const left: [number, number][] = [];
     const startMs = performance.now();
@@ -34,7 +34,7 @@ describe("draw", () => {
     for (const [call, afterMs] of left) expect(afterMs).toBeGreaterThanOrEqual(call * 10);
   });
 
-  it("never lets a call leave before its slot", async () => {
+  it("never starts a call before its slot", async () => {
     const { bucket } = createTestBucket({ rate: "300/s" });
     const earlyMs: number[] = [];
 
@@ -48,7 +48,7 @@ describe("draw", () => {
     expect(Math.max(...earlyMs)).toBeLessThanOrEqual(0.001);
   });
 
-  it("lets urgent calls leave before those that came earlier", async () => {
+  it("starts urgent calls before earlier ones", async () => {
     const { bucket } = createTestBucket({ rate: "100/s" });
     const left: Priority[] = [];
     const priorities: Priority[] = ["low", "normal", "low", "high", "critical", "normal"];
@@ -63,7 +63,7 @@ describe("draw", () => {
     expect(left).toEqual(["critical", "high", "normal", "normal", "low", "low"]);
   });
 
-  it("lets 100,000 waiting callers go in the order in which they came", async () => {
+  it("starts 100,000 waiting callers in the order of arrival", async () => {
     const { bucket } = createTestBucket({ rate: "1000000/s" });
     const left: number[] = [];
 
@@ -144,7 +144,7 @@ describe("draw", () => {
     expect(bucket.waiting).toBe(0);
   });
 
-  it("hands the slots of callers that left to those who stayed", async () => {
+  it("gives the slots of callers that gave up to those that still wait", async () => {
     const { bucket } = createTestBucket({ rate: "100/s" });
     const controller = new AbortController();
     const left: number[] = [];
@@ -166,7 +166,7 @@ describe("draw", () => {
     expect(left[3]! - startMs).toBeLessThanOrEqual(50);
   });
 
-  it("gives slots that nobody waits for back to the store", async () => {
+  it("gives slots that no caller waits for back to the store", async () => {
     const store = createMemoryStore();
     const returned = vi.spyOn(store, "giveBack");
     const { bucket } = createTestBucket({ rate: "100/s" }, { store });
@@ -206,7 +206,7 @@ describe("draw", () => {
     expect(most).toBeLessThanOrEqual(11);
   });
 
-  it("asks for those together who come while others wait for their slots", async () => {
+  it("draws together for callers that arrive while others wait for their slots", async () => {
     const store = createMemoryStore();
     const draw = vi.spyOn(store, "draw");
     const { bucket } = createTestBucket({ rate: "1000/s" }, { store });
@@ -261,7 +261,7 @@ describe("draw", () => {
     await expect(calls).resolves.toHaveLength(20);
   });
 
-  it("fails all who wait when the bucket is closed, and all who come later", async () => {
+  it("rejects all waiting callers when the bucket is closed, and all later ones", async () => {
     const { bucket } = createTestBucket({ rate: "1/s" });
     const calls = Promise.allSettled([bucket.draw(), bucket.draw(), bucket.draw()]);
     await vi.advanceTimersByTimeAsync(1);
@@ -274,7 +274,7 @@ describe("draw", () => {
     await expect(bucket.draw()).rejects.toThrow(ClosedError);
   });
 
-  it("passes a store's failure on to all who wait", async () => {
+  it("rejects all waiting callers with a failure of the store", async () => {
     const failure = new StoreUnavailableError("no Redis");
     const store: Store = { ...createMemoryStore(), draw: () => Promise.reject(failure) };
     const { bucket } = createTestBucket({ rate: "1/s" }, { store });
@@ -330,7 +330,7 @@ describe("draw", () => {
 });
 
 describe("two processes that declare one bucket differently", () => {
-  it("are told so, once, and both follow the newest", async () => {
+  it("log that once, and both follow the newest", async () => {
     const store = createMemoryStore();
     const older = createTestBucket({ rate: "100/s" }, { store });
     const newer = createTestBucket({ rate: "50/s" }, { store });
@@ -349,7 +349,7 @@ describe("two processes that declare one bucket differently", () => {
     expect(newer.warnings).toEqual([]);
   });
 
-  it("are told so no second time when yet another comes", async () => {
+  it("do not log it again when a third one appears", async () => {
     const store = createMemoryStore();
     const oldest = createTestBucket({ rate: "100/s" }, { store });
     await oldest.bucket.tryDraw();

@@ -51,7 +51,7 @@ function twoOperators() {
 }
 
 describe("while an operator undoes a change", () => {
-  it("another's that comes meanwhile is taken back instead, and not overwritten unseen", async () => {
+  it("undoes a change of another operator that was made in between, and overwrites none unseen", async () => {
     const { ann, bob, beforeNext } = twoOperators();
     await ann.configure({ rate: "20/s" });
     beforeNext(() => bob.configure({ rate: "30/s" }, { by: "bob" }));
@@ -72,7 +72,7 @@ describe("while an operator undoes a change", () => {
     expect(await ann.peek()).toMatchObject({ policy: "30/s" });
   });
 
-  it("cooldowns that come meanwhile do not hinder that", async () => {
+  it("is not blocked by cooldowns that begin in between", async () => {
     const { ann, bob, beforeNext } = twoOperators();
     await ann.configure({ rate: "20/s" });
     beforeNext(async () => bob.coolDown(undefined, 1_000));
@@ -92,7 +92,7 @@ describe("while a policy is ended whose time is over", () => {
     return { ...operators, override: overrides[0]! };
   }
 
-  it("a cooldown that comes meanwhile does not make it stay", async () => {
+  it("a cooldown that begins in between does not keep it", async () => {
     const { ann, bob, insight, override, beforeNext } = await overdue();
     beforeNext(async () => bob.coolDown(undefined, 1_000));
 
@@ -102,7 +102,7 @@ describe("while a policy is ended whose time is over", () => {
     expect((await insight.bucket("api")).overrides).toEqual([]);
   });
 
-  it("the same policy for longer, given meanwhile, stays", async () => {
+  it("the same policy with a longer time, set in between, stays", async () => {
     const { ann, bob, insight, override, beforeNext } = await overdue();
     beforeNext(() => bob.configure({ rate: "20/s" }, { by: "bob", forMs: 60_000 }));
 

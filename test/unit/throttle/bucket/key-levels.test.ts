@@ -59,7 +59,7 @@ describe("limits by level", () => {
     await bucket.close();
   });
 
-  it("are shown in headers that tell them apart", async () => {
+  it("appear in headers under different names", async () => {
     const { bucket } = createTestBucket({
       limits: [fixedWindow(2, "1h")],
       perKey: [{ limits: [fixedWindow(2, "1h")] }, { limits: [fixedWindow(2, "1h")] }],
@@ -104,7 +104,7 @@ describe("limits by level", () => {
     await bucket.close();
   });
 
-  it("keep nothing of a customer for the call of an endpoint that has left", async () => {
+  it("keep no booking of a customer for the call of an endpoint that gave up", async () => {
     const { bucket } = createTestBucket({
       perKey: [
         { rate: "1/s", burst: 5 },
@@ -230,7 +230,7 @@ describe("limits by level", () => {
     await bucket.close();
   });
 
-  it("of a newer declaration hold for all, which the others are told once", async () => {
+  it("of a newer declaration apply to all replicas, which log that once", async () => {
     const store = createMemoryStore();
     const first = createTestBucket({ rate: "100/s", perKey: { rate: "50/s" } }, { store });
     await first.bucket.tryDraw({ key: E1 });

@@ -52,7 +52,7 @@ describe("a key that is a path", () => {
     ["that is given once", { key: ["acme", "endpoint-7"] }],
     ["that is a function of the arguments", { key: (() => ["acme", "endpoint-7"]) as never }],
     ["beside a cost by the arguments", { key: ["acme", "endpoint-7"], cost: () => 1 }],
-  ])("is heard of by a throttled function, as one %s", async (_how, options) => {
+  ])("is used for the response of a throttled function, as one %s", async (_how, options) => {
     const { bucket } = createTestBucket(TWO_AN_HOUR);
     const keys: unknown[] = [];
     const paced = bucket.throttled(async () => "done", {
@@ -84,7 +84,7 @@ describe("a key that is a path", () => {
     await bucket.close();
   });
 
-  it("pauses nothing where its last name has no limits of its own", async () => {
+  it("pauses nothing when its last name has no separate limits", async () => {
     const { bucket } = createTestBucket(TWO_AN_HOUR);
 
     const refused = await rejectionOf(bucket.pause({ key: ["acme", "endpoint-7"] }));

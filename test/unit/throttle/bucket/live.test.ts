@@ -41,7 +41,7 @@ describe("configure", () => {
     await bucket!.close();
   });
 
-  it("holds over what the code of a replica that comes later says, until it gives way", async () => {
+  it("overrides the code of a later replica, until the override ends", async () => {
     const [here, there] = twoReplicas({ rate: "100/s" });
     await here!.draw();
     await here!.configure({ rate: "20/s" });
@@ -58,7 +58,7 @@ describe("configure", () => {
     await Promise.all([here!.close(), there!.close()]);
   });
 
-  it("moves those who wait to a policy that counts other units", async () => {
+  it("moves waiting callers to a policy that counts other units", async () => {
     const [bucket] = twoReplicas({ rate: "1/h" });
     await bucket!.draw();
     const waiting = Promise.all([bucket!.draw(), bucket!.draw({ priority: "low" })]);
@@ -73,7 +73,7 @@ describe("configure", () => {
     await bucket!.close();
   });
 
-  it("leaves what another replica has configured meanwhile, and what it does not name", async () => {
+  it("keeps what another replica has configured in between, and what it does not name", async () => {
     const [here, there] = twoReplicas({ rate: "100/s" });
     await Promise.all([here!.draw(), there!.tryDraw()]);
 
@@ -156,7 +156,7 @@ describe("peek", () => {
     await bucket!.close();
   });
 
-  it("shows a contract by its terms, and so does who waits for it", async () => {
+  it("shows a contract by its terms, as do waiting callers", async () => {
     const [bucket] = twoReplicas({ ...contract(1, "1 minute"), concurrency: 5 });
     (await bucket!.draw()).release();
 
@@ -249,7 +249,7 @@ describe("a pause of one key", () => {
   });
 
   it.each(["pause", "resume"] as const)(
-    "is refused where the key has no limits of its own: %s",
+    "is refused where the key has no separate limits: %s",
     async (method) => {
       const [bucket] = twoReplicas({ rate: "100/s" });
 
@@ -291,7 +291,7 @@ describe("maxWaiting", () => {
     expect(refused.map(Number).join("")).toBe("00000001" + "01" + "01" + "01");
   });
 
-  it("tells a refused caller when to come again", async () => {
+  it("returns the time of the next attempt to a rejected caller", async () => {
     const { bucket } = createTestBucket({ rate: "10/s", maxWaiting: 1 });
     await bucket.draw();
     const waiting = bucket.draw({ priority: "critical" });

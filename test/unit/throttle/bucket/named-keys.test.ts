@@ -115,7 +115,7 @@ describe("keys side by side", () => {
     }
   });
 
-  it("pause one by one, and are told of by name", async () => {
+  it("are paused one by one, and reported by name", async () => {
     const { bucket } = createTestBucket(LOGINS);
     const told: unknown[] = [];
     bucket.on("refused", ({ key, keys, limitedBy }) => told.push([key, keys, limitedBy]));

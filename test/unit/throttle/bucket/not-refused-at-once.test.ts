@@ -9,7 +9,7 @@ import { createTestBucket } from "../../../support/draws/test-bucket.ts";
 fakeTimers();
 
 describe("a call that may go in time", () => {
-  it("waits, and hears of an early end of the pause", async () => {
+  it("waits, and is notified when the pause ends early", async () => {
     const { bucket } = createTestBucket({ rate: "100/s" });
     await bucket.pause({ forMs: MINUTE_MS });
     const slot = bucket.draw({ maxWaitMs: MINUTE_MS + 1_000 });

@@ -96,7 +96,7 @@ describe("a call of a key that cannot go in time, behind calls of other keys", (
     await end();
   });
 
-  it("waits if its key lets it pass, whatever was told of another", async () => {
+  it("waits if its key lets it pass, whatever was reported about another key", async () => {
     const { bucket } = createTestBucket({ rate: "2/s", perKey: { rate: "1/s" } });
     await bucket.pause({ key: "k", forMs: MINUTE_MS });
     const end = await crowd(bucket, 1);
@@ -123,7 +123,7 @@ describe("a call of a key that cannot go in time, behind calls of other keys", (
 });
 
 describe("a call whose bucket and key are both closed", () => {
-  it("is told the longer of the two, though only the bucket's was known", async () => {
+  it("gets the later of the two times, though only the bucket's was known", async () => {
     const { bucket } = createTestBucket({ rate: "5/s", perKey: { rate: "5/s" } });
     await bucket.pause({ key: "k", forMs: MINUTE_MS });
     await bucket.pause({ forMs: 5_000 });
@@ -137,7 +137,7 @@ describe("a call whose bucket and key are both closed", () => {
     await bucket.close();
   });
 
-  it("is told the longer of the two behind a call that waits", async () => {
+  it("gets the later of the two times behind a call that waits", async () => {
     const { bucket } = createTestBucket({ rate: "5/s", perKey: { rate: "5/s" } });
     await bucket.pause({ key: "k", forMs: MINUTE_MS });
     await bucket.pause({ forMs: 5_000 });
@@ -189,7 +189,7 @@ describe("a call that comes while slots are held here", () => {
   });
 });
 
-it("is refused soon though news of another key came while its own was asked for", async () => {
+it("is refused soon though another key's notification arrives during its own draw", async () => {
   const store = createMemoryStore();
   const asking: (() => void)[] = [];
   let isSlow = false;

@@ -129,7 +129,7 @@ describe("a call that cannot go in time", () => {
   });
 
   it.each([{ rate: "100/s" }, { rate: "100/s", perKey: { rate: "1/s" } }])(
-    "is refused soon where news of a key came while it was asked for (%o)",
+    "is refused soon when a key's notification arrived during the draw (%o)",
     async (options) => {
       const store = createMemoryStore();
       const asking: (() => void)[] = [];
@@ -220,7 +220,7 @@ describe("a call that cannot go in time", () => {
     await bucket.close();
   });
 
-  it("is told the longest of all that holds it back", async () => {
+  it("gets the latest of all times that delay it", async () => {
     const { bucket } = createTestBucket({
       rate: "100/s",
       perKey: { rate: "10/s", concurrency: 1 },
@@ -238,7 +238,7 @@ describe("a call that cannot go in time", () => {
     await bucket.close();
   });
 
-  it("is told of a pause where all leases are out too", async () => {
+  it("gets the end of a pause where all leases are out too", async () => {
     const { bucket } = createTestBucket({ concurrency: 1 });
     const running = await bucket.draw();
     await bucket.pause({ forMs: MINUTE_MS });
@@ -249,7 +249,7 @@ describe("a call that cannot go in time", () => {
     await bucket.close();
   });
 
-  it("is told of a rate that it surely waits for, where all leases are out too", async () => {
+  it("gets the time of a rate that it surely waits for, where all leases are out too", async () => {
     const { bucket } = createTestBucket({ rate: "1/min", concurrency: 1 });
     const running = await bucket.draw();
 
@@ -258,7 +258,7 @@ describe("a call that cannot go in time", () => {
     await bucket.close();
   });
 
-  it("is told of a limit that lasts longer than a pause", async () => {
+  it("gets the time of a limit that lasts longer than a pause", async () => {
     // No fixed window, which may be about to end.
     const { bucket } = createTestBucket({ limits: [slidingLog(1, "1d")] });
     await bucket.draw();
@@ -276,7 +276,7 @@ describe("a call that cannot go in time", () => {
     [{ perKey: { rate: "6/min" } }],
     [{ rate: "100/s", perKey: { rate: "6/min" } }],
   ])(
-    "is told when the next one goes though those of other replicas have yet to leave (%o)",
+    "gets the time of the next start though calls of other replicas have yet to start (%o)",
     async (options) => {
       const store = { ...createMemoryStore(), giveBack: () => new Promise<never>(() => {}) };
       const buckets = Array.from({ length: 4 }, () => createTestBucket(options, { store }).bucket);
@@ -290,7 +290,7 @@ describe("a call that cannot go in time", () => {
     },
   );
 
-  it("is told when the next one goes though a caller has just left", async () => {
+  it("gets the time of the next start though a caller has just given up", async () => {
     const { bucket } = createTestBucket({ rate: "6/min" });
     await bucket.draw();
     const leaving = new AbortController();

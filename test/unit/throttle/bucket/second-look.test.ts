@@ -213,7 +213,7 @@ describe("the look of a job", () => {
     expect(bucket.waiting).toBe(0);
   });
 
-  it("leaves no moment at which the job could not be told to leave", async () => {
+  it("can be ended by the closing worker at every moment", async () => {
     const { bucket, answer } = await openLooking();
     const waits = new (class extends Set<Wait> {
       override delete(wait: Wait): boolean {

@@ -94,7 +94,7 @@ describe("the keys of a spread bucket", () => {
     slot.release();
   });
 
-  it("are told of under the bucket's own name", async () => {
+  it("are reported under the bucket's own name", async () => {
     const { bucket } = spread({ perKey: { rate: "1/h" } });
     const slot = await bucket.draw({ key: A });
     const late = rejectionOf(bucket.draw({ key: A, maxWaitMs: 5 }));
@@ -111,7 +111,7 @@ describe("the keys of a spread bucket", () => {
     );
   });
 
-  it("call throttled functions, and a job's first call leaves on the job's slot", async () => {
+  it("call throttled functions, and a job's first call uses the job's slot", async () => {
     const { store, places } = watched();
     const { bucket } = spread({ perKey: { rate: "100/s" } }, store);
     const call = bucket.throttled(async (key: string) => key, { key: (key) => key });
@@ -273,7 +273,7 @@ describe("what is done to a spread bucket", () => {
     expect(await coolingMs()).toEqual([true, true, true]);
   });
 
-  it("is told to those who listen, until they stop", async () => {
+  it("is sent to listeners, until they are removed", async () => {
     const [here, there] = twoReplicas({ perKey: { rate: "10/s" } });
     const heard: (string | undefined)[] = [];
     await there.tryDraw({ key: A });

@@ -88,7 +88,7 @@ describe.each(stores)("what comes back to %s", (_, openStore) => {
     return { bucket, two, leave };
   }
 
-  it("from a call that left is taken by one that waits", async () => {
+  it("from a call that gave up is taken by a waiting one", async () => {
     const { bucket, two, leave } = holdLast();
     await pass(1);
     const waiting = endOf(bucket.draw({ key: "b", maxWaitMs: 10_000 }));
@@ -103,7 +103,7 @@ describe.each(stores)("what comes back to %s", (_, openStore) => {
     expect([await waiting, await last]).toEqual(["went", "ERR_CLOSED"]);
   });
 
-  it("from a call that left is taken by one that comes right then", async () => {
+  it("from a call that gave up is taken by one that arrives at that moment", async () => {
     const { bucket, two, leave } = holdLast();
     await pass(1);
     const waiting = endOf(bucket.draw({ key: "b" }));

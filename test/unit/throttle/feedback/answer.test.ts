@@ -205,7 +205,7 @@ describe("an answer that does not limit", () => {
   });
 });
 
-describe("what is read for anybody", () => {
+describe("what is read of a response without further knowledge", () => {
   it.each(["Retry-After", "a body"])("is read of a Response by %s", async (by) => {
     const headers = by === "a body" ? {} : { "retry-after": "30" };
     const response = Response.json({ retry_after: 30 }, { status: 429, headers });
@@ -250,7 +250,7 @@ describe("what is read for anybody", () => {
     expect(await readAnswer(response)).toMatchObject({ status });
   });
 
-  it("is left alone in node-fetch, where a clone that nobody reads would hold up the original", async () => {
+  it("is not read in node-fetch, where an unread clone would block the original", async () => {
     let clones = 0;
     const response = {
       status: 429,
@@ -292,11 +292,11 @@ describe("a hostile value", () => {
       "endless errors",
       { errors: new Proxy([], { get: (_t, key) => (key === "length" ? 2 ** 53 - 1 : {}) }) },
     ],
-  ])("tells of no answer, as %s", (_kind, given) => {
+  ])("gives no response, as %s", (_kind, given) => {
     expect(hear(given, nowMs).answer).toMatchObject({ status: undefined, refused: false });
   });
 
-  it("tells of its status even when all else throws", () => {
+  it("gives its status even when everything else throws", () => {
     const given = {
       status: 429,
       get headers() {

@@ -28,7 +28,7 @@ async function standsAfter(
   return state;
 }
 
-describe("a function of one's own that is told what was heard", () => {
+describe("a feedback function that gets the bucket's own reading", () => {
   type Read = Exclude<NonNullable<BucketOptions["feedback"]>, false>;
 
   /** What becomes of a bucket, and what is said, when a call is refused for 2 s and this function hears of it. */
@@ -104,7 +104,7 @@ describe("a function of one's own that is told what was heard", () => {
     [{ refused: true, afterMs: "5" }, 'with an afterMs of "5"'],
     [{ refused: true, scope: "year" }, 'with a scope of "year"'],
     [{ coolMs: 5, unit: 7 }, "with a unit of 7"],
-  ])("is told once what is wrong with %j", async (answer, what) => {
+  ])("is rejected once with a warning about %j", async (answer, what) => {
     const { coolingForMs, messages } = await refusedOnce(() => answer as never);
 
     expect(coolingForMs).toBe(0);

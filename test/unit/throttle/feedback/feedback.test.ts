@@ -137,7 +137,7 @@ describe("a refusal", () => {
     expect(state.rateFactor).toBe(0.9);
   });
 
-  it("cuts the rate and cools the bucket in one change, between which nobody can draw", async () => {
+  it("cuts the rate and cools the bucket in one step, so that no call can draw in between", async () => {
     const store = createMemoryStore();
     const steered = vi.spyOn(store, "steer");
     const adaptive = { floor: 0.1, recoverMs: 60_000 };
@@ -287,7 +287,7 @@ describe("headers that are paced by", () => {
     expect(inTen).toBeGreaterThanOrEqual(10);
   });
 
-  it("tell nothing of what calls do not cost", async () => {
+  it("have no effect on calls whose cost they do not count", async () => {
     const [inASecond] = await leftInOneAndTen([5, "tokens"], { limits });
 
     expect(inASecond).toBeGreaterThan(95);

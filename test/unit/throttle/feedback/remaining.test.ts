@@ -68,7 +68,7 @@ describe("what is left of a quota", () => {
     ]);
   });
 
-  it("is reset by the clock of who wrote it, told by the answer's Date", () => {
+  it("is reset by the clock of the server, as the response's Date shows it", () => {
     const headers = {
       date: "Sat, 21 Nov 2026 12:00:00 GMT",
       "x-ratelimit-remaining": "7",

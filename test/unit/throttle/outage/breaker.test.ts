@@ -51,7 +51,7 @@ function succeed(breaker: Breaker, call: BreakerCall): void {
 }
 
 describe("the breaker of a bucket", () => {
-  it("opens after so many jobs in a row, cools the bucket down once, and lets one job at a time try", () => {
+  it("opens after several failed jobs in a row, cools the bucket down once, and then tries one job at a time", () => {
     const { breaker, cooled, lines, told } = open();
 
     expect([1, 2, 3].map((id) => fail(breaker, job(id)))).toEqual(["counts", "counts", "bucket"]);
@@ -223,7 +223,7 @@ describe("the breaker of a bucket with keys", () => {
     expect(cooled).toEqual([]);
   });
 
-  it("names the key in the log, and says that other keys go on, when one key alone is away", () => {
+  it("names the key in the log, and says that other keys continue, when only one key is unreachable", () => {
     const { breaker, lines } = open();
     for (const id of [1, 2, 3]) fail(breaker, job(id, "acme"));
     for (const id of [4, 5, 6]) fail(breaker, job(id, encodeKey(["bolt", "endpoint-7"])));
@@ -242,7 +242,7 @@ describe("the breaker of a bucket with keys", () => {
     expect(lines[0]).toContain("Other keys continue");
   });
 
-  it("cools a key with limits of its own down", () => {
+  it("cools down a key that has separate limits", () => {
     const { breaker, cooled } = open();
     for (const id of [1, 2, 3]) fail(breaker, job(id, "limited"));
 

@@ -11,7 +11,7 @@ function named(name: string): Error {
 
 const refused = coded("ECONNREFUSED", "connect ECONNREFUSED 127.0.0.1:1");
 
-describe("an error says that the downstream is away", () => {
+describe("an error means that the downstream is unreachable", () => {
   it.each<[string, unknown]>([
     ["a connection is refused", refused],
     ["it is reset", coded("ECONNRESET", "read ECONNRESET")],

@@ -112,7 +112,7 @@ it.each([
   },
 );
 
-it("a lease that is offered to a call whose key is paused meanwhile is passed on at once", async () => {
+it("a lease offered to a call whose key was just paused is passed on immediately", async () => {
   const store = createMemoryStore();
   const policy = { concurrency: 1, perKey: { rate: "100/s" } } as const;
   // It has not heard of the pause yet as it is offered the lease.
@@ -145,7 +145,7 @@ it.each([
   { keys: 50, every: 500 },
   { keys: 1_000, every: 1_000 },
 ])(
-  "leases of $keys keys that do not come free are looked in for every $every ms",
+  "leases of $keys keys that do not come free are checked every $every ms",
   async ({ keys, every }) => {
     const store = createMemoryStore();
     const draw = vi.spyOn(store, "draw");

@@ -24,7 +24,7 @@ describe("a bucket whose calls hold leases", () => {
     await bucket.close();
   });
 
-  it("tells a call whose try was answered after the close that its lease ends", async () => {
+  it("ends the lease of a call whose try was answered after the close", async () => {
     const memory = createMemoryStore();
     const { promise: isAnswered, resolve: answer } = deferred();
     let draws = 0;
@@ -48,7 +48,7 @@ describe("a bucket whose calls hold leases", () => {
     expect(signal.reason).toBeInstanceOf(LeaseLostError);
   });
 
-  it("tells a call before its lease ends that it could not be renewed", async () => {
+  it("aborts a call before its lease ends when the lease could not be renewed", async () => {
     const store = createMemoryStore();
     vi.spyOn(store, "renew").mockRejectedValue(new StoreUnavailableError("away"));
     const { bucket, warnings } = createTestBucket({ concurrency: 1 }, { store });
@@ -67,7 +67,7 @@ describe("a bucket whose calls hold leases", () => {
     await bucket.close();
   });
 
-  it("tells a call before the lease ends that was renewed, and then could not be any more", async () => {
+  it("aborts a call before its renewed lease ends when a later renewal fails", async () => {
     const memory = createMemoryStore();
     const renewedMs: number[] = [];
     const store: Store = {
@@ -168,7 +168,7 @@ describe("a bucket whose calls hold leases", () => {
     expect(await paying).toBe("paid");
   });
 
-  it("tells a call that outlives the bucket and its lease, since nobody renews for it", async () => {
+  it("aborts a call that outlives the bucket and its lease, since nothing renews the lease", async () => {
     const store = createMemoryStore();
     const renew = vi.spyOn(store, "renew");
     const limits = [concurrency(1, { leaseMs: 1_000 })];

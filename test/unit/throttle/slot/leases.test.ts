@@ -95,7 +95,7 @@ describe("a bucket that limits concurrency", () => {
     await bucket.close();
   });
 
-  it("tells those who will not wait for a lease to come again in a second at the soonest", async () => {
+  it("returns a retry time of at least a second to callers that do not wait for a lease", async () => {
     const { bucket } = createTestBucket({ concurrency: 1 });
     const slot = await bucket.draw();
 
@@ -107,7 +107,7 @@ describe("a bucket that limits concurrency", () => {
     await bucket.close();
   });
 
-  it("are not told to come free at once where a pause hides that all are out", async () => {
+  it("are not reported as free soon where a pause hides that all are out", async () => {
     const { bucket } = createTestBucket({ concurrency: 1 });
     const slot = await bucket.draw();
     await bucket.pause({ forMs: 60_000 });
@@ -215,7 +215,7 @@ describe("a bucket that limits concurrency", () => {
     await bucket.close();
   });
 
-  it("counts leases of those calls alone that hold one, whoever draws beside them", async () => {
+  it("counts only the leases of calls that hold one, whichever other calls draw", async () => {
     const { bucket } = createTestBucket({
       perKey: {
         tiers: { free: { concurrency: 2 }, pro: { rate: "1000/s", burst: 100 } },

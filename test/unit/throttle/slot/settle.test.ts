@@ -32,7 +32,7 @@ describe("settle", () => {
     await bucket.close();
   });
 
-  it("counts once, however often it is told", async () => {
+  it("counts once, however often it is called", async () => {
     const { bucket, left } = open();
     const slot = await bucket.draw({ cost: { tokens: 100 } });
 
@@ -43,7 +43,7 @@ describe("settle", () => {
     await bucket.close();
   });
 
-  it("waits for a telling that says something", async () => {
+  it("waits for a call with a cost", async () => {
     const { bucket, left } = open();
     const slot = await bucket.draw({ cost: { tokens: 100 } });
 
@@ -136,7 +136,7 @@ describe("settle", () => {
     ["null", () => null],
     ["a unit that is undefined", () => ({ tokens: undefined })],
     ["no unit", () => ({})],
-  ])("keeps the estimate when the result tells %s", async (_what, settle) => {
+  ])("keeps the estimate when the result contains %s", async (_what, settle) => {
     const { bucket, left } = open();
     const call = bucket.throttled(async () => "done", { cost: { tokens: 400 }, settle });
 

@@ -38,7 +38,7 @@ function decisionWith(given: Partial<Decision> = {}): Decision {
 }
 
 describe("the headers of a decision", () => {
-  it("tell of one limit in whole seconds", () => {
+  it("show one limit in whole seconds", () => {
     expect(rateLimitHeaders(decisionWith())).toEqual({
       "RateLimit-Policy": '"100/min";q=100;w=60',
       RateLimit: '"100/min";r=3;t=59',
@@ -48,7 +48,7 @@ describe("the headers of a decision", () => {
     });
   });
 
-  it("tell of each limit, and by X-RateLimit of the one with the least left", () => {
+  it("show each limit, and in X-RateLimit the one with the least left", () => {
     const perDay = limitWith({
       name: "1000/d",
       scope: "key",
@@ -91,7 +91,7 @@ describe("the headers of a decision", () => {
     });
   });
 
-  it("tell by X-RateLimit of the limit that refused, though another has less left", () => {
+  it("show in X-RateLimit the limit that refused, though another has less left", () => {
     const wide = limitWith({ name: "9/h", capacity: 9, remaining: 4, retryAfterMs: 1_800_000 });
     const refused = decisionWith({ allowed: false, limitedBy: "9/h", limits: [limitWith(), wide] });
 
@@ -107,7 +107,7 @@ describe("the headers of a decision", () => {
     ["1/420ms", '"1/420ms";q=50;w=21', '"1/420ms";r=49;t=1'],
     ["101/61s", '"101/61s";q=99;w=60', '"101/61s";r=98;t=1'],
     ["1/s", '"1/s";q=1;w=1', '"1/s";r=0;t=1'],
-  ])("tell of %s, evenly spaced, what passes in whole seconds", async (rate, policy, left) => {
+  ])("show for %s, evenly spaced, what passes in whole seconds", async (rate, policy, left) => {
     vi.useFakeTimers();
     const { bucket } = createTestBucket({ rate });
 
@@ -119,7 +119,7 @@ describe("the headers of a decision", () => {
     await bucket.close();
   });
 
-  it("let who spaces calls by them keep the rate of the policy", () => {
+  it("keep a client that spaces calls by them at the rate of the policy", () => {
     const limits = [limitWith({ capacity: 1, windowMs: 10, remaining: 0, resetAfterMs: 10 })];
 
     const [left] = readRemaining(rateLimitHeaders(decisionWith({ limits })), Date.now());
@@ -127,7 +127,7 @@ describe("the headers of a decision", () => {
     expect(left!.resetAfterMs / left!.remaining).toBeLessThan(10.2);
   });
 
-  it("tell of a refusal that nothing is left until Retry-After, however short the window", () => {
+  it("show after a refusal that nothing is left until Retry-After, however short the window", () => {
     const used = { capacity: 1, windowMs: 10, remaining: 0, resetAfterMs: 5, retryAfterMs: 5 };
     const refused = decisionWith({
       allowed: false,
@@ -143,7 +143,7 @@ describe("the headers of a decision", () => {
     });
   });
 
-  it("tell of calls at once by the draft's name for them, and of no window", () => {
+  it("show calls at once by the draft's name for them, without a window", () => {
     const limits = [limitWith({ name: "concurrency 5", capacity: 5, windowMs: undefined })];
 
     const headers = rateLimitHeaders(decisionWith({ limits }));
@@ -152,7 +152,7 @@ describe("the headers of a decision", () => {
     expect(headers["RateLimit"]).toBe('"concurrency 5";r=3');
   });
 
-  it("tell of bytes, but not of tokens, which clients would take for calls", () => {
+  it("show bytes, but not tokens, which clients would take for calls", () => {
     const limits = [
       limitWith({ name: "bytes", unit: "content-bytes" }),
       limitWith({ name: "tokens", unit: "tokens", remaining: 0 }),
@@ -165,7 +165,7 @@ describe("the headers of a decision", () => {
   });
 
   it.each([[[]], [[limitWith({ unit: "tokens" })]]])(
-    "are few when there is nothing to tell",
+    "are few when there is little to show",
     (limits) => {
       const refused = decisionWith({ allowed: false, retryAfterMs: 5_000, limits });
 
@@ -173,7 +173,7 @@ describe("the headers of a decision", () => {
     },
   );
 
-  it("tell a bucket's limit from a key's of the same name", () => {
+  it("distinguish a bucket's limit from a key's of the same name", () => {
     const limits = [limitWith(), limitWith({ scope: "key" })];
 
     const headers = rateLimitHeaders(decisionWith({ limits }));

@@ -50,7 +50,7 @@ async function refusedKeys(count: number) {
 }
 
 describe("refusals that are remembered", () => {
-  it("are not all walked through for the news of one key", async () => {
+  it("are not all searched for a change notification of one key", async () => {
     const { bucket, slots, isAsked } = await refusedKeys(500);
     const walked = countWalked();
 
@@ -61,7 +61,7 @@ describe("refusals that are remembered", () => {
     await bucket.close();
   });
 
-  it("are forgotten for all costs of a key of which there is news, and for no other", async () => {
+  it("are forgotten for all costs of a changed key, and for no other key", async () => {
     const { bucket, slots, isAsked } = await refusedKeys(2);
     await bucket.tryDraw({ key: "k0", cost: 2 });
     await bucket.tryDraw({ key: "k0", cost: 2 });
@@ -75,7 +75,7 @@ describe("refusals that are remembered", () => {
     await bucket.close();
   });
 
-  it("make room for newer ones, and none is found after the news of its key", () => {
+  it("make room for newer ones, and none is found after its key has changed", () => {
     const refusals = createRefusals();
     const limits: readonly Limit[] = [];
     const groupOf = (key: string) =>

@@ -92,7 +92,7 @@ describe("tryDraw", () => {
     await bucket.close();
   });
 
-  it("tells those whom it refuses when the first of them may come, not the last", async () => {
+  it("returns to rejected callers when the first of them may come, not the last", async () => {
     const { bucket } = createTestBucket({
       limits: [tokenBucket({ capacity: 10, refill: "1/s" })],
     });
@@ -214,7 +214,7 @@ describe("tryDraw", () => {
     await bucket.close();
   });
 
-  it("fails nobody else when a call can never pass under a policy that others have put in force", async () => {
+  it("fails no other caller when a call can never pass under a policy of another replica", async () => {
     const store = createMemoryStore();
     const of = (capacity: number) => ({
       perKey: { limits: [tokenBucket({ capacity, refill: "1/s" })] },
@@ -337,7 +337,7 @@ describe("tryDraw", () => {
     },
   );
 
-  it("gives each caller a list of limits of its own", async () => {
+  it("gives each caller a separate list of limits", async () => {
     const { bucket } = createTestBucket({ limits: [fixedWindow(1, "1min")] });
 
     const [taken, refused] = await Promise.all([bucket.tryDraw(), bucket.tryDraw()]);

@@ -38,7 +38,7 @@ function setUp({ isWaiting = true, leadMs = 0 } = {}) {
 const inMs = (ms: number): number => (performance.now() + ms) * 1_000;
 
 describe("a process asks", () => {
-  it("never, while nobody waits", () => {
+  it("never, while no call is pending", () => {
     expect(setUp({ isWaiting: false }).nextInMs()).toBe(Infinity);
   });
 
@@ -93,7 +93,7 @@ describe("a process asks", () => {
     expect(nextInMs()).toBeCloseTo(500);
   });
 
-  it("a second later when the store has not answered, or as soon as there is news", () => {
+  it("a second later when the store has not responded, or as soon as there is a change", () => {
     const { askTimes, nextInMs } = setUp();
 
     askTimes.retryLater();

@@ -12,7 +12,7 @@ describe("a process to which a reply takes its time", () => {
     ["60 ms, under a limit that all share", 60, 1_000, { rate: "1000/s" }],
     ["60 ms, under a limit of its key", 60, 1_000, { perKey: { rate: "1000/s" } }],
     ["60 ms, under both", 60, 10, { rate: "1000/s", perKey: { rate: "10/s" } }],
-  ])("%s: lets calls leave at the whole rate", async (_which, tookMs, perSecond, options) => {
+  ])("%s: starts calls at the whole rate", async (_which, tookMs, perSecond, options) => {
     const store = createFarStore({ thereMs: tookMs / 2, backMs: tookMs / 2 });
     const { bucket } = createTestBucket(options, { store });
     const left: number[] = [];

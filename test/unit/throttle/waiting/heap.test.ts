@@ -9,7 +9,7 @@ interface Item {
 const inOrder = (items: Iterable<Item>): number[] =>
   [...items].map(({ order }) => order).toSorted((a, b) => a - b);
 
-it("tells the first of its items, whatever is put in, moved and taken out", () => {
+it("returns the first of its items, whatever is put in, moved and taken out", () => {
   const change = fc.record({
     at: fc.nat(30),
     order: fc.nat(100),

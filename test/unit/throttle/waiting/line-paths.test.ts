@@ -120,7 +120,7 @@ describe("a line with lanes of paths", () => {
     ]);
   });
 
-  it("lets nothing in a head have two turns more than what waits there all the while, and keeps the order inside a lane", () => {
+  it("lets no lane of a head have two turns more than a waiting one, and keeps the order inside a lane", () => {
     const paths = ["a", "a/x", "a/x/1", "a/y", "b/x"];
     /** What stands in a line for callers of a path: in that of all, of a head, and of a head below that. */
     const namesOf = (path: string): string[] => {

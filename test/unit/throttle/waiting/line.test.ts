@@ -35,7 +35,7 @@ function shiftAll(line: Line<Named>, count: number = line.size): (string | undef
 const LANES = ["A", "B", "C"];
 
 describe("the line", () => {
-  it("goes by priority, and inside one first come, first served, whoever leaves between", () => {
+  it("goes by priority, and within one by order of arrival, whichever calls give up", () => {
     const step = fc.oneof(
       fc.record({ do: fc.constant("push" as const), priority: fc.constantFrom(...PRIORITIES) }),
       fc.record({ do: fc.constant("shift" as const) }),
@@ -84,7 +84,7 @@ it("can be gone through from its end, while some of it are taken out", () => {
 });
 
 describe("a line with lanes", () => {
-  it("takes turns among those that wait, however many of one came first", () => {
+  it("takes turns among the waiting lanes, however many calls of one came first", () => {
     const line = createLine<Named>();
 
     pushAll(line, "A", 5);
@@ -248,7 +248,7 @@ describe("a line with lanes", () => {
   });
 });
 
-describe("the place in the line of all replicas", () => {
+describe("the position in the queue of all replicas", () => {
   it("is a millisecond apart for calls that come together, and when they came for those that come later", () => {
     const queuedAtMs = createArrivals();
 

@@ -44,7 +44,7 @@ function watched(options: BucketOptions) {
 const slowKeys: BucketOptions = { rate: "1000/s", perKey: { rate: "1/h" } };
 
 describe("a change of one key", () => {
-  it("has those asked for anew who wait for it, and nobody else", async () => {
+  it("draws again only for the calls that wait for it", async () => {
     const { bucket, asked } = watched(slowKeys);
     const first = Promise.all([bucket.draw({ key: "a" }), bucket.draw({ key: "b" })]);
     await vi.advanceTimersByTimeAsync(20);
@@ -61,7 +61,7 @@ describe("a change of one key", () => {
     await waiting;
   });
 
-  it("that nobody waits for has nobody asked for", async () => {
+  it("that no call waits for causes no draw", async () => {
     const { bucket, asked } = watched(slowKeys);
     await bucket.draw({ key: "a" });
     const waiting = rejectionOf(bucket.draw({ key: "a" }));
@@ -113,7 +113,7 @@ describe.each([
   });
 });
 
-describe("the places of callers who wait for their turns", () => {
+describe("the positions of callers that wait for their turns", () => {
   const returnedBy = ({ giveBack }: ReturnType<typeof watched>): number[] =>
     giveBack.mock.calls.flatMap(([request]) => turnsOf(request));
 
@@ -239,7 +239,7 @@ describe("the call of a job", () => {
     await bucket.close();
   });
 
-  it("is told when its key may be asked again", async () => {
+  it("gets the time at which its key may be drawn again", async () => {
     const { bucket } = watched(perSecond);
     await bucket.draw({ key });
 
@@ -301,7 +301,7 @@ describe("the call of a job", () => {
     await bucket.close();
   });
 
-  it("sends nobody away who waits for another key, or has a slot", async () => {
+  it("sends no call back that waits for another key, or has a slot", async () => {
     const { bucket, left, drawForJob } = watched({ rate: "20/s", perKey: { rate: "20/s" } });
     drawForJob("first", { key: "a", patienceMs: 60 });
     drawForJob("second", { key: "a", patienceMs: 60 });
@@ -340,7 +340,7 @@ describe("the call of a job", () => {
     await bucket.close();
   });
 
-  it("takes turns with those of other lanes, newcomers first, where keys have no limits of their own", async () => {
+  it("takes turns with those of other lanes, newcomers first, where keys have no separate limits", async () => {
     const { bucket, left, drawForJob } = watched({ rate: "100/s" });
     for (const lane of ["a", "a", "a", "b", "b", "c"]) drawForJob(lane, { key: lane, lane });
 

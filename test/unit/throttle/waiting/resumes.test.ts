@@ -60,7 +60,7 @@ describe("a resume that crosses an answer", () => {
   });
 });
 
-describe("a resume of which a replica hears nothing", () => {
+describe("a resume whose notification does not reach a replica", () => {
   /** A store that tells nobody of changes from some time on. */
   function deafStore() {
     const store = createMemoryStore();

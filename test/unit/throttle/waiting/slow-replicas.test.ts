@@ -12,7 +12,7 @@ it.each([
   { rate: "5/s", replicas: 8, callers: 3 },
   { rate: "4/s", replicas: 3, callers: 10 },
 ] as const)(
-  "$replicas replicas of $callers callers start as many calls each under $rate, one more or less",
+  "$replicas replicas of $callers callers start equally many calls under $rate, one more or less",
   async ({ rate, replicas, callers }) => {
     const store = createFarStore({ thereMs: 1, backMs: 1 });
     const buckets = Array.from({ length: replicas }, (_, replica) =>

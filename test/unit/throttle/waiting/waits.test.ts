@@ -12,7 +12,7 @@ import { fakeTimers } from "../../../support/async/fake-timers.ts";
 
 fakeTimers({ leavesNone: true });
 
-describe("a call that leaves the line", () => {
+describe("a call that gives up", () => {
   it.each<[string, BucketOptions]>([
     ["the bucket", { rate: "10/s", burst: 20 }],
     ["its key", { perKey: { rate: "10/s", burst: 20 } }],
@@ -46,7 +46,7 @@ describe("a bucket", () => {
     await bucket.close();
   });
 
-  it("fails one call alone when the limits of its key cannot be told", async () => {
+  it("fails only one call when the limits of its key cannot be computed", async () => {
     const { bucket } = createTestBucket({
       rate: "100/s",
       perKey: (key) => {
@@ -99,7 +99,7 @@ describe("a bucket", () => {
     await bucket.close();
   });
 
-  it("says when the first of those who wait may go, and counts an interval for each of the others", async () => {
+  it("returns when the first waiting call may start, and counts an interval for each of the others", async () => {
     const { bucket } = createTestBucket({ rate: "1/5s" });
     await bucket.draw();
     await vi.advanceTimersByTimeAsync(2_000);
@@ -123,7 +123,7 @@ describe("a bucket", () => {
     await bucket.close();
   });
 
-  it("says that Redis has not answered to those who wait for nothing else", async () => {
+  it("reports that Redis has not responded to calls that wait for nothing else", async () => {
     const store: Store = { ...createMemoryStore(), draw: () => new Promise<never>(() => {}) };
     const { bucket } = createTestBucket({ rate: "100/s" }, { store });
 

@@ -106,7 +106,7 @@ describe("a bucket with cost and settle of its own", () => {
     expect(await usedOf(bucket)).toBe(30);
   });
 
-  it("tells settle of the call: its arguments, its key and what was drawn", async () => {
+  it("passes the call to settle: its arguments, its key and its drawn cost", async () => {
     const calls: AnsweredCall[] = [];
     const bucket = open({ settle: (_result, call) => void calls.push(call) });
 
@@ -116,7 +116,7 @@ describe("a bucket with cost and settle of its own", () => {
     expect(calls).toMatchObject([{ args: [{ size: 5 }], key: "acme", cost: { tokens: 5 } }]);
   });
 
-  it("tells cost and settle which method of a client was called, of two objects of one class too", async () => {
+  it("passes the called method of a client to cost and settle, also for two objects of one class", async () => {
     class Resource {
       async create(_request: Request): Promise<Answer> {
         return { used: 1 };

@@ -50,7 +50,7 @@ describe("a generator that a throttled function returns", () => {
     await bucket.close();
   });
 
-  it("keeps its lease until it throws, and what it throws is heard", async () => {
+  it("keeps its lease until it throws, and the bucket reads the error", async () => {
     const { bucket } = createTestBucket({ concurrency: 1, rate: "1000/s", burst: 100 });
     const tooMany = Object.assign(new Error("slow down"), { status: 429 });
     const numbers = await bucket.run(async function* () {
@@ -67,7 +67,7 @@ describe("a generator that a throttled function returns", () => {
     await bucket.close();
   });
 
-  it("keeps its lease while its finally runs, whoever ended it", async () => {
+  it("keeps its lease while its finally runs, however it ended", async () => {
     const { bucket } = createTestBucket({ concurrency: 1 });
     const numbers = await bucket.run(async function* () {
       try {
@@ -176,7 +176,7 @@ describe("a generator that a throttled function returns", () => {
     await bucket.close();
   });
 
-  it("gives its lease back when nobody can reach it any more", async () => {
+  it("gives its lease back when it is garbage-collected", async () => {
     const { bucket } = createTestBucket({ concurrency: 1 });
     await (async () => void (await bucket.run(() => count(5))))();
 

@@ -43,7 +43,7 @@ describe("calls that wait for a place among those of a throttled function", () =
     return { call, started, first, waiting, controllers, end: () => end() };
   }
 
-  it("are refused at once where the bucket is closed, whoever still runs", async () => {
+  it("are refused immediately when the bucket is closed, whichever calls still run", async () => {
     const { bucket } = createTestBucket({ rate: "1000/s" });
     let end = (): void => {};
     const run = (): Promise<void> => new Promise((resolve) => (end = resolve));
@@ -59,7 +59,7 @@ describe("calls that wait for a place among those of a throttled function", () =
     await first;
   });
 
-  it("leave it without a search through all the others, whoever they are", async () => {
+  it("leave it without a search through all the others", async () => {
     const { waiting, controllers, first, end } = await crowd(1_000);
     const rejections = waiting.map(rejectionOf);
     const searched = countSearched();

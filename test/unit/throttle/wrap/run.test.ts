@@ -72,7 +72,7 @@ describe("run", () => {
     await bucket.close();
   });
 
-  it("settles the cost that its result tells", async () => {
+  it("settles the cost in its result", async () => {
     const { bucket } = createTestBucket({ rate: "100/h", burst: 100 });
     const settle = (result: { readonly used: number }) => ({ calls: result.used });
 
@@ -124,7 +124,7 @@ describe("run", () => {
 });
 
 describe("onSlot", () => {
-  it("is told how long each call waited, for which key and which limit, before it starts", async () => {
+  it("gets the wait, key and limit of each call before it starts", async () => {
     const { bucket } = createTestBucket({ rate: "100/s" });
     const told: unknown[] = [];
     const call = bucket.throttled((name: string) => told.push(name), {

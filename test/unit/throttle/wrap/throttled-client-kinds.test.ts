@@ -19,7 +19,7 @@ class Events extends EventTarget {
 }
 
 describe("a throttled client", () => {
-  it("takes paths on trust beyond what only a getter or a proxy could tell", async () => {
+  it("accepts paths that only a getter or a proxy could verify", async () => {
     const { bucket, paced } = createFakeBucket();
     const made = vi.fn(() => ({ create: async (text: string) => text }));
     const client = {

@@ -112,7 +112,7 @@ describe("a throttled client", () => {
     }
   });
 
-  it("tells apart two paths to one object", async () => {
+  it("distinguishes two paths to one object", async () => {
     const { bucket, paced } = createFakeBucket();
     const charges = new Charges();
     const api = throttledClient({ a: charges, b: charges }, bucket, { methods: ["a.create"] });

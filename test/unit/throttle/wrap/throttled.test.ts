@@ -237,7 +237,7 @@ describe("a throttled function", () => {
     await bucket.close();
   });
 
-  it("hears a refusal on the slot in hand for the key that the slot was drawn for", async () => {
+  it("reads a rejection on the slot in hand for the key that the slot was drawn for", async () => {
     const { bucket } = createTestBucket({ rate: "100/s", perKey: { rate: "100/s" } });
     const call = bucket.throttled(async () => ({ status: 429, headers: { "retry-after": "9" } }));
     const slot = (await bucket.draw({ key: "acme" })) as DrawnSlot;

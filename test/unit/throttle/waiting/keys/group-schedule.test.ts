@@ -57,7 +57,7 @@ describe("groups are asked for", () => {
     expect([next(2), next(2), next(1)]).toEqual([["c", "a"], ["c", "b"], ["c"]]);
   });
 
-  it("at any time where there is news of their key, as if it had not deferred them", () => {
+  it("at any time after a change of their key, as if it had not deferred them", () => {
     const { schedule, groups, next, answer } = setUp("a", "b");
     answer(groups[0]!, 50);
 
@@ -66,7 +66,7 @@ describe("groups are asked for", () => {
     expect(next()).toEqual(["a", "b"]);
   });
 
-  it("at any time where there is news of all keys, those last that were deferred", () => {
+  it("at any time after a change of all keys, those last that were deferred", () => {
     const { schedule, groups, next, answer } = setUp("a", "b");
     answer(groups[0]!, 50);
 
@@ -96,7 +96,7 @@ describe("an answer", () => {
     expect(groups[0]!.bindsAt).toBe(2);
   });
 
-  it("defers nothing where there was news of its key since it was asked for", () => {
+  it("defers nothing if its key has changed since it was asked for", () => {
     const { schedule, groups, next, answer } = setUp("a", "b");
     next();
     schedule.wake("a");

@@ -63,7 +63,7 @@ describe.each([
 ])(
   "a replica whose calls a change has refused, where it waited for one of %s leases",
   (_whose, shared, perKey) => {
-    it("waits anew, behind those who came meanwhile", async () => {
+    it("waits again, behind replicas that came in between", async () => {
       const store = createMemoryStore();
       const ofTokens = (burst: number) => ({
         limits: [leakyBucket("1000/s", { unit: "tokens", burst }), ...shared.limits],
@@ -101,12 +101,12 @@ describe.each([
   },
 );
 
-describe("calls that leave the lines of their keys after their bucket was paused", () => {
+describe("calls that give up in the lines of their keys after their bucket was paused", () => {
   it.each([
     { when: "with the pause", count: 1 },
     { when: "with the pause", count: 20 },
     { when: "later", count: 1 },
-  ])("keep nobody waiting there: $count, $when", async ({ when, count }) => {
+  ])("keep no position there: $count, $when", async ({ when, count }) => {
     const store = createMemoryStore();
     const policy = { rate: "10000/s", burst: 1_000, perKey: { rate: "1/s", burst: 12 } };
     const [here, there] = ["here", "there"].map(

@@ -44,7 +44,7 @@ it.each([
   },
 );
 
-it("lets an urgent call wait for an interval of its key and two horizons at most, whoever else calls for it", async () => {
+it("lets an urgent call wait at most an interval of its key and two horizons, whichever others call for it", async () => {
   const store = createMemoryStore();
   const options = { rate: "20/s", perKey: { rate: "5/s" } };
   const open = () => createTestBucket(options, { store }).bucket;

@@ -22,7 +22,7 @@ describe("createLateSlots", () => {
     expect(lookAt(createLateSlots(), 0, 5, 5.1)).toEqual([true, true, false]);
   });
 
-  it("does not count a look that found one in time as well", () => {
+  it("does not also count a look that found one in time", () => {
     const lateSlots = createLateSlots();
 
     expect(lookAt(lateSlots, 0, 12)).toEqual([true, false]);

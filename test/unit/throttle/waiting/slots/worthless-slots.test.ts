@@ -27,7 +27,7 @@ async function holdingASlot(change: (store: Store) => Partial<Store>) {
   return { bucket, other, left, call };
 }
 
-it("a slot of before a pause is not used once a reply tells of it, though its news was lost", async () => {
+it("a slot from before a pause is not used once a reply reports it, though its notification was lost", async () => {
   const { bucket, other, left, call } = await holdingASlot(() => ({ listen: () => undefined }));
   await other.pause({ forMs: 60_000 });
 
@@ -38,7 +38,7 @@ it("a slot of before a pause is not used once a reply tells of it, though its ne
   await Promise.all([bucket.close(), other.close()]);
 });
 
-it("a slot of before a pause is not used once its news has come, though the store does not answer", async () => {
+it("a slot from before a pause is not used once its notification arrives, though the store is silent", async () => {
   let isSilent = false;
   const silent = deferred();
   const { bucket, other, left } = await holdingASlot((store) => ({

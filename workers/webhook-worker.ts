@@ -6,18 +6,18 @@ import { openWebhooks, WEBHOOK_SENDER } from "./webhook/sender.ts";
 
 const VARIABLES = {
   ...WEBHOOK_SENDER,
-  // Slow endpoints hold places for as long as they may take, and others must find one meanwhile.
+  // Slow endpoints occupy the worker until their timeout. There must be room left for the others.
   ...workerVariables({ timeoutMs: 15_000, concurrency: 250 }),
 };
 
-/** What is blocked, and what is given up, the sender and its queue log themselves. */
+/** The sender and its queue already log blocked endpoints and messages that were given up. */
 function logEvents(hooks: Webhooks, log: Logger): void {
-  hooks.on("failing", (facts) => log.warn(facts, "An endpoint has been failing for long."));
+  hooks.on("failing", (facts) => log.warn(facts, "An endpoint has been failing for a long time."));
   hooks.on("disabled", (facts) => log.error(facts, "An endpoint is disabled."));
-  hooks.on("recovered", (facts) => log.info(facts, "An endpoint is well again."));
+  hooks.on("recovered", (facts) => log.info(facts, "An endpoint has recovered."));
 }
 
-// Sends what the sender's messages wait for, signed and paced.
+// Sends the sender's messages, signed and paced.
 await runWorker(VARIABLES, (settings) => ({
   async start(sluice, log) {
     const hooks = openWebhooks(sluice, settings);

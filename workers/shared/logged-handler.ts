@@ -37,6 +37,6 @@ export function loggedHandler<Data, Result>(
 
 /** Other errors may contain parts of a request. */
 function safeReason(error: unknown): string {
-  if (error instanceof Discard) return `${error.reason}; it is given up`;
+  if (error instanceof Discard) return `${error.reason}; the job is given up`;
   return error instanceof CallError ? error.message : "failed unexpectedly";
 }

@@ -43,8 +43,8 @@ const CALLS = 20;
 
 /**
  * Makes a few calls to a temporary local server that answers `{}`; their results do not matter.
- * The first call of a process takes about 50 ms longer than later ones, because fetch is loaded;
- * it would arrive late, together with the calls after it, and overfill their second.
+ * The first call of a process takes about 50 ms longer than later ones, because fetch is loaded.
+ * That call would arrive late, together with the calls after it, and so exceed the rate of that second.
  */
 async function warmUp(call: (url: string) => Promise<unknown>): Promise<void> {
   const server = createServer((request, response) => {

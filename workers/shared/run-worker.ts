@@ -13,7 +13,7 @@ import {
 
 /** What one kind of worker does. */
 export interface WorkerPlan {
-  /** Starts the work, which ends when the sluice is closed; resolves with what the log says of it. */
+  /** Starts the work, which ends when the sluice is closed. Resolves with facts for the log. */
   readonly start: (sluice: Sluice, log: Logger) => Promise<object>;
 }
 
@@ -21,7 +21,7 @@ type WorkerVariables = Variables & ReturnType<typeof workerVariables>;
 type WorkerSettings = SettingsOf<ReturnType<typeof workerVariables>>;
 
 const BAD_SETTINGS = 2;
-/** How much longer than the handlers' deadline closing may take: Redis may be away at that moment. */
+/** How much longer than the handlers' deadline closing may take, because Redis may be unreachable at that moment. */
 const CLOSE_GRACE_MS = 5_000;
 /** Runs a worker with this environment until a signal comes, closes it, and ends the process. */
 export async function runWorker<Given extends WorkerVariables>(
@@ -60,7 +60,7 @@ async function work(settings: WorkerSettings, plan: WorkerPlan, log: Logger): Pr
   log.info("Closed.");
 }
 
-/** Some options only the library can check, together with others; each has the name of its setting. */
+/** The library checks some options that only make sense together. Each has the name of its setting. */
 function describeSettingsProblem(error: unknown, variables: Variables): string | undefined {
   if (error instanceof SettingsError) return error.message;
   if (!(error instanceof InvalidOptionError)) return undefined;

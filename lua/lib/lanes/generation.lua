@@ -1,5 +1,6 @@
--- Counts a change of a queue by hand; nil if another came since the one that was seen ("": whatever there was), and the
--- generation of now. It is the time in ms at least, so that it also grows after a Redis that has lost all.
+-- Counts an operator's change of a queue. Returns nil and the current generation if another change came since the
+-- `seen` one ('' accepts any). A generation is at least the time in ms, so it still grows after Redis has lost all
+-- data.
 local function next_generation(state, seen, now)
   local current = tonumber(redis.call('HGET', state, 'generation') or 0)
   if seen ~= '' and tonumber(seen) ~= current then return nil, current end

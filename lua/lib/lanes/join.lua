@@ -1,14 +1,15 @@
 -- @include lib/lanes/order
--- The ms since 1970 by which a job has to start, or nil. For a run of a schedule they count from its planned time.
+-- Returns the deadline for a job's start, in ms since 1970, or nil. For a run of a schedule, it counts from the planned
+-- time.
 local function start_by_of(opts, stored_at_ms)
   local ours = opts.sluice
   if ours.startByMs or not ours.maxWaitMs then return ours.startByMs end
   return stored_at_ms + (opts.delay or 0) + ours.maxWaitMs
 end
 
--- When a job is let out so that a worker fails it as expired: nil without a deadline, or after its first attempt.
--- A job that comes back has some time left by its worker's clock. If it has none by the clock of Redis, it waits for its
--- turn: let out at once, it would come back at once, again and again.
+-- Returns when a parked job is let out so that a worker fails it as expired. Nil without a deadline, and after its
+-- first attempt. A job that comes back has some time left by its worker's clock. If it has none by the clock of Redis,
+-- it waits for its turn: let out at once, it would come back again and again.
 local function expires_at_of(lanes, start_by_ms, attempts_made, comes_back)
   local at_ms = tonumber(start_by_ms)
   if not at_ms or (tonumber(attempts_made) or 0) > 0 then return nil end
@@ -16,8 +17,8 @@ local function expires_at_of(lanes, start_by_ms, attempts_made, comes_back)
   return at_ms
 end
 
--- Parks a job in the lane of its key, in the place that it first had there; with is_anew, a job that is in its lane moves
--- behind all others. A job that runs, waits to be fetched, or is gone stays as it is.
+-- Parks a job in the lane of its key, at the position that it first had there. With is_anew, a job in its lane moves
+-- behind all others. A job that runs, waits to be fetched, or is gone is left unchanged.
 local function join(lanes, id, is_anew, comes_back)
   local job = lanes.jobs .. id
   local name, priority, stored_opts, seq, attempts_made, stored_at_ms =
@@ -25,7 +26,7 @@ local function join(lanes, id, is_anew, comes_back)
   local key = name and key_of(name)
   if not key or not redis.call('ZSCORE', lanes.delayed, id) then return nil end
   local lane = lanes.lane .. key
-  if not lanes.has_paths and head_of(key) ~= '' then
+  if not lanes.has_paths and parent_of(key) ~= '' then
     redis.call('HSET', lanes.state, 'paths', 1)
     lanes.has_paths = true
   end
@@ -50,7 +51,7 @@ local function join(lanes, id, is_anew, comes_back)
       lanes.known.shares = true
     end
     local lapses_at_ms = expires_at_of(lanes, start_by_of(opts, stored_at_ms), attempts_made, comes_back)
-    -- Where a dead letter keeps its key, each job fails in its turn.
+    -- If a dead letter holds its key, each job fails only in its turn.
     if lapses_at_ms and ours.ordered ~= tonumber(HOLD) then
       redis.call('ZADD', lanes.deadlines, string.format('%.0f', lapses_at_ms), id)
       lanes.known.deadlines = true
@@ -61,29 +62,29 @@ local function join(lanes, id, is_anew, comes_back)
   return key
 end
 
--- Takes back what a job took of a turn, from its lane up, as it did not start; and takes `aside`, the lane or a head of
--- it, out of line.
-local function give_back(lanes, head, item, share, aside)
-  local line, finish = line_of(lanes, head), finish_of(lanes, head)
-  local stood = redis.call('ZSCORE', line, item)
-  local tag = tonumber(stood or redis.call('ZSCORE', finish, item)) or 0
-  tag = tag - share / weight_of(lanes, item, head)
-  if head == '' then tag = math.max(lanes.v, tag) end
-  local leaves = item == aside and head ~= item
-  redis.call('ZADD', (leaves or not stood) and finish or line, as_tag(tag), item)
-  if leaves and stood then redis.call('ZREM', line, item) end
-  if head == '' then return end
+-- Returns the part of a turn that a job took and did not use, to its lane and to each parent above. Takes the
+-- blocked item, the lane or a parent of it, out of line.
+local function give_back(lanes, parent, item, share, blocked_item)
+  local line, finish = line_of(lanes, parent), finish_of(lanes, parent)
+  local score = redis.call('ZSCORE', line, item)
+  local tag = tonumber(score or redis.call('ZSCORE', finish, item)) or 0
+  tag = tag - share / weight_of(lanes, item, parent)
+  if parent == '' then tag = math.max(lanes.v, tag) end
+  local leaves = item == blocked_item and parent ~= item
+  redis.call('ZADD', (leaves or not score) and finish or line, as_tag(tag), item)
+  if leaves and score then redis.call('ZREM', line, item) end
+  if parent == '' then return end
   if redis.call('EXISTS', line) == 0 then
     redis.call('UNLINK', finish)
-    if leaves and stood then aside = head end
+    if leaves and score then blocked_item = parent end
   end
-  give_back(lanes, head_of(head), head, share, aside)
+  give_back(lanes, parent_of(parent), parent, share, blocked_item)
 end
 
--- Sets a lane, or a head of its path, aside until there is room: others pass it.
-local function block(lanes, key, id, until_ms, aside)
-  give_back(lanes, stands_with(lanes, key), key, share_of(lanes, id), aside)
-  redis.call('ZADD', lanes.blocked, string.format('%.0f', until_ms), aside)
-  redis.call('HSET', lanes.slow, aside, PROBES)
+-- Blocks a lane, or a parent above it, until there is room. Other lanes pass it.
+local function block(lanes, key, id, until_ms, blocked_item)
+  give_back(lanes, parent_line_of(lanes, key), key, share_of(lanes, id), blocked_item)
+  redis.call('ZADD', lanes.blocked, string.format('%.0f', until_ms), blocked_item)
+  redis.call('HSET', lanes.slow, blocked_item, PROBES)
   lanes.known.slow = true
 end

@@ -1,17 +1,18 @@
 -- @include lib/lanes/line
--- The lanes of a queue: jobs with a key wait for their turn in them, one for each key, parked in BullMQ's delayed set. A
--- lane whose key has no room is aside (`blocked`) until then; if the head of its path has none, the head is, and all below
--- it wait. Who decides the next job: take() in lib/lanes/take.lua.
+-- The lanes of a queue. Each key has one lane, in which its pending jobs wait for their turn. They are parked in
+-- BullMQ's delayed set. The lane of a key without room is blocked (`blocked`) until there is room. If a parent key has
+-- no room, the parent is blocked, and all lanes below it wait. take() in lib/lanes/take.lua decides the next job.
 
 local DAY_MS = 86400000
--- When a pause without an end ends, in ms since 1970.
+-- The end of a pause without an end, in ms since 1970.
 local FOREVER_MS = 8.64e15
--- What had no room, a lane or a head, is tried with one job at a time, a probe, until this many got their slots at once.
+-- A lane or a parent that was blocked is tested with one job at a time, a probe, until this many got their slots at
+-- once.
 local PROBES = 2
--- A probe of which nothing is heard ends after this time.
+-- A probe without a result ends after this time.
 local PROBE_MS = 1000
--- The news that a key has room may get lost, as when no worker was there. So every RECHECK_EVERY_MS, RECHECKED_LANES of the lanes
--- that are aside for longer are tried with a job all the same, in turns.
+-- The message that a key has room may get lost, for instance without a worker. So every RECHECK_EVERY_MS,
+-- RECHECKED_LANES of the lanes that are blocked for longer are tested with a job, in turns.
 local RECHECK_EVERY_MS, RECHECKED_LANES = 10000, 100
 
 local function open_lanes(keys, prefix, now_ms)
@@ -20,17 +21,17 @@ local function open_lanes(keys, prefix, now_ms)
     redis.call('HMGET', lanes.state, 'v', 'free', 'parked', 'lookedAt', 'looked', 'orders', 'pausedKeys', 'ordered',
       'paths', 'mended', 'mendedAt'))
   lanes.jobs, lanes.now_ms, lanes.v, lanes.parked = prefix, now_ms, tonumber(v) or 0, tonumber(parked) or 0
-  -- Where the turn of the jobs without a key has come to.
+  -- The position of the jobs without a key among the turns of the lanes.
   lanes.free = tonumber(free) or 0
   lanes.looked_at_ms, lanes.looked = tonumber(looked_at_ms) or 0, tonumber(looked) or 0
   lanes.wait, lanes.delayed, lanes.events, lanes.meta, lanes.marker = unpack(keys)
-  -- How often workers were told something about the jobs that they hold.
+  -- Counts the messages to workers about the jobs that they hold.
   lanes.orders = orders or ''
-  -- How many keys are paused; 0 in most queues, which then ask no more.
+  -- How many keys are paused. It is 0 in most queues, which then send no further commands.
   lanes.paused_keys = tonumber(paused_keys) or 0
-  -- Whether there has been an ordered lane.
+  -- True if there has been an ordered lane.
   lanes.is_ordered = ordered ~= false
-  -- Whether jobs of paths are parked. In most queues there are none, and nothing more is asked.
+  -- True if jobs of paths are parked. Most queues have none, and then send no further commands.
   lanes.has_paths = paths ~= false
   lanes.mended, lanes.mended_at_ms = mended or '0', tonumber(mended_at_ms) or 0
   lanes.known = {}
@@ -39,8 +40,8 @@ end
 
 local OPTIONAL = { 'slow', 'weights', 'shares', 'deadlines' }
 
--- Whether there is any 'slow', 'weights', 'shares' or 'deadlines': most queues have none, and most calls do not ask. So
--- the first question is about all of them.
+-- True if there is any 'slow', 'weights', 'shares' or 'deadlines'. Most queues have none of them, and most calls do not
+-- ask. So the first question covers all four.
 local function has(lanes, name)
   local known = lanes.known
   if known.any == nil then
@@ -54,7 +55,7 @@ local function has(lanes, name)
 end
 
 local function close_lanes(lanes)
-  -- With no job left, no lane has had more than another: the time of turns starts anew.
+  -- Without jobs, no lane is ahead of another, so the time of turns starts again.
   if lanes.parked <= 0 then lanes.v, lanes.free, lanes.parked = 0, 0, 0 end
   redis.call('HSET', lanes.state, 'v', string.format('%.17g', lanes.v), 'free', string.format('%.17g', lanes.free),
     'parked', string.format('%.0f', lanes.parked))
@@ -66,14 +67,14 @@ local function close_lanes(lanes)
   end
 end
 
--- Ends that a lane or a head is aside. A lane is put in line, unless it is empty, in line already, or waits for its head
--- job (lib/lanes/order).
+-- Ends the blocking of a lane or a parent. The lane is put in line, unless it is empty, in line already, or waits for
+-- its head job (lib/lanes/order).
 local function wake_lane(lanes, key)
   redis.call('ZREM', lanes.blocked, key)
-  if lanes.has_paths and redis.call('EXISTS', line_of(lanes, key)) == 1 then raise(lanes, key) end
+  if lanes.has_paths and redis.call('EXISTS', line_of(lanes, key)) == 1 then raise_parents(lanes, key) end
   if lanes.is_ordered and redis.call('ZSCORE', lanes.heads, key) then return end
   if redis.call('EXISTS', lanes.lane .. key) == 1
-    and not redis.call('ZSCORE', line_of(lanes, stands_with(lanes, key)), key) then
+    and not redis.call('ZSCORE', line_of(lanes, parent_line_of(lanes, key)), key) then
     make_ready(lanes, key)
   end
 end
@@ -85,7 +86,7 @@ end
 
 local function wake_some_lanes(lanes)
   local since_ms = lanes.now_ms - lanes.looked_at_ms
-  -- Below 0 the clock has stepped back.
+  -- Below 0, the clock has stepped back.
   if since_ms >= 0 and since_ms < RECHECK_EVERY_MS then return end
   local from_ms = '(' .. string.format('%.0f', lanes.now_ms + RECHECK_EVERY_MS)
   local aside = redis.call('ZCOUNT', lanes.blocked, from_ms, '+inf')
@@ -102,36 +103,36 @@ local function announce(lanes)
   if redis.call('HEXISTS', lanes.meta, 'paused') == 0 then redis.call('ZADD', lanes.marker, 0, '0') end
 end
 
--- How much of a line's turns a lane or a head gets. Inside its line, the lane of a head's own jobs has weight 1: its other
--- weight is the head's.
-local function weight_of(lanes, text, head)
-  return text ~= head and has(lanes, 'weights') and tonumber(redis.call('HGET', lanes.weights, text)) or 1
+-- The share of turns that a lane or a parent gets in its line. Among the lanes below a parent, the lane of the parent's
+-- own jobs has weight 1, because its other weight is that of the parent.
+local function weight_of(lanes, text, parent)
+  return text ~= parent and has(lanes, 'weights') and tonumber(redis.call('HGET', lanes.weights, text)) or 1
 end
 
 local function share_of(lanes, id)
   return has(lanes, 'shares') and tonumber(redis.call('HGET', lanes.shares, id)) or 1
 end
 
--- Removes what is kept of a lane, or of a head, while it has jobs.
+-- Removes what is stored for a lane, or for a parent, while it has jobs.
 local function forget_key(lanes, text)
   redis.call('ZREM', lanes.blocked, text)
   if has(lanes, 'weights') then redis.call('HDEL', lanes.weights, text) end
   if has(lanes, 'slow') then redis.call('HDEL', lanes.slow, text) end
 end
 
--- Counts a job that is parked, or no longer, for each head of its path.
+-- Counts a job that was parked, or is no longer parked, for each parent of its key.
 local function count_below(lanes, key, by)
-  local head = head_of(key)
-  while head ~= '' do
-    if redis.call('HINCRBY', lanes.below, head, by) <= 0 then
-      redis.call('HDEL', lanes.below, head)
-      if redis.call('EXISTS', lanes.lane .. head) == 0 then forget_key(lanes, head) end
+  local parent = parent_of(key)
+  while parent ~= '' do
+    if redis.call('HINCRBY', lanes.below, parent, by) <= 0 then
+      redis.call('HDEL', lanes.below, parent)
+      if redis.call('EXISTS', lanes.lane .. parent) == 0 then forget_key(lanes, parent) end
     end
-    head = head_of(head)
+    parent = parent_of(parent)
   end
 end
 
--- Removes what is kept of a job while it is parked.
+-- Removes what is stored for a job while it is parked.
 local function forget_job(lanes, id, key)
   lanes.parked, lanes.is_changed = lanes.parked - 1, true
   if has(lanes, 'shares') then redis.call('HDEL', lanes.shares, id) end
@@ -139,15 +140,16 @@ local function forget_job(lanes, id, key)
   count_below(lanes, key, -1)
 end
 
--- Of an ordered lane, what a dead letter does to it and its head: the job that it gave last, '' if none. Else nil.
+-- For an ordered lane: what a dead letter does to it, and its head job, the one it gave last ('' if none). Otherwise
+-- nil.
 local function order_of(lanes, key)
   local order = lanes.is_ordered and redis.call('HGET', lanes.ordered, key)
   if order then return string.match(order, '^(%d) (.*)$') end
 end
 
--- Removes what is kept of a lane that is empty.
+-- Removes what is stored for an empty lane.
 local function forget_lane(lanes, key)
-  leave_line(lanes, stands_with(lanes, key), key)
+  leave_line(lanes, parent_line_of(lanes, key), key)
   if not has_below(lanes, key) then forget_key(lanes, key) end
   local stuck, head = order_of(lanes, key)
   if head == '' then redis.call('HDEL', lanes.ordered, key)

@@ -10,7 +10,7 @@ local function lane_names(prefix)
   }
 end
 
--- BullMQ's name of a job carries its key.
+-- BullMQ's name of a job holds its key.
 local function key_of(name)
   return string.match(name, '^key (.*)$')
 end

@@ -1,17 +1,18 @@
--- Ordered lanes: such a lane gives its next job once the one before, its head, has ended. Meanwhile it is among `heads`,
--- each with the time at which to look again. A head that is tried again, goes back, or was replayed is the next itself.
+-- Ordered lanes. Such a lane gives its next job once the one before, its head job, has ended. Until then it is in
+-- `heads`, scored by when to check it again. A head job that is retried, goes back, or was replayed is itself the next
+-- job.
 
--- The end of a head is told by its worker. That may get lost, and nobody tells of a head that a tool has removed: so lanes
--- are looked at again, each after LOOK_MS or later, and about MOST_LOOKS of them a second.
+-- A worker reports the end of a head job. The report may get lost, and a tool that removes the job reports nothing. So
+-- each lane is checked again after LOOK_MS or later, at about MOST_LOOKS lanes a second.
 local LOOK_MS, MOST_LOOKS = 5000, 20
--- A dead letter keeps its key: the next job waits until it was replayed or purged.
+-- The key is held by a dead letter: the next job waits until it was replayed or purged.
 local HOLD = '2'
 
 local function look_again_ms(lanes)
   return lanes.now_ms + math.max(LOOK_MS, math.floor(redis.call('ZCARD', lanes.heads) * 1000 / MOST_LOOKS))
 end
 
--- Notes of a lane what its newest job says: nil if it is not ordered.
+-- Stores the order that a lane's newest job asks for; nil if the lane is not ordered.
 local function set_order(lanes, key, stuck)
   if not stuck and not lanes.is_ordered then return end
   local before, head = order_of(lanes, key)
@@ -27,7 +28,7 @@ local function set_order(lanes, key, stuck)
   lanes.is_ordered = true
 end
 
--- Whether a lane goes on waiting for its head, although a job has joined it.
+-- True if a lane still waits for its head job, although another job has joined it.
 local function waits_for_head(lanes, key, joined)
   if not lanes.is_ordered or not redis.call('ZSCORE', lanes.heads, key) then return false end
   local _, head = order_of(lanes, key)
@@ -35,7 +36,7 @@ local function waits_for_head(lanes, key, joined)
   return head ~= joined
 end
 
--- When to look again whether a head has ended, in ms since 1970; nil if it has.
+-- Returns when to check again whether a head job has ended, in ms since 1970; nil if it has.
 local function head_until_ms(lanes, stuck, head)
   local name, ended, cancelled =
     unpack(redis.call('HMGET', lanes.jobs .. head, 'name', 'finishedOn', 'sluice:cancelled'))
@@ -49,7 +50,7 @@ local function head_until_ms(lanes, stuck, head)
   return math.min(look_again_ms(lanes), math.max(lanes.now_ms + 1, math.floor(due / 4096)))
 end
 
--- Has a lane that waits for its head looked at; one that is empty is forgotten once the head has ended.
+-- Checks a lane that waits for its head job. An empty lane is forgotten once the head job has ended.
 local function wake_head(lanes, key)
   if redis.call('ZREM', lanes.heads, key) == 0 then return end
   if redis.call('EXISTS', lanes.lane .. key) == 1 then

@@ -3,18 +3,18 @@
 -- @include lib/lanes/look/count-calls
 -- @include lib/lanes/states/unended
 -- Decides the next job of a queue: start-time fair queueing (Goyal, Vin and Cheng, 1996) of its lanes, in each line of
--- lib/lanes/line by itself. Tags count calls: a job's share of the bucket, divided by the weight of its lane, and of each
--- head above it. Jobs without a key are one lane more, which lies in BullMQ's own sets. An ordered lane gives one job at a
--- time (lib/lanes/order). Whatever has a key and lies in those sets, since it was retried, recovered or moved by a tool,
--- joins its lane first.
+-- lib/lanes/line separately. Tags count calls: a job's share of the bucket, divided by the weight of its lane and of
+-- each parent above it. Jobs without a key form one more lane, in BullMQ's own sets. An ordered lane gives one job at a
+-- time (lib/lanes/order). A job with a key that lies in BullMQ's sets, because it was retried, recovered or moved by a
+-- tool, joins its lane first.
 
--- How many jobs one script moves into lanes, and how many it looks at in vain, since they were removed.
+-- How many jobs one script moves into lanes, and how many removed jobs it skips.
 local MOST_MOVED, MOST_GONE = 300, 1000
--- How soon a worker looks again while as many jobs are active as may be at once.
+-- How soon a worker looks again while as many jobs are active as are allowed at once.
 local FULL_MS = 100
 
--- Takes in what became of a probe, for its lane and for each head above it that had no room.
-local function hear_probe(lanes, key, went_at_once)
+-- Records the result of a probe, for its lane and for each parent above it that had no room.
+local function apply_probe(lanes, key, went_at_once)
   local text = key
   while text ~= '' do
     local left = tonumber(redis.call('HGET', lanes.slow, text)) or 0
@@ -23,17 +23,17 @@ local function hear_probe(lanes, key, went_at_once)
       if left == 0 then redis.call('HDEL', lanes.slow, text) else redis.call('HSET', lanes.slow, text, left) end
       wake_lane(lanes, text)
     end
-    text = head_of(text)
+    text = parent_of(text)
   end
 end
 
--- Takes in what became of probes, and which keys may have room again.
-local function hear(lanes, news)
-  for _, probe in ipairs(news.probes) do hear_probe(lanes, probe[1], probe[2]) end
-  for _, key in ipairs(news.ended) do wake_head(lanes, key) end
-  for _, key in ipairs(news.woken) do
+-- Records the results of probes, and which keys may have room again.
+local function apply_updates(lanes, updates)
+  for _, probe in ipairs(updates.probes) do apply_probe(lanes, probe[1], probe[2]) end
+  for _, key in ipairs(updates.ended) do wake_head(lanes, key) end
+  for _, key in ipairs(updates.woken) do
     if key == '*' then
-      -- All are due now; they are woken some at a time.
+      -- All are due now. They are woken some at a time.
       redis.call('ZUNIONSTORE', lanes.blocked, 1, lanes.blocked, 'WEIGHTS', 0)
     elseif redis.call('ZSCORE', lanes.blocked, key) then
       wake_lane(lanes, key)
@@ -41,15 +41,15 @@ local function hear(lanes, news)
   end
 end
 
--- Puts a job with a key into its lane that lay in one of BullMQ's sets.
+-- Moves a job with a key from one of BullMQ's sets into its lane.
 local function move_to_lane(lanes, id)
   redis.call('ZADD', lanes.delayed, (lanes.now_ms + DAY_MS) * 4096, id)
   join(lanes, id)
   lanes.is_changed = true
 end
 
--- Whether a job is to run once more after another that has not ended; then it is delayed again. jobs-follow lets it go as
--- the other ends: this is for what gets lost on the way.
+-- True if a job must run after another one that has not ended. It is then delayed again. jobs-follow lets it start when
+-- the other ends; this covers messages that get lost.
 local function is_held_back(lanes, id, after)
   if not after then return false end
   local waits = is_unended(lanes, after)
@@ -58,7 +58,7 @@ local function is_held_back(lanes, id, after)
   return waits
 end
 
--- Jobs that have come due, from a delay, a retry or a schedule; how many.
+-- Moves the jobs that have come due, from a delay, a retry or a schedule. Returns their number.
 local function move_due(lanes)
   local due = redis.call('ZRANGEBYSCORE', lanes.delayed, 0, (lanes.now_ms + 1) * 4096 - 1, 'LIMIT', 0, MOST_MOVED)
   for _, id in ipairs(due) do
@@ -87,20 +87,20 @@ local function has_key(lanes, id)
   return key_of(redis.call('HGET', lanes.jobs .. id, 'name') or '') ~= nil
 end
 
--- The next job without a key, or false; and whether it lies in the list. Looked up once, until it is taken. Jobs with a
--- key that lie before it join their lanes.
-local function first_free(lanes)
+-- Returns the next job without a key, or false; and whether it is in the list. The result is kept until that job is
+-- taken. Jobs with a key that lie before it join their lanes.
+local function first_keyless(lanes)
   if lanes.free_id ~= nil then return lanes.free_id, lanes.is_listed end
   lanes.free_id, lanes.is_listed, lanes.has_unmoved = false, false, true
   for _ = 1, MOST_MOVED do
-    -- Recovered jobs, and those that a tool has moved: nothing comes to the list meanwhile.
+    -- The list holds recovered jobs, and jobs that a tool has moved. Nothing joins it while this script runs.
     local listed = lanes.has_listed ~= false and redis.call('LINDEX', lanes.wait, -1)
     lanes.has_listed = listed ~= false
     local id, place = listed, nil
     if not id then id, place = unpack(redis.call('ZRANGE', lanes.prioritized, 0, 0, 'WITHSCORES')) end
     if not id or not has_key(lanes, id) then
       lanes.free_id, lanes.is_listed, lanes.has_unmoved = id or false, listed ~= false, false
-      lanes.free_place = place
+      lanes.free_score = place
       break
     end
     if listed then redis.call('RPOP', lanes.wait) else redis.call('ZREM', lanes.prioritized, id) end
@@ -109,9 +109,9 @@ local function first_free(lanes)
   return lanes.free_id, lanes.is_listed
 end
 
--- Gives a job to the worker that asks, as BullMQ's fetch does: active, and locked. How it came: 1 in its turn, 2 as a
--- probe, 3 too late for its deadline, and 3 more each from an ordered lane. A job without a key keeps its place, to which
--- it may go back (jobs-return). Returns the job's fields; nil if somebody has removed it.
+-- Gives a job to the calling worker as BullMQ's fetch does: active and locked. How it comes: 1 in its turn, 2 as a probe,
+-- 3 expired, and 3 more for each from an ordered lane. The position of a job without a key is
+-- stored, so that it can go back there (jobs-return). Returns the job's fields; nil if it was removed.
 local function activate(lanes, id, how, is_parked, place)
   local job, taken = lanes.jobs .. id, lanes.taken
   local fields, starts = redis.call('HGETALL', job), 0
@@ -122,7 +122,7 @@ local function activate(lanes, id, how, is_parked, place)
   local written = { 'processedOn', string.format('%.0f', lanes.now_ms), 'ats', starts + 1, 'delay', 0 }
   if place then written[7], written[8] = 'sluicePlace', place end
   redis.call('HSET', job, unpack(written))
-  -- Of a field that is there twice, the last one counts.
+  -- If a field is there twice, the last one counts.
   for _, value in ipairs(written) do fields[#fields + 1] = tostring(value) end
   redis.call('LPUSH', lanes.active, id)
   redis.call('SET', job .. ':lock', lanes.token .. #taken / 3 + 1, 'PX', lanes.lock_ms)
@@ -137,7 +137,7 @@ local function activate_parked(lanes, id, how)
   return redis.call('ZREM', lanes.delayed, id) == 1 and activate(lanes, id, how, true) ~= nil
 end
 
--- Jobs whose deadline has passed, wherever their lanes are: their worker fails them, which takes no slot.
+-- Gives out jobs whose deadline has passed, wherever their lanes are. A worker fails them, which uses no slot.
 local function take_expired(lanes, most)
   if most < 1 or not has(lanes, 'deadlines') then return end
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', lanes.deadlines, '-inf', lanes.now_ms, 'LIMIT', 0, most)) do
@@ -157,66 +157,68 @@ local function are_expired(lanes)
   return redis.call('ZCOUNT', lanes.deadlines, '-inf', lanes.now_ms) > 0
 end
 
--- Takes the next job out of a lane. Also returns, of an ordered one, what a dead letter does to it, and when to look again
--- while it waits for its head.
+-- Takes the next job out of a lane. For an ordered lane, it also returns what a dead letter does to it, and when to
+-- check again while it waits for its head job.
 local function next_in_lane(lanes, key)
   local lane, stuck, head = lanes.lane .. key, order_of(lanes, key)
   if not stuck or head == '' then return redis.call('ZPOPMIN', lane)[1], stuck end
   if redis.call('ZREM', lane, head) == 1 then return head, stuck end
   local until_ms = head_until_ms(lanes, stuck, head)
   if not until_ms then return redis.call('ZPOPMIN', lane)[1], stuck end
-  -- Tried again at once, or replayed.
+  -- The head job is retried at once, or was replayed.
   if redis.call('ZREM', lanes.prioritized, head) == 0 then return nil, stuck, until_ms end
   move_to_lane(lanes, head)
   redis.call('ZREM', lane, head)
   return head, stuck
 end
 
--- The way from the line of all to the lane whose turn it is: { whose line, who is first there, its tag } of each line.
-local function way_to_next(lanes, first, start)
+-- Finds the path from the main line to the lane whose turn it is: for each line, { parent, first item, its tag }.
+local function path_to_next(lanes, first, start)
   local way = { { '', first, start } }
-  local head = lanes.has_paths and first or nil
-  while head do
-    local item, tag = unpack(redis.call('ZRANGE', line_of(lanes, head), 0, 0, 'WITHSCORES'))
-    if item then way[#way + 1] = { head, item, tonumber(tag) } end
-    head = item ~= head and item or nil
+  local parent = lanes.has_paths and first or nil
+  while parent do
+    local item, tag = unpack(redis.call('ZRANGE', line_of(lanes, parent), 0, 0, 'WITHSCORES'))
+    if item then way[#way + 1] = { parent, item, tonumber(tag) } end
+    parent = item ~= parent and item or nil
   end
   return way
 end
 
--- Whether a lane or a head is tried with one job at a time; inside its line, the lane of a head's own jobs is not by itself.
-local function is_tried(lanes, text, head)
-  return text ~= head and has(lanes, 'slow') and redis.call('HEXISTS', lanes.slow, text) == 1
+-- True if a lane or a parent is tested with one job at a time. In a parent's line, the lane of its own jobs is not
+-- tested separately.
+local function is_probed(lanes, text, parent)
+  return text ~= parent and has(lanes, 'slow') and redis.call('HEXISTS', lanes.slow, text) == 1
 end
 
--- Where the lane, and each head above it, will stand after a job of this share; and which of them are tried with it.
+-- Computes where the lane, and each parent above it, will be after a job of this share. Returns whether any of them is
+-- tested with it.
 local function plan_turns(lanes, way, share)
   local is_probe = false
   for _, step in ipairs(way) do
-    local head, item, start = unpack(step)
-    step.finish, step.is_slow = start + share / weight_of(lanes, item, head), is_tried(lanes, item, head)
+    local parent, item, start = unpack(step)
+    step.finish, step.is_slow = start + share / weight_of(lanes, item, parent), is_probed(lanes, item, parent)
     is_probe = is_probe or step.is_slow
   end
   return is_probe
 end
 
--- Puts who has had a turn back in line, or out of it.
+-- Puts an item that had its turn back in line, or takes it out.
 local function end_turn(lanes, step, finish, stays)
-  local head, item = step[1], step[2]
-  local line, had = line_of(lanes, head), finish_of(lanes, head)
+  local parent, item = step[1], step[2]
+  local line, had = line_of(lanes, parent), finish_of(lanes, parent)
   if stays then
     redis.call('ZADD', line, as_tag(finish), item)
     return
   end
-  if head == '' then redis.call('ZREMRANGEBYSCORE', had, '-inf', as_tag(lanes.v)) end
+  if parent == '' then redis.call('ZREMRANGEBYSCORE', had, '-inf', as_tag(lanes.v)) end
   redis.call('ZADD', had, as_tag(finish), item)
   redis.call('ZREM', line, item)
 end
 
--- Takes the next job of the lane whose turn it is; false if somebody has removed it. Also returns whether who was first in
--- the line of all is in it for another.
+-- Takes the next job of the lane whose turn it is; false if that was removed. Also returns whether the first item of
+-- the main line stays in it.
 local function take_from_lane(lanes, first, start)
-  local way = way_to_next(lanes, first, start)
+  local way = path_to_next(lanes, first, start)
   local own_line, key = unpack(way[#way])
   local id, stuck, until_ms = next_in_lane(lanes, key)
   if until_ms then
@@ -249,32 +251,32 @@ local function take_from_lane(lanes, first, start)
 end
 
 -- Takes the next job without a key; false if it was removed.
-local function take_free(lanes, id, is_listed, start)
+local function take_keyless(lanes, id, is_listed, start)
   lanes.free_id = nil
   if is_listed then redis.call('RPOP', lanes.wait) else redis.call('ZREM', lanes.prioritized, id) end
-  local fields, share = activate(lanes, id, 1, false, lanes.free_place), 1
+  local fields, share = activate(lanes, id, 1, false, lanes.free_score), 1
   if not fields then return false end
   for at = 1, #fields, 2 do
     if fields[at] == 'opts' then share = share_in(fields[at + 1]) end
   end
-  -- Beside lanes only: where there are none, nobody takes turns.
+  -- Only lanes take turns. Without them, no tags are needed.
   if lanes.parked > 0 then
     lanes.v, lanes.free, lanes.is_changed = math.max(lanes.v, start), start + share, true
   end
   return true
 end
 
--- An earlier build has put a lane of a path in the line of all.
+-- Mends a line in which an earlier build has put the lane of a path.
 local function move_to_line(lanes, key)
   redis.call('ZREM', lanes.ready, key)
   if redis.call('EXISTS', lanes.lane .. key) == 1 and not is_in_line(lanes, key) then make_ready(lanes, key) end
   return redis.call('EXISTS', lanes.ready) == 1
 end
 
--- How often heads are looked for that have dropped out of line, while none is in it.
+-- While no lane is in line: how often to look for parents that dropped out of it.
 local MEND_EVERY_MS = 1000
 
--- Who is first in the line of all, with its tag.
+-- The first item of the main line, with its tag.
 local function first_in_line(lanes)
   local first = redis.call('ZRANGE', lanes.ready, 0, 0, 'WITHSCORES')
   local is_due = lanes.has_paths and lanes.parked > 0 and lanes.now_ms - lanes.mended_at_ms >= MEND_EVERY_MS
@@ -287,8 +289,8 @@ end
 local function take(lanes, most)
   local left, gone, is_lane_ready = most, 0, false
   while gone < MOST_GONE do
-    -- First, since jobs may join their lanes in it.
-    local id, is_listed = first_free(lanes)
+    -- First, because it may move jobs into their lanes.
+    local id, is_listed = first_keyless(lanes)
     if left <= 0 and (id or is_lane_ready) then return true end
     local first = first_in_line(lanes)
     if not id and not first[1] then return lanes.has_unmoved end
@@ -296,8 +298,8 @@ local function take(lanes, most)
     local start, free_start = tonumber(first[2]), math.max(lanes.v, lanes.free)
     local was_there
     if id and (not start or free_start <= start) then
-      was_there = take_free(lanes, id, is_listed, free_start)
-    elseif head_of(first[1]) ~= '' then
+      was_there = take_keyless(lanes, id, is_listed, free_start)
+    elseif parent_of(first[1]) ~= '' then
       was_there, is_lane_ready = false, move_to_line(lanes, first[1])
     else
       was_there, is_lane_ready = take_from_lane(lanes, first[1], start)

@@ -7,12 +7,12 @@ local function weigh_one(lanes, text, weight)
   end
 end
 
--- Gives the heads of a path and its lane other weights: those of its names in their order, or none to leave them as they
+-- Sets the weights of a key's lane and of its parents, in the order of the names in the key; nil leaves them as they
 -- are. A weight of 1 is not stored.
 local function weigh(lanes, key, weights)
   local text = weights and key or ''
   for at = weights and #weights or 0, 1, -1 do
     weigh_one(lanes, text, tonumber(weights[at]))
-    text = head_of(text)
+    text = parent_of(text)
   end
 end

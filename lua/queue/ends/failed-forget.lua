@@ -1,10 +1,10 @@
 --[[
-  failed-forget: removes dead letters that are no longer kept, the oldest first, of up to a thousand: those beyond the number
-  that is kept, and those that failed too long ago. None while somebody replays some, and none that a process waits for
-  (jobs-await) and has not been told of.
+  failed-forget: removes dead letters that are no longer kept, the oldest first, up to a thousand: those beyond the
+  number to keep, and those that failed too long ago. While dead letters are being replayed, it removes none. It also
+  keeps those whose end a process still awaits (jobs-await).
 
-  KEYS  [1] failed, BullMQ's: zset of ids, by the ms since 1970 at which they failed  [2] string: there while somebody
-        replays dead letters, a minute
+  KEYS  [1] failed, BullMQ's: zset of ids, by the ms since 1970 at which they failed
+        [2] a mark while dead letters are being replayed: string, one minute
   ARGV  [1] prefix: the prefix of the queue's keys  [2] count: how many are kept, "" for all
         [3] for_ms: ms for which they are kept, "" for ever
   Reply how many were removed; 1 if there may be more to remove, else 0

@@ -1,12 +1,12 @@
 --[[
-  jobs-await: says what came of jobs for which a process waits. Those that have not ended are marked as awaited: when
-  they are done and no longer kept, jobs-forget keeps their results for the process.
+  jobs-await: reads how jobs that a process awaits have ended. Jobs that have not ended are marked as awaited: once they
+  are done and no longer kept, jobs-forget keeps their results for the process.
 
   KEYS  [1] completed, [2] failed, BullMQ's: zsets of ids
-  ARGV  [1] prefix: the prefix of the queue's keys  [2] process  [3] awaited_ms: ms for which the marks hold
+  ARGV  [1] prefix: the prefix of the queue's keys  [2] process  [3] awaited_ms: ms for which the marks last
         [4…] ids: ids of jobs
-  Reply for each job three values: 0 it has not ended, 1 it is done, 2 it has failed, 3 it was cancelled before it began, -1 it is not there; its result as
-        JSON, its reason, or ""; and what is known of its error, as JSON, or ""
+  Reply three values for each job. First its state: 0 not ended; 1 done; 2 failed; 3 cancelled before it began; -1 gone.
+        Second its result as JSON, its reason, or "". Third the facts of its error as JSON, or "".
 ]]
 local completed, failed, prefix, process, for_ms = KEYS[1], KEYS[2], ARGV[1], ARGV[2], ARGV[3]
 

@@ -1,6 +1,6 @@
 --[[
-  jobs-forget: removes done jobs that are no longer kept, the oldest first and up to a thousand: those beyond the number
-  that is kept, and those that were done too long ago. The results of those that are awaited (jobs-await) are kept apart.
+  jobs-forget: removes done jobs that are no longer kept, the oldest first, up to a thousand: those beyond the number to
+  keep, and those that were done too long ago. The results of awaited jobs (jobs-await) are kept separately.
 
   KEYS  [1] completed, BullMQ's: zset of ids, by the ms since 1970 at which they were done
   ARGV  [1] prefix: the prefix of the queue's keys  [2] count: how many are kept  [3] for_ms: for how many ms
@@ -14,7 +14,7 @@ local beyond = redis.call('ZCARD', KEYS[1]) - tonumber(ARGV[2])
 local count = math.min(MOST, math.max(beyond, redis.call('ZCOUNT', KEYS[1], '-inf', now_ms() - tonumber(ARGV[3]))))
 if count <= 0 then return 0 end
 
--- BullMQ can keep more keys with a job; ours have only the one for its log.
+-- BullMQ can store more keys with a job. Ours have only the one for its log.
 local ids, keys, marks = redis.call('ZRANGE', KEYS[1], 0, count - 1), {}, {}
 for at, id in ipairs(ids) do
   keys[#keys + 1] = ARGV[1] .. id

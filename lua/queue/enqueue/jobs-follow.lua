@@ -1,7 +1,7 @@
 --[[
-  jobs-follow: lets a job start that was to run once more after another, now that the other has ended.
+  jobs-follow: lets a job start that was to run after another one, now that the other one has ended.
 
-  KEYS  [1] delayed  [2] marker, both BullMQ's  [3] hash: the job that runs (of), and the one that follows it (next)
+  KEYS  [1] delayed  [2] marker, both BullMQ's  [3] hash: the running job (of), and the job that follows it (next)
   ARGV  [1] prefix: the prefix of the queue's keys  [2] id: the id of the job that has ended
   Reply 1 if a job follows, else 0
 ]]

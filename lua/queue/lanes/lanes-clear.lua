@@ -1,5 +1,5 @@
 --[[
-  lanes-clear: takes removed jobs out of their lanes, up to a thousand; jobs that have joined since stay.
+  lanes-clear: takes removed jobs out of their lanes, up to a thousand. Jobs that have joined since then stay.
 
   KEYS  as in lanes-join
   ARGV  [1] prefix: the prefix of the queue's keys  [2] begins: 1 to begin, 0 to go on
@@ -11,11 +11,11 @@
 local MOST = 1000
 local lanes = open_lanes(KEYS, ARGV[1], now_ms())
 
--- The lanes to look through, each from a place on: between two calls, workers move lanes and producers add some.
+-- The lanes to check, each from a position on: between two calls, workers move lanes and producers add some.
 if tonumber(ARGV[2]) == 1 then
   local lines = { lanes.ready, lanes.blocked, lanes.heads }
-  for _, head in ipairs(lanes.has_paths and redis.call('HKEYS', lanes.below) or {}) do
-    lines[#lines + 1] = line_of(lanes, head)
+  for _, parent in ipairs(lanes.has_paths and redis.call('HKEYS', lanes.below) or {}) do
+    lines[#lines + 1] = line_of(lanes, parent)
   end
   for _, names in ipairs(lines) do
     for _, key in ipairs(redis.call('ZRANGE', names, 0, -1)) do redis.call('ZADD', lanes.uncleared, 0, key) end
@@ -23,7 +23,7 @@ if tonumber(ARGV[2]) == 1 then
   redis.call('PEXPIRE', lanes.uncleared, DAY_MS)
 end
 
--- Looks at up to `most` of a lane's jobs; returns how many there were.
+-- Checks up to `most` of a lane's jobs. Returns how many there were.
 local function clear(key, place, most)
   local lane = lanes.lane .. key
   local jobs = redis.call('ZRANGEBYSCORE', lane, '(' .. place, '+inf', 'WITHSCORES', 'LIMIT', 0, most)

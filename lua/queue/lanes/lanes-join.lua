@@ -1,12 +1,12 @@
 --[[
-  lanes-join: parks jobs in the lanes of their keys; then wakes a worker, which may wait for just these jobs.
+  lanes-join: parks jobs in the lanes of their keys. Then it wakes a worker, which may wait for exactly these jobs.
 
   KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker, all BullMQ's
   ARGV  [1] prefix: the prefix of the queue's keys
-        [2] jobs: jobs as a JSON list of { id, weights, roomInMs, aside, isAnew }: the weights of the heads of its path
-            and of its lane from now on, none to leave them; ms until there is room again, if it comes back from a
-            worker because there was none, and for what, its key unless a head of it is given; whether a job that is in
-            its lane moves behind all others of its priority
+        [2] jobs: a JSON list of { id, weights, roomInMs, aside, isAnew }. The weights are those of the job's parent
+            keys and of its lane; without them, the stored ones stay. A job that a worker returns for lack of room has
+            roomInMs, the ms until there is room; and aside, if a parent key has no room instead of its key. With
+            isAnew, a job in its lane moves behind the others of its priority.
   Reply how many were parked
 ]]
 -- @include lib/now-ms

@@ -1,17 +1,22 @@
 --[[
-  lanes-look: reads the lanes of a queue, and where jobs are in them. Changes nothing.
+  lanes-look: reads the lanes of a queue, and the positions of jobs in them. Changes nothing.
 
   KEYS  [1] wait  [2] delayed  [3] prioritized  [4] active, all BullMQ's  [5] hash: the live workers
-  ARGV  [1] prefix: the prefix of the queue's keys  [2] id: the job that is asked about, "" if none
+  ARGV  [1] prefix: the prefix of the queue's keys  [2] id: the job to find, "" for none
         [3] most_lanes: the most lanes to read  [4] most_deadlines: the most jobs with a deadline to read
-        [5] counted: of how many jobs in lanes, of how many that workers hold, and of how many others, to read the cost
-  Reply JSON: { lanes: [key, jobs, weight, ms for which it is still aside, calls], others: { lanes, jobs },
-        heads: [head of a path, weight, ms for which it is still aside],
-        waiting: [jobs without a lane, and delayed ones that are due, calls], deadlines: [id, key, jobs before it, ms until then, calls],
-        job: [key, jobs before it in its lane, calls]; or [key, -1, jobs before it of all that wait, calls]; or
-        [key, -2, ms until it is due, jobs that would go before it now, calls]; or [key, -3, 0]: it runs; or [key, -4,
-        jobs before it of those that workers hold of its key, calls]; due: lists of ms until then and [key, jobs, calls]
-        of the delayed jobs that come due before it, and more: how many others do }; calls: how many plain calls they are
+        [5] counted: for how many jobs to read the cost: of those in lanes, of those held by workers, and of the others
+  Reply JSON, with these fields. In all of them, "calls" is the cost of the jobs, in plain calls.
+        Field lanes: [key, jobs, weight, ms for which it is blocked, calls].
+        Field others: { lanes, jobs } that were not read.
+        Field heads: [parent key, weight, ms for which it is blocked].
+        Field waiting: [jobs without a lane and due delayed jobs, calls].
+        Field deadlines: [id, key, jobs before it, ms until then, calls].
+        Field job: for a job in a lane, [key, jobs before it, calls]. Otherwise its second value is a state.
+            Waiting to be fetched: [key, -1, jobs before it, calls]. Delayed: [key, -2, ms until it is due, jobs that
+            would go before it now, calls]. Running: [key, -3, 0]. Held by a worker: [key, -4, jobs of its key before
+            it, calls].
+        Field due: the delayed jobs that come due before it: groups of ms until then, and lists of [key, jobs, calls].
+        Field more: how many further jobs come due before it.
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/line
@@ -39,16 +44,16 @@ for key in pairs(held.lanes) do
   if key ~= '' and not read.is_read[key] then read.lane(key, 0) end
 end
 local listed, ranked = redis.call('LLEN', KEYS[1]), redis.call('ZCARD', KEYS[3])
--- The next worker that looks moves them to their lanes.
+-- The next worker that looks moves due jobs to their lanes.
 local is_due = redis.call('ZCOUNT', KEYS[2], '-inf', now * 4096 + 4095)
 
-local function place_of(id)
+local function location_of(id)
   local name, ended = unpack(redis.call('HMGET', prefix .. id, 'name', 'finishedOn'))
   if not name or ended then return nil end
   local key = key_of(name)
   local rank = key and redis.call('ZRANK', lanes.lane .. key, id)
   if rank then return { key, with_held(held, key, rank, sums[key]) } end
-  if held.places[id] then return held.places[id] end
+  if held.positions[id] then return held.positions[id] end
   local before = redis.call('LPOS', KEYS[1], id)
   if before then before = listed - 1 - before else
     rank = redis.call('ZRANK', KEYS[3], id)
@@ -63,11 +68,11 @@ local function place_of(id)
   return { key or '', -3, 0 }
 end
 
-local job = asked ~= '' and place_of(asked) or nil
+local job = asked ~= '' and location_of(asked) or nil
 local due, more = {}, 0
 if job and job[2] == -2 and counted > 0 then due, more = due_before(lanes, prefix, KEYS[2], asked, now) end
 return cjson.encode({
-  lanes = read.list, heads = read.all_heads(), others = read.others, job = job, due = due, more = more,
-  deadlines = next_deadlines(lanes, tonumber(ARGV[4]), now, place_of),
+  lanes = read.list, heads = read.all_parents(), others = read.others, job = job, due = due, more = more,
+  deadlines = next_deadlines(lanes, tonumber(ARGV[4]), now, location_of),
   waiting = { with_held(held, '', listed + ranked + is_due - held.joined, waiting_sums) },
 })

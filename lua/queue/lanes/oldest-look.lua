@@ -3,9 +3,9 @@
 
   KEYS  [1] wait  [2] prioritized  [3] delayed, all BullMQ's  [4] hash: the live workers
   ARGV  [1] prefix: the prefix of the queue's keys
-        [2] others: 1 to look at jobs without a lane, and at those that workers have fetched
-        [3…] of_keys: the keys at whose lanes to look
-  Reply its id, and since when it waits, in ms since 1970: when it was due, or due again; nothing if none waits
+        [2] others: 1 to include jobs without a lane, and jobs that workers have fetched
+        [3…] of_keys: the keys of the lanes to check
+  Reply its id, and when it became due or due again, in ms since 1970; nothing without such a job
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/names
@@ -14,20 +14,20 @@ local prefix, has_others = ARGV[1], ARGV[2] == '1'
 local lanes = lane_names(prefix)
 local oldest, since_ms
 
--- Whether the job is there, and has not ended.
+-- Returns whether the job exists and has not ended.
 local function look(id)
   local stored_at_ms, opts, ended, again_ms =
     unpack(redis.call('HMGET', prefix .. id, 'timestamp', 'opts', 'finishedOn', 'sluice:due'))
   if not stored_at_ms or ended then return false end
   local delay_ms = opts and string.find(opts, '"delay":', 1, true) and tonumber(cjson.decode(opts).delay) or 0
-  -- Ten seconds mark a job that is on its way to its lane.
+  -- A delay of ten seconds marks a job on its way to its lane.
   local due_ms = tonumber(stored_at_ms) + (delay_ms == 10000 and 0 or delay_ms)
   if again_ms then due_ms = tonumber(again_ms) end
   if not since_ms or due_ms < since_ms then oldest, since_ms = id, due_ms end
   return true
 end
 
--- The first of each priority: those of one come in the order in which they joined.
+-- Checks the first job of each priority: jobs of one priority are sorted by when they joined.
 local function look_at_heads(ids, unit)
   local last = redis.call('ZRANGE', ids, -1, -1, 'WITHSCORES')
   local from, last_from = '-inf', last[2] and math.floor(tonumber(last[2]) / unit) * unit
@@ -43,10 +43,10 @@ for at = 3, #ARGV do look_at_heads(lanes.lane .. ARGV[at], 2 ^ 48) end
 if has_others then
   for _, id in ipairs(redis.call('LRANGE', wait, -1, -1)) do look(id) end
   look_at_heads(prioritized, 2 ^ 32)
-  -- The next worker that looks moves those that are due to their lanes.
+  -- The next worker that looks moves due jobs to their lanes.
   local first_due = redis.call('ZRANGEBYSCORE', delayed, '-inf', now_ms() * 4096 + 4095, 'LIMIT', 0, 1)
   if first_due[1] then look(first_due[1]) end
-  -- Workers list those that they have fetched and not begun, the first of them first.
+  -- Each worker lists the jobs that it has fetched and not begun, in the order in which it will start them.
   for _, worker in ipairs(redis.call('HKEYS', live)) do
     local ids = redis.call('GET', lanes.held .. worker)
     for _, id in ipairs(ids and cjson.decode(ids) or {}) do

@@ -1,15 +1,14 @@
 --[[
-  runs-begin: says whether a worker may go on with the run of a schedule that it holds. As a run begins, or is left out,
-  the next one is planned and the times that have passed meanwhile are counted as missed.
+  runs-begin: decides whether a worker may go on with a run of a schedule that it holds. When a run begins or is skipped,
+  the next one is planned, and the times that have passed since the last one count as missed.
 
   KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] active  [7] prioritized  [8] pc
         [9] failed  [10] sorted set: the schedules, by when their current runs are due  [11] the schedule: hash, all BullMQ's
   ARGV  [1] prefix: the prefix of the queue's keys  [2] name: the schedule's name  [3] id: the run's id
         [4] step: 'look' when the run was fetched; 'begin' when it has its slot; 'miss' when it is too late for it
-        [5] next: JSON: { cron, timeZone, atMs, isInTime, nextMs, passed }, the next time of a cron schedule, by an
-            earlier reply; or ''
-  Reply [1] 0 it is gone; 1 it goes on; 2 it is left out, and counted; 3 the next time of cron is needed
-        [2] 1 if it is a run of the schedule, else 0; then, of a cron schedule: [3] ms since 1970, now
+        [5] next: JSON: { cron, timeZone, atMs, isInTime, nextMs, passed }, the next time of cron; or ''
+  Reply [1] 0 it is gone; 1 it goes on; 2 it is skipped and counted; 3 the next time of cron is needed
+        [2] 1 if it is a run of the schedule, else 0. For a cron schedule, then: [3] now, in ms since 1970
         [4] the first time that is not counted yet  [5] 1 if this is the run for that time  [6] cron  [7] time zone
 ]]
 -- @include lib/now-ms
@@ -27,7 +26,8 @@ local function note_begin()
   redis.call('HSET', schedule.key, 'sluice:ran', string.format('%.0f', schedule.now_ms), 'sluice:run', id)
 end
 
--- Whether another run holds this one back: one that waits for its next attempt (returned too), or runs if none may overlap.
+-- Returns whether another run holds this one back, and the run that waits for its next attempt, if there is one. A
+-- running run holds it back only if runs may not overlap.
 local function is_held_back()
   local is_back, waits, open = false, nil, redis.call('HKEYS', schedule.open)
   for _, other in ipairs(open) do
@@ -41,7 +41,7 @@ local function is_held_back()
   return is_back, waits
 end
 
--- One that is not current has begun before. Else its schedule was ended, or it was planned by an earlier build, which
+-- A run that is not current has begun before. Otherwise its schedule was ended, or an earlier build planned it, which
 -- let runs pile up.
 if id ~= schedule.run and has_begun then
   if step == 'begin' then note_begin() end
@@ -67,7 +67,7 @@ if not next_ms then
 end
 local is_owed = schedule.makes_up and redis.call('HDEL', schedule.key, 'sluice:owed') == 1
 if is_left_out then
-  -- It is made up for when the run has ended that holds it back, or after the next one that begins.
+  -- It is made up for when the run that holds it back has ended, or after the next run that begins.
   remove_run(schedule, id)
   if is_in_time(schedule) then missed = missed + 1 end
   if schedule.makes_up then redis.call('HSET', schedule.key, 'sluice:owed', 1) end

@@ -1,14 +1,14 @@
 --[[
-  runs-declare: stores a schedule over the one of the same name, if there is one. A run that is due and waits stays. One
-  that is not due yet gives way to the first of the new times.
+  runs-declare: stores a schedule, in place of the one with the same name. A pending run that is due stays. A run that is
+  not due yet is replaced by one for the first of the new times.
 
   KEYS  as in runs-begin
   ARGV  [1] prefix: the prefix of the queue's keys  [2] name: the schedule's name
-        [3] fields: JSON: its fields: name, data, opts; every, or pattern, tz and sluice:cron; sluice:missed,
+        [3] fields: JSON of its fields: name, data, opts; every, or pattern, tz and sluice:cron; sluice:missed,
             sluice:overlap
-        [4] cron_ms: ms since 1970: the next time of cron, by an earlier reply; else 0
-  Reply [1] ms since 1970, now, if the next time of cron is needed; else 0
-        [2] the id of the run that waits next, [3] its hash, and [4] 1 if there was no such schedule, else 0
+        [4] cron_ms: the next time of cron in ms since 1970, computed after an earlier reply; else 0
+  Reply [1] now in ms since 1970, if the next time of cron is needed; else 0
+        [2] the id of the next pending run, [3] its hash, and [4] 1 if the schedule is new, else 0
 ]]
 -- @include lib/now-ms
 -- @include lib/runs/plan
@@ -20,7 +20,7 @@ if not fields.every and cron_ms <= now then return { string.format('%.0f', now) 
 
 local state = schedule.run and state_of(schedule, schedule.run)
 local had_every, has_begun = schedule.every, schedule.run and redis.call('HEXISTS', schedule.open, schedule.run) == 1
--- First, so that a Redis whose memory is full refuses all of it: after any other write it would let the rest pass.
+-- First, so that a Redis whose memory is full refuses everything: after any other write it would let the rest pass.
 local is_new = redis.call('HSETNX', schedule.key, 'ic', 1)
 redis.call('HDEL', schedule.key, 'every', 'offset', 'pattern', 'tz', 'data', 'opts', 'sluice:missed', 'sluice:overlap',
   'sluice:owed', 'sluice:cron')
@@ -28,7 +28,7 @@ for field, value in pairs(fields) do redis.call('HSET', schedule.key, field, val
 schedule.every, schedule.pattern, schedule.zone = tonumber(fields.every), fields.pattern or '', fields.tz or ''
 local is_same = schedule.every ~= nil and had_every == schedule.every
 
--- The first time of the new ones that comes after this moment.
+-- The first of the new times that comes after this moment.
 local function first_to_come() return schedule.every and now + schedule.every or cron_ms end
 
 local is_waiting = state == 'waits' or state == 'held'
@@ -45,7 +45,7 @@ elseif is_waiting then
   schedule.at = is_same and due_ms or schedule.every and now or cron_ms
   plan(schedule, schedule.at)
 else
-  -- None waits: the schedule is new, or its run was removed.
+  -- No run waits: the schedule is new, or its run was removed.
   schedule.at = state == 'runs' and first_to_come() or schedule.every and now or cron_ms
   plan(schedule, schedule.at)
 end

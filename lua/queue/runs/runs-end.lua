@@ -1,10 +1,10 @@
 --[[
-  runs-end: ends a schedule, and removes its runs that wait: wherever that is, also in the hands of a worker, and those
-  that wait for their next attempt. A run that runs goes on.
+  runs-end: ends a schedule, and removes its pending runs, wherever they are: also if a worker holds them, or if they wait
+  for their next attempt. Running runs continue.
 
   KEYS  as in runs-begin
   ARGV  [1] prefix: the prefix of the queue's keys  [2] name: the schedule's name
-  Reply [1] 1 if there was such a schedule, else 0; then the ids of the runs that were removed
+  Reply [1] 1 if there was such a schedule, else 0; then the ids of the removed runs
 ]]
 -- @include lib/now-ms
 -- @include lib/runs/schedule

@@ -1,11 +1,11 @@
 --[[
-  runs-settle: takes note of what became of a run of a schedule that had begun. One that has ended is no longer open. One
-  that waits for its next attempt, or was recovered from a worker that died, is the schedule's current run again, in
-  place of the next one. If its schedule was ended meanwhile, it fails for good: nothing of it begins any more.
+  runs-settle: records the outcome of a run of a schedule that had begun. A run that has ended is no longer open. A run
+  that waits for its next attempt, or was recovered from a dead worker, replaces the next run as the current one. If its
+  schedule has ended since it began, the run fails for good, so that nothing of the schedule begins any more.
 
   KEYS  as in runs-begin
   ARGV  [1] prefix: the prefix of the queue's keys  [2] name: the schedule's name  [3] id: the run's id
-        [4] has_begun: '1' if it has begun as a run of this schedule for certain
+        [4] has_begun: '1' if it certainly began as a run of this schedule
   Reply none
 ]]
 -- @include lib/now-ms

@@ -1,13 +1,13 @@
 --[[
-  jobs-move: gives jobs another time that wait or are delayed; those that run or have ended, and the next runs of recurring
-  jobs that have not begun, stay as they are.
+  jobs-move: changes the time of jobs that wait or are delayed. Jobs that run or have ended stay as they are, and so do
+  the next runs of recurring jobs that have not begun.
 
   KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] prioritized
         [7] the schedules, by when their next run is due: zset, all BullMQ's
   ARGV  [1] prefix: the prefix of the queue's keys  [2] ms: when they are due, in ms since 1970
-        [3] in_ms: or in how many ms, "" if [2] counts  [4] only_delayed: 1 if those that wait stay as they are
+        [3] in_ms: or in how many ms; "" to use [2]  [4] only_delayed: 1 to move only delayed jobs
         [5…] ids
-  Reply when they are due, in ms since 1970; then for each job 1 if it is due then, 2 if it was before, 0 if it stays as it is
+  Reply when they are due, in ms since 1970. Then for each job: 1 it was moved; 2 it was due then already; 0 it stays.
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/lanes
@@ -19,13 +19,13 @@ lanes.prioritized = KEYS[6]
 local due_ms = ARGV[3] ~= '' and lanes.now_ms + tonumber(ARGV[3]) or tonumber(ARGV[2])
 local only_delayed, score = ARGV[4] == '1', string.format('%.0f', due_ms * 4096)
 
--- How long it is delayed, from when it was stored on. Ten seconds mark a job that is on its way to its lane.
+-- Returns how long a job is delayed from when it was stored. A delay of ten seconds marks a job on its way to its lane.
 local function delay_from(stored_at_ms)
   local delay_ms = math.max(0, due_ms - stored_at_ms)
   return delay_ms == 10000 and 10001 or delay_ms
 end
 
--- Its deadline counts from when it is due.
+-- The deadline counts from when the job is due.
 local function with_due(stored_opts, delay_ms)
   local opts = cjson.decode(stored_opts)
   opts.delay = delay_ms > 0 and delay_ms or nil
@@ -41,14 +41,14 @@ local function move(id)
   if not name or ended then return 0 end
   if is_planned_run(schedules, id, schedule) and not has_begun_as_run(lanes, id, schedule) then return 0 end
   local key = key_of(name)
-  local place = place_of(lanes, id, key)
+  local place = location_of(lanes, id, key)
   if not place then return 0 end
   if only_delayed and place ~= 'delayed' then return 2 end
   if place == 'delayed' and redis.call('ZSCORE', lanes.delayed, id) == score then return 2 end
-  leave_place(lanes, id, key, place)
+  leave_location(lanes, id, key, place)
   redis.call('ZADD', lanes.delayed, score, id)
   local delay_ms = delay_from(tonumber(stored_at_ms) or 0)
-  -- It gets a new place in its lane then.
+  -- It gets a new position in its lane when it is due.
   redis.call('HDEL', job, 'sluiceSeq')
   redis.call('HSET', job, 'delay', string.format('%.0f', delay_ms), 'opts', with_due(opts or '{}', delay_ms),
     'sluice:due', string.format('%.0f', due_ms))
@@ -62,6 +62,6 @@ for at = 5, #ARGV do
   is_changed = is_changed or reply[#reply] == 1
 end
 if lanes.is_changed then close_lanes(lanes) end
--- A worker that asks now learns when the first of them is due.
+-- A worker that asks now learns when the first of these jobs is due.
 if is_changed then announce(lanes) end
 return reply

@@ -3,14 +3,13 @@
 
   KEYS  [1] ids of jobs: list or zset
   ARGV  [1] prefix: the prefix of the queue's keys
-        [2] from: where the last page ended: "" for the first one; the id of the last job, and of a zset its score
-            before it
-        [3] looked_at: how many jobs to look at  [4] most: how many to find
+        [2] from: where the last page ended: "" for the first one; the id of the last job, after its score in a zset
+        [3] looked_at: how many jobs to check  [4] most: how many to find
         [5] kind: "line" for a list from its right end, where jobs are taken; "list" for a short one; "zset", or
             "newest" for a zset from its end
-        [6] parked: "lane" for those alone that are parked in lanes, "free" for those that are not, "" for all; "below"
-            for those that are parked in lanes below [7]
-        [7] key: their key or a head of it, "" for any  [8] name: their name, "" for any
+        [6] parked: "lane" for jobs that are parked in lanes, "free" for others, "" for all; "below" for jobs that are
+            parked in lanes below [7]
+        [7] key: their key or a parent of it, "" for any  [8] name: their name, "" for any
   Reply where this page ends, "" for the last one; then the ids
 ]]
 -- @include lib/lanes/line
@@ -27,7 +26,7 @@ local function named(opts)
 end
 
 local function is_below(its_key)
-  return string.sub(its_key, 1, #key + 1) == key .. BETWEEN
+  return string.sub(its_key, 1, #key + 1) == key .. SEPARATOR
 end
 
 local function is_meant(id)

@@ -1,14 +1,14 @@
 --[[
-  jobs-remove: removes jobs, with all that is kept of them, at once: a job that is nowhere, but still there, would hold its
-  id and its dedupeId for good. Those of another state, and the next runs of recurring jobs, stay as they are.
+  jobs-remove: removes jobs with everything that is stored for them, in one step. Otherwise a half-removed job could keep
+  its id and its dedupeId forever. Jobs in another state, and the next runs of recurring jobs, stay.
 
   KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] prioritized  [7] the schedules: zset  [8] active
         [9] on: the jobs that have ended so: zset of ids, all BullMQ's
   ARGV  [1] prefix: the prefix of the queue's keys
-        [2] mode: "ended" for those in KEYS [9] on, "pending" for those that wait or are delayed, "any" for both, and
-            those of which no worker has the lock
+        [2] mode: "ended" for jobs in KEYS [9] and the keys after it; "pending" for jobs that wait or are delayed; "any"
+            for both, and for jobs whose lock no worker has
         [3…] ids
-  Reply the ids of those that were removed
+  Reply the ids of the removed jobs
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/lanes
@@ -18,14 +18,14 @@ local lanes = open_lanes(KEYS, ARGV[1], now_ms())
 lanes.prioritized = KEYS[6]
 local schedules, active, state = KEYS[7], KEYS[8], ARGV[2]
 
--- Takes a job out of where it is; where that was, nil if it stays there.
+-- Takes a job out of where it is. Returns where that was; nil if the job stays there.
 local function take_out(id, key, schedule)
   for at = 9, #KEYS do
     if redis.call('ZREM', KEYS[at], id) == 1 then return 'ended' end
   end
   if state == 'ended' or is_planned_run(schedules, id, schedule) then return nil end
-  local place = place_of(lanes, id, key)
-  if place then leave_place(lanes, id, key, place)
+  local place = location_of(lanes, id, key)
+  if place then leave_location(lanes, id, key, place)
   elseif state == 'any' and redis.call('EXISTS', lanes.jobs .. id .. ':lock') == 0 then
     place = redis.call('LREM', active, 1, id) == 1 and 'active' or 'unknown'
   end
@@ -48,7 +48,7 @@ for at = 3, #ARGV do
     forget(id, dedupe_id)
     redis.call('XADD', lanes.events, '*', 'event', 'removed', 'jobId', id, 'prev', place)
     removed[#removed + 1] = id
-    -- Its ordered key may wait for it: a worker that asks now looks at that.
+    -- Its ordered key may wait for it. A worker that asks now checks the key.
     local is_head = key and lanes.is_ordered and redis.call('ZADD', lanes.heads, 'XX', 'CH', lanes.now_ms, key) == 1
     is_freed = is_freed or is_head
   end

@@ -1,9 +1,9 @@
 --[[
-  jobs-update: gives a job other data, which waits, is delayed, or has failed.
+  jobs-update: replaces the data of a job that waits, is delayed, or has failed.
 
   KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] prioritized  [7] completed, all BullMQ's
   ARGV  [1] prefix: the prefix of the queue's keys  [2] id: the job  [3] json: its data as JSON
-  Reply 1 if it has the data, 0 if it is not there, 2 if it runs, 3 if it is done
+  Reply 1 it has the data; 0 it does not exist; 2 it runs; 3 it is done
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/lanes
@@ -17,7 +17,7 @@ local name, ended = unpack(redis.call('HMGET', job, 'name', 'finishedOn'))
 if not name then return 0 end
 if ended then
   if redis.call('ZSCORE', completed, id) then return 3 end
-elseif not place_of(lanes, id, key_of(name)) then
+elseif not location_of(lanes, id, key_of(name)) then
   return 2
 end
 redis.call('HSET', job, 'data', ARGV[3])

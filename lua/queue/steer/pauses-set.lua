@@ -1,12 +1,12 @@
 --[[
-  pauses-set: pauses a queue or one key of it, with all below it, or ends such a pause. A key's lane steps aside.
+  pauses-set: pauses a queue, or one key of it with all keys below, or ends such a pause. The key's lane is blocked.
 
   KEYS  as in lanes-join, then [6] where old versions of BullMQ put the jobs of a paused queue: list
   ARGV  [1] prefix: the prefix of the queue's keys  [2] key: the key, "" for the whole queue
         [3] for_ms: ms for which it is paused: -1 without an end, 0 ends the pause
-        [4] since: the generation that was seen, or ""
-  Reply 1 if it is done, 0 if another change came since that generation; the generation of now; and 1 if a queue that is
-        resumed has jobs that an old version of BullMQ put away
+        [4] since: the generation that the caller has seen, or ""
+  Reply [1] 1 if it is done, 0 if another change came since that generation  [2] the current generation
+        [3] 1 if a resumed queue has jobs that an old version of BullMQ put away
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/lanes
@@ -18,14 +18,14 @@ local until_ms = string.format('%.0f', for_ms < 0 and FOREVER_MS or lanes.now_ms
 local is_next, generation = next_generation(lanes.state, seen, lanes.now_ms)
 if not is_next then return { 0, generation, 0 } end
 
-local function set_aside()
-  leave_line(lanes, head_of(key), key)
+local function block_key()
+  leave_line(lanes, parent_of(key), key)
   if redis.call('EXISTS', lanes.lane .. key) == 1 or has_below(lanes, key) then
     redis.call('ZADD', lanes.blocked, until_ms, key)
   end
 end
 
--- As BullMQ's own pause and resume do, but for its end.
+-- As BullMQ's own pause and resume do, with an end.
 local function set_queue()
   if for_ms == 0 then
     redis.call('HDEL', lanes.meta, 'paused')
@@ -44,7 +44,7 @@ elseif for_ms == 0 then
   redis.call('ZREM', lanes.paused, key)
 else
   redis.call('ZADD', lanes.paused, until_ms, key)
-  set_aside()
+  block_key()
 end
 lanes.paused_keys = redis.call('ZCARD', lanes.paused)
 redis.call('HSET', lanes.state, 'pausedKeys', lanes.paused_keys)

@@ -1,11 +1,12 @@
 --[[
-  settings-set: sets settings of a queue by hand, or ends that.
+  settings-set: sets settings of a queue for an operator, or ends such settings.
 
-  KEYS  [1] the state of the lanes: hash  [2] the settings that were set by hand: hash of "<at>|<until, or nothing>|<JSON>"
-  ARGV  [1] since: the generation that was seen, or ""
-        [2…] name, for_ms, text: of each setting its name, the ms for which it holds or "" without an end, and JSON; ""
-            ends it
-  Reply 1 if it is done, 0 if another change came since that generation; and the generation of now
+  KEYS  [1] the state of the lanes: hash
+        [2] the settings that operators have set: hash of "<at>|<until, or nothing>|<JSON>"
+  ARGV  [1] since: the generation that the caller has seen, or ""
+        [2…] name, for_ms, text: of each setting its name; the ms for which it holds, "" without an end; and its JSON,
+            "" to end it
+  Reply 1 if it is done, 0 if another change came since that generation; and the current generation
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/generation

@@ -1,9 +1,9 @@
 --[[
-  ended-look: sums up the attempts of a queue that have ended in about the last minute. Changes nothing.
+  ended-look: adds up the attempts of a queue that ended in about the last minute. Changes nothing.
 
-  KEYS  [1] what came of attempts, as in workers-note
+  KEYS  [1] the outcomes of attempts, as in workers-note
   ARGV  none
-  Reply how many were done, how many failed, the ms that they took together, and the ms of which that is the sum
+  Reply how many succeeded, how many failed, the sum of their durations in ms, and the length of the time covered, in ms
 ]]
 -- @include lib/now-ms
 local now = now_ms()

@@ -1,11 +1,11 @@
 --[[
-  jobs-begin: records that a job starts, if the job is there.
+  jobs-begin: records that a job starts, if the job exists.
 
   KEYS  [1] the job, BullMQ's: hash
   ARGV  [1] start_by_ms: ms since 1970 by which it had to start; '' if it had no deadline
-        [2] is_suspect: '1' if a worker has died with it: then it is recorded which of its fetches this is, and after
-            how many stalls
-  Reply 1 if the job was there, else 0
+        [2] is_suspect: '1' if a worker has died with it. Then the numbers of this fetch and of the job's stalls are
+            recorded too.
+  Reply 1 if the job exists, else 0
 ]]
 local job, start_by_ms, is_suspect = KEYS[1], ARGV[1], ARGV[2]
 if redis.call('EXISTS', job) == 0 then return 0 end

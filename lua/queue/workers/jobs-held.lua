@@ -3,7 +3,7 @@
 
   KEYS  [1] active, BullMQ's: list of ids, the last fetched one first
   ARGV  [1] prefix: the prefix of the queue's keys  [2] tokens: how the tokens of the worker begin
-  Reply for each such job its id and its token, one after the other
+  Reply the id and the token of each such job, one after the other
 ]]
 local MOST = 10000
 local prefix, begins = ARGV[1], ARGV[2]

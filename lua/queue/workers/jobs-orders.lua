@@ -1,12 +1,13 @@
 --[[
-  jobs-orders: tells a worker what holds for the jobs that it has.
+  jobs-orders: reads what a worker must know of its jobs: pauses, and jobs that were cancelled.
 
   KEYS  [1] meta, BullMQ's: hash  [2] the state of the lanes: hash
-        [3] the locks of running jobs that were cancelled: zset by the ms since 1970 at which they were
+        [3] the locks of running jobs that were cancelled: zset by the ms since 1970 of the cancellation
         [4] the paused keys: zset by the ms since 1970 at which their pauses end
-  ARGV  [1] tokens: what the tokens of this worker begin with
-  Reply 1 if the queue is paused; how often workers were told something; the paused keys, each followed by the ms for
-        which it still is, or -1; then the locks that are the worker's, each as "<token> <job>"
+  ARGV  [1] tokens: how the tokens of this worker begin
+  Reply [1] 1 if the queue is paused  [2] the version of what workers must know: it grows with each change
+        [3] the paused keys, each followed by the ms that are left, or -1 without an end
+        [4…] the locks of this worker's cancelled jobs, each as "<token> <job>"
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/pause-left

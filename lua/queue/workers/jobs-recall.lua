@@ -1,11 +1,11 @@
 --[[
-  jobs-recall: tells what is known of a job that was fetched again, after a worker has died with it. If that worker died
-  with the job's last fetch, and the job had begun then, the death counts from now on; else the job only waited.
+  jobs-recall: reads what is recorded of a job that was fetched again after a worker had died with it. The death counts
+  if that worker died with the job's last fetch, after the job had begun. Otherwise the job only waited.
 
   KEYS  [1] the job, BullMQ's: hash
   ARGV  none
-  Reply [1] how many workers have died while it ran, of those deaths that are known
-        [2] ms since 1970: the deadline that it kept by starting; '' if none
+  Reply [1] how many recorded deaths of workers happened while it ran
+        [2] the deadline that it met by starting, in ms since 1970; '' if none
 ]]
 local job = KEYS[1]
 local known = redis.call('HMGET', job, 'ats', 'stc', 'sluice:ran', 'sluice:deaths', 'sluice:begun')

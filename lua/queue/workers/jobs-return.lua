@@ -1,12 +1,12 @@
 --[[
-  jobs-return: puts a job back that a worker holds and has not begun: into its old place, and no attempt is used. One
-  that was cancelled is let go only: it is to be removed.
+  jobs-return: puts a job that a worker holds and has not begun back into its old position. This uses no attempt. A job
+  that was cancelled is only released: the caller removes it.
 
   KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] active  [7] prioritized  [8] stalled, all BullMQ's
-        [9] the mark for those who wait for the job's end: string, kept for ten minutes
+        [9] the mark for processes that await the job's end: string, kept for ten minutes
   ARGV  [1] prefix: the prefix of the queue's keys  [2] id: the job  [3] token: the token of its lock
         [4] weights: JSON: weights as in lanes-join, or ''
-  Reply 1 if it went back, 2 if it was cancelled, 0 if it is no longer this worker's
+  Reply 1 if it went back, 2 if it was cancelled, 0 if it no longer belongs to this worker
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/lanes
@@ -22,7 +22,7 @@ if redis.call('GET', job .. ':lock') ~= token then return 0 end
 redis.call('DEL', job .. ':lock')
 redis.call('SREM', stalled, id)
 if redis.call('HEXISTS', job, CANCELLED) == 1 then
-  tell_cancelled(lanes.events, KEYS[9], id)
+  publish_cancelled(lanes.events, KEYS[9], id)
   return 2
 end
 if redis.call('LREM', active, 1, id) == 0 then return 0 end
@@ -38,7 +38,7 @@ if key then
 elseif priority == 0 then
   redis.call('RPUSH', lanes.wait, id)
 else
-  -- One without a place of this priority goes before all of them.
+  -- Without a position of this priority, the job goes before all others of it.
   local first = priority * 2 ^ 32
   place = tonumber(place) or first
   if math.floor(place / 2 ^ 32) ~= priority then place = first end

@@ -1,20 +1,20 @@
 --[[
-  jobs-take: decides the next jobs and gives them to the worker that asks, active and locked as by BullMQ's own fetch, by
-  take() in lib/lanes/take.lua. The worker also reports what became of probes, and which keys may have room again.
+  jobs-take: decides the next jobs and gives them to the calling worker, active and locked as by BullMQ's own fetch. take()
+  in lib/lanes/take.lua decides. The worker also reports the results of probes, and which keys may have room again.
 
   KEYS  [1] wait  [2] delayed  [3] events  [4] meta  [5] marker  [6] active  [7] prioritized  [8] pc, all BullMQ's
   ARGV  [1] prefix: the prefix of the queue's keys  [2] most: how many jobs the worker can start soon
-        [3] most_expired: how many more it takes of those whose deadline has passed
-        [4] lock_ms: ms for which their locks last
-        [5] token: what their locks' tokens begin with; a number follows, from 1 on
-        [6] news: JSON: { probes: { key, whether its slot came at once } of probes that have started, ended: keys of
-            ordered lanes whose head has ended, or is tried again, woken: keys that may have room again, "*" for all },
-            or ""
-  Reply ms since 1970 now; how many jobs are parked, how many workers hold at least; ms until there may be another: 0 there
-        may be now, -1 none is known; 1 if more have come due or expired than were looked at; 1 if the queue is paused;
-        how often workers were told something (jobs-orders says what); then for each job its id, 1 if it came in its
-        turn, 2 if as a probe (alone, to see if there is room), 3 if its deadline has passed, and 3 more of each from an
-        ordered lane; and its hash
+        [3] most_expired: how many jobs past their deadline it takes in addition  [4] lock_ms: ms for which locks last
+        [5] token: how the tokens of the locks begin; a number follows, from 1 on
+        [6] updates: "" or JSON: { probes, ended, woken }. Probes that have started: [key, whether its slot came at
+            once]. Ended: keys of ordered lanes whose head job has ended or is retried. Woken: keys that may have room
+            again, "*" for all.
+  Reply [1] now, in ms since 1970  [2] how many jobs are parked  [3] how many workers hold, at least
+        [4] ms until there may be another job: 0 for now, -1 if none is known.
+        [5] 1 if more jobs have come due or expired than were checked  [6] 1 if the queue is paused
+        [7] the version of what workers must know (jobs-orders).
+        [8…] for each job its id, how it comes, and its hash. How it comes: 1 in its turn, 2 alone as a probe for room,
+            3 past its deadline, and 3 more from an ordered lane.
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/take
@@ -25,7 +25,7 @@ lanes.active, lanes.prioritized, lanes.counter = KEYS[6], KEYS[7], KEYS[8]
 lanes.lock_ms, lanes.token, lanes.taken = ARGV[4], ARGV[5], {}
 local most, most_expired = tonumber(ARGV[2]), tonumber(ARGV[3])
 
-if ARGV[6] ~= '' then hear(lanes, cjson.decode(ARGV[6])) end
+if ARGV[6] ~= '' then apply_updates(lanes, cjson.decode(ARGV[6])) end
 local moved = move_due(lanes)
 if lanes.parked > 0 then
   wake_due_lanes(lanes)
@@ -43,7 +43,7 @@ end
 local more_due = moved == MOST_MOVED and 1 or 0
 if not paused and are_expired(lanes) then more_due = 1 end
 if lanes.is_changed then close_lanes(lanes) end
--- No job more may be active now, and nobody is told when one may, nor of jobs that come meanwhile: the worker looks again.
+-- No further job may be active now. No message says when one may, or that new jobs came, so the worker looks again.
 local is_full = at_once and redis.call('LLEN', lanes.active) >= tonumber(at_once)
 if has_more and not is_full then redis.call('ZADD', lanes.marker, 0, '0') end
 
@@ -64,6 +64,6 @@ if not paused and next_ms ~= 0 then
     if has(lanes, 'deadlines') then first_at(lanes.deadlines, 1) end
   end
 end
--- It holds what it has just taken.
+-- The worker holds what it has just taken.
 local held = #lanes.taken > 0 and #lanes.taken / 3 or redis.call('LLEN', lanes.active)
 return { lanes.now_ms, lanes.parked, held, next_ms, more_due, paused and 1 or 0, lanes.orders, unpack(lanes.taken) }

@@ -1,14 +1,14 @@
 --[[
-  workers-note: notes that a worker is alive for a while, and forgets those whose time is over. It also counts the attempts
-  that have ended since it said so last.
+  workers-note: notes that a worker is alive for a while, and forgets workers whose time is over. It also counts the
+  attempts that have ended since the worker's last report.
 
-  KEYS  [1] the live workers of a queue, each with "<until when, in ms since 1970> <its places>": hash; expires with
-            the last of them
-        [2] what came of attempts in steps of ten seconds, "<step> <done, failed or ms>": hash; expires two minutes after
-            the last one
-  ARGV  [1] worker  [2] places: how many jobs it can have at once
-        [3] for_ms: ms for which it counts as alive; 0 if it ends  [4] done: how many attempts were done
-        [5] failed: how many failed  [6] busy_ms: how many ms they took together
+  KEYS  [1] the live workers of a queue: hash of "<until when, in ms since 1970> <how many jobs it can run at once>";
+            expires with the last of them
+        [2] the outcomes of attempts in steps of ten seconds: hash, "<step> <done, failed or ms>" to a sum; expires two
+            minutes after the last one
+  ARGV  [1] worker  [2] places: how many jobs it can run at once
+        [3] for_ms: ms for which it counts as alive; 0 if it ends  [4] done: how many attempts succeeded
+        [5] failed: how many failed  [6] busy_ms: the sum of their durations, in ms
   Reply nothing
 ]]
 -- @include lib/now-ms
@@ -32,7 +32,7 @@ for name, count in pairs({ done = done, failed = failed, ms = busy_ms }) do
   redis.call('HINCRBY', ended, string.format('%.0f %s', step, name), string.format('%.0f', count))
 end
 redis.call('PEXPIRE', ended, 120000)
--- Those of the last minute are read.
+-- Only the last minute is read.
 if redis.call('HLEN', ended) > 24 then
   for _, field in ipairs(redis.call('HKEYS', ended)) do
     if math.abs(tonumber(string.match(field, '^%d+')) - step) > 6 then redis.call('HDEL', ended, field) end

@@ -1,5 +1,5 @@
--- How many plain calls waiting jobs count as: sums[n] is for the first n of them. Only `most` are looked at, since Redis
--- serves no other request meanwhile; the jobs behind them count as these do on average.
+-- Counts how many plain calls pending jobs cost: sums[n] is for the first n of them. Only `most` jobs are read, because
+-- Redis is blocked during the read. Jobs behind them are assumed to cost the same on average.
 
 local function share_in(opts)
   local ours = opts and string.find(opts, '"share"', 1, true) and cjson.decode(opts).sluice
@@ -20,8 +20,8 @@ local function sums_of_lane(lanes, key, most)
   return sums
 end
 
--- For jobs that wait to be fetched: those in the list go before those with a priority. A job that `joins` held ones
--- counts among those.
+-- For jobs that wait to be fetched. Those in the list go before those with a priority. A job for which `joins` returns
+-- true counts among the held jobs instead.
 local function sums_of_waiting(prefix, wait, prioritized, most, joins)
   local sums, total = {}, 0
   local function add(id)

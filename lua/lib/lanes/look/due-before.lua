@@ -1,10 +1,10 @@
--- The delayed jobs that come due before one, in groups of about the same time, the earliest first.
+-- Reads the delayed jobs that come due before a given one, in groups of about the same time, the earliest first.
 
 local MOST_GROUPS = 32
--- How many delayed jobs are looked at: Redis serves no other request meanwhile.
+-- How many delayed jobs are read. Redis is blocked during the read.
 local MOST_DUE = 1000
 
--- Adds a job to a group: jobs and calls by key, '' for none.
+-- Adds a job to the counts of its key in a group: jobs and calls; key '' for none.
 local function add_to_group(group, key, share)
   local of_key = group.keys[key]
   if not of_key then
@@ -18,14 +18,15 @@ local function priority_of(prefix, id)
   return tonumber(redis.call('HGET', prefix .. id, 'priority')) or 0
 end
 
--- How many jobs in the lane of its key, or of those with a priority that wait to be fetched, are as urgent as a job.
+-- Counts the jobs that are at least as urgent as a given one: in the lane of its key, or among the jobs with a priority
+-- that wait to be fetched.
 local function more_urgent(lanes, prefix, prioritized, id, key)
   local names, unit = prioritized, 2 ^ 32
   if key then names, unit = lanes.lane .. key, 2 ^ 48 end
   return redis.call('ZCOUNT', names, '-inf', '(' .. string.format('%.0f', (priority_of(prefix, id) + 1) * unit))
 end
 
--- Of its own key only those that are as urgent. Also returns about how many there are that were not looked at.
+-- Of the job's own key, only jobs that are at least as urgent count. Also returns about how many jobs were not read.
 local function due_before(lanes, prefix, delayed, asked, now)
   local own_key, own_priority = key_of(redis.call('HGET', prefix .. asked, 'name')) or '', priority_of(prefix, asked)
   local until_score = '(' .. redis.call('ZSCORE', delayed, asked)
@@ -35,7 +36,7 @@ local function due_before(lanes, prefix, delayed, asked, now)
     local id = range[at]
     local name, opts, priority = unpack(redis.call('HMGET', prefix .. id, 'name', 'opts', 'priority'))
     local key = name and key_of(name) or ''
-    -- Jobs that are parked in lanes are delayed by a day.
+    -- Jobs parked in lanes are delayed by a day.
     if name and not (key ~= '' and redis.call('ZSCORE', lanes.lane .. key, id)) then
       local is_behind = key == own_key and (tonumber(priority) or 0) > own_priority
       found[#found + 1] = { math.floor(tonumber(range[at + 1]) / 4096), key, is_behind and 0 or share_in(opts), is_behind }
@@ -52,7 +53,8 @@ local function due_before(lanes, prefix, delayed, asked, now)
   for at, group in ipairs(groups) do list[at] = { math.max(0, group.sum_ms / group.jobs - now), group.list } end
   local looked_at = #range / 2
   if looked_at < MOST_DUE then return list, 0 end
-  -- Of those behind, as many are parked as of these; and there are no more than are delayed in all.
+  -- The share of parked jobs among the unread ones is assumed to be the same. There are no more than are delayed in
+  -- all.
   local rest = redis.call('ZCOUNT', delayed, '-inf', until_score) - looked_at
   local parked = tonumber(redis.call('HGET', lanes.state, 'parked')) or 0
   local all = redis.call('ZCARD', delayed) - parked - #found

@@ -1,17 +1,16 @@
 -- @include lib/lanes/look/count-calls
--- Jobs that workers hold, which have fetched and not started them, in the order in which they will start; by key, ''
--- for those without one.
+-- The jobs that workers have fetched and not started, in the order in which they will start; by key, '' for none.
 
--- How many of the jobs that workers have are looked at: the latest.
+-- How many of the jobs that workers hold are read: the latest.
 local MOST_ACTIVE = 10000
 
 local function hold(held, id, key, share)
   local lane = held.lanes[key] or { jobs = 0, calls = 0 }
-  held.lanes[key], held.places[id] = lane, { key, -4, lane.jobs, lane.calls }
+  held.lanes[key], held.positions[id] = lane, { key, -4, lane.jobs, lane.calls }
   lane.jobs, lane.calls = lane.jobs + 1, lane.calls + share
 end
 
--- A job that is about to be fetched comes after the held ones of its key, if there are any.
+-- A job that is about to be fetched starts after the held jobs of its key, if there are any.
 local function joins_held(held)
   return function(id, key, share)
     if not key or not held.lanes[key] then return false end
@@ -21,9 +20,10 @@ local function joins_held(held)
   end
 end
 
--- The jobs that each worker has reported, less those that have ended since; the calls of the first `most` are read.
+-- Reads the jobs that each worker has reported, without those that have ended since. The cost of the first `most` jobs
+-- is read.
 local function held_by_workers(lanes, prefix, active, live, most)
-  local held = { places = {}, lanes = {}, joined = 0 }
+  local held = { positions = {}, lanes = {}, joined = 0 }
   if most < 1 then return held end
   local latest, is_active, is_reported, lists = redis.call('LRANGE', active, 0, MOST_ACTIVE - 1), {}, {}, {}
   for _, id in ipairs(latest) do is_active[id] = true end
@@ -55,14 +55,14 @@ local function held_by_workers(lanes, prefix, active, live, most)
       if list[at] then add(list[at]) end
     end
   end
-  -- Jobs that were fetched after all of these, and are not reported yet, come after the held ones of their key.
+  -- Jobs that were fetched after all of these, and are not reported yet, start after the held jobs of their key.
   local first_reported = 1
   while not is_reported[latest[first_reported]] do first_reported = first_reported + 1 end
   for at = first_reported - 1, 1, -1 do add(latest[at], true) end
   return held
 end
 
--- How many jobs of a key go before one: the held ones and `jobs` more; and how many calls all of these count as.
+-- Returns how many jobs of a key start before one: the held ones and `jobs` more; and how many calls these cost.
 local function with_held(held, key, jobs, sums)
   local lane = held.lanes[key] or { jobs = 0, calls = 0 }
   return lane.jobs + jobs, lane.calls + calls_of(sums, jobs)

@@ -1,6 +1,7 @@
--- One page of the ids of jobs, of a list or a sorted set of BullMQ's; from after the job with which the last page ended.
+-- Reads one page of job ids from a list or a sorted set of BullMQ's, after the job with which the last page ended.
 
--- From the right end of a list on, where workers take its jobs; from there again after a job that is gone.
+-- Reads a list from its right end, where workers take jobs. If the last job of the previous page is gone, it starts
+-- there again.
 local function read_line(ids, from, most)
   local at = from ~= '' and redis.call('LPOS', ids, from, 'RANK', -1)
   if at == 0 then return {} end
@@ -10,13 +11,13 @@ local function read_line(ids, from, most)
   return found
 end
 
--- The ids of a list in an order of their own: those before the last one come and go.
+-- A fixed order for the ids of a list in which jobs come and go.
 local function in_order(one, other)
   if #one ~= #other then return #one < #other end
   return one < other
 end
 
--- All ids of a short list that come after that one.
+-- All ids of a short list that come after `from`.
 local function read_list(ids, from)
   local found = {}
   for _, id in ipairs(redis.call('LRANGE', ids, 0, -1)) do
@@ -26,7 +27,7 @@ local function read_list(ids, from)
   return found
 end
 
--- Ids and scores. After a job that is gone, from its score on: jobs of the same score come again.
+-- Reads ids and scores. If the last job is gone, the page starts from its score, so jobs of the same score come again.
 local function read_zset(ids, from, most, is_newest)
   local function range(first, last)
     return redis.call(is_newest and 'ZREVRANGE' or 'ZRANGE', ids, first, last, 'WITHSCORES')

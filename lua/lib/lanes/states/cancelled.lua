@@ -1,8 +1,8 @@
--- The field of a job that was cancelled: no worker begins it.
+-- The field of a cancelled job. No worker begins such a job.
 local CANCELLED = 'sluice:cancelled'
 
--- Tells those who wait for a job's end that it was cancelled before it began: the event that it is removed follows.
-local function tell_cancelled(events, mark, id)
+-- Notifies those waiting for a job's end that it was cancelled before it began. The event that it was removed follows.
+local function publish_cancelled(events, mark, id)
   redis.call('SET', mark, 1, 'PX', 600000)
   redis.call('XADD', events, '*', 'event', 'sluice-cancelled', 'jobId', id)
 end

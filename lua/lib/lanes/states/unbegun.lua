@@ -1,5 +1,5 @@
--- Where a job waits that no worker has: "lane", "delayed", "prioritized" or "wait"; nil for any other job.
-local function place_of(lanes, id, key)
+-- Returns where a pending job is: "lane", "delayed", "prioritized" or "wait"; nil for any other job.
+local function location_of(lanes, id, key)
   if redis.call('ZSCORE', lanes.delayed, id) then
     return key and redis.call('ZSCORE', lanes.lane .. key, id) and 'lane' or 'delayed'
   end
@@ -7,8 +7,8 @@ local function place_of(lanes, id, key)
   return redis.call('LPOS', lanes.wait, id) and 'wait' or nil
 end
 
--- Takes a job out of its place, in the delayed set too.
-local function leave_place(lanes, id, key, place)
+-- Takes a job out of the structure it is in, and out of the delayed set.
+local function leave_location(lanes, id, key, place)
   if place == 'lane' then
     redis.call('ZREM', lanes.lane .. key, id)
     forget_job(lanes, id, key)
@@ -19,13 +19,13 @@ local function leave_place(lanes, id, key, place)
   else redis.call('ZREM', lanes.delayed, id) end
 end
 
--- Whether a job is the run that its schedule has planned: without it, no other would follow.
+-- True if a job is the planned run of its schedule. Without it, no other run would follow.
 local function is_planned_run(schedules, id, schedule)
   local next_ms = schedule and redis.call('ZSCORE', schedules, schedule)
   return next_ms and id == 'repeat:' .. schedule .. ':' .. string.format('%.0f', tonumber(next_ms))
 end
 
--- Whether it has begun before, as the runs of a schedule that wait for their next attempt.
+-- True if a run has begun before, and waits for its next attempt.
 local function has_begun_as_run(lanes, id, schedule)
   return redis.call('HEXISTS', lanes.jobs .. 'repeat:' .. schedule .. ':open', id) == 1
 end

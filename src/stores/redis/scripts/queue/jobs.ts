@@ -124,7 +124,7 @@ export const jobScripts = {
    * Checks whether a worker has taken a job that is due. If none has, another worker is woken, unless none waits for jobs.
    */
   wakeFor: shapeScript({
-    name: "queue/enqueue/jobs-heard",
+    name: "queue/enqueue/jobs-watch",
     keys: ({ id, ...queue }: JobName) =>
       queueKeys(id, `${id}:lock`, "delayed", "marker", "meta")(queue),
     args: { prefix, id: text },
@@ -209,7 +209,7 @@ export const jobScripts = {
 
   /** Ends that for up to a thousand jobs. */
   toldOf: shapeScript({
-    name: "queue/ends/jobs-told",
+    name: "queue/ends/jobs-unawait",
     keys: ({ ids, ...queue }: QueueName & { readonly ids: readonly string[] }) =>
       queueKeys(...ids.flatMap((id) => [`awaited:${id}`, `outcome:${id}`]))(queue),
     args: { process: text },

@@ -76,7 +76,7 @@ export interface Taken {
 }
 
 /** What a worker reports about lanes when it takes jobs. */
-type LaneNews = {
+type LaneUpdates = {
   /** Probes that have started: their key, and whether their slots came at once. */
   readonly probes: readonly (readonly [key: string, wentAtOnce: boolean])[];
   /** Keys that may have room again; `"*"` for all. */
@@ -194,9 +194,9 @@ export const laneScripts = {
       lockMs: int,
       /** The start of the locks' tokens; the number of the job follows, from 1 on. */
       token: text,
-      news: from(({ probes, woken, ended }: LaneNews) => {
-        const isNews = probes.length + woken.length + ended.length > 0;
-        return isNews ? JSON.stringify({ probes, woken, ended }) : "";
+      updates: from(({ probes, woken, ended }: LaneUpdates) => {
+        const hasUpdates = probes.length + woken.length + ended.length > 0;
+        return hasUpdates ? JSON.stringify({ probes, woken, ended }) : "";
       }),
     },
     // By hand: each job of a queue comes through here.

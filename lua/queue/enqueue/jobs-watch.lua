@@ -1,10 +1,10 @@
 --[[
-  jobs-heard: whether a worker has taken a job that is due. One that was woken for it may stand still: then another is
+  jobs-watch: checks whether a worker has taken a due job. The worker that was woken for it may hang, so another one is
   woken.
 
   KEYS  [1] the job  [2] its lock  [3] delayed  [4] marker  [5] meta, all BullMQ's
   ARGV  [1] prefix: the prefix of the queue's keys  [2] id: the job's id
-  Reply 0 it was taken, is gone, or is not due; 1 another worker was woken; 2 it waits, and no worker waits for jobs
+  Reply 0 it was taken, is gone, or is not due; 1 another worker was woken; 2 it is pending, and no worker waits for jobs
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/names

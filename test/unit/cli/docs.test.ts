@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { cliDocs } from "../../../scripts/cli-docs.ts";
 
 describe("docs/reference/cli.md", () => {
-  it("says what --help says: run `npx tsx scripts/cli-docs.ts`", async () => {
+  it("equals the output of --help: run `npx tsx scripts/cli-docs.ts`", async () => {
     const lines = (text: string): string[] =>
       text.split("\n").map((line) => line.replaceAll(/ {2,}|-{3,}/g, " ").trim());
 

@@ -3,7 +3,7 @@ import { onOneLine, parseDuration, table } from "../../../src/cli/io.ts";
 import { duration } from "../../../src/operations/text.ts";
 import { run } from "../../../src/cli/program.ts";
 
-describe("what the command line prints", () => {
+describe("the output of the command line", () => {
   it.each([
     [0, "0 ms"],
     [999, "999 ms"],
@@ -30,7 +30,7 @@ describe("what the command line prints", () => {
     expect(() => parseDuration("--for", text)).toThrow(/--for.*90s, 15m or 2h/);
   });
 
-  it("lets no text of others steer the terminal", () => {
+  it("strips control characters from foreign text", () => {
     expect(onOneLine("a\u001B[2Jb\nc\u202Ed")).toBe("a?[2Jb?c?d");
     expect(table(["name"], [["x\u001B]0;owned\u0007"]])).toBe("NAME\nx?]0;owned?");
   });
@@ -71,7 +71,7 @@ describe("the command line", () => {
     expect(out).toContain("Exit codes");
   });
 
-  it("says with exit code 4 that Redis does not answer", async () => {
+  it("reports with exit code 4 that Redis does not respond", async () => {
     const { code, err } = await runs("doctor", "--redis", "redis://127.0.0.1:1");
 
     expect(code).toBe(4);

@@ -5,7 +5,7 @@ import { createChangeLog } from "../../../src/core/stores/insight/change-log.ts"
 import { createMemoryInsight } from "../../../src/stores/memory/memory-insight.ts";
 import { deferred } from "../../support/async/deferred.ts";
 
-it("makes a change that cannot be noted, and says so in the log of the process", async () => {
+it("makes a change that cannot be stored in the log, and logs that in the process", async () => {
   const warnings: string[] = [];
   const logger = { warn: (_facts: object, text: string) => void warnings.push(text), error() {} };
   const store = {

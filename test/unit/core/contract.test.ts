@@ -54,7 +54,7 @@ describe("a contract", () => {
     expect(() => parseRate("test", compiled.rate)).not.toThrow();
   });
 
-  it("is never broken, whenever calls come and however late each arrives", () => {
+  it("is never broken, at any pattern of calls and any delay of each", () => {
     const spread = fc.array(fc.tuple(fc.double({ min: 0, max: 1, noNaN: true }), fc.nat(9)), {
       minLength: 5,
       maxLength: 300,
@@ -84,7 +84,7 @@ describe("a contract", () => {
     );
   });
 
-  it("is reached, and broken by a rate that is 1 % faster", () => {
+  it("is used in full, and broken by a rate that is 1 % faster", () => {
     fc.assert(
       fc.property(someContract, ({ max, windowMs, jitterMs, window, burst }) => {
         const { rate } = contract(max, `${windowMs}ms`, { window, jitterMs, burst });
@@ -136,7 +136,7 @@ describe("a contract", () => {
     expect(formatPolicy(readPolicyText("test", policy.text, policy))).toBe(formatPolicy(policy));
   });
 
-  it("is shown as a plain rate once its burst is another", () => {
+  it("is shown as a plain rate once its burst changes", () => {
     const policy = compilePolicy("test", { ...contract(100, "1s"), burst: 5 });
 
     expect(formatPolicy(policy)).toBe("1/10.5ms with a burst of 5");
@@ -148,7 +148,7 @@ describe("a contract", () => {
     expect(formatPolicy(policy)).toBe("9/s; per key contract of 5 per 1s");
   });
 
-  it("is not shown by a label from elsewhere that no terms could have", () => {
+  it("is not shown by a foreign label that no terms could produce", () => {
     const { text } = compilePolicy("test", contract(100, "1s"));
     const other = text.replace("contract of 100 per 1s", "a\\nb");
     const read = (): unknown =>

@@ -30,7 +30,7 @@ describe("a cron expression", () => {
     expect(new Set(minutes).size).toBeGreaterThan(50);
   });
 
-  it("spreads H over the hours whatever the minute is", () => {
+  it("spreads H over the hours for every minute", () => {
     const ids = Array.from({ length: 200 }, (_, index) => `report ${index}`);
     const pairs = ids.map((id) => read("H H * * *", id).split(" ").slice(0, 2).join(":"));
 
@@ -121,7 +121,7 @@ describe("a cron expression", () => {
     expect(cronFault({ cron, id: "report", timeZone: undefined })).toContain(why);
   });
 
-  it("throws an error of its own for text that it cannot read", () => {
+  it("throws a CronTextError for text that it cannot read", () => {
     expect(() => read("0 9 * *")).toThrow(CronTextError);
   });
 });

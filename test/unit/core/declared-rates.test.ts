@@ -3,7 +3,7 @@ import { createSluice, leakyBucket, tokenBucket, type Limit } from "sluice";
 import { formatLimit, partOfLimit } from "../../../src/core/limits/registry.ts";
 import { isLimit } from "../../../src/core/policy/limit-makers.ts";
 
-describe("a limit in words", () => {
+describe("the name of a limit", () => {
   it.each<[Limit, string]>([
     [
       leakyBucket("90000/min", { unit: "tokens", burst: 4_000 }),
@@ -21,16 +21,16 @@ describe("a limit in words", () => {
       tokenBucket({ capacity: 10, refill: "60/min", unit: "tokens" }),
       "up to 10, refilled at 60/min tokens",
     ],
-  ])("is as it was declared: %o", (limit, words) => {
+  ])("shows the rate as declared: %o", (limit, words) => {
     expect(formatLimit(limit)).toBe(words);
     expect(isLimit(JSON.parse(JSON.stringify(limit)))).toBe(true);
   });
 
-  it("is of its own numbers where it is a part of what was declared", () => {
+  it("shows the actual numbers for a part of a limit", () => {
     expect(formatLimit(partOfLimit(leakyBucket("60/min"), 0.5)!)).toBe("30/min");
   });
 
-  it("may be declared again in other words", async () => {
+  it("allows a later declaration in other numbers", async () => {
     await using sluice = createSluice({ logger: { warn() {}, error() {} } });
     const bucket = sluice.bucket("a", { rate: "60/min", perKey: { rate: "1/s" } });
 

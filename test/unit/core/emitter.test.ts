@@ -21,7 +21,7 @@ function open() {
 }
 
 describe("an emitter", () => {
-  it("calls each listener until it is taken off", () => {
+  it("calls each listener until it is removed", () => {
     const { emitter } = open();
     const heard: number[] = [];
     const listener = ({ number }: Events["news"]): void => void heard.push(number);
@@ -34,7 +34,7 @@ describe("an emitter", () => {
     expect(heard).toEqual([1]);
   });
 
-  it("returns what takes a listener off, and leaves the others", () => {
+  it("returns a function that removes only this listener", () => {
     const { emitter } = open();
     const heard: string[] = [];
     const stop = emitter.on("news", () => heard.push("first"));
@@ -47,7 +47,7 @@ describe("an emitter", () => {
     expect(heard).toEqual(["second"]);
   });
 
-  it("takes listeners off by their signal, however many share it", () => {
+  it("removes listeners by their signal, however many share it", () => {
     const { emitter } = open();
     const { signal, abort } = abortable();
     const warned: unknown[] = [];
@@ -76,7 +76,7 @@ describe("an emitter", () => {
     expect(emitter.hasListener("news")).toBe(false);
   });
 
-  it("calls a listener once that was given twice, and goes by its last signal", () => {
+  it("calls a listener once that was added twice, and follows its last signal", () => {
     const { emitter } = open();
     const { signal, abort } = abortable();
     const heard: number[] = [];
@@ -90,7 +90,7 @@ describe("an emitter", () => {
     expect(heard).toEqual([1]);
   });
 
-  it("refuses a signal that is none", () => {
+  it("refuses an invalid signal", () => {
     const { emitter } = open();
     const listen = (): unknown => emitter.on("news", () => {}, { signal: {} as AbortSignal });
 
@@ -114,7 +114,7 @@ describe("an emitter", () => {
     expect(problems).toEqual([expect.stringContaining("broken")]);
   });
 
-  it("refuses an event that there is not", () => {
+  it("refuses an unknown event", () => {
     const { emitter } = open();
     const listen = (): unknown => emitter.on("olds" as never, () => {});
 

@@ -8,7 +8,7 @@ function throughJson(value: unknown): unknown {
 }
 
 describe("a result in JSON", () => {
-  it('says "forever" of a time without an end, wherever it lies, and keeps Infinity in the process', () => {
+  it('shows an endless time as "forever" at any depth, and keeps Infinity in the process', () => {
     const result = sayEndless({ pausedForMs: Infinity, waiting: 3, key: undefined });
 
     expect(result).toEqual({ pausedForMs: Infinity, waiting: 3, key: undefined });
@@ -18,7 +18,7 @@ describe("a result in JSON", () => {
     ]);
   });
 
-  it("is as it was if all its times end", () => {
+  it("is unchanged if all its times end", () => {
     const result = { pausedForMs: 5 };
 
     expect(sayEndless(result)).toBe(result);
@@ -42,7 +42,7 @@ describe("an error in JSON", () => {
     });
   });
 
-  it("says times without an end", () => {
+  it("shows endless times", () => {
     const facts = { bucket: "a", key: "b", waiting: 7, priority: "low", retryAfterMs: Infinity };
 
     expect(throughJson(new LineFullError(facts))).toMatchObject({ retryAfterMs: "forever" });

@@ -10,7 +10,7 @@ import {
 const ENDPOINT = encodeKey(["acme", "endpoint-7"]);
 
 describe("the text of a key", () => {
-  it("is a plain name itself, and of each path another", () => {
+  it("is the plain name itself, and distinct for each path", () => {
     const keys = ["acme", "a/b", ["a", "b"], ["a", "b", "c"], ["a/b", "c"], ["a", "b/c"]];
 
     expect(encodeKey("acme")).toBe("acme");
@@ -19,13 +19,13 @@ describe("the text of a key", () => {
     expect(keys.map((key) => decodeKey(encodeKey(key)))).toEqual(keys);
   });
 
-  it("knows its levels and its heads, the widest first", () => {
+  it("contains its levels and its prefixes, the widest first", () => {
     expect(levelsOfText("acme")).toBe(1);
     expect(levelsOfText(ENDPOINT)).toBe(2);
     expect(headsOfText(ENDPOINT)).toEqual(["acme", ENDPOINT]);
   });
 
-  it("lies within its heads, and not within what only begins like them", () => {
+  it("is within its prefixes, and not within a name that only begins like them", () => {
     expect(isWithin(ENDPOINT, "acme")).toBe(true);
     expect(isWithin(ENDPOINT, ENDPOINT)).toBe(true);
     expect(isWithin(ENDPOINT, "acm")).toBe(false);

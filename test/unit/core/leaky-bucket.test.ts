@@ -31,7 +31,7 @@ function createBucket(limit: Limit) {
 }
 
 describe("the arithmetic of a leaky bucket", () => {
-  it("gives the slots of an exact reference to within the µs that slots are rounded to", () => {
+  it("gives the slots of an exact reference, rounded up to a µs", () => {
     const calls = fc.array(
       fc.record({ afterUs: fc.oneof(fc.nat(100), fc.nat(5_000_000)), cost: fc.nat(4) }),
       { maxLength: 200 },
@@ -56,7 +56,7 @@ describe("the arithmetic of a leaky bucket", () => {
   });
 
   it.each(["300000/s", "70000/s", "7/s"])(
-    "gives a backlog at %s the very slots of an exact reference, over a million calls",
+    "gives a backlog at %s exactly the slots of a reference, over a million calls",
     (rate) => {
       const limit = limitOf(rate, { burst: 3 });
       const reference = createReferenceBucket(limit);
@@ -76,7 +76,7 @@ describe("the arithmetic of a leaky bucket", () => {
   );
 
   it.each(["300000/s", "70000/s", "7/s"])(
-    "never runs more than a µs ahead of %s, however its callers hit upon fractions",
+    "never runs more than a µs ahead of %s, however its callers use fractions",
     (rate) => {
       const limit = limitOf(rate);
       const { reserve } = createBucket(limit);
@@ -102,7 +102,7 @@ describe("the arithmetic of a leaky bucket", () => {
     expect(reserve(START_US, 1)).toBe(START_US + 1_000_000);
   });
 
-  it("books a run of calls where it would book them one by one", () => {
+  it("books a run of calls at the times at which it would book them one by one", () => {
     const count = fc.integer({ min: 1, max: 40 });
     fc.assert(
       fc.property(anyLimit, fc.nat(60), count, fc.nat(2), (limit, booked, calls, wish) => {

@@ -32,7 +32,7 @@ const listed = [...guide.matchAll(/`((?:src|lua|test)\/[^`<]+\.(?:ts|lua))`/g)].
 );
 
 describe("the kinds of limits", () => {
-  it("are asked for by no code but their own and that of their makers", () => {
+  it("are named only in their own code and that of their makers", () => {
     const asking = others.filter(({ path, text }) =>
       (path.endsWith(".lua") ? ASKS_IN_LUA : ASKS_IN_TYPESCRIPT).test(text),
     );
@@ -40,20 +40,20 @@ describe("the kinds of limits", () => {
     expect(asking.map(({ path }) => path)).toEqual([]);
   });
 
-  it("have a code each", () => {
+  it("have distinct codes", () => {
     const codes = [...RULES.values()].map(({ code }) => code);
 
     expect(new Set(codes).size).toBe(RULES.size);
   });
 
-  it("are read by rule only where CONTRIBUTING says so", () => {
+  it("have their rule read only where CONTRIBUTING says so", () => {
     const reading = others.filter(({ text }) => READS_RULES.test(text)).map(({ path }) => path);
     const unlisted = reading.filter((path) => !isListed(path));
 
     expect(unlisted).toEqual([]);
   });
 
-  it("are written in files that exist", () => {
+  it("are documented with files that exist", () => {
     const gone = listed.filter((path) => !path.includes("*") && !existsSync(path));
 
     expect(gone).toEqual([]);

@@ -39,11 +39,11 @@ describe("the part of a limit", () => {
   it.each([
     ["calls at once", concurrency(3)],
     ["a local day", fixedWindow(3, "1d", { align: { at: "03:30", timeZone: "Europe/Berlin" } })],
-  ])("lets nothing pass where less than one of %s is left", (_what, limit) => {
+  ])("lets nothing pass if it is less than one of %s", (_what, limit) => {
     expect(partOfLimit(limit, 0.25)).toBeUndefined();
   });
 
-  it("is never more than the part, in whole numbers that hold", () => {
+  it("is never more than the part, in valid whole numbers", () => {
     const count = fc.integer({ min: 1, max: 20_000 });
     const part = fc.double({ min: 0.0001, max: 1, noNaN: true });
 

@@ -16,8 +16,8 @@ function setUp() {
   return { logger, said };
 }
 
-describe("a logger for what may go wrong with every call", () => {
-  it("says the same once in ten seconds, and then how often it did not", async () => {
+describe("a sampled logger", () => {
+  it("logs a warning once in ten seconds, and then the number of suppressed ones", async () => {
     const { logger, said } = setUp();
     for (let call = 0; call < 1_000; call++) logger.warn({ reason: "away" }, "Not settled.");
     await pass(9_999);
@@ -35,7 +35,7 @@ describe("a logger for what may go wrong with every call", () => {
     ]);
   });
 
-  it("says at once what is something else, and not the same for another reason", () => {
+  it("logs another warning immediately, but not one that differs only by its reason", () => {
     const { logger, said } = setUp();
 
     logger.warn({ job: "1" }, "Not kept.");
@@ -50,7 +50,7 @@ describe("a logger for what may go wrong with every call", () => {
     ]);
   });
 
-  it("says every error", () => {
+  it("logs every error", () => {
     const { logger, said } = setUp();
 
     logger.error({}, "Broken.");

@@ -14,7 +14,7 @@ const schema = z.strictObject({
 const awaitable = Object.fromEntries(["then"].map((name) => [name, () => {}]));
 
 describe("options", () => {
-  it("are frozen once they are read", () => {
+  it("are frozen after reading", () => {
     expect(Object.isFrozen(readOptions("draw()", schema, { maxWaitMs: 5 }))).toBe(true);
   });
 
@@ -66,7 +66,7 @@ describe("options", () => {
       'put(): option "filter.a.regex" is 1; there is no such option; the options are gt, lt.',
     ],
     [{ filter: { a: 1 } }, 'put(): option "filter.a" is 1; give an object of gt, lt.'],
-  ])("in a table by any names, as %j, are refused so, too", (given, message) => {
+  ])("in a table with any names, as %j, are refused in the same way", (given, message) => {
     const condition = z.strictObject({ gt: z.number().optional(), lt: z.number().optional() });
     const table = z.strictObject({ filter: z.record(z.string(), condition).optional() });
 
@@ -99,7 +99,7 @@ describe("a token bucket", () => {
       undefined,
       'option "options" is undefined; give an object of options: unit, shadow, capacity, refill',
     ],
-  ])("of %j is refused by what is missing", (given, message) => {
+  ])("of %j is refused with the missing option", (given, message) => {
     expect(() => tokenBucket(given as never)).toThrow(`tokenBucket(): ${message}`);
   });
 });
@@ -128,7 +128,7 @@ describe("a name", () => {
     },
   );
 
-  it.each(["stripe", "open ai", "übergabe/α", "a.b-c_d@e"])("that is %j is taken", (name) => {
+  it.each(["stripe", "open ai", "übergabe/α", "a.b-c_d@e"])("that is %j is accepted", (name) => {
     expect(readName("bucket()", "name", name)).toBe(name);
   });
 });
@@ -141,7 +141,7 @@ describe("a value in an error message", () => {
     expect(described).not.toContain("\n");
   });
 
-  it("is named even when JSON cannot hold it", () => {
+  it("is shown as its type when JSON cannot hold it", () => {
     const cycle: Record<string, unknown> = {};
     cycle["self"] = cycle;
 

@@ -31,7 +31,7 @@ const UNITS = [
 ] as const;
 
 describe("a time", () => {
-  it.each(UNITS)("is written in %s everywhere a time is written", (unit, us) => {
+  it.each(UNITS)("accepts %s in every option with a time", (unit, us) => {
     expect(parsePeriod("test", "per", unit)).toBe(us);
     expect(parsePeriod("test", "per", `3${unit}`)).toBe(3 * us);
     expect(parsePeriod("test", "per", ` 3 ${unit} `)).toBe(3 * us);
@@ -44,7 +44,7 @@ describe("a time", () => {
     expect(() => contract(5, unit)).not.toThrow();
   });
 
-  it("that cannot be read is refused with the units that there are", () => {
+  it("that is invalid is refused with the list of units", () => {
     const read = (): unknown => slidingLog(5, "2 weeks" as string);
 
     expect(read).toThrow(InvalidOptionError);
@@ -78,7 +78,7 @@ describe("a rate", () => {
       { calls: 7, per: "2 hours" },
       { count: 7, periodUs: 7_200_000_000 },
     ],
-  ])("reads %j in whole numbers", (given, expected) => {
+  ])("reads %j as whole numbers", (given, expected) => {
     expect(parseRate("test", given)).toEqual(expected);
   });
 
@@ -124,7 +124,7 @@ describe("a rate", () => {
     expect(read).toThrow(/^bucket\("stripe"\): option "rate" is .{1,100}; write whole calls/s);
   });
 
-  it("takes no other option beside calls and per, and names the one that was given", () => {
+  it("refuses other options beside calls and per, and names the given one", () => {
     const read = (): unknown =>
       parseRate("tokenBucket()", { calls: 1, per: "1s", unit: "tokens" } as never, "refill");
 
@@ -132,7 +132,7 @@ describe("a rate", () => {
     expect(read).toThrow('tokenBucket(): option "refill.unit" is "tokens"; a rate has only calls');
   });
 
-  it("takes an option that is undefined for one that was left out", () => {
+  it("treats an undefined option as missing", () => {
     const given = { calls: 1, per: "1s", burst: undefined };
 
     expect(parseRate("test", given)).toEqual({ count: 1, periodUs: 1_000_000 });

@@ -5,8 +5,8 @@ import { reasonOf, withoutSecrets } from "../../../src/core/describe.ts";
 const numbered = (count: number): object =>
   Object.fromEntries(Array.from({ length: count }, (_, at) => [`n${at}`, at]));
 
-describe("a value that an error keeps", () => {
-  it("is looked at in no more than a thousand places, however much it holds", () => {
+describe("the value of an option in an error", () => {
+  it("is searched in at most a thousand places, however large it is", () => {
     let reads = 0;
     const many = new Proxy(numbered(10_000), {
       get(target, name) {
@@ -21,13 +21,13 @@ describe("a value that an error keeps", () => {
     expect(reads).toBeGreaterThan(0);
   });
 
-  it("is left as it is when it is bytes", () => {
+  it("is unchanged when it is bytes", () => {
     const data = Buffer.alloc(10);
 
     expect(withoutSecrets("data", data)).toBe(data);
   });
 
-  it("loses the passwords that lie before that bound, as a copy", () => {
+  it("is copied without the passwords within that bound", () => {
     const given = { host: "h", password: "hunter2" };
 
     expect(withoutSecrets("redis", given)).toEqual({ host: "h", password: "***" });
@@ -78,7 +78,7 @@ describe("the reason of an error", () => {
     expect(reasonOf(error)).toBe(expected);
   });
 
-  it("comes to an end where causes do not", () => {
+  it("ends for a cycle of causes", () => {
     const error = new Error("a");
     error.cause = error;
 

@@ -17,7 +17,7 @@ import {
 const SHADOW = { rate: "50/s", shadow: true } as const;
 
 describe("shadows of a policy", () => {
-  it("stand apart from the limits that hold", () => {
+  it("are separate from the limits that apply", () => {
     const { limits, shadows } = compilePolicy("test", {
       ...SHADOW,
       limits: [leakyBucket("100/s"), tokenBucket({ capacity: 5, refill: "1/s", shadow: true })],
@@ -28,7 +28,7 @@ describe("shadows of a policy", () => {
     expect(shadows.map(({ kind }) => kind)).toEqual(["leaky-bucket", "token-bucket"]);
   });
 
-  it("leave the text of a policy without them as it was, and are read by other replicas", () => {
+  it("do not change the text of a policy without them, and other replicas read them", () => {
     const plain = compilePolicy("test", { rate: "100/s", shadow: false });
     const policy = compilePolicy("test", { limits: [leakyBucket("100/s")], ...SHADOW });
 
@@ -37,7 +37,7 @@ describe("shadows of a policy", () => {
     expect(readPolicyElsewhere("test", policy.text)).toEqual(policy);
   });
 
-  it("leave the limits that hold in force where they alone are put over these", () => {
+  it("keep the existing limits when an override contains only shadows", () => {
     const under = compilePolicy("test", { rate: "100/s", perKey: { rate: "1/s" } });
 
     expect(formatPolicy(compileOver("test", SHADOW, under))).toBe(
@@ -48,7 +48,7 @@ describe("shadows of a policy", () => {
     ).toBe("9/s; per key 1/s");
   });
 
-  it("may stand alone, until a limit is put over them", () => {
+  it("may be the only limits, until an override adds a limit", () => {
     const alone = compilePolicy("test", SHADOW);
     const other = { rate: "60/s", shadow: true } as const;
 
@@ -62,7 +62,7 @@ describe("shadows of a policy", () => {
     );
   });
 
-  it("may be as small as they like beside a burst that holds", () => {
+  it("may be smaller than the burst of a limit", () => {
     const limits = [leakyBucket("100/s", { burst: 50 }), slidingLog(20, "1s", { shadow: true })];
 
     expect(formatPolicy(compilePolicy("test", { limits }))).toBe(
@@ -86,7 +86,7 @@ describe("shadows of a policy", () => {
     );
   });
 
-  it("are refused of calls at once", () => {
+  it("are refused for concurrency", () => {
     expect(() => concurrency(5, { shadow: true } as object)).toThrow(InvalidOptionError);
   });
 });

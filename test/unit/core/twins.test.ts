@@ -15,8 +15,8 @@ const twins = ["draw", "state", "limits"].flatMap((folder) =>
   [...lua].filter(([path]) => path.startsWith(`lua/lib/${folder}/`)),
 );
 
-describe("twins", () => {
-  it("name each other by paths that exist", () => {
+describe("twins in TypeScript and Lua", () => {
+  it("refer to each other by paths that exist", () => {
     const named = [...core, ...lua].flatMap(([, text]) =>
       [...text.matchAll(/Twin of[^.]*?((?:src\/core|lua)\/[\w/-]+\.(?:ts|lua))/g)].map(
         ([, path]) => path!,

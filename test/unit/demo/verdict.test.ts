@@ -80,7 +80,7 @@ describe("the demo's verdict, at 100 calls a second", () => {
   it.each([
     ["stood still", { idleShare: 0.5, stoodStillMs: 900, runMs: 20_000 }],
     ["had no idle processor", { idleShare: 0.01, stoodStillMs: 20, runMs: 20_000 }],
-  ])("does not blame Sluice for figures about time on a machine that %s", (_what, machine) => {
+  ])("reports timing as not conclusive on a machine that %s", (_what, machine) => {
     const worst = { worstSecond: 103, surelyInWorstSecond: 103, refused: 1 };
     const figures = { share: 0.9, ...worst, paced: [pacedAt(12, 12)], machine };
 

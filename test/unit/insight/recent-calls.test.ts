@@ -10,23 +10,26 @@ describe("the calls of the last ten seconds", () => {
     [10, 1_013],
     [100, 1_101],
     [2, 3_400],
-  ])("are no more than a bucket of %i/s starts in them, read each %i ms", (rate, everyMs) => {
-    const recent = createRecentCalls(EVERY_MS);
-    const seen: number[] = [];
-    let startedBefore = 0;
+  ])(
+    "count no more than a bucket of %i/s starts in that time, read each %i ms",
+    (rate, everyMs) => {
+      const recent = createRecentCalls(EVERY_MS);
+      const seen: number[] = [];
+      let startedBefore = 0;
 
-    for (let atMs = everyMs; atMs <= 60_000; atMs += everyMs) {
-      const started = Math.floor((atMs * rate) / 1_000);
-      recent.add(atMs, started - startedBefore);
-      startedBefore = started;
-      if (atMs > 20_000) seen.push(recent.count());
-    }
+      for (let atMs = everyMs; atMs <= 60_000; atMs += everyMs) {
+        const started = Math.floor((atMs * rate) / 1_000);
+        recent.add(atMs, started - startedBefore);
+        startedBefore = started;
+        if (atMs > 20_000) seen.push(recent.count());
+      }
 
-    expect(Math.max(...seen)).toBeLessThanOrEqual(rate * 10);
-    expect(Math.min(...seen)).toBeGreaterThanOrEqual(rate * 10 - 1 - rate / 10);
-  });
+      expect(Math.max(...seen)).toBeLessThanOrEqual(rate * 10);
+      expect(Math.min(...seen)).toBeGreaterThanOrEqual(rate * 10 - 1 - rate / 10);
+    },
+  );
 
-  it("count one that came after a rest for ten seconds, and no longer", () => {
+  it("count a call after an idle time for ten seconds, and no longer", () => {
     const recent = createRecentCalls(EVERY_MS);
     recent.add(0, 0);
 

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { undeclaredGlobals } from "../../support/lua/lua-globals.ts";
 import { missingArguments } from "../../support/lua/lua-header.ts";
 
-it("finds a name that is declared nowhere, and its line", () => {
+it("finds an undeclared name, and its line", () => {
   const source = "local level = tonumber(ARGV[1])\nreturn math.max(levle, 0)\n";
 
   expect(undeclaredGlobals(source)).toEqual([{ name: "levle", line: 2 }]);
@@ -14,11 +14,11 @@ it("finds a local function that is called above its declaration", () => {
   expect(undeclaredGlobals(source)).toEqual([{ name: "now_us", line: 1 }]);
 });
 
-it("finds an assignment that forgot its local", () => {
+it("finds an assignment without its local", () => {
   expect(undeclaredGlobals("level = 1\n")).toEqual([{ name: "level", line: 1 }]);
 });
 
-it("refuses what a script has no business with", () => {
+it("refuses globals that scripts must not use", () => {
   const source = "return cmsgpack.pack({ os.time() })\n";
 
   expect(undeclaredGlobals(source).map(({ name }) => name)).toEqual(["cmsgpack", "os"]);
@@ -30,7 +30,7 @@ it("allows what Redis and Lua provide", () => {
   expect(undeclaredGlobals(source)).toEqual([]);
 });
 
-it("does not mistake a newer Lua for the one in Redis", () => {
+it("refuses syntax of newer Lua versions", () => {
   expect(() => undeclaredGlobals("return 7 // 2\n")).toThrow("near '/'");
 });
 

@@ -22,7 +22,7 @@ async function drawnAfter(
   return preset.cost({ ...call, args: [next] });
 }
 
-describe("the estimate of a prompt that is read from a cache in part", () => {
+describe("the estimate of a partly cached prompt", () => {
   const words = (count: number): string => "water ".repeat(count).trim();
   const request = (system: unknown, prompt: number, more: object = {}): object => ({
     model: "claude-test",
@@ -35,7 +35,7 @@ describe("the estimate of a prompt that is read from a cache in part", () => {
   /** 1,000 words, and four tokens for the form of the message. */
   const usage = { input_tokens: 504, cache_read_input_tokens: 1_000, output_tokens: 100 };
 
-  it("leaves out what a request marks, and only that, however long the rest is", async () => {
+  it("leaves out only the part that a request marks, however long the rest is", async () => {
     const learnedOf = { request: request(marked, 500), usage };
 
     const short = await drawnAfter(claude, { ...learnedOf, next: request(marked, 10) });
@@ -47,7 +47,7 @@ describe("the estimate of a prompt that is read from a cache in part", () => {
     expect(unmarked).toEqual({ input: 4_004, output: 100 });
   });
 
-  it("leaves out a part of all where caches need no marks, and nothing where reads count", async () => {
+  it("leaves out a share where caches need no marks, and nothing where reads count", async () => {
     const learnedOf = { request: request(words(1_000), 500), usage };
     const next = request(words(1_000), 500);
     const counts = anthropic({ input: "100000/min", countsCacheReads: true });
@@ -56,7 +56,7 @@ describe("the estimate of a prompt that is read from a cache in part", () => {
     expect(await drawnAfter(counts, { ...learnedOf, next })).toEqual({ input: 1_504 });
   });
 
-  it("takes all up to the last mark, in the order in which models read", async () => {
+  it("counts everything up to the last mark, in the order in which models read", async () => {
     const tools = [{ name: "look", cache_control: { type: "ephemeral" } }];
     const messages = [
       { role: "user", content: marked },
@@ -74,7 +74,7 @@ describe("the estimate of a prompt that is read from a cache in part", () => {
     expect(drawn.input).toBeGreaterThan(4_000);
   });
 
-  it("draws on Bedrock what comes in, and leaves out what is read once that is less", async () => {
+  it("draws the whole input on Bedrock, and leaves out cache reads when that is less", async () => {
     const system = [{ text: words(1_000) }, { cachePoint: { type: "default" } }];
     const asked = {
       modelId: "anthropic.claude-test",

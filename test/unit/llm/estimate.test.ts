@@ -43,7 +43,7 @@ describe("the first estimate of tokens, before anything is learned", () => {
       "names of Swift",
       "tableView(_:didSelectRowAtIndexPath:) UIApplicationLaunchOptionsKey\n".repeat(20),
     ],
-  ])("takes no long name for base64: %s", (_kind, text) => {
+  ])("does not mistake a long name for base64: %s", (_kind, text) => {
     expect(errorOf(text)).toBeLessThan(0.3);
   });
 
@@ -52,7 +52,7 @@ describe("the first estimate of tokens, before anything is learned", () => {
     ["bytes in the alphabet of URLs", BYTES.toString("base64url")],
     ["a text", Buffer.from(JAVA.repeat(5)).toString("base64")],
     ["ids", Array.from(BYTES.toString("base64").match(/.{22}/g)!).join(" ")],
-  ])("takes base64 for base64: of %s", (_what, text) => {
+  ])("recognizes base64 of %s", (_what, text) => {
     expect(errorOf(text)).toBeLessThan(0.15);
   });
 
@@ -61,7 +61,7 @@ describe("the first estimate of tokens, before anything is learned", () => {
     ["a word", "lock", 1],
     ["a space", " ", 0],
     ["a thousand line breaks", "\n".repeat(1_000), 63],
-  ])("is whole for %s", (_what, text, expected) => {
+  ])("is a whole number for %s", (_what, text, expected) => {
     expect(estimateTokens(text)).toBe(expected);
   });
 });

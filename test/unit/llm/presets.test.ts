@@ -10,7 +10,7 @@ const presets = { anthropic, azure, bedrock, gemini, openai };
 
 describe("a preset", () => {
   it.each(Object.entries(presets))(
-    "of %s is what a bucket takes, also declared twice",
+    "of %s is accepted by a bucket, also when declared twice",
     async (_name, preset) => {
       await using sluice: Sluice = createSluice({ logger });
 
@@ -50,7 +50,7 @@ describe("a preset", () => {
     expect(make).toThrow(option);
   });
 
-  it("names limits as they were given", async () => {
+  it("shows limits as they were given", async () => {
     await using sluice: Sluice = createSluice({ logger });
     const options = { requests: "500/min", tokens: "200000/min", requestsPerDay: 10_000 };
 
@@ -69,7 +69,7 @@ describe("a preset", () => {
     ["0.045 of Azure's", azure, {}, 0.045],
     ["as much as headroom says", azure, { headroom: 0.2 }, 0.2],
     ["nothing where headroom is 0", gemini, { headroom: 0 }, 0],
-  ])("leaves of a limit per minute unused: %s", (_what, preset, options, unused) => {
+  ])("leaves this part of a limit per minute unused: %s", (_what, preset, options, unused) => {
     const [limit] = preset({ requests: "600/min", ...options }).limits;
 
     const perMin = (limit!.count * 60_000_000) / limit!.periodUs;
@@ -77,7 +77,7 @@ describe("a preset", () => {
     expect(1 - perMin / 600).toBeCloseTo(unused, 4);
   });
 
-  it("leaves days whole, and ends them at the provider's midnight", () => {
+  it("uses whole days, which end at the provider's midnight", () => {
     const { limits } = gemini({ requestsPerDay: 250 });
 
     expect(limits).toMatchObject([
@@ -88,7 +88,7 @@ describe("a preset", () => {
     ]);
   });
 
-  it("takes the largest limits that providers give", () => {
+  it("accepts the largest limits of providers", () => {
     for (const tokens of ["150000000/min", "1000000000/min", "9000000/h", "1000000/d"]) {
       expect(openai({ tokens }).limits).toHaveLength(1);
     }
@@ -98,7 +98,7 @@ describe("a preset", () => {
 describe("the tokens of a bucket", () => {
   const advance = fakeTimers({ leavesNone: true });
 
-  it("are never more than the limit in 61 s, and a quarter may leave at once", async () => {
+  it("are never more than the limit in 61 s, and a quarter may start at once", async () => {
     const { bucket } = createTestBucket(openai({ tokens: "1000000/min" }));
     await bucket.draw();
     await advance(300_000);
@@ -122,7 +122,7 @@ describe("the tokens of a bucket", () => {
 describe("the estimate of a request", () => {
   const messages = [{ role: "user", content: "Why is the sky blue?" }];
 
-  it("is as each provider counts when the request comes in", () => {
+  it("equals what each provider counts when the request arrives", () => {
     const options = { tokens: "100000/min", tokenizer: countTokens };
     const request = { model: "m", messages, max_tokens: 200 };
     // Six words and a sign, four tokens of form.
@@ -146,7 +146,7 @@ describe("the estimate of a request", () => {
     expect(bedrock(options).estimate(converse)).toEqual({ tokens: prompt + 70 });
   });
 
-  it("is nothing of tokens for what asks no model, and of an answer for what embeds", () => {
+  it("has no tokens for a request without a model, and no answer for embeddings", () => {
     const { estimate } = openai({ tokens: "100000/min", counts: "used" });
 
     expect(estimate({ limit: 20 })).toBeUndefined();
@@ -155,13 +155,13 @@ describe("the estimate of a request", () => {
     });
   });
 
-  it("draws no more than may leave at once, so that an estimate fails no call", () => {
+  it("draws no more than may start at once, so that an estimate fails no call", () => {
     const { estimate } = anthropic({ input: "40000/min", output: "8000/min" });
 
     expect(estimate({ model: "m", messages, max_tokens: 64_000 })).toMatchObject({ output: 2_000 });
   });
 
-  it("takes a picture for as much as it may be, and not for its characters", () => {
+  it("counts a picture as media, and not by its characters", () => {
     const { estimate } = anthropic({ input: "400000/min" });
     const source = { type: "base64", media_type: "image/png", data: "A".repeat(400_000) };
     const content = [
@@ -177,7 +177,7 @@ describe("the estimate of a request", () => {
     expect(input).toBeLessThan(1_100);
   });
 
-  it("holds by characters where the tokenizer throws or answers no number", () => {
+  it("is by characters where the tokenizer throws or returns no number", () => {
     const byCharacters = openai({ tokens: "100000/min" }).estimate({ prompt: "one two" });
     const throwing = (): never => {
       throw new Error("a special token");
@@ -215,7 +215,7 @@ describe("estimateTokens", () => {
       "a table",
       `| ${"limit".padEnd(60)} | default |\n| ${"-".repeat(60)} | ------- |\n| ${"the most calls that wait".padEnd(60)} | 1,000   |\n`,
     ],
-  ])("is right for %s by a third, before anything is learned", (_language, sentence) => {
+  ])("is right for %s within a third, before anything is learned", (_language, sentence) => {
     const text = sentence.repeat(20);
 
     const ratio = estimateTokens(text) / countTokens(text);

@@ -131,7 +131,7 @@ describe("media in a prompt", () => {
       inChat({ type: "file", mediaType: "application/pdf", data: BASE64 }),
     ],
     ["an address", inChat({ type: "image_url", image_url: { url: "https://a.test/a.png" } })],
-  ])("is taken for about 1,000 tokens: %s", (_what, request) => {
+  ])("counts as about 1,000 tokens: %s", (_what, request) => {
     const tokens = promptOf(request);
 
     expect(tokens).toBeGreaterThanOrEqual(1_000);
@@ -139,7 +139,7 @@ describe("media in a prompt", () => {
   });
 });
 
-describe("what a tool gets or returns", () => {
+describe("the input or output of a tool", () => {
   const text = JSON.stringify(ROWS);
   const expected = estimateTokens(text);
 
@@ -205,14 +205,14 @@ describe("what a tool gets or returns", () => {
         output: { type: "json", value: { data: ROWS } },
       }),
     ],
-  ])("is JSON, whatever its names: %s", (_what, request) => {
+  ])("counts as JSON, whatever its names: %s", (_what, request) => {
     const tokens = promptOf(request);
 
     expect(tokens).toBeGreaterThan(expected * 0.98);
     expect(tokens).toBeLessThan(expected * 1.02 + 20);
   });
 
-  it("counts a text in base64 by its characters: the model reads it as text", () => {
+  it("counts base64 by its characters, since the model reads it as text", () => {
     const tokens = promptOf(
       inChat({ type: "tool_use", name: "f", input: { data: BASE64.slice(0, 24_000) } }),
     );
@@ -220,14 +220,14 @@ describe("what a tool gets or returns", () => {
     expect(tokens).toBeGreaterThan(8_000);
   });
 
-  it("counts no bytes as a list of numbers", () => {
+  it("does not count bytes as a list of numbers", () => {
     const input = { bytes: new Uint8Array(100_000), buffer: Buffer.alloc(100_000) };
 
     expect(promptOf(inChat({ toolUse: { name: "f", input } }))).toBeLessThan(50);
   });
 });
 
-describe("a text where media may stand", () => {
+describe("a text in the place of media", () => {
   it.each<[string, object]>([
     [
       "a document in plain text",
@@ -307,7 +307,7 @@ describe("a text where media may stand", () => {
       "the same as bytes",
       inChat({ reasoningContent: { redactedContent: Buffer.from(BASE64, "base64") } }),
     ],
-  ])("is nothing where the provider has encrypted it: %s", (_what, request) => {
+  ])("counts nothing where the provider has encrypted it: %s", (_what, request) => {
     expect(promptOf(request)).toBeLessThan(20);
   });
 });
@@ -322,7 +322,7 @@ describe("a prompt", () => {
     ["the entries of a conversation of Mistral", { inputs: [{ role: "user", content: PROSE }] }],
     ["the contents that Gemini embeds", { requests: [{ content: { parts: [{ text: PROSE }] } }] }],
     ["the instances of Vertex", { instances: [{ content: PROSE }] }],
-  ])("stands where its API has it: %s", (_what, request) => {
+  ])("is found in each API's place: %s", (_what, request) => {
     const expected = estimateTokens(PROSE);
 
     const tokens = promptOf(request);
@@ -335,7 +335,7 @@ describe("a prompt", () => {
     ["Hugging Face", { inputs: "?", parameters: { max_new_tokens: 70 } }],
     ["Ollama", { prompt: "?", options: { num_predict: 70 } }],
     ["Mistral", { inputs: "?", completion_args: { max_tokens: 70 } }],
-  ])("bounds its answer where its API does: %s", (_whose, request) => {
+  ])("limits its answer in each API's place: %s", (_whose, request) => {
     expect(estimate({ model: "m", ...request })).toEqual({ tokens: 71 });
   });
 });

@@ -221,7 +221,7 @@ describe("the usage", () => {
     expect(await settled(preset, result)).toEqual(expected);
   });
 
-  it("burns five tokens for each of a model of Claude on Bedrock, or as many as is said", async () => {
+  it("counts five tokens for each of a Claude model on Bedrock, or the configured factor", async () => {
     const result = { usage: { inputTokens: 50, outputTokens: 10 } };
     const request = {
       modelId: "us.anthropic.claude-sonnet-4-5",
@@ -233,7 +233,7 @@ describe("the usage", () => {
     expect(await settled(plain, result, request)).toEqual({ tokens: 60 });
   });
 
-  it("of an answer that bounds its length stays what OpenAI reserved for it", async () => {
+  it("of a limited answer stays what OpenAI reserved for it", async () => {
     const preset = openai({ tokens: "100000/min" });
     const request = {
       model: "m",
@@ -261,7 +261,7 @@ describe("the usage", () => {
     expect(await settled(used, result)).toBeUndefined();
   });
 
-  it("of several steps of Vercel's AI SDK is that of all", async () => {
+  it("of several steps of Vercel's AI SDK is their total", async () => {
     const usageOf = (input: number, output: number) => ({
       inputTokens: { total: input, noCache: input, cacheRead: 0, cacheWrite: 0 },
       outputTokens: { total: output, text: output, reasoning: 0 },
@@ -296,7 +296,7 @@ describe("the usage", () => {
     expect(await settled(used, result)).toEqual({ tokens: 2_350 });
   });
 
-  it("is not asked of a stream of the AI SDK, which would begin to flow", async () => {
+  it("is not read from a stream of the AI SDK, since reading would start it", async () => {
     const result = {
       textStream: {},
       get usage(): never {
@@ -327,7 +327,7 @@ function frame(payload: object): Buffer {
 }
 
 describe("the usage in a stream", () => {
-  it.each([1, 7, 100_000])("is put together of events in pieces of %i bytes", async (size) => {
+  it.each([1, 7, 100_000])("is read from events in pieces of %i bytes", async (size) => {
     const start = { input_tokens: 12, cache_read_input_tokens: 100, output_tokens: 1 };
     const bytes = events(
       { type: "message_start", message: { usage: start } },
@@ -340,7 +340,7 @@ describe("the usage in a stream", () => {
     expect(taken).toEqual({ input: 12, output: 33 });
   });
 
-  it("stands in the last chunk of OpenAI's, and in an event of its responses", async () => {
+  it("is in the last chunk of OpenAI's completions, and in a separate event of its responses", async () => {
     const chunk = { choices: [{ delta: { content: "Hi" } }] };
     const chunks = events(chunk, {
       choices: [],
@@ -360,7 +360,7 @@ describe("the usage in a stream", () => {
     expect(await settled(used, streamed(type, responses, 9))).toEqual({ tokens: 15 });
   });
 
-  it("stands in the last chunk of Groq's under another name", async () => {
+  it("is in Groq's last chunk under another name", async () => {
     const bytes = events(
       { choices: [{ delta: { content: "Hi" } }], x_groq: { id: "req_1" } },
       { choices: [], x_groq: { id: "req_1", usage: { prompt_tokens: 5, completion_tokens: 6 } } },
@@ -369,7 +369,7 @@ describe("the usage in a stream", () => {
     expect(await settled(used, streamed("text/event-stream", bytes, 9))).toEqual({ tokens: 11 });
   });
 
-  it("stands in the last event of Cohere's", async () => {
+  it("is in Cohere's last event", async () => {
     const usage = { tokens: { input_tokens: 5, output_tokens: 6 } };
     const second = events({ type: "message-end", delta: { finish_reason: "COMPLETE", usage } });
     const first = { is_finished: true, event_type: "stream-end", response: { meta: usage } };
@@ -384,7 +384,7 @@ describe("the usage in a stream", () => {
   });
 
   it.each([1, 7, 100_000])(
-    "stands in the last line of Ollama's, in pieces of %i bytes",
+    "is in the last line of Ollama's stream, in pieces of %i bytes",
     async (size) => {
       const events = [
         { message: { role: "assistant", content: "Grüße ☃" }, done: false },
@@ -398,7 +398,7 @@ describe("the usage in a stream", () => {
     },
   );
 
-  it("is counted by its text where a stream of lines is cut off", async () => {
+  it("is counted by its text when a stream of lines breaks off", async () => {
     const bytes = Buffer.from('{"response":"one two three","done":false}\n{"respon');
     const request = { model: "m", prompt: "count to three" };
 
@@ -408,7 +408,7 @@ describe("the usage in a stream", () => {
     expect(taken).toEqual({ tokens: tokens - 1_000 + 3 });
   });
 
-  it("stands in the last of Gemini's events, or in its list", async () => {
+  it("is in the last of Gemini's events, or in its list", async () => {
     const parts = [{ promptTokenCount: 4 }, { promptTokenCount: 4, candidatesTokenCount: 2 }];
     const all = parts.map((usageMetadata) => ({ candidates: [], usageMetadata }));
 
@@ -419,21 +419,18 @@ describe("the usage in a stream", () => {
     expect(await settled(google, streamed("application/json", list, 9))).toEqual({ input: 4 });
   });
 
-  it.each([3, 100_000])(
-    "stands in the frames of Bedrock's, in pieces of %i bytes",
-    async (size) => {
-      const bytes = Buffer.concat([
-        frame({ contentBlockDelta: { delta: { text: "Hi {" } } }),
-        frame({ messageStop: {} }),
-        frame({ metrics: {}, usage: { inputTokens: 5, outputTokens: 6 } }),
-      ]);
+  it.each([3, 100_000])("is in Bedrock's frames, in pieces of %i bytes", async (size) => {
+    const bytes = Buffer.concat([
+      frame({ contentBlockDelta: { delta: { text: "Hi {" } } }),
+      frame({ messageStop: {} }),
+      frame({ metrics: {}, usage: { inputTokens: 5, outputTokens: 6 } }),
+    ]);
 
-      const type = "application/vnd.amazon.eventstream";
-      expect(await settled(aws, streamed(type, bytes, size))).toEqual({ tokens: 11 });
-    },
-  );
+    const type = "application/vnd.amazon.eventstream";
+    expect(await settled(aws, streamed(type, bytes, size))).toEqual({ tokens: 11 });
+  });
 
-  it("is counted by its text where no event states it", async () => {
+  it("is counted by its text when no event states it", async () => {
     const bytes = events({ choices: [{ delta: { content: "one two three" } }] });
     const request = { model: "m", messages: [{ role: "user", content: "count to three" }] };
 
@@ -444,7 +441,7 @@ describe("the usage in a stream", () => {
     expect(taken.tokens).toBe((used.estimate(request) as { tokens: number }).tokens - 1_000 + 3);
   });
 
-  it("is what has come of one that breaks off", async () => {
+  it("covers the received part of a stream that breaks off", async () => {
     const start = { input_tokens: 12, output_tokens: 1 };
     const sent = events(
       { type: "message_start", message: { usage: start } },
@@ -490,20 +487,23 @@ describe("a stream that a client returns", () => {
     expect(await settling).toEqual({ input: 12, output: 33 });
   });
 
-  it.each(kinds)("is settled by what has come if it is left early: %s", async (_kind, open) => {
-    const stream = open();
-    const settling = settled(claude, stream);
-    let events = 0;
+  it.each(kinds)(
+    "is settled by the received part if the caller stops early: %s",
+    async (_kind, open) => {
+      const stream = open();
+      const settling = settled(claude, stream);
+      let events = 0;
 
-    for await (const _event of stream) {
-      events += 1;
-      if (events === 2) break;
-    }
+      for await (const _event of stream) {
+        events += 1;
+        if (events === 2) break;
+      }
 
-    expect(await settling).toEqual({ input: 12, output: 3 });
-  });
+      expect(await settling).toEqual({ input: 12, output: 3 });
+    },
+  );
 
-  it("is in the result of a client of AWS", async () => {
+  it("is found in the result of an AWS client", async () => {
     async function* stream() {
       yield { contentBlockDelta: { delta: { text: "Hi" } } };
       yield { metadata: { usage: { inputTokens: 5, outputTokens: 6 } } };

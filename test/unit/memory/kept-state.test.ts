@@ -29,7 +29,7 @@ function open(policy: PolicyOptions) {
 const leased = concurrency(1, { leaseMs: MINUTE_MS });
 const daily = fixedWindow(5, "1d");
 
-describe("what memory keeps for three hours while only another bucket is used", () => {
+describe("the memory store keeps for three hours, while only another bucket is used,", () => {
   it.each<[string, PolicyOptions, string | undefined]>([
     ["of the bucket", { limits: [leased] }, undefined],
     ["of a key", { rate: "9/s", perKey: { limits: [leased] } }, "k"],
@@ -50,7 +50,7 @@ describe("what memory keeps for three hours while only another bucket is used", 
     ["of the bucket", { limits: [daily] }, undefined],
     ["of a key", { rate: "9/s", burst: 9, perKey: { limits: [daily] } }, "k"],
     ["of a key, where all limits are per key", { perKey: { limits: [daily] } }, "k"],
-  ])("what was used of a day: %s", async (_which, policy, key) => {
+  ])("the usage of a day: %s", async (_which, policy, key) => {
     const { asker, pass } = open(policy);
     const whole = { wanted: 1, cost: 5 };
     await asker.drawAll([key === undefined ? whole : { ...whole, key }]);
@@ -80,7 +80,7 @@ describe("what memory keeps for three hours while only another bucket is used", 
     expect(after.pausedUntilUs).toBeGreaterThan(after.nowUs);
   });
 
-  it("a policy that was configured by hand", async () => {
+  it("a policy that an operator configured", async () => {
     const { asker, pass } = open({ rate: "9/s" });
     await asker.steer({ do: "configure", source: "override", doesYield: false });
 

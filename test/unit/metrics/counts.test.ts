@@ -15,7 +15,7 @@ function openCounts(sluices: number) {
   return { counts, observings, bucketsOf };
 }
 
-describe("the counts of sluices", () => {
+describe("the counts of a process with several sluices", () => {
   it.each([1, 2])("name the same thousand buckets in every metric, with %i sluices", (sluices) => {
     const { observings, bucketsOf } = openCounts(sluices);
     for (let at = 0; at < MOST_NAMES + 9; at += 1) {

@@ -5,8 +5,8 @@ import { metricsDocs, withPanels } from "../../../scripts/metrics-docs.ts";
 
 const dashboard = JSON.parse(readFileSync("ops/grafana/sluice.json", "utf8"));
 
-describe("what is written from the table of metrics", () => {
-  it("docs/reference/metrics.md says what the table says: run `npx tsx scripts/metrics-docs.ts`", () => {
+describe("the files that are generated from the table of metrics", () => {
+  it("docs/reference/metrics.md matches the table: run `npx tsx scripts/metrics-docs.ts`", () => {
     const page = readFileSync("docs/reference/metrics.md", "utf8");
     const lines = (text: string): string[] =>
       text.split("\n").map((line) => line.replaceAll(/ {2,}|-{3,}/g, " ").replaceAll(/ +/g, " "));
@@ -18,7 +18,7 @@ describe("what is written from the table of metrics", () => {
     expect(withPanels(dashboard)).toEqual(dashboard);
   });
 
-  it("the dashboard gets a panel of its own for each metric that it does not show", () => {
+  it("the dashboard gets a separate panel for each metric that it does not show", () => {
     const [first] = dashboard.panels;
     const { panels } = withPanels({ ...dashboard, panels: [first] });
     const shown = JSON.stringify(panels);

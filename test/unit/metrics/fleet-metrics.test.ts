@@ -65,7 +65,7 @@ function pageOf(count: number, after: string, limit: number) {
 }
 
 describe("the metrics of a large fleet", () => {
-  it("have the thousand buckets in which most wait, and the callers of all others together", async () => {
+  it("show the thousand buckets with the most pending callers, and the callers of all others together", async () => {
     const { metrics } = openFleet({ buckets: 1_003 });
     const text = await metrics.text();
     const waitingIn = (bucket: string) =>
@@ -95,14 +95,14 @@ describe("the metrics of a large fleet", () => {
   });
 });
 
-describe("what of a fleet cannot be read", () => {
-  it("is named in the log, and the rest is exported", async () => {
+describe("a fleet that can only be read in part", () => {
+  it("is exported as far as it could be read, and the error is logged", async () => {
     const { metrics, warnings } = openFleet({ queues: 3, broken: (at) => at === 1 });
     expect(linesOf(await metrics.text(), "sluice_queue_workers_wanted")).toHaveLength(2);
     expect(warnings).toEqual([expect.stringMatching(/lack .* queue "n00001": .*it is on fire$/)]);
   });
 
-  it("is not said again every five seconds", async () => {
+  it("does not log the error again every five seconds", async () => {
     const unreachable = [{ bucket: "api", reason: "its server is away" }];
     const { metrics, warnings } = openFleet({ unreachable });
     await metrics.text();

@@ -60,7 +60,7 @@ describe("the metrics for OpenTelemetry", () => {
     expect(bounds.get("messaging.process.duration")?.[0]).toBe(0.005);
   });
 
-  it("makes no span of a wait of less than a millisecond", () => {
+  it("create no span for a wait of less than a millisecond", () => {
     const spans: number[] = [];
     const tracer = {
       startSpan(_name: string, { startTime }: { readonly startTime: number }) {
@@ -78,7 +78,7 @@ describe("the metrics for OpenTelemetry", () => {
     expect(spans).toHaveLength(1);
   });
 
-  it("is the same by the instruments of the API as by a producer of metrics", async () => {
+  it("are the same through the instruments of the API and a producer of metrics", async () => {
     const value = fc.oneof(fc.double({ min: 0, max: 20_000, noNaN: true }), fc.constantFrom(5, 75));
     const label = fc.constantFrom("a", "b", "");
     const event = fc.record({

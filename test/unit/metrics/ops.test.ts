@@ -28,19 +28,16 @@ const queries = Object.values(FILES).flatMap((path) =>
 );
 
 describe("ops/", () => {
-  it.each(queries)(
-    "asks for metrics and labels that there are: %s, %s",
-    (_path = "", query = "") => {
-      const asked = [...query.matchAll(/(sluice_\w+)(?:\{([^}]*)\})?/g)];
+  it.each(queries)("uses metrics and labels that exist: %s, %s", (_path = "", query = "") => {
+    const asked = [...query.matchAll(/(sluice_\w+)(?:\{([^}]*)\})?/g)];
 
-      for (const [, name, selector = ""] of asked) {
-        expect(known).toContain(name);
-        const base = Object.entries(facts).find(([each]) => name!.startsWith(each))![1];
-        const labels = [...selector.matchAll(/(\w+)(?:=~|!=|!~|=)/g)].map(([, label]) => label);
-        expect([...base.labels, "le"]).toEqual(expect.arrayContaining(labels));
-      }
-    },
-  );
+    for (const [, name, selector = ""] of asked) {
+      expect(known).toContain(name);
+      const base = Object.entries(facts).find(([each]) => name!.startsWith(each))![1];
+      const labels = [...selector.matchAll(/(\w+)(?:=~|!=|!~|=)/g)].map(([, label]) => label);
+      expect([...base.labels, "le"]).toEqual(expect.arrayContaining(labels));
+    }
+  });
 
   it.each(queries)("has every bracket and quote closed: %s, %s", (_path = "", query = "") => {
     const open = query.replaceAll(/"[^"]*"/g, "");
@@ -52,7 +49,7 @@ describe("ops/", () => {
     expect(query.split('"').length % 2).toBe(1);
   });
 
-  it("has an alert for the unexplained delay, before all others, and each says what it is", () => {
+  it("has an alert for the unexplained delay in front of all others, and each has a description", () => {
     const { groups } = read(FILES.alerts) as {
       groups: { rules: { alert: string; expr: string; annotations: { summary: string } }[] }[];
     };

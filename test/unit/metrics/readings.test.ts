@@ -24,8 +24,8 @@ function open(takesMs: number) {
   return { readings, count: () => count };
 }
 
-describe("what is read while somebody asks", () => {
-  it("is no longer read 90 seconds after the last question, and again with the next one", async () => {
+describe("a value that is read while it is requested", () => {
+  it("is no longer read 90 seconds after the last request, and read again for the next one", async () => {
     const { readings, count } = open(0);
     void readings.latest();
     await vi.advanceTimersByTimeAsync(89_000);
@@ -40,7 +40,7 @@ describe("what is read while somebody asks", () => {
     expect(await asked).toBe(last + 1);
   });
 
-  it("takes no more than a tenth of the time", async () => {
+  it("takes at most a tenth of the time to read", async () => {
     const { readings, count } = open(2_000);
     void readings.latest();
     await vi.advanceTimersByTimeAsync(21_900);

@@ -29,7 +29,7 @@ describe("the table of operations", () => {
   });
 
   it.each(OPERATIONS.map((each) => [each.name, each] as const))(
-    "%s says which role it needs, whose data it shows, and what each field is",
+    "%s states its role, its privacy, and each of its fields",
     (_name, each) => {
       const { shape } = each.input as z.ZodObject;
       const scope = scopeOf(each);
@@ -44,7 +44,7 @@ describe("the table of operations", () => {
     },
   );
 
-  it("is reachable as a whole over HTTP, on the command line and as MCP tools", async () => {
+  it("is fully reachable over HTTP, on the command line and as MCP tools", async () => {
     const opened = door();
     const server = await createServer(opened.sluice, {
       insecureLocal: true,
@@ -75,7 +75,7 @@ describe("the table of operations", () => {
     expect(missing).toEqual([]);
   });
 
-  it("has no option of a command that another of its operations reads in another way", () => {
+  it("has no command option that another operation of the command reads differently", () => {
     const program = createProgram(silent);
     const all = [...program.commands, ...program.commands.flatMap((each) => each.commands)];
 
@@ -98,7 +98,7 @@ describe("MCP", () => {
     expect(other?.result).toMatchObject({ protocolVersion: "2025-06-18" });
   });
 
-  it("gives a caller that may only look no tool that changes something", async () => {
+  it("gives a read-only caller no tool that changes something", async () => {
     const listed = await ask({ method: "tools/list" }, "view");
     const called = await ask(
       { method: "tools/call", params: { name: "bucket_pause", arguments: { bucket: "a" } } },
@@ -121,7 +121,7 @@ describe("MCP", () => {
     expect((await ask(message))?.error?.code).toBe(code);
   });
 
-  it("reports an unexpected error, and shows its text to no client", async () => {
+  it("reports an unexpected error, and hides its text from clients", async () => {
     const failed: unknown[] = [];
     const facts = { ...door().facts, look: () => Promise.reject(new TypeError("secret")) };
     const broken = { ...door(), facts, fail: (error: unknown) => failed.push(error) };

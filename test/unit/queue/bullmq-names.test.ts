@@ -11,15 +11,15 @@ import {
   WRONG_STATE,
 } from "../../../src/queue/bullmq/errors.ts";
 
-describe("BullMQ's names, as they are used without it", () => {
-  it("are those of the errors by which a processor speaks", () => {
+describe("BullMQ's names in code that does not import BullMQ", () => {
+  it("are those of the errors by which a processor gives commands", () => {
     const ours = [finalError("why"), movedToDelayed(), movedToWait()];
     const theirs = [new UnrecoverableError(), new DelayedError(), new WaitingError()];
 
     expect(ours.map(({ name }) => name)).toEqual(theirs.map(({ name }) => name));
   });
 
-  it("make an error final only if it is ours", () => {
+  it("make an error final only if Sluice threw it", () => {
     const theirs = Object.assign(new Error("away"), { name: "UnrecoverableError" });
 
     expect(isFinalError(finalError("why"))).toBe(true);
@@ -35,7 +35,7 @@ describe("BullMQ's names, as they are used without it", () => {
     );
   });
 
-  it("are the numbers of what its scripts refuse", () => {
+  it("are the numbers with which its scripts reject", () => {
     expect({ NOT_THERE, WRONG_STATE }).toEqual({
       NOT_THERE: ErrorCode.JobNotExist,
       WRONG_STATE: ErrorCode.JobNotInState,

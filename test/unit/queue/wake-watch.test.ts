@@ -16,7 +16,7 @@ function setUp(heard: (id: string) => Heard) {
   return { watch, looks };
 }
 
-it("looks once after a job that a worker has taken, for all that were enqueued together", async () => {
+it("looks once after a worker has taken a job, for all jobs that were enqueued together", async () => {
   const { watch, looks } = setUp(() => "taken");
 
   watch.watch("1");
@@ -32,7 +32,7 @@ it("looks once after a job that a worker has taken, for all that were enqueued t
   ]);
 });
 
-it("has another worker woken until one takes the job, and no longer than each would wait by itself", async () => {
+it("wakes other workers until one takes the job, for at most the time that each would wait by itself", async () => {
   let takenAfter = 3;
   const { watch, looks } = setUp(() => (takenAfter-- > 0 ? "woken" : "taken"));
 
@@ -48,7 +48,7 @@ it("has another worker woken until one takes the job, and no longer than each wo
   expect(looks.length).toBeLessThanOrEqual(5);
 });
 
-it("looks seldom while jobs wait for their turn, and soon again once one is taken", async () => {
+it("looks rarely while jobs wait for their turn, and soon again once one is taken", async () => {
   let heard: Heard = "waiting";
   const { watch, looks } = setUp(() => heard);
 
@@ -68,7 +68,7 @@ it("looks seldom while jobs wait for their turn, and soon again once one is take
   expect(last?.[0]).toBe("next");
 });
 
-it("looks after a job with a short delay once it is due, and not after later ones", async () => {
+it("looks for a job with a short delay once it is due, and not for later ones", async () => {
   const { watch, looks } = setUp(() => "taken");
 
   watch.watch("soon", 2_000);

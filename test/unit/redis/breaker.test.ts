@@ -40,7 +40,7 @@ describe("a breaker", () => {
     expect(states).toEqual(["down"]);
   });
 
-  it("stays closed when an answer comes between", () => {
+  it("stays closed when a reply comes in between", () => {
     const { breaker, fail } = open();
 
     fail(2);
@@ -50,7 +50,7 @@ describe("a breaker", () => {
     expect(breaker.isOpen).toBe(false);
   });
 
-  it("counts questions that failed together once", () => {
+  it("counts requests that failed together once", () => {
     const { breaker } = open();
     const askedAtMs = performance.now();
     vi.advanceTimersByTime(5);
@@ -71,7 +71,7 @@ describe("a breaker", () => {
     expect(probes).toHaveLength(1);
   });
 
-  it("closes when the probe is answered, and opens again at the first failure", async () => {
+  it("closes when the probe gets a reply, and opens again at the first failure", async () => {
     const { breaker, states, probes, fail } = open({ probeMs: 100 });
     fail(3);
     vi.advanceTimersByTime(130);
@@ -100,7 +100,7 @@ describe("a breaker", () => {
     expect(states).toEqual(["down"]);
   });
 
-  it("probes a server that refuses after a second, and then less and less often", async () => {
+  it("probes a server that rejects requests after a second, and then less and less often", async () => {
     const { breaker, probes, states } = open();
     const refusal = Object.assign(new Error("READONLY"), { name: "ReplyError" });
     for (let each = 0; each < 3; each++) {
@@ -125,7 +125,7 @@ describe("a breaker", () => {
     }
   });
 
-  it("probes at once when a connection is ready again", () => {
+  it("probes immediately when a connection is ready again", () => {
     const { breaker, probes, fail } = open();
     fail(3);
 
@@ -134,7 +134,7 @@ describe("a breaker", () => {
     expect(probes).toHaveLength(1);
   });
 
-  it("does not go to and fro on a server that takes connections and answers nothing but probes", async () => {
+  it("does not alternate on a server that accepts connections and only answers probes", async () => {
     const { breaker, probes, fail } = open();
     fail(3);
     breaker.ready();
@@ -148,7 +148,7 @@ describe("a breaker", () => {
     expect(breaker.isOpen).toBe(true);
   });
 
-  it("takes its numbers from its options", () => {
+  it("uses the numbers in its options", () => {
     const { breaker, fail } = open({ failures: 1 });
 
     fail(1);

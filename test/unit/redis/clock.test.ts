@@ -31,7 +31,7 @@ function openClock(aheadMs = 0) {
 }
 
 describe("the clock of a server", () => {
-  it("is asked once, and known between two bounds from then on", async () => {
+  it("is read once, and known between two bounds from then on", async () => {
     const { clock, server, isRight } = openClock(3 * HOUR_MS);
 
     await clock.ready();
@@ -42,7 +42,7 @@ describe("the clock of a server", () => {
     expect(server.asked).toBe(1);
   });
 
-  it("is asked beside its use after ten seconds, and before it after a minute", async () => {
+  it("is read in the background after ten seconds, and before use after a minute", async () => {
     const { clock, server } = openClock();
 
     await clock.ready();
@@ -55,7 +55,7 @@ describe("the clock of a server", () => {
     expect(server.asked).toBe(3);
   });
 
-  it("is asked once more if this process was busy as the first answer came", async () => {
+  it("is read once more if this process was busy when the first reply arrived", async () => {
     const { clock, server, isRight } = openClock();
     server.lateMs = 500;
 
@@ -65,7 +65,7 @@ describe("the clock of a server", () => {
     expect(server.asked).toBe(2);
   });
 
-  it("does not follow this process's wall clock when it steps, and is asked anew", async () => {
+  it("does not follow a step of this process's wall clock, and is read again", async () => {
     const { clock, isRight } = openClock();
 
     await clock.ready();
@@ -75,7 +75,7 @@ describe("the clock of a server", () => {
     expect(clock.ready()).toBeInstanceOf(Promise);
   });
 
-  it("is another's once the connection was lost", async () => {
+  it("belongs to another server once the connection was lost", async () => {
     const { clock, server, isRight } = openClock();
 
     await clock.ready();

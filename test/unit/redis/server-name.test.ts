@@ -13,11 +13,11 @@ describe("the name of a server", () => {
     [{ host: "::1" }, "[::1]:6379"],
     [{ path: "/run/redis.sock" }, "/run/redis.sock"],
     [{ sentinels: [{ host: "s", port: 1 }], name: "main", sentinelPassword: "secret" }, "main"],
-  ])("says where it is, and no credentials: %j", (options, name) => {
+  ])("is its address, without credentials: %j", (options, name) => {
     expect(named(options)).toBe(name);
   });
 
-  it("leaves out what a URL holds before the @", () => {
+  it("omits the credentials in front of the @ of a URL", () => {
     const redis = new Redis("redis://me:secret@db:6400/2", { lazyConnect: true });
 
     expect(serverNames(redis)("b")).toBe("db:6400/2");

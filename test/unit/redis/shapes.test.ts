@@ -30,7 +30,7 @@ const FIELDS = {
   jobs: rest({ id: text, key: optional(text) }),
 };
 
-it("arguments come in the order of their fields, and those of each value one behind the other", () => {
+it("arguments come in the order of their fields, and those of each value together", () => {
   const jobs = [{ id: "1" }, { id: "2", key: "acme" }];
 
   const args = writerOf(FIELDS)({

@@ -3,7 +3,7 @@ import type { NewChange } from "../../../src/core/stores/insight/changes.ts";
 import { createMemoryInsight } from "../../../src/stores/memory/memory-insight.ts";
 import { combineInsight } from "../../../src/stores/redis/shards.ts";
 
-it("of two servers that note changes in the same millisecond, each knows what became of its own", async () => {
+it("two servers that log changes in the same millisecond each know the state of these changes", async () => {
   const [a, b] = [createMemoryInsight(() => 5), createMemoryInsight(() => 5)];
   const insight = combineInsight([a!, b!], (bucket) => (bucket === "a" ? a! : b!));
   const state = { policy: "1/s", text: "code", source: "code" as const, pausedForMs: 0 };

@@ -21,7 +21,7 @@ describe("names over several servers", () => {
     }
   });
 
-  it("move to a fourth one, about a quarter of them, and nowhere else", () => {
+  it("move to a fourth one in about a quarter of the cases, and nowhere else", () => {
     const [before, after] = [createShards(THREE), createShards(FOUR)];
     const moved = NAMES.filter((name) => before(name) !== after(name));
 
@@ -44,7 +44,7 @@ describe("names over several servers", () => {
     ["webhooks:eu", "two", "two"],
     ["x".repeat(300), "one", "four"],
   ])(
-    "lie where hashring 3.2.0 put them, which earlier versions used: %j",
+    "have the same place as with hashring 3.2.0, which earlier versions used: %j",
     (name, ofThree, ofFive) => {
       const hostOf = (urls: readonly string[]): string =>
         new URL(createShards(urls)(name)).hostname;
@@ -53,7 +53,7 @@ describe("names over several servers", () => {
     },
   );
 
-  it("lie where hashring 3.2.0 put them, 20,000 of them, by the hash of that list", () => {
+  it("have the same place as with hashring 3.2.0, for 20,000 names, by the hash of that list", () => {
     const serverOf = createShards(FIVE);
     const list = createHash("sha256");
     for (const name of NAMES.slice(0, 20_000)) list.update(`${serverId(serverOf(name))}\n`);
@@ -63,7 +63,7 @@ describe("names over several servers", () => {
     );
   });
 
-  it("stay where they are when a password changes or the order of the list does", () => {
+  it("keep their place when a password or the order of the list changes", () => {
     const before = createShards(THREE);
     const after = createShards(["redis://three:6379/2", "redis://:new@two:6379", "redis://one"]);
     const host = (url: string): string => new URL(url).hostname;

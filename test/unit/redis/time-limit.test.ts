@@ -9,7 +9,7 @@ import { waitUntil } from "../../support/async/wait-until.ts";
 describe("a time limit", () => {
   const advance = fakeTimers({ leavesNone: true });
 
-  it("is over after its time, and not before", async () => {
+  it("ends after its time, and not before", async () => {
     let isOver = false;
     startTimeLimit(2_000, () => (isOver = true));
 
@@ -19,7 +19,7 @@ describe("a time limit", () => {
     expect(isOver).toBe(true);
   });
 
-  it("is never over once it was stopped", async () => {
+  it("never ends once it was stopped", async () => {
     let isOver = false;
     const stop = startTimeLimit(2_000, () => (isOver = true));
 
@@ -30,7 +30,7 @@ describe("a time limit", () => {
     expect(isOver).toBe(false);
   });
 
-  it("leaves nothing behind where the work is done in time", async () => {
+  it("leaves nothing behind when the work is done in time", async () => {
     const done = await withTimeout(2_000, Promise.resolve("done"), () => new Error("late"));
 
     expect(done).toBe("done");
@@ -46,7 +46,7 @@ describe("a time limit", () => {
   });
 });
 
-it("does not run out while the process stands still", async () => {
+it("does not advance while the process stands still", async () => {
   let isOver = false;
   onTestFinished(startTimeLimit(400, () => (isOver = true)));
 

@@ -13,19 +13,19 @@ const fileOf = (...assertionResults: object[]) => ({
 const reportOf = (...testResults: object[]): string => JSON.stringify({ testResults });
 
 describe("a round of the fault suite", () => {
-  it("is good when all has passed, and vitest says so", () => {
+  it("passes when all tests have passed, and vitest says so", () => {
     const round = readRound(reportOf(fileOf(PASSED, PASSED)), 0);
 
     expect(round).toMatchObject({ passed: 2, failed: [] });
   });
 
-  it("has failed by its tests, with their reasons", () => {
+  it("fails with its failed tests and their reasons", () => {
     const round = readRound(reportOf(fileOf(PASSED, FAILED)), 1);
 
     expect(round).toMatchObject({ passed: 1, failed: ["breaks\nwhy"] });
   });
 
-  it("has failed by a file that could not be run", () => {
+  it("fails with a file that could not run", () => {
     const broken = { ...fileOf(), status: "failed", message: "no such module" };
 
     const { failed } = readRound(reportOf(fileOf(PASSED), broken), 1);
@@ -33,7 +33,7 @@ describe("a round of the fault suite", () => {
     expect(failed).toEqual(["/x/test/faults/connections/wire.test.ts\nno such module"]);
   });
 
-  it("has failed by a test that was skipped", () => {
+  it("fails with a skipped test", () => {
     const skipped = { ...PASSED, status: "skipped" };
 
     expect(readRound(reportOf(fileOf(PASSED, skipped)), 0).failed).toEqual(["holds"]);
@@ -49,7 +49,7 @@ describe("a round of the fault suite", () => {
     ["no test at all", reportOf(), 0, "the run: it ended with exit code 0"],
     ["a signal", reportOf(fileOf(PASSED)), null, "the run: it was ended by a signal"],
     ["no report", undefined, 1, "no report: it ended with exit code 1"],
-  ])("has failed by %s", (_what, report, code, reason) => {
+  ])("fails with %s", (_what, report, code, reason) => {
     expect(readRound(report, code).failed).toEqual([reason]);
   });
 

@@ -6,14 +6,14 @@ const [BEGIN, END] = [
   "<!-- figures: end -->",
 ];
 
-it("puts figures in the place of the last ones, and leaves the rest", () => {
+it("replaces the last figures, and keeps the rest", () => {
   const page = `before\n${BEGIN}\n\nold\n\n${END}\nafter`;
 
   expect(replaceFigures(page, "new")).toBe(`before\n${BEGIN}\n\nnew\n\n${END}\nafter`);
   expect(replaceFigures(replaceFigures(page, "new"), "new")).toBe(replaceFigures(page, "new"));
 });
 
-it("puts the rows of some tests in the place of their last ones, and leaves the others", () => {
+it("replaces the rows of some tests, and keeps the others", () => {
   const table = (...rows: string[]): string =>
     ["| fault | lost | test |", "| --- | --- | --- |", ...rows].join("\n");
   const page = replaceFigures(

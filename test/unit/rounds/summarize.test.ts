@@ -8,7 +8,7 @@ const report = (file: string, fault: string, figures: Record<string, number>) =>
 });
 
 describe("the table of several rounds", () => {
-  it("has the range of each figure, and one number where they are alike", () => {
+  it("has the range of each figure, or one number if they are equal", () => {
     const table = summarize([
       [report("wire", "slow", { recoveryMs: 12.6, extra: 0, "calls refused": 3 })],
       [report("wire", "slow", { recoveryMs: 200.2, extra: 0, "calls refused": 5 })],
@@ -31,7 +31,7 @@ describe("the table of several rounds", () => {
     ]);
   });
 
-  it("keeps two places of what is below ten", () => {
+  it("keeps two decimals of numbers below ten", () => {
     const table = summarize([[report("a", "f", { used: 0.98765, wasted: 7.5 })]]);
 
     expect(table).toContain("| 7.5 | – | – | used: 0.99 |");

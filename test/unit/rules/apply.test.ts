@@ -33,7 +33,7 @@ function use(parts: Pick<RulesParts, "insight" | "codeOf">): {
   return { rules: made, steered };
 }
 
-it("leave the code in force that comes while they are read", async () => {
+it("keep code in force that is declared while they are read", async () => {
   const insight = createMemoryInsight();
   const code = new Map<string, Policy>();
   const made = use({
@@ -84,7 +84,7 @@ it("override code that is declared later, even if the store was unreachable at t
   expect(steered.toSorted()).toEqual(["api: 50/s; per key 2/s", "b: 5/s; per key 2/s"]);
 });
 
-it("come to the buckets of a server that did not answer once, also if it answers right after", async () => {
+it("reach the buckets of a server that missed one request, even if it responds right after", async () => {
   const [near, far] = [createMemoryInsight(), createMemoryInsight()];
   let misses = 0;
   const slow: typeof far = {
@@ -105,7 +105,7 @@ it("come to the buckets of a server that did not answer once, also if it answers
   expect(steered).toContain("b: 5/s");
 });
 
-it("ask a store that does not answer once, if they are given up then", async () => {
+it("are sent to a store that misses one request, even if they are given up then", async () => {
   vi.useFakeTimers();
   onTestFinished(() => void vi.useRealTimers());
   let asked = 0;

@@ -18,7 +18,7 @@ function policiesIn(text: string): Record<string, string> {
 }
 
 describe("a rules file", () => {
-  it("says all that a bucket can be given as data", () => {
+  it("accepts everything that a bucket accepts as data", () => {
     const text = `
 version: 3
 defaults: { shares: { low: 0.5 } }
@@ -50,14 +50,14 @@ buckets:
     });
   });
 
-  it("may be JSON, and leave out what the defaults say", () => {
+  it("may be JSON, and omit default values", () => {
     const text =
       '{ "defaults": { "rate": "5/s" }, "buckets": { "a": {}, "b": { "burst": 2 }, "c": null } }';
 
     expect(policiesIn(text)).toEqual({ a: "5/s", b: "5/s with a burst of 2", c: "5/s" });
   });
 
-  it("may name tiers, to which the limits of keys refer", () => {
+  it("may name tiers, which the limits of keys refer to", () => {
     const text = `
 tiers:
   free: { rate: 1/s }
@@ -240,7 +240,7 @@ buckets:
       /Excessive alias count/,
     ],
     ["a name that is a list", "buckets: { ? [1] : { rate: 1/s } }", /keys must be strings/],
-  ])("is refused with %s, and it is said where", (_what, text, message) => {
+  ])("is refused with %s, and the error has its position", (_what, text, message) => {
     const problems = problemsIn(text);
 
     expect(problems[0]).toMatch(message);
@@ -259,7 +259,7 @@ buckets:
     ]);
   });
 
-  it("is the same whatever its comments and spaces", () => {
+  it("has the same meaning with other comments and spaces", () => {
     const digests = [
       "buckets: { a: { rate: 1/s } }",
       "# why\nbuckets:\n  a:\n    rate: 1/s",

@@ -4,14 +4,14 @@ import { checkRules } from "../../../src/rules/read.ts";
 import { rulesJsonSchema } from "../../../scripts/rules-schema.ts";
 
 describe("sluice.schema.json", () => {
-  it("is what the schema of rules files says; else run scripts/rules-schema.ts", () => {
+  it("matches the schema of rules files; else run scripts/rules-schema.ts", () => {
     const file = new URL("../../../sluice.schema.json", import.meta.url);
 
     expect(JSON.parse(readFileSync(file, "utf8"))).toEqual(JSON.parse(rulesJsonSchema()));
   });
 });
 
-it("takes each file that docs/guides/operate/rules-file.md shows", () => {
+it("accepts each file in docs/guides/operate/rules-file.md", () => {
   const text = readFileSync(
     new URL("../../../docs/guides/operate/rules-file.md", import.meta.url),
     "utf8",

@@ -80,7 +80,7 @@ describe("the options of a bucket", () => {
     ["b", { rate: { calls: 1, per: "1s", burst: 5 } }, "rate.burst"],
     ["b", { perKey: { tiers: {}, tierOf, rate: "5/s" } }, "perKey.rate"],
     ["b", { perKey: { tiers: {}, tierOf, tiersof: tierOf } }, "perKey.tiersof"],
-  ])("of %j are refused as %j by the name of the option", (name, policy, option) => {
+  ])("of %j are refused as %j with the name of the option", (name, policy, option) => {
     const { sluice } = open();
     const create = (): unknown => sluice.bucket(name, policy as never);
 
@@ -125,14 +125,14 @@ describe("the options of a bucket", () => {
     ],
     [{}, 'bucket("q"): option "rate" is undefined; a bucket needs a limit'],
     [{ limits: [] }, "a bucket needs a limit"],
-  ])("say of %j where it is wrong: %s", (policy, message) => {
+  ])("with a mistake in %j are refused with its position: %s", (policy, message) => {
     const { sluice } = open();
     const create = (): unknown => sluice.bucket("q", policy as never);
 
     expect(create).toThrow(message);
   });
 
-  it("say where a key's limits are wrong that a function gave", async () => {
+  it("name the mistake in the limits that a function returned", async () => {
     const { sluice } = open();
     const bucket = sluice.bucket("q", { perKey: () => ({ rate: "1/x" as string }) });
 

@@ -36,7 +36,7 @@ describe("a bucket that is declared again", () => {
       { perKey: { tiers: { free: { rate: "1/s" } }, tierOf } },
       { perKey: { tierOf, tiers: { free: { rate: "1/s" } } } },
     ],
-  ])("is the same one when it %s", (_which, first, later) => {
+  ])("is the same object when it %s", (_which, first, later) => {
     const [one, other] = declareTwice(first, later);
 
     expect(other).toBe(one);
@@ -58,7 +58,7 @@ describe("a bucket that is declared again", () => {
       { perKey: { tiers: { free: { rate: "1/s" } }, tierOf } },
       { perKey: { tiers: { free: { rate: "2/s" } }, tierOf } },
     ],
-  ])("is refused by the name of %s when that is another", (option, first, later) => {
+  ])("is refused with the name of %s when that differs", (option, first, later) => {
     const declare = (): unknown => declareTwice(first, later);
 
     expect(declare).toThrow(InvalidOptionError);
@@ -94,7 +94,7 @@ describe("a queue that is declared again", () => {
       { weights: { gold: 3, silver: 2 } },
       { weights: { silver: 2, gold: 3 } },
     ],
-  ])("is the same one when it %s", (_which, first, later) => {
+  ])("is the same object when it %s", (_which, first, later) => {
     const [one, other] = declareTwice(first, later);
 
     expect(other).toBe(one);
@@ -110,7 +110,7 @@ describe("a queue that is declared again", () => {
     ["keepDone", {}, { keepDone: { forMs: 60_000 } }],
     ["schema", {}, { schema }],
     ["schema", { schema }, { schema: z.object({ amount: z.number() }) }],
-  ])("is refused by the name of %s when that is another", (option, first, later) => {
+  ])("is refused with the name of %s when that differs", (option, first, later) => {
     const declare = (): unknown => declareTwice(first, later);
 
     expect(declare).toThrow(InvalidOptionError);
@@ -123,7 +123,7 @@ describe("a queue that is declared again", () => {
     [{ forMs: 0 }, "keepDone.forMs"],
     [{ ageMs: 5 }, "keepDone.ageMs"],
     [5, "keepDone"],
-  ])("is refused when it cannot keep done jobs by %j", (keepDone, option) => {
+  ])("is refused when it cannot keep done jobs with %j", (keepDone, option) => {
     const declare = (): unknown => declareTwice({ keepDone: keepDone as never }, {});
 
     expect(declare).toThrow(expect.objectContaining({ code: "ERR_INVALID_OPTION", option }));

@@ -68,7 +68,7 @@ describe("an option of another library", () => {
   });
 });
 
-describe("an argument that is missing or belongs to another library", () => {
+describe("a missing argument, or one of another library", () => {
   function openQueue(): Queue<unknown> {
     const sluice = open();
     return sluice.queue("q", { bucket: sluice.bucket("b", { rate: "1/s" }) });
@@ -120,7 +120,7 @@ describe("an argument that is missing or belongs to another library", () => {
       () => (open().queue as (name: string) => unknown)("q"),
       ["bucket", 'sluice.queue("q", { bucket })'],
     ],
-  ])("is named, with what to write: %s", async (_what, refused, parts) => {
+  ])("is named with a remedy: %s", async (_what, refused, parts) => {
     const message = await refusalOf(refused);
 
     for (const part of parts) expect(message).toContain(part);

@@ -49,7 +49,7 @@ describe("an error about an option does not show a secret", () => {
     expect(JSON.stringify(error)).not.toContain(SECRET);
   });
 
-  it("shows what is wrong beside a token", async () => {
+  it("shows the mistake beside a token", async () => {
     const sluice = createSluice({ redis: "memory" });
     const options = { tokens: [{ token: SECRET, role: "admin" as "act" }] };
 

@@ -35,7 +35,7 @@ function open(options: SluiceOptions = {}) {
 }
 
 describe("a sluice without Redis", () => {
-  it("paces this process, and says once that it is alone", async () => {
+  it("paces this process, and warns once that it is alone", async () => {
     const { sluice, warnings } = open();
 
     const slot = await sluice.bucket("b", { rate: "10/s" }).draw();
@@ -45,7 +45,7 @@ describe("a sluice without Redis", () => {
     expect(warnings).toEqual([expect.stringContaining("No Redis was named")]);
   });
 
-  it('says nothing if "memory" was asked for, whatever $REDIS_URL says', async () => {
+  it('logs nothing with "memory", whatever $REDIS_URL says', async () => {
     vi.stubEnv("REDIS_URL", "redis://127.0.0.1:1");
     const { sluice, warnings } = open({ redis: "memory" });
 
@@ -69,7 +69,7 @@ describe("a sluice without Redis", () => {
     );
   });
 
-  it("is refused in production by an empty $REDIS_URL too", () => {
+  it("is also refused in production with an empty $REDIS_URL", () => {
     vi.stubEnv("NODE_ENV", "production");
     vi.stubEnv("REDIS_URL", "");
 
@@ -133,7 +133,7 @@ describe("a sluice", () => {
     ["perKey", { rate: "10/s", perKey: { rate: "1/s" } }],
     ["shares", { rate: "10/s", shares: { low: 0.5 } }],
     ["limits", { limits: [fixedWindow(10, "1s")] }],
-  ])("names %s, where that is what differs", (option, again) => {
+  ])("names %s, if that differs", (option, again) => {
     const { sluice } = open();
     sluice.bucket("b", { rate: "10/s" });
 
@@ -173,7 +173,7 @@ describe("a sluice", () => {
   });
 
   it.each([["redis://a"], [{ 0: "redis://a" }], [null]])(
-    "says of shards that are %j what to give instead",
+    "explains what to give instead of the shards %j",
     (shards) => {
       const create = (): unknown => createSluice({ shards } as never);
 
@@ -181,7 +181,7 @@ describe("a sluice", () => {
     },
   );
 
-  it("shows no password in what it refuses", () => {
+  it("hides the password of an option that it refuses", () => {
     const create = (): unknown => createSluice({ redisUrl: "redis://me:secret@db" } as never);
 
     expect(create).toThrow(
@@ -241,7 +241,7 @@ describe("the top-level throttled", () => {
   // Its sluice is never closed, and test files share a process: on the real clock, its reports would go on in other tests.
   const advance = fakeTimers();
 
-  it("paces on a sluice of the process's own", async () => {
+  it("paces on a default sluice of the process", async () => {
     const warned = vi.spyOn(console, "warn").mockImplementation(() => {});
     const double = throttled(async (n: number) => n * 2, { bucket: "twice", rate: "1000/s" });
 
@@ -276,13 +276,13 @@ describe("the top-level throttled", () => {
     [{ bucket: "b", rate: "1/s", maxConcurrent: 2 }, "concurrency"],
     [{ bucket: "b", points: 5 }, "limits or cost"],
     [{ bucket: "b", rate: "1/s", weight: 2 }, "cost"],
-  ])("knows of %j which option was meant: %s", (options, meant) => {
+  ])("suggests the option meant by %j: %s", (options, meant) => {
     const wrap = (): unknown => throttled(async () => 1, options as never);
 
     expect(wrap).toThrow(`did you mean ${meant}?`);
   });
 
-  it("takes concurrency and feedback for those of the function, not of its bucket", async () => {
+  it("passes concurrency and feedback to the function, not to its bucket", async () => {
     const heard: unknown[] = [];
     const feedback = (result: unknown): undefined => void heard.push(result);
     const own = { concurrency: 1, feedback };

@@ -36,7 +36,7 @@ function late(calls: readonly Call[]): readonly Call[] {
 }
 
 describe("the judge of calls", () => {
-  it("finds nothing in calls that keep to the rate, nor in a burst that is allowed", () => {
+  it("finds nothing in calls that keep the rate, nor in an allowed burst", () => {
     const burst = [callAt(0), callAt(0), callAt(0)];
 
     expect(extraSlots(evenly(500))).toBe(0);
@@ -53,7 +53,7 @@ describe("the judge of calls", () => {
     expect(extraSlots(fast)).toBeGreaterThan(0);
   });
 
-  it("finds a clump of arrivals whose slots were good", () => {
+  it("finds a clump of arrivals with good slots", () => {
     const clump = evenly(60).map((call) => ({ ...call, leftMs: 1_000, arrivedMs: 1_000 }));
 
     expect(extraArrivals(evenly(60))).toBe(0);
@@ -61,13 +61,13 @@ describe("the judge of calls", () => {
     expect(late(clump)).not.toEqual([]);
   });
 
-  it("allows for the way that calls were measured to take", () => {
+  it("allows for the measured travel time of calls", () => {
     const slow = evenly(20).map((call) => ({ ...call, arrivedMs: 200 }));
 
     expect(extraArrivals(slow)).toBe(0);
   });
 
-  it("knows only to a millisecond how late a call left, by the wall clock", () => {
+  it("knows only to a millisecond how late a call started, by the wall clock", () => {
     const called = (slotMs: number, leftMs: number) => ({
       ...callAt(slotMs),
       leftMs,
@@ -78,7 +78,7 @@ describe("the judge of calls", () => {
     expect(extraArrivals([called(0, 6.8), called(10, 7.7)])).toBe(1);
   });
 
-  it("allows a process that stood still the call of the instant in which it did, and no more", () => {
+  it("allows a process that stood still the call of that instant, and no more", () => {
     const frozen = (slotMs: number) => ({ ...callAt(slotMs), leftMs: 3_001, arrivedMs: 3_001 });
 
     expect(late([frozen(99)])).toEqual([]);
@@ -86,7 +86,7 @@ describe("the judge of calls", () => {
     expect(late([frozen(99), { ...frozen(109), pid: 2 }])).toEqual([]);
   });
 
-  it("holds a change of the rate to its time, and a pause to none at all", () => {
+  it("applies a change of the rate from its time on, and allows no call in a pause", () => {
     const pause = (toMs: number): Struck => ({
       ...struckBy("bucket paused", { fromMs: 1_000, toMs }),
       rate: {
@@ -105,7 +105,7 @@ describe("the judge of calls", () => {
 });
 
 describe("the time of recovery", () => {
-  it("is that of the last replica, and of the first job; and has no end where there is none", () => {
+  it("is that of the last replica, and of the first job; and has no end without one", () => {
     const struck = [struckBy("READONLY", { fromMs: 0, toMs: 1_000 })];
     const calls = [callAt(1_100), callAt(1_700, { pid: 2 }), callAt(1_300, { job: 5, pid: 3 })];
 

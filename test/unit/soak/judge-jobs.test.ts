@@ -17,7 +17,7 @@ const unexplained = (calls: readonly Call[], struck: readonly Struck[] = []) =>
   judgeJobs({ ...NOTHING, calls, struck }).unexplained.map(({ first }) => first.job);
 
 describe("the judge of jobs", () => {
-  it("finds a confirmed job that is nowhere", () => {
+  it("finds a confirmed job that is missing", () => {
     const { lost } = judgeJobs({
       ...NOTHING,
       confirmed: [1, 2, 3, 4],
@@ -29,7 +29,7 @@ describe("the judge of jobs", () => {
     expect(lost).toEqual([4]);
   });
 
-  it("takes no call for a job's end that was not answered", () => {
+  it("does not count an unanswered call as the end of a job", () => {
     const calls = (["refused", "hung", "reset"] as const).map((answer) =>
       callAt(10, { job: 1, answer }),
     );
@@ -37,7 +37,7 @@ describe("the judge of jobs", () => {
     expect(judgeJobs({ ...NOTHING, confirmed: [1], calls }).lost).toEqual([1]);
   });
 
-  it("finds a job that was done again without a reason", () => {
+  it("finds a job that was repeated without a reason", () => {
     const calls = [callAt(10, { job: 1 }), callAt(3_000, { job: 1 }), callAt(20, { job: 2 })];
 
     expect(judgeJobs({ ...NOTHING, calls })).toMatchObject({ done: 2, again: 1 });

@@ -29,7 +29,7 @@ const callOf = (job: number, ms: number, attempt = 1, tenant = tenantOf(9)) =>
   callAt(ms, { job, attempt, tenant });
 
 describe("the judge of the tenants' queue", () => {
-  it("finds a confirmed job that is nowhere", () => {
+  it("finds a confirmed job that is missing", () => {
     const { lost } = judgeTenants({
       ...NOTHING,
       stored: [storedAt(10, jobOf(1), jobOf(2), jobOf(3), jobOf(4), jobOf(5, "thrown"))],
@@ -41,7 +41,7 @@ describe("the judge of the tenants' queue", () => {
     expect(lost).toEqual([4, 5]);
   });
 
-  it("excuses what was stored before a tool had removed all, and nothing later", () => {
+  it("excuses jobs that were stored before a tool had removed all, and no later ones", () => {
     const { lost } = judgeTenants({
       ...NOTHING,
       stored: [storedAt(10, jobOf(1)), storedAt(30, jobOf(2))],

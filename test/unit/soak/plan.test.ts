@@ -10,18 +10,18 @@ describe("the plan of a soak", () => {
     expect(planOf(42, 10)).toEqual(planOf(42, 10));
   });
 
-  it("is another for the next seed", () => {
+  it("differs for the next seed", () => {
     expect(planOf(43, 10).faults).not.toEqual(planOf(42, 10).faults);
     expect(planOf(43, 10).faults[0]).not.toEqual(planOf(42, 10).faults[0]);
   });
 
-  it("goes on as it began when it gets more minutes", () => {
+  it("continues in the same way when it gets more minutes", () => {
     const short = planOf(42, 3).faults;
 
     expect(planOf(42, 10).faults.slice(0, short.length)).toEqual(short);
   });
 
-  it("has each kind once before any comes again", () => {
+  it("has each kind once before any repeats", () => {
     const names = planOf(42, 20).faults.map(({ name }) => name);
 
     expect(new Set(names.slice(0, KINDS.length)).size).toBe(KINDS.length);

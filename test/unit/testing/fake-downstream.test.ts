@@ -11,14 +11,14 @@ describe.each([
 ])("a fake downstream with keepBodies $keepBodies", ({ keepBodies, kept }) => {
   const downstream = useDownstream({ keepBodies });
 
-  it("logs a call when all of it has come, and answers it", async () => {
+  it("logs a call once all of it has arrived, and answers it", async () => {
     const { status } = await fetch(downstream.url, { method: "POST", body: BODY });
 
     expect(status).toBe(200);
     expect(downstream.arrivals.map(({ body }) => body)).toEqual([kept]);
   });
 
-  it("logs nothing of a caller that hangs up in the middle of its request", async () => {
+  it("logs nothing of a caller that disconnects in the middle of its request", async () => {
     const headers = { expect: "100-continue", "content-length": 9 };
     const half = request(`${downstream.url}/half`, { method: "POST", headers });
     half.on("error", () => undefined);

@@ -23,7 +23,7 @@ function open(
   return { settings, warnings };
 }
 
-it("does not take for new what was read before a change that was made here", async () => {
+it("does not overwrite a local change with an older reading", async () => {
   const [asked, slow] = [deferred(), deferred()];
   let kept: SteeredSettings["settings"] = [setting("maxBacklog", 1)];
   let reads = 0;
@@ -49,7 +49,7 @@ it("does not take for new what was read before a change that was made here", asy
   expect(reads).toBe(2);
 });
 
-it("passes over what cannot be read, says so once, and goes on with the rest", async () => {
+it("skips settings that cannot be read, logs that once, and uses the rest", async () => {
   let hand = [setting("maxBacklog", 0, "{"), setting("defaults", { attempts: 3 })];
   const { settings, warnings } = open(
     async () => ({ generation: 1, settings: hand }),

@@ -57,7 +57,7 @@ function startsOneByOne(lanes: readonly LaneLoad[], perMs: number): number[][] {
 }
 
 describe("the drain of a backlog", () => {
-  it("is that of a fluid poured out in small steps", () => {
+  it("equals that of a fluid poured out in small steps", () => {
     fc.assert(
       fc.property(
         fc.array(load, { minLength: 1, maxLength: 5 }),
@@ -115,7 +115,7 @@ describe("the drain of a backlog", () => {
     );
   });
 
-  it("starts each job of one lane alone in its turn, the last one an interval before all is over", () => {
+  it("starts each job of a single lane in turn, the last one an interval before the end", () => {
     const { lastMs, startMs } = drain(
       [{ calls: 100, weight: 1, mostPerMs: Infinity, fromMs: 0 }],
       steady(0.1),
@@ -126,7 +126,7 @@ describe("the drain of a backlog", () => {
     expect(startMs(0, 50)).toBeCloseTo(500);
   });
 
-  it("leaves to others what a slow key cannot take", () => {
+  it("gives others the share that a slow key cannot use", () => {
     const slow = { calls: 10, weight: 1, mostPerMs: 0.01, fromMs: 0 };
     const fast = { calls: 90, weight: 1, mostPerMs: Infinity, fromMs: 0 };
 
@@ -137,7 +137,7 @@ describe("the drain of a backlog", () => {
     expect(lastMs).toBeCloseTo(990);
   });
 
-  it("goes faster for a time, and then on where it was", () => {
+  it("can be faster for some time, and then continues", () => {
     const lanes = [10, 30].map((calls) => ({ calls, weight: 1, mostPerMs: Infinity, fromMs: 0 }));
 
     const { lastMs, startMs, servedBy } = drain(lanes, [
@@ -150,7 +150,7 @@ describe("the drain of a backlog", () => {
     expect(lastMs).toBeCloseTo(15.5);
   });
 
-  it("is never over where nothing may start", () => {
+  it("never ends where nothing may start", () => {
     const stuck = { calls: 1, weight: 1, mostPerMs: 0, fromMs: 0 };
     const barred = { calls: 1, weight: 1, mostPerMs: 1, fromMs: Infinity };
     const free = { calls: 10, weight: 1, mostPerMs: Infinity, fromMs: 0 };
@@ -162,7 +162,7 @@ describe("the drain of a backlog", () => {
     expect(startMs(2, 9)).toBeCloseTo(9);
   });
 
-  it("is over at once where there is nothing, and asks nothing of a lane that is not there", () => {
+  it("ends immediately for an empty backlog, and asks nothing of a missing lane", () => {
     const { lastMs, startMs } = drain([], steady(1));
 
     expect(lastMs).toBe(0);

@@ -47,20 +47,20 @@ describe("the lanes below a head", () => {
     expect(served(lanesOf(KEYS, { heads: [aHead("acme", 3)] }))).toEqual([2.5, 2.5, 2.5, 2.5]);
   });
 
-  it("share its limits, and each has its own", () => {
+  it("share its limits, and each has separate ones", () => {
     const limits = { acme: 0.3, [KEYS[0]!]: 0.05 };
 
     expect(served(lanesOf(KEYS, { limits }))).toEqual([0.5, 1.25, 1.25, 7]);
   });
 
-  it("wait while it is aside or paused, or one of them is by itself", () => {
+  it("wait while it is skipped or paused, or only one of them is", () => {
     const heads = [aHead("acme", 1, 5)];
     const paused = { [KEYS[0]!]: Infinity };
 
     expect(served(lanesOf(KEYS, { heads, paused }))).toEqual([0, 1.25, 1.25, 7.5]);
   });
 
-  it("share them with the lane of the head's own jobs, whose limits are the head's", () => {
+  it("share them with the lane of the head's own jobs, which the head's limits apply to", () => {
     const keys = ["acme", path("acme", "a")];
 
     expect(served(lanesOf(keys, { heads: [aHead("acme", 3)], limits: { acme: 0.4 } }))).toEqual([

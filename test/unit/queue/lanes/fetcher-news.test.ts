@@ -23,7 +23,7 @@ const refuse = (): never => {
 };
 
 describe("the reports of a fetcher", () => {
-  it("are gathered for some ms, and go in one round trip", async () => {
+  it("are collected for some ms, and sent in one round trip", async () => {
     const setup = setUpFetcher();
 
     setup.fetcher.wake("acme");
@@ -39,7 +39,7 @@ describe("the reports of a fetcher", () => {
     await setup.fetcher.close();
   });
 
-  it("go with a request for jobs, when there is one sooner", async () => {
+  it("are sent with a request for jobs, if there is one earlier", async () => {
     const setup = setUpFetcher();
     setup.fetcher.wake("acme");
 
@@ -64,7 +64,7 @@ describe("the reports of a fetcher", () => {
     await setup.fetcher.close();
   });
 
-  it("are none while jobs start in their turn", async () => {
+  it("are empty while jobs start in their turn", async () => {
     const setup = setUpFetcher();
 
     startMany(setup.fetcher, 10);
@@ -75,7 +75,7 @@ describe("the reports of a fetcher", () => {
     await setup.fetcher.close();
   });
 
-  it("wait for the reply to what was asked before", async () => {
+  it("wait for the reply to the previous request", async () => {
     const setup = setUpFetcher();
     setup.answer = () => simulateLatency(500).then(() => ({}));
     setup.fetcher.wake("a");
@@ -92,7 +92,7 @@ describe("the reports of a fetcher", () => {
     await setup.fetcher.close();
   });
 
-  it("have jobs parked that go back before others are asked for", async () => {
+  it("park jobs that go back before others are asked for", async () => {
     const setup = setUpFetcher();
     const joinedBefore: number[] = [];
     setup.answer = () => {
@@ -116,7 +116,7 @@ describe("the reports of a fetcher", () => {
 });
 
 describe("a fetcher whose lanes cannot be reached", () => {
-  it("sends again which keys may have room and how probes ended", async () => {
+  it("repeats which keys may have room, and the results of probes", async () => {
     const setup = setUpFetcher();
     setup.answer = () => {
       setup.answer = () => ({});
@@ -136,7 +136,7 @@ describe("a fetcher whose lanes cannot be reached", () => {
     await setup.fetcher.close();
   });
 
-  it("leaves jobs that could not join to come back by themselves, and goes on", async () => {
+  it("leaves jobs that could not join their lane until they come back by themselves, and continues", async () => {
     const setup = setUpFetcher();
     setup.joinFails = true;
     setup.fetcher.park({ id: "1" });
@@ -166,8 +166,8 @@ describe("a fetcher whose lanes cannot be reached", () => {
   });
 });
 
-describe("a fetcher is quiet", () => {
-  it("for a quarter of a minute after it has seen that no job is parked, and none held", async () => {
+describe("a fetcher makes no requests", () => {
+  it("for a quarter of a minute after it has seen no parked and no held job", async () => {
     const setup = setUpFetcher();
     const isQuiet = [setup.fetcher.isQuiet];
 
@@ -181,7 +181,7 @@ describe("a fetcher is quiet", () => {
     await setup.fetcher.close();
   });
 
-  it.each([{ active: 1 }, { parked: 1 }])("no longer once it has seen %j", async (seen) => {
+  it.each([{ active: 1 }, { parked: 1 }])("until it has seen %j", async (seen) => {
     const setup = setUpFetcher();
     await setup.fetcher.next();
 
@@ -194,7 +194,7 @@ describe("a fetcher is quiet", () => {
 });
 
 describe("a fetcher that is closed", () => {
-  it("looks once for whom to wake in its place, takes no more, and leaves no timer behind", async () => {
+  it("looks once for another worker to wake, takes no more jobs, and leaves no timer behind", async () => {
     const setup = setUpFetcher();
     setup.places = 0;
     const next = setup.fetcher.next();
@@ -208,7 +208,7 @@ describe("a fetcher that is closed", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it("hands back what it has taken and not handed out", async () => {
+  it("gives back the jobs that it has taken and not handed out", async () => {
     const setup = setUpFetcher();
     setup.answer = () => {
       setup.answer = () => ({});
@@ -221,7 +221,7 @@ describe("a fetcher that is closed", () => {
     expect(left).toMatchObject(takenJobs("2", "3"));
   });
 
-  it("hands back what a request takes that is under way", async () => {
+  it("gives back the jobs of a request in progress", async () => {
     const setup = setUpFetcher();
     setup.answer = () => {
       setup.answer = () => ({});
@@ -249,7 +249,7 @@ describe("a fetcher that is closed", () => {
     expect(setup.joined).toEqual([[{ id: "1" }]]);
   });
 
-  it("still parks jobs that were on their way back, and takes none for them", async () => {
+  it("still parks jobs on their way back, and takes none for them", async () => {
     const setup = setUpFetcher();
     await setup.fetcher.close();
 
@@ -289,8 +289,8 @@ describe("a fetcher that is closed", () => {
   });
 });
 
-describe("an answer without enough jobs", () => {
-  it("lets those go that have come, before it says that there is none", async () => {
+describe("a reply with too few jobs", () => {
+  it("hands out its jobs before it reports that there are no more", async () => {
     const setup = setUpFetcher();
     startMany(setup.fetcher, 40);
     setup.places = 2;
@@ -310,7 +310,7 @@ describe("an answer without enough jobs", () => {
 });
 
 describe("the lock of a job", () => {
-  it("is this worker's from the answer that brought it until its end is stored", async () => {
+  it("belongs to this worker from the reply that brought the job until its end is stored", async () => {
     const setup = setUpFetcher();
     setup.answer = () => ({ jobs: takenJobs("1") });
     const holds = (): boolean => setup.fetcher.holds("1", "of 1");

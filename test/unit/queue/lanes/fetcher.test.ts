@@ -23,7 +23,7 @@ const pass = (ms: number): Promise<unknown> => vi.advanceTimersByTimeAsync(ms);
 const mostOf = ({ asked }: FetcherSetup): number => asked.at(-1)!.most;
 
 describe("the next job", () => {
-  it("is asked for when it is needed, with locks of its own for each request", async () => {
+  it("is requested when it is needed, with separate locks for each request", async () => {
     const setup = setUpFetcher();
     await pass(5_000);
     const before = setup.asked.length;
@@ -39,7 +39,7 @@ describe("the next job", () => {
     await setup.fetcher.close();
   });
 
-  it("is the next of those that came together, and only then another is asked for", async () => {
+  it("is the next of a batch, and only then another batch is requested", async () => {
     const setup = setUpFetcher();
     setup.answer = () => ({ jobs: takenJobs("1", "2", "3") });
 
@@ -51,7 +51,7 @@ describe("the next job", () => {
     await setup.fetcher.close();
   });
 
-  it("is none when there is none, until the time at which there may be one", async () => {
+  it("is undefined if there is none, until the time at which there may be one", async () => {
     const setup = setUpFetcher();
     setup.answer = () => ({ nextMs: 300 });
 
@@ -93,7 +93,7 @@ describe("the next job", () => {
     await setup.fetcher.close();
   });
 
-  it("is asked for until it comes, where there may be one at once", async () => {
+  it("is requested until it arrives, if there may be one immediately", async () => {
     const setup = setUpFetcher();
     setup.answer = () => (setup.asked.length < 4 ? { nextMs: 0 } : { jobs: takenJobs("1") });
 
@@ -122,7 +122,7 @@ describe("the next job", () => {
     await setup.fetcher.close();
   });
 
-  it("is neither taken nor handed out before there is a place for it", async () => {
+  it("is neither taken nor handed out before there is room for it", async () => {
     const setup = setUpFetcher();
     startMany(setup.fetcher, 40);
     setup.places = 0;
@@ -160,7 +160,7 @@ describe("the next job", () => {
       ({ fetcher }) => void beginWaits(fetcher, 1),
       (setup) => (setup.heldBack = 1),
     ],
-  ])("is asked for when the worker can start more, since %s", async (_what, fill, happen) => {
+  ])("is requested when the worker can start more, since %s", async (_what, fill, happen) => {
     const setup = setUpFetcher();
     setup.answer = () => ({ jobs: takenJobs("1") });
     fill(setup);
@@ -176,7 +176,7 @@ describe("the next job", () => {
     await setup.fetcher.close();
   });
 
-  it("is still looked for four times a second by a worker that can start no more, for what came due", async () => {
+  it("is still looked for four times a second by a busy worker, for jobs that become due", async () => {
     const setup = setUpFetcher();
     beginWaits(setup.fetcher, 1);
     const next = setup.fetcher.next();
@@ -191,7 +191,7 @@ describe("the next job", () => {
     await setup.fetcher.close();
   });
 
-  it("is not looked for by a worker that has no place", async () => {
+  it("is not looked for by a worker without room", async () => {
     const setup = setUpFetcher();
     setup.places = 0;
     const next = setup.fetcher.next();
@@ -203,7 +203,7 @@ describe("the next job", () => {
     await next;
   });
 
-  it("rejects when the lanes cannot be reached, and is asked for again", async () => {
+  it("rejects when the lanes are unreachable, and is requested again", async () => {
     const setup = setUpFetcher();
     setup.answer = () => {
       throw new Error("no reply");
@@ -217,7 +217,7 @@ describe("the next job", () => {
     await setup.fetcher.close();
   });
 
-  it("waits for a request that is under way, and asks itself if that fails", async () => {
+  it("waits for a request in progress, and sends its own request if that fails", async () => {
     const setup = setUpFetcher();
     setup.answer = async () => {
       setup.answer = () => ({ jobs: takenJobs("1") });
@@ -251,7 +251,7 @@ describe("how many jobs a fetcher asks for", () => {
     await setup.fetcher.close();
   });
 
-  it("does not count those that their own key holds back", async () => {
+  it("does not count jobs that their own key delays", async () => {
     const setup = setUpFetcher();
     startMany(setup.fetcher, 10);
     beginWaits(setup.fetcher, 5);
@@ -263,7 +263,7 @@ describe("how many jobs a fetcher asks for", () => {
     await setup.fetcher.close();
   });
 
-  it("is bounded by its places", async () => {
+  it("is limited by its free places", async () => {
     const setup = setUpFetcher();
     setup.places = 1;
     startMany(setup.fetcher, 40);
@@ -285,7 +285,7 @@ describe("how many jobs a fetcher asks for", () => {
     await setup.fetcher.close();
   });
 
-  it("is more where a round trip takes long, but no more than it starts in a second", async () => {
+  it("is higher if a round trip takes long, but at most what it starts in a second", async () => {
     const setup = setUpFetcher();
     const wants: number[] = [];
     for (const tripMs of [20, 500]) {
@@ -308,7 +308,7 @@ describe("how many jobs a fetcher asks for", () => {
     await setup.fetcher.close();
   });
 
-  it("is none while it holds almost as many, so that some are asked for together", async () => {
+  it("is zero while it holds almost as many, so that several are requested together", async () => {
     const setup = setUpFetcher();
     startMany(setup.fetcher, 40);
     const endOne = beginWaits(setup.fetcher, 24);
@@ -325,7 +325,7 @@ describe("how many jobs a fetcher asks for", () => {
     await setup.fetcher.close();
   });
 
-  it("falls back to one when nothing has started for a while", async () => {
+  it("falls back to one when nothing has started for some time", async () => {
     const setup = setUpFetcher();
     startMany(setup.fetcher, 10);
 
@@ -343,7 +343,7 @@ describe("how many expired jobs a fetcher asks for", () => {
     ["there are places beside those", 30, 30 - 6],
     ["Redis serves no other meanwhile, 50 at most", 200, 50],
     ["others leave places, which is none", 6, 0],
-  ])("is as many as %s", async (_why, places, mostExpired) => {
+  ])("is %s", async (_why, places, mostExpired) => {
     const setup = setUpFetcher();
     setup.places = places;
     startMany(setup.fetcher, 10);
@@ -354,7 +354,7 @@ describe("how many expired jobs a fetcher asks for", () => {
     await setup.fetcher.close();
   });
 
-  it("is one in every other turn for a last place, while there are some", async () => {
+  it("is one in every other turn for a last free place, while there are some", async () => {
     const setup = setUpFetcher();
     setup.places = 1;
     for (const isMoreDue of [false, true, true, true, true, false, false]) {

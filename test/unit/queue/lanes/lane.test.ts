@@ -3,7 +3,7 @@ import { InvalidOptionError } from "../../../../src/core/errors.ts";
 import { createWeights, weightsOrNone } from "../../../../src/queue/lanes/weights.ts";
 
 describe("the weights of keys", () => {
-  it("are 1 where a table names none, or nothing", () => {
+  it("are 1 where a table has no entry, or undefined", () => {
     const weightsOf = createWeights("q", { gold: 3, silver: undefined as never });
 
     const keys = ["gold", "silver", "lead", "constructor", undefined];

@@ -49,7 +49,7 @@ async function isSeenFor(ms: number, setup: ReturnType<typeof setUp>): Promise<b
   return isSeen;
 }
 
-it("a worker counts as alive all the time, also as it comes to rest and begins again", async () => {
+it("a worker counts as alive all the time, also when it becomes idle and starts again", async () => {
   const setup = setUp();
 
   const seen = [await isSeenFor(1_500, setup)];

@@ -5,8 +5,8 @@ import { createRecentCount } from "../../../../src/queue/lanes/fetcher.ts";
 const WITHIN_MS = 800;
 const STEP_MS = 100;
 
-describe("the count of what happened of late", () => {
-  it("has all of the last seven eighths of its time, and nothing older than that time", () => {
+describe("the count of recent events", () => {
+  it("covers the last seven eighths of its time, and nothing older than that time", () => {
     const step = fc.record({
       passMs: fc.oneof(fc.nat(150), fc.constantFrom(0, 100, 700, 799, 800, 801, 100_000)),
       isAsked: fc.boolean(),
@@ -34,7 +34,7 @@ describe("the count of what happened of late", () => {
     );
   });
 
-  it("is none before anything happened", () => {
+  it("is zero before the first event", () => {
     expect(createRecentCount(WITHIN_MS).count(12_345)).toBe(0);
   });
 });

@@ -66,7 +66,7 @@ const many = (count: number, weight: number) =>
   Object.fromEntries(Array.from({ length: count }, (_, at) => [`k${at}`, weight]));
 
 describe("a setting by hand while others change the queue", () => {
-  it("notes as what was there before what really was, and undo puts that back", async () => {
+  it("logs the actual earlier value, which undo restores", async () => {
     const { queue, meanwhile, valueOf } = openQueue();
     await queue.set({ maxBacklog: 1 });
     meanwhile.push(() => queue.set({ maxBacklog: 2 }));
@@ -105,7 +105,7 @@ describe("a setting by hand while others change the queue", () => {
   });
 });
 
-it("shows twenty of many weights in the log, and puts all back", async () => {
+it("shows twenty of many weights in the log, and restores all", async () => {
   const { queue, changes, valueOf } = openQueue();
   await queue.set({ weights: many(1_000, 2) });
   await queue.set({ weights: many(900, 3) });
@@ -122,20 +122,23 @@ it("shows twenty of many weights in the log, and puts all back", async () => {
 it.each([
   ["in one table", many(1_001, 2)],
   ["of two levels together", [many(501, 2), null, many(500, 2)]],
-])("refuses weights of more than 1,000 keys %s, by hand and by rules", async (_what, weights) => {
-  const { queue, changes } = openQueue();
+])(
+  "refuses weights of more than 1,000 keys %s, from operators and rules",
+  async (_what, weights) => {
+    const { queue, changes } = openQueue();
 
-  const error = await rejectionOf(queue.set({ weights }));
-  const rules = checkRules("s.json", JSON.stringify({ buckets: {}, queues: { q: { weights } } }));
+    const error = await rejectionOf(queue.set({ weights }));
+    const rules = checkRules("s.json", JSON.stringify({ buckets: {}, queues: { q: { weights } } }));
 
-  expect(error).toBeInstanceOf(InvalidOptionError);
-  expect(error).toMatchObject({ option: "weights" });
-  expect(String(error)).toContain("1000 keys at most");
-  expect(await changes()).toEqual([]);
-  expect(JSON.stringify(rules.problems)).toContain("1000 keys at most");
-});
+    expect(error).toBeInstanceOf(InvalidOptionError);
+    expect(error).toMatchObject({ option: "weights" });
+    expect(String(error)).toContain("1000 keys at most");
+    expect(await changes()).toEqual([]);
+    expect(JSON.stringify(rules.problems)).toContain("1000 keys at most");
+  },
+);
 
-it("refuses an end beside what has none", async () => {
+it("refuses an end time beside a setting without one", async () => {
   const { queue, changes } = openQueue();
 
   const error = await rejectionOf(queue.set({ maxBacklog: 5, weights: "code", forMs: 1_000 }));

@@ -26,7 +26,7 @@ describe("a filter of failed jobs", () => {
     [{ reason: /^expired:/i }, true],
     [{ reason: /\d+ s$/ }, false],
     [{ key: "acme", reason: "timeout" }, false],
-  ])("%j means the job: %s", (filter, isExpected) => {
+  ])("%j matches the job: %s", (filter, isExpected) => {
     expect(matches(readFilter("failed()", filter), job)).toBe(isExpected);
   });
 
@@ -38,17 +38,17 @@ describe("a filter of failed jobs", () => {
     [{ reason: /^connect to ::1$/ }, true],
     [{ reason: "fetch failed", code: "ECONNREFUSED" }, true],
     [{ reason: "timeout", code: "ECONNREFUSED" }, false],
-  ])("%j is matched with the errors within an error: %s", (filter, isExpected) => {
+  ])("%j matches the errors within an error: %s", (filter, isExpected) => {
     expect(matches(readFilter("failed()", filter), wrapped)).toBe(isExpected);
   });
 
-  it("means the same each time, also with an expression that remembers where it ended", () => {
+  it("gives the same result each time, also with a stateful regular expression", () => {
     const filter = readFilter("failed()", { reason: /expired/gi });
 
     expect([1, 2, 3].map(() => matches(filter, job))).toEqual([true, true, true]);
   });
 
-  it("reads a date as the ms since 1970 that it stands for", () => {
+  it("reads a date as ms since 1970", () => {
     const atMs = 1_790_000_000_000;
 
     expect(readFilter("failed()", { since: new Date(atMs) }).sinceMs).toBe(atMs);
@@ -69,7 +69,7 @@ describe("a filter of failed jobs", () => {
     [{ limit: 0 }, "limit", "whole number of jobs from 1"],
     [{ key: "a\nb" }, "key", "leave out"],
     ["all", "options", "give an object of options"],
-  ])("refuses %j by its option and says what to do", (given, option, remedy) => {
+  ])("refuses %j with the option and a remedy", (given, option, remedy) => {
     const read = (): unknown => readFilter("purge()", given);
 
     expect(read).toThrow(InvalidOptionError);

@@ -80,7 +80,7 @@ describe("a handler with 50 ms", () => {
     return { running: runAttempt(parts, attempt), signal: context.signal, timersLeft };
   }
 
-  it("that takes longer fails, its signal is aborted, and what it comes to is dropped", async () => {
+  it("that takes longer fails, its signal is aborted, and its result is dropped", async () => {
     let reject: (error: Error) => void = () => {};
     const promise = new Promise<string>((_resolve, fail) => {
       reject = fail;
@@ -114,7 +114,7 @@ describe("a handler with 50 ms", () => {
     expect(timersLeft()).toBe(0);
   });
 
-  it("that fails in time fails as it did, and leaves no timer", async () => {
+  it("that fails in time keeps its error, and leaves no timer", async () => {
     const error = new Error("no such account");
     const { running, signal, timersLeft } = await start(() => Promise.reject(error));
 

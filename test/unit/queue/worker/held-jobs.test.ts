@@ -33,7 +33,7 @@ function setUp() {
 }
 
 describe("a worker's report of the jobs that it holds and has not begun", () => {
-  it("is nothing while each begins soon", async () => {
+  it("is empty while each begins soon", async () => {
     const { held, told } = setUp();
 
     for (let id = 0; id < 100; id++) {
@@ -47,7 +47,7 @@ describe("a worker's report of the jobs that it holds and has not begun", () => 
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it("is all that wait, in their order, once the first does so for long", async () => {
+  it("contains all held jobs in order, once the first has waited long", async () => {
     const { held, told } = setUp();
     held.add("1");
     await pass(40);
@@ -98,7 +98,7 @@ describe("a worker's report of the jobs that it holds and has not begun", () => 
     await held.close();
   });
 
-  it("is not left to be of those alone that have begun", async () => {
+  it("drops jobs that have begun", async () => {
     const { held, told } = setUp();
     held.add("1");
     await pass(50);
@@ -112,7 +112,7 @@ describe("a worker's report of the jobs that it holds and has not begun", () => 
     await held.close();
   });
 
-  it("is of the first thousand", async () => {
+  it("contains the first thousand", async () => {
     const { held, told } = setUp();
     for (let id = 0; id < 1_100; id++) held.add(String(id));
 
@@ -122,7 +122,7 @@ describe("a worker's report of the jobs that it holds and has not begun", () => 
     await held.close();
   });
 
-  it("names one that was fetched again, having lost its lock, once", async () => {
+  it("contains a job once that lost its lock and was fetched again", async () => {
     const { held, told } = setUp();
     held.add("1");
     held.add("1");
@@ -133,7 +133,7 @@ describe("a worker's report of the jobs that it holds and has not begun", () => 
     await held.close();
   });
 
-  it("is that none waits any more, at once and one time only", async () => {
+  it("becomes empty immediately and only once", async () => {
     const { held, told } = setUp();
     held.add("1");
     await pass(150);
@@ -175,7 +175,7 @@ describe("a worker's report of the jobs that it holds and has not begun", () => 
     await setup.held.close();
   });
 
-  it("is taken back by one that closes, and leaves no timer behind", async () => {
+  it("is withdrawn by a closing worker, which leaves no timer behind", async () => {
     const { held, told } = setUp();
     held.add("1");
     await pass(150);

@@ -33,7 +33,7 @@ function setUp() {
 }
 
 describe("the locks of a worker's jobs", () => {
-  it("are renewed before half of each is over, and no more once its job has ended", async () => {
+  it("are renewed before half of each is over, and no longer once its job has ended", async () => {
     const { asked, fetch, locks, running } = setUp();
     const job = fetch("1", "t0");
 
@@ -58,7 +58,7 @@ describe("the locks of a worker's jobs", () => {
     locks.close();
   });
 
-  it("end the waits of the jobs that have lost theirs, which is said once", async () => {
+  it("end the waits of jobs that have lost theirs, and log that once", async () => {
     const { asked, errors, fetch, locks, refused } = setUp();
     const jobs = [fetch("1", "t0"), fetch("2", "t1"), fetch("3", "t2")];
     const left: string[] = [];
@@ -89,7 +89,7 @@ describe("the locks of a worker's jobs", () => {
     locks.close();
   });
 
-  it("count as held for as long as they last, and are asked for after that", async () => {
+  it("count as held while they last, and are checked after that", async () => {
     const { fetch, locks, refused } = setUp();
     const [lost, kept] = [fetch("1", "t0"), fetch("2", "t1")];
     expect(locks.isHeld(lost)).toBe(true);
@@ -102,7 +102,7 @@ describe("the locks of a worker's jobs", () => {
     locks.close();
   });
 
-  it("last from when they were asked for, and not from when the answer was read", async () => {
+  it("last from the time of the request, and not of the reply", async () => {
     const setup = setUp();
     const { fetch, locks } = setup;
     const job = fetch("1", "t0");

@@ -27,7 +27,7 @@ function openSlots() {
 }
 
 describe("a job whose key's limits cannot be computed", () => {
-  it("waits for no more when its worker closes", async () => {
+  it("stops waiting when its worker closes", async () => {
     const { slots, onKeyError } = openSlots();
 
     const waits = Object.assign(new Set<Wait>(), { isLeaving: false });
@@ -39,7 +39,7 @@ describe("a job whose key's limits cannot be computed", () => {
     expect(await drawn).toBeUndefined();
   });
 
-  it("waits for no more when it is lost", async () => {
+  it("stops waiting when its lock is lost", async () => {
     const { slots, onKeyError } = openSlots();
 
     const waits = Object.assign(new Set<Wait>(), { isLeaving: false });

@@ -16,7 +16,7 @@ describe("RetryAfter", () => {
     expect(() => new RetryAfter(ms)).toThrow(InvalidOptionError);
   });
 
-  it("is known by its name and time, whichever copy of the package made it", () => {
+  it("is recognized by its name and time, from any copy of the package", () => {
     const foreign = Object.assign(new Error("again"), { name: "RetryAfter", ms: 5 });
 
     expect(isRetryAfter(foreign)).toBe(true);
@@ -26,7 +26,7 @@ describe("RetryAfter", () => {
 });
 
 describe("Discard", () => {
-  it("is a failure that BullMQ does not try again, with its reason", () => {
+  it("is a failure that BullMQ does not retry, with its reason", () => {
     const failure = asFailure(new Discard("no such account"));
 
     expect(failure).toHaveProperty("name", "UnrecoverableError");
@@ -36,13 +36,13 @@ describe("Discard", () => {
 });
 
 describe("a failure", () => {
-  it("is the error itself, when BullMQ takes it for none of its commands", () => {
+  it("is the error itself, if BullMQ does not read it as a command", () => {
     const error = new TypeError("no");
 
     expect(asFailure(error)).toBe(error);
   });
 
-  it("has a stack that is bounded, and is known by its name as before", () => {
+  it("has a limited stack, and keeps its name", () => {
     const error = Object.assign(new TypeError("no"), { stack: "x".repeat(20_000) });
 
     const failure = asFailure(error);
@@ -51,7 +51,7 @@ describe("a failure", () => {
     expect(failure.stack).toHaveLength(10_001);
   });
 
-  it("has the reason of its cause, since no more than its message is kept", () => {
+  it("has the message of its cause, since only its message is stored", () => {
     const lost = Object.assign(new Error("connect ECONNREFUSED 127.0.0.1:1"), { code: "E" });
     const error = new TypeError("fetch failed", { cause: lost });
 
@@ -73,17 +73,17 @@ describe("a failure", () => {
     ],
     ["", 'The handler threw ""'],
     [new Discard(" "), "Discarded without a reason"],
-  ])("says something, when its message is empty: %o", (thrown, reason) => {
+  ])("has a message although the error has none: %o", (thrown, reason) => {
     expect(asFailure(thrown).message).toBe(reason);
   });
 
-  it("stays final by its name, when its message is empty", () => {
+  it("stays final by its name, although its message is empty", () => {
     const given = Object.assign(new Error(""), { name: "UnrecoverableError" });
 
     expect(asFailure(given)).toHaveProperty("name", "UnrecoverableError");
   });
 
-  it("is final by the name that BullMQ has for it, however long its message is", () => {
+  it("is final by BullMQ's name for it, however long its message is", () => {
     const given = Object.assign(new Error("x".repeat(20_000)), { name: "UnrecoverableError" });
 
     const failure = asFailure(given);
@@ -93,7 +93,7 @@ describe("a failure", () => {
   });
 
   it.each(["DelayedError", "RateLimitError", "WaitingError", "WaitingChildrenError"])(
-    "is wrapped, when it has the name of a command of BullMQ's: %s",
+    "is wrapped, if it has the name of a BullMQ command: %s",
     (name) => {
       const failure = asFailure(Object.assign(new Error("no"), { name }));
 
@@ -101,7 +101,7 @@ describe("a failure", () => {
     },
   );
 
-  it("of an expired job says until when it had to start, and how late it was", () => {
+  it("of an expired job shows its deadline, and how late it was", () => {
     const startByMs = Date.UTC(2030, 0, 1);
 
     const failure = expiredFailure({ startByMs } as Job<unknown>, startByMs + 350);
@@ -115,13 +115,13 @@ describe("a failure", () => {
 
 describe("a result", () => {
   it.each([undefined, null, 0, "text", { a: 1 }, () => 1, Symbol("s")])(
-    "is storable, or leaves nothing to store: %s",
+    "can be stored, or is left out: %s",
     (result) => {
       expect(isStorable(result)).toBe(true);
     },
   );
 
-  it("is not storable when JSON fails on it, or it is too long", () => {
+  it("is rejected when JSON fails on it, or it is too long", () => {
     const cycle: { self?: unknown } = {};
     cycle.self = cycle;
 

@@ -31,13 +31,13 @@ async function setUpAtWork(forMs?: number) {
 }
 
 describe("a worker looks for done jobs that are no longer kept", () => {
-  it("as it starts, for those of workers that are gone", () => {
+  it("when it starts, for those of workers that are gone", () => {
     const { looked } = setUp();
 
     expect(looked.times).toBe(1);
   });
 
-  it("each minute, though none is done", async () => {
+  it("each minute, even if no job ends", async () => {
     const { looked } = await setUpAtWork();
     await pass(59_999);
     expect(looked.times).toBe(0);
@@ -46,7 +46,7 @@ describe("a worker looks for done jobs that are no longer kept", () => {
     expect(looked.times).toBe(3);
   });
 
-  it("again once those that were done last are too old, and then each minute as before", async () => {
+  it("again once the latest done jobs are too old, and then each minute as before", async () => {
     const { looked, done } = await setUpAtWork(3_000);
     await pass(30_000);
     done(1);
@@ -65,7 +65,7 @@ describe("a worker looks for done jobs that are no longer kept", () => {
     expect(looked.times).toBe(3);
   });
 
-  it("a second after one was done, and not at once again", async () => {
+  it("a second after a job was done, and not immediately again", async () => {
     const { looked, done } = await setUpAtWork();
     done(1);
     await pass(999);
@@ -119,7 +119,7 @@ describe("a worker looks for done jobs that are no longer kept", () => {
     expect(looked.times).toBe(1);
   });
 
-  it("no more once it is closed, also if its last look fails", async () => {
+  it("no more once it is closed, even if its last look fails", async () => {
     const { looked, retention, done } = await setUpAtWork();
     looked.answer = () => Promise.reject(new Error("away"));
     done(1);
@@ -130,7 +130,7 @@ describe("a worker looks for done jobs that are no longer kept", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it("when it closes, for those that it has not looked for yet, and leaves no timer behind", async () => {
+  it("when it closes, for the jobs that it has not looked for yet, and leaves no timer behind", async () => {
     const { looked, retention, done } = await setUpAtWork();
     done(3);
 

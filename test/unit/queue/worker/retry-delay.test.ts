@@ -37,7 +37,7 @@ describe("the delay of a retry", () => {
     expect(delays).toEqual([500, 1_000, 2_000, 4_000]);
   });
 
-  it("can be nothing, and is below the whole", () => {
+  it("can be zero, and is below the whole time", () => {
     expect(delayAfter(0, { random: 0 })).toBe(0);
     expect(delayAfter(0, { random: 0.999_999 })).toBeLessThan(1_000);
   });
@@ -47,12 +47,12 @@ describe("the delay of a retry", () => {
     expect(delayAfter(999, { sluice: { maxBackoffMs: 10_000 } })).toBe(5_000);
   });
 
-  it("is at least what the downstream asked for", () => {
+  it("is at least the retry time of the downstream", () => {
     expect(delayAfter(0, { askedMs: 3_000 })).toBe(3_000);
     expect(delayAfter(3, { askedMs: 3_000 })).toBe(4_000);
   });
 
-  it("is what RetryAfter says, and nothing else", () => {
+  it("is exactly the time of RetryAfter", () => {
     expect(delayAfter(3, { thrown: new RetryAfter(250), askedMs: 3_000 })).toBe(250);
   });
 });

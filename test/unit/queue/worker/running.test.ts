@@ -29,7 +29,7 @@ it("notifies all handlers, each about its own job", () => {
   expect(contexts.map(({ signal }) => signal.reason.jobId)).toEqual(["a", "b"]);
 });
 
-it("counts a job that is here twice, having lost its lock, twice", async () => {
+it("counts a job twice that is here twice after it lost its lock", async () => {
   const running = createRunning();
   const first = running.add({ jobId: "a", token: "t", attempt: 1 });
   const second = running.add({ jobId: "a", token: "t", attempt: 2 });
@@ -56,7 +56,7 @@ it("waits until the earliest of the given deadlines", async () => {
   expect(await ended).toBe(false);
 });
 
-it("waits no more for what is left after the deadline", async () => {
+it("does not wait for the remaining jobs after the deadline", async () => {
   const running = createRunning();
   running.add({ jobId: "a", token: "t", attempt: 1 });
 
@@ -65,7 +65,7 @@ it("waits no more for what is left after the deadline", async () => {
   expect(await running.untilNone()).toBe(false);
 });
 
-it("knows those that have yet to begin, in the order in which they came", () => {
+it("lists the jobs that have not begun, in order of arrival", () => {
   const running = createRunning();
   const [a, b, c] = ["a", "b", "c"].map((id) => running.add({ jobId: id, token: "t", attempt: 1 }));
 

@@ -1,14 +1,15 @@
 --[[
-  attempts-begin: what attempts need, and whether they may begin. Of an endpoint whose breaker is open, one attempt at a
-  time tries whether it is back. A message whose endpoint was removed since it was sent is marked "removed" there.
+  attempts-begin: returns what attempts need, and whether they may begin. While the circuit breaker of an endpoint is open,
+  one attempt at a time tests the endpoint. A message is marked "removed" if its endpoint was removed after it was sent.
 
-  KEYS  of each attempt: endpoints, hash of the tenant's records; disabled, hash; message, hash; health, hash
-  ARGV  of each attempt: the endpoint; how many ms an attempt may take where the endpoint says nothing else, or 0, which does
-        not ask the breaker; a part of the record of the endpoint that was meant, or empty; the copy of the message that
-        is meant, or empty
-  Reply of each attempt: record; why it is disabled; type; body; what became of the message there; ms to wait for the
-        breaker, or 0; the ms since 1970 at which the message came; now; the copy of the message. What is not there is
-        empty.
+  KEYS  of each attempt: [1] endpoints: hash of the tenant's records  [2] disabled: hash  [3] message: hash
+        [4] health: hash
+  ARGV  [1…] endpoint, timeout_ms, born, copy: of each attempt. The endpoint's own time limit replaces `timeout_ms`. A
+            `timeout_ms` of 0 bypasses the circuit breaker. The part `born` of its record identifies the endpoint; it can
+            be ''.
+  Reply for each attempt: the record. The reason if the endpoint is disabled. Type and body of the message. Its state at
+        the endpoint. Ms until the circuit breaker allows an attempt, or 0. Ms since 1970 of its arrival. Ms since 1970
+        now. The copy of the message. Missing values are ''.
 ]]
 -- @include lib/now-ms
 -- @include lib/webhooks/breaker

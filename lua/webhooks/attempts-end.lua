@@ -1,18 +1,18 @@
 --[[
-  attempts-end: records what attempts came to, in the log, of the message and of its endpoint.
+  attempts-end: records the results of attempts in the logs of the message and the endpoint.
 
-  KEYS  of each attempt: message, hash; attempts, hash of the message's, by their numbers; log, zset of the endpoint's, by
-        ms since 1970; failed, zset of the messages that failed there for good; health, hash; disabled, hash; versions,
-        hash; endpoints, hash
-  ARGV  of all: [1] for how many ms all that is kept  [2] most attempts that are kept of the message, and of the endpoint
-        [3] ms of failing until an endpoint is disabled  [4] failures in a row that open the breaker
-        [5] ms for which it opens first  [6] and at most
-        of each attempt: the tenant; the endpoint; the message; the attempt as text; what became of the message there;
-        "ok", "bad" or "same", what it says of the endpoint's health; ms for which the endpoint asks to be left alone;
-        why it is disabled at once, empty if it is not; a part of the endpoint's record that each change of it changes;
-        the copy of the message that was sent
-  Reply of each attempt: ms for which the endpoint's jobs are to wait; the event that this is, or empty, or "gone" if the
-        endpoint was removed; ms since when it fails, 0 if it does not
+  KEYS  of each attempt: [1] message: hash  [2] attempts: hash of the message's, by number  [3] log: zset of the endpoint's
+        attempts, by ms since 1970  [4] failed: zset of its failed messages  [5] health: hash  [6] disabled: hash
+        [7] versions: hash  [8] endpoints: hash
+  ARGV  [1] keep_ms: ms for which all of it is kept  [2] most: the most attempts kept per message and per endpoint
+        [3] disable_after_ms: ms of failures that disable an endpoint  [4] failures: how many open the circuit breaker
+        [5] open_ms: ms for which it opens at first  [6] most_open_ms: the most ms for which it opens
+        [7…] tenant, endpoint, message, entry, state, health, slow_ms, disable, changed_at_ms, copy
+            Each attempt has all of these. The logs get `entry`. The message gets the state `state`. The value of
+            `health` is "ok", "bad" or "same". The endpoint asks for a pause of `slow_ms`. A reason in `disable` disables
+            it. Each change of its record changes the part `changed_at_ms`.
+  Reply for each attempt: ms for which the endpoint pauses; the event that occurred, or ''; ms since 1970 of the first
+        failure, or 0. The event is "gone" if the endpoint was removed.
 ]]
 -- @include lib/now-ms
 -- @include lib/webhooks/changed
@@ -24,7 +24,7 @@ local rules = { ttl = keep_ms, disable_after = tonumber(ARGV[3]), failures = ton
 
 local function log_attempt(message, attempts, log, failed, endpoint, id, entry, state, copy)
   local left = redis.call('PTTL', message)
-  -- Forgotten, or another message of the same id by now.
+  -- The message has expired, or another one has its id.
   if left <= 0 or (redis.call('HGET', message, 'copy') or '') ~= copy then return end
   local count = redis.call('HINCRBY', message, 'attempts', 1)
   redis.call('HSET', attempts, count, entry)
@@ -36,7 +36,7 @@ local function log_attempt(message, attempts, log, failed, endpoint, id, entry, 
   redis.call('ZREMRANGEBYRANK', log, 0, -most - 1)
   redis.call('PEXPIRE', log, keep_ms)
   if state == 'failed' then
-    -- Each at a time of its own: they are recovered in this order.
+    -- Times are distinct, because messages are recovered in this order.
     local last = tonumber(redis.call('ZREVRANGE', failed, 0, 0, 'WITHSCORES')[2]) or 0
     redis.call('ZADD', failed, math.max(now, last + 1), id)
     redis.call('ZREMRANGEBYSCORE', failed, '-inf', now - keep_ms)
@@ -50,7 +50,7 @@ local function note_endpoint(health, disabled, versions, tenant, endpoint, seen,
   local wait_ms, event, since = note_health(health, seen, rules, now)
   wait_ms = math.max(wait_ms, slow_ms)
   if wait_ms > 0 then
-    -- What asks for less does not end an earlier wait.
+    -- A shorter pause does not replace a longer one.
     local left_until = math.max(now + wait_ms, tonumber(redis.call('HGET', health, 'left_until') or 0))
     redis.call('HSET', health, 'left_until', string.format('%.0f', left_until))
     redis.call('PEXPIRE', health, math.max(rules.ttl, 2 * rules.disable_after))
@@ -72,7 +72,7 @@ for at = 1, #KEYS / KEYS_EACH do
   local tenant, endpoint, id, entry, state, seen, slow_ms, disable, changed, copy = unpack(ARGV, arg + 1, arg + ARGS_EACH)
   log_attempt(message, attempts, log, failed, endpoint, id, entry, state, copy)
   local record = redis.call('HGET', endpoints, endpoint)
-  -- What was sent before a change says nothing of the endpoint as it is.
+  -- The attempt began before the last change of the endpoint.
   if not record or not string.find(record, changed, 1, true) then replies[at] = { 0, record and '' or 'gone', 0 } else
     replies[at] = note_endpoint(health, disabled, versions, tenant, endpoint, seen, tonumber(slow_ms), disable)
   end

@@ -1,11 +1,12 @@
 --[[
-  broadcasts-advance: notes how far a broadcast is, unless somebody else has noted more since. A broadcast that is done keeps
-  its type and its counts, and no data or names.
+  broadcasts-advance: notes the progress of a broadcast, unless another process has noted more. A finished broadcast keeps
+  its type and its counts, but no data or names.
 
   KEYS  [1] broadcast: hash, expires
-  ARGV  [1] the tenant up to which it was done, as it was read  [2] and is now  [3] 1 if it is done
-        [4] how many more tenants get it  [5] and endpoints
-  Reply the tenant up to which it is done; 1 if it is done; how many tenants get it, and endpoints; empty if it is not known
+  ARGV  [1] from: the last tenant that had it, as it was read  [2] to: the last tenant that has it now
+        [3] is_done: 1 if it is finished  [4] tenants: how many more tenants get it
+        [5] endpoints: how many more endpoints get it
+  Reply the last tenant that has it; 1 if it is finished; how many tenants get it, and endpoints. Empty if it is unknown.
 ]]
 local broadcast, from, to, done, tenants, endpoints = KEYS[1], unpack(ARGV)
 local cursor, was_done = unpack(redis.call('HMGET', broadcast, 'cursor', 'done'))

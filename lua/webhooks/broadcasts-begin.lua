@@ -1,11 +1,10 @@
 --[[
-  broadcasts-begin: stores a broadcast, unless there is one of this id.
+  broadcasts-begin: stores a broadcast, unless one with this id exists.
 
   KEYS  [1] broadcast: hash, expires
-  ARGV  [1] type  [2] body  [3] the tenants that it names, separated by spaces; "*" for all
-        [4] for how many ms it is known
-  Reply 1 if it is new; type; body; the tenants that it names; the tenant up to which it is done; 1 if it is done; how many
-        tenants get it, and endpoints
+  ARGV  [1] type  [2] body  [3] named: the tenants that receive it, separated by spaces, or "*" for all
+        [4] keep_ms: ms for which it is kept
+  Reply 1 if it is new. Its type, body and tenants. Then its progress as in broadcasts-advance.
 ]]
 local broadcast, keep_ms = KEYS[1], tonumber(ARGV[4])
 local is_new = redis.call('HSETNX', broadcast, 'type', ARGV[1])

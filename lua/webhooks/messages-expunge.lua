@@ -1,11 +1,12 @@
 --[[
-  messages-expunge: removes messages of a tenant with all that is kept of them, some at a time.
+  messages-expunge: removes messages of a tenant with all their data, some at a time.
 
   KEYS  [1] messages  [2] ends: zsets of the tenant's ids  [3] endpoints: hash of its records  [4] ids  [5] disabled: hash
         [6] versions: hash, of all tenants  [7] tenants: zset
-  ARGV  [1] how the keys of the sender begin  [2] the tenant  [3] the tenant, encoded as in keys  [4] the message; empty for
-        the oldest of the tenant, and once none is left, for what else is kept of it  [5] how many messages at most
-  Reply how many were there; 1 if nothing is left to remove
+  ARGV  [1] base: the beginning of the sender's keys  [2] tenant  [3] encoded: the tenant as in keys
+        [4] message: one message; '' for the tenant's oldest messages, and finally the rest of its data
+        [5] most: the most messages to remove
+  Reply how many were removed; 1 if nothing is left to remove
 ]]
 -- @include lib/webhooks/expunge
 local messages, ends, endpoints, ids, disabled, versions, tenants = unpack(KEYS)
@@ -19,7 +20,7 @@ for _, each in ipairs(found) do
   if expunge_message(base, encoded, messages, ends, each) then removed = removed + 1 end
 end
 if redis.call('EXISTS', messages, ends) > 0 then return { removed, 0 } end
--- An endpoint that was put since then stays.
+-- An endpoint that was stored in between remains.
 if redis.call('EXISTS', endpoints) == 0 then
   redis.call('UNLINK', ids, disabled)
   redis.call('HDEL', versions, tenant)

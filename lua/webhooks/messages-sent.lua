@@ -2,7 +2,7 @@
   messages-sent: notes that all jobs of a message are stored.
 
   KEYS  [1] message: hash
-  ARGV  [1] the copy of the message
+  ARGV  [1] copy: the copy of the message
   Reply 1; 0 if the message is no longer stored
 ]]
 local message, copy = KEYS[1], ARGV[1]

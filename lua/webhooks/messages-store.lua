@@ -1,15 +1,16 @@
 --[[
-  messages-store: stores a message, unless its tenant has one of this id. If all endpoints of the tenant were removed since
-  they were read, there is nothing to send, and nothing is stored.
+  messages-store: stores a message, unless its tenant has one with this id. It stores nothing if all endpoints of the
+  tenant were removed after the caller read them.
 
-  KEYS  [1] message: hash, expires  [2] messages: zset of the tenant's ids, by the ms since 1970 at which they came
-        [3] ends: zset of the same ids, by the ms since 1970 until which they are kept
+  KEYS  [1] message: hash, expires  [2] messages: zset of the tenant's ids, by the ms since 1970 of their arrival
+        [3] ends: zset of the same ids, by the ms since 1970 at which they expire
         [4] endpoints: hash of the tenant's records
-        [5…] line and state, as in lib/webhooks/line, of each ordered endpoint
-  ARGV  [1] id  [2] type  [3] body  [4] the endpoints that it goes to, separated by spaces  [5] for how many ms it is kept
-        [6] those of the endpoints that are ordered, separated by spaces  [7] the copy: a name that no other message has
-  Reply the ms since 1970 at which it came; 1 if it is new; its endpoints; 1 if its jobs were all stored; the ordered ones;
-        the copy that is stored
+        [5…] line and state of each ordered endpoint, as in lib/webhooks/line
+  ARGV  [1] message: the id  [2] type  [3] body  [4] endpoints: the ids of its endpoints, separated by spaces
+        [5] keep_ms: ms for which it is kept  [6] ordered: those of the endpoints that are ordered
+        [7] copy: a name that no other message has
+  Reply the ms since 1970 of its arrival; 1 if it is new; its endpoints; 1 if its jobs were already stored; the ordered
+        endpoints; the stored copy
 ]]
 -- @include lib/now-ms
 -- @include lib/webhooks/line
@@ -22,12 +23,12 @@ if at then return { tonumber(at), 0, endpoints, is_sent and 1 or 0, lines or '',
 local now = now_ms()
 if ARGV[4] ~= '' and redis.call('EXISTS', records) == 0 then return { now, 1, '', 1, '', copy } end
 if ordered ~= '' then
-  -- Later than all before it, so that its place among them is known.
+  -- Later than all earlier messages, which defines its position among them.
   now = math.max(now, (tonumber(redis.call('ZREVRANGE', messages, 0, 0, 'WITHSCORES')[2]) or 0) + 1)
   redis.call('HSET', message, 'ordered', ordered)
   local key = 5
   for endpoint in string.gmatch(ordered, '%S+') do
-    -- The line of one that was removed would stay for good.
+    -- The line of a removed endpoint would never expire.
     if redis.call('HEXISTS', records, endpoint) == 1 then join_line(KEYS[key], KEYS[key + 1], { 'send ' .. id }) end
     key = key + 2
   end
@@ -36,7 +37,7 @@ redis.call('HSET', message, 'at', now, 'type', ARGV[2], 'body', ARGV[3], 'endpoi
 redis.call('PEXPIRE', message, keep_ms)
 redis.call('ZADD', messages, now, id)
 redis.call('ZADD', ends, now + keep_ms, id)
--- Each is listed for as long as it is there.
+-- Lists only messages that are still stored.
 local gone = redis.call('ZRANGEBYSCORE', ends, '-inf', now, 'LIMIT', 0, 100)
 if #gone > 0 then
   redis.call('ZREM', messages, unpack(gone))

@@ -9,7 +9,7 @@ import {
 } from "../core/errors.ts";
 import { NothingToUndoError } from "../operations/changes.ts";
 import { RefusedError } from "../operations/operation.ts";
-import { EndpointMissingError, MessageMissingError } from "../core/stores/webhooks/errors.ts";
+import { EndpointMissingError, MessageMissingError } from "../webhooks/errors.ts";
 import { addCompletion } from "./commands/completion.ts";
 import { addDemo } from "./commands/demo.ts";
 import { addDoctor } from "./commands/doctor.ts";

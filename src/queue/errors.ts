@@ -1,32 +1,12 @@
-import {
-  SluiceError as BaseError,
-  type CannotUndoError,
-  type ChangedError,
-  type ClosedError,
-  type CostTooLargeError,
-  type FactsOf,
-  type InvalidOptionError,
-  type LeaseLostError,
-  type LineFullError,
-  type RedisRequiredError,
-  type StoreUnavailableError,
-  type WaitTooLongError,
-} from "../core/errors.ts";
+import { SluiceError, type FactsOf } from "../core/errors.ts";
 import { withoutStop } from "../core/describe.ts";
 import type { Key } from "../core/key-path.ts";
-import type {
-  EndpointDisabledError,
-  EndpointMissingError,
-  MessageMissingError,
-  SecretUnreadableError,
-  WebhookVerificationError,
-} from "../core/stores/webhooks/errors.ts";
 
 /**
  * The reason of the signal and of the failed attempt when a job's handler, including the check of its data, took longer
  * than its worker's `timeoutMs`.
  */
-export class HandlerTimeoutError extends BaseError<HandlerTimeoutError> {
+export class HandlerTimeoutError extends SluiceError<HandlerTimeoutError> {
   override readonly name = "HandlerTimeoutError";
   readonly code = "ERR_HANDLER_TIMEOUT";
   declare readonly timeoutMs: number;
@@ -43,7 +23,7 @@ export class HandlerTimeoutError extends BaseError<HandlerTimeoutError> {
  * The reason of a failed attempt whose handler returned an error response: a status of 400 or more, or a refusal with
  * another status. Its `cause` is what the handler returned.
  */
-export class HandlerResponseError extends BaseError<HandlerResponseError> {
+export class HandlerResponseError extends SluiceError<HandlerResponseError> {
   override readonly name = "HandlerResponseError";
   readonly code = "ERR_HANDLER_RESPONSE";
   /** The response's status: `429`. Undefined if a refusal has none, such as Slack's `{ ok: false }`. */
@@ -60,7 +40,7 @@ export class HandlerResponseError extends BaseError<HandlerResponseError> {
 }
 
 /** The reason of the handler's signal when its worker must give up the job, because another worker may run it. */
-export class JobLostError extends BaseError<JobLostError> {
+export class JobLostError extends SluiceError<JobLostError> {
   override readonly name = "JobLostError";
   readonly code = "ERR_JOB_LOST";
   declare readonly jobId: string;
@@ -76,7 +56,7 @@ export class JobLostError extends BaseError<JobLostError> {
  * The reason of the handler's signal when its job was cancelled. `finished()` then rejects with it, once the job has
  * ended or was removed.
  */
-export class JobCancelledError extends BaseError<JobCancelledError> {
+export class JobCancelledError extends SluiceError<JobCancelledError> {
   override readonly name = "JobCancelledError";
   readonly code = "ERR_JOB_CANCELLED";
   declare readonly jobId: string;
@@ -93,7 +73,7 @@ export const CANCELLED = "Cancelled: somebody cancelled the job while it ran";
  * What `finished()` rejects with when the job has failed for the last time. Its `cause` is an error like that of the
  * last attempt, with its message, `code`, `status` and causes.
  */
-export class JobFailedError extends BaseError<JobFailedError> {
+export class JobFailedError extends SluiceError<JobFailedError> {
   override readonly name = "JobFailedError";
   readonly code = "ERR_JOB_FAILED";
   declare readonly jobId: string;
@@ -113,7 +93,7 @@ export class JobFailedError extends BaseError<JobFailedError> {
 }
 
 /** What `finished()` rejects with when the job was removed, or is done and no longer kept. */
-export class JobMissingError extends BaseError<JobMissingError> {
+export class JobMissingError extends SluiceError<JobMissingError> {
   override readonly name = "JobMissingError";
   readonly code = "ERR_JOB_MISSING";
   declare readonly jobId: string;
@@ -127,7 +107,7 @@ export class JobMissingError extends BaseError<JobMissingError> {
 }
 
 /** What `finished()` rejects with when the job has not ended within `timeoutMs`; the job goes on. */
-export class JobUnfinishedError extends BaseError<JobUnfinishedError> {
+export class JobUnfinishedError extends SluiceError<JobUnfinishedError> {
   override readonly name = "JobUnfinishedError";
   readonly code = "ERR_JOB_UNFINISHED";
   declare readonly jobId: string;
@@ -141,7 +121,7 @@ export class JobUnfinishedError extends BaseError<JobUnfinishedError> {
 }
 
 /** What `update()` rejects with when the job is running or done, so that its handler already has the data. */
-export class JobStateError extends BaseError<JobStateError> {
+export class JobStateError extends SluiceError<JobStateError> {
   override readonly name = "JobStateError";
   readonly code = "ERR_JOB_STATE";
   declare readonly jobId: string;
@@ -161,7 +141,7 @@ export class JobStateError extends BaseError<JobStateError> {
  * What `enqueue` rejects with when the queue has as many pending jobs as its `maxBacklog` allows. No job of the round
  * trip was stored.
  */
-export class QueueFullError extends BaseError<QueueFullError> {
+export class QueueFullError extends SluiceError<QueueFullError> {
   override readonly name = "QueueFullError";
   readonly code = "ERR_QUEUE_FULL";
   declare readonly queue: string;
@@ -187,46 +167,4 @@ export class QueueFullError extends BaseError<QueueFullError> {
       facts,
     );
   }
-}
-
-/** Every error of this package. Its `code` says which one it is, and so which facts it has. */
-export type AnySluiceError =
-  | CannotUndoError
-  | ChangedError
-  | ClosedError
-  | CostTooLargeError
-  | HandlerResponseError
-  | HandlerTimeoutError
-  | InvalidOptionError
-  | JobCancelledError
-  | JobFailedError
-  | JobLostError
-  | JobMissingError
-  | JobStateError
-  | JobUnfinishedError
-  | LeaseLostError
-  | LineFullError
-  | QueueFullError
-  | RedisRequiredError
-  | StoreUnavailableError
-  | WaitTooLongError
-  | EndpointDisabledError
-  | EndpointMissingError
-  | MessageMissingError
-  | SecretUnreadableError
-  | WebhookVerificationError;
-
-interface SluiceErrorClass {
-  readonly name: string;
-  readonly prototype: AnySluiceError;
-  [Symbol.hasInstance](thrown: unknown): thrown is AnySluiceError;
-}
-
-/** The base class of all errors. An instance has the facts of its `code`. */
-export const SluiceError: SluiceErrorClass = BaseError as unknown as SluiceErrorClass;
-export type SluiceError = AnySluiceError;
-
-/** True if the thrown value is an error of this package. TypeScript then knows its facts by its `code`. */
-export function isSluiceError(thrown: unknown): thrown is AnySluiceError {
-  return thrown instanceof BaseError;
 }

@@ -1,5 +1,6 @@
 import { assertArgumentCount } from "../core/input/arguments.ts";
 import { createBuckets } from "./buckets.ts";
+import { isThenable } from "../core/describe.ts";
 import { ClosedError, InvalidOptionError, RedisRequiredError } from "../core/errors.ts";
 import {
   createEmitter,
@@ -11,7 +12,7 @@ import type { RateInput } from "../core/limits/rate.ts";
 import { guarded } from "../core/logger.ts";
 import type { BucketChange, LoggedChange, QueueChange } from "../core/stores/insight/changes.ts";
 import { createChangeLog } from "../core/stores/insight/change-log.ts";
-import { createObserving } from "../core/events/observer.ts";
+import { createObserving, whenObserved, type Observing } from "../core/events/observer.ts";
 import { readName } from "../core/input/options.ts";
 import {
   createInsight,
@@ -36,7 +37,6 @@ import {
   type QueueOptions,
   type SluiceOptions,
 } from "./options.ts";
-import { observed } from "./observed-store.ts";
 import { keepParts } from "./parts.ts";
 import { useRules } from "./rules.ts";
 import { createQueues } from "./queues.ts";
@@ -372,4 +372,34 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     hasWorkers: () => workers.reports().length > 0,
   });
   return assertArgumentCount(sluice, { throws: ["bucket", "queue", "worker", "on", "off"] });
+}
+
+/**
+ * Wraps a store so that each request is timed under its own name while metrics are collected. All
+ * requests pass here, so new methods of a store are timed automatically.
+ */
+function observed<Store extends object>(store: Store, observing: Observing): Store {
+  const timed = Object.entries(store).map(([name, ask]: [string, unknown]) => {
+    if (typeof ask !== "function" || name === "close") return [name, ask];
+    const command = commandOf(name);
+    const durations = whenObserved(observing, (observer) =>
+      observer.series("sluice_store_duration_seconds", command),
+    );
+    const timedAsk = (...given: unknown[]): unknown => {
+      const duration = durations();
+      if (duration === undefined) return ask.apply(store, given);
+      const sinceMs = performance.now();
+      const answer: unknown = ask.apply(store, given);
+      const note = (): void => duration.add(performance.now() - sinceMs);
+      if (isThenable(answer)) answer.then(note, note);
+      return answer;
+    };
+    return [name, timedAsk];
+  });
+  return Object.fromEntries(timed) as Store;
+}
+
+/** The name in metrics: `giveBack` becomes `give_back`. */
+function commandOf(name: string): string {
+  return name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }

@@ -91,10 +91,9 @@ export {
   JobStateError,
   JobUnfinishedError,
   QueueFullError,
-  SluiceError,
-  isSluiceError,
-  type AnySluiceError,
 } from "../queue/errors.ts";
+
+export { SluiceError, isSluiceError, type AnySluiceError } from "./errors.ts";
 
 export type { ErrorCause, ErrorFacts, FailureFacts } from "../queue/failure.ts";
 

@@ -1,16 +1,17 @@
 import { assertArgumentCount } from "../core/input/arguments.ts";
-import { reasonOf } from "../core/describe.ts";
+import { reasonOf, wordsOf } from "../core/describe.ts";
+import { ClosedError, redisRefusalOf, SluiceError, StoreUnavailableError } from "../core/errors.ts";
 import { encodeKey, type Key } from "../core/key-path.ts";
 import { createEmitter, type Emitter } from "../core/events/events.ts";
 import { sampled, type Logger } from "../core/logger.ts";
 import type { ChangeLog } from "../core/stores/insight/change-log.ts";
 import type { Observing } from "../core/events/observer.ts";
 import type { RuledPolicy } from "../core/stores/insight/rules.ts";
-import type { EndpointName, WebhookStore } from "../core/stores/webhooks/store.ts";
+import type { EndpointName } from "../stores/redis/scripts/webhooks/webhooks.ts";
+import type { WebhookStore } from "../stores/redis/webhooks/store.ts";
 import type { Handler } from "../queue/worker/context.ts";
 import type { WorkerOptions } from "../queue/worker/worker-options.ts";
 import type { Worker } from "../queue/worker/worker.ts";
-import { createAsk, type Ask, type AskedConnection } from "./asking.ts";
 import { createAttempts } from "./delivery/attempt.ts";
 import { createEnding } from "./delivery/ending.ts";
 import { createLineAttempts } from "./delivery/line.ts";
@@ -98,17 +99,15 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
     isClosed: () => isClosed,
     what: `The webhook sender "${name}"`,
   });
+  const asked = askEach(ask, store);
   const tenantOf = createTenantOf(isSingle);
-  const limits = createOwnLimits(
-    { limitsSince: (version) => ask(() => store.limitsSince(version)), readRules: parts.readRules },
-    options,
-  );
+  const limits = createOwnLimits({ ...asked, readRules: parts.readRules }, options);
   const queue = parts.openQueue(limits.perKey);
   const bucket = queue.bucket as OwnedBucket;
   const { observing } = parts;
   const deliverer = createDeliverer({ ...options, connectMs: CONNECT_MS, observing });
   const emitter = createEmitter<WebhookEvents>(`the webhook sender "${name}"`, EVENT_NAMES, logger);
-  const fanOut = createFanOut({ ...options, store, ask, queue });
+  const fanOut = createFanOut({ ...options, store: asked, queue });
   const sending = createSending({ fanOut, tenantOf, logger });
   const workers = new Set<WebhookWorker>();
   if (allow.length > 0) {
@@ -157,7 +156,7 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
    */
   async function resume(name: EndpointName, most: number): Promise<void> {
     await bucket.hold(keyOf(name), 0);
-    const step = await ask(() => store.lineStep(name));
+    const step = await asked.lineStep(name);
     if (step !== undefined) await storeStep(queue, { ...name, step, most });
   }
 
@@ -165,7 +164,7 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
   async function resumeFor(key: Key): Promise<void> {
     const [tenant, endpoint] = key as readonly [string, string];
     const name = { tenant, endpoint };
-    const { record } = await ask(() => store.endpoint(name));
+    const { record } = await asked.endpoint(name);
     if (record === undefined || !(await isLimited(key))) return;
     await resume(name, readRecord(record).batch ?? 1);
   }
@@ -189,20 +188,24 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
 
   const webhooks: Webhooks = {
     ...sending,
-    ...createBroadcasting({ ...options, store, ask, fanOut, tenantOf, logger }),
-    ...createLog({ store, ask, queue, tenantOf, log }),
-    ...createEndpointStatuses({ ...parts, ask, tenantOf, code: options }),
+    ...createBroadcasting({ ...options, store: asked, fanOut, tenantOf, logger }),
+    ...createLog({ store: asked, queue, tenantOf, log }),
+    ...createEndpointStatuses({
+      store: asked,
+      tenantOf,
+      code: options,
+      readRules: () => ask(parts.readRules),
+    }),
     endpoints: createEndpoints({
       ...options,
       targets: { http, judge: judgeOf(options) },
       log,
-      store,
-      ask,
+      store: asked,
       tenantOf,
       sealing,
       resume,
     }),
-    tenants: createTenants({ name, log, store, ask, isSingle }),
+    tenants: createTenants({ name, log, store: asked, isSingle }),
     queue,
     worker(given) {
       const worker = createWebhookWorker(given, {
@@ -242,7 +245,6 @@ export interface FoundWebhooks extends Pick<WebhookLog, "messages" | "attempts">
 
 export function assembleFound(
   given: Pick<WebhooksParts, "store" | "log" | "readRules"> & {
-    readonly ask: Ask;
     readonly queue: DeliveryQueue;
   },
 ): FoundWebhooks {
@@ -257,7 +259,7 @@ export function assembleFound(
     sealing: undefined,
     secretsOf: undefined,
     // Only the sender's code knows the limits of its keys, so its workers do this.
-    resume: (name) => parts.ask(() => parts.store.wake(encodeKey(keyOf(name)))),
+    resume: (name) => parts.store.wake({ key: encodeKey(keyOf(name)) }),
   });
   const tenants = createTenants({ ...parts, isSingle: false });
   const log = createLog({ ...parts, tenantOf });
@@ -302,3 +304,51 @@ const OPERATOR_EVENTS: Partial<Record<keyof WebhookEvents, string>> = {
   recovered: "endpoint.recovered",
   exhausted: "message.exhausted",
 };
+
+/** Runs a request to Redis within the sluice's time limit. */
+export type Ask = <Answer>(question: () => Promise<Answer>) => Promise<Answer>;
+
+/** The connection that requests go through. */
+export interface AskedConnection {
+  untilReady(timeoutMs: number): Promise<void>;
+  inTime<Answer>(timeoutMs: number, question: Promise<Answer>): Promise<Answer>;
+}
+
+/**
+ * Rejects with {@link StoreUnavailableError} when Redis is unreachable, and with {@link
+ * ClosedError} once `isClosed` returns true.
+ */
+export function createAsk(
+  connection: AskedConnection,
+  { timeoutMs, isClosed, what }: { timeoutMs: number; isClosed: () => boolean; what: string },
+): Ask {
+  return async (question) => {
+    if (isClosed()) throw new ClosedError(what);
+    try {
+      await connection.untilReady(timeoutMs);
+      return await connection.inTime(timeoutMs, question());
+    } catch (cause) {
+      if (isClosed()) throw new ClosedError(what);
+      if (cause instanceof SluiceError) throw cause;
+      const refusal = redisRefusalOf(cause);
+      const met = cause instanceof Error ? ` (${wordsOf(cause)})` : "";
+      const problem =
+        refusal === undefined
+          ? `Redis gave no answer within ${timeoutMs} ms${met}; it may or may not have done what it was asked`
+          : `Redis refused it: ${refusal.reason}`;
+      const remedy = refusal?.remedy ?? "See that Redis runs, and try again";
+      throw new StoreUnavailableError(`${problem}. ${remedy}.`, cause);
+    }
+  };
+}
+
+/** Returns the same methods. Each call goes through `ask`. */
+export function askEach<Methods extends object>(ask: Ask, methods: Methods): Methods {
+  const asking = Object.entries(methods).map(
+    ([name, method]: [string, (...given: unknown[]) => Promise<unknown>]) => [
+      name,
+      (...given: unknown[]) => ask(() => method(...given)),
+    ],
+  );
+  return Object.fromEntries(asking) as Methods;
+}

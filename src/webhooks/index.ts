@@ -4,10 +4,11 @@ import type { InsightStore } from "../core/stores/insight/store.ts";
 import { createRedisWebhooks } from "../stores/redis/webhooks/store.ts";
 import type { Sluice } from "../sluice/create-sluice.ts";
 import { partsOf } from "../sluice/parts.ts";
-import { createAsk } from "./asking.ts";
 import {
+  askEach,
   assembleFound,
   assembleWebhooks,
+  createAsk,
   type FoundWebhooks,
   type Webhooks,
 } from "./create-webhooks.ts";
@@ -86,13 +87,14 @@ export async function findWebhooks(
       connection.close();
     });
     const what = `The webhook sender "${name}"`;
+    const ask = createAsk(connection, { timeoutMs, isClosed: () => isClosed, what });
     looker = {
-      store: createRedisWebhooks(connection.client, { prefix, queue: name }),
-      ask: createAsk(connection, { timeoutMs, isClosed: () => isClosed, what }),
+      store: askEach(ask, createRedisWebhooks(connection.client, { prefix, queue: name })),
+      readRules: () => ask(rulesReader(insight, name)),
     };
     byName.set(name, looker);
   }
-  return assembleFound({ ...looker, readRules: rulesReader(insight, name), queue, log });
+  return assembleFound({ ...looker, queue, log });
 }
 
 /**
@@ -117,7 +119,7 @@ function rulesReader(insight: InsightStore, name: string) {
 
 const QUEUES_AT_ONCE = 1_000;
 
-type Looker = Omit<Parameters<typeof assembleFound>[0], "queue" | "log" | "readRules">;
+type Looker = Omit<Parameters<typeof assembleFound>[0], "queue" | "log">;
 
 /** Connections to senders of other processes: one for each name, however often it is looked up. */
 const finders = new WeakMap<Sluice, Map<string, Looker>>();
@@ -192,7 +194,7 @@ export {
   SecretUnreadableError,
   WebhookVerificationError,
   type VerificationFailure,
-} from "../core/stores/webhooks/errors.ts";
+} from "./errors.ts";
 
 export {
   createKeyPair,

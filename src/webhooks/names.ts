@@ -4,7 +4,7 @@ import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
 import { encodeKey } from "../core/key-path.ts";
 import { ENDPOINT_ID } from "../core/policy/endpoint-rules.ts";
-import type { EndpointName } from "../core/stores/webhooks/store.ts";
+import type { EndpointName } from "../stores/redis/scripts/webhooks/webhooks.ts";
 
 /** @internal */
 export const ID: z.ZodType<string> = ENDPOINT_ID;

@@ -1,6 +1,6 @@
--- For how many ms the breaker of an endpoint keeps an attempt back; 0 if it may begin. Of one that is open, one attempt at a
--- time tries whether the endpoint is back, and the others wait somewhat longer than that may take: the endpoint's record may
--- have a time limit of its own.
+-- Returns ms until the circuit breaker of an endpoint allows an attempt, or 0. While the breaker is open, one attempt at a
+-- time tests the endpoint. The others wait a little longer than the time limit of that attempt, which the endpoint's record
+-- may set.
 local PROBE_SLACK_MS = 5000
 
 local function breaker_wait(health, record, now, timeout_ms)

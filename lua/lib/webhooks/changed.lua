@@ -1,5 +1,5 @@
--- Notes that the endpoints of a tenant were changed. A time comes once, also if all was forgotten meanwhile; a number would
--- begin again, and who remembers the endpoints of before would take them for those of now.
+-- Notes a change of a tenant's endpoints. The version is a time, because a counter could repeat after Redis loses its data.
+-- Caches would then take old endpoints for current ones.
 local function note_change(versions, tenant)
   local time = redis.call('TIME')
   redis.call('HSET', versions, tenant, time[1] .. '.' .. time[2])

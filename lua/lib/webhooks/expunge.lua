@@ -1,6 +1,6 @@
--- Removes one message with all that is kept of it: where it failed, in the logs and lines of its endpoints, and its attempts.
+-- Removes one message with its attempts, and its entries in the logs, lines and failed messages of its endpoints.
 
--- The name of a message that is none: no message id has a dot.
+-- Takes the place of an expunged message. No message id has a dot.
 local NO_MESSAGE = '.'
 local LOOKED_AT_ONCE = 1000
 
@@ -18,7 +18,7 @@ local function blank_in_line(line, id)
   end
 end
 
--- `base` is how the keys of the sender begin; `tenant` is encoded. Returns whether the message was there.
+-- `base` is the beginning of the sender's keys, and `tenant` is encoded. Returns true if the message existed.
 local function expunge_message(base, tenant, messages, ends, id)
   local own = tenant .. ':' .. encode(id)
   local message, attempts = base .. 'message:' .. own, base .. 'attempts:' .. own

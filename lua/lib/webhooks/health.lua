@@ -1,11 +1,11 @@
--- How an endpoint is: since when it fails, how often in a row, and its breaker. A success forgets all of it.
--- Of each share of the time after which it is disabled, it is warned of once.
+-- The health of an endpoint: the time of its first failure, its failures in a row, and its circuit breaker. A success clears
+-- all of it. A warning occurs once at each of these shares of the time until the endpoint is disabled.
 
 local WARN_AT = { 0.9, 0.7, 0.5 }
 
--- Returns ms for which its jobs are to wait, an event ("recovered", "failing", "disabled") or "", and since when it fails.
+-- Returns ms for which its jobs wait, an event ("recovered", "failing", "disabled") or "", and the time of the first failure.
 local function note_health(health, seen, rules, now)
-  -- One that is well has none.
+  -- A healthy endpoint has no hash.
   if seen ~= 'bad' and redis.call('EXISTS', health) == 0 then return 0, '', 0 end
   local since, streak, opens, warned, open_until = unpack(
     redis.call('HMGET', health, 'since', 'streak', 'opens', 'warned', 'open_until'))
@@ -18,7 +18,7 @@ local function note_health(health, seen, rules, now)
   if since == 0 then since = now end
   local fields, wait_ms, event = { 'since', since, 'streak', streak + 1 }, 0, ''
   if tonumber(open_until or 0) > now then
-    -- One that began before it opened.
+    -- The attempt began before the breaker opened.
     wait_ms = open_until - now
   elseif streak + 1 >= rules.failures then
     wait_ms = math.min(rules.most_open_ms, rules.open_ms * 2 ^ math.min(opens, 20))

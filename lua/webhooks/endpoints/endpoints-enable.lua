@@ -1,9 +1,9 @@
 --[[
-  endpoints-enable: disables an endpoint, or enables it and forgets how it was.
+  endpoints-enable: disables an endpoint, or enables it and clears its health.
 
-  KEYS  [1] endpoints  [2] versions  [3] disabled: hash of why, by id  [4] health: hash
-  ARGV  [1] the tenant  [2] the endpoint  [3] why it is disabled; empty to enable it
-  Reply 1 if it was changed, 0 if it was so before, -1 if there is none
+  KEYS  [1] endpoints  [2] versions  [3] disabled: hash of reasons by id  [4] health: hash
+  ARGV  [1] tenant  [2] endpoint  [3] why: the reason for which it is disabled; '' enables it
+  Reply 1 if it was changed, 0 if it already was in that state, -1 if it does not exist
 ]]
 -- @include lib/now-ms
 -- @include lib/webhooks/changed

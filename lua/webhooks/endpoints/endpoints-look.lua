@@ -1,11 +1,13 @@
 --[[
-  endpoints-look: how an endpoint is. Changes nothing.
+  endpoints-look: reads the state of an endpoint. Changes nothing.
 
-  KEYS  [1] health: hash  [2] log: zset of its attempts, by ms since 1970  [3] line: list of what waits, if it is ordered
-  ARGV  [1] the prefix of the queue's keys  [2] the key of its jobs  [3] how many of its last attempts to name
-  Reply ms for which it is left alone; ms since 1970 at which it began to fail, 0 if it does not; how many attempts in a row
-        have failed; how many ended in the last minute; how many messages are due and wait; then the last attempts, the
-        newest first: the message, a space, and the number of the attempt
+  KEYS  [1] health: hash  [2] log: zset of its attempts, by ms since 1970
+        [3] line: list of the pending messages of an ordered endpoint
+  ARGV  [1] prefix: the prefix of the queue's keys  [2] key: the key of its jobs
+        [3] most: how many of its last attempts to return
+  Reply ms until its pause ends. The ms since 1970 of the first failure, or 0. How many attempts in a row have failed. How
+        many attempts ended in the last minute. How many messages are due. Then its last attempts, the newest first:
+        the message, a space, and the number of the attempt.
 ]]
 -- @include lib/now-ms
 -- @include lib/lanes/names

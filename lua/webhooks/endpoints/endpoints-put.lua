@@ -1,14 +1,14 @@
 --[[
-  endpoints-put: stores an endpoint, unless somebody has changed it since it was read.
+  endpoints-put: stores an endpoint, unless another process has changed it since it was read.
 
-  KEYS  [1] endpoints: hash of the tenant's records, by id  [2] ids: zset of the same ids, all of score 0
-        [3] versions: hash of when the endpoints of each tenant were changed last
-        [4] rates: hash of the limits that endpoints have of their own, by the keys of their jobs
-        [5] changed: zset of these keys, by the number of the last change  [6] that number
-        [7] tenants: zset of those that have endpoints, all of score 0
-  ARGV  [1] the tenant  [2] the endpoint  [3] its record  [4] the record that it must have; empty if it must be new
-        [5] the most endpoints of a tenant  [6] the key of its jobs  [7] its own limits; empty if it has none
-  Reply 1 stored, 0 it is another by now, -1 the tenant has too many
+  KEYS  [1] endpoints: hash of the tenant's records, by id  [2] ids: zset of the same ids, all with score 0
+        [3] versions: hash of the time of the last change, by tenant
+        [4] rates  [5] changed  [6] number, all as in lib/webhooks/own-limits
+        [7] tenants: zset of the tenants with endpoints, all with score 0
+  ARGV  [1] tenant  [2] endpoint  [3] record  [4] before: the record that was read; '' for a new endpoint
+        [5] most: the most endpoints of a tenant  [6] key: the key of its jobs
+        [7] limits: its own limits as text, or ''
+  Reply 1 if it was stored, 0 if it was changed by another process, -1 if the tenant has too many endpoints
 ]]
 -- @include lib/webhooks/changed
 -- @include lib/webhooks/own-limits

@@ -1,13 +1,14 @@
 --[[
-  endpoints-remove: removes an endpoint, with what is known of its health and its log. Messages that wait in its line are
-  marked "removed" there, and leave it; of a long line, only some at a time, and the endpoint stays until all have.
+  endpoints-remove: removes an endpoint with its health and its log. Pending messages in its line are marked "removed". A
+  long line takes several runs; the last one removes the endpoint.
 
   KEYS  [1] endpoints  [2] ids  [3] versions  [4] rates  [5] changed  [6] number  [7] tenants, all as in endpoints-put
         [8] disabled: hash of the tenant's disabled endpoints  [9] health  [10] log  [11] failed
-        [12] line  [13] its state, of the endpoint
-  ARGV  [1] the tenant  [2] the endpoint  [3] the key of its jobs  [4] the keys of the tenant's messages, up to their ids
-        [5] the most messages that leave the line at a time
-  Reply 1 if it was there, else 0; 2 if it is there still: run this again
+        [12] line  [13] state, both as in lib/webhooks/line
+  ARGV  [1] tenant  [2] endpoint  [3] key: the key of its jobs
+        [4] messages: the beginning of the keys of the tenant's messages
+        [5] most: how many messages of the line one run removes
+  Reply 1 if it was removed, 0 if it did not exist, 2 if this must run again
 ]]
 -- @include lib/webhooks/changed
 -- @include lib/webhooks/own-limits
@@ -22,7 +23,7 @@ for _, entry in ipairs(redis.call('LRANGE', line, 0, most - 1)) do
   if at and became ~= 'delivered' and became ~= 'failed' then redis.call('HSET', message, 'to:' .. id, 'removed') end
 end
 redis.call('LTRIM', line, most, -1)
--- Without a state, a step that is under way moves nothing.
+-- Without a state, a running step changes nothing.
 redis.call('DEL', state)
 if redis.call('EXISTS', line) == 1 then return 2 end
 

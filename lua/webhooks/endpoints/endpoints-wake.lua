@@ -1,8 +1,8 @@
 --[[
-  endpoints-wake: has the workers of a sender end what an endpoint was made to wait for.
+  endpoints-wake: makes the workers of a sender end the pause of an endpoint.
 
   KEYS  [1] changed  [2] number, both as in lib/webhooks/own-limits
-  ARGV  [1] the key of the endpoint's jobs, marked as one that is to be woken
+  ARGV  [1] key: the key of the endpoint's jobs, after a "!"
   Reply nothing
 ]]
 local changed, number, key = KEYS[1], KEYS[2], ARGV[1]

@@ -1,9 +1,9 @@
 --[[
-  limits-forget: removes the names of an expunged tenant and of its endpoints from the list of changed limits. Processes that
-  know limits of the tenant hear by a digest that those have ended.
+  limits-forget: removes the names of an expunged tenant and of its endpoints from the list of changed limits. A digest
+  notifies the processes that cache limits of the tenant.
 
   KEYS  [1] changed  [2] number, both as in lib/webhooks/own-limits
-  ARGV  [1] the digest, marked as such  [2…] the names
+  ARGV  [1] digest: the digest of the tenant, after a "*"  [2…] names
   Reply nothing
 ]]
 local changed, number, digest = KEYS[1], KEYS[2], ARGV[1]

@@ -1,8 +1,8 @@
 --[[
-  limits-set: sets the limits that a tenant has of its own.
+  limits-set: sets the own limits of a tenant.
 
   KEYS  [1] rates  [2] changed  [3] number, all as in lib/webhooks/own-limits
-  ARGV  [1] the key that they are of  [2] the limits as text; empty for none
+  ARGV  [1] key: the key of the tenant  [2] limits: the limits as text; '' for none
   Reply nothing
 ]]
 -- @include lib/webhooks/own-limits

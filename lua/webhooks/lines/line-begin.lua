@@ -1,14 +1,17 @@
 --[[
-  line-begin: what one attempt at an ordered endpoint needs, and whether it may begin. On the first attempt, it decides how
-  many messages go together; later ones send the same.
+  line-begin: returns what one attempt at an ordered endpoint needs, and whether it may begin. The first attempt decides
+  how many messages go together. Later attempts send the same messages.
 
   KEYS  [1] endpoints: hash of the tenant's records  [2] disabled: hash  [3] health: hash of the endpoint
         [4] line: list  [5] state: hash, both as in lib/webhooks/line
-  ARGV  [1] the endpoint  [2] the step of the attempt  [3] the most messages that go together  [4] and their most bytes
-        [5] how many ms an attempt may take where the endpoint says nothing else  [6] the keys of the tenant's messages, up to their ids
-  Reply record; why it is disabled; ms to wait for the breaker, or 0; now; the number of the attempt; purpose; who asked; then
-        of each message its id, ms since 1970 at which it came, type, body, what became of it there, its copy. What is not there is
-        empty; all is, if another step is next.
+  ARGV  [1] endpoint  [2] step: the step of the attempt  [3] most: the most messages that go together
+        [4] most_bytes: the most bytes of them
+        [5] timeout_ms: the time limit of an attempt, unless the endpoint has its own
+        [6] messages: the beginning of the keys of the tenant's messages
+  Reply empty if another step is next. Otherwise: the record. The reason if it is disabled. Ms until the circuit breaker
+        allows an attempt, or 0. Ms since 1970 now. The number of the attempt. The purpose. The user who requested it.
+        Then for each message its id, the ms since 1970 of its arrival, type, body, state at the endpoint, and copy.
+        Missing values are ''.
 ]]
 -- @include lib/now-ms
 -- @include lib/webhooks/breaker
@@ -32,7 +35,7 @@ for _, entry in ipairs(redis.call('LRANGE', line, 0, (is_first and most or tonum
   for _, each in ipairs({ message, tonumber(at or 0), kind or '', body or '', became or '', copy or '' }) do
     found[#found + 1] = each
   end
-  -- What is no longer kept goes by itself.
+  -- An expired message goes alone.
   if is_first and not body then break end
 end
 if purpose == 'send' and not why then wait_ms = breaker_wait(health, record, now, timeout_ms) end

@@ -1,9 +1,11 @@
 --[[
-  line-step: an attempt at an ordered endpoint is over. Its messages leave the line, or are tried again as its next step.
+  line-step: ends an attempt at an ordered endpoint. Its messages are removed from the line, or the next step retries
+  them.
 
   KEYS  [1] line: list  [2] state: hash, both as in lib/webhooks/line
-  ARGV  [1] the step that is over  [2] how many messages leave  [3] the number of the next attempt
-  Reply the step that is next; empty if nothing waits, or another had ended this one
+  ARGV  [1] step: the step that ends  [2] leaving: how many messages are removed
+        [3] attempt: the number of the next attempt
+  Reply the next step; '' if the line is empty, or another process had ended this step
 ]]
 local line, state, step, leaving, attempt = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2]), ARGV[3]
 if redis.call('HGET', state, 'step') ~= step then return '' end

@@ -53,7 +53,10 @@ export function createAttempts(
 
   return async (job, { signal, attempt: tries }) => {
     const { purpose } = job;
-    const begun = await store.begin(job, purpose === "send" ? options.timeoutMs : 0);
+    const begun = await store.begin({
+      ...job,
+      timeoutMs: purpose === "send" ? options.timeoutMs : 0,
+    });
     const { record: text, disabled, type, state, waitMs, nowMs } = begun;
     const record = text === undefined ? undefined : readRecord(text);
     // The endpoint was removed, or replaced by another with the same id.

@@ -4,8 +4,8 @@ import type {
   EndpointName,
   HealthSeen,
   MessageCopy,
-  WebhookStore,
-} from "../../core/stores/webhooks/store.ts";
+} from "../../stores/redis/scripts/webhooks/webhooks.ts";
+import type { WebhookStore } from "../../stores/redis/webhooks/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { WebhookEvents } from "../events.ts";
 import { keyOf } from "../names.ts";
@@ -86,14 +86,14 @@ export function createEnding(parts: EndingParts): Ending {
     return { tenant: isSingle ? undefined : tenant, endpoint };
   }
 
-  const note = store.recorder({
+  const rules = {
     keepMs,
     most: MOST_LOGGED,
     disableAfterMs,
     failures: breaker.failures,
     openMs: breaker.coolMs,
     mostOpenMs: MOST_OPEN_MS,
-  });
+  };
   const askedMs = ({ retryAfterMs = 0 }: Delivered): number =>
     Math.min(retryAfterMs, maxRetryAfterMs);
   const scheduleOf = ({ scheduleMs = options.scheduleMs }: EndpointRecord): readonly number[] =>
@@ -112,7 +112,8 @@ export function createEnding(parts: EndingParts): Ending {
       const isSlowed =
         countsOnce &&
         (SLOW_DOWN.has(status) || (retryAfterMs !== undefined && outcome !== "success"));
-      const noted = await note({
+      const noted = await store.end({
+        ...rules,
         tenant,
         endpoint,
         message,

@@ -5,7 +5,7 @@ import { layered } from "../../core/input/options.ts";
 import type { LimitsOptions } from "../../core/policy/limit-makers.ts";
 import type { RuledPolicy } from "../../core/stores/insight/rules.ts";
 import type { EndpointsRules, EndpointLimits } from "../../core/policy/endpoint-rules.ts";
-import type { WebhookStore } from "../../core/stores/webhooks/store.ts";
+import type { WebhookStore } from "../../stores/redis/webhooks/store.ts";
 import { digestOfTenant } from "../names.ts";
 import { withinCeiling, type Ceiling } from "../endpoints/endpoint-options.ts";
 

@@ -4,7 +4,7 @@
  * its own job ends. A step that another job has already ended changes nothing.
  */
 import { createHash } from "node:crypto";
-import type { LineMessage } from "../../core/stores/webhooks/store.ts";
+import type { LineMessage } from "../../stores/redis/scripts/webhooks/webhooks.ts";
 import type { JobContext } from "../../queue/worker/context.ts";
 import { Discard } from "../../queue/worker/outcome.ts";
 import { readRecord, type EndpointRecord } from "../endpoints/record.ts";
@@ -93,7 +93,7 @@ export function createLineAttempts(
   }
 
   return async (job, { signal, attempt: tries }) => {
-    const begun = await store.beginStep(job, options.timeoutMs);
+    const begun = await store.beginStep({ ...job, timeoutMs: options.timeoutMs });
     if (begun === undefined) return storeCurrentStep(job);
     const { purpose, attempt, by, disabled, waitMs, nowMs } = begun;
     const record = readRecord(begun.record);

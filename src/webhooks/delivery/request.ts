@@ -6,7 +6,7 @@ import pTimeout from "p-timeout";
 import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { createLru } from "../../throttle/lru.ts";
-import type { EndpointName } from "../../core/stores/webhooks/store.ts";
+import type { EndpointName } from "../../stores/redis/scripts/webhooks/webhooks.ts";
 import { secretsInForce, type EndpointRecord } from "../endpoints/record.ts";
 import type { Sealing } from "../endpoints/sealing.ts";
 import type { ClientCertificate } from "../guard/connector.ts";

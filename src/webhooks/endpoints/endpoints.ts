@@ -4,9 +4,9 @@ import { InvalidOptionError } from "../../core/errors.ts";
 import { readWhoAndWhy, type WhoAndWhy } from "../../core/input/who-and-why.ts";
 import type { QueueChange } from "../../core/stores/insight/changes.ts";
 import type { ChangeLog } from "../../core/stores/insight/change-log.ts";
-import { EndpointMissingError } from "../../core/stores/webhooks/errors.ts";
-import type { Disabled, EndpointName, WebhookStore } from "../../core/stores/webhooks/store.ts";
-import type { Ask } from "../asking.ts";
+import { EndpointMissingError } from "../errors.ts";
+import type { Disabled, EndpointName } from "../../stores/redis/scripts/webhooks/webhooks.ts";
+import type { WebhookStore } from "../../stores/redis/webhooks/store.ts";
 import type { SecretsOf } from "../options.ts";
 import { limitsKeyOf, type TenantOf } from "../names.ts";
 import {
@@ -126,7 +126,6 @@ export interface EndpointsParts {
   readonly name: string;
   readonly log: ChangeLog;
   readonly store: WebhookStore;
-  readonly ask: Ask;
   readonly tenantOf: TenantOf;
   readonly isSingle: boolean;
   readonly targets: TargetRules;
@@ -146,7 +145,7 @@ const DAY_MS = 86_400_000;
 const MOST_OF_WHY = 200;
 
 export function createEndpoints(parts: EndpointsParts): Endpoints {
-  const { store, ask, tenantOf, isSingle, targets, ceiling, sealing, secretsOf, resume } = parts;
+  const { store, tenantOf, isSingle, targets, ceiling, sealing, secretsOf, resume } = parts;
   const noted = createNoted({ sender: parts.name, log: parts.log, read, setDisabled });
   const readPut = createPutReader(targets);
 
@@ -168,18 +167,16 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
     make: (before: EndpointRecord | undefined) => EndpointRecord,
   ): Promise<Endpoint> {
     for (;;) {
-      const { record: before, disabled } = await ask(() => store.endpoint(name));
+      const { record: before, disabled } = await store.endpoint(name);
       const record = make(before === undefined ? undefined : readRecord(before));
-      const stored = await ask(() =>
-        store.put({
-          ...name,
-          record: JSON.stringify(record),
-          before,
-          most: MOST_OF_TENANT,
-          key: limitsKeyOf(name),
-          limits: limitsText(record),
-        }),
-      );
+      const stored = await store.put({
+        ...name,
+        record: JSON.stringify(record),
+        before,
+        most: MOST_OF_TENANT,
+        key: limitsKeyOf(name),
+        limits: limitsText(record),
+      });
       if (stored === "stored") return shownOf(name, record, disabled);
       if (stored === "too-many") {
         const remedy = `the tenant has ${MOST_OF_TENANT} endpoints; remove some first`;
@@ -250,7 +247,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
       const where = "endpoints.list()";
       const { tenant: named, limit = 100, cursor = "" } = readList(where, given);
       const tenant = tenantOf(where, named);
-      const ids = await ask(() => store.ids(tenant, cursor, limit));
+      const ids = await store.ids(tenant, cursor, limit);
       const found = await Promise.all(ids.map((endpoint) => read({ tenant, endpoint })));
       return {
         endpoints: found.filter((each) => each !== undefined),
@@ -261,7 +258,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
       const where = "endpoints.remove()";
       const name = readRef(where, given);
       const said = readWhoAndWhy(where, byHand);
-      return noted.removal(name, said, () => ask(() => store.remove(name, limitsKeyOf(name))));
+      return noted.removal(name, said, () => store.remove({ ...name, key: limitsKeyOf(name) }));
     },
     async disable(given, byHand) {
       const where = "endpoints.disable()";
@@ -319,7 +316,7 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
   };
 
   async function read(name: EndpointName): Promise<Endpoint | undefined> {
-    const { record, disabled } = await ask(() => store.endpoint(name));
+    const { record, disabled } = await store.endpoint(name);
     return record === undefined ? undefined : shownOf(name, readRecord(record), disabled);
   }
 
@@ -328,13 +325,13 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
     record: EndpointRecord,
     disabled: Disabled | undefined,
   ): Promise<Endpoint> {
-    const waiting = record.ordered === true ? await ask(() => store.lineLength(name)) : undefined;
+    const waiting = record.ordered === true ? await store.lineLength(name) : undefined;
     return endpointOf(record, { name, isSingle, disabled, waiting });
   }
 
   /** Disables an endpoint for the reason `why`, or enables it if that is undefined. */
   async function setDisabled(name: EndpointName, why: string | undefined): Promise<boolean> {
-    const changed = await ask(() => store.setDisabled(name, why));
+    const changed = await store.setDisabled({ ...name, why });
     if (changed === undefined) throw new EndpointMissingError(name);
     if (why !== undefined) return changed;
     const { batch = 1 } = (await read(name)) ?? {};

@@ -10,8 +10,8 @@ import {
   type KeptQueueChange,
   type QueueChange,
 } from "../../core/stores/insight/changes.ts";
-import { EndpointMissingError } from "../../core/stores/webhooks/errors.ts";
-import type { EndpointName } from "../../core/stores/webhooks/store.ts";
+import { EndpointMissingError } from "../errors.ts";
+import type { EndpointName } from "../../stores/redis/scripts/webhooks/webhooks.ts";
 import type { Endpoint } from "./record.ts";
 
 export interface UndoEndpointChange extends WhoAndWhy {

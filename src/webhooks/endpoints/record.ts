@@ -1,5 +1,5 @@
 import type { RateInput } from "../../core/limits/rate.ts";
-import type { Disabled, EndpointName } from "../../core/stores/webhooks/store.ts";
+import type { Disabled, EndpointName } from "../../stores/redis/scripts/webhooks/webhooks.ts";
 import type { ClientCertificate } from "../guard/connector.ts";
 import type { SignatureStyle } from "../signing/secrets.ts";
 import type { Filter } from "./wants.ts";

@@ -5,8 +5,8 @@
 import { createCipheriv, createDecipheriv, randomBytes } from "node:crypto";
 import process from "node:process";
 import { InvalidOptionError } from "../../core/errors.ts";
-import { SecretUnreadableError } from "../../core/stores/webhooks/errors.ts";
-import type { EndpointName } from "../../core/stores/webhooks/store.ts";
+import { SecretUnreadableError } from "../errors.ts";
+import type { EndpointName } from "../../stores/redis/scripts/webhooks/webhooks.ts";
 
 /** Encrypts and decrypts values that must not be readable in Redis. */
 export interface Sealing {

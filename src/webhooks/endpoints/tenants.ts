@@ -7,8 +7,7 @@ import type { RateInput } from "../../core/limits/rate.ts";
 import { readWhoAndWhy, type WhoAndWhy } from "../../core/input/who-and-why.ts";
 import type { ChangeFacts } from "../../core/stores/insight/changes.ts";
 import type { ChangeLog } from "../../core/stores/insight/change-log.ts";
-import type { WebhookStore } from "../../core/stores/webhooks/store.ts";
-import type { Ask } from "../asking.ts";
+import type { WebhookStore } from "../../stores/redis/webhooks/store.ts";
 import { ID, limitsKeyOf } from "../names.ts";
 import { assertWithin, OWN_LIMITS } from "./endpoint-options.ts";
 
@@ -67,7 +66,6 @@ export interface TenantsParts {
   readonly name: string;
   readonly log: ChangeLog;
   readonly store: WebhookStore;
-  readonly ask: Ask;
   readonly isSingle: boolean;
 }
 
@@ -77,7 +75,7 @@ const LIST = z.strictObject({
   limit: wholeNumber(1, 1_000, "tenants").optional(),
   cursor: ID.optional(),
 });
-export function createTenants({ name, log, store, ask, isSingle }: TenantsParts): Tenants {
+export function createTenants({ name, log, store, isSingle }: TenantsParts): Tenants {
   function assertMany(where: string): void {
     if (!isSingle) return;
     const remedy = "the sender has only one tenant; give createWebhooks() its rate and concurrency";
@@ -92,11 +90,11 @@ export function createTenants({ name, log, store, ask, isSingle }: TenantsParts)
       assertMany(where);
       assertWithin(where, limits, {});
       const key = limitsKeyOf({ tenant });
-      const before = await ask(() => store.limits(key));
+      const before = await store.limits(key);
       const change = { queue: name, endpoint: { tenant, id: undefined }, ...said } as const;
       const [was, is] = [factsOf(before), factsOf(limitsText(limits))];
       await log.make({ ...change, action: "setLimits", before: was, after: is }, () =>
-        ask(() => store.setLimits(key, limitsText(limits))),
+        store.setLimits({ key, limits: limitsText(limits) }),
       );
     },
     async get(given) {
@@ -104,8 +102,8 @@ export function createTenants({ name, log, store, ask, isSingle }: TenantsParts)
       const { tenant } = readOptions(where, TENANT, given);
       assertMany(where);
       const [limits, endpoints] = await Promise.all([
-        ask(() => store.limits(limitsKeyOf({ tenant }))),
-        ask(() => store.countEndpoints(tenant)),
+        store.limits(limitsKeyOf({ tenant })),
+        store.countEndpoints(tenant),
       ]);
       const own = limits === undefined ? {} : (JSON.parse(limits) as Omit<TenantLimits, "tenant">);
       return { tenant, rate: own.rate, concurrency: own.concurrency, endpoints };
@@ -114,7 +112,7 @@ export function createTenants({ name, log, store, ask, isSingle }: TenantsParts)
       const where = "tenants.list()";
       const { limit = 100, cursor = "" } = readOptional(where, LIST, given);
       assertMany(where);
-      const found = await ask(() => store.tenants(cursor, limit));
+      const found = await store.tenants(cursor, limit);
       return { tenants: found, cursor: found.length < limit ? undefined : found.at(-1) };
     },
   };

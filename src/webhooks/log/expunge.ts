@@ -1,14 +1,12 @@
 import { isWithin, encodeKey } from "../../core/key-path.ts";
 import type { ChangeLog } from "../../core/stores/insight/change-log.ts";
-import type { WebhookStore } from "../../core/stores/webhooks/store.ts";
-import type { Ask } from "../asking.ts";
+import type { WebhookStore } from "../../stores/redis/webhooks/store.ts";
 import type { DeliveryQueue } from "../sending/jobs.ts";
 import { digestOfTenant, limitsKeyOf, type TenantOf } from "../names.ts";
 import { readExpunge, type ExpungeOptions } from "./log-options.ts";
 
 export interface ExpungeParts {
   readonly store: WebhookStore;
-  readonly ask: Ask;
   readonly queue: DeliveryQueue;
   readonly tenantOf: TenantOf;
   /** The log of operators' changes. */
@@ -20,7 +18,6 @@ const AT_ONCE = 500;
 
 export function createExpunge({
   store,
-  ask,
   queue,
   tenantOf,
   log: changes,
@@ -53,29 +50,29 @@ export function createExpunge({
     const { message, tenant: named } = readExpunge(where, given);
     const tenant = tenantOf(where, named);
     if (message !== undefined) {
-      return Number(await ask(() => store.expungeMessage({ tenant, message })));
+      return (await store.expunge({ tenant, message })).removed;
     }
     // Endpoints go first. After that nothing more is sent, and pending attempts end by themselves.
     for (let after = ""; ;) {
-      const ids = await ask(() => store.ids(tenant, after, AT_ONCE));
+      const ids = await store.ids(tenant, after, AT_ONCE);
       for (const endpoint of ids) {
         const name = { tenant, endpoint };
-        await ask(() => store.remove(name, limitsKeyOf(name)));
+        await store.remove({ ...name, key: limitsKeyOf(name) });
       }
       if (ids.length < AT_ONCE) break;
       after = ids.at(-1)!;
     }
     let total = 0;
     for (let isDone = false; !isDone;) {
-      const expunged = await ask(() => store.expungeTenant(tenant));
+      const expunged = await store.expunge({ tenant });
       total += expunged.removed;
       ({ isDone } = expunged);
     }
-    await ask(() => store.setLimits(limitsKeyOf({ tenant }), undefined));
+    await store.setLimits({ key: limitsKeyOf({ tenant }) });
     await removeJobs(tenant);
     await endPauses(tenant);
-    await ask(() => store.forgetLimits(tenant, digestOfTenant(tenant)));
-    await ask(() => store.forgetEvents(tenant));
+    await store.forgetLimits({ tenant, digest: digestOfTenant(tenant) });
+    await store.forgetEvents(tenant);
     // Must be last, because the steps above also add to this log.
     await changes.forget({ queue: queue.name, tenant });
     return total;

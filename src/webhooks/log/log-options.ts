@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { readOptional, readOptions, wholeNumber } from "../../core/input/options.ts";
-import type { TimeSpan } from "../../core/stores/webhooks/store.ts";
+import type { TimeSpan } from "../../stores/redis/webhooks/store.ts";
 import { TYPES } from "../endpoints/wants.ts";
 import { ID, lineOf } from "../names.ts";
 import { MESSAGE_ID } from "../signing/sign.ts";

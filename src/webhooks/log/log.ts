@@ -1,7 +1,8 @@
 import { assertArgumentCount } from "../../core/input/arguments.ts";
 import { filterFacts } from "../../core/stores/insight/changes.ts";
-import { EndpointMissingError, MessageMissingError } from "../../core/stores/webhooks/errors.ts";
-import type { EndpointName, LoggedMessage, MessageCopy } from "../../core/stores/webhooks/store.ts";
+import { EndpointMissingError, MessageMissingError } from "../errors.ts";
+import type { EndpointName, MessageCopy } from "../../stores/redis/scripts/webhooks/webhooks.ts";
+import type { LoggedMessage } from "../../stores/redis/webhooks/store.ts";
 import { readRecord, type EndpointRecord } from "../endpoints/record.ts";
 import { matchesType } from "../endpoints/wants.ts";
 import { newSeries, storeFirst, storeStep, type DeliveryJob } from "../sending/jobs.ts";
@@ -108,10 +109,10 @@ const BODIES_AT_ONCE = 20;
 const MOST_PAGE_CHARACTERS = 8_000_000;
 
 export function createLog(parts: ExpungeParts): WebhookLog {
-  const { store, ask, queue, tenantOf, log: changes } = parts;
+  const { store, queue, tenantOf, log: changes } = parts;
 
   async function messageOf(tenant: string, id: string): Promise<Message | undefined> {
-    const found = await ask(() => store.message({ tenant, message: id }));
+    const found = await store.message({ tenant, message: id });
     return found && asMessage(id, found);
   }
 
@@ -124,9 +125,7 @@ export function createLog(parts: ExpungeParts): WebhookLog {
     let read = 0;
     for (let room = MOST_PAGE_CHARACTERS; read < ids.length && room > 0;) {
       const some = ids.slice(read, read + BODIES_AT_ONCE);
-      const found = await Promise.all(
-        some.map((id) => ask(() => store.message({ tenant, message: id }))),
-      );
+      const found = await Promise.all(some.map((id) => store.message({ tenant, message: id })));
       for (const [at, each] of found.entries()) {
         if (each === undefined) continue;
         entries.push(asMessage(some[at]!, each));
@@ -138,7 +137,7 @@ export function createLog(parts: ExpungeParts): WebhookLog {
   }
 
   async function recordOf(name: EndpointName): Promise<EndpointRecord | undefined> {
-    const { record } = await ask(() => store.endpoint(name));
+    const { record } = await store.endpoint(name);
     return record === undefined ? undefined : readRecord(record);
   }
 
@@ -148,9 +147,7 @@ export function createLog(parts: ExpungeParts): WebhookLog {
 
   /** The messages that have not expired. */
   async function copiesOf(tenant: string, ids: readonly string[]): Promise<readonly Copy[]> {
-    const found = await Promise.all(
-      ids.map((id) => ask(() => store.addressed({ tenant, message: id }))),
-    );
+    const found = await Promise.all(ids.map((id) => store.addressed({ tenant, message: id })));
     return found.flatMap((each, at) =>
       each === undefined ? [] : [{ id: ids[at]!, copy: each.copy }],
     );
@@ -168,7 +165,7 @@ export function createLog(parts: ExpungeParts): WebhookLog {
     const purpose = "replay";
     if (ordered) {
       const entries = messages.map(({ id: message }) => ({ purpose, message, by }) as const);
-      const step = await ask(() => store.joinLine(name, entries));
+      const step = await store.joinLine({ ...name, entries });
       if (step === undefined) return 0;
       await storeStep(queue, { ...name, step, most });
     } else {
@@ -187,12 +184,12 @@ export function createLog(parts: ExpungeParts): WebhookLog {
     { since, until }: Pick<ReplayOptions, "since" | "until">,
   ): AsyncGenerator<readonly string[]> {
     const wanted = spanOf({ since, until });
-    const [newest] = await ask(() => store.messages(tenant, { ...wanted, limit: 1 }));
+    const [newest] = await store.messages(tenant, { ...wanted, limit: 1 });
     if (newest === undefined) return;
     // Excludes messages that arrive from now on.
     let span = { ...wanted, untilMs: newest[1], limit: AT_ONCE, isOldestFirst: true };
     for (;;) {
-      const found = await ask(() => store.messages(tenant, span));
+      const found = await store.messages(tenant, span);
       yield found.map(([id]) => id);
       const lastMs = found.at(-1)?.[1];
       if (lastMs === undefined || found.length < AT_ONCE) return;
@@ -210,7 +207,7 @@ export function createLog(parts: ExpungeParts): WebhookLog {
     let cursor: string | undefined;
     do {
       const span = { ...spanOf({ since, until, cursor }), limit: AT_ONCE };
-      const found = await ask(() => store.failed(name, span));
+      const found = await store.failed(name, span);
       all.push(...found.map(([id]) => id));
       cursor = cursorAfter(
         span,
@@ -245,9 +242,7 @@ export function createLog(parts: ExpungeParts): WebhookLog {
       const tenant = tenantOf(where, asked.tenant);
       if (endpoint !== undefined) await assertThere({ tenant, endpoint });
       const again = async (ids: readonly string[]): Promise<number> => {
-        const found = await Promise.all(
-          ids.map((id) => ask(() => store.addressed({ tenant, message: id }))),
-        );
+        const found = await Promise.all(ids.map((id) => store.addressed({ tenant, message: id })));
         if (message !== undefined && found[0] === undefined) {
           throw new MessageMissingError({ messageId: message });
         }
@@ -314,7 +309,7 @@ export function createLog(parts: ExpungeParts): WebhookLog {
         const read = readListMessages(where, given);
         const tenant = tenantOf(where, read.tenant);
         const span = spanOf(read);
-        const found = await ask(() => store.messages(tenant, span));
+        const found = await store.messages(tenant, span);
         const { entries, read: count } = await pageOf(
           tenant,
           found.map(([id]) => id),
@@ -331,13 +326,13 @@ export function createLog(parts: ExpungeParts): WebhookLog {
         const tenant = tenantOf(where, read.tenant);
         const { message, endpoint } = read;
         if (message !== undefined) {
-          const texts = await ask(() => store.attempts({ tenant, message }));
+          const texts = await store.attempts({ tenant, message });
           const entries = texts.map((text) => readAttempt(message, text)).toReversed();
           return { entries, cursor: undefined };
         }
         const span = spanOf(read);
         const name = { tenant, endpoint: endpoint! };
-        const found = await ask(() => store.attemptsAt(name, span));
+        const found = await store.attemptsAt(name, span);
         return {
           entries: found.flatMap(({ message: id, entry }) =>
             entry === undefined ? [] : [readAttempt(id, entry)],

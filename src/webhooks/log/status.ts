@@ -1,8 +1,8 @@
 import { formatRate, parseRate, type RateInput } from "../../core/limits/rate.ts";
 import type { RuledPolicy } from "../../core/stores/insight/rules.ts";
-import type { EndpointName, WebhookStore } from "../../core/stores/webhooks/store.ts";
+import type { EndpointName } from "../../stores/redis/scripts/webhooks/webhooks.ts";
+import type { WebhookStore } from "../../stores/redis/webhooks/store.ts";
 import { encodeKey } from "../../core/key-path.ts";
-import type { Ask } from "../asking.ts";
 import { readAttempt, type Attempt } from "../delivery/attempt-entry.ts";
 import { levelLimits, rulesOf, type LevelLimits, type SenderLimits } from "../delivery/limits.ts";
 import { readEndpointRef, type Ceiling, type EndpointRef } from "../endpoints/endpoint-options.ts";
@@ -77,18 +77,17 @@ const LOOKED_BACK = 10;
 
 export function createEndpointStatuses(parts: {
   readonly store: Pick<WebhookStore, "endpoint" | "look" | "limits">;
-  readonly ask: Ask;
   readonly tenantOf: TenantOf;
   readonly code: SenderLimits;
   readonly readRules: () => Promise<RuledPolicy | undefined>;
 }): EndpointStatuses {
-  const { store, ask, tenantOf, code } = parts;
+  const { store, tenantOf, code } = parts;
 
   async function limitsOf({ tenant, endpoint }: EndpointName): Promise<readonly EndpointLimit[]> {
     const paths = [[tenant], [tenant, endpoint]];
     const [ruled, ...texts] = await Promise.all([
-      ask(() => parts.readRules()),
-      ...paths.map((path) => ask(() => store.limits(encodeKey(path)))),
+      parts.readRules(),
+      ...paths.map((path) => store.limits(encodeKey(path))),
     ]);
     const rules = rulesOf(ruled);
     return paths.flatMap((path, at) => {
@@ -105,9 +104,9 @@ export function createEndpointStatuses(parts: {
       const name = { tenant: tenantOf(where, tenant), endpoint: id };
       const key = encodeKey(keyOf(name));
       const [{ record, disabled }, limits, seen] = await Promise.all([
-        ask(() => store.endpoint(name)),
+        store.endpoint(name),
         limitsOf(name),
-        ask(() => store.look(name, key, LOOKED_BACK)),
+        store.look({ ...name, key, most: LOOKED_BACK }),
       ]);
       if (record === undefined) return undefined;
       const { leftAloneForMs, failingSinceMs, failures, waiting } = seen;

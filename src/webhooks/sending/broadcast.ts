@@ -6,8 +6,8 @@ import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { readOptions } from "../../core/input/options.ts";
 import type { Logger } from "../../core/logger.ts";
-import type { BroadcastState, WebhookStore } from "../../core/stores/webhooks/store.ts";
-import type { Ask } from "../asking.ts";
+import type { BroadcastState } from "../../stores/redis/scripts/webhooks/webhooks.ts";
+import type { WebhookStore } from "../../stores/redis/webhooks/store.ts";
 import { ID, type TenantOf } from "../names.ts";
 import { EVENT_TYPE, MESSAGE_ID } from "../signing/sign.ts";
 import { wanting, type FanOut } from "./fan-out.ts";
@@ -54,7 +54,6 @@ export interface Broadcasting {
 
 export interface BroadcastParts {
   readonly store: WebhookStore;
-  readonly ask: Ask;
   readonly fanOut: FanOut;
   readonly tenantOf: TenantOf;
   readonly isSingle: boolean;
@@ -86,11 +85,11 @@ interface BroadcastContent {
 }
 
 export function createBroadcasting(parts: BroadcastParts): Broadcasting {
-  const { store, ask, fanOut, tenantOf, isSingle, logger, keepMs } = parts;
+  const { store, fanOut, tenantOf, isSingle, logger, keepMs } = parts;
 
   /** Sends to the tenants of a page. Returns the number of endpoints for each tenant with any. */
   async function sendToAll(page: readonly string[], content: BroadcastContent): Promise<number[]> {
-    const sizes = await Promise.all(page.map((tenant) => ask(() => store.countEndpoints(tenant))));
+    const sizes = await Promise.all(page.map((tenant) => store.countEndpoints(tenant)));
     const counts: number[] = [];
     for (const group of groupsOf(page, sizes)) {
       counts.push(...(await Promise.all(group.map((tenant) => sendTo(tenant, content)))));
@@ -115,7 +114,7 @@ export function createBroadcasting(parts: BroadcastParts): Broadcasting {
       assertMayName(where, tenants);
       const named = tenants && [...new Set(tenants)].sort();
       const body = bodyOf(type, Date.now(), json);
-      const begun = await ask(() => store.beginBroadcast({ id, type, body, named, keepMs }));
+      const begun = await store.beginBroadcast({ id, type, body, named, keepMs });
       const { isNew } = begun;
       if (begun.isDone) return { id, isNew, tenants: begun.tenants, endpoints: begun.endpoints };
       // The stored content and tenants apply, even if another process continues the broadcast.
@@ -127,16 +126,14 @@ export function createBroadcasting(parts: BroadcastParts): Broadcasting {
         const { cursor: from } = state;
         const page = await pageAfter(from);
         const reached = await sendToAll(page, { ...content, data });
-        state = await ask(() =>
-          store.advanceBroadcast({
-            id,
-            from,
-            to: page.at(-1) ?? from,
-            isDone: page.length < PAGE,
-            tenants: reached.length,
-            endpoints: reached.reduce((sum, count) => sum + count, 0),
-          }),
-        );
+        state = await store.advanceBroadcast({
+          id,
+          from,
+          to: page.at(-1) ?? from,
+          isDone: page.length < PAGE,
+          tenants: reached.length,
+          endpoints: reached.reduce((sum, count) => sum + count, 0),
+        });
       }
       return { id, isNew, tenants: state.tenants, endpoints: state.endpoints };
     },
@@ -154,7 +151,7 @@ export function createBroadcasting(parts: BroadcastParts): Broadcasting {
     named: readonly string[] | undefined,
   ): (after: string) => Promise<readonly string[]> {
     const listed = isSingle ? [tenantOf(where, undefined)] : named;
-    if (listed === undefined) return (after) => ask(() => store.tenants(after, PAGE));
+    if (listed === undefined) return (after) => store.tenants(after, PAGE);
     return async (after) => {
       const begin = listed.findIndex((tenant) => tenant > after);
       return begin === -1 ? [] : listed.slice(begin, begin + PAGE);

@@ -1,8 +1,7 @@
 /** Selects the endpoints of a message, and stores it with a job for each of them. */
 import { randomUUID } from "node:crypto";
-import { EndpointDisabledError, EndpointMissingError } from "../../core/stores/webhooks/errors.ts";
-import type { StoredEndpoints, WebhookStore } from "../../core/stores/webhooks/store.ts";
-import type { Ask } from "../asking.ts";
+import { EndpointDisabledError, EndpointMissingError } from "../errors.ts";
+import type { StoredEndpoints, WebhookStore } from "../../stores/redis/webhooks/store.ts";
 import { readRecord, type EndpointRecord } from "../endpoints/record.ts";
 import { matchesFilter, matchesType } from "../endpoints/wants.ts";
 import {
@@ -49,7 +48,6 @@ export interface FanOut {
 
 export interface FanOutParts {
   readonly store: WebhookStore;
-  readonly ask: Ask;
   readonly queue: DeliveryQueue;
   readonly scheduleMs: readonly number[];
   readonly keepMs: number;
@@ -66,7 +64,7 @@ const MOST_KNOWN = 20_000;
 const DAY_MS = 86_400_000;
 
 export function createFanOut(parts: FanOutParts): FanOut {
-  const { store, ask, queue, keepMs } = parts;
+  const { store, queue, keepMs } = parts;
   const known = new Map<string, Known>();
   let knownCount = 0;
 
@@ -86,7 +84,7 @@ export function createFanOut(parts: FanOutParts): FanOut {
   }
 
   async function readEndpoints(tenant: string): Promise<Targets> {
-    return enabledOf(await ask(() => store.endpoints(tenant)));
+    return enabledOf(await store.endpoints(tenant));
   }
 
   /** How long a message is kept: past its last attempt, even if that is late. */
@@ -99,16 +97,16 @@ export function createFanOut(parts: FanOutParts): FanOut {
   return {
     readEndpoints,
     async endpointsOf(tenant) {
-      const version = await ask(() => store.version(tenant));
+      const version = await store.version(tenant);
       const found = known.get(tenant);
       if (found?.version === version) return found.endpoints;
-      const read = await ask(() => store.endpoints(tenant));
+      const read = await store.endpoints(tenant);
       const endpoints = enabledOf(read);
       remember(tenant, { version: read.version, endpoints });
       return endpoints;
     },
     async oneOf(tenant, endpoint) {
-      const { record, disabled } = await ask(() => store.endpoint({ tenant, endpoint }));
+      const { record, disabled } = await store.endpoint({ tenant, endpoint });
       if (record === undefined) throw new EndpointMissingError({ endpoint });
       if (disabled !== undefined) throw new EndpointDisabledError({ endpoint, why: disabled.why });
       return [[endpoint, readRecord(record)]];
@@ -117,18 +115,16 @@ export function createFanOut(parts: FanOutParts): FanOut {
       const records = new Map(targets);
       // A test does not wait in an ordered line.
       const inLine = purpose === "send" ? targets.filter(([, { ordered }]) => ordered) : [];
-      const { isNew, endpoints, isSent, ordered, copy } = await ask(() =>
-        store.storeMessage({
-          tenant,
-          message,
-          copy: randomUUID(),
-          type,
-          body,
-          endpoints: [...records.keys()],
-          ordered: inLine.map(([id]) => id),
-          keepMs: keptMs(targets),
-        }),
-      );
+      const { isNew, endpoints, isSent, ordered, copy } = await store.storeMessage({
+        tenant,
+        message,
+        copy: randomUUID(),
+        type,
+        body,
+        endpoints: [...records.keys()],
+        ordered: inLine.map(([id]) => id),
+        keepMs: keptMs(targets),
+      });
       // The process that stored the message may have died before storing its jobs.
       if (isSent) return { isNew, endpoints };
       const jobs = endpoints
@@ -142,11 +138,11 @@ export function createFanOut(parts: FanOutParts): FanOut {
         records.get(endpoint)?.scheduleMs ?? parts.scheduleMs;
       await storeFirst(queue, jobs, ({ endpoint }) => jittered(scheduleOf(endpoint)[0]!));
       for (const endpoint of ordered) {
-        const step = await ask(() => store.lineStep({ tenant, endpoint }));
+        const step = await store.lineStep({ tenant, endpoint });
         const most = records.get(endpoint)?.batch ?? 1;
         if (step !== undefined) await storeStep(queue, { tenant, endpoint, step, most });
       }
-      const isThere = await ask(() => store.noteSent({ tenant, message, copy }));
+      const isThere = await store.noteSent({ tenant, message, copy });
       // The message was expunged before its jobs existed.
       if (!isThere) await Promise.all(jobs.map((job) => queue.remove(jobIdOf(job))));
       return { isNew, endpoints };

@@ -1,6 +1,6 @@
 import { createHash, randomUUID } from "node:crypto";
 import type { Queue } from "../../queue/queue.ts";
-import type { AttemptName, EndpointName } from "../../core/stores/webhooks/store.ts";
+import type { AttemptName, EndpointName } from "../../stores/redis/scripts/webhooks/webhooks.ts";
 import { keyOf } from "../names.ts";
 
 /** Why a message is sent: regularly, as a test, or because of a replay. */

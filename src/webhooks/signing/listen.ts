@@ -4,7 +4,7 @@ import process from "node:process";
 import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { readOptions } from "../../core/input/options.ts";
-import { WebhookVerificationError } from "../../core/stores/webhooks/errors.ts";
+import { WebhookVerificationError } from "../errors.ts";
 import { SECRETS } from "./secrets.ts";
 import { HEADER_PREFIX, STYLE } from "./sign.ts";
 import { verify, type VerifyOptions } from "./verify.ts";

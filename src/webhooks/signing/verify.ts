@@ -1,7 +1,7 @@
 import { createHmac, timingSafeEqual, verify as verifyEd25519 } from "node:crypto";
 import * as z from "zod";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
-import { WebhookVerificationError } from "../../core/stores/webhooks/errors.ts";
+import { WebhookVerificationError } from "../errors.ts";
 import { readSecret, SECRETS, type SignatureStyle, type SigningKey } from "./secrets.ts";
 import { HEADER_PREFIX, STYLE } from "./sign.ts";
 

@@ -75,11 +75,7 @@ describe("docs/reference/faults.md", () => {
 
 describe("docs/reference/errors.md", () => {
   it("names exactly the classes and codes that there are", async () => {
-    const files = [
-      "src/core/errors.ts",
-      "src/queue/errors.ts",
-      "src/core/stores/webhooks/errors.ts",
-    ];
+    const files = ["src/core/errors.ts", "src/queue/errors.ts", "src/webhooks/errors.ts"];
     const sources = await Promise.all(files.map((file) => readFile(file, "utf8")));
     const page = await readFile("docs/reference/errors.md", "utf8");
 

@@ -32,7 +32,12 @@ it("notifies pending deliveries of changed rules within half a second, and not o
 
 it("a tenant's limit does not wait for thousands of others that have changed, or are woken", async () => {
   const key = (name: string): string => encodeKey([name, "e"]);
-  let since = { version: 1, limits: new Map<string, string>(), woken: [] as string[] };
+  let since = {
+    version: 1,
+    limits: new Map<string, string>(),
+    woken: [] as string[],
+    forgotten: [],
+  };
   const limits = createOwnLimits(
     { limitsSince: async () => since, readRules: async () => undefined },
     { perTenant: {}, perEndpoint: {}, ceiling: {} },
@@ -54,10 +59,16 @@ it("a tenant's limit does not wait for thousands of others that have changed, or
     version: 2,
     limits: new Map(many.map((each) => [each, '{"rate":"7/s"}'])),
     woken: many,
+    forgotten: [],
   };
   await vi.advanceTimersByTimeAsync(500);
 
-  since = { version: 3, limits: new Map([[key("acme"), '{"rate":"9/s"}']]), woken: [] };
+  since = {
+    version: 3,
+    limits: new Map([[key("acme"), '{"rate":"9/s"}']]),
+    woken: [],
+    forgotten: [],
+  };
   await vi.advanceTimersByTimeAsync(500);
 
   expect(changed).toEqual([many, [key("acme")]]);
@@ -74,6 +85,7 @@ it("keeps trying to wake an endpoint, and still reads the limits", async () => {
         version: 1,
         limits: new Map(),
         woken: looks++ === 1 ? ["a"] : [],
+        forgotten: [],
       }),
       readRules: async () => undefined,
     },

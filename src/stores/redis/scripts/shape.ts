@@ -15,7 +15,7 @@ export interface Shape<Value> extends Reader<Value> {
   write(value: Value): Operand;
 }
 
-/** All arguments or parts from here on: so many for each value. It is the last of its fields. */
+/** All arguments or parts from here on, the same number for each value. It is the last field. */
 export interface Rest<Value> extends Reader<readonly Value[]> {
   readonly names: readonly string[];
   readFrom(reply: readonly unknown[], start: number): readonly Value[];
@@ -84,6 +84,11 @@ export function word<Word extends string>(): Shape<Word> {
 
 export function json<Value>(): Shape<Value> {
   return { read: (reply) => JSON.parse(String(reply)) as Value, write: JSON.stringify };
+}
+
+/** An argument that no reply has. */
+export function written<Value>(write: (value: Value) => Operand): Shape<Value> {
+  return { read: (reply) => reply as Value, write };
 }
 
 /** Empty, or nil in a reply, if it is undefined; an argument can have another default. */

@@ -1,53 +1,66 @@
 import type { Cluster, Redis } from "ioredis";
-import type {
-  EndpointName,
-  LoggedMessage,
-  StoredEndpoints,
-  TimedId,
-  TimeSpan,
-  WebhookStore,
-} from "../../../core/stores/webhooks/store.ts";
 import { isWithin } from "../../../core/key-path.ts";
 import { baseOf, type QueueName } from "../scripts/keys.ts";
-import { runScript } from "../scripts/script.ts";
-import { webhookKeys } from "../scripts/webhooks/keys.ts";
-import { broadcastsAdvance, broadcastsBegin } from "../scripts/webhooks/broadcasts.ts";
+import { bindScripts } from "../scripts/script.ts";
+import { hookKey } from "../scripts/webhooks/keys.ts";
 import {
-  attemptsBegin,
-  attemptsEnd,
-  endpointsEnable,
-  endpointsLook,
-  endpointsPut,
-  endpointsRemove,
-  endpointsWake,
+  DISABLED,
   FORGOTTEN,
-  limitsForget,
-  limitsSet,
-  messagesExpunge,
-  messagesSent,
-  messagesStore,
-  readDisabled,
+  hookScripts,
   WOKEN,
-  wordsOf,
-  type BeginRequest,
+  WORDS,
+  type EndpointName,
+  type MessageName,
 } from "../scripts/webhooks/webhooks.ts";
-import { lineBegin, lineJoin, lineStep } from "../scripts/webhooks/lines.ts";
+
+/** The data of a sender of webhooks, on the server that holds its queue. */
+export type WebhookStore = ReturnType<typeof createRedisWebhooks>;
+
+/** The endpoints of a tenant. */
+export interface StoredEndpoints {
+  /** Changes with each change of the endpoints. */
+  readonly version: string;
+  readonly records: ReadonlyMap<string, string>;
+  readonly disabled: ReadonlySet<string>;
+}
+
+/** A message in the log. */
+export interface LoggedMessage {
+  readonly atMs: number;
+  readonly type: string;
+  readonly body: string;
+  readonly endpoints: readonly string[];
+  /** Its state at each endpoint. */
+  readonly states: ReadonlyMap<string, string>;
+}
+
+/** A part of a list by time, the newest first unless said otherwise. */
+export interface TimeSpan {
+  readonly isOldestFirst?: boolean;
+  readonly sinceMs: number;
+  readonly untilMs: number;
+  /** How many entries at its beginning are skipped. */
+  readonly skip: number;
+  readonly limit: number;
+}
 
 const STATE = "to:";
-/** How the name of a job with a key begins, before the text of its key. */
+/** The beginning of the name of a job with a key; the text of its key follows. */
 const KEYED = "key ";
 const EVENTS_AT_ONCE = 1_000;
 /** How many keys with their own limits are read at once. */
 const LIMITS_AT_ONCE = 1_000;
 
-/** What a sender of webhooks keeps, in Redis, beside its queue. */
-export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): WebhookStore {
-  const keys = webhookKeys(name);
-  const begin = gathered((attempts: readonly BeginRequest[]) =>
-    runScript(redis, attemptsBegin, { ...name, attempts }),
-  );
+export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName) {
+  const scripts = bindScripts(redis, name, hookScripts);
+  type BegunAttempts = Parameters<typeof scripts.beginAttempts>[0]["attempts"];
+  type EndedAttempts = Parameters<typeof scripts.endAttempts>[0];
+  type EndedAttempt = Omit<EndedAttempts, "attempts"> & EndedAttempts["attempts"][number];
+  const versionsKey = hookKey("versions", name);
+  const limitsKey = hookKey("limits", name);
+  const changedKey = hookKey("limits:changed", name);
 
-  async function timedOf(key: string, span: TimeSpan): Promise<TimedId[]> {
+  async function timedOf(key: string, span: TimeSpan) {
     const { isOldestFirst = false, sinceMs, untilMs, skip, limit } = span;
     const found = isOldestFirst
       ? await redis.zrangebyscore(key, sinceMs, untilMs, "WITHSCORES", "LIMIT", skip, limit)
@@ -55,150 +68,142 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
     return found.flatMap((id, at) => (at % 2 === 0 ? [[id, Number(found[at + 1])] as const] : []));
   }
 
-  /** An attempt at an endpoint, by what its log says: the message and the number of the attempt. */
+  /** Reads an attempt by its entry in the log of an endpoint: the message and the number of the attempt. */
   async function entryOf({ tenant }: EndpointName, text: string) {
     const [message, number] = text.split(" ") as [string, string];
-    const entry = await redis.hget(keys.message("attempts", { tenant, message }), number);
+    const entry = await redis.hget(hookKey("attempts", { ...name, tenant, message }), number);
     return { message, entry: entry ?? undefined };
   }
 
-  /** The states of a message. Where it waits for an endpoint that was removed, it waits no more. */
+  /** The states of a message, with `"removed"` for pending ones whose endpoint was removed. */
   async function withRemoved(
     tenant: string,
     { endpoints, states }: LoggedMessage,
   ): Promise<LoggedMessage["states"]> {
     const waiting = endpoints.filter((id) => (states.get(id) ?? "waiting") === "waiting");
     if (waiting.length === 0) return states;
-    const records = await redis.hmget(keys.tenant("endpoints", tenant), ...waiting);
+    const records = await redis.hmget(hookKey("endpoints", { ...name, tenant }), ...waiting);
     const removed = waiting.filter((_, index) => records[index] === null);
     return new Map([...states, ...removed.map((id) => [id, "removed"] as const)]);
   }
 
-  /** Of names in their order, those after one. */
+  /** Reads sorted names, starting after one of them. */
   function pageOf(key: string, after: string, limit: number): Promise<string[]> {
     return redis.zrangebylex(key, after === "" ? "-" : `(${after}`, "+", "LIMIT", 0, limit);
   }
 
+  async function version(tenant: string): Promise<string> {
+    return (await redis.hget(versionsKey, tenant)) ?? "";
+  }
+
   return {
-    async version(tenant) {
-      return (await redis.hget(keys.all("versions"), tenant)) ?? "";
-    },
-    async endpoints(tenant) {
-      // The version first: what is read after it is that new at least.
-      const version = (await redis.hget(keys.all("versions"), tenant)) ?? "";
+    ...scripts,
+    /** Returns another text after each change of the tenant's endpoints. */
+    version,
+    async endpoints(tenant: string): Promise<StoredEndpoints> {
+      // The version first, so that it is never newer than the endpoints.
+      const versionBefore = await version(tenant);
       const [records, disabled] = await Promise.all([
-        redis.hgetall(keys.tenant("endpoints", tenant)),
-        redis.hgetall(keys.tenant("disabled", tenant)),
-      ]);
-      const found: StoredEndpoints = {
-        version,
-        records: new Map(Object.entries(records)),
-        disabled: new Map(Object.entries(disabled).map(([id, text]) => [id, readDisabled(text)])),
-      };
-      return found;
-    },
-    async endpoint({ tenant, endpoint }) {
-      const [record, disabled] = await Promise.all([
-        redis.hget(keys.tenant("endpoints", tenant), endpoint),
-        redis.hget(keys.tenant("disabled", tenant), endpoint),
+        redis.hgetall(hookKey("endpoints", { ...name, tenant })),
+        redis.hkeys(hookKey("disabled", { ...name, tenant })),
       ]);
       return {
-        ...(record === null ? undefined : { record }),
-        ...(disabled === null ? undefined : { disabled: readDisabled(disabled) }),
+        version: versionBefore,
+        records: new Map(Object.entries(records)),
+        disabled: new Set(disabled),
       };
     },
-    async look(endpoint, key, most) {
-      const { last, ...seen } = await runScript(redis, endpointsLook, {
-        ...name,
-        ...endpoint,
-        key,
-        most,
-      });
-      return { ...seen, attempts: await Promise.all(last.map((text) => entryOf(endpoint, text))) };
+    async endpoint({ tenant, endpoint }: EndpointName) {
+      const [record, disabled] = await Promise.all([
+        redis.hget(hookKey("endpoints", { ...name, tenant }), endpoint),
+        redis.hget(hookKey("disabled", { ...name, tenant }), endpoint),
+      ]);
+      return { record: record ?? undefined, disabled: DISABLED.read(disabled) };
     },
-    ids: (tenant, after, limit) => pageOf(keys.tenant("ids", tenant), after, limit),
-    tenants: (after, limit) => pageOf(keys.all("tenants"), after, limit),
-    countEndpoints: (tenant) => redis.hlen(keys.tenant("endpoints", tenant)),
-    async limits(key) {
-      return (await redis.hget(keys.all("limits"), key)) ?? undefined;
+    /** Reads the state of an endpoint, whose jobs have this key, and some of its last attempts. */
+    async look(asked: EndpointName & { readonly key: string; readonly most: number }) {
+      const { last, ...seen } = await scripts.look(asked);
+      return { ...seen, attempts: await Promise.all(last.map((text) => entryOf(asked, text))) };
     },
-    setLimits: (key, limits) => runScript(redis, limitsSet, { ...name, key, limits }),
-    wake: (key) => runScript(redis, endpointsWake, { ...name, key }),
-    put: (request) => runScript(redis, endpointsPut, { ...name, ...request }),
-    async remove(endpoint, key) {
+    /** Returns sorted ids of endpoints, starting after one of them. */
+    ids: (tenant: string, after: string, limit: number) =>
+      pageOf(hookKey("ids", { ...name, tenant }), after, limit),
+    /** Returns sorted tenants with endpoints, starting after one of them. */
+    tenants: (after: string, limit: number) => pageOf(hookKey("tenants", name), after, limit),
+    countEndpoints: (tenant: string) => redis.hlen(hookKey("endpoints", { ...name, tenant })),
+    /** Returns the own limits of a tenant or an endpoint, as JSON, by the text of its key. */
+    limits: async (key: string) => (await redis.hget(limitsKey, key)) ?? undefined,
+    async remove(endpoint: EndpointName & { readonly key: string }): Promise<boolean> {
       for (;;) {
-        const removed = await runScript(redis, endpointsRemove, { ...name, ...endpoint, key });
+        const removed = await scripts.remove(endpoint);
         if (removed !== "more") return removed === "removed";
       }
     },
-    setDisabled: (endpoint, why) =>
-      runScript(redis, endpointsEnable, { ...name, ...endpoint, why }),
-    storeMessage: (message) => runScript(redis, messagesStore, { ...name, ...message }),
-    noteSent: (message) => runScript(redis, messagesSent, { ...name, ...message }),
-    beginBroadcast: (broadcast) => runScript(redis, broadcastsBegin, { ...name, ...broadcast }),
-    advanceBroadcast: (advance) => runScript(redis, broadcastsAdvance, { ...name, ...advance }),
-    async message(message) {
-      const fields = await redis.hgetall(keys.message("message", message));
+    async message(message: MessageName): Promise<LoggedMessage | undefined> {
+      const fields = await redis.hgetall(hookKey("message", { ...name, ...message }));
       if (fields["at"] === undefined) return undefined;
       const found = readMessage(fields);
       return { ...found, states: await withRemoved(message.tenant, found) };
     },
-    async addressed(message) {
-      const key = keys.message("message", message);
+    /** Returns the type of a message, and the endpoints that it was sent to; undefined if it is not stored. */
+    async addressed(message: MessageName) {
+      const key = hookKey("message", { ...name, ...message });
       const [type, endpoints, copy] = await redis.hmget(key, "type", "endpoints", "copy");
       if (typeof type !== "string") return undefined;
-      return { type, endpoints: wordsOf(endpoints ?? ""), copy: copy ?? undefined };
+      return { type, endpoints: WORDS.read(endpoints ?? ""), copy: copy ?? undefined };
     },
-    joinLine: (endpoint, entries) => runScript(redis, lineJoin, { ...name, ...endpoint, entries }),
-    async lineStep(endpoint) {
-      return (await redis.hget(keys.endpoint("line:state", endpoint), "step")) ?? undefined;
-    },
-    lineLength: (endpoint) => redis.llen(keys.endpoint("line", endpoint)),
-    beginStep: (step, timeoutMs) => runScript(redis, lineBegin, { ...name, ...step, timeoutMs }),
-    endStep: (ended) => runScript(redis, lineStep, { ...name, ...ended }),
-    begin: ({ tenant, endpoint, message, born, copy }, timeoutMs) =>
-      begin({ tenant, endpoint, message, born, copy, timeoutMs }),
-    recorder: (rules) =>
-      gathered((attempts) => runScript(redis, attemptsEnd, { ...name, rules, attempts })),
-    messages: (tenant, span) => timedOf(keys.tenant("messages", tenant), span),
-    failed: (endpoint, span) => timedOf(keys.endpoint("failed", endpoint), span),
-    async attempts(message) {
-      const entries = Object.entries(await redis.hgetall(keys.message("attempts", message)));
-      return entries
+    /** Returns the next step of a line; undefined if no message is pending. */
+    lineStep: async (endpoint: EndpointName) =>
+      (await redis.hget(hookKey("line:state", { ...name, ...endpoint }), "step")) ?? undefined,
+    lineLength: (endpoint: EndpointName) => redis.llen(hookKey("line", { ...name, ...endpoint })),
+    begin: gathered((attempts: readonly BegunAttempts[number][]) =>
+      scripts.beginAttempts({ attempts }),
+    ),
+    /** Records the end of an attempt. The numbers are the same for all attempts of a sender. */
+    end: gathered((attempts: readonly EndedAttempt[]) =>
+      scripts.endAttempts({ ...attempts[0]!, attempts }),
+    ),
+    /** Returns the messages of a tenant, by the time of their arrival. */
+    messages: (tenant: string, span: TimeSpan) =>
+      timedOf(hookKey("messages", { ...name, tenant }), span),
+    /** Returns the messages that failed for good at an endpoint, by the time of their failure. */
+    failed: (endpoint: EndpointName, span: TimeSpan) =>
+      timedOf(hookKey("failed", { ...name, ...endpoint }), span),
+    /** Returns the attempts of a message, in order. */
+    async attempts(message: MessageName) {
+      const entries = await redis.hgetall(hookKey("attempts", { ...name, ...message }));
+      return Object.entries(entries)
         .toSorted(([one], [other]) => Number(one) - Number(other))
         .map(([, text]) => text);
     },
-    async attemptsAt(endpoint, span) {
-      const found = await timedOf(keys.endpoint("log", endpoint), span);
+    /** Returns the attempts at an endpoint, by the time of their end. Expired ones have no entry. */
+    async attemptsAt(endpoint: EndpointName, span: TimeSpan) {
+      const found = await timedOf(hookKey("log", { ...name, ...endpoint }), span);
       return Promise.all(
         found.map(async ([text, atMs]) => ({ ...(await entryOf(endpoint, text)), atMs })),
       );
     },
-    async expungeMessage({ tenant, message }) {
-      return (await runScript(redis, messagesExpunge, { ...name, tenant, message })).removed > 0;
-    },
-    expungeTenant: (tenant) => runScript(redis, messagesExpunge, { ...name, tenant }),
-    async forgetLimits(tenant, digest) {
+    /** Removes the names of a tenant and its endpoints from the list of changed limits, and adds the tenant's digest. */
+    async forgetLimits({ tenant, digest }: { readonly tenant: string; readonly digest: string }) {
       const found: string[] = [];
       for (let from = 0; ; from += LIMITS_AT_ONCE) {
-        const to = from + LIMITS_AT_ONCE - 1;
-        const names = await redis.zrange(keys.all("limits:changed"), from, to);
+        const names = await redis.zrange(changedKey, from, from + LIMITS_AT_ONCE - 1);
         found.push(...names.filter((each) => isWithin(each.replace(WOKEN, ""), tenant)));
         if (names.length < LIMITS_AT_ONCE) break;
       }
       do {
-        const names = found.splice(0, LIMITS_AT_ONCE);
-        await runScript(redis, limitsForget, { ...name, digest, names });
+        await scripts.forgetLimits({ digest, names: found.splice(0, LIMITS_AT_ONCE) });
       } while (found.length > 0);
     },
-    async forgetEvents(tenant) {
+    /** Removes a tenant's jobs from the queue's stream of events. */
+    async forgetEvents(tenant: string) {
       const stream = `${baseOf(name)}events`;
       const jobs = new Set<string>();
       for (let from = "-"; ;) {
         const page = await redis.xrange(stream, from, "+", "COUNT", EVENTS_AT_ONCE);
         const meant = page.flatMap(([id, fields]) => {
           const { jobId, name: key } = eventOf(fields);
-          // An event names its job's key when the job is added, and later only the job.
+          // Only the first event of a job names its key.
           if (key?.startsWith(KEYED) && isWithin(key.slice(KEYED.length), tenant)) jobs.add(jobId);
           return jobs.has(jobId) ? [id] : [];
         });
@@ -207,42 +212,36 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName): We
         from = `(${page.at(-1)![0]}`;
       }
     },
-    async limitsSince(version) {
-      const now = Number((await redis.get(keys.all("limits:version"))) ?? 0);
+    /**
+     * Returns the limits that changed after a version, by the texts of keys, and the current version. If that is lower,
+     * Redis has lost its data, and all limits are returned.
+     */
+    async limitsSince(version: number) {
+      const now = Number((await redis.get(hookKey("limits:version", name))) ?? 0);
       const limits = new Map<string, string | undefined>();
+      /** Keys that were woken since. */
       const woken: string[] = [];
+      /** The digests of tenants that were expunged since. */
       const forgotten: string[] = [];
       for (let at = now < version ? 0 : version; at < now;) {
-        const changed = await redis.zrangebyscore(
-          keys.all("limits:changed"),
-          `(${at}`,
-          now,
-          "WITHSCORES",
-          "LIMIT",
-          0,
-          LIMITS_AT_ONCE,
-        );
-        if (changed.length === 0) break;
-        const all = changed.filter((_each, index) => index % 2 === 0);
-        const ofKeys = all.filter((key) => !key.startsWith(WOKEN) && !key.startsWith(FORGOTTEN));
-        forgotten.push(
-          ...all
-            .filter((key) => key.startsWith(FORGOTTEN))
-            .map((key) => key.slice(FORGOTTEN.length)),
-        );
-        woken.push(
-          ...all.filter((key) => key.startsWith(WOKEN)).map((key) => key.slice(WOKEN.length)),
-        );
-        const values = ofKeys.length === 0 ? [] : await redis.hmget(keys.all("limits"), ...ofKeys);
-        for (const [index, key] of ofKeys.entries()) limits.set(key, values[index] ?? undefined);
-        at = Number(changed.at(-1));
+        const span = { isOldestFirst: true, skip: 0, limit: LIMITS_AT_ONCE };
+        const changed = await timedOf(changedKey, { ...span, sinceMs: at + 1, untilMs: now });
+        const keys: string[] = [];
+        for (const [key] of changed) {
+          if (key.startsWith(WOKEN)) woken.push(key.slice(WOKEN.length));
+          else if (key.startsWith(FORGOTTEN)) forgotten.push(key.slice(FORGOTTEN.length));
+          else keys.push(key);
+        }
+        const values = keys.length === 0 ? [] : await redis.hmget(limitsKey, ...keys);
+        for (const [index, key] of keys.entries()) limits.set(key, values[index] ?? undefined);
+        at = changed.at(-1)?.[1] ?? now;
       }
       return { version: now, limits, woken, forgotten };
     },
   };
 }
 
-/** What an event of BullMQ's says of a job. */
+/** Reads an event that BullMQ has stored. */
 function eventOf(fields: readonly string[]): { readonly jobId: string; readonly name?: string } {
   const pairs = fields.flatMap((field, at) => (at % 2 === 0 ? [[field, fields[at + 1]]] : []));
   return Object.fromEntries(pairs) as { readonly jobId: string; readonly name?: string };
@@ -256,15 +255,21 @@ function readMessage(fields: Readonly<Record<string, string>>): LoggedMessage {
   const states = Object.entries(fields)
     .filter(([field]) => field.startsWith(STATE))
     .map(([field, state]) => [field.slice(STATE.length), state] as const);
-  return { atMs: Number(at), type, body, endpoints: wordsOf(endpoints), states: new Map(states) };
+  return {
+    atMs: Number(at),
+    type,
+    body,
+    endpoints: WORDS.read(endpoints),
+    states: new Map(states),
+  };
 }
 
-/** More at once would keep others from the server for long. */
+/** More at once would block the server for too long. */
 const MOST_GATHERED = 50;
 
 /**
- * Gathers what is asked within one turn of the event loop, and asks it together: attempts begin and end several at a time,
- * and a script for each of them took a quarter of what an attempt costs.
+ * Gathers the inputs of one turn of the event loop, and sends them together. Attempts begin and end several at a time, and
+ * a script for each of them took a quarter of an attempt's time.
  */
 export function gathered<Input, Output>(
   askAll: (inputs: readonly Input[]) => Promise<readonly Output[]>,

@@ -1,42 +1,45 @@
-/**
- * The keys of a sender of webhooks, beside those of its queue: `<prefix>:{<queue>}:hooks:…`. Of a tenant: `endpoints:<tenant>`,
- * `ids:…`, `disabled:…`, `messages:…`; of an endpoint: `health:<tenant>:<endpoint>`, `log:…`, `failed:…`, `line:…`, `line:state:…`; of a message:
- * `message:<tenant>:<id>`, `attempts:…`; of a broadcast: `broadcast:<id>`; of all: `versions`, `tenants`, `limits`, `limits:changed`, `limits:version`.
- */
-import type { EndpointName, MessageName } from "../../../../core/stores/webhooks/store.ts";
 import { baseOf, encoded, type QueueName } from "../keys.ts";
 
-/** What a tenant has. */
-type OfTenant = "endpoints" | "ids" | "disabled" | "messages" | "ends";
-type OfEndpoint = "health" | "log" | "failed" | "line" | "line:state";
-type OfMessage = "message" | "attempts";
-type OfAll = "versions" | "tenants" | "limits" | "limits:changed" | "limits:version";
+/** Each key of a sender of webhooks, and the names that follow it: `<prefix>:{<queue>}:hooks:health:<tenant>:<endpoint>`. */
+const NAMES = {
+  versions: [],
+  tenants: [],
+  limits: [],
+  "limits:changed": [],
+  "limits:version": [],
+  endpoints: ["tenant"],
+  ids: ["tenant"],
+  disabled: ["tenant"],
+  messages: ["tenant"],
+  ends: ["tenant"],
+  health: ["tenant", "endpoint"],
+  log: ["tenant", "endpoint"],
+  failed: ["tenant", "endpoint"],
+  line: ["tenant", "endpoint"],
+  "line:state": ["tenant", "endpoint"],
+  message: ["tenant", "message"],
+  attempts: ["tenant", "message"],
+  broadcast: ["id"],
+} as const satisfies Readonly<Record<string, readonly string[]>>;
 
-export interface WebhookKeys {
-  /** How all of them begin. */
-  readonly base: string;
-  all(what: OfAll): string;
-  tenant(what: OfTenant, tenant: string): string;
-  endpoint(what: OfEndpoint, name: EndpointName): string;
-  message(what: OfMessage, name: MessageName): string;
-  broadcast(id: string): string;
+type HookKey = keyof typeof NAMES;
+
+/** The names that follow a key, or all of several keys. */
+export type HookNames<Key extends HookKey> = Readonly<Record<(typeof NAMES)[Key][number], string>>;
+
+/** The beginning of all keys of a sender, except for those of its queue. */
+export function hookBase(queue: QueueName): string {
+  return `${baseOf(queue)}hooks:`;
 }
 
-export function webhookKeys(queue: QueueName): WebhookKeys {
-  const base = `${baseOf(queue)}hooks:`;
-  return {
-    base,
-    all: (what) => `${base}${what}`,
-    tenant: (what, tenant) => `${base}${what}:${encoded(tenant)}`,
-    endpoint: (what, { tenant, endpoint }) =>
-      `${base}${what}:${encoded(tenant)}:${encoded(endpoint)}`,
-    broadcast: (id) => `${base}broadcast:${encoded(id)}`,
-    message: (what, { tenant, message }) => `${base}${what}:${encoded(tenant)}:${encoded(message)}`,
-  };
+export function hookKey<Key extends HookKey>(key: Key, of: QueueName & HookNames<Key>): string {
+  const names = NAMES[key].map((name) => `:${encoded((of as Record<string, string>)[name]!)}`);
+  return hookBase(of) + key + names.join("");
 }
 
-/** Of an ordered endpoint: what waits for it, and how far that is. */
-export function lineKeys(of: QueueName & EndpointName): readonly [line: string, state: string] {
-  const keys = webhookKeys(of);
-  return [keys.endpoint("line", of), keys.endpoint("line:state", of)];
+/** Makes the keys with these names. */
+export function hookKeys<Key extends HookKey>(
+  ...keys: readonly Key[]
+): (of: QueueName & HookNames<Key>) => readonly string[] {
+  return (of) => keys.map((key) => hookKey(key, of));
 }

@@ -1,4 +1,4 @@
-import { SluiceError } from "../../errors.ts";
+import { SluiceError } from "../core/errors.ts";
 
 /** Why a webhook is not what it seems, for {@link WebhookVerificationError}. */
 export type VerificationFailure =

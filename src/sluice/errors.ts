@@ -1,0 +1,73 @@
+import {
+  SluiceError as BaseError,
+  type CannotUndoError,
+  type ChangedError,
+  type ClosedError,
+  type CostTooLargeError,
+  type InvalidOptionError,
+  type LeaseLostError,
+  type LineFullError,
+  type RedisRequiredError,
+  type StoreUnavailableError,
+  type WaitTooLongError,
+} from "../core/errors.ts";
+import type {
+  HandlerResponseError,
+  HandlerTimeoutError,
+  JobCancelledError,
+  JobFailedError,
+  JobLostError,
+  JobMissingError,
+  JobStateError,
+  JobUnfinishedError,
+  QueueFullError,
+} from "../queue/errors.ts";
+import type {
+  EndpointDisabledError,
+  EndpointMissingError,
+  MessageMissingError,
+  SecretUnreadableError,
+  WebhookVerificationError,
+} from "../webhooks/errors.ts";
+
+/** Every error of this package. Its `code` says which one it is, and so which facts it has. */
+export type AnySluiceError =
+  | CannotUndoError
+  | ChangedError
+  | ClosedError
+  | CostTooLargeError
+  | HandlerResponseError
+  | HandlerTimeoutError
+  | InvalidOptionError
+  | JobCancelledError
+  | JobFailedError
+  | JobLostError
+  | JobMissingError
+  | JobStateError
+  | JobUnfinishedError
+  | LeaseLostError
+  | LineFullError
+  | QueueFullError
+  | RedisRequiredError
+  | StoreUnavailableError
+  | WaitTooLongError
+  | EndpointDisabledError
+  | EndpointMissingError
+  | MessageMissingError
+  | SecretUnreadableError
+  | WebhookVerificationError;
+
+interface SluiceErrorClass {
+  readonly name: string;
+  readonly prototype: AnySluiceError;
+  [Symbol.hasInstance](thrown: unknown): thrown is AnySluiceError;
+}
+
+/** The base class of all errors. An instance has the facts of its `code`. */
+export const SluiceError: SluiceErrorClass = BaseError as unknown as SluiceErrorClass;
+export type SluiceError = AnySluiceError;
+
+/** True if the thrown value is an error of this package. TypeScript then knows its facts by its `code`. */
+export function isSluiceError(thrown: unknown): thrown is AnySluiceError {
+  return thrown instanceof BaseError;
+}

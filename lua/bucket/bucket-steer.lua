@@ -44,7 +44,7 @@ else
     save_key(key.state_key, scope, bucket.clock_us)
   elseif has_changed then
     bucket.generation = math.max(bucket.generation + 1, bucket.clock_us)
-    clear_places(bucket)
+    clear_positions(bucket)
   end
 end
 save_bucket(KEYS[1], bucket)

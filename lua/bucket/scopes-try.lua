@@ -7,8 +7,8 @@
   ARGV  [1] the policy's text
         [2] numbers: pinned_us (0 in production) drew_us (0: a lost bucket starts full) version,
             lists of limits {limits {code count period_us capacity}, how many of the keys have them, in their order},
-            shapes of calls {for each key of such a call {the number of its list, costs}}, wishes {wanted shape keys}
-  Reply numbers, packed as doubles: now_us, generation, version, alive, source, per wish: granted, used under each
+            shapes of calls {for each key of such a call {the number of its list, costs}}, slot requests {wanted shape keys}
+  Reply numbers, packed as doubles: now_us, generation, version, alive, source, per slot request: granted, used under each
         of its limits (of a window; else in cost x period). Or "", see above
 ]]
 -- @include lib/now

@@ -1,5 +1,5 @@
 --[[
-  slots-draw: books slots for an asker's wishes, in their order, within the horizon. Once a wish does not
+  slots-draw: books slots for an asker's slot requests, in their order, within the horizon. Once a slot request does not
   fit, it and those behind it keep a turn at which to ask again. Twin of draw in src/core/draw/draw.ts.
 
   KEYS  [1] state  string: see lib/state/pack; expires an hour after the bucket has drained
@@ -11,14 +11,14 @@
         [3] numbers: pinned_us (0 in production) horizon_us drew_us how lease turn_us since_us lease_order,
             (how: 1 for a try, and 2 more if a lost bucket starts full),
             then terms, see lib/request/request, keys {limits}, 1 if there are shadows, and those {limits}
-        [4] numbers: classes {costs, costs under each shadow}, wishes {class wanted rank is_bounded since_us
+        [4] numbers: classes {costs, costs under each shadow}, slot requests {class wanted rank is_bounded since_us
             next_since_us last_since_us, keys of the call, the widest first {number, below 0 if since_us lease_order follow}}
-        [5..] per wish: its name
+        [5..] per slot request: its name
   Reply { numbers, new_text }
         numbers, packed as doubles: now_us generation version alive source turn_us since_us lease_order closed_until_us
-        closed_by spare_leases, then per wish: run_count run_at_us run_excess not_before_us binds_at soonest_us, per key: 0 (-1: its place
+        closed_by spare_leases, then per slot request: run_count run_at_us run_excess not_before_us binds_at soonest_us, per key: 0 (-1: position
         is as before) turn_us since_us lease_order, slots {us}; or -1 not_before_us binds_at, where nothing else is to be
-        said; then of a try, per wish and limit: remaining reset_us next_us; -1 is an unknown time
+        said; then of a try, per slot request and limit: remaining reset_us next_us; -1 is an unknown time
 ]]
 -- @include lib/fast/plain-draw
 -- @include lib/now
@@ -30,9 +30,9 @@
 -- @include lib/state/load-and-save
 -- @include lib/state/bucket
 -- @include lib/request/request
--- @include lib/request/wishes
+-- @include lib/request/slot-requests
 -- @include lib/draw/turns
--- @include lib/draw/place
+-- @include lib/draw/fit
 -- @include lib/draw/soonest
 -- @include lib/draw/seldom
 -- @include lib/draw/book
@@ -44,22 +44,22 @@ if not next_number then return redis.error_reply('SLUICE_BAD_ARGUMENT every numb
 local server_us, horizon_us, drew_us, how = now_us(next_number()), next_number(), next_number(), next_number()
 local serving = {
   asker = asker, now_us = server_us, horizon_us = horizon_us, is_try = how % 2 == 1, lease = next_number(),
-  drew = { at_us = drew_us, starts_full = how >= 2 }, has_granted = false, own = NO_PLACE,
+  drew = { at_us = drew_us, starts_full = how >= 2 }, has_granted = false, own = NO_POSITION,
   drawer = { asker = asker, now_us = 0, order = 0, lease = 0 }, bucket = nil, shares = nil,
-  wishes = nil, alive = nil, missed_us = nil, shadows = nil,
+  slot_requests = nil, alive = nil, missed_us = nil, shadows = nil,
 }
 local own = { turn_us = next_number(), since_us = next_number(), lease_order = next_number() }
 if own.since_us > 0 or own.lease_order > 0 then serving.own = own end
 local terms = read_terms(next_number, text)
-local keys, shadows, wishes = terms and read_keys(next_number, terms), nil, nil
+local keys, shadows, slot_requests = terms and read_keys(next_number, terms), nil, nil
 if keys then shadows = next_number() == 1 and for_shadows().read_shadows(next_number) or NOTHING end
-if shadows then wishes = read_wishes(ARGV[4], terms, keys, shadows, serving.is_try and 1 or 0) end
-if not wishes or horizon_us < 0 then return redis.error_reply('SLUICE_BAD_ARGUMENT a number is out of its bounds') end
-if wishes.too_large then
-  return redis.error_reply(string.format('SLUICE_COST_TOO_LARGE %.0f %.0f', wishes.too_large, wishes.capacity))
+if shadows then slot_requests = read_slot_requests(ARGV[4], terms, keys, shadows, serving.is_try and 1 or 0) end
+if not slot_requests or horizon_us < 0 then return redis.error_reply('SLUICE_BAD_ARGUMENT a number is out of its bounds') end
+if slot_requests.too_large then
+  return redis.error_reply(string.format('SLUICE_COST_TOO_LARGE %.0f %.0f', slot_requests.too_large, slot_requests.capacity))
 end
 serving.shadows = shadows
 if are_all_resets_off(terms, keys, shadows, server_us) then
   return redis.error_reply(string.format('SLUICE_WRONG_RESETS %.0f', server_us))
 end
-return draw(serving, terms, keys, wishes)
+return draw(serving, terms, keys, slot_requests)

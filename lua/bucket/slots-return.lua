@@ -1,9 +1,9 @@
 --[[
-  slots-return: takes back slots that no caller waits for, and the asker's place with them.
+  slots-return: takes back slots that no caller waits for, and the asker's position with them.
   Twin of giveBack in src/core/draw/give-back.ts.
 
-  KEYS  as in slots-draw, with the keys of the wish
-  ARGV  [1] asker  [2] the policy's text  [3] name of the wish
+  KEYS  as in slots-draw, with the keys of the slot request
+  ARGV  [1] asker  [2] the policy's text  [3] name of the slot request
         [4] numbers: pinned_us generation, the asker's since_us and lease_order, terms, keys, the same for each, costs,
             slots {us, latest first}
   Reply 1 if the bucket was known, else 0
@@ -47,8 +47,8 @@ local function leave(scope, turns_key, own_since_us, own_order)
   if own_since_us > 0 then leave_turn(scope, asker, own_since_us, bucket.clock_us) end
   for _, limit in ipairs(scope.limits) do
     local rule = RULES[limit.code]
-    if own_order > 0 and rule.leave_place then
-      rule.leave_place(limit, { asker = asker, now_us = bucket.clock_us, order = own_order })
+    if own_order > 0 and rule.leave_position then
+      rule.leave_position(limit, { asker = asker, now_us = bucket.clock_us, order = own_order })
     end
   end
 end

@@ -8,7 +8,7 @@ import type { Limit, LimitStatus } from "./limits/rule.ts";
 export interface Store {
   /** @throws {@link StoreUnavailableError} when no answer comes within the store's time limit; so do all other requests. */
   draw(request: DrawRequest): Promise<Drawn>;
-  /** Gives slots back, and the asker's place with them. */
+  /** Gives slots back, and the asker's position with them. */
   giveBack(request: ReturnRequest): Promise<void>;
   settle(request: SettleRequest): Promise<void>;
   /**
@@ -26,19 +26,19 @@ export interface Store {
   /** Takes samples in of how calls differed from their estimates; answers the mean of each name, in millionths. */
   learn(request: LearnRequest): Promise<ReadonlyMap<string, number>>;
   /** Whether the downstream is away, of the whole bucket (undefined) or of single keys, as some process has noted. */
-  readAway(request: AwayRequest): Promise<readonly (Away | undefined)[]>;
-  noteAway(note: AwayNote): Promise<void>;
+  readOutages(request: OutagesRequest): Promise<readonly (DownstreamOutage | undefined)[]>;
+  noteOutage(note: OutageNote): Promise<void>;
   close(): Promise<void>;
 }
 
 /** The texts of keys; undefined stands for the whole bucket. */
-interface AwayRequest {
+interface OutagesRequest {
   readonly bucket: string;
   readonly keys: readonly (string | undefined)[];
 }
 
 /** A downstream that is away. Times are in ms. */
-export interface Away {
+export interface DownstreamOutage {
   /** How long nothing starts between two tries. */
   readonly coolMs: number;
   /** When the next one tries; 1 at least. */
@@ -46,28 +46,28 @@ export interface Away {
 }
 
 /** `coolMs` is from now on; undefined: the downstream is back. */
-interface AwayNote {
+interface OutageNote {
   readonly bucket: string;
   readonly key: string | undefined;
   readonly coolMs: number | undefined;
 }
 
 /** How long a note of a downstream is kept when the next try is overdue: who was to try it may have died. */
-export const AWAY_KEPT_MS = 60_000;
+export const OUTAGE_KEPT_MS = 60_000;
 
-/** One replica's wishes for slots of one bucket. */
+/** One replica's slot requests for slots of one bucket. */
 export interface DrawRequest {
   readonly bucket: string;
   readonly asker: string;
   readonly terms: KnownTerms;
   /** In the order in which they are to be served, the most urgent and the oldest first; one at least. */
-  readonly wishes: readonly Wish[];
+  readonly slotRequests: readonly SlotRequest[];
   readonly horizonUs: number;
   /** When the asker last drew, by the bucket's clock; 0: never. */
   readonly drewUs: number;
   /** A bucket with lost state starts full. By default it starts as if a burst had just left. */
   readonly startsFull?: boolean | undefined;
-  readonly place: Place;
+  readonly position: WaitPosition;
   /** The number of the next lease, and how many may be given from there on. */
   readonly lease: number;
   readonly leases: number;
@@ -76,8 +76,8 @@ export interface DrawRequest {
 }
 
 /** A request for slots for calls of one key, cost and priority, that wait in one process. */
-export interface Wish {
-  /** Identifies calls of one kind: a hole goes only to a wish of the same name. */
+export interface SlotRequest {
+  /** Identifies calls of one kind: a hole goes only to a slot request of the same name. */
   readonly name: string;
   /** What of the calls' key has limits of its own, the widest first; all of them let a call pass, or none does. */
   readonly scopes: readonly KeyScope[];
@@ -104,9 +104,9 @@ export interface LimitedKey {
   readonly limits: readonly Limit[];
 }
 
-/** A limited key, and the asker's place among those that wait for it, as the last reply gave it. */
+/** A limited key, and the asker's position among those that wait for it, as the last reply gave it. */
 export interface KeyScope extends LimitedKey {
-  readonly place: Place;
+  readonly position: WaitPosition;
 }
 
 /** All limits of a call: those that all keys share, and then those of its scopes. Its costs are in this order. */
@@ -117,8 +117,8 @@ export function limitsOfCall(
   return scopes.length === 0 ? shared : [...shared, ...scopes.flatMap(({ limits }) => limits)];
 }
 
-/** An asker's place among those that wait in one scope. */
-export interface Place {
+/** An asker's position among those that wait in one scope. */
+export interface WaitPosition {
   /** When its turn comes; 0: none. */
   readonly turnUs: number;
   /** Since when it waits for that turn, as the store counts it; 0: it has none. */
@@ -127,10 +127,10 @@ export interface Place {
   readonly leaseOrder: number;
 }
 
-export const NO_PLACE: Place = Object.freeze({ turnUs: 0, sinceUs: 0, leaseOrder: 0 });
+export const NO_POSITION: WaitPosition = Object.freeze({ turnUs: 0, sinceUs: 0, leaseOrder: 0 });
 
 /** Whether an asker waits for nothing. */
-export function isNone({ turnUs, leaseOrder }: Place): boolean {
+export function isNone({ turnUs, leaseOrder }: WaitPosition): boolean {
   return turnUs === 0 && leaseOrder === 0;
 }
 
@@ -151,7 +151,7 @@ export const PAUSED = -2;
 export const SLOWED = -3;
 const CAUSES = 3;
 
-/** The value of `bindsAt` for such a cause: of the bucket, whose number is 0, or of one of the wish's scopes, from 1 on. */
+/** The value of `bindsAt` for such a cause: of the bucket, whose number is 0, or of one of the slot request's scopes, from 1 on. */
 export function boundBy(cause: number, scopeNumber: number): number {
   return cause - CAUSES * scopeNumber;
 }
@@ -162,15 +162,15 @@ export function causeOf(bindsAt: number): { readonly cause: number; readonly sco
   return { cause: bindsAt + CAUSES * scopeNumber, scopeNumber };
 }
 
-/** The answer to one wish. Times are µs on the bucket's clock. */
+/** The answer to one slot request. Times are µs on the bucket's clock. */
 export interface Granted {
   /** Slots one by one, holes first. */
   readonly slotsUs: readonly number[];
   readonly run: Run | undefined;
   /** When the scopes let another call pass; 0 if they hold nothing back; Infinity if the time is unknown. */
   readonly notBeforeUs: number;
-  /** One for each scope of the wish. */
-  readonly places: readonly Place[];
+  /** One for each scope of the slot request. */
+  readonly positions: readonly WaitPosition[];
   /** What held back the first call without a slot: a limit, numbered from 1 as the costs are; 0 for the line; or as `boundBy` says. */
   readonly bindsAt: number;
   /**
@@ -230,8 +230,8 @@ export interface DrawReply {
   /** How many more calls could start under the bucket's limits on calls at once, beside all that wait for one. */
   readonly spareLeases: number;
   readonly granted: readonly Granted[];
-  /** The place for wishes that got too little; its turn is when to ask again. */
-  readonly place: Place;
+  /** The position for slot requests that got too little; its turn is when to ask again. */
+  readonly position: WaitPosition;
 }
 
 /** A reply, and when its request left. */
@@ -250,8 +250,8 @@ export interface ReturnRequest {
   readonly terms: KnownTerms;
   /** Slots of another generation are worthless and are ignored. */
   readonly generation: number;
-  readonly place: Place;
-  readonly wish: Pick<Wish, "name" | "scopes" | "costs">;
+  readonly position: WaitPosition;
+  readonly slotRequest: Pick<SlotRequest, "name" | "scopes" | "costs">;
   /** Latest first, 1,000 at most. */
   readonly slotsUs: readonly number[];
 }
@@ -383,10 +383,10 @@ export interface ShadowCounts {
 }
 
 /** A lease is free for the replica, under a shared limit or one of a key; or a bucket or key has changed. */
-export type News = "lease" | "change";
+export type WakeReason = "lease" | "change";
 
 /**
  * Called with news of a bucket: a lease is free for this replica, or the slots that it holds, of one key
  * or of all, are worthless.
  */
-export type Wake = (bucket: string, news: News, key: string | undefined) => void;
+export type Wake = (bucket: string, reason: WakeReason, key: string | undefined) => void;

@@ -1,4 +1,4 @@
-import type { QueueFacts, WorkerTold } from "../core/stores/insight/store.ts";
+import type { QueueFacts, WorkerActivity } from "../core/stores/insight/store.ts";
 
 /** The unreported changes of a process's queues and workers. */
 export interface QueueReports {
@@ -13,12 +13,12 @@ export interface QueueReports {
 interface QueueReport {
   readonly queues: readonly QueueFacts[];
   /** Undefined if nothing changed since the last report. */
-  readonly workers: readonly WorkerTold[] | undefined;
+  readonly workers: readonly WorkerActivity[] | undefined;
 }
 
 export interface QueueReportsParts {
   readonly queues: () => readonly QueueFacts[];
-  readonly workers: () => readonly WorkerTold[];
+  readonly workers: () => readonly WorkerActivity[];
 }
 
 /** Open queues are reported again, because the index forgets queues that no process reports. */
@@ -33,7 +33,7 @@ export function createQueueReports(parts: QueueReportsParts): QueueReports {
   let workersAtMs = -Infinity;
   let haveWorked = false;
 
-  function takeWorkers(nowMs: number, isLast: boolean): readonly WorkerTold[] | undefined {
+  function takeWorkers(nowMs: number, isLast: boolean): readonly WorkerActivity[] | undefined {
     const workers = isLast ? [] : parts.workers();
     const text = JSON.stringify(workers);
     const isOld = workers.length > 0 && nowMs - workersAtMs >= REPEAT_MS;

@@ -11,7 +11,7 @@ import { ChangedError, StoreUnavailableError } from "../core/errors.ts";
 import { sampled, type Logger } from "../core/logger.ts";
 import type {
   BucketReport,
-  BucketTold,
+  BucketActivity,
   InsightStore,
   Override,
   ReplicaReport,
@@ -103,7 +103,7 @@ export function createReporter(parts: ReporterParts): Reporter {
     };
     reported.recent.add(nowMs, started);
     const startedIn10s = reported.recent.count();
-    const state: BucketTold = { ...here, startedIn10s };
+    const state: BucketActivity = { ...here, startedIn10s };
     const text = textOf(here, startedIn10s);
     const isAtRest = text === reported.state && started + refused === 0;
     const isDue = sum(here.waiting) > 0 && nowMs - reported.reportedAtMs >= AT_REST_MS - SLACK_MS;
@@ -140,7 +140,12 @@ export function createReporter(parts: ReporterParts): Reporter {
 
   /** Reports the remaining calls. Resets everything else. */
   async function reportLast(): Promise<void> {
-    const state: BucketTold = { waiting: [], oldestMs: 0, startedIn10s: 0, limitedBy: undefined };
+    const state: BucketActivity = {
+      waiting: [],
+      oldestMs: 0,
+      startedIn10s: 0,
+      limitedBy: undefined,
+    };
     const queueReport = ofQueues.take(performance.now(), true);
     const named = new Set(queueReport.queues.map(({ bucket }) => bucket));
     const buckets = [...parts.buckets()].flatMap((bucket): BucketReport[] => {

@@ -32,7 +32,7 @@ export interface Statuses {
 }
 
 export interface StatusesParts {
-  readonly store: Pick<Store, "peek" | "readAway">;
+  readonly store: Pick<Store, "peek" | "readOutages">;
   readonly insight: Pick<InsightStore, "looks">;
   /** The bucket with this name, if this process declares it. */
   readonly of: (name: string) => OwnedBucket | undefined;
@@ -89,7 +89,7 @@ export function createStatuses(parts: StatusesParts): Statuses {
 
   async function awayForMs(name: string, glance: Glance | undefined): Promise<number> {
     if (glance !== undefined) return glance.awayForMs;
-    const [away] = await store.readAway({ bucket: name, keys: [undefined] });
+    const [away] = await store.readOutages({ bucket: name, keys: [undefined] });
     return away?.inMs ?? 0;
   }
 

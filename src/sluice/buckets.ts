@@ -22,7 +22,7 @@ import { readBucketOptions, type BucketOptions } from "../throttle/bucket/bucket
 import {
   createBucket,
   type BucketSettings,
-  type HearStore,
+  type WakeListener,
 } from "../throttle/bucket/create-bucket.ts";
 import { unknownPolicy } from "../throttle/known-policy.ts";
 import { createLearned } from "../throttle/wrap/call-defaults.ts";
@@ -64,7 +64,7 @@ export interface Buckets {
   close(): Promise<void>;
 }
 
-type OnOpen = (storeName: string, hear: HearStore) => void;
+type OnOpen = (storeName: string, hear: WakeListener) => void;
 
 export interface BucketsParts {
   readonly store: Store;
@@ -110,7 +110,7 @@ export function createBuckets(parts: BucketsParts): Buckets {
   const replica = randomUUID();
   const buckets = new Map<string, OwnedBucket>();
   /** The listeners for changes, by the store's name of a bucket or of a part of one. */
-  const listeners = new Map<string, HearStore>();
+  const listeners = new Map<string, WakeListener>();
   /** Found buckets with the policy of other processes, from which calls have been drawn. */
   const used = new Map<string, OwnedBucket>();
   /** The first options of each bucket. */
@@ -135,7 +135,7 @@ export function createBuckets(parts: BucketsParts): Buckets {
     for (const [name, bucket] of used) if (!buckets.has(name)) yield bucket;
   }
 
-  function register(storeName: string, listener: HearStore): void {
+  function register(storeName: string, listener: WakeListener): void {
     listeners.set(storeName, listener);
   }
 
@@ -158,7 +158,7 @@ export function createBuckets(parts: BucketsParts): Buckets {
    * notified of changes, and only its caller keeps it.
    */
   function createFound(name: string, policy: Policy): OwnedBucket {
-    const opened = new Map<string, HearStore>();
+    const opened = new Map<string, WakeListener>();
     let isUsed = false;
     const bucket = create(
       {

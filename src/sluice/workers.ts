@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import type { WorkerTold } from "../core/stores/insight/store.ts";
+import type { WorkerActivity } from "../core/stores/insight/store.ts";
 import type { Worker } from "../queue/worker/worker.ts";
 
 /** The open workers of one sluice. */
@@ -7,7 +7,7 @@ export interface Workers {
   /** Creates a worker for a queue, and tracks it until it is closed. */
   add<Made extends Running>(queue: string, make: (own: OwnParts) => Made): Made;
   /** The state of each worker, as this process reports it. */
-  reports(): WorkerTold[];
+  reports(): WorkerActivity[];
   close(): Promise<void>;
 }
 

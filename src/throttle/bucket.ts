@@ -5,9 +5,9 @@ import type { Logger } from "../core/logger.ts";
 import type { Emitter } from "../core/events/events.ts";
 import type { RateInput } from "../core/limits/rate.ts";
 import type { Policy, PolicyOptions } from "../core/policy/policy.ts";
-import type { Away } from "../core/store.ts";
+import type { DownstreamOutage } from "../core/store.ts";
 import type { BucketEvents } from "./bucket/bucket-events.ts";
-import type { BucketTold, Override } from "../core/stores/insight/store.ts";
+import type { BucketActivity, Override } from "../core/stores/insight/store.ts";
 import type { BucketState, InForce } from "./bucket/bucket-state.ts";
 import type { BucketChange } from "../core/stores/insight/changes.ts";
 import type {
@@ -127,7 +127,7 @@ export interface Bucket extends Emitter<BucketEvents> {
 }
 
 /** What a process tells of a bucket. */
-export interface LocalActivity extends Omit<BucketTold, "startedIn10s"> {
+export interface LocalActivity extends Omit<BucketActivity, "startedIn10s"> {
   /** Calls that started since it told it last. */
   readonly started: number;
   /** Refusals of the downstream since then, after which a cooldown or a cut of the rate followed. */
@@ -210,11 +210,11 @@ export interface OwnedBucket extends Bucket {
   /** Keeps jobs from starting while the downstream is away, in this process. */
   readonly breaker: Breaker;
   /** What the breaker has found of the downstream of the bucket, or of one key: told to listeners, and to all processes. */
-  readonly noteAway: (key: string | undefined, news: DownstreamChange) => void;
+  readonly noteOutage: (key: string | undefined, change: DownstreamChange) => void;
   /** Whether the downstream is away, of the bucket (undefined) or of single keys, as any process has found. */
-  readonly readAway: (
+  readonly readOutages: (
     keys: readonly (string | undefined)[],
-  ) => Promise<readonly (Away | undefined)[]>;
+  ) => Promise<readonly (DownstreamOutage | undefined)[]>;
   /**
    * Starts nothing of one key with limits of its own for a while, in any process; 0 ends that. Emits `cooldown`. Unlike `pause`
    * and `resume`, it is no change by hand: it is in no log of changes, and a pause that lasts longer, or that has no end, stays.

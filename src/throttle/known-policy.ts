@@ -35,7 +35,7 @@ export interface KnownPolicy {
   /** The policy of a text that another process may have put in force. */
   read(text: string): Policy;
   /** A reply says that another policy is in force. */
-  learn(news: PolicyUpdate): void;
+  learn(update: PolicyUpdate): void;
 }
 
 /** The policy that the code declares, and the one that is to be drawn with until another is heard of: that of the rules. */
@@ -114,7 +114,7 @@ export type RefreshPolicy = () => Promise<boolean>;
 
 export function createPolicyRefresh(
   { store, bucket, known, logger }: BucketContext,
-  learn: (news: PolicyUpdate) => void,
+  learn: (update: PolicyUpdate) => void,
   find: FindPolicy = async () => undefined,
 ): RefreshPolicy {
   let refreshing: Promise<boolean> | undefined;

@@ -4,7 +4,7 @@ import { afterAll, describe, expect, inject, it } from "vitest";
 import {
   overrideOf,
   type BucketReport,
-  type BucketTold,
+  type BucketActivity,
   type InsightStore,
 } from "../../src/core/stores/insight/store.ts";
 import type { NewBucketChange as NewChange } from "../../src/core/stores/insight/changes.ts";
@@ -19,7 +19,12 @@ function openRedisInsight(): InsightStore {
   return createRedisInsight(redis, `t${randomUUID()}`, { send, sendOnce: send });
 }
 
-const STATE: BucketTold = { waiting: [0, 1, 2, 0], oldestMs: 7, startedIn10s: 3, limitedBy: "x|y" };
+const STATE: BucketActivity = {
+  waiting: [0, 1, 2, 0],
+  oldestMs: 7,
+  startedIn10s: 3,
+  limitedBy: "x|y",
+};
 const ABOUT = { host: "h|o", pid: 1, version: "1", startedAtMs: 5 };
 const NAMES = ["api", "__proto__", "a|b", "\u001B[2J", "é".repeat(400)];
 const CODE = { policy: "1/s", text: "code", source: "code" as const, pausedForMs: 0 };
@@ -87,9 +92,9 @@ describe.each([
     expect(await insight.report(reportOf("a"))).toEqual({ isNew: true, over: [] });
     expect(await insight.report(reportOf("a"))).toEqual({ isNew: false, over: [] });
     expect(await insight.report(reportOf("b"))).toMatchObject({ isNew: true });
-    const { told } = await insight.bucket("__proto__");
-    expect(told.map(({ replica }) => replica).toSorted()).toEqual(["a", "b"]);
-    expect(told[0]).toMatchObject({ ...STATE });
+    const { reports } = await insight.bucket("__proto__");
+    expect(reports.map(({ replica }) => replica).toSorted()).toEqual(["a", "b"]);
+    expect(reports[0]).toMatchObject({ ...STATE });
     expect(await insight.declared("__proto__")).toBe("p|q");
     expect(await insight.bucketNames({ after: "", limit: 9 })).toEqual({
       names: NAMES.toSorted(),
@@ -99,7 +104,7 @@ describe.each([
 
     await insight.report(reportOf("a", true, 4));
 
-    expect((await insight.bucket("a|b")).told.map(({ replica }) => replica)).toEqual(["b"]);
+    expect((await insight.bucket("a|b")).reports.map(({ replica }) => replica)).toEqual(["b"]);
     expect(await insight.replicas()).toMatchObject([{ ...ABOUT, replica: "b" }]);
     const { nowMs } = await insight.bucket("api");
     const minute = { fromMs: nowMs - 60_000, untilMs: nowMs + 60_000 };

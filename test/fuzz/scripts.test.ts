@@ -80,9 +80,9 @@ describe("the text of a script", () => {
 /** What is common to all requests, made of these texts. */
 function inputOf(text: string, other: string, more: Readonly<Record<string, unknown>>): object {
   const limit = { kind: "leaky-bucket", unit: text, count: 1, periodUs: 1, capacity: 1 };
-  const place = { turnUs: 0, turnName: other, sinceUs: 0 };
-  const scopes = [{ key: text, limits: [limit], place }];
-  const wish = {
+  const position = { turnUs: 0, turnName: other, sinceUs: 0 };
+  const scopes = [{ key: text, limits: [limit], position }];
+  const slotRequest = {
     name: other,
     scopes,
     wanted: 1,
@@ -101,9 +101,9 @@ function inputOf(text: string, other: string, more: Readonly<Record<string, unkn
     terms: { limits: [limit], shares: [1, 1, 1, 1], text, version: 1 },
     scope: scopes[0],
     scopes,
-    wishes: [wish],
-    wish,
-    place,
+    slotRequests: [slotRequest],
+    slotRequest,
+    position,
     leases: [1],
     slotsUs: [1],
     deltas: [1],

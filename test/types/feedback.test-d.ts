@@ -27,12 +27,12 @@ describe("feedback", () => {
   });
 
   it("may return what it was told, changed, or in a while", () => {
-    type Told = (answer: unknown, context: FeedbackContext) => unknown;
+    type Listener = (answer: unknown, context: FeedbackContext) => unknown;
 
     expectTypeOf<(answer: unknown, { heard }: FeedbackContext) => Answer>().toExtend<Read>();
     expectTypeOf<() => Promise<Answer | undefined>>().toExtend<Read>();
     expectTypeOf<() => Promise<{ refused: boolean; afterMs: number }>>().toExtend<Read>();
-    expectTypeOf<Read>().toExtend<Told>();
+    expectTypeOf<Read>().toExtend<Listener>();
   });
 
   it("may not return a cooldown without a time", () => {

@@ -1,4 +1,4 @@
--- Books slots for one wish, in one of three ways: as a run, all at one moment, or one by one.
+-- Books slots for one slot request, in one of three ways: as a run, all at one moment, or one by one.
 -- Twin of src/core/draw/book.ts.
 -- A lone limit that drains evenly is booked for many calls at once; slot by slot is too slow at 100,000/s.
 local function is_runnable(serving, main, gates)
@@ -8,7 +8,7 @@ local function is_runnable(serving, main, gates)
   return not keeps_gap(main.scope, at_us) and not keeps_gap(serving.bucket.shared, at_us)
 end
 
-local function book_run(serving, wish, main, most, until_us, granted)
+local function book_run(serving, slot_request, main, most, until_us, granted)
   local scope, limit, cost = main.scope, main.scope.limits[1], main.costs[1]
   local rule, at_us = RULES[limit.code], main_opens_us(serving, main)
   local excess, step = rule.excess(limit, at_us, cost), cost * limit.period_us
@@ -19,14 +19,14 @@ local function book_run(serving, wish, main, most, until_us, granted)
     local left = (deadline_us - at_us) * limit.count - rule.excess(limit, at_us, before.sums[1])
     fit = math.min(fit, math.max(0, math.floor(left / step)))
   end
-  local count = is_too_little(serving, wish, main, at_us, until_us, most) and 0 or math.min(most, fit)
+  local count = is_too_little(serving, slot_request, main, at_us, until_us, most) and 0 or math.min(most, fit)
   if count <= 0 then return end
   rule.commit(limit, at_us + math.ceil(math.max(0, excess) / limit.count), count * cost, main.drawer)
   scope.last_us = math.max(scope.last_us, at_us + math.ceil(math.max(0, excess + (count - 1) * step) / limit.count))
   granted.run_count, granted.run_at_us, granted.run_excess = count, at_us, excess
 end
 
--- Whether no call of this wish holds a lease.
+-- Whether no call of this slot request holds a lease.
 local function has_no_leases(main, gates)
   if not are_all_rates(main.scope) then return false end
   for index = 1, #gates do
@@ -45,15 +45,15 @@ local function is_at_once(serving, main, gates)
 end
 
 -- Returns what holds the next call back, if that is a gate.
-local function book_list(serving, wish, main, gates, most, until_us, granted)
+local function book_list(serving, slot_request, main, gates, most, until_us, granted)
   local scope, costs, drawer, slots = main.scope, main.costs, serving.drawer, granted.slots
   local opens_us = main_opens_us(serving, main)
   local at_us = earliest_for_all_us(scope, opens_us, costs, 0, drawer)
   local first_us, is_free, count = at_us, #main.ahead == 0, 0
-  if at_us > until_us or is_too_little(serving, wish, main, opens_us, until_us, most) then return nil end
+  if at_us > until_us or is_too_little(serving, slot_request, main, opens_us, until_us, most) then return nil end
   if most > MOST_LISTED then most = MOST_LISTED end
-  if wish.class.has_leases == nil then wish.class.has_leases = not has_no_leases(main, gates) end
-  local has_leases = wish.class.has_leases
+  if slot_request.class.has_leases == nil then slot_request.class.has_leases = not has_no_leases(main, gates) end
+  local has_leases = slot_request.class.has_leases
   while count < most and at_us <= until_us do
     if not is_free and not delays_none(main, 1) then return nil end
     local deferred

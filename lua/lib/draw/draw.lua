@@ -12,30 +12,30 @@ local function open_bucket(terms, server_us, drew)
   return bucket, is_agreed, is_lost
 end
 
-local function reply_of(bucket, new_text, place, numbers, spare)
+local function reply_of(bucket, new_text, position, numbers, spare)
   local alive = math.max(1, bucket.alive, bucket.alive_before)
   local shared, now_us = bucket.shared, bucket.clock_us
   local closed_us = closed_until_us(shared)
   local is_open = closed_us <= now_us
-  local head = struct.pack('<ddddddddddd', now_us, bucket.generation, bucket.version, alive, bucket.source, place.turn_us,
-    place.since_us, place.lease_order, is_open and 0 or closed_us,
+  local head = struct.pack('<ddddddddddd', now_us, bucket.generation, bucket.version, alive, bucket.source, position.turn_us,
+    position.since_us, position.lease_order, is_open and 0 or closed_us,
     is_open and 0 or closed_by({ { scope = shared, number = 0 } }, now_us), spare or 0)
   return { head .. pack_numbers(numbers), new_text }
 end
 
--- The asker's place in the line of a key; nil if the key was not looked at: it is as before.
-local function place_in(serving, key)
+-- The asker's position in the line of a key; nil if the key was not looked at: it is as before.
+local function position_in(serving, key)
   local line = key.scope and key.scope.line
   if not line then return nil end
-  line.place = line.place or settle_line(serving, line)
-  return line.place
+  line.position = line.position or settle_line(serving, line)
+  return line.position
 end
 
--- Adds what a wish got. Of what nothing is to be said but why it waits, only that.
-local function encode(serving, wish, granted, numbers)
-  local at, slots, keys = #numbers, granted.slots, wish.keys
+-- Adds what a slot request got. Of what nothing is to be said but why it waits, only that.
+local function encode(serving, slot_request, granted, numbers)
+  local at, slots, keys = #numbers, granted.slots, slot_request.keys
   local is_short = granted.count == 0 and granted.soonest_us == 0 and granted.not_before_us < math.huge
-  for index = 1, #keys do is_short = is_short and not place_in(serving, keys[index]) end
+  for index = 1, #keys do is_short = is_short and not position_in(serving, keys[index]) end
   if is_short then
     numbers[at + 1], numbers[at + 2], numbers[at + 3] = -1, granted.not_before_us, granted.binds_at
     return
@@ -44,10 +44,10 @@ local function encode(serving, wish, granted, numbers)
   numbers[at + 4], numbers[at + 5], numbers[at + 6] = granted.not_before_us == math.huge and -1 or granted.not_before_us, granted.binds_at, granted.soonest_us
   at = at + 6
   for index = 1, #keys do
-    local place = place_in(serving, keys[index])
-    numbers[at + 1] = place and 0 or -1
-    place = place or NO_PLACE
-    numbers[at + 2], numbers[at + 3], numbers[at + 4] = place.turn_us, place.since_us, place.lease_order
+    local position = position_in(serving, keys[index])
+    numbers[at + 1] = position and 0 or -1
+    position = position or NO_POSITION
+    numbers[at + 2], numbers[at + 3], numbers[at + 4] = position.turn_us, position.since_us, position.lease_order
     at = at + 4
   end
   numbers[at + 1] = #slots
@@ -66,16 +66,16 @@ local function save_keys(serving, keys)
   end
 end
 
-local function draw(serving, terms, keys, wishes)
+local function draw(serving, terms, keys, slot_requests)
   local bucket, is_agreed, is_lost = open_bucket(terms, serving.now_us, serving.drew)
-  serving.bucket, serving.now_us, serving.shares, serving.wishes = bucket, bucket.clock_us, terms.shares, wishes
-  -- One that only asks when calls could start takes no share, and keeps its place.
+  serving.bucket, serving.now_us, serving.shares, serving.slot_requests = bucket, bucket.clock_us, terms.shares, slot_requests
+  -- One that only asks when calls could start takes no share, and keeps its position.
   local is_look = true
-  for index = 1, #wishes do is_look = is_look and wishes[index].wanted == 0 end
+  for index = 1, #slot_requests do is_look = is_look and slot_requests[index].wanted == 0 end
   if not serving.is_try and not is_look then count_asker(bucket, serving.drew.at_us) end
   if not is_agreed then
     save_bucket(KEYS[1], bucket)
-    return reply_of(bucket, bucket.text, NO_PLACE, {})
+    return reply_of(bucket, bucket.text, NO_POSITION, {})
   end
 
   bucket.shared.turns_key = KEYS[2]
@@ -88,21 +88,21 @@ local function draw(serving, terms, keys, wishes)
   serving.missed_us = serving.now_us - math.floor(serving.horizon_us / 2)
   load_keys(keys)
   local served, numbers = {}, {}
-  for index = 1, #wishes do served[index] = serve(serving, wishes[index]) end
-  local place = is_look and serving.own or settle_line(serving, line_of(serving, bucket.shared, serving.own))
-  for index = 1, #wishes do encode(serving, wishes[index], served[index], numbers) end
+  for index = 1, #slot_requests do served[index] = serve(serving, slot_requests[index]) end
+  local position = is_look and serving.own or settle_line(serving, line_of(serving, bucket.shared, serving.own))
+  for index = 1, #slot_requests do encode(serving, slot_requests[index], served[index], numbers) end
   if serving.is_try then
-    for index = 1, #wishes do for_tries().add_statuses_for(bucket, wishes[index], numbers) end
+    for index = 1, #slot_requests do for_tries().add_statuses_for(bucket, slot_requests[index], numbers) end
   end
   if serving.is_try and serving.has_granted and #terms.limits > 0 then bucket.tried_us = serving.now_us end
   -- A refused try changes nothing.
   if serving.is_try and not serving.has_granted and not bucket.has_changed then
-    return reply_of(bucket, '', place, numbers)
+    return reply_of(bucket, '', position, numbers)
   end
   save_bucket(KEYS[1], bucket)
   local spare = not serving.is_try and spare_leases(bucket.shared.limits, serving.now_us)
   flush_leases(bucket.shared.limits, serving.now_us)
   if #serving.shadows > 0 and serving.has_granted then for_shadows().save_shadows(serving.shadows) end
   save_keys(serving, keys)
-  return reply_of(bucket, '', place, numbers, spare)
+  return reply_of(bucket, '', position, numbers, spare)
 end

@@ -35,11 +35,11 @@ local function deferred_at(gate, slot_us, lead_us, is_try)
   return { gate = gate, until_us = until_us, start_us = start_us, lead_us = lead_us }
 end
 
--- Calls of others that wait for the key come before the rest of a wish that was served in part.
-local function put_behind(serving, wish, served, deferred)
+-- Calls of others that wait for the key come before the rest of a slot request that was served in part.
+local function put_behind(serving, slot_request, served, deferred)
   local gate, line = deferred.gate, deferred.gate.scope.line
   if served == 0 or not line or deferred.until_us == math.huge then return end
-  local ahead = ahead_in(line, order_of_rest(wish, served, serving.now_us), math.huge)
+  local ahead = ahead_in(line, order_of_rest(slot_request, served, serving.now_us), math.huge)
   if #ahead == 0 then return end
   local opens_us = opens_at_us(gate.scope, gate.drawer.now_us, gate.step_us)
   deferred.start_us = turn_of(gate, ahead, opens_us, times(gate, 1))

@@ -1,39 +1,39 @@
--- Serves the wishes of one draw, one after the other. Twin of src/core/draw/serve.ts.
+-- Serves the slot requests of one draw, one after the other. Twin of src/core/draw/serve.ts.
 
--- A wish before this one that waits for what this one needs too; others may fill what is left.
-local function refused_before(serving, wish)
+-- A slot request before this one that waits for what this one needs too; others may fill what is left.
+local function refused_before(serving, slot_request)
   if serving.is_try then return nil end
-  local shared, widest = serving.bucket.shared, wish.keys[1]
+  local shared, widest = serving.bucket.shared, slot_request.keys[1]
   local main = (#shared.limits > 0 or not widest) and shared or widest.scope
   local line = main and main.line
   local refused = line and line.refused
-  if not refused or (refused.waits_for > 0 and wish.class.costs[refused.waits_for] == 0) then return nil end
-  wait_behind(serving, wish, line)
+  if not refused or (refused.waits_for > 0 and slot_request.class.costs[refused.waits_for] == 0) then return nil end
+  wait_behind(serving, slot_request, line)
   return refused
 end
 
 -- A call that wider limits hold back came to the gates of its narrower keys: others of those keys must not pass it there
--- meanwhile. Narrower keys that hold it back keep no place in wider ones: there, calls of other keys go on.
-local function keep_behind(serving, gates, after_gate, wish, turn, left)
+-- meanwhile. Narrower keys that hold it back keep no position in wider ones: there, calls of other keys go on.
+local function keep_behind(serving, gates, after_gate, slot_request, turn, left)
   if turn.turn_us == math.huge then return end
   local is_behind = after_gate == nil
   for _, gate in ipairs(gates) do
     local line = gate.scope.line
     -- Unless no other asker waits in this line, nor has this one waited since before this draw.
-    if is_behind and line and (line.own.since_us > 0 or #line.others > 0) then add_to_gate(serving, gate, wish, turn, left) end
+    if is_behind and line and (line.own.since_us > 0 or #line.others > 0) then add_to_gate(serving, gate, slot_request, turn, left) end
     is_behind = is_behind or gate == after_gate
   end
 end
 
 -- Gives the asker a turn in the line of the key that holds its call back.
-local function end_at_gate(serving, wish, gates, granted, deferred)
-  local gate, left = deferred.gate, wish.wanted - granted.count
+local function end_at_gate(serving, slot_request, gates, granted, deferred)
+  local gate, left = deferred.gate, slot_request.wanted - granted.count
   if not serving.is_try then
-    for_gates().put_behind(serving, wish, granted.count, deferred)
+    for_gates().put_behind(serving, slot_request, granted.count, deferred)
     local turn = { turn_us = deferred.until_us, due_us = deferred.until_us, start_us = deferred.start_us }
-    turn.order = order_of_rest(wish, granted.count, serving.now_us)
-    add_to_gate(serving, gate, wish, turn, left)
-    keep_behind(serving, gates, gate, wish, turn, left)
+    turn.order = order_of_rest(slot_request, granted.count, serving.now_us)
+    add_to_gate(serving, gate, slot_request, turn, left)
+    keep_behind(serving, gates, gate, slot_request, turn, left)
   end
   granted.not_before_us = deferred.until_us
   local binding = binding_at(gate)
@@ -43,7 +43,7 @@ local function end_at_gate(serving, wish, gates, granted, deferred)
   granted.binds_at = binding > 0 and gate.after + binding or held
 end
 
--- Whether the wishes of a line share one slice of a horizon. Leases of a key are no part of one: each wish takes its own.
+-- Whether the slot requests of a line share one slice of a horizon. Leases of a key are no part of one: each slot request takes its own.
 local function is_slice(main, gates)
   if main.number == 0 or #gates > 0 then return true end
   for _, limit in ipairs(main.scope.limits) do
@@ -52,22 +52,22 @@ local function is_slice(main, gates)
   return false
 end
 
--- Why a wish got no more, and when to ask again.
-local function end_wish(serving, wish, main, gates, granted, deferred, horizon_us)
+-- Why a slot request got no more, and when to ask again.
+local function end_slot_request(serving, slot_request, main, gates, granted, deferred, horizon_us)
   if deferred then
-    end_at_gate(serving, wish, gates, granted, deferred)
+    end_at_gate(serving, slot_request, gates, granted, deferred)
     if serving.is_try then for_tries().later_of_main(serving, main, granted) end
   else
     local line, is_own = main.line, main.number > 0
-    local turn_us, waits_for = refuse(serving, wish, main, granted, main_opens_us(serving, main), horizon_us)
+    local turn_us, waits_for = refuse(serving, slot_request, main, granted, main_opens_us(serving, main), horizon_us)
     if is_slice(main, gates) then line.refused = line.refused or {
       waits_for = waits_for, binds_at = granted.binds_at, not_before_us = is_own and turn_us or 0,
       slots = NOTHING, count = 0, run_count = 0, run_at_us = 0, run_excess = 0, soonest_us = 0,
     } end
     if not serving.is_try then
-      keep_behind(serving, gates, nil, wish, line.waiting[#line.waiting], wish.wanted - granted.count)
+      keep_behind(serving, gates, nil, slot_request, line.waiting[#line.waiting], slot_request.wanted - granted.count)
     end
-    -- A try keeps no place, so the time to ask again goes here.
+    -- A try keeps no position, so the time to ask again goes here.
     if is_own or serving.is_try then granted.not_before_us = turn_us end
   end
   local soonest_us, binds_at = soonest_of(serving, main, gates, horizon_us)
@@ -86,69 +86,73 @@ local function open_scope(key, now_us)
   return scope
 end
 
--- When a call could start of a wish that nothing is wanted for, or that waits behind another one.
-local function look(serving, wish, refused, horizon_us)
+-- When a call could start of a slot request that nothing is wanted for, or that waits behind another one.
+local function look(serving, slot_request, refused, horizon_us)
   -- All that wait behind it get the same reply.
-  if refused and not wish.is_bounded then return refused end
+  if refused and not slot_request.is_bounded then return refused end
   local granted = {
     slots = NOTHING, count = 0, run_count = 0, run_at_us = 0, run_excess = 0, binds_at = 0, soonest_us = 0,
     not_before_us = refused and refused.not_before_us or 0,
   }
   local scopes = {}
-  for index, key in ipairs(wish.is_bounded and wish.keys or NOTHING) do scopes[index] = open_scope(key, serving.now_us) end
-  granted.soonest_us, granted.binds_at = soonest_unserved(serving, wish, scopes, horizon_us)
+  for index, key in ipairs(slot_request.is_bounded and slot_request.keys or NOTHING) do scopes[index] = open_scope(key, serving.now_us) end
+  granted.soonest_us, granted.binds_at = soonest_unserved(serving, slot_request, scopes, horizon_us)
   return granted
 end
 
--- What a wish has to fit: the limits that decide its slots, and the gates, which must all allow the very same ones.
-local function fit_all(serving, wish)
+-- What a slot request has to fit: the limits that decide its slots, and the gates, which must all allow the very same ones.
+local function fit_all(serving, slot_request)
   local shared, gates, main, after = serving.bucket.shared, NOTHING, nil, #serving.bucket.shared.limits
-  for index = 1, #wish.keys do
-    local scope = open_scope(wish.keys[index], serving.now_us)
-    local own = wish.places and wish.places[index] or NO_PLACE
+  for index = 1, #slot_request.keys do
+    local scope = open_scope(slot_request.keys[index], serving.now_us)
+    local own = slot_request.positions and slot_request.positions[index] or NO_POSITION
     if after == 0 and not main then
-      main = fit(serving, wish, line_of(serving, scope, own), index)
+      main = fit(serving, slot_request, line_of(serving, scope, own), index)
     else
       if gates == NOTHING then gates = {} end
-      gates[#gates + 1] = fit_gate(serving, wish, scope, index, after, own)
+      gates[#gates + 1] = fit_gate(serving, slot_request, scope, index, after, own)
     end
     after = after + #scope.limits
   end
-  return main or fit(serving, wish, line_of(serving, shared, serving.own), 0), gates
+  return main or fit(serving, slot_request, line_of(serving, shared, serving.own), 0), gates
 end
 
-local function serve(serving, wish)
-  local now_us, refused = serving.now_us, wish.wanted > 0 and refused_before(serving, wish)
-  if wish.wanted == 0 or refused then return look(serving, wish, refused, horizon_of(serving, wish.rank)) end
+local function serve(serving, slot_request)
+  local now_us, refused = serving.now_us, slot_request.wanted > 0 and refused_before(serving, slot_request)
+  if slot_request.wanted == 0 or refused then return look(serving, slot_request, refused, horizon_of(serving, slot_request.rank)) end
   local granted, horizon_us = {
     slots = {}, count = 0, run_count = 0, run_at_us = 0, run_excess = 0, not_before_us = 0, binds_at = 0, soonest_us = 0,
-  }, horizon_of(serving, wish.rank)
-  serving.drawer.order = order_of(wish.rank, since_of(wish.since_us, now_us))
-  local main, gates = fit_all(serving, wish)
+  }, horizon_of(serving, slot_request.rank)
+  serving.drawer.order = order_of(slot_request.rank, since_of(slot_request.since_us, now_us))
+  local main, gates = fit_all(serving, slot_request)
   local line = main.line
   -- A try waits for no turn, so the horizon is not shared out.
-  local share_left = serving.is_try and wish.wanted or math.floor((1 - line.used) * main.share)
-  local most, until_us = math.min(wish.wanted, math.max(line.used == 0 and 1 or 0, share_left)), now_us + horizon_us
+  local share_left = serving.is_try and slot_request.wanted or math.floor((1 - line.used) * main.share)
+  local most, until_us = math.min(slot_request.wanted, math.max(line.used == 0 and 1 or 0, share_left)), now_us + horizon_us
   local is_from_holes = serving.bucket.holes > 0 and not serving.is_try
-  if is_from_holes then granted.slots = for_holes()(serving.bucket, ARGV[LAST_BEFORE_NAMES + wish.index], most, now_us + serving.horizon_us) end
+  if is_from_holes then
+    granted.slots = for_holes()(serving.bucket, ARGV[LAST_BEFORE_NAMES + slot_request.index], most, now_us + serving.horizon_us)
+  end
   local recycled, deferred = #granted.slots, nil
   most = most - recycled
   if is_runnable(serving, main, gates) then
-    book_run(serving, wish, main, most, until_us, granted)
+    book_run(serving, slot_request, main, most, until_us, granted)
   elseif is_at_once(serving, main, gates) then
     deferred = for_tries().book_at_once(serving, main, gates, most, until_us, granted)
   else
-    deferred = book_list(serving, wish, main, gates, most, until_us, granted)
+    deferred = book_list(serving, slot_request, main, gates, most, until_us, granted)
   end
   -- What was recycled was counted when it was booked.
-  if #serving.shadows > 0 then for_shadows().count_calls(serving.shadows, granted, recycled, wish, main) end
+  if #serving.shadows > 0 then for_shadows().count_calls(serving.shadows, granted, recycled, slot_request, main) end
   granted.count = #granted.slots + granted.run_count
   if granted.count > 0 then
     serving.has_granted, main.scope.is_served = true, true
     for index = 1, #gates do gates[index].scope.is_served = true end
-    for index = 1, #wish.keys do wish.keys[index].is_drawn = true end
+    for index = 1, #slot_request.keys do slot_request.keys[index].is_drawn = true end
   end
   if is_slice(main, gates) then line.used = line.used + granted.count / main.share end
-  if deferred or granted.count < wish.wanted then end_wish(serving, wish, main, gates, granted, deferred, horizon_us) end
+  if deferred or granted.count < slot_request.wanted then
+    end_slot_request(serving, slot_request, main, gates, granted, deferred, horizon_us)
+  end
   return granted
 end

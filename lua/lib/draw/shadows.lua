@@ -57,11 +57,11 @@ local function count_call(shadow, at_us, cost, drawer)
 end
 
 -- Counts the calls for which slots were booked: a run, or one by one after those that were recycled.
-local function count_calls(shadows, granted, recycled, wish, main)
+local function count_calls(shadows, granted, recycled, slot_request, main)
   local limit = main.scope.limits[1]
   local drain, step = limit and limit.count or 1, limit and main.costs[1] * limit.period_us or 0
   for index, shadow in ipairs(shadows) do
-    local cost = wish.class.shadow_costs[index]
+    local cost = slot_request.class.shadow_costs[index]
     for at = 0, granted.run_count - 1 do
       local slot_us = granted.run_at_us + math.ceil(math.max(0, granted.run_excess + at * step) / drain)
       count_call(shadow, slot_us, cost, main.drawer)

@@ -25,7 +25,7 @@ local function soonest_in(gate, beside, now_us, until_us)
   return soonest_us, slowed_by(both, now_us)
 end
 
--- Of a wish that was looked at, under the limits of the bucket and of its keys.
+-- Of a slot request that was looked at, under the limits of the bucket and of its keys.
 local function soonest_of(serving, main, gates, horizon_us)
   -- A try is told when to ask again.
   if serving.is_try then return 0, 0 end
@@ -39,12 +39,13 @@ local function soonest_of(serving, main, gates, horizon_us)
   return soonest_us, binds_at
 end
 
--- Of a wish that was not served, under the limits of the bucket, and of its keys if those were opened.
-local function soonest_unserved(serving, wish, key_scopes, horizon_us)
+-- Of a slot request that was not served, under the limits of the bucket, and of its keys if those were opened.
+local function soonest_unserved(serving, slot_request, key_scopes, horizon_us)
   local now_us, after, soonest_us, binds_at = serving.now_us, 0, 0, 0
   for index, scope in ipairs({ serving.bucket.shared, unpack(key_scopes) }) do
     local gate = {
-      scope = scope, number = index - 1, costs = wish.class.costs, step_us = step_of(scope.limits, wish.class.costs, after), after = after,
+      scope = scope, number = index - 1, costs = slot_request.class.costs,
+      step_us = step_of(scope.limits, slot_request.class.costs, after), after = after,
       drawer = { asker = '', now_us = now_us, order = 0, lease = 0 },
     }
     local key_us, key_binds_at = soonest_in(gate, gate, now_us, now_us + horizon_us)

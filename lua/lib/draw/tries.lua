@@ -56,12 +56,12 @@ local function until_open(serving, main, gates, granted)
   granted.not_before_us, granted.binds_at = open_us, closed_by(fittings, serving.now_us)
 end
 
-local function add_statuses_for(bucket, wish, numbers)
+local function add_statuses_for(bucket, slot_request, numbers)
   local now, statuses = bucket.clock_us, {}
-  add_statuses(statuses, bucket.shared, wish.class.costs, 0, now)
+  add_statuses(statuses, bucket.shared, slot_request.class.costs, 0, now)
   local after = #bucket.shared.limits
-  for _, key in ipairs(wish.keys) do
-    add_statuses(statuses, open_key(key, now), wish.class.costs, after, now)
+  for _, key in ipairs(slot_request.keys) do
+    add_statuses(statuses, open_key(key, now), slot_request.class.costs, after, now)
     after = after + #key.template
   end
   for _, status in ipairs(statuses) do

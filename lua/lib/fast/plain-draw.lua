@@ -5,10 +5,10 @@
 if #ARGV[3] == 168 and #ARGV[4] == 96 then
   local pinned_us, horizon_us, drew_us, how, _, _, own_since_us, lease_order, version, s1, s2, s3, s4, n_limits, code, count,
     period_us, capacity, n_resets, n_keys, has_shadows = struct.unpack('<ddddddddddddddddddddd', ARGV[3])
-  local n_classes, n_costs, cost, n_wishes, class, wanted, rank, _, since_us, next_since_us, last_since_us, n_own_keys =
+  local n_classes, n_costs, cost, n_slot_requests, class, wanted, rank, _, since_us, next_since_us, last_since_us, n_own_keys =
     struct.unpack('<dddddddddddd', ARGV[4])
   local packed = how % 2 == 0 and lease_order == 0 and n_limits == 1 and code == 1 and n_resets == 0 and n_keys == 0
-    and has_shadows == 0 and n_classes == 1 and n_costs == 1 and n_wishes == 1 and class == 1 and n_own_keys == 0
+    and has_shadows == 0 and n_classes == 1 and n_costs == 1 and n_slot_requests == 1 and class == 1 and n_own_keys == 0
     and wanted >= 1 and wanted % 1 == 0 and cost >= 1 and cost <= capacity and cost % 1 == 0 and horizon_us >= 0
     and horizon_us % 1 == 0 and drew_us % 1 == 0 and own_since_us % 1 == 0 and since_us % 1 == 0 and next_since_us % 1 == 0
     and last_since_us % 1 == 0 and redis.call('GET', KEYS[1])
@@ -128,19 +128,19 @@ if #ARGV[3] == 168 and #ARGV[4] == 96 then
         turns_until_us = max(turns_until_us, due_us)
         if soonest_us > until_us and soonest_us > opens_us then binds_at = 1 end
         -- The own turn goes before the first that comes after it.
-        local place = others
+        local position = others
         for index = 0, others - 1 do
           local its_order = turns[index * 7 + 6]
           if order < its_order or (order == its_order and turn_since_us < turns[index * 7 + 1]) then
-            place = index
+            position = index
             break
           end
         end
-        for at = others * 7, place * 7 + 1, -1 do turns[at + 7] = turns[at] end
-        local at = place * 7
+        for at = others * 7, position * 7 + 1, -1 do turns[at + 7] = turns[at] end
+        local at = position * 7
         turns[at + 1], turns[at + 2], turns[at + 3], turns[at + 4], turns[at + 5] = turn_since_us, due_us, start_us, 1, 1
         turns[at + 6], turns[at + 7] = order, needed
-        table.insert(askers, place + 1, ARGV[1])
+        table.insert(askers, position + 1, ARGV[1])
         others = others + 1
       end
       if left > 0 or own_since_us > 0 then

@@ -1,4 +1,4 @@
--- A macro over the locals of scopes-try, for one wish: takes as many calls as all limits of its keys let start now. It
+-- A macro over the locals of scopes-try, for one slot request: takes as many calls as all limits of its keys let start now. It
 -- repeats the arithmetic of lib/fast/plain-try-take. x - x % 1 is a floor.
 -- It reads numbers, now, shape, granted, and at, behind which the keys are. It adds to reply and sets how far that goes
 -- (to); it sets granted, the new a, b and c, and of the keys that were drawn from how long they have to be kept on

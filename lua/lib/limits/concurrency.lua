@@ -47,7 +47,7 @@ MAKERS[6] = function()
   return {
     is_rate = false,
     parts = 2,
-    -- Only commit and keep_place change anything in Redis; counts that change within a script are kept in the limit.
+    -- Only commit and keep_position change anything in Redis; counts that change within a script are kept in the limit.
     earliest = function(limit, at_us, cost, drawer)
       -- Its lease was drawn before: it must not wait behind those that wait for one.
       if cost == 0 then return at_us end
@@ -65,13 +65,13 @@ MAKERS[6] = function()
       taken[#taken + 1] = lease_name(drawer.asker, drawer.lease)
       limit.taken_until_us = math.max(limit.taken_until_us or 0, end_us)
     end,
-    keep_place = function(limit, drawer)
+    keep_position = function(limit, drawer)
       limit.waiters = nil
       redis.call('ZREMRANGEBYSCORE', limit.keys[2], '-inf', string.format('%.0f', drawer.now_us - WAITER_GONE_US))
       redis.call('ZADD', limit.keys[2], drawer.now_us, waiter_name(drawer.order, drawer.asker))
       redis.call('PEXPIRE', limit.keys[2], math.ceil(WAITER_GONE_US / 1000))
     end,
-    leave_place = function(limit, drawer)
+    leave_position = function(limit, drawer)
       limit.waiters = nil
       redis.call('ZREM', limit.keys[2], waiter_name(drawer.order, drawer.asker))
     end,

@@ -1,7 +1,7 @@
 -- A new bucket, and another policy for one. Twin of src/core/draw/bucket-state.ts.
 
 -- Forgets turns and holes; those of an older generation are worthless.
-local function clear_places(bucket)
+local function clear_positions(bucket)
   bucket.shared.turns_until_us = 0
   bucket.holes = 0
   redis.call('DEL', KEYS[2], KEYS[3])
@@ -15,7 +15,7 @@ local function new_bucket(terms, server_us)
     clock_us = server_us, skew_us = 0, window_us = server_us, alive = 0, alive_before = 0, holes = 0, tried_us = 0,
     shared = fresh_scope(terms.limits), has_changed = true,
   }
-  clear_places(bucket)
+  clear_positions(bucket)
   return bucket
 end
 
@@ -25,7 +25,7 @@ local function put_in_force(bucket, terms, version)
   bucket.text = terms.text
   bucket.version, bucket.has_changed = version, true
   bucket.generation = math.max(version, bucket.generation + 1)
-  clear_places(bucket)
+  clear_positions(bucket)
 end
 
 -- Puts the newest declared policy in force, unless one was put over it. False if the policy in force is not the

@@ -15,8 +15,8 @@ local function take_holes(bucket, name, most, until_us)
   local count = math.max(0, math.min(most, MOST_TAKEN))
   local near = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', until_us, 'LIMIT', 0, count)
   for _, member in ipairs(near) do
-    local slot_us, wish_name = string.match(member, '^(%d+) %S+ %d+ (.*)$')
-    if wish_name == name then
+    local slot_us, slot_request_name = string.match(member, '^(%d+) %S+ %d+ (.*)$')
+    if slot_request_name == name then
       redis.call('ZREM', KEYS[3], member)
       taken[#taken + 1] = tonumber(slot_us)
     end

@@ -1,5 +1,5 @@
 import { ruleOf } from "../limits/registry.ts";
-import { AT_ONCE, slotOfRun, spacingOf, type Run, type Wish } from "../store.ts";
+import { AT_ONCE, slotOfRun, spacingOf, type Run, type SlotRequest } from "../store.ts";
 import {
   aheadIn,
   delaysNone,
@@ -11,19 +11,19 @@ import {
   turnOf,
   type Fitting,
   type Serving,
-} from "./place.ts";
+} from "./fit.ts";
 import { earliestForAllUs, commitAll, areAllRates, keepsGap, opensAtUs } from "./scope.ts";
 import { afterUs } from "./turns.ts";
 
 /**
- * Books slots for one wish, in one of three ways: as a run, all at one moment, or one by one.
+ * Books slots for one slot request, in one of three ways: as a run, all at one moment, or one by one.
  * Twin of `lua/lib/draw/book.lua` and `lua/lib/draw/gates.lua`.
  */
 
-/** What is to be booked for one wish. */
+/** What is to be booked for one slot request. */
 export interface Booking {
   readonly serving: Serving;
-  readonly wish: Wish;
+  readonly slotRequest: SlotRequest;
   /** The limits that decide the slots: those that all keys share, or else those of the call's widest key. */
   readonly main: Fitting;
   /** The limits of the call's other keys, the widest first; they must allow the very same slot. */
@@ -64,7 +64,7 @@ export function isRunnable({ main, gates, opens, serving }: Booking): boolean {
   return !isSpaced && ruleOf(scope.records[0]!.limit.kind).excess !== undefined;
 }
 
-export function bookRun({ serving, wish, main, opens, untilUs, most }: Booking): Booked {
+export function bookRun({ serving, slotRequest, main, opens, untilUs, most }: Booking): Booked {
   const { scope, costs, drawer, ahead } = main;
   const { limit, state } = scope.records[0]!;
   const rule = ruleOf(limit.kind);
@@ -78,7 +78,7 @@ export function bookRun({ serving, wish, main, opens, untilUs, most }: Booking):
     const left = (deadlineUs - atUs) * limit.count - rule.excess!(limit, state, atUs, sums[0]!);
     fit = Math.min(fit, Math.max(0, Math.floor(left / step)));
   }
-  const isNone = isTooLittle(serving, wish, main, { opensUs: atUs, untilUs, most });
+  const isNone = isTooLittle(serving, slotRequest, main, { opensUs: atUs, untilUs, most });
   const count = isNone ? 0 : Math.min(most, fit);
   if (count <= 0) return { slotsUs: [], run: undefined, deferred: undefined };
   const run = { count, atUs, excess, step, drain };
@@ -139,7 +139,7 @@ export function bookAtOnce(booking: Booking): Booked {
 }
 
 export function bookList(booking: Booking): Booked {
-  const { serving, wish, main, gates, opens, untilUs, most } = booking;
+  const { serving, slotRequest, main, gates, opens, untilUs, most } = booking;
   const { scope, costs, drawer } = main;
   const hasLeases = !hasNoLeases(booking);
   const slotsUs: number[] = [];
@@ -147,7 +147,7 @@ export function bookList(booking: Booking): Booked {
   const opensUs = opens();
   const firstUs = earliestForAllUs(scope, opensUs, costs, drawer);
   let atUs = firstUs;
-  const isNone = isTooLittle(serving, wish, main, { opensUs, untilUs, most });
+  const isNone = isTooLittle(serving, slotRequest, main, { opensUs, untilUs, most });
   while (!isNone && slotsUs.length < Math.min(most, MOST_LISTED) && atUs <= untilUs) {
     if (!delaysNone(main)) break;
     const start = startThrough(booking, { firstUs, slotUs: atUs });
@@ -269,16 +269,16 @@ function askAtUs(
   return Math.max(soonestUs, nowUs + partUs, startUs - leadUs);
 }
 
-/** Calls of others that wait for the key come before the rest of a wish that was served in part. */
+/** Calls of others that wait for the key come before the rest of a slot request that was served in part. */
 export function putBehind(
   serving: Serving,
-  wish: Wish,
+  slotRequest: SlotRequest,
   { deferred, served }: { readonly deferred: Deferred; readonly served: number },
 ): Deferred {
   const { gate, leadUs, untilUs: keptUs } = deferred;
   const { nowUs } = gate.drawer;
   if (serving.request.isTry || served === 0 || keptUs === Infinity) return deferred;
-  const order = orderOfRest(wish, served, nowUs);
+  const order = orderOfRest(slotRequest, served, nowUs);
   const ahead = aheadIn(gate.line, serving.request.asker, { order, sinceUs: Infinity });
   if (ahead.length === 0) return deferred;
   const opensUs = opensAtUs(gate.scope, nowUs, gate.stepUs);

@@ -93,11 +93,11 @@ export function putInForce(
   state.text = text;
   state.version = version;
   state.generation = Math.max(version, state.generation + 1);
-  clearPlaces(state);
+  clearPositions(state);
 }
 
 /** Forgets turns and holes; those of an older generation are worthless. */
-export function clearPlaces(state: BucketState): void {
+export function clearPositions(state: BucketState): void {
   state.shared.turns = [];
   state.shared.turnsUntilUs = 0;
   state.holes = [];
@@ -149,7 +149,7 @@ function canBeUsedUp({ kind, periodUs }: Limit): boolean {
 /** A slot that was booked and given back. */
 export interface Hole {
   readonly slotUs: number;
-  /** The calls that it was booked for, as `Wish.name`. */
+  /** The calls that it was booked for, as `Slot request.name`. */
   readonly name: string;
   /** Distinguishes slots of the same µs, and orders them as Redis orders members of equal score. */
   readonly id: string;

@@ -4,13 +4,13 @@ import { costTooLarge } from "../limits/registry.ts";
 import type { LimitStatus } from "../limits/rule.ts";
 import {
   limitsOfCall,
-  NO_PLACE,
+  NO_POSITION,
   type DrawReply,
   type DrawRequest,
   type KeyScope,
   type LimitedKey,
-  type Place,
-  type Wish,
+  type WaitPosition,
+  type SlotRequest,
 } from "../store.ts";
 import {
   advance,
@@ -22,7 +22,7 @@ import {
   type BucketState,
 } from "./bucket-state.ts";
 import { spareLeases } from "./leases.ts";
-import { closedBy, closedUntilUs, lineOf, settleLine, type Serving } from "./place.ts";
+import { closedBy, closedUntilUs, lineOf, settleLine, type Serving } from "./fit.ts";
 import { applyLimits, hasLimits, addStatuses, type Scope } from "./scope.ts";
 import { serve, type Served } from "./serve.ts";
 import { shadowsOf } from "./shadows.ts";
@@ -32,7 +32,7 @@ const NONE: Set<string> = new Set();
 const NO_KEYS: ReadonlyMap<string, Scope> = new Map();
 
 /**
- * Books slots for a replica's wishes, in their order, within the horizon. Once a wish does not
+ * Books slots for a replica's slot requests, in their order, within the horizon. Once a slot request does not
  * fit, it and those behind it keep a turn at which to ask again.
  * Twin of `lua/bucket/slots-draw.lua` and `lua/lib/draw/draw.lua`.
  *
@@ -43,9 +43,9 @@ export function draw(
   request: DrawRequest,
   serverUs: number,
 ): { readonly state: BucketState; readonly reply: DrawReply } {
-  const { terms, wishes, drewUs, isTry } = request;
+  const { terms, slotRequests, drewUs, isTry } = request;
   assertPossible(request);
-  const ofKeys = wishes.flatMap(({ scopes }) => scopes);
+  const ofKeys = slotRequests.flatMap(({ scopes }) => scopes);
   const { shadows = [] } = terms;
   if (areResetsOff([...limitsOfCall(terms.limits, ofKeys), ...shadows], serverUs))
     throw new WrongResetsError(serverUs);
@@ -55,8 +55,8 @@ export function draw(
   advance(state, serverUs);
   const nowUs = state.clockUs;
   const isAgreed = settleTerms(state, terms, serverUs);
-  // One that only asks when calls could start takes no share, and keeps its place.
-  const isLook = wishes.every(({ wanted }) => wanted === 0);
+  // One that only asks when calls could start takes no share, and keeps its position.
+  const isLook = slotRequests.every(({ wanted }) => wanted === 0);
   if (!isTry && !isLook) state.window = countAsker(state.window, { nowUs, drewUs });
   const { generation, version } = state;
   const alive = Math.max(1, state.window.alive, state.window.aliveBefore);
@@ -68,7 +68,7 @@ export function draw(
   };
   const common = { nowUs, generation, version, alive, isOverride, spareLeases: 0, ...closed };
   if (!isAgreed) {
-    const nothing = { granted: [], place: NO_PLACE };
+    const nothing = { granted: [], position: NO_POSITION };
     return { state, reply: { ...common, newText: state.text, ...nothing } };
   }
 
@@ -88,23 +88,27 @@ export function draw(
     shadows: shadowsOf(state.shadows, shadows),
   };
   const before = isTry && !isLost ? keysUnderOtherLimits(state, ofKeys) : NO_KEYS;
-  const served = wishes.map((wish, index) => {
+  const served = slotRequests.map((slotRequest, index) => {
     serving.index = index;
-    const open = (): Scope[] => wish.scopes.map((key) => openKey(state, key, lostKeys));
-    const look = (): Scope[] => wish.scopes.map((key) => lookAtKey(state, key, lostKeys));
-    return serve(serving, wish, { open, look });
+    const open = (): Scope[] => slotRequest.scopes.map((key) => openKey(state, key, lostKeys));
+    const look = (): Scope[] => slotRequest.scopes.map((key) => lookAtKey(state, key, lostKeys));
+    return serve(serving, slotRequest, { open, look });
   });
-  const place = isLook
-    ? request.place
-    : settleLine(serving, lineOf(serving, state.shared, request.place));
-  const places = new Map<string, Place>();
+  const position = isLook
+    ? request.position
+    : settleLine(serving, lineOf(serving, state.shared, request.position));
+  const positions = new Map<string, WaitPosition>();
   for (const scope of ofKeys) {
-    if (!places.has(scope.key)) places.set(scope.key, placeIn(serving, scope));
+    if (!positions.has(scope.key)) positions.set(scope.key, positionIn(serving, scope));
   }
   const granted = served.map((each, index) => {
-    const wish = wishes[index]!;
-    const statuses = isTry ? statusesFor(state, wish) : each.statuses;
-    return { ...each, statuses, places: wish.scopes.map(({ key }) => places.get(key)!) };
+    const slotRequest = slotRequests[index]!;
+    const statuses = isTry ? statusesFor(state, slotRequest) : each.statuses;
+    return {
+      ...each,
+      statuses,
+      positions: slotRequest.scopes.map(({ key }) => positions.get(key)!),
+    };
   });
   if (isTry && serving.hasGranted && terms.limits.length > 0) state.triedUs = nowUs;
   if (serving.hasGranted && shadows.length > 0) state.shadows = serving.shadows;
@@ -112,13 +116,13 @@ export function draw(
   // A refused try changes nothing.
   if (isTry && !serving.hasGranted && isUntouched) Object.assign(state, { clockUs, skewUs });
   for (const [key, scope] of before) {
-    const isDrawn = wishes.some(
+    const isDrawn = slotRequests.some(
       ({ scopes }, index) => isSome(served[index]!) && scopes.some((scope) => scope.key === key),
     );
     if (!isDrawn) state.keys.set(key, scope);
   }
   const spare = isTry ? 0 : spareLeases(state.shared, nowUs);
-  return { state, reply: { ...common, spareLeases: spare, newText: undefined, granted, place } };
+  return { state, reply: { ...common, spareLeases: spare, newText: undefined, granted, position } };
 }
 
 /** Copies of those keys that are under other limits than the try knows; a refused try puts them back. */
@@ -134,11 +138,11 @@ function keysUnderOtherLimits(
   return found;
 }
 
-/** The asker's place for a key; as before, if the key was not looked at. */
-function placeIn(serving: Serving, { key, place }: KeyScope): Place {
+/** The asker's position for a key; as before, if the key was not looked at. */
+function positionIn(serving: Serving, { key, position }: KeyScope): WaitPosition {
   const scope = serving.state.keys.get(key);
   const line = scope && serving.lines.get(scope);
-  return line === undefined ? place : settleLine(serving, line);
+  return line === undefined ? position : settleLine(serving, line);
 }
 
 function isSome({ slotsUs, run }: Served): boolean {
@@ -164,7 +168,7 @@ function lookAtKey(state: BucketState, limited: LimitedKey, lostKeys: Set<string
   return scope;
 }
 
-function statusesFor(state: BucketState, { scopes, costs }: Wish): readonly LimitStatus[] {
+function statusesFor(state: BucketState, { scopes, costs }: SlotRequest): readonly LimitStatus[] {
   const { shared, clockUs: nowUs } = state;
   const statuses: LimitStatus[] = [];
   for (const scope of [shared, ...scopes.map(({ key }) => scopeOfKey(state, key))]) {
@@ -173,8 +177,8 @@ function statusesFor(state: BucketState, { scopes, costs }: Wish): readonly Limi
   return statuses;
 }
 
-function assertPossible({ bucket, terms, wishes }: DrawRequest): void {
-  for (const { costs, scopes } of wishes) {
+function assertPossible({ bucket, terms, slotRequests }: DrawRequest): void {
+  for (const { costs, scopes } of slotRequests) {
     for (const [index, limit] of limitsOfCall(terms.limits, scopes).entries()) {
       const cost = costs[index]!;
       if (cost > limit.capacity) throw costTooLarge(bucket, cost, limit);

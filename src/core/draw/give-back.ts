@@ -1,22 +1,22 @@
 import { ruleOf } from "../limits/registry.ts";
 import { noDrawer } from "../limits/rule.ts";
-import type { LimitedKey, Place, ReturnRequest, SettleRequest } from "../store.ts";
+import type { LimitedKey, WaitPosition, ReturnRequest, SettleRequest } from "../store.ts";
 import { addHoles, advance, holeName, type BucketState, type Hole } from "./bucket-state.ts";
 import { settleShadows, shadowsOf } from "./shadows.ts";
 import { applyLimits, areAllRates, commitAll, type Scope } from "./scope.ts";
 import { leaveTurn } from "./turns.ts";
 
 /**
- * Takes slots back, and the asker's place with them. Twin of `lua/bucket/slots-return.lua` and
+ * Takes slots back, and the asker's position with them. Twin of `lua/bucket/slots-return.lua` and
  * `lua/lib/draw/give-back.lua`.
  */
 export function giveBack(state: BucketState, request: ReturnRequest, serverUs: number): void {
-  const { place, wish, generation, asker } = request;
+  const { position, slotRequest, generation, asker } = request;
   // Under another policy, these slots are no longer booked.
   if (state.text !== request.terms.text) return;
   advance(state, serverUs);
-  leave(state, state.shared, asker, place);
-  for (const { key, limits, place: own } of wish.scopes) {
+  leave(state, state.shared, asker, position);
+  for (const { key, limits, position: own } of slotRequest.scopes) {
     const scope = state.keys.get(key);
     if (scope === undefined) continue;
     applyLimits(scope, limits, state.clockUs);
@@ -29,12 +29,12 @@ function leave(
   { clockUs: nowUs }: BucketState,
   scope: Scope,
   asker: string,
-  { sinceUs, leaseOrder }: Place,
+  { sinceUs, leaseOrder }: WaitPosition,
 ): void {
   if (sinceUs > 0) leaveTurn(scope, { asker, sinceUs });
   if (leaseOrder === 0) return;
   for (const { limit, state } of scope.records) {
-    ruleOf(limit.kind).leavePlace?.(state, { asker, nowUs, order: leaseOrder, lease: 0 });
+    ruleOf(limit.kind).leavePosition?.(state, { asker, nowUs, order: leaseOrder, lease: 0 });
   }
 }
 
@@ -65,9 +65,9 @@ function partsOf(
  * Takes slots back, latest first. The last one booked is unbooked. One with others behind it becomes a
  * hole that the next draw takes first: a lower level would put a new slot on a time that is already booked.
  */
-function takeBack(state: BucketState, { asker, wish, slotsUs }: ReturnRequest): void {
+function takeBack(state: BucketState, { asker, slotRequest, slotsUs }: ReturnRequest): void {
   const { shared, clockUs: nowUs } = state;
-  const parts = partsOf(state, wish.scopes, wish.costs);
+  const parts = partsOf(state, slotRequest.scopes, slotRequest.costs);
   // A hole carries no lease, so slots that need one do not become holes.
   const canLeaveHoles = parts.every(({ scope }) => areAllRates(scope));
   const holes: Hole[] = [];
@@ -79,7 +79,11 @@ function takeBack(state: BucketState, { asker, wish, slotsUs }: ReturnRequest): 
     if (isLast) {
       for (const { scope, numbers } of parts) unbook(scope, slotUs, numbers, nowUs);
     } else if (canLeaveHoles) {
-      holes.push({ slotUs, name: wish.name, id: holeName(slotUs, asker, index, wish.name) });
+      holes.push({
+        slotUs,
+        name: slotRequest.name,
+        id: holeName(slotUs, asker, index, slotRequest.name),
+      });
     }
   }
   state.holes = addHoles(state.holes, holes);

@@ -1,4 +1,4 @@
-import type { Granted, Wish } from "../store.ts";
+import type { Granted, SlotRequest } from "../store.ts";
 import {
   bookAtOnce,
   bookList,
@@ -28,18 +28,18 @@ import {
   type Refusal,
   type Serving,
   type Waiting,
-} from "./place.ts";
+} from "./fit.ts";
 import { earliestForAllUs, hasRates, opensAtUs, type Scope } from "./scope.ts";
 import { countCalls } from "./shadows.ts";
 import { soonestOf, soonestUnserved } from "./soonest.ts";
 
 const NOTHING = { slotsUs: [], run: undefined, notBeforeUs: 0, statuses: [] };
 
-/** The limits that a wish has to fit. */
+/** The limits that a slot request has to fit. */
 interface Fittings {
-  /** The limits that all keys share; in a bucket without such, those of the wish's widest key. */
+  /** The limits that all keys share; in a bucket without such, those of the slot request's widest key. */
   readonly main: Fitting;
-  /** The limits of the wish's other keys: they must allow the very same slots. */
+  /** The limits of the slot request's other keys: they must allow the very same slots. */
   readonly gates: readonly Fitting[];
   /** Whether `main` holds the limits of a key. */
   readonly isOwn: boolean;
@@ -47,37 +47,37 @@ interface Fittings {
   readonly opens: () => number;
 }
 
-/** The scopes of a wish's keys, the widest first. */
+/** The scopes of a slot request's keys, the widest first. */
 export interface KeyScopes {
   readonly open: () => readonly Scope[];
   /** Leaves the state as it is. */
   readonly look: () => readonly Scope[];
 }
 
-/** What a wish got, but for the places of its keys. */
-export type Served = Omit<Granted, "places">;
+/** What a slot request got, but for the places of its keys. */
+export type Served = Omit<Granted, "positions">;
 
 /**
- * Books what it can of one wish. The limits of its keys apply together with those that all keys share; in a bucket
+ * Books what it can of one slot request. The limits of its keys apply together with those that all keys share; in a bucket
  * without shared limits, they decide alone. Twin of `lua/lib/draw/serve.lua`.
  */
-export function serve(serving: Serving, wish: Wish, keys: KeyScopes): Served {
-  const horizonUs = horizonOf(serving.request, wish.rank);
-  const refused = wish.wanted === 0 ? undefined : refusedBefore(serving, wish);
-  if (wish.wanted === 0 || refused !== undefined) {
+export function serve(serving: Serving, slotRequest: SlotRequest, keys: KeyScopes): Served {
+  const horizonUs = horizonOf(serving.request, slotRequest.rank);
+  const refused = slotRequest.wanted === 0 ? undefined : refusedBefore(serving, slotRequest);
+  if (slotRequest.wanted === 0 || refused !== undefined) {
     const notBeforeUs = refused?.isOwn === true ? refused.turnUs : 0;
-    if (refused !== undefined && !wish.isBounded) {
+    if (refused !== undefined && !slotRequest.isBounded) {
       return { ...NOTHING, notBeforeUs, soonestUs: 0, bindsAt: refused.bindsAt };
     }
-    const keyScopes = wish.isBounded ? keys.look() : [];
-    const soonest = soonestUnserved(serving, wish, { keyScopes, horizonUs });
+    const keyScopes = slotRequest.isBounded ? keys.look() : [];
+    const soonest = soonestUnserved(serving, slotRequest, { keyScopes, horizonUs });
     return { ...NOTHING, notBeforeUs, ...soonest };
   }
-  const fittings = fitAll(serving, wish, keys.open());
-  const booked = book(serving, wish, { ...fittings, horizonUs });
+  const fittings = fitAll(serving, slotRequest, keys.open());
+  const booked = book(serving, slotRequest, { ...fittings, horizonUs });
   const { slotsUs, run } = booked;
-  const settled = endWish(serving, wish, { ...fittings, horizonUs, booked });
-  if (countOf(booked) === wish.wanted) {
+  const settled = endSlotRequest(serving, slotRequest, { ...fittings, horizonUs, booked });
+  if (countOf(booked) === slotRequest.wanted) {
     return { slotsUs, run, statuses: [], soonestUs: 0, ...settled };
   }
   const { soonestUs, bindsAt } = soonestOf(serving, { ...fittings, horizonUs });
@@ -86,33 +86,33 @@ export function serve(serving: Serving, wish: Wish, keys: KeyScopes): Served {
   return { slotsUs, run, statuses: [], soonestUs, ...told };
 }
 
-/** The line in which a wish waits for its slots, if it has been opened. */
-function mainLineOf({ state, lines }: Serving, { scopes }: Wish): Line | undefined {
+/** The line in which a slot request waits for its slots, if it has been opened. */
+function mainLineOf({ state, lines }: Serving, { scopes }: SlotRequest): Line | undefined {
   const { shared, keys } = state;
   if (shared.records.length > 0 || scopes.length === 0) return lines.get(shared);
   const widest = keys.get(scopes[0]!.key);
   return widest && lines.get(widest);
 }
 
-/** A wish before this one that waits for what this one needs too; others may fill what is left. */
-function refusedBefore(serving: Serving, wish: Wish): Refusal | undefined {
-  const line = mainLineOf(serving, wish);
+/** A slot request before this one that waits for what this one needs too; others may fill what is left. */
+function refusedBefore(serving: Serving, slotRequest: SlotRequest): Refusal | undefined {
+  const line = mainLineOf(serving, slotRequest);
   if (line?.refused === undefined || serving.request.isTry) return undefined;
   const { waitsFor } = line.refused;
-  if (waitsFor > 0 && wish.costs[waitsFor - 1]! === 0) return undefined;
-  waitBehind(serving, wish, line);
+  if (waitsFor > 0 && slotRequest.costs[waitsFor - 1]! === 0) return undefined;
+  waitBehind(serving, slotRequest, line);
   return line.refused;
 }
 
-function fitAll(serving: Serving, wish: Wish, keyScopes: readonly Scope[]): Fittings {
+function fitAll(serving: Serving, slotRequest: SlotRequest, keyScopes: readonly Scope[]): Fittings {
   const { state, request } = serving;
   const { shared, clockUs: nowUs } = state;
   const isOwn = shared.records.length === 0 && keyScopes.length > 0;
   let after = shared.records.length;
   const ofKeys = keyScopes.map((scope, index) => {
-    const line = lineOf(serving, scope, wish.scopes[index]!.place);
+    const line = lineOf(serving, scope, slotRequest.scopes[index]!.position);
     const isGate = !isOwn || index > 0;
-    const fitting = fit(serving, wish, line, { number: index + 1, after, isGate });
+    const fitting = fit(serving, slotRequest, line, { number: index + 1, after, isGate });
     after += scope.records.length;
     return fitting;
   });
@@ -123,22 +123,22 @@ function fitAll(serving: Serving, wish: Wish, keyScopes: readonly Scope[]): Fitt
       Math.max(opensAtUs(shared, nowUs, stepUs), opensAtUs(scope, nowUs, stepUs));
     return { main, gates, isOwn, opens };
   }
-  const line = lineOf(serving, shared, request.place);
-  const main = fit(serving, wish, line, { number: 0, after: 0, isGate: false });
+  const line = lineOf(serving, shared, request.position);
+  const main = fit(serving, slotRequest, line, { number: 0, after: 0, isGate: false });
   return { main, gates: ofKeys, isOwn, opens: () => opensAtUs(shared, nowUs, main.stepUs) };
 }
 
 interface Horizon {
-  /** How far ahead a wish of its priority may book. */
+  /** How far ahead a slot request of its priority may book. */
   readonly horizonUs: number;
 }
 
 /** Books holes first, and then new slots. */
-function book(serving: Serving, wish: Wish, asked: Fittings & Horizon): Booked {
+function book(serving: Serving, slotRequest: SlotRequest, asked: Fittings & Horizon): Booked {
   const { state, request } = serving;
   const { main, gates, opens, isOwn, horizonUs } = asked;
   const { line } = main;
-  const { name, wanted } = wish;
+  const { name, wanted } = slotRequest;
   const { used } = line;
   // A try waits for no turn, so the horizon is not shared out.
   const shareLeft = request.isTry ? wanted : Math.floor((1 - used) * main.share);
@@ -149,14 +149,15 @@ function book(serving: Serving, wish: Wish, asked: Fittings & Horizon): Booked {
     : takeHoles(state, { name, most: mostInAll, untilUs: holesUntilUs });
   const untilUs = state.clockUs + horizonUs;
   const most = mostInAll - recycledUs.length;
-  const booking: Booking = { serving, wish, main, gates, opens, untilUs, most };
+  const booking: Booking = { serving, slotRequest, main, gates, opens, untilUs, most };
   const booked = isRunnable(booking)
     ? bookRun(booking)
     : isAtOnce(booking)
       ? bookAtOnce(booking)
       : bookList(booking);
   // What was recycled was counted when it was booked.
-  if (wish.shadowCosts) countCalls(serving.shadows, booked, wish.shadowCosts, state.clockUs);
+  if (slotRequest.shadowCosts)
+    countCalls(serving.shadows, booked, slotRequest.shadowCosts, state.clockUs);
   const slotsUs = [...recycledUs, ...booked.slotsUs];
   const count = countOf({ ...booked, slotsUs });
   if (count > 0) {
@@ -171,65 +172,69 @@ function countOf({ slotsUs, run }: Booked): number {
   return slotsUs.length + (run?.count ?? 0);
 }
 
-/** Whether the wishes of a line share one slice of a horizon. Leases of a key are no part of one: each wish takes its own. */
+/** Whether the slot requests of a line share one slice of a horizon. Leases of a key are no part of one: each slot request takes its own. */
 function isSlice({ main, gates, isOwn }: Pick<Fittings, "main" | "gates" | "isOwn">): boolean {
   return !isOwn || gates.length > 0 || hasRates(main.scope);
 }
 
 type Ended = Pick<Granted, "notBeforeUs" | "bindsAt">;
 
-/** Why a wish got no more, and when to ask again. */
-function endWish(
+/** Why a slot request got no more, and when to ask again. */
+function endSlotRequest(
   serving: Serving,
-  wish: Wish,
+  slotRequest: SlotRequest,
   asked: Fittings & Horizon & { readonly booked: Booked },
 ): Ended {
   const { request } = serving;
   const { main, gates, isOwn, opens, booked, horizonUs } = asked;
   const count = countOf(booked);
-  const left = wish.wanted - count;
+  const left = slotRequest.wanted - count;
   if (booked.deferred !== undefined) {
-    const ended = endAtGate(serving, wish, gates, { deferred: booked.deferred, count });
+    const ended = endAtGate(serving, slotRequest, gates, { deferred: booked.deferred, count });
     return request.isTry ? laterOfMain(asked, ended) : ended;
   }
   if (left === 0) return { notBeforeUs: 0, bindsAt: 0 };
-  const refusal = refuse(serving, wish, main, { count, left, opensUs: opens(), horizonUs });
+  const refusal = refuse(serving, slotRequest, main, { count, left, opensUs: opens(), horizonUs });
   const { turnUs, bindsAt } = refusal;
   if (isSlice(asked)) main.line.refused ??= { ...refusal, isOwn };
-  if (!request.isTry) keepBehind(gates, wish, main.line.waiting.at(-1)!, left);
-  // A try keeps no place, so the time to ask again goes here.
+  if (!request.isTry) keepBehind(gates, slotRequest, main.line.waiting.at(-1)!, left);
+  // A try keeps no position, so the time to ask again goes here.
   return { notBeforeUs: isOwn || request.isTry ? turnUs : 0, bindsAt };
 }
 
 /** Gives the asker a turn in the line of the key that holds its call back. */
 function endAtGate(
   serving: Serving,
-  wish: Wish,
+  slotRequest: SlotRequest,
   gates: readonly Fitting[],
   { deferred, count }: { readonly deferred: Deferred; readonly count: number },
 ): Ended {
   const { request, state } = serving;
   const { clockUs: nowUs } = state;
-  const { gate, untilUs: turnUs, startUs } = putBehind(serving, wish, { deferred, served: count });
-  const left = wish.wanted - count;
+  const {
+    gate,
+    untilUs: turnUs,
+    startUs,
+  } = putBehind(serving, slotRequest, { deferred, served: count });
+  const left = slotRequest.wanted - count;
   const binding = bindingAt(gate);
   // If no limit of the key holds the call back, a cooldown, a pause or a gap of the key does.
   const held = closedBy([gate], nowUs) || slowedBy([gate], nowUs);
-  const turn = { order: orderOfRest(wish, count, nowUs), turnUs, dueUs: turnUs, startUs };
+  const turn = { order: orderOfRest(slotRequest, count, nowUs), turnUs, dueUs: turnUs, startUs };
   if (!request.isTry) {
-    addToGate(gate, wish, turn, left);
-    keepBehind(gates.slice(gates.indexOf(gate) + 1), wish, turn, left);
+    addToGate(gate, slotRequest, turn, left);
+    keepBehind(gates.slice(gates.indexOf(gate) + 1), slotRequest, turn, left);
   }
   return { notBeforeUs: turnUs, bindsAt: binding > 0 ? gate.after + binding : held };
 }
 
 /**
  * A call that wider limits hold back came to the gates of its narrower keys: others of those keys must not pass it there
- * meanwhile. Narrower keys that hold it back keep no place in wider ones: there, calls of other keys go on.
+ * meanwhile. Narrower keys that hold it back keep no position in wider ones: there, calls of other keys go on.
  */
 function keepBehind(
   gates: readonly Fitting[],
-  wish: Wish,
+  slotRequest: SlotRequest,
   turn: Omit<Waiting, "amounts">,
   left: number,
 ): void {
@@ -239,7 +244,7 @@ function keepBehind(
     const { own, others } = gate.line;
     // Nobody waits in this line, nor has its asker since before this draw.
     if (own.sinceUs === 0 && others.length === 0) continue;
-    addToGate(gate, wish, { order, turnUs, dueUs, startUs }, left);
+    addToGate(gate, slotRequest, { order, turnUs, dueUs, startUs }, left);
   }
 }
 

@@ -49,7 +49,7 @@ export function countCalls(
   }
 }
 
-/** Counts a call that leaves at a time. It takes its place in the line that there would have been. */
+/** Counts a call that leaves at a time. It takes its position in the line that there would have been. */
 function countCall(shadow: Shadow, atUs: number, cost: number, nowUs: number): void {
   if (cost === 0) return;
   const { limit, state } = shadow;

@@ -1,6 +1,6 @@
 import { ruleOf } from "../limits/registry.ts";
 import { noDrawer } from "../limits/rule.ts";
-import type { Wish } from "../store.ts";
+import type { SlotRequest } from "../store.ts";
 import {
   closedBy,
   closedUntilUs,
@@ -8,7 +8,7 @@ import {
   type Fitting,
   type Numbered,
   type Serving,
-} from "./place.ts";
+} from "./fit.ts";
 import { leastOpensAtUs, stepOf, type Scope } from "./scope.ts";
 
 /**
@@ -16,7 +16,7 @@ import { leastOpensAtUs, stepOf, type Scope } from "./scope.ts";
  * not wait that long is refused at once. Twin of `lua/lib/draw/soonest.lua`.
  */
 
-/** When the next call of a wish can start at the earliest, and what decides that. */
+/** When the next call of a slot request can start at the earliest, and what decides that. */
 export interface Soonest {
   readonly soonestUs: number;
   /** As in `Granted`; 0: nothing that lasts beyond the horizon. */
@@ -29,7 +29,7 @@ type Gate = Pick<Fitting, "scope" | "number" | "costs" | "stepUs" | "drawer" | "
   readonly beside: Numbered;
 };
 
-/** Of a wish that was looked at, under the limits of the bucket and of its keys. */
+/** Of a slot request that was looked at, under the limits of the bucket and of its keys. */
 export function soonestOf(
   { state, request }: Serving,
   asked: {
@@ -50,10 +50,10 @@ export function soonestOf(
   );
 }
 
-/** Of a wish that was not served, under the limits of the bucket, and of its keys if those were opened. */
+/** Of a slot request that was not served, under the limits of the bucket, and of its keys if those were opened. */
 export function soonestUnserved(
   { state }: Serving,
-  { costs }: Wish,
+  { costs }: SlotRequest,
   { keyScopes, horizonUs }: { readonly keyScopes: readonly Scope[]; readonly horizonUs: number },
 ): Soonest {
   const { shared, clockUs: nowUs } = state;

@@ -2,7 +2,7 @@ import type { LimitStatus } from "../limits/rule.ts";
 import type { Change, KnownTerms, Peeked, ScopesRequest, SteerRequest } from "../store.ts";
 import {
   advance,
-  clearPlaces,
+  clearPositions,
   newBucket,
   putInForce,
   scopeOfKey,
@@ -40,7 +40,7 @@ export function steer(
   // A key leaves the generation as it is: otherwise one key could make the slots of all others worthless.
   if (hasChanged && steered === undefined) {
     state.generation = Math.max(state.generation + 1, state.clockUs);
-    clearPlaces(state);
+    clearPositions(state);
   }
   return { state, hasChanged, isStale };
 }

@@ -34,20 +34,26 @@ export interface WithResets extends Partial<Scoped> {
     readonly shadows?: readonly Limit[] | undefined;
   };
   readonly scope?: Scoped["scopes"][number] | undefined;
-  readonly wish?: Scoped;
-  readonly wishes?: readonly Scoped[];
+  readonly slotRequest?: Scoped;
+  readonly slotRequests?: readonly Scoped[];
 }
 
 /** True if a request has limits of calendar days. Most have none. */
-export function hasDays({ terms, scope, scopes = [], wish, wishes = [] }: WithResets): boolean {
+export function hasDays({
+  terms,
+  scope,
+  scopes = [],
+  slotRequest,
+  slotRequests = [],
+}: WithResets): boolean {
   const areSomeDays = (each: Scoped): boolean => each.scopes.some(({ limits }) => areDays(limits));
   return (
     areDays(terms.limits) ||
     (terms.shadows !== undefined && areDays(terms.shadows)) ||
     (scope !== undefined && areDays(scope.limits)) ||
     areSomeDays({ scopes }) ||
-    (wish !== undefined && areSomeDays(wish)) ||
-    wishes.some(areSomeDays)
+    (slotRequest !== undefined && areSomeDays(slotRequest)) ||
+    slotRequests.some(areSomeDays)
   );
 }
 
@@ -62,15 +68,15 @@ export function addResets<Request extends WithResets>(request: Request, nowUs: n
     ...each,
     scopes: each.scopes.map(reckon),
   });
-  const { terms, scope, scopes, wish, wishes } = request;
+  const { terms, scope, scopes, slotRequest, slotRequests } = request;
   const shadows = terms.shadows && withResets(terms.shadows, nowUs);
   return {
     ...request,
     terms: { ...reckon(terms), ...(shadows && { shadows }) },
     ...(scope && { scope: reckon(scope) }),
     ...(scopes && reckonAll({ scopes })),
-    ...(wish && { wish: reckonAll(wish) }),
-    ...(wishes && { wishes: wishes.map(reckonAll) }),
+    ...(slotRequest && { slotRequest: reckonAll(slotRequest) }),
+    ...(slotRequests && { slotRequests: slotRequests.map(reckonAll) }),
   };
 }
 

@@ -35,10 +35,10 @@ export const concurrency: Rule<Leases> = {
     if (cost <= 0) return;
     leases.set(leaseName(asker, lease), atUs + periodUs);
   },
-  keepPlace({ waiters }, { asker, nowUs, order }) {
+  keepPosition({ waiters }, { asker, nowUs, order }) {
     waiters.set(waiterName(order, asker), nowUs);
   },
-  leavePlace({ waiters }, { asker, order }) {
+  leavePosition({ waiters }, { asker, order }) {
     waiters.delete(waiterName(order, asker));
   },
 };

@@ -2,7 +2,7 @@ import { windowAt } from "./calendar-windows.ts";
 import { formatPeriod } from "./rate.ts";
 import type { Rule } from "./rule.ts";
 
-interface State {
+interface FixedWindowState {
   /** The start of the newest window with a booking. */
   startUs: number;
   used: number;
@@ -12,7 +12,7 @@ interface State {
  * Fixed window: `capacity` units in each window, like providers whose quota resets daily. Twin of
  * `lua/lib/limits/fixed-window.lua`.
  */
-export const fixedWindow: Rule<State> = {
+export const fixedWindow: Rule<FixedWindowState> = {
   kind: "fixed-window",
   code: 5,
   capacityName: "max",

@@ -1,7 +1,7 @@
 import { formatRate } from "./rate.ts";
 import type { Limit, LimitStatus, Rule } from "./rule.ts";
 
-interface State {
+interface LeakyBucketState {
   /** The time at which the bucket will be empty, in whole µs, rounded down. */
   emptyUs: number;
   /** The remaining fraction of a µs, in 1/count µs, so that rounding errors do not add up. */
@@ -15,7 +15,7 @@ interface State {
  * time, kept as a whole number and an exact fraction.
  * Twin of `lua/lib/limits/leaky-bucket.lua`.
  */
-export const leakyBucket: Rule<State> = {
+export const leakyBucket: Rule<LeakyBucketState> = {
   kind: "leaky-bucket",
   code: 1,
   capacityName: "burst",
@@ -74,11 +74,11 @@ export function statusAtLevel(
   };
 }
 
-function excessAt(limit: Limit, state: State, atUs: number, cost: number): number {
+function excessAt(limit: Limit, state: LeakyBucketState, atUs: number, cost: number): number {
   return levelAt(limit, state, atUs) + (cost - limit.capacity) * limit.periodUs;
 }
 
 /** The booked work ahead of a time, in cost × period. */
-function levelAt({ count }: Limit, { emptyUs, rest }: State, atUs: number): number {
+function levelAt({ count }: Limit, { emptyUs, rest }: LeakyBucketState, atUs: number): number {
   return emptyUs < atUs ? 0 : (emptyUs - atUs) * count + rest;
 }

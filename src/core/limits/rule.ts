@@ -87,8 +87,8 @@ export interface Rule<State> {
    */
   adapt?(from: Limit, to: Limit, state: State, nowUs: number): void;
   /** Keeps the queue position of a caller that waits for an unknown time. */
-  keepPlace?(state: State, drawer: Drawer): void;
-  leavePlace?(state: State, drawer: Drawer): void;
+  keepPosition?(state: State, drawer: Drawer): void;
+  leavePosition?(state: State, drawer: Drawer): void;
   /**
    * The level that has to drain before a call may start at `atUs`, in cost × period. Kinds with this method can book a
    * whole run of calls in one step.

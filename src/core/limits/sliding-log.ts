@@ -1,15 +1,15 @@
 import { formatPeriod } from "./rate.ts";
 import type { Rule } from "./rule.ts";
 
-interface Entry {
+interface LoggedCall {
   readonly atUs: number;
   /** The sum of all bookings ever made, up to and including this entry. */
   total: number;
 }
 
-interface State {
+interface SlidingLogState {
   total: number;
-  entries: Entry[];
+  entries: LoggedCall[];
 }
 
 /** If a call cost less than booked, but more entries than this would have to be rewritten, nothing is given back. */
@@ -18,7 +18,7 @@ const MOST_REWRITTEN = 1_000;
 /**
  * Sliding log: exactly at most `capacity` units in any window of one period. Twin of `lua/lib/limits/sliding-log.lua`.
  */
-export const slidingLog: Rule<State> = {
+export const slidingLog: Rule<SlidingLogState> = {
   kind: "sliding-log",
   code: 3,
   capacityName: "max",
@@ -49,7 +49,7 @@ export const slidingLog: Rule<State> = {
 };
 
 /** Takes back units that were booked at exactly this time, and lowers the totals of later entries. */
-function takeBack(state: State, atUs: number, amount: number): void {
+function takeBack(state: SlidingLogState, atUs: number, amount: number): void {
   const first = state.entries.findIndex((entry) => entry.atUs === atUs);
   if (first === -1 || state.entries.length - first > MOST_REWRITTEN) return;
   const floor = state.entries[first - 1]?.total ?? 0;

@@ -1,7 +1,7 @@
 import { formatPeriod } from "./rate.ts";
 import type { Limit, Rule } from "./rule.ts";
 
-interface State {
+interface SlidingWindowState {
   /** The start of the newest window with a booking. */
   startUs: number;
   used: number;
@@ -14,7 +14,7 @@ interface State {
  * sliding window still covers. This is an estimate: calls at the end of a window may exceed `capacity`. Twin of
  * `lua/lib/limits/sliding-window.lua`.
  */
-export const slidingWindow: Rule<State> = {
+export const slidingWindow: Rule<SlidingWindowState> = {
   kind: "sliding-window",
   code: 4,
   capacityName: "max",
@@ -48,7 +48,7 @@ function fits(periodUs: number, usedBefore: number, room: number): number {
   return Math.ceil(periodUs - (room * periodUs) / usedBefore);
 }
 
-function rolled(periodUs: number, state: State, atUs: number): State {
+function rolled(periodUs: number, state: SlidingWindowState, atUs: number): SlidingWindowState {
   const startUs = Math.floor(atUs / periodUs) * periodUs;
   if (startUs <= state.startUs) return state;
   const usedBefore = startUs === state.startUs + periodUs ? state.used : 0;
@@ -56,7 +56,12 @@ function rolled(periodUs: number, state: State, atUs: number): State {
 }
 
 /** Counters do not store when units were used. With another window length, all units count as used now. */
-function forgetOtherPeriods(from: Limit, to: Limit, state: State, nowUs: number): void {
+function forgetOtherPeriods(
+  from: Limit,
+  to: Limit,
+  state: SlidingWindowState,
+  nowUs: number,
+): void {
   if (from.periodUs === to.periodUs) return;
   const { used, usedBefore } = rolled(from.periodUs, state, nowUs);
   state.startUs = Math.floor(nowUs / to.periodUs) * to.periodUs;

@@ -2,7 +2,7 @@ import { statusAtLevel } from "./leaky-bucket.ts";
 import { formatRate } from "./rate.ts";
 import type { Limit, Rule } from "./rule.ts";
 
-interface State {
+interface TokenBucketState {
   /** The missing amount of a full bucket, in tokens × period. 0 is full. */
   lacking: number;
   /** The time for which `lacking` holds. */
@@ -15,7 +15,7 @@ interface State {
  * Token bucket: `count` tokens come back per period, up to `capacity`. A full bucket may be spent at once. Twin of
  * `lua/lib/limits/token-bucket.lua`.
  */
-export const tokenBucket: Rule<State> = {
+export const tokenBucket: Rule<TokenBucketState> = {
   kind: "token-bucket",
   code: 2,
   capacityName: "capacity",
@@ -45,7 +45,7 @@ export const tokenBucket: Rule<State> = {
   plainStatus: statusAtLevel,
 };
 
-function lackingAt({ count }: Limit, { lacking, atUs }: State, whenUs: number): number {
+function lackingAt({ count }: Limit, { lacking, atUs }: TokenBucketState, whenUs: number): number {
   // Negative after a later booking was given back. Tokens that come back until then are still missing.
   const elapsedUs = whenUs - atUs;
   // Divides first, because count × elapsed could exceed 2^53 after a long idle time.

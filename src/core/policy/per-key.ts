@@ -15,7 +15,7 @@ import type { RateInput } from "../limits/rate.ts";
 import { formatLimit } from "../limits/registry.ts";
 import type { Limit } from "../limits/rule.ts";
 import { closest, KEY } from "../input/options.ts";
-import { NO_PLACE, type KeyScope } from "../store.ts";
+import { NO_POSITION, type KeyScope } from "../store.ts";
 import {
   compileKeyLimits,
   fixedLimits,
@@ -268,7 +268,7 @@ function ofLevels(
       const scopes: KeyScope[] = [];
       for (const [level, head] of heads.entries()) {
         const limits = parts[level]!.limitsOf(views[level] as never);
-        if (limits.length > 0) scopes.push({ key: head, limits, place: NO_PLACE });
+        if (limits.length > 0) scopes.push({ key: head, limits, position: NO_POSITION });
       }
       return scopes;
     },
@@ -304,7 +304,7 @@ function ofNames(
       for (const [place, text] of texts.entries()) {
         if (text === undefined) continue;
         const limits = entries[place]![1].limitsOf(valueOfNamedKey(text) as never);
-        if (limits.length > 0) scopes.push({ key: text, limits, place: NO_PLACE });
+        if (limits.length > 0) scopes.push({ key: text, limits, position: NO_POSITION });
       }
       return scopes;
     },

@@ -143,12 +143,12 @@ export function createForecasts(parts: {
   const { queue, bucket, lanes, access } = parts;
 
   /** Returns the keys whose downstream is unreachable. Undefined stands for the whole bucket. */
-  async function readAway(
+  async function readOutages(
     seen: LanesSeen,
     key: string | undefined,
   ): Promise<ReadonlySet<string | undefined>> {
     const keys = [...new Set([undefined, key, ...seen.lanes.map((lane) => lane.key)])];
-    const found = await bucket.readAway(keys);
+    const found = await bucket.readOutages(keys);
     return new Set(keys.filter((_key, index) => found[index] !== undefined));
   }
 
@@ -174,7 +174,7 @@ export function createForecasts(parts: {
         readHeld(about.key),
       ]),
     );
-    const aways = await access.ask(() => readAway(seen, about.key));
+    const aways = await access.ask(() => readOutages(seen, about.key));
     const { state } = inForce;
     const paused = new Map(pauses.map(({ key, forMs }) => [key, forMs]));
     for (const [head, forMs] of held) paused.set(head, Math.max(forMs, paused.get(head) ?? 0));
@@ -201,7 +201,7 @@ export function createForecasts(parts: {
         live,
         ofQueueMs,
         ofBucketMs: state.pausedForMs,
-        isAway: aways.has(undefined),
+        isUnreachable: aways.has(undefined),
       }),
       heldForMs,
       keyReason(key) {
@@ -299,18 +299,18 @@ function reasonOf({
   live,
   ofQueueMs,
   ofBucketMs,
-  isAway,
+  isUnreachable,
 }: {
   readonly live: LiveWorkers;
   /** For how long the queue is paused, and the bucket. */
   readonly ofQueueMs: number;
   readonly ofBucketMs: number;
-  readonly isAway: boolean;
+  readonly isUnreachable: boolean;
 }): NoPromise | undefined {
   if (live.workers === 0) return "no worker";
   if (ofQueueMs === Infinity) return "queue paused";
   if (ofBucketMs === Infinity) return "bucket paused";
-  return isAway ? "downstream away" : undefined;
+  return isUnreachable ? "downstream away" : undefined;
 }
 
 /** Returns how many jobs start before a job that waits or is delayed, and in how many ms it starts. */

@@ -20,7 +20,7 @@ import { requestHeaders } from "./upstream/headers.ts";
 import type { ReadForward, ReadUpstream } from "./options.ts";
 import { createPendings } from "./upstream/pending.ts";
 import { createPools } from "./upstream/pools.ts";
-import { keyOf, wishOf } from "./wish.ts";
+import { keyOf, readClientHeaders } from "./client-headers.ts";
 
 export interface ForwardParts {
   readonly forwards: readonly ReadForward[];
@@ -52,7 +52,7 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
       throw new HttpProblem("ERR_UPGRADE_REFUSED", "WebSockets are not forwarded.");
     }
     assertNoTokenIn(raw.url!);
-    const wish = wishOf(raw);
+    const clientHeaders = readClientHeaders(raw);
     const { key, path } = keyOf(to.key, raw, pathBelow(raw.url!, to.at));
     const body = await readBody(raw);
     // Otherwise the rest of the body would block the next request on the connection.
@@ -62,10 +62,10 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
       const isLast = index === to.upstreams.length - 1;
       const bucket = await bucketOf(upstream, request);
       const exchange = exchangeOf({ upstream, bucket, raw, key, path, body, pending });
-      const maxWaitMs = lesser(wish.maxWaitMs, upstream.maxWaitMs);
+      const maxWaitMs = lesser(clientHeaders.maxWaitMs, upstream.maxWaitMs);
       pendings.wait(pending);
       try {
-        const { priority } = wish;
+        const { priority } = clientHeaders;
         const how = { priority, maxWaitMs, tries: isLast ? to.tries : 1 };
         const response = await fetches.send(bucket, exchange, how);
         if (!isLast && REFUSALS.has(response.status) && !isStream(body)) {
@@ -81,7 +81,7 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
         if (pending.ending.signal.aborted) throw pending.ending.signal.reason;
         const mayFollow = !isLast && (!isStream(body) || !exchange.isSent);
         if (mayFollow && isWorthAnother(error, exchange.isSent)) continue;
-        if (wish.maxWaitMs !== undefined) sayNoRetry(reply, error);
+        if (clientHeaders.maxWaitMs !== undefined) sayNoRetry(reply, error);
         throw failureOf(error, to.name, request);
       }
     }

@@ -4,13 +4,13 @@ import {
   HISTORY_STEP_MS,
   UNCONFIRMED_MS,
   type BucketReport,
-  type BucketTold,
+  type BucketActivity,
   type Point,
   type InsightStore,
   type Override,
   type QueueFacts,
   type ReplicaFacts,
-  type WorkerTold,
+  type WorkerActivity,
 } from "../../core/stores/insight/store.ts";
 import {
   logOf,
@@ -26,7 +26,10 @@ import { settingOf } from "../../core/stores/insight/rules.ts";
 import { createMemoryRules } from "./memory-rules.ts";
 
 interface KnownBucket {
-  readonly told: Map<string, BucketTold & { readonly replica: string; readonly atMs: number }>;
+  readonly reports: Map<
+    string,
+    BucketActivity & { readonly replica: string; readonly atMs: number }
+  >;
   readonly history: Map<number, Omit<Point, "atMs">>;
   declared: string | undefined;
   refusals: number;
@@ -42,7 +45,7 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
   const buckets = new Map<string, KnownBucket>();
   const replicas = new Map<string, ReplicaFacts>();
   const queues = new Map<string, QueueFacts>();
-  const workersOf = new Map<string, readonly WorkerTold[]>();
+  const workersOf = new Map<string, readonly WorkerActivity[]>();
   const logs = new Map<string, KeptChange[]>(LOGS.map((log) => [log, []]));
   const { ruled, ...rules } = createMemoryRules();
   const asks = new Map<string, { readonly asked: string; readonly untilMs: number }>();
@@ -53,7 +56,7 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
     const found = buckets.get(name);
     if (found !== undefined) return found;
     const made: KnownBucket = {
-      told: new Map(),
+      reports: new Map(),
       history: new Map(),
       declared: undefined,
       refusals: 0,
@@ -128,8 +131,8 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
       else replicas.set(replica, { ...about, replica, seenAtMs: now });
       for (const { bucket, state, started, refused, declared, waited } of reports) {
         const found = known(bucket);
-        if (isLast) found.told.delete(replica);
-        else found.told.set(replica, { ...state, replica, atMs: now });
+        if (isLast) found.reports.delete(replica);
+        else found.reports.set(replica, { ...state, replica, atMs: now });
         found.declared = declared ?? found.declared;
         found.refusals += refused;
         count(found, { started, refused, waited }, now);
@@ -161,16 +164,16 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
       return [...workersOf.values()].flat().map(({ worker }) => worker);
     },
     async workers() {
-      return [...workersOf].flatMap(([replica, told]) =>
-        told.map((worker) => ({ ...worker, replica })),
+      return [...workersOf].flatMap(([replica, reports]) =>
+        reports.map((worker) => ({ ...worker, replica })),
       );
     },
     async bucket(name) {
-      const { told, overrides, paused, refusals = 0 } = buckets.get(name) ?? {};
+      const { reports, overrides, paused, refusals = 0 } = buckets.get(name) ?? {};
       return {
         nowMs: nowMs(),
         refusals,
-        told: [...(told?.values() ?? [])],
+        reports: [...(reports?.values() ?? [])],
         rules: ruled.get(name),
         overrides: [...(overrides?.values() ?? [])],
         pause: logs.get("")!.find((each) => each.id === paused?.id) as KeptBucketChange | undefined,

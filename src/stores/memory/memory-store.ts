@@ -2,14 +2,14 @@ import { newBucket, type BucketState } from "../../core/draw/bucket-state.ts";
 import { draw } from "../../core/draw/draw.ts";
 import { giveBack, settle } from "../../core/draw/give-back.ts";
 import { releaseLeases, renewLeases } from "../../core/draw/leases.ts";
-import { closedUntilUs } from "../../core/draw/place.ts";
+import { closedUntilUs } from "../../core/draw/fit.ts";
 import { learn, type Ratios } from "../../core/policy/ratios.ts";
 import { drainedAtUs, type Scope } from "../../core/draw/scope.ts";
 import { peek, steer } from "../../core/draw/steer.ts";
 import { addResets } from "../../core/limits/calendar-windows.ts";
 import { countLeases, type Leases } from "../../core/limits/concurrency.ts";
 import { createMemorySlots } from "./memory-slots.ts";
-import { AWAY_KEPT_MS, type SettleRequest, type Store, type Wake } from "../../core/store.ts";
+import { OUTAGE_KEPT_MS, type SettleRequest, type Store, type Wake } from "../../core/store.ts";
 
 const SWEEP_EVERY_US = 60_000_000;
 /** How long an idle bucket is kept, one that was configured or paused by hand, and a key; as in Redis. */
@@ -102,15 +102,15 @@ export function createMemoryStore(nowUs: () => number = monotonicUs): Store {
       learned.set(bucket, ratios);
       return learn(ratios, seen);
     },
-    async readAway({ bucket, keys }) {
+    async readOutages({ bucket, keys }) {
       const nowMs = nowUs() / 1_000;
       return keys.map((key) => {
         const { coolMs, nextMs } = away.get(bucket)?.get(key) ?? { coolMs: 0, nextMs: -Infinity };
-        if (nowMs >= nextMs + AWAY_KEPT_MS) return undefined;
+        if (nowMs >= nextMs + OUTAGE_KEPT_MS) return undefined;
         return { coolMs, inMs: Math.max(1, Math.ceil(nextMs - nowMs)) };
       });
     },
-    async noteAway({ bucket, key, coolMs }) {
+    async noteOutage({ bucket, key, coolMs }) {
       const notes = away.get(bucket) ?? new Map();
       if (coolMs === undefined) notes.delete(key);
       else notes.set(key, { coolMs, nextMs: nowUs() / 1_000 + coolMs });

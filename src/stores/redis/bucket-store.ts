@@ -10,7 +10,7 @@ import {
   type DrawReply,
   type DrawRequest,
   type Store,
-  AWAY_KEPT_MS,
+  OUTAGE_KEPT_MS,
 } from "../../core/store.ts";
 import type { InsightStore } from "../../core/stores/insight/store.ts";
 import { createRedisInsight } from "./facts/insight.ts";
@@ -54,7 +54,7 @@ export function createRedisStore(options: RedisStoreOptions): RedisStore {
   const { redis, prefix, timeoutMs } = options;
   const notifications = createNotifications(options.connectSubscriber, prefix);
   const days = createServerDays(redis);
-  const notes = createAwayNotes(redis, prefix);
+  const notes = createOutageNotes(redis, prefix);
   const breakers = createBreakers(redis, {
     ...options,
     keyOf: (bucket) => bucketKeys(prefix, bucket, [], [])[0]!,
@@ -112,10 +112,10 @@ export function createRedisStore(options: RedisStoreOptions): RedisStore {
     };
   }
 
-  async function releaseAll({ wishes, lease, leases, ...rest }: DrawRequest): Promise<void> {
+  async function releaseAll({ slotRequests, lease, leases, ...rest }: DrawRequest): Promise<void> {
     const numbers = Array.from({ length: Math.min(leases, 1_000) }, (_, index) => lease + index);
     const { bucket, asker, terms } = rest;
-    const ofKeys = wishes.flatMap(({ scopes }) =>
+    const ofKeys = slotRequests.flatMap(({ scopes }) =>
       scopes.map((scope) => [scope.key, scope] as const),
     );
     const scopes = [...new Map(ofKeys).values()];
@@ -153,8 +153,8 @@ export function createRedisStore(options: RedisStoreOptions): RedisStore {
       requests.sendOnce(request.bucket, () =>
         runScript(redis, ratiosLearn, { ...request, prefix }),
       ),
-    readAway: (request) => requests.send(request.bucket, () => notes.readAway(request)),
-    noteAway: (note) => requests.sendOnce(note.bucket, () => notes.noteAway(note)),
+    readOutages: (request) => requests.send(request.bucket, () => notes.readOutages(request)),
+    noteOutage: (note) => requests.sendOnce(note.bucket, () => notes.noteOutage(note)),
     listen: (asker, wake) => notifications.listen(asker, wake),
     async close() {
       requests.close();
@@ -175,7 +175,7 @@ function readCostTooLarge(error: unknown, request: DrawRequest): CostTooLargeErr
   const refusal = refusalOf(error);
   if (refusal?.reason !== "COST_TOO_LARGE") return undefined;
   const [cost, maxCost] = refusal.detail.split(" ").map(Number) as [number, number];
-  const limits = request.wishes.flatMap(({ scopes, costs }) =>
+  const limits = request.slotRequests.flatMap(({ scopes, costs }) =>
     limitsOfCall(request.terms.limits, scopes).filter((_limit, index) => costs[index] === cost),
   );
   const limit = limits.find(({ capacity }) => capacity === maxCost);
@@ -226,29 +226,29 @@ function wallUs(): number {
 }
 
 /** Notes of unreachable downstreams. They are read after a failure, and when somebody looks at a bucket. */
-export function createAwayNotes(
+export function createOutageNotes(
   redis: Redis | Cluster,
   prefix: string,
-): Pick<Store, "readAway" | "noteAway"> {
+): Pick<Store, "readOutages" | "noteOutage"> {
   return {
-    async readAway({ bucket, keys }) {
+    async readOutages({ bucket, keys }) {
       const names = keys.map((key) => awayKey(prefix, bucket, key));
       const found = await redis.mget(names);
       const reading = found.map(async (coolMs, index) => {
         if (coolMs === null) return undefined;
-        const leftMs = (await redis.pttl(names[index]!)) - AWAY_KEPT_MS;
+        const leftMs = (await redis.pttl(names[index]!)) - OUTAGE_KEPT_MS;
         return { coolMs: Number(coolMs), inMs: Math.max(1, leftMs) };
       });
       return Promise.all(reading);
     },
-    async noteAway({ bucket, key, coolMs }) {
+    async noteOutage({ bucket, key, coolMs }) {
       const name = awayKey(prefix, bucket, key);
       if (coolMs === undefined) {
         await redis.del(name);
         return;
       }
       const forMs = Math.ceil(coolMs);
-      await redis.set(name, forMs, "PX", forMs + AWAY_KEPT_MS);
+      await redis.set(name, forMs, "PX", forMs + OUTAGE_KEPT_MS);
     },
   };
 }

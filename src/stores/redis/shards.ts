@@ -53,8 +53,8 @@ export function combineStores(stores: readonly Store[], storeOf: (bucket: string
     steer: (request) => storeOf(request.bucket).steer(request),
     peek: (request) => storeOf(request.bucket).peek(request),
     learn: (request) => storeOf(request.bucket).learn(request),
-    readAway: (request) => storeOf(request.bucket).readAway(request),
-    noteAway: (note) => storeOf(note.bucket).noteAway(note),
+    readOutages: (request) => storeOf(request.bucket).readOutages(request),
+    noteOutage: (note) => storeOf(note.bucket).noteOutage(note),
     listen(asker, wake) {
       for (const store of stores) store.listen(asker, wake);
     },
@@ -211,7 +211,7 @@ function placeOf(
   return of.bucket ?? of.queue;
 }
 
-function newest<Entry extends { readonly id: string }>(all: Entry[], limit: number): Entry[] {
+function newest<Item extends { readonly id: string }>(all: Item[], limit: number): Item[] {
   return all.toSorted((a, b) => newestFirst(a.id, b.id)).slice(0, limit);
 }
 

@@ -283,7 +283,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
         if (refusal !== undefined) refuse(refusal);
       });
     },
-    onChange: (key) => watches.onNews(key),
+    onChange: (key) => watches.onChange(key),
     close() {
       isClosed = true;
     },
@@ -294,7 +294,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
 interface Watches {
   /** Calls `check` now, and whenever more may be known. Returns what ends that. */
   add(options: ObservedDrawCall, check: () => void): () => void;
-  onNews(key: string | undefined): void;
+  onChange(key: string | undefined): void;
 }
 
 function createWatches(look: (options: ObservedDrawCall) => Promise<void>): Watches {
@@ -312,7 +312,7 @@ function createWatches(look: (options: ObservedDrawCall) => Promise<void>): Watc
       if (watches.has(watch)) lookOn();
       return () => watches.delete(watch);
     },
-    onNews(key) {
+    onChange(key) {
       if (watches.size === 0) return;
       // Under another policy, the groups are made again first.
       queueMicrotask(() => {

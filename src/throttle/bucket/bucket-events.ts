@@ -102,7 +102,7 @@ export interface BucketEmitter extends Emitter<BucketEvents> {
   answered(key: string | undefined, change: Change): void;
   cooled(key: string | undefined, forMs: number): void;
   /** The breaker has found something of the downstream of the bucket, or of one key. */
-  away(key: string | undefined, news: DownstreamChange): void;
+  away(key: string | undefined, change: DownstreamChange): void;
   changed(key: string | undefined): void;
 }
 

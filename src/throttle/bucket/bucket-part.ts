@@ -2,7 +2,7 @@ import type { CountSlots } from "../../core/events/observer.ts";
 import type { Logger } from "../../core/logger.ts";
 import { textOfNamed } from "../../core/key-path.ts";
 import { ownScopeOf } from "../../core/policy/per-key.ts";
-import type { News, Store } from "../../core/store.ts";
+import type { WakeReason, Store } from "../../core/store.ts";
 import type { InsightStore } from "../../core/stores/insight/store.ts";
 import type { OwnedBucket } from "../bucket.ts";
 import type { FeedbackOptions, TryCall } from "../call-options.ts";
@@ -79,7 +79,7 @@ export interface BucketPart
   extends
     Pick<Admission, "draw" | "tryDraw" | "drawForJob" | "check" | "refusalKnown" | "whenHopeless">,
     Pick<OwnedBucket, "stepsOf" | "report" | "coolDown" | "slotOf" | "settleByResult">,
-    Pick<Store, "readAway" | "noteAway"> {
+    Pick<Store, "readOutages" | "noteOutage"> {
   readonly waiting: number;
   readonly waits: () => Waits;
   readonly deferred: number;
@@ -89,7 +89,7 @@ export interface BucketPart
   readonly hasOwnLimits: (key: string) => boolean;
   readonly outcomesReported: () => Promise<void>;
   /** Draws again for the callers of one key, or of all: the bucket may have changed, or a lease is free. */
-  redraw(key?: string, news?: News): void;
+  redraw(key?: string, reason?: WakeReason): void;
   /** Drops the slots that are held, of one key or of all: they are worthless. */
   readonly forget: (key: string | undefined) => void;
   close(): Promise<void>;
@@ -109,7 +109,7 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
     bucket: name,
     asker: replica,
     onStoreDown,
-    wake: onStandInNews,
+    wake: onStandInWake,
   });
   const context: BucketContext = { store, bucket: name, asker: replica, known, logger, count };
   const retries = createStoreRetries(name);
@@ -196,15 +196,15 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
     }
   }
 
-  function onStandInNews(_bucket: string, news: News, key: string | undefined): void {
-    if (news === "change") pacer.forget(key);
-    redraw(key, news);
+  function onStandInWake(_bucket: string, reason: WakeReason, key: string | undefined): void {
+    if (reason === "change") pacer.forget(key);
+    redraw(key, reason);
   }
 
-  function redraw(key?: string, news?: News): void {
+  function redraw(key?: string, reason?: WakeReason): void {
     retries.retryNow();
     tries.forget(key);
-    pacer.redraw(key, news);
+    pacer.redraw(key, reason);
   }
 
   return {
@@ -239,8 +239,8 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
     outcomesReported: () => feedback.settled(),
     slotOf: (facts) => foundSlots.slotOf(facts),
     settleByResult: settling.settleByResult,
-    readAway: (request) => store.readAway(request),
-    noteAway: (note) => store.noteAway(note),
+    readOutages: (request) => store.readOutages(request),
+    noteOutage: (note) => store.noteOutage(note),
     redraw,
     forget: pacer.forget,
     async close() {

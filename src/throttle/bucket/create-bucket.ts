@@ -5,7 +5,7 @@ import { PRIORITIES } from "../../core/input/options.ts";
 import { firstOfText, namedOf, encodeKey, textOfNamed } from "../../core/key-path.ts";
 import type { LimitsOptions } from "../../core/policy/limit-makers.ts";
 import type { PolicyOptions } from "../../core/policy/policy.ts";
-import type { News } from "../../core/store.ts";
+import type { WakeReason } from "../../core/store.ts";
 import type { OwnedBucket } from "../bucket.ts";
 import {
   readDrawOptions,
@@ -52,13 +52,13 @@ export interface BucketSettings extends PartSettings {
 }
 
 /** Receives the store's messages about a bucket, or about one part of it. */
-export type HearStore = (news: News, key: string | undefined) => void;
+export type WakeListener = (reason: WakeReason, key: string | undefined) => void;
 
 interface Placement {
   /** Whether the keys are spread over 32 parts of a cluster; all limits are per key then. */
   readonly isSpread: boolean;
   /** Called with each part that this process uses: from then on, the store's messages of this name are for it. */
-  readonly onOpen: (storeName: string, hear: HearStore) => void;
+  readonly onOpen: (storeName: string, hear: WakeListener) => void;
 }
 
 /** Puts a bucket together: one part, or 32 of which each opens at its first use. */
@@ -84,7 +84,7 @@ export function createBucket(
     logger,
     hasOwnLimits: (key) => partFor(key).hasOwnLimits(key),
     coolDown: (key, coolMs) => partFor(key).coolDown(key, coolMs),
-    onChange: noteAway,
+    onChange: noteOutage,
   });
   const changeListeners = new Set<(key: string | undefined) => void>();
   const closeListeners = createCloseListeners(name);
@@ -113,20 +113,20 @@ export function createBucket(
     const part = createPart({ ...settings, store }, shared);
     parts[number] = part;
     if (closeListeners.isClosed) void part.close();
-    else onOpen(storeName, (news, key) => hear(number, news, key));
+    else onOpen(storeName, (reason, key) => wake(number, reason, key));
     return part;
   }
 
-  function hear(number: number, news: News, key: string | undefined): void {
+  function wake(number: number, reason: WakeReason, key: string | undefined): void {
     // A part that no call has opened still has listeners: a worker that waits for room.
     const part = parts[number] ?? openPart(number);
-    if (news === "change") {
+    if (reason === "change") {
       part.forget(key);
       tellChange(key);
       // A change of the whole bucket comes to every part.
       if (key !== undefined || number === FIRST_PART) teller.changed(key);
     }
-    part.redraw(key, news);
+    part.redraw(key, reason);
   }
 
   function openParts(): readonly BucketPart[] {
@@ -148,15 +148,15 @@ export function createBucket(
     for (const listener of changeListeners) listener(key);
   }
 
-  function noteAway(key: string | undefined, news: DownstreamChange): void {
-    const { isBack, isRemote, forMs } = news;
-    teller.away(key, news);
+  function noteOutage(key: string | undefined, change: DownstreamChange): void {
+    const { isBack, isRemote, forMs } = change;
+    teller.away(key, change);
     if (isRemote) return;
     // Without this note, other processes find out by their own failures, and so does this one.
     const coolMs = isBack ? undefined : Math.max(1, forMs);
     const note = { bucket: name, key, coolMs };
     partFor(undefined)
-      .noteAway(note)
+      .noteOutage(note)
       .catch(() => undefined);
     if (isBack && key !== undefined) tellChange(key);
   }
@@ -279,8 +279,8 @@ export function createBucket(
     },
     report: (resultOrError, of) => partFor(textOfNamed(of.slot)).report(resultOrError, of),
     breaker,
-    noteAway,
-    readAway: (keys) => partFor(undefined).readAway({ bucket: name, keys }),
+    noteOutage,
+    readOutages: (keys) => partFor(undefined).readOutages({ bucket: name, keys }),
     coolDown: (key, coolMs) => partFor(key).coolDown(key, coolMs),
     async outcomesReported() {
       await Promise.all(openParts().map((part) => part.outcomesReported()));
@@ -290,9 +290,9 @@ export function createBucket(
       partFor(textOfNamed(slot)).settleByResult(read, result, slot),
     redraw,
     changed(key) {
-      if (key !== undefined) return hear(numberFor(key), "change", key);
+      if (key !== undefined) return wake(numberFor(key), "change", key);
       for (const number of parts.keys())
-        if (parts[number] !== undefined) hear(number, "change", key);
+        if (parts[number] !== undefined) wake(number, "change", key);
     },
     onChange(listener) {
       changeListeners.add(listener);

@@ -73,16 +73,16 @@ export function createJobSlotDraws({
   /** Leaves on the slot, with what was drawn beyond it. */
   function leave(
     hand: JobSlot,
-    ride: JobSlotCharge,
+    charge: JobSlotCharge,
     key: string | undefined,
     beyond?: DrawnSlot,
   ): Slot {
     const { slot } = hand;
-    const { drawn, needed, missing } = ride;
+    const { drawn, needed, missing } = charge;
     if (needed !== drawn) {
       // Under another policy by now, it is not known what of the job's cost is booked.
       const isSamePolicy = slot.booking.group.callTerms.text === drawn.callTerms.text;
-      const deltas = surplusOf(ride);
+      const deltas = surplusOf(charge);
       if (isSamePolicy) keeper.giveBack({ group: drawn, slotUs: slot.slotUs, deltas });
       const later = beyond && { slotUs: beyond.slotUs, costs: missing!.callTerms.costs };
       slot.booking = { group: needed, slotUs: slot.slotUs, later };
@@ -99,24 +99,24 @@ export function createJobSlotDraws({
     const cost = mergeCosts(drawnFor.cost, options.cost);
     const priority = options.priority ?? hand.drawnFor.priority;
     const call: WaitOptions = { ...options, key, cost, priority };
-    const ride = chargeToJobSlot(hand, call, drawnFor);
+    const charge = chargeToJobSlot(hand, call, drawnFor);
     hand.isUsed = true;
-    if (ride === undefined) {
+    if (charge === undefined) {
       giveUp(slot);
       return admission.draw(call).then((own) => {
         slot.heir = own;
         return (hand.leftOn = own);
       });
     }
-    if (ride.missing === undefined) {
-      const left = leave(hand, ride, key);
+    if (charge.missing === undefined) {
+      const left = leave(hand, charge, key);
       onSlot(call, left);
       return Promise.resolve(left);
     }
     // Whoever holds a lease must not wait behind those who wait for it.
     const rank = slot.hasLease ? ("critical" as const) : priority;
     return admission.drawBeyond({ ...call, priority: rank, beyond: drawnFor }).then(
-      (beyond) => leave(hand, ride, key, beyond),
+      (beyond) => leave(hand, charge, key, beyond),
       (error: unknown) => {
         // The slot is unused, so the next call may leave on it.
         hand.isUsed = false;

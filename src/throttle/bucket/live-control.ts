@@ -120,7 +120,7 @@ export interface LiveControl {
 }
 
 /** What the store is to do for a change, and what can be set by hand before and after it. */
-interface Steering {
+interface PlannedChange {
   readonly scope?: LimitedKey | undefined;
   readonly policy?: Policy;
   readonly change: StoreChange;
@@ -153,7 +153,7 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
   }
 
   /** Changes the bucket for all processes, under the id of the change's note, which it returns. */
-  function apply({ scope, policy, change, after }: Steering, generation: number | undefined) {
+  function apply({ scope, policy, change, after }: PlannedChange, generation: number | undefined) {
     return async (id: string = ""): Promise<string> => {
       const terms = policy === undefined ? known.terms : termsOf(policy, 0);
       const steered = await store.steer({ bucket, terms, scope, change, generation });
@@ -174,13 +174,13 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
 
   async function steer(
     action: BucketAction,
-    steering: Steering,
+    planned: PlannedChange,
     { by, reason, generation, forMs }: ConfigureOptions,
   ): Promise<string> {
     assertOpen();
-    const { scope, change, before, after } = steering;
+    const { scope, change, before, after } = planned;
     const what = { bucket, subject: subjectOf(change), action, key: scope?.key, before, after };
-    return log.make({ ...what, by, reason, forMs }, apply(steering, generation));
+    return log.make({ ...what, by, reason, forMs }, apply(planned, generation));
   }
 
   async function look(given: Policy, key: string | undefined): Promise<Peeked> {
@@ -224,12 +224,12 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     { since, nowMs, older }: { since: number; nowMs: number; older: readonly KeptBucketChange[] },
   ): Promise<Inverse<SteeredState>> {
     const { policy: inForce, state: before } = await steered(last.key);
-    let steering: Steering;
+    let planned: PlannedChange;
     let leftMs: number;
     if (last.subject === "policy") {
       leftMs = endOfPolicyBefore(last, older) - nowMs;
       const isOverride = last.before.source === "override" && leftMs > 0;
-      steering = putting(
+      planned = putting(
         isOverride ? { policy: known.read(last.before.text), source: "override" } : await beneath(),
         before,
       );
@@ -237,10 +237,10 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
       leftMs = pauseLeft(last.before, last, nowMs);
       const { key } = last;
       const scope = key === undefined ? undefined : steeredScopeOf("undo()", inForce, key);
-      steering = pausing(scope, before, leftMs);
+      planned = pausing(scope, before, leftMs);
     }
-    const { after } = steering;
-    return { before, after, forMs: endOf(leftMs), make: apply(steering, since) };
+    const { after } = planned;
+    return { before, after, forMs: endOf(leftMs), make: apply(planned, since) };
   }
 
   /** What holds where nothing was set by hand: the rules' policy, or without one that of the code. */
@@ -261,7 +261,7 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     const keys = key === undefined ? [undefined] : [undefined, key];
     const [first, aways] = await Promise.all([
       look(known.policy, key),
-      store.readAway({ bucket, keys }),
+      store.readOutages({ bucket, keys }),
     ]);
     const awayForMs = Math.max(0, ...aways.map((away) => away?.inMs ?? 0));
     const policy = known.read(first.text);
@@ -352,7 +352,7 @@ function subjectOf(change: StoreChange): "policy" | "pause" {
   return change.do === "configure" ? "policy" : "pause";
 }
 
-function putting({ policy, source }: SetPolicy, before: SteeredState): Steering {
+function putting({ policy, source }: SetPolicy, before: SteeredState): PlannedChange {
   const after = stateOf(policy, source, before.pausedForMs);
   return { policy, change: { do: "configure", source, doesYield: false }, before, after };
 }
@@ -361,7 +361,7 @@ function pausing(
   scope: LimitedKey | undefined,
   before: SteeredState,
   pausedForMs: number,
-): Steering {
+): PlannedChange {
   return { scope, change: pauseOf(pausedForMs), before, after: { ...before, pausedForMs } };
 }
 

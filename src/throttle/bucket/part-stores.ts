@@ -104,8 +104,8 @@ export function createPartStores(store: Store, bucket: string): PartStore[] {
         request.scopes.length === 0 ? peekAll(withName(request)) : store.peek(withName(request)),
       learn: (request) => store.learn(request),
       // Few are away, and who looks at several keys at once asks one node.
-      readAway: (request) => store.readAway({ ...request, bucket: storeNames[0]! }),
-      noteAway: (note) => store.noteAway({ ...note, bucket: storeNames[0]! }),
+      readOutages: (request) => store.readOutages({ ...request, bucket: storeNames[0]! }),
+      noteOutage: (note) => store.noteOutage({ ...note, bucket: storeNames[0]! }),
       listen: (asker, wake) => store.listen(asker, wake),
       close: () => store.close(),
     };

@@ -11,14 +11,14 @@ import { isLeased } from "../../core/limits/registry.ts";
 import { HORIZON_US } from "../../core/policy/limit-makers.ts";
 import {
   limitsOfCall,
-  NO_PLACE,
+  NO_POSITION,
   slotOfRun,
   type Drawn,
   type DrawRequest,
   type LeasesRequest,
   type SettleRequest,
   type Store,
-  type Wish,
+  type SlotRequest,
 } from "../../core/store.ts";
 import { createBucketClock } from "../slot/bucket-clock.ts";
 import type { KnownAtOutage, StandIn } from "./stand-ins.ts";
@@ -85,18 +85,23 @@ export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOpt
   }
 
   /** Draws one call and gives its slot back at once: the stand-in already served that call. */
-  async function drawOne({ wishes, leases, ...rest }: DrawRequest): Promise<void> {
-    const wish = { ...withoutPositions(wishes[0]!), wanted: 1 };
-    const one = { ...rest, wishes: [wish], leases: Math.min(leases, 1), isTry: false };
-    const reply = await drawReturning({ ...one, horizonUs: HORIZON_US, place: NO_PLACE });
+  async function drawOne({ slotRequests, leases, ...rest }: DrawRequest): Promise<void> {
+    const slotRequest = { ...withoutPositions(slotRequests[0]!), wanted: 1 };
+    const one = { ...rest, slotRequests: [slotRequest], leases: Math.min(leases, 1), isTry: false };
+    const reply = await drawReturning({ ...one, horizonUs: HORIZON_US, position: NO_POSITION });
     const [granted] = reply.granted;
     if (granted === undefined) return;
     const { asker, terms, lease } = rest;
-    const scopes = wish.scopes.map((scope, at) => ({ ...scope, place: granted.places[at]! }));
+    const scopes = slotRequest.scopes.map((scope, at) => ({
+      ...scope,
+      position: granted.positions[at]!,
+    }));
     const { slotsUs, run } = granted;
     const slots = run === undefined ? slotsUs : [slotOfRun(run, 0)];
-    const back = { bucket, asker, terms, generation: reply.generation, place: reply.place };
-    const giving = [store.giveBack({ ...back, wish: { ...wish, scopes }, slotsUs: slots })];
+    const back = { bucket, asker, terms, generation: reply.generation, position: reply.position };
+    const giving = [
+      store.giveBack({ ...back, slotRequest: { ...slotRequest, scopes }, slotsUs: slots }),
+    ];
     if (leases > 0) {
       giving.push(store.release({ bucket, asker, terms, scopes, leases: [lease] }));
     }
@@ -117,9 +122,11 @@ export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOpt
 
   async function drawFromRedis(request: DrawRequest): Promise<Drawn> {
     const areUnknown = hasStandInPositions && !request.isTry;
-    const wishes = areUnknown ? request.wishes.map(withoutPositions) : request.wishes;
-    const place = areUnknown ? NO_PLACE : request.place;
-    const known = { ...request, wishes, place };
+    const slotRequests = areUnknown
+      ? request.slotRequests.map(withoutPositions)
+      : request.slotRequests;
+    const position = areUnknown ? NO_POSITION : request.position;
+    const known = { ...request, slotRequests, position };
     const reply = await (isReturning ? drawReturning(known) : sendDraw(known));
     if (reply.newText === undefined) isReturning = false;
     if (areUnknown) hasStandInPositions = false;
@@ -235,8 +242,11 @@ export function createReplicasSeen(): ReplicasSeen {
 }
 
 /** The same request, without queue positions. */
-function withoutPositions(wish: Wish): Wish {
-  return { ...wish, scopes: wish.scopes.map((scope) => ({ ...scope, place: NO_PLACE })) };
+function withoutPositions(slotRequest: SlotRequest): SlotRequest {
+  return {
+    ...slotRequest,
+    scopes: slotRequest.scopes.map((scope) => ({ ...scope, position: NO_POSITION })),
+  };
 }
 
 /**
@@ -254,14 +264,17 @@ interface RunningLeases {
 }
 
 function createRunningLeases(): RunningLeases {
-  const running = new Map<number, { granter: StandIn | undefined; scopes: Wish["scopes"] }>();
+  const running = new Map<
+    number,
+    { granter: StandIn | undefined; scopes: SlotRequest["scopes"] }
+  >();
 
   return {
-    add({ leases, lease: first, wishes, terms }, { granted }, granter) {
+    add({ leases, lease: first, slotRequests, terms }, { granted }, granter) {
       if (leases === 0) return;
       let lease = first;
       for (const [index, { slotsUs }] of granted.entries()) {
-        const { scopes, costs } = wishes[index]!;
+        const { scopes, costs } = slotRequests[index]!;
         const limits = limitsOfCall(terms.limits, scopes);
         if (!limits.some(isLeased)) continue;
         const areHeld = limits.some((limit, at) => isLeased(limit) && costs[at]! > 0);

@@ -4,7 +4,7 @@ import { isLeased, partOfLimit } from "../../core/limits/registry.ts";
 import type { Limit } from "../../core/limits/rule.ts";
 import {
   limitsOfCall,
-  NO_PLACE,
+  NO_POSITION,
   type Drawn,
   type DrawRequest,
   type Granted,
@@ -12,7 +12,7 @@ import {
   type LimitedKey,
   type ScopesRequest,
   type Store,
-  type Wish,
+  type SlotRequest,
 } from "../../core/store.ts";
 
 /** Serves a bucket's calls while Redis does not answer. */
@@ -42,14 +42,19 @@ function ownUs(): number {
 export function createOpenStandIn({ nowUs = ownUs }: Pick<KnownAtOutage, "nowUs">): StandIn {
   const generation = nowUs();
 
-  function pass(wish: Wish, atUs: number, most: number, { terms }: DrawRequest): Granted {
+  function pass(
+    slotRequest: SlotRequest,
+    atUs: number,
+    most: number,
+    { terms }: DrawRequest,
+  ): Granted {
     const free = { resetUs: atUs, nextUs: atUs };
-    const all = limitsOfCall(terms.limits, wish.scopes);
+    const all = limitsOfCall(terms.limits, slotRequest.scopes);
     return {
-      slotsUs: Array.from({ length: Math.min(wish.wanted, most) }, () => atUs),
+      slotsUs: Array.from({ length: Math.min(slotRequest.wanted, most) }, () => atUs),
       run: undefined,
       notBeforeUs: 0,
-      places: wish.scopes.map(() => NO_PLACE),
+      positions: slotRequest.scopes.map(() => NO_POSITION),
       bindsAt: 0,
       soonestUs: 0,
       statuses: all.map(({ capacity }) => ({ remaining: capacity, ...free })),
@@ -61,11 +66,11 @@ export function createOpenStandIn({ nowUs = ownUs }: Pick<KnownAtOutage, "nowUs"
     async draw(request) {
       const atUs = nowUs();
       let leases = request.leases;
-      const granted = request.wishes.map((wish) => {
+      const granted = request.slotRequests.map((slotRequest) => {
         // Each lease needs its own number, and the request has reserved `leases` of them.
-        if (!limitsOfCall(request.terms.limits, wish.scopes).some(isLeased))
-          return pass(wish, atUs, Infinity, request);
-        const passed = pass(wish, atUs, leases, request);
+        if (!limitsOfCall(request.terms.limits, slotRequest.scopes).some(isLeased))
+          return pass(slotRequest, atUs, Infinity, request);
+        const passed = pass(slotRequest, atUs, leases, request);
         leases -= passed.slotsUs.length;
         return passed;
       });
@@ -80,7 +85,7 @@ export function createOpenStandIn({ nowUs = ownUs }: Pick<KnownAtOutage, "nowUs"
         closedBy: 0,
         spareLeases: 0,
         granted,
-        place: NO_PLACE,
+        position: NO_POSITION,
         sentAtMs: performance.now(),
       };
     },
@@ -131,26 +136,26 @@ export function createLocalStandIn(parts: {
     return { limits: limitsOf(limits), shares, text, version: 0 };
   }
 
-  function isPossible(wish: Wish, terms: KnownTerms): boolean {
-    return limitsOfCall(terms.limits, wish.scopes).every((limit, index) => {
-      const cost = wish.costs[index]!;
+  function isPossible(slotRequest: SlotRequest, terms: KnownTerms): boolean {
+    return limitsOfCall(terms.limits, slotRequest.scopes).every((limit, index) => {
+      const cost = slotRequest.costs[index]!;
       return cost === 0 || cost <= (scale(limit)?.capacity ?? 0);
     });
   }
 
-  function requestOf(request: DrawRequest, wishes: readonly Wish[]): DrawRequest {
+  function requestOf(request: DrawRequest, slotRequests: readonly SlotRequest[]): DrawRequest {
     // The stand-in does not know the queue positions that Redis assigned.
     const areUnknown = !hasPositions && !request.isTry;
-    const place = areUnknown ? NO_PLACE : request.place;
-    const own = wishes.map((wish) => {
-      const scopes = wish.scopes.map((scope) =>
-        areUnknown ? { ...scaledScope(scope), place: NO_PLACE } : scaledScope(scope),
+    const position = areUnknown ? NO_POSITION : request.position;
+    const own = slotRequests.map((slotRequest) => {
+      const scopes = slotRequest.scopes.map((scope) =>
+        areUnknown ? { ...scaledScope(scope), position: NO_POSITION } : scaledScope(scope),
       );
-      return { ...wish, scopes };
+      return { ...slotRequest, scopes };
     });
     const drewUs = hasDrawn ? request.drewUs : DREW_ELSEWHERE_US;
     const terms = termsOf(request.terms);
-    return { ...request, terms, wishes: own, place, drewUs, startsFull: false };
+    return { ...request, terms, slotRequests: own, position, drewUs, startsFull: false };
   }
 
   function scaledScope<Scope extends LimitedKey>(scope: Scope): Scope {
@@ -165,17 +170,19 @@ export function createLocalStandIn(parts: {
   return {
     nowUs,
     async draw(request): Promise<Drawn> {
-      const possible = request.wishes.filter((wish) => isPossible(wish, request.terms));
+      const possible = request.slotRequests.filter((slotRequest) =>
+        isPossible(slotRequest, request.terms),
+      );
       const refused: Granted = { ...NOTHING, refusal: tooLarge(bucket) };
       if (possible.length === 0) throw refused.refusal;
       const reply = await store.draw(requestOf(request, possible));
       hasDrawn = true;
       hasPositions ||= !request.isTry;
       const grantedTo = new Map(reply.granted.map((granted, index) => [possible[index], granted]));
-      const granted = request.wishes.map((wish) => {
-        const found = grantedTo.get(wish);
-        const places = wish.scopes.map(() => NO_PLACE);
-        return found === undefined ? { ...refused, places } : { ...found, soonestUs: 0 };
+      const granted = request.slotRequests.map((slotRequest) => {
+        const found = grantedTo.get(slotRequest);
+        const positions = slotRequest.scopes.map(() => NO_POSITION);
+        return found === undefined ? { ...refused, positions } : { ...found, soonestUs: 0 };
       });
       // The caller must not learn the stand-in's scaled policy, nor its pauses: Redis may be back before they end.
       const own = { newText: undefined, closedUntilUs: 0, closedBy: 0, alive: known.replicas };
@@ -185,7 +192,10 @@ export function createLocalStandIn(parts: {
       store.giveBack({
         ...request,
         terms: termsOf(request.terms),
-        wish: { ...request.wish, scopes: request.wish.scopes.map(scaledScope) },
+        slotRequest: {
+          ...request.slotRequest,
+          scopes: request.slotRequest.scopes.map(scaledScope),
+        },
       }),
     settle: (request) => store.settle(scoped(request)),
     renew: (request) => store.renew(scoped(request)),
@@ -205,7 +215,7 @@ const NOTHING: Granted = {
   slotsUs: [],
   run: undefined,
   notBeforeUs: 0,
-  places: [],
+  positions: [],
   bindsAt: 0,
   soonestUs: 0,
   statuses: [],

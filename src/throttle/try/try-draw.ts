@@ -6,11 +6,11 @@ import { isRefusal, StoreUnavailableError } from "../../core/errors.ts";
 import { RANKS } from "../../core/input/options.ts";
 import { ruleOf } from "../../core/limits/registry.ts";
 import {
-  NO_PLACE,
+  NO_POSITION,
   type Drawn,
   type DrawRequest,
   type Granted,
-  type Wish,
+  type SlotRequest,
   type KeyScope,
 } from "../../core/store.ts";
 import type { TryCall } from "../call-options.ts";
@@ -42,7 +42,7 @@ interface TryDrawsOptions extends BucketContext {
   /** The group of a call, by the known policy. */
   readonly groupOf: (options: TryCall) => Group;
   /** Another policy is in force. */
-  readonly learn: (news: PolicyUpdate) => void;
+  readonly learn: (update: PolicyUpdate) => void;
 }
 
 export function createTryDraws(parts: TryDrawsOptions): TryDraws {
@@ -124,10 +124,10 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     const wanted = asked.reduce((sum, { size }) => sum + size, 0);
     const leased = groups.some(({ callTerms }) => callTerms.hasLeases) ? wanted : 0;
     let lease = leases.number(leased);
-    const news = new Set<string | undefined>();
-    underWay.add(news);
+    const changedKeys = new Set<string | undefined>();
+    underWay.add(changedKeys);
     const reply = await drawOnce(requestOf(asked, lease, leased), groups).finally(() =>
-      underWay.delete(news),
+      underWay.delete(changedKeys),
     );
     const { newText, version, isOverride, nowUs } = reply;
     if (newText !== undefined) {
@@ -139,7 +139,8 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     for (const [index, batch] of asked.entries()) {
       const granted = reply.granted[index]!;
       const isOutdated =
-        news.has(undefined) || batch.group.scopes.some((scope) => news.has(scope.key));
+        changedKeys.has(undefined) ||
+        batch.group.scopes.some((scope) => changedKeys.has(scope.key));
       answer(batch, { granted, reply, lease, isOutdated });
       if (batch.group.callTerms.hasLeases) lease += granted.slotsUs.length;
     }
@@ -156,10 +157,18 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
   }
 
   function requestOf(asked: readonly Batch[], lease: number, leased: number): DrawRequest {
-    const wishes = asked.map(wishOf);
+    const slotRequests = asked.map(slotRequestOf);
     const common = { horizonUs: 0, lease, leases: leased, startsFull, isTry: true };
     // Copied into what is there: a copy that grows would stay among the old objects until all of those are collected.
-    return { bucket, asker, terms: known.terms, place: NO_PLACE, drewUs, wishes, ...common };
+    return {
+      bucket,
+      asker,
+      terms: known.terms,
+      position: NO_POSITION,
+      drewUs,
+      slotRequests,
+      ...common,
+    };
   }
 
   /** Answers all of a batch, keeps its leases, and remembers its refusal. */
@@ -217,7 +226,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     ask,
     forget(key) {
       refusals.forget(key);
-      for (const news of underWay) news.add(key);
+      for (const changedKeys of underWay) changedKeys.add(key);
     },
   };
 }
@@ -288,8 +297,8 @@ class Batch {
   }
 }
 
-/** Wishes are copies of it, for the same reason as in `Asker`. */
-const NO_WISH: Wish = {
+/** Slot requests are copies of it, for the same reason as in `Asker`. */
+const NO_WISH: SlotRequest = {
   name: "",
   scopes: [],
   costs: [],
@@ -302,7 +311,7 @@ const NO_WISH: Wish = {
   lastSinceUs: 0,
 };
 
-function wishOf({ group: { name, scopes, callTerms }, size: wanted }: Batch): Wish {
+function slotRequestOf({ group: { name, scopes, callTerms }, size: wanted }: Batch): SlotRequest {
   const { costs, shadowCosts } = callTerms;
   return { ...NO_WISH, name, scopes, costs, shadowCosts, wanted };
 }

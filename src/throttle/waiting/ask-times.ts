@@ -1,5 +1,5 @@
 import { LONGEST_ASK_GAP_US } from "../../core/draw/turns.ts";
-import type { Drawn, Place } from "../../core/store.ts";
+import type { Drawn, WaitPosition } from "../../core/store.ts";
 import { STORE_RETRY_MS } from "../outage/retries.ts";
 import { createBucketClock, createRecentMinimum } from "../slot/bucket-clock.ts";
 import {
@@ -110,9 +110,9 @@ export function createAskTimes(
       const keysAtMs = Math.min(readyAtMs - times.leadMs, recheckAtMs);
       const dueAtMs = hasLookups ? Math.min(keysAtMs, soonestMs) : keysAtMs;
       const askAtMs = Math.min(redrawAtMs, soonestMs);
-      const turnOrNewsMs = Math.max(askAtMs, gatheredAtMs, dueAtMs);
+      const turnOrChangeMs = Math.max(askAtMs, gatheredAtMs, dueAtMs);
       const passesTogetherMs = isGatheringAll ? Math.max(passesAtMs, gatheredAtMs) : passesAtMs;
-      return Math.min(turnOrNewsMs, Math.max(storeAtMs, passesTogetherMs - times.leadMs));
+      return Math.min(turnOrChangeMs, Math.max(storeAtMs, passesTogetherMs - times.leadMs));
     },
     get turnAtMs() {
       return turnAtMs;
@@ -129,13 +129,13 @@ export function createAskTimes(
       askedAtMs = nowMs;
       silentSinceMs ??= nowMs;
     },
-    replyReceived({ nowUs, place }, { arrivedMs, offsetMs }, first) {
+    replyReceived({ nowUs, position }, { arrivedMs, offsetMs }, first) {
       turnOf = first;
       storeAtMs = 0;
       silentSinceMs = undefined;
       hasAnswered = true;
-      turnAtMs = place.turnUs === 0 ? 0 : place.turnUs / 1_000 + offsetMs;
-      redrawAtMs = wasNotified ? 0 : arrivedMs + waitMsOf(place, nowUs) - times.leadMs;
+      turnAtMs = position.turnUs === 0 ? 0 : position.turnUs / 1_000 + offsetMs;
+      redrawAtMs = wasNotified ? 0 : arrivedMs + waitMsOf(position, nowUs) - times.leadMs;
     },
     callerLeft({ number }) {
       if (number === turnOf?.number) redrawAtMs = storeAtMs;
@@ -166,7 +166,7 @@ export function nextKeyCheckMs(nowMs: number, deferred: number): number {
 }
 
 /** Ms until a process with this queue position sends its next request. */
-function waitMsOf({ turnUs, leaseOrder }: Place, nowUs: number): number {
+function waitMsOf({ turnUs, leaseOrder }: WaitPosition, nowUs: number): number {
   // The time at which a lease becomes free is unknown.
   if (leaseOrder > 0) return RECHECK_MS;
   return turnUs === 0 ? 0 : Math.min((turnUs - nowUs) / 1_000, RECHECK_MS);

@@ -292,7 +292,7 @@ function wasPassed({ inheritedPriority }: Caller): boolean {
  */
 export function keyHeldBy(
   { scopes, callTerms: { shared } }: Pick<Group, "scopes" | "callTerms">,
-  { bindsAt, places }: Pick<Granted, "bindsAt" | "places">,
+  { bindsAt, positions }: Pick<Granted, "bindsAt" | "positions">,
 ): string | undefined {
   const ofCause = bindsAt < 0 ? scopes[causeOf(bindsAt).scopeNumber - 1] : undefined;
   if (ofCause !== undefined) return ofCause.key;
@@ -301,7 +301,7 @@ export function keyHeldBy(
     upTo += limits.length;
     if (bindsAt > upTo - limits.length && bindsAt <= upTo) return key;
   }
-  return (scopes.find((_, index) => !isNone(places[index]!)) ?? scopes.at(-1))?.key;
+  return (scopes.find((_, index) => !isNone(positions[index]!)) ?? scopes.at(-1))?.key;
 }
 
 /**

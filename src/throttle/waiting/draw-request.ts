@@ -4,28 +4,28 @@ import type { Limit } from "../../core/limits/rule.ts";
 import {
   isNone,
   limitsOfCall,
-  NO_PLACE,
+  NO_POSITION,
   type KeyScope,
-  type Place,
-  type Wish,
+  type WaitPosition,
+  type SlotRequest,
 } from "../../core/store.ts";
 import { rankOf, type Arrival, type GroupSchedule } from "./group-schedule.ts";
 import { unservedByPriority, unservedInOrder, type Group, type Unserved } from "./group.ts";
 
 /**
- * The contents of one draw request. Each wish asks for slots of one group and one priority; `groups` has the group of
- * each wish. The last wishes may want no slots: these are lookups of when calls of their groups could start.
+ * The contents of one draw request. Each slot request asks for slots of one group and one priority; `groups` has the group of
+ * each slot request. The last slot requests may want no slots: these are lookups of when calls of their groups could start.
  */
-export interface Wishes {
+export interface AskedSlots {
   readonly groups: readonly Group[];
-  readonly wishes: readonly Wish[];
-  /** The first call of each wish. */
+  readonly slotRequests: readonly SlotRequest[];
+  /** The first call of each slot request. */
   readonly firsts: readonly Arrival[];
 }
 
-/** The most wishes in the first request of a bucket; the rest come with the next one. */
+/** The most slot requests in the first request of a bucket; the rest come with the next one. */
 const FIRST_WISHES = 12;
-/** The most wishes in any request. */
+/** The most slot requests in any request. */
 const MOST_WISHES = 128;
 /** The most lookups in a request. */
 const MOST_LOOKUPS = 12;
@@ -35,18 +35,18 @@ export const MOST_ASKED_ABOUT: number = FIRST_WISHES + MOST_LOOKUPS;
 /** The part of the largest recent turn that is expected of the next one. */
 const KEPT_OF_TURN = 0.9;
 
-/** Limits the number of wishes in a request. */
-export interface WishCount {
+/** Limits the number of slot requests in a request. */
+export interface SlotRequestCount {
   readonly most: number;
   /** A reply brought `granted` slots for the `wanted` calls of its request. */
   granted(granted: number, wanted: number): void;
 }
 
 /**
- * A request asks for as many slots as one turn brings, plus a few: Redis spends time on each wish, even without a slot
+ * A request asks for as many slots as one turn brings, plus a few: Redis spends time on each slot request, even without a slot
  * for it. If all are granted, the turn may have brought more.
  */
-export function createWishCount(): WishCount {
+export function createSlotRequestCount(): SlotRequestCount {
   let most = FIRST_WISHES;
   /** The slots that this turn has brought so far. */
   let ofTurn = 0;
@@ -77,12 +77,12 @@ export function createWishCount(): WishCount {
  * group's time has come, the request asks for the group whose time is nearest, to notice changes. It also looks up the
  * groups in `toLookUp`.
  */
-export function nextWishes(
+export function nextSlotRequests(
   schedule: GroupSchedule,
   toLookUp: ReadonlySet<Group>,
-  linePlaces: LinePlaces,
+  waitPositions: WaitPositions,
   { nowMs, bucketUs, most }: At,
-): Wishes {
+): AskedSlots {
   const ready = schedule.next(most, nowMs);
   ready.sort(byArrival);
   const limitsOf = new Map<string, readonly Limit[]>();
@@ -90,8 +90,8 @@ export function nextWishes(
   const isPlain =
     asked.length === 1 && asked[0]!.callTerms.areDrains && !hasSiblings(schedule, asked[0]!);
   const all = asked.flatMap((group) => {
-    const wishes = isPlain ? unservedByPriority(group) : unservedInOrder(group, most);
-    return wishes.map((each) => ({ group, ...each }));
+    const slotRequests = isPlain ? unservedByPriority(group) : unservedInOrder(group, most);
+    return slotRequests.map((each) => ({ group, ...each }));
   });
   if (all.length > 1) all.sort((a, b) => a.rank - b.rank || a.sinceMs - b.sinceMs);
   const drawn = all.length > most ? firstOf(all, most) : all;
@@ -99,11 +99,11 @@ export function nextWishes(
   return {
     groups: first.map(({ group }) => group),
     firsts: first,
-    wishes: first.map(({ group, rank, wanted, sinceMs, nextSinceMs, lastSinceMs }) => {
+    slotRequests: first.map(({ group, rank, wanted, sinceMs, nextSinceMs, lastSinceMs }) => {
       const { name, scopes, callTerms, leastUntilMs } = group;
       return {
         name,
-        scopes: linePlaces.in(scopes),
+        scopes: waitPositions.in(scopes),
         costs: callTerms.costs,
         shadowCosts: callTerms.shadowCosts,
         wanted,
@@ -120,7 +120,7 @@ export function nextWishes(
 interface At {
   readonly nowMs: number;
   readonly bucketUs: (ms: number) => number;
-  /** The most wishes in the request; one for each of its groups is allowed beyond that. */
+  /** The most slot requests in the request; one for each of its groups is allowed beyond that. */
   readonly most: number;
 }
 
@@ -150,17 +150,20 @@ function lookupsOf(
   return groups.map((group) => ({ group, rank, number: Infinity, wanted: 0, ...since }));
 }
 
-/** The first wishes, and at least one of each group: a group that is left out would be due again immediately. */
-function firstOf<W extends { readonly group: Group }>(wishes: readonly W[], most: number): W[] {
+/** The first slot requests, and at least one of each group: a group that is left out would be due again immediately. */
+function firstOf<W extends { readonly group: Group }>(
+  slotRequests: readonly W[],
+  most: number,
+): W[] {
   const firsts = new Set<W>();
   const groups = new Set<Group>();
-  for (const wish of wishes) {
-    if (groups.has(wish.group)) continue;
-    groups.add(wish.group);
-    firsts.add(wish);
+  for (const slotRequest of slotRequests) {
+    if (groups.has(slotRequest.group)) continue;
+    groups.add(slotRequest.group);
+    firsts.add(slotRequest);
   }
-  for (const wish of wishes) if (firsts.size < most) firsts.add(wish);
-  return wishes.filter((wish) => firsts.has(wish));
+  for (const slotRequest of slotRequests) if (firsts.size < most) firsts.add(slotRequest);
+  return slotRequests.filter((slotRequest) => firsts.has(slotRequest));
 }
 
 /** The order in which one script serves groups. */
@@ -181,10 +184,10 @@ function joinLimits(limitsOf: Map<string, readonly Limit[]>, { scopes }: Group):
   return true;
 }
 
-/** The most leases that a draw with these wishes can get. */
-export function mostLeases(limits: readonly Limit[], wishes: readonly Wish[]): number {
+/** The most leases that a draw with these slot requests can get. */
+export function mostLeases(limits: readonly Limit[], slotRequests: readonly SlotRequest[]): number {
   let most = 0;
-  for (const { wanted, scopes } of wishes) {
+  for (const { wanted, scopes } of slotRequests) {
     const bounds = limitsOfCall(limits, scopes).filter(isLeased);
     if (bounds.length > 0) most += Math.min(wanted, ...bounds.map(({ count }) => count));
   }
@@ -192,14 +195,14 @@ export function mostLeases(limits: readonly Limit[], wishes: readonly Wish[]): n
 }
 
 /** This process's queue positions in a bucket. */
-export interface LinePlaces {
+export interface WaitPositions {
   /** Its position in the queue of the bucket itself. */
-  shared: Place;
+  shared: WaitPosition;
   /** Its position in the queue of one key. */
-  of(key: string): Place;
+  of(key: string): WaitPosition;
   /** The same scopes, with the positions in their queues. */
   in(scopes: readonly KeyScope[]): readonly KeyScope[];
-  keep(key: string, place: Place): void;
+  keep(key: string, position: WaitPosition): void;
   /** Like `in`, but forgets these positions, except of keys that other callers of this process wait for. */
   giveUp(scopes: readonly KeyScope[], isWaitedFor: (key: string) => boolean): readonly KeyScope[];
   /**
@@ -209,29 +212,31 @@ export interface LinePlaces {
   forgetSharedTurn(): void;
 }
 
-export function createLinePlaces(): LinePlaces {
-  const ofKeys = new Map<string, Place>();
-  const placeOf = (key: string): Place => ofKeys.get(key) ?? NO_PLACE;
+export function createWaitPositions(): WaitPositions {
+  const ofKeys = new Map<string, WaitPosition>();
+  const positionOf = (key: string): WaitPosition => ofKeys.get(key) ?? NO_POSITION;
 
   return {
-    shared: NO_PLACE,
-    of: placeOf,
+    shared: NO_POSITION,
+    of: positionOf,
     in: (scopes) =>
-      ofKeys.size === 0 ? scopes : scopes.map((scope) => ({ ...scope, place: placeOf(scope.key) })),
-    keep(key, place) {
-      if (isNone(place)) ofKeys.delete(key);
-      else ofKeys.set(key, place);
+      ofKeys.size === 0
+        ? scopes
+        : scopes.map((scope) => ({ ...scope, position: positionOf(scope.key) })),
+    keep(key, position) {
+      if (isNone(position)) ofKeys.delete(key);
+      else ofKeys.set(key, position);
     },
     giveUp: (scopes, isWaitedFor) =>
       scopes.map((scope) => {
-        if (isWaitedFor(scope.key)) return { ...scope, place: NO_PLACE };
-        const place = placeOf(scope.key);
+        if (isWaitedFor(scope.key)) return { ...scope, position: NO_POSITION };
+        const position = positionOf(scope.key);
         ofKeys.delete(scope.key);
-        return { ...scope, place };
+        return { ...scope, position };
       }),
     forgetSharedTurn() {
       const { leaseOrder } = this.shared;
-      this.shared = { ...NO_PLACE, leaseOrder };
+      this.shared = { ...NO_POSITION, leaseOrder };
     },
   };
 }

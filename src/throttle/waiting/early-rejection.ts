@@ -2,7 +2,7 @@ import { causeOf, SLOWED, type Drawn, type Granted } from "../../core/store.ts";
 import { HORIZON_MS } from "../../core/policy/limit-makers.ts";
 import { RECHECK_MS, type AskTimes, type Received } from "./ask-times.ts";
 import type { Dispatcher } from "./dispatch.ts";
-import { MOST_ASKED_ABOUT, type Wishes } from "./draw-request.ts";
+import { MOST_ASKED_ABOUT, type AskedSlots } from "./draw-request.ts";
 import type { Caller, Group, EarliestStart, CachedReply } from "./group.ts";
 
 /**
@@ -17,7 +17,7 @@ import type { Caller, Group, EarliestStart, CachedReply } from "./group.ts";
  */
 export interface EarliestStartCache {
   /** Stores a reply, unless it is stale or the cache was cleared after its request. */
-  learn(reply: Drawn, asked: Wishes, learned: Received & { readonly epoch: number }): void;
+  learn(reply: Drawn, asked: AskedSlots, learned: Received & { readonly epoch: number }): void;
   /** How often the cache was cleared. A reply to a request of an older epoch is ignored. */
   readonly epoch: number;
   /** Clears the cache. */
@@ -107,7 +107,7 @@ export function createEarliestStartCache(
         const { soonestUs, bindsAt, notBeforeUs } = granted;
         const ofGroup = cached(soonestUs, bindsAt);
         // Otherwise the reply may be about the bucket alone, and the previous reply about the key stays valid.
-        const isOfKey = asked.wishes[index]!.isBounded || notBeforeUs > 0;
+        const isOfKey = asked.slotRequests[index]!.isBounded || notBeforeUs > 0;
         const isWhole = isOfKey || group.scopes.length === 0;
         // If all calls got slots, nothing is known about the next one.
         if (soonestUs === 0) group.cachedReply = undefined;

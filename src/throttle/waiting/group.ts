@@ -173,7 +173,7 @@ const MOST_PASSED = 100;
 /** The callers without a slot, grouped by priority, the most urgent first. */
 export function unservedByPriority(group: Group): Unserved[] {
   const { line } = group;
-  const wishes: Unserved[] = [];
+  const slotRequests: Unserved[] = [];
   for (const [rank, served] of servedOf(group).entries()) {
     const waiting = line.sizeOf(rank);
     const wanted = waiting - served;
@@ -190,9 +190,9 @@ export function unservedByPriority(group: Group): Unserved[] {
       nextSinceMs = ((caller.next as Caller | undefined) ?? caller).queuedMs;
     }
     const { number } = caller;
-    wishes.push({ rank, number, wanted, sinceMs, nextSinceMs, lastSinceMs });
+    slotRequests.push({ rank, number, wanted, sinceMs, nextSinceMs, lastSinceMs });
   }
-  return wishes;
+  return slotRequests;
 }
 
 /** Callers that arrive within this time count as together. */

@@ -6,13 +6,13 @@ import { HORIZON_US } from "../../core/policy/limit-makers.ts";
 import {
   isNone,
   MOST_RETURNED,
-  NO_PLACE,
+  NO_POSITION,
   type Drawn,
   type Granted,
   type KeyScope,
-  type Place,
-  type News,
-  type Wish,
+  type WaitPosition,
+  type WakeReason,
+  type SlotRequest,
 } from "../../core/store.ts";
 import type { BucketContext, PolicyUpdate } from "../known-policy.ts";
 import type { LeaseKeeper } from "../slot/leases.ts";
@@ -26,11 +26,11 @@ import {
 } from "./ask-times.ts";
 import { createDispatcher, keyHeldBy, limitHolding, type Dispatcher } from "./dispatch.ts";
 import {
-  createLinePlaces,
-  createWishCount,
+  createWaitPositions,
+  createSlotRequestCount,
   mostLeases,
-  nextWishes,
-  type Wishes,
+  nextSlotRequests,
+  type AskedSlots,
 } from "./draw-request.ts";
 import type { Arrival } from "./group-schedule.ts";
 import type { Caller, Group } from "./group.ts";
@@ -88,9 +88,9 @@ export interface Pacer {
   /** Removes a caller that no longer waits. */
   leave(caller: Caller): void;
   /** The bucket or one key changed, or a lease became free: requests slots again for the callers that wait for it. */
-  redraw(key?: string, news?: News): void;
+  redraw(key?: string, reason?: WakeReason): void;
   /** Applies another policy. */
-  readonly learn: (news: PolicyUpdate) => void;
+  readonly learn: (update: PolicyUpdate) => void;
   /** Drops the slots that are held, of one key or of all keys, because they are no longer valid. */
   readonly forget: (key: string | undefined) => void;
   /** Fails all callers, and gives their slots back. */
@@ -108,7 +108,7 @@ export interface PacerOptions extends BucketContext {
   readonly onChange: (key: string | undefined) => void;
 }
 
-const wantedOf = ({ wanted }: Wish): number => wanted;
+const wantedOf = ({ wanted }: SlotRequest): number => wanted;
 
 function sumOf<T>(items: readonly T[], amountOf: (item: T) => number): number {
   return items.reduce((sum, item) => sum + amountOf(item), 0);
@@ -124,8 +124,8 @@ export function createPacer(options: PacerOptions): Pacer {
   const dispatcher = createDispatcher(leases);
   const { schedule, left } = dispatcher;
   const earliestStarts = createEarliestStartCache(dispatcher);
-  const linePlaces = createLinePlaces();
-  const wishCount = createWishCount();
+  const waitPositions = createWaitPositions();
+  const slotRequestCount = createSlotRequestCount();
   const askTimes = createAskTimes(schedule.soonest, times);
   const rejection = createEarlyRejection({ dispatcher, earliestStarts, askTimes });
   /** Requests that give something back, in flight. */
@@ -167,11 +167,11 @@ export function createPacer(options: PacerOptions): Pacer {
     askTimes.requestSent(nowMs);
     const thereAtMs = nowMs + times.leadMs;
     const { bucketUs } = times;
-    const at = { nowMs: thereAtMs, bucketUs, most: wishCount.most };
-    const asked = nextWishes(schedule, rejection.next(), linePlaces, at);
-    const { groups, wishes } = asked;
+    const at = { nowMs: thereAtMs, bucketUs, most: slotRequestCount.most };
+    const asked = nextSlotRequests(schedule, rejection.next(), waitPositions, at);
+    const { groups, slotRequests } = asked;
     const { terms } = known;
-    const leased = mostLeases(terms.limits, wishes);
+    const leased = mostLeases(terms.limits, slotRequests);
     const wasOffered = isOffered;
     isOffered = false;
     const { epoch } = earliestStarts;
@@ -181,11 +181,11 @@ export function createPacer(options: PacerOptions): Pacer {
         bucket,
         asker,
         terms,
-        wishes,
+        slotRequests,
         horizonUs: HORIZON_US,
         drewUs: times.drewUs,
         startsFull,
-        place: linePlaces.shared,
+        position: waitPositions.shared,
         lease,
         leases: leased,
         isTry: false,
@@ -207,7 +207,7 @@ export function createPacer(options: PacerOptions): Pacer {
   /** `lease` is the number of the request's first lease; `epoch` is that of the request. */
   function receive(
     reply: Drawn,
-    asked: Wishes,
+    asked: AskedSlots,
     { lease, epoch }: { readonly lease: number; readonly epoch: number },
   ): void {
     const { groups } = asked;
@@ -225,23 +225,27 @@ export function createPacer(options: PacerOptions): Pacer {
     leases.learnSpare(reply.spareLeases, reply.alive);
     earliestStarts.learn(reply, asked, { epoch, ...received });
     rejection.check(groups);
-    const isMany = asked.wishes.length > 1;
-    if (isMany) wishCount.granted(sumOf(reply.granted, slotCountOf), sumOf(asked.wishes, wantedOf));
+    const isMany = asked.slotRequests.length > 1;
+    if (isMany)
+      slotRequestCount.granted(
+        sumOf(reply.granted, slotCountOf),
+        sumOf(asked.slotRequests, wantedOf),
+      );
     let nextLease = lease;
     const deferred = new Set<Group>();
     for (const [index, granted] of reply.granted.entries()) {
       const group = groups[index]!;
-      const { wanted, rank } = asked.wishes[index]!;
+      const { wanted, rank } = asked.slotRequests[index]!;
       if (wanted === 0) continue;
       const { hasLeases, areNumbered } = group.callTerms;
       const firstLease = hasLeases ? nextLease : 0;
       if (areNumbered) nextLease += granted.slotsUs.length;
-      // The first wish of a group decides when the group is asked for again.
+      // The first slot request of a group decides when the group is asked for again.
       const isDeferred = deferred.has(group);
       take(group, granted, { firstLease, sentAtMs, isDeferred, rank, wanted, ...received });
       if (granted.notBeforeUs > 0) deferred.add(group);
     }
-    linePlaces.shared = reply.place;
+    waitPositions.shared = reply.position;
     // This comes before `sendBackImpatient`: a call that cannot meet its deadline is rejected rather than sent back.
     rejection.onReply(groups, received.isStale || epoch !== earliestStarts.epoch);
     for (const group of groups) {
@@ -251,9 +255,12 @@ export function createPacer(options: PacerOptions): Pacer {
   }
 
   /** The first call that waits for its turn, and not for its key. */
-  function firstInLine({ granted }: Drawn, { wishes, firsts }: Wishes): Arrival | undefined {
+  function firstInLine(
+    { granted }: Drawn,
+    { slotRequests, firsts }: AskedSlots,
+  ): Arrival | undefined {
     const index = granted.findIndex(
-      (each, at) => each.notBeforeUs === 0 && slotCountOf(each) < wishes[at]!.wanted,
+      (each, at) => each.notBeforeUs === 0 && slotCountOf(each) < slotRequests[at]!.wanted,
     );
     return firsts[index];
   }
@@ -262,9 +269,9 @@ export function createPacer(options: PacerOptions): Pacer {
    * Passes on an offered lease that this process cannot use, because another call goes first now or a key holds its
    * calls back.
    */
-  function passOn({ granted }: Drawn, { groups, wishes }: Wishes): void {
+  function passOn({ granted }: Drawn, { groups, slotRequests }: AskedSlots): void {
     const leased = groups.filter(
-      ({ callTerms }, index) => callTerms.hasLeases && wishes[index]!.wanted > 0,
+      ({ callTerms }, index) => callTerms.hasLeases && slotRequests[index]!.wanted > 0,
     );
     if (granted.every(({ slotsUs }) => slotsUs.length === 0))
       leased.forEach((group) => leases.passOn(group));
@@ -289,7 +296,7 @@ export function createPacer(options: PacerOptions): Pacer {
     const untilMs = keyTimeMs(granted, drawn);
     group.heldBy = keyHeldBy(group, granted);
     if (!isDeferred) schedule.answered(group, { untilMs, arrivedMs, bindsAt });
-    group.scopes.forEach(({ key }, index) => linePlaces.keep(key, granted.places[index]!));
+    group.scopes.forEach(({ key }, index) => waitPositions.keep(key, granted.positions[index]!));
     if (!isStale) return;
     const slots = slotsOf(granted, firstLease, offsetMs);
     leases.releaseAll(slots, group);
@@ -327,17 +334,17 @@ export function createPacer(options: PacerOptions): Pacer {
 
   function giveBackUnneededOf(group: Group, slots: readonly HeldSlot[]): void {
     const isLast = dispatcher.waiting === 0;
-    const shared = isLast ? linePlaces.shared : NO_PLACE;
-    const scopes = linePlaces.giveUp(group.scopes, (key) => schedule.hasKey(key));
-    const isPlaceless = isNone(shared) && scopes.every(({ place }) => isNone(place));
+    const shared = isLast ? waitPositions.shared : NO_POSITION;
+    const scopes = waitPositions.giveUp(group.scopes, (key) => schedule.hasKey(key));
+    const isWithoutPosition = isNone(shared) && scopes.every(({ position }) => isNone(position));
     // The next caller is asked for immediately, because until then this process does not notice changes.
     schedule.deferUntil(group, 0);
-    if (slots.length === 0 && isPlaceless) return;
-    const unneeded = { generation: heldGeneration, group, slots, place: shared, scopes };
+    if (slots.length === 0 && isWithoutPosition) return;
+    const unneeded = { generation: heldGeneration, group, slots, position: shared, scopes };
     void track(giveBack(options, unneeded));
     if (slots.length > 0) clearStartTimes(undefined);
     if (!isLast) return;
-    linePlaces.shared = NO_PLACE;
+    waitPositions.shared = NO_POSITION;
     askTimes.retryNow();
   }
 
@@ -350,13 +357,13 @@ export function createPacer(options: PacerOptions): Pacer {
   /** Drops the slots of an older generation. */
   function forgetHeld(): void {
     dispatcher.forget();
-    linePlaces.forgetSharedTurn();
+    waitPositions.forgetSharedTurn();
   }
 
-  function learn(news: PolicyUpdate): void {
+  function learn(update: PolicyUpdate): void {
     forgetHeld();
     earliestStarts.forget();
-    known.learn(news);
+    known.learn(update);
     askTimes.retryNow();
     rejection.clear();
     rejection.endLookups();
@@ -411,16 +418,16 @@ export function createPacer(options: PacerOptions): Pacer {
       if (key === undefined) return forgetHeld();
       dispatcher.forget(key);
     },
-    redraw(key, news) {
-      if (news === "lease") isOffered = true;
+    redraw(key, reason) {
+      if (reason === "lease") isOffered = true;
       else clearStartTimes(key);
       if (key === undefined) askTimes.retryNow();
       else {
         schedule.wake(key);
-        if (news !== "lease") rejection.requestStartTimes(schedule.ofKey(key));
+        if (reason !== "lease") rejection.requestStartTimes(schedule.ofKey(key));
       }
       // A free lease of the bucket does not help calls that their own key defers.
-      if (key === undefined && news !== "lease") schedule.wakeAll();
+      if (key === undefined && reason !== "lease") schedule.wakeAll();
       workSoon();
     },
     async close() {
@@ -441,22 +448,22 @@ interface Unneeded {
   readonly group: Group;
   readonly slots: readonly HeldSlot[];
   /** The queue position in the bucket; `scopes` have those of the group's keys. */
-  readonly place: Place;
+  readonly position: WaitPosition;
   readonly scopes: readonly KeyScope[];
 }
 
 /** Gives back future slots and queue positions. Never rejects. */
 function giveBack(
   context: BucketContext,
-  { generation, group, slots, place, scopes }: Unneeded,
+  { generation, group, slots, position, scopes }: Unneeded,
 ): Promise<void> {
   const { store, bucket, asker, known, count } = context;
   const { name, callTerms } = group;
   const slotsUs = slots.map(({ slotUs }) => slotUs).slice(0, MOST_RETURNED);
   if (slotsUs.length > 0) count("returned", slotsUs.length);
-  const wish = { name, scopes, costs: callTerms.costs };
+  const slotRequest = { name, scopes, costs: callTerms.costs };
   const { terms } = known;
-  const request = { bucket, asker, terms, generation, place, wish, slotsUs };
+  const request = { bucket, asker, terms, generation, position, slotRequest, slotsUs };
   return sent(store.giveBack(request), context);
 }
 

@@ -42,7 +42,12 @@ export interface Ending {
    * removed during the attempt. If a request carries several messages, `countsOnce` is true for
    * only one of them.
    */
-  end(tried: Tried, delivered: Delivered, state: State, countsOnce?: boolean): Promise<boolean>;
+  end(
+    tried: Tried,
+    delivered: Delivered,
+    state: DeliveryState,
+    countsOnce?: boolean,
+  ): Promise<boolean>;
   /** Logs the blocked destination for the operator. */
   noteBlocked(name: EndpointName, delivered: Delivered): void;
   /** Reports that a message will not be retried. */
@@ -61,7 +66,7 @@ export interface Ending {
   reasonFor(tried: Tried, record: EndpointRecord, delivered: Delivered): string;
 }
 
-export type State = "waiting" | "delivered" | "failed";
+export type DeliveryState = "waiting" | "delivered" | "failed";
 
 const MOST_OPEN_MS = 300_000;
 /** How many attempts are kept per message and per endpoint. */

@@ -12,7 +12,7 @@ import { OUR_TRIES, storeStep, type LineJob } from "../sending/jobs.ts";
 import { batchOf } from "../sending/message.ts";
 import type { AttemptParts } from "./attempt.ts";
 import type { Delivered } from "./deliver.ts";
-import { notSent, type State, type Tried } from "./ending.ts";
+import { notSent, type DeliveryState, type Tried } from "./ending.ts";
 import { contentOf, isStandard, type RequestContent } from "./request.ts";
 
 type Running = Pick<JobContext, "signal" | "attempt">;
@@ -53,7 +53,11 @@ export function createLineAttempts(
     if (step !== undefined) await storeStep(queue, { tenant, endpoint, step, most });
   }
 
-  async function endAll({ tried }: Head, delivered: Delivered, state: State): Promise<void> {
+  async function endAll(
+    { tried }: Head,
+    delivered: Delivered,
+    state: DeliveryState,
+  ): Promise<void> {
     // Counts the request once for the endpoint's health.
     for (const [at, each] of tried.entries()) {
       await ending.end(each, delivered, state, at === tried.length - 1);

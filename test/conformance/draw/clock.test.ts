@@ -35,7 +35,7 @@ describe.each(storeKinds())("the server's clock of $name", ({ open }) => {
   const partiesOf = ({ store }: PinnedStore, policy: ReturnType<typeof policyOf>) =>
     ["a", "b"].map((name) => ({
       asker: createAsker(store, { bucket: "b", name, policy }) as Asker,
-      wishes: ["x", "y"].map((key) => ({ key, wanted: 20 })),
+      slotRequests: ["x", "y"].map((key) => ({ key, wanted: 20 })),
     }));
 
   it.each(Object.entries(MIXES))(

@@ -49,11 +49,11 @@ describe.each(storeKinds())("a draw from $name", ({ open }) => {
     const asker = askerOf(pinned, policy);
 
     const refused = await asker.draw(1);
-    pinned.clock.set(refused.place.turnUs);
+    pinned.clock.set(refused.position.turnUs);
     const granted = await asker.draw(1);
 
     expect(slotsOf(refused)).toEqual([]);
-    expect(refused.place.turnUs).toBe(startUs + 1_000_000 - HORIZON_US);
+    expect(refused.position.turnUs).toBe(startUs + 1_000_000 - HORIZON_US);
     expect(slotsOf(granted)).toEqual([startUs + 1_000_000]);
   });
 

@@ -84,11 +84,11 @@ describe.each(storeKinds())("slots given back to $name", ({ open }) => {
       createAsker(store, { bucket: "b", name, policy: slow }),
     );
     await a!.draw(1);
-    const { turnUs } = (await b!.draw(1)).place;
+    const { turnUs } = (await b!.draw(1)).position;
 
     await b!.giveBack([]);
 
-    expect((await c!.draw(1)).place.turnUs).toBe(turnUs);
+    expect((await c!.draw(1)).position.turnUs).toBe(turnUs);
   });
 
   it("are handed out once only", async () => {

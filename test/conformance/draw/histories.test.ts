@@ -7,7 +7,7 @@ import { RULES } from "../../../src/core/limits/registry.ts";
 import { readPerKeyText } from "../../../src/core/policy/per-key.ts";
 import { makePolicy, type Policy } from "../../../src/core/policy/policy.ts";
 import { PRIORITIES } from "../../../src/core/input/options.ts";
-import { NO_PLACE, type Change, type KeyScope, type Store } from "../../../src/core/store.ts";
+import { NO_POSITION, type Change, type KeyScope, type Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
 import { createManualClock } from "../../../src/sluice/testing/manual-clock.ts";
 import { createAsker, slotsOf, type Asker, type Wanted } from "../../support/draws/asker.ts";
@@ -161,7 +161,9 @@ const wanted: fc.Arbitrary<Wanted> = fc.record(
 /** It may only ask when such a call could start. */
 const drawn: fc.Arbitrary<Wanted> = fc
   .tuple(wanted, seldom)
-  .map(([wish, isLook]) => (isLook ? { ...wish, wanted: 0, isBounded: true } : wish));
+  .map(([slotRequest, isLook]) =>
+    isLook ? { ...slotRequest, wanted: 0, isBounded: true } : slotRequest,
+  );
 const us = fc.oneof(fc.nat(2_000), fc.nat(60_000), fc.nat(3_000_000));
 const change: fc.Arbitrary<Change> = fc.oneof(
   fc.record({
@@ -193,10 +195,13 @@ const step = fc.oneof(
     arbitrary: fc.record({
       do: fc.constant("draw" as const),
       asker,
-      wishes: fc.array(drawn, { minLength: 1, maxLength: 3 }),
+      slotRequests: fc.array(drawn, { minLength: 1, maxLength: 3 }),
     }),
   },
-  { weight: 2, arbitrary: fc.record({ do: fc.constant("try" as const), asker, wish: wanted }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({ do: fc.constant("try" as const), asker, slotRequest: wanted }),
+  },
   { weight: 5, arbitrary: fc.record({ do: fc.constant("wait" as const), us }) },
   {
     weight: 2,
@@ -241,7 +246,7 @@ const plainStep = fc.oneof(
     arbitrary: fc.record({
       do: fc.constant("draw" as const),
       asker,
-      wishes: fc
+      slotRequests: fc
         .record({
           wanted: fc.integer({ min: 1, max: 300 }),
           priority: fc.constantFrom(...PRIORITIES),
@@ -279,9 +284,9 @@ async function take({ askers, forget }: Bench, given: Step): Promise<unknown> {
   const last = own.lastWanted;
   switch (given.do) {
     case "draw":
-      return own.drawAll(given.wishes).catch(refusal);
+      return own.drawAll(given.slotRequests).catch(refusal);
     case "try":
-      return own.drawAll([{ ...given.wish, isTry: true }]).catch(refusal);
+      return own.drawAll([{ ...given.slotRequest, isTry: true }]).catch(refusal);
     case "giveBack":
       return own.giveBack(first.toReversed().slice(0, given.count), last?.cost, last?.key);
     case "settle":
@@ -310,7 +315,7 @@ function scopesAt(
   key: string | undefined,
 ): readonly KeyScope[] {
   const scopes = (levels[key ?? ""] ?? []).map(([name, level]): KeyScope => {
-    return { key: name, limits: policies[level]!.perKey?.fixed ?? [], place: NO_PLACE };
+    return { key: name, limits: policies[level]!.perKey?.fixed ?? [], position: NO_POSITION };
   });
   return scopes.filter(({ limits }) => limits.length > 0);
 }

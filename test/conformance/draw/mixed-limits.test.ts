@@ -102,10 +102,13 @@ describe.each(storeKinds())("a draw on several limits in $name", ({ open }) => {
     const policy = policyOf({ rate: "100/s", burst: 50 });
     const small = ["a", "b", "c"].map((name) => ({
       asker: askerOf(pinned, policy, name),
-      wishes: [{ wanted: 40, cost: 1 }],
+      slotRequests: [{ wanted: 40, cost: 1 }],
     }));
     await simulateParties(pinned, small, 3_000);
-    const large = { asker: askerOf(pinned, policy, "large"), wishes: [{ wanted: 1, cost: 50 }] };
+    const large = {
+      asker: askerOf(pinned, policy, "large"),
+      slotRequests: [{ wanted: 1, cost: 50 }],
+    };
     const startUs = pinned.clock.nowUs();
 
     const grants = await simulateParties(pinned, [...small, large], 10_000);
@@ -123,10 +126,13 @@ describe.each(storeKinds())("a draw on several limits in $name", ({ open }) => {
     const policy = policyOf({ rate: "100/s", burst: 50 });
     const large = ["a", "b", "c"].map((name) => ({
       asker: askerOf(pinned, policy, name),
-      wishes: [{ wanted: 5, cost: 50 }],
+      slotRequests: [{ wanted: 5, cost: 50 }],
     }));
     await simulateParties(pinned, large, 3_000);
-    const small = { asker: askerOf(pinned, policy, "small"), wishes: [{ wanted: 5, cost: 1 }] };
+    const small = {
+      asker: askerOf(pinned, policy, "small"),
+      slotRequests: [{ wanted: 5, cost: 1 }],
+    };
 
     const grants = await simulateParties(pinned, [...large, small], 20_000);
 

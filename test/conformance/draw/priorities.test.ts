@@ -38,7 +38,7 @@ describe.each(storeKinds())("priorities over askers in $name", ({ open }) => {
   ): Party[] =>
     names.split("").map((name) => ({
       asker: createAsker(store, { bucket: "b", name, policy: policyAt(rate) }),
-      wishes: [{ wanted, priority }],
+      slotRequests: [{ wanted, priority }],
     }));
 
   it.each(["low", "normal", "high", "critical"] as const)(
@@ -49,7 +49,7 @@ describe.each(storeKinds())("priorities over askers in $name", ({ open }) => {
 
       const slots = [];
       for (let round = 0; round < 30; round++)
-        slots.push(...slotsOf(await party!.asker.drawAll(party!.wishes)));
+        slots.push(...slotsOf(await party!.asker.drawAll(party!.slotRequests)));
 
       const farthestUs = Math.max(...slots) - pinned.clock.nowUs();
       expect(farthestUs).toBe(SHARES[priority] * HORIZON_US);
@@ -64,7 +64,7 @@ describe.each(storeKinds())("priorities over askers in $name", ({ open }) => {
       await simulateParties(pinned, low, 2_000);
       const [urgent] = partiesOf(pinned, "d", { rate: "1000/s", priority, wanted: 1 });
 
-      const slots = slotsOf(await urgent!.asker.drawAll(urgent!.wishes));
+      const slots = slotsOf(await urgent!.asker.drawAll(urgent!.slotRequests));
 
       expect(slots).toHaveLength(1);
       expect(slots[0]! - pinned.clock.nowUs()).toBeLessThanOrEqual(SHARES.low * HORIZON_US + 1_000);
@@ -103,9 +103,9 @@ describe.each(storeKinds())("priorities over askers in $name", ({ open }) => {
     async (passing) => {
       const { late, stepUs } = await openPassing(passing);
 
-      const { nowUs, place } = await late.asker.drawAll(late.wishes);
+      const { nowUs, position } = await late.asker.drawAll(late.slotRequests);
 
-      expect(place.turnUs - nowUs).toBeLessThanOrEqual(stepUs);
+      expect(position.turnUs - nowUs).toBeLessThanOrEqual(stepUs);
     },
   );
 

@@ -52,19 +52,19 @@ describe.each(storeKinds())("slots pushed back to suit a key in $name", ({ open 
 
   it("take no more than that of the others' rate, however many keys there are", async () => {
     const { clock, asker } = openAsker({ rate: "1000/s", perKey: { rate: "50/s" } });
-    const wishes = Array.from({ length: 12 }, (_, key) => ({ key: `key ${key}`, wanted: 1 }));
-    for (const wish of wishes) {
-      await asker.drawAll([wish]);
+    const slotRequests = Array.from({ length: 12 }, (_, key) => ({ key: `key ${key}`, wanted: 1 }));
+    for (const slotRequest of slotRequests) {
+      await asker.drawAll([slotRequest]);
       clock.advanceMs(0.001);
     }
     clock.advanceMs(30);
     const asksUs = clock.nowUs();
-    await asker.drawAll(wishes);
+    await asker.drawAll(slotRequests);
     clock.advanceMs(18.5);
 
-    const reply = await asker.drawAll(wishes);
+    const reply = await asker.drawAll(slotRequests);
 
-    const slots = wishes.flatMap((_, wish) => slotsOf(reply, wish));
+    const slots = slotRequests.flatMap((_, slotRequest) => slotsOf(reply, slotRequest));
     expect(slots).toEqual(Array.from({ length: 12 }, (_, each) => asksUs + 20_000 + each * 1_000));
   });
 
@@ -80,10 +80,13 @@ describe.each(storeKinds())("slots pushed back to suit a key in $name", ({ open 
     async ({ keys, rate, replicas, least }) => {
       const pinned = open();
       const policy = policyOf({ rate: "1000/s", perKey: { rate: `${rate}/s` } });
-      const wishes = Array.from({ length: keys }, (_, key) => ({ key: `key ${key}`, wanted: 20 }));
+      const slotRequests = Array.from({ length: keys }, (_, key) => ({
+        key: `key ${key}`,
+        wanted: 20,
+      }));
       const parties = Array.from({ length: replicas }, (_, name) => ({
         asker: createAsker(pinned.store, { bucket: "b", name: `a${name}`, policy }),
-        wishes,
+        slotRequests,
       }));
       const endUs = pinned.clock.nowUs() + 2_000_000;
 

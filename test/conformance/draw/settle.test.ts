@@ -27,7 +27,7 @@ async function slotOf({ clock }: PinnedStore, asker: Asker, tokens: number): Pro
     const reply = await asker.drawAll([{ wanted: 1, cost: { tokens } }]);
     const [slotUs] = slotsOf(reply);
     if (slotUs !== undefined) return slotUs;
-    clock.set(Math.max(clock.nowUs() + 1, reply.place.turnUs));
+    clock.set(Math.max(clock.nowUs() + 1, reply.position.turnUs));
   }
 }
 

@@ -49,7 +49,7 @@ describe.each(storeKinds())("when calls can start, in $name", ({ open }) => {
       bindsAt: KEY_PAUSED,
     });
     expect(slotsOf(looked)).toEqual([]);
-    expect(looked.place).toEqual(waiting.place);
+    expect(looked.position).toEqual(waiting.position);
     expect(byOther.granted[0]).toMatchObject({ soonestUs: nowUs() + 500_000, bindsAt: 1 });
     // Who only asks takes no share of what the others draw.
     expect(byOther.alive).toBe(1);

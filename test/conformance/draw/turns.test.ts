@@ -56,7 +56,7 @@ describe.each(storeKinds())("turns in $name", ({ open }) => {
     expect(slotsOf(reply)).toHaveLength(25);
   });
 
-  it("are of one share for all wishes of a replica together", async () => {
+  it("are of one share for all slot requests of a replica together", async () => {
     const pinned = open();
     const askers = replicas(pinned, 4, "1000/s");
     for (const asker of askers) await asker.draw(1);
@@ -79,7 +79,7 @@ describe.each(storeKinds())("turns in $name", ({ open }) => {
       const pinned = open();
       const [first, second, late, other] = replicas(pinned, 4, "10/s");
       for (const asker of [first!, second!]) await asker.draw(1);
-      const { turnUs } = (await late!.draw(1)).place;
+      const { turnUs } = (await late!.draw(1)).position;
 
       pinned.clock.set(turnUs + lateMs * 1_000);
 
@@ -95,14 +95,14 @@ describe.each(storeKinds())("turns in $name", ({ open }) => {
     );
     const low = [{ wanted: 1, priority: "low" }] as const;
     await waiter!.drawAll(low);
-    const { turnUs } = (await waiter!.drawAll(low)).place;
+    const { turnUs } = (await waiter!.drawAll(low)).position;
     pinned.clock.set(turnUs - 10_000);
     const passing = await urgent!.drawAll([{ wanted: 1, priority: "critical" }]);
 
-    const { place } = await waiter!.drawAll(low);
+    const { position } = await waiter!.drawAll(low);
 
     expect(slotsOf(passing)).toHaveLength(1);
-    expect(place.turnUs).toBe(turnUs + 100_000);
+    expect(position.turnUs).toBe(turnUs + 100_000);
   });
 
   it("lets a replica with one call in before the backlog of another has drained", async () => {
@@ -111,7 +111,7 @@ describe.each(storeKinds())("turns in $name", ({ open }) => {
     await simulate(pinned, [busy!], { forMs: 1_000, backlog: 100_000 });
     const first = await rare!.draw(1);
 
-    const waitUs = slotsOf(first).length === 1 ? 0 : first.place.turnUs - first.nowUs;
+    const waitUs = slotsOf(first).length === 1 ? 0 : first.position.turnUs - first.nowUs;
 
     expect(waitUs).toBeLessThanOrEqual(100_000);
   });
@@ -163,7 +163,7 @@ describe.each(storeKinds())("turns in $name", ({ open }) => {
       );
       await third!.draw(50);
       const reply = await fourth!.draw(50);
-      return reply.place.turnUs - reply.nowUs;
+      return reply.position.turnUs - reply.nowUs;
     };
 
     const turnUs = await turnAfterUs(true);

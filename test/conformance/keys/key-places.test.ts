@@ -22,32 +22,35 @@ describe.each(storeKinds())("the place of a key in $name", ({ open }) => {
       ],
     ],
     ["costs", [KEY, { ...KEY, cost: 2 }]],
-  ])("is one, so that a replica with several %s leaves others their turn", async (_of, wishes) => {
-    const pinned = open();
-    const limits = [leakyBucket("1000/s", { burst: 9 })];
-    const policy = policyOf({ limits, perKey: { concurrency: 1 } });
-    const [many, one] = ["many", "one"].map((name) =>
-      createAsker(pinned.store, { bucket: "b", name, policy }),
-    ) as [Asker, Asker];
-    const served = new Map([
-      [many, 0],
-      [one, 0],
-    ]);
+  ])(
+    "is one, so that a replica with several %s leaves others their turn",
+    async (_of, slotRequests) => {
+      const pinned = open();
+      const limits = [leakyBucket("1000/s", { burst: 9 })];
+      const policy = policyOf({ limits, perKey: { concurrency: 1 } });
+      const [many, one] = ["many", "one"].map((name) =>
+        createAsker(pinned.store, { bucket: "b", name, policy }),
+      ) as [Asker, Asker];
+      const served = new Map([
+        [many, 0],
+        [one, 0],
+      ]);
 
-    for (let round = 0; round < ROUNDS; round++) {
-      for (const [asker, wanted] of [[many, wishes] as const, [one, [KEY]] as const]) {
-        const { lease } = asker;
-        const reply = await asker.drawAll(wanted);
-        pinned.clock.advanceMs(20);
-        if (!wanted.some((_wish, index) => slotsOf(reply, index).length > 0)) continue;
-        served.set(asker, served.get(asker)! + 1);
-        await asker.release([lease], "acme");
+      for (let round = 0; round < ROUNDS; round++) {
+        for (const [asker, wanted] of [[many, slotRequests] as const, [one, [KEY]] as const]) {
+          const { lease } = asker;
+          const reply = await asker.drawAll(wanted);
+          pinned.clock.advanceMs(20);
+          if (!wanted.some((_wish, index) => slotsOf(reply, index).length > 0)) continue;
+          served.set(asker, served.get(asker)! + 1);
+          await asker.release([lease], "acme");
+        }
       }
-    }
 
-    expect(served.get(one)!).toBeGreaterThanOrEqual(ROUNDS / 4);
-    expect(served.get(many)!).toBeGreaterThanOrEqual(ROUNDS / 4);
-  });
+      expect(served.get(one)!).toBeGreaterThanOrEqual(ROUNDS / 4);
+      expect(served.get(many)!).toBeGreaterThanOrEqual(ROUNDS / 4);
+    },
+  );
 
   it("is that of its first call, so that a newcomer waits behind all that came before", async () => {
     const pinned = open();
@@ -55,22 +58,22 @@ describe.each(storeKinds())("the place of a key in $name", ({ open }) => {
     const [holder, first, second] = ["holder", "first", "second"].map((name) =>
       createAsker(pinned.store, { bucket: "b", name, policy }),
     ) as [Asker, Asker, Asker];
-    const wishes: readonly Wanted[] = [
+    const slotRequests: readonly Wanted[] = [
       { ...KEY, wanted: 2, priority: "high" },
       { ...KEY, priority: "normal" },
     ];
     await holder.drawAll([{ ...KEY, wanted: 3 }]);
     pinned.clock.advanceMs(10);
-    await first.drawAll(wishes);
+    await first.drawAll(slotRequests);
     pinned.clock.advanceMs(10);
     await second.drawAll([KEY]);
     pinned.clock.advanceMs(10);
     await holder.release([1, 2, 3], "acme");
 
-    const reply = await first.drawAll(wishes);
+    const reply = await first.drawAll(slotRequests);
     const after = await second.drawAll([KEY]);
 
-    // A share of three is one; the call that is left of the first wish is more urgent than the newcomer's.
+    // A share of three is one; the call that is left of the first slot request is more urgent than the newcomer's.
     const counts = [slotsOf(reply, 0), slotsOf(reply, 1), slotsOf(after)].map((all) => all.length);
     expect(counts).toEqual([1, 1, 0]);
   });

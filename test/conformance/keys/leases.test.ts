@@ -313,8 +313,8 @@ describe.each(storeKinds())("a lease in $name", ({ open }) => {
 
     const [, behind] = (await waiter!.drawAll([{ wanted: 50 }, { wanted: 1, key: "k" }])).granted;
 
-    expect(waiting!.places[0]!.leaseOrder).toBeGreaterThan(0);
-    expect(behind!.places).toEqual(waiting!.places);
+    expect(waiting!.positions[0]!.leaseOrder).toBeGreaterThan(0);
+    expect(behind!.positions).toEqual(waiting!.positions);
   });
 
   it("is kept for each key by itself", async () => {

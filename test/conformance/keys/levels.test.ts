@@ -3,7 +3,7 @@ import { headsOfText, levelsOfText, encodeKey } from "../../../src/core/key-path
 import { concurrency, leakyBucket, tokenBucket } from "../../../src/core/policy/limit-makers.ts";
 import type { Limit } from "../../../src/core/limits/rule.ts";
 import type { PolicyOptions } from "../../../src/core/policy/policy.ts";
-import { boundBy, COOLING, NO_PLACE, PAUSED, type KeyScope } from "../../../src/core/store.ts";
+import { boundBy, COOLING, NO_POSITION, PAUSED, type KeyScope } from "../../../src/core/store.ts";
 import { createAsker, policyOf, slotsOf, type Asker } from "../../support/draws/asker.ts";
 import { EXCESS } from "../../support/draws/bounds.ts";
 import { simulateParties, type Party } from "../../support/draws/simulate.ts";
@@ -19,7 +19,7 @@ function scopesBy(levels: readonly (readonly Limit[])[]) {
     path === undefined
       ? []
       : headsOfText(path).map((head, level): KeyScope => {
-          return { key: head, limits: levels[level] ?? [], place: NO_PLACE };
+          return { key: head, limits: levels[level] ?? [], position: NO_POSITION };
         });
 }
 
@@ -81,13 +81,13 @@ describe.each(storeKinds())("keys with levels in $name", ({ open }) => {
       return {
         asker,
         asksOldestFirst: true,
-        wishes: [X, Y].map((path) => ({ wanted: 10, key: path })),
+        slotRequests: [X, Y].map((path) => ({ wanted: 10, key: path })),
       };
     });
 
     const grants = await simulateParties(pinned, parties, 4_000);
 
-    expect(grants.filter(({ wish }) => wish === 0)).toEqual([]);
+    expect(grants.filter(({ slotRequest }) => slotRequest === 0)).toEqual([]);
     expect(grants.length).toBeGreaterThanOrEqual(0.97 * 120);
   });
 
@@ -136,13 +136,13 @@ describe.each(storeKinds())("keys with levels in $name", ({ open }) => {
       return {
         asker,
         asksOldestFirst: true,
-        wishes: paths.map((path) => ({ wanted: 10, key: path })),
+        slotRequests: paths.map((path) => ({ wanted: 10, key: path })),
       };
     });
 
     const grants = await simulateParties(pinned, parties, 4_000);
 
-    expect(grants.filter(({ wish }) => wish === 0)).toEqual([]);
+    expect(grants.filter(({ slotRequest }) => slotRequest === 0)).toEqual([]);
     expect(grants.length).toBeGreaterThanOrEqual(0.97 * 120);
   });
 
@@ -164,15 +164,15 @@ describe.each(storeKinds())("keys with levels in $name", ({ open }) => {
         return {
           asker,
           asksOldestFirst: true,
-          wishes: paths.map((path) => ({ wanted: 5, key: path })),
+          slotRequests: paths.map((path) => ({ wanted: 5, key: path })),
         };
       });
 
       const grants = await simulateParties(pinned, parties, 6_000);
 
       const byScope = new Map<string, { slotUs: number; cost: number }[]>();
-      for (const { slotUs, wish } of grants) {
-        for (const head of headsOfText(paths[wish]!)) {
+      for (const { slotUs, slotRequest } of grants) {
+        for (const head of headsOfText(paths[slotRequest]!)) {
           byScope.set(head, [...(byScope.get(head) ?? []), { slotUs, cost: 1 }]);
         }
       }

@@ -110,14 +110,14 @@ describe("the reports of lanes to workers and readers", () => {
 
   it("is that more jobs wait than were taken, while there are some", async () => {
     await enqueue("a", 2);
-    const isTold = [];
+    const isNotified = [];
     for (let n = 0; n < 2; n++) {
       await byHand.redis.del(keyOf("marker"));
       await take({ most: 1 });
-      isTold.push(await byHand.redis.exists(keyOf("marker")));
+      isNotified.push(await byHand.redis.exists(keyOf("marker")));
     }
 
-    expect(isTold).toEqual([1, 0]);
+    expect(isNotified).toEqual([1, 0]);
   });
 
   it("is where a job stands, in its lane or beyond", async () => {

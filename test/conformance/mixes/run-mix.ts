@@ -7,7 +7,7 @@ import { RANKS } from "../../../src/core/input/options.ts";
 import { keyLimitsOf } from "../../../src/core/policy/per-key.ts";
 import { compilePolicy, type Policy } from "../../../src/core/policy/policy.ts";
 import { textOfNamed, textOfScopes } from "../../../src/core/key-path.ts";
-import type { Store, Wish } from "../../../src/core/store.ts";
+import type { Store, SlotRequest } from "../../../src/core/store.ts";
 import { slotsOf } from "../../support/draws/asker.ts";
 import { randomOf, type Mix, type MixCaller } from "./mix.ts";
 import type { VirtualTime } from "./virtual-time.ts";
@@ -57,9 +57,9 @@ export async function runMix(
       draws += 1;
       await time.sleep(0.15 + random() * 0.3);
       const drawn = await store.draw(request);
-      for (const [index, wish] of request.wishes.entries()) {
-        const { costs } = wish;
-        const key = keyOfWish(wish);
+      for (const [index, slotRequest] of request.slotRequests.entries()) {
+        const { costs } = slotRequest;
+        const key = keyOfSlotRequest(slotRequest);
         for (const slotUs of slotsOf(drawn, index)) slots.push({ key, costs, slotUs });
       }
       await time.sleep(0.15 + random() * 0.3);
@@ -69,7 +69,7 @@ export async function runMix(
       // Others may get them now.
       const returned = new Set(request.slotsUs);
       const isReturned = ({ key, slotUs }: MixSlot): boolean =>
-        key === keyOfWish(request.wish) && returned.has(slotUs);
+        key === keyOfSlotRequest(request.slotRequest) && returned.has(slotUs);
       slots = slots.filter((slot) => !isReturned(slot));
       await store.giveBack(request);
     },
@@ -128,8 +128,8 @@ function sharedStepMs({ limits }: Policy, costs: readonly number[]): number {
   return stepOf(limits, costs) / 1_000;
 }
 
-/** The key of a wish's calls, as far as it has limits. */
-function keyOfWish({ scopes }: Pick<Wish, "scopes">): string | undefined {
+/** The key of a slot request's calls, as far as it has limits. */
+function keyOfSlotRequest({ scopes }: Pick<SlotRequest, "scopes">): string | undefined {
   return scopes.length === 0 ? undefined : textOfScopes(scopes.map(({ key }) => key));
 }
 

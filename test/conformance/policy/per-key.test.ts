@@ -13,8 +13,8 @@ import { EXCESS } from "../../support/draws/bounds.ts";
 import { simulateParties, type Grant, type Party } from "../../support/draws/simulate.ts";
 import { storeKinds, type PinnedStore } from "../../support/draws/store-kinds.ts";
 
-const countOf = (grants: readonly Grant[], by: number, wish: number): number =>
-  grants.filter((each) => each.by === by && each.wish === wish).length;
+const countOf = (grants: readonly Grant[], by: number, slotRequest: number): number =>
+  grants.filter((each) => each.by === by && each.slotRequest === slotRequest).length;
 
 describe.each(storeKinds())("limits per key in $name", ({ open }) => {
   const askerOf = ({ store }: PinnedStore, policy: ReturnType<typeof policyOf>, name = "a") =>
@@ -29,11 +29,11 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
         perKey: (key: string) => ({ rate: key === "slow" ? "1/s" : "100/s" }),
       });
       const keys = order === "slow first" ? ["slow", "x", "y"] : ["x", "y", "slow"];
-      const wishes = keys.map((key) => ({ key, wanted: 20 }));
+      const slotRequests = keys.map((key) => ({ key, wanted: 20 }));
 
       const grants = await simulateParties(
         pinned,
-        [{ asker: askerOf(pinned, policy), wishes }],
+        [{ asker: askerOf(pinned, policy), slotRequests }],
         10_000,
       );
 
@@ -59,10 +59,10 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
       const pinned = open();
       const policy = policyOf({ ...shared, perKey: { rate: "20/s", burst: 4 } });
       const keys = ["x", "y", "z"];
-      const wishes = keys.map((key) => ({ key, wanted: 10 }));
+      const slotRequests = keys.map((key) => ({ key, wanted: 10 }));
       const parties = ["a", "b", "c"].map((name) => ({
         asker: askerOf(pinned, policy, name),
-        wishes,
+        slotRequests,
       }));
 
       const grants = await simulateParties(pinned, parties, 5_000);
@@ -70,7 +70,7 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
       const limit = policy.perKey!.scopesOf("x")[0]!.limits[0]!;
       expect(grants.length).toBeGreaterThanOrEqual(least);
       for (const index of keys.keys()) {
-        const own = grants.filter(({ wish }) => wish === index);
+        const own = grants.filter(({ slotRequest }) => slotRequest === index);
         const passed = own.map(({ slotUs }) => ({ slotUs, cost: 1 }));
         expect(EXCESS["leaky-bucket"]!(limit, passed)).toBeLessThanOrEqual(0);
       }
@@ -85,7 +85,7 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
     const policy = policyOf({ ...shared, perKey: { rate: "20/s" } });
     const parties: Party[] = ["a", "b"].map((name) => ({
       asker: askerOf(pinned, policy, name),
-      wishes: [{ key: "k", wanted: 30 }],
+      slotRequests: [{ key: "k", wanted: 30 }],
     }));
 
     const grants = await simulateParties(pinned, parties, 20_000);
@@ -168,14 +168,14 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
     const policy = policyOf({ perKey: { rate: "100/s" } });
     const asker = askerOf(pinned, policy);
     await asker.steer({ do: "pause", durationUs: 5_000_000 }, key);
-    const wishes = ["x", "y"].map((each) => ({ key: each, wanted: 1 }));
+    const slotRequests = ["x", "y"].map((each) => ({ key: each, wanted: 1 }));
 
-    const paused = await asker.drawAll(wishes);
+    const paused = await asker.drawAll(slotRequests);
     pinned.clock.advanceMs(5_000);
-    const after = await asker.drawAll(wishes);
+    const after = await asker.drawAll(slotRequests);
 
-    expect([0, 1].map((wish) => slotsOf(paused, wish).length)).toEqual([0, others]);
-    expect([0, 1].map((wish) => slotsOf(after, wish).length)).toEqual([1, 1]);
+    expect([0, 1].map((slotRequest) => slotsOf(paused, slotRequest).length)).toEqual([0, others]);
+    expect([0, 1].map((slotRequest) => slotsOf(after, slotRequest).length)).toEqual([1, 1]);
   });
 
   it("have no line left behind a pause that ends early, where nothing is shared", async () => {
@@ -231,7 +231,7 @@ describe.each(storeKinds())("limits per key in $name", ({ open }) => {
     const policy = policyOf({ perKey: { limits: [concurrency(1)] } });
     const [holding, waiting] = [askerOf(pinned, policy, "h"), askerOf(pinned, policy, "w")];
     const leaseOrder = async (asker: typeof waiting): Promise<number> =>
-      (await asker.drawAll([{ key: "k", wanted: 1 }])).granted[0]!.places[0]!.leaseOrder;
+      (await asker.drawAll([{ key: "k", wanted: 1 }])).granted[0]!.positions[0]!.leaseOrder;
     await leaseOrder(holding);
     pinned.clock.advanceMs(10);
 

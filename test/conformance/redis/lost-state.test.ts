@@ -56,7 +56,7 @@ describe.each(storeKinds())("a bucket in $name whose state is lost", ({ open }) 
     draw: (request) => store.draw({ ...request, bucket }),
   });
   const waitOf = (asker: Asker, { nowUs }: { nowUs: () => number }): number =>
-    (asker.last!.place.turnUs - nowUs()) / 1_000;
+    (asker.last!.position.turnUs - nowUs()) / 1_000;
 
   it.each(EMPTY_HANDED)("starts a %s as if a burst had just left", async (_n, limit, waitMs) => {
     const { asker, lose, clock } = askersOf([limit]);
@@ -179,12 +179,12 @@ describe.each(storeKinds())("a bucket in $name whose state is lost", ({ open }) 
     ["one key", [], [leakyBucket("5/s", { burst: 5 })]],
   ])("refuses a try, and is in debt from then on: a limit of %s", async (_of, limits, perKey) => {
     const { asker, lose } = askersOf(limits, perKey);
-    const wish = { wanted: 1, key: "k" };
-    await asker.drawAll([wish]);
+    const slotRequest = { wanted: 1, key: "k" };
+    await asker.drawAll([slotRequest]);
 
     lose();
-    const refused = slotsOf(await asker.drawAll([{ ...wish, isTry: true }]));
-    const again = await asker.drawAll([{ ...wish, isTry: true }]);
+    const refused = slotsOf(await asker.drawAll([{ ...slotRequest, isTry: true }]));
+    const again = await asker.drawAll([{ ...slotRequest, isTry: true }]);
 
     expect(refused).toEqual([]);
     expect(again.granted[0]!.statuses[0]!.remaining).toBe(0);

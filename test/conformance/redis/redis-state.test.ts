@@ -2,7 +2,12 @@ import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from "vitest";
 import { leakyBucket } from "../../../src/core/policy/limit-makers.ts";
-import { NO_PLACE, type DrawReply, type DrawRequest, type Wish } from "../../../src/core/store.ts";
+import {
+  NO_POSITION,
+  type DrawReply,
+  type DrawRequest,
+  type SlotRequest,
+} from "../../../src/core/store.ts";
 import { packNumbers } from "../../../src/stores/redis/scripts/bucket/frame.ts";
 import { runScript, type Script } from "../../../src/stores/redis/scripts/script.ts";
 import { slotsDraw, type SlotsDraw } from "../../../src/stores/redis/scripts/bucket/slots-draw.ts";
@@ -23,7 +28,7 @@ afterAll(async () => {
 
 const { limits, shares, text } = policyOf({ rate: "10/s", burst: 3 });
 const terms = { limits, shares, text, version: 0 };
-const wish: Wish = {
+const slotRequest: SlotRequest = {
   name: " 1",
   scopes: [],
   costs: [1],
@@ -38,32 +43,34 @@ const request: DrawRequest = {
   bucket: "b",
   asker: "a",
   terms,
-  wishes: [wish],
+  slotRequests: [slotRequest],
   horizonUs: 100_000,
   drewUs: 0,
-  place: NO_PLACE,
+  position: NO_POSITION,
   leases: 0,
   lease: 1,
   isTry: false,
 };
 /** As many slots as there are. */
-const greedy = [{ ...wish, wanted: 50 }];
+const greedy = [{ ...slotRequest, wanted: 50 }];
 const slow = { ...terms, limits: [leakyBucket("1/2d")] };
 const fromLimit = (wrong: object): object => ({
   terms: { ...terms, limits: [{ ...limits[0], ...wrong }] },
 });
 const fromKeyLimit = (wrong: object): object => {
-  const scope = { key: "k", limits: [{ ...limits[0]!, ...wrong }], place: NO_PLACE };
-  return fromWish({ scopes: [scope], costs: [1, 1] });
+  const scope = { key: "k", limits: [{ ...limits[0]!, ...wrong }], position: NO_POSITION };
+  return fromSlotRequest({ scopes: [scope], costs: [1, 1] });
 };
-const fromWish = (wrong: object): object => ({ wishes: [{ ...wish, ...wrong }] });
+const fromSlotRequest = (wrong: object): object => ({
+  slotRequests: [{ ...slotRequest, ...wrong }],
+});
 /** The arguments with another code for the kind of the first limit, which follows on 7 numbers, 5 of terms and a count. */
 function withKind(
   args: readonly (string | number | Buffer)[],
   code: number,
 ): (typeof args)[number][] {
   return args.map((arg, index) => {
-    // The limits are among the first numbers; those of the wishes follow.
+    // The limits are among the first numbers; those of the slot requests follow.
     if (!Buffer.isBuffer(arg) || index !== 2) return arg;
     const numbers = new Float64Array(Uint8Array.from(arg).buffer);
     return packNumbers(Array.from(numbers.with(14, code)));
@@ -75,7 +82,7 @@ describe("a bucket's keys in Redis", () => {
   it("share one hash tag, and each expires by itself", async () => {
     // On a clock that stands still, since a slot whose time has passed leaves no hole.
     const pinnedUs = 1_790_000_000_000_000;
-    const drawn = { ...request, prefix, pinnedUs, wishes: greedy };
+    const drawn = { ...request, prefix, pinnedUs, slotRequests: greedy };
     const first = await runScript(redis, slotsDraw, drawn);
     await runScript(redis, slotsDraw, { ...drawn, asker: "other" });
     await runScript(redis, slotsReturn, {
@@ -84,8 +91,8 @@ describe("a bucket's keys in Redis", () => {
       bucket: "b",
       asker: "a",
       terms,
-      place: first.place,
-      wish,
+      position: first.position,
+      slotRequest,
       generation: first.generation,
       slotsUs: [first.nowUs + 50_000],
     });
@@ -112,22 +119,22 @@ describe("a bucket's keys in Redis", () => {
   });
 
   it.each<[string, object]>([
-    ["less than none wanted", fromWish({ wanted: -1 })],
-    ["half a call wanted", fromWish({ wanted: 1.5 })],
-    ["NaN wanted", fromWish({ wanted: Number.NaN })],
-    ["2^53 wanted", fromWish({ wanted: 2 ** 53 })],
-    ["a negative cost", fromWish({ costs: [-1] })],
-    ["half a cost", fromWish({ costs: [0.5] })],
-    ["a cost of NaN", fromWish({ costs: [Number.NaN] })],
-    ["an infinite cost", fromWish({ costs: [Infinity] })],
-    ["an unknown rank", fromWish({ rank: 4 })],
-    ["a negative rank", fromWish({ rank: -1 })],
+    ["less than none wanted", fromSlotRequest({ wanted: -1 })],
+    ["half a call wanted", fromSlotRequest({ wanted: 1.5 })],
+    ["NaN wanted", fromSlotRequest({ wanted: Number.NaN })],
+    ["2^53 wanted", fromSlotRequest({ wanted: 2 ** 53 })],
+    ["a negative cost", fromSlotRequest({ costs: [-1] })],
+    ["half a cost", fromSlotRequest({ costs: [0.5] })],
+    ["a cost of NaN", fromSlotRequest({ costs: [Number.NaN] })],
+    ["an infinite cost", fromSlotRequest({ costs: [Infinity] })],
+    ["an unknown rank", fromSlotRequest({ rank: 4 })],
+    ["a negative rank", fromSlotRequest({ rank: -1 })],
     ["a negative horizon", { horizonUs: -1 }],
     ["a negative version", { terms: { ...terms, version: -1 } }],
     ["half a version", { terms: { ...terms, version: 0.5 } }],
     ["NaN for the last draw", { drewUs: Number.NaN }],
     ["2^53 for the next lease", { lease: 2 ** 53 }],
-    ["-2^53 for its turn", { place: { ...NO_PLACE, turnUs: -(2 ** 53) } }],
+    ["-2^53 for its turn", { position: { ...NO_POSITION, turnUs: -(2 ** 53) } }],
     ["a count of zero", fromLimit({ count: 0 })],
     ["a period of NaN", fromLimit({ periodUs: Number.NaN })],
     ["a period of zero", fromLimit({ periodUs: 0 })],
@@ -154,13 +161,13 @@ describe("a bucket's keys in Redis", () => {
   });
 
   it("hold the very same bytes after a refused cost", async () => {
-    await runScript(redis, slotsDraw, { ...request, prefix, wishes: greedy });
+    await runScript(redis, slotsDraw, { ...request, prefix, slotRequests: greedy });
     const before = await redis.dump(`${prefix}:{b}:state`);
 
     const refused = runScript(redis, slotsDraw, {
       ...request,
       prefix,
-      wishes: [{ ...wish, costs: [4] }],
+      slotRequests: [{ ...slotRequest, costs: [4] }],
     });
 
     await expect(refused).rejects.toThrow("SLUICE_COST_TOO_LARGE 4 3");
@@ -171,7 +178,7 @@ describe("a bucket's keys in Redis", () => {
     const first = await runScript(redis, slotsDraw, {
       ...request,
       prefix,
-      wishes: [{ ...wish, wanted: 3 }],
+      slotRequests: [{ ...slotRequest, wanted: 3 }],
     });
     await redis.script("FLUSH");
 

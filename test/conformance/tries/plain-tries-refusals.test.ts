@@ -6,11 +6,11 @@ import type { Limit } from "../../../src/core/limits/rule.ts";
 import { scopesOf } from "../../../src/core/policy/per-key.ts";
 import { compilePolicy } from "../../../src/core/policy/policy.ts";
 import {
-  NO_PLACE,
+  NO_POSITION,
   type DrawRequest,
   type KeyScope,
   type Store,
-  type Wish,
+  type SlotRequest,
 } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
 import { createManualClock } from "../../../src/sluice/testing/manual-clock.ts";
@@ -29,7 +29,7 @@ const perKey = { limits: [tokenBucket({ capacity: 3, refill: "1/s" })] };
 const policy = compilePolicy("test", { perKey });
 const { limits, shares, text } = policy;
 const [scope] = scopesOf(policy, "k") as [KeyScope];
-const wish: Wish = {
+const slotRequest: SlotRequest = {
   name: "1 k",
   scopes: [scope],
   costs: [1],
@@ -44,19 +44,19 @@ const request: DrawRequest = {
   bucket: "b",
   asker: "a",
   terms: { limits, shares, text, version: 0 },
-  wishes: [wish],
+  slotRequests: [slotRequest],
   horizonUs: 0,
   drewUs: 0,
-  place: NO_PLACE,
+  position: NO_POSITION,
   lease: 1,
   leases: 0,
   isTry: true,
 };
-const fromWish = (wrong: object): object => ({
-  wishes: [wish, { ...wish, scopes: [{ ...scope, key: "other" }], ...wrong }],
+const fromSlotRequest = (wrong: object): object => ({
+  slotRequests: [slotRequest, { ...slotRequest, scopes: [{ ...scope, key: "other" }], ...wrong }],
 });
 const fromLimit = (wrong: object): object =>
-  fromWish({ scopes: [{ ...scope, limits: [{ ...scope.limits[0], ...wrong }] }] });
+  fromSlotRequest({ scopes: [{ ...scope, limits: [{ ...scope.limits[0], ...wrong }] }] });
 
 function open() {
   const prefix = `t${randomUUID()}`;
@@ -74,14 +74,14 @@ function open() {
 
 describe("a try for keys with one plain limit", () => {
   it.each<[string, object]>([
-    ["zero wanted", fromWish({ wanted: 0 })],
-    ["half a call wanted", fromWish({ wanted: 1.5 })],
-    ["NaN wanted", fromWish({ wanted: Number.NaN })],
-    ["2^53 wanted", fromWish({ wanted: 2 ** 53 })],
-    ["a negative cost", fromWish({ costs: [-1] })],
-    ["half a cost", fromWish({ costs: [0.5] })],
-    ["a cost of NaN", fromWish({ costs: [Number.NaN] })],
-    ["a cost above the capacity", fromWish({ costs: [4] })],
+    ["zero wanted", fromSlotRequest({ wanted: 0 })],
+    ["half a call wanted", fromSlotRequest({ wanted: 1.5 })],
+    ["NaN wanted", fromSlotRequest({ wanted: Number.NaN })],
+    ["2^53 wanted", fromSlotRequest({ wanted: 2 ** 53 })],
+    ["a negative cost", fromSlotRequest({ costs: [-1] })],
+    ["half a cost", fromSlotRequest({ costs: [0.5] })],
+    ["a cost of NaN", fromSlotRequest({ costs: [Number.NaN] })],
+    ["a cost above the capacity", fromSlotRequest({ costs: [4] })],
     ["NaN for the last draw", { drewUs: Number.NaN }],
     ["half a version", { terms: { ...request.terms, version: 0.5 } }],
     ["a negative version", { terms: { ...request.terms, version: -1 } }],
@@ -104,7 +104,7 @@ describe("a try for keys with one plain limit", () => {
     const { store, scripts, clock } = open();
     const asker = createAsker(store, { bucket: "b", name: "a", policy });
     const tryOnce = (key: string): Promise<unknown> =>
-      store.draw({ ...request, wishes: [{ ...wish, scopes: [{ ...scope, key }] }] });
+      store.draw({ ...request, slotRequests: [{ ...slotRequest, scopes: [{ ...scope, key }] }] });
     await tryOnce("k");
     await tryOnce("k");
     await asker.steer({ do: "pause", durationUs: 1_000_000 }, "k");
@@ -141,8 +141,12 @@ describe("a try for keys with one plain limit", () => {
         });
         const terms = { ...request.terms, text: sameText };
         const scopes = [{ ...scope, limits: own!.scopesOf("k")[0]!.limits }];
-        const wishes = [{ ...wish, scopes, wanted: 2 }];
-        const { sentAtMs: _sentAtMs, ...reply } = await asked.draw({ ...request, terms, wishes });
+        const slotRequests = [{ ...slotRequest, scopes, wanted: 2 }];
+        const { sentAtMs: _sentAtMs, ...reply } = await asked.draw({
+          ...request,
+          terms,
+          slotRequests,
+        });
         return reply;
       };
 
@@ -155,7 +159,7 @@ describe("a try for keys with one plain limit", () => {
 
   it("leaves every byte as it was when it is refused", async () => {
     const { store, scripts, bytes, clock } = open();
-    const all = { ...request, wishes: [{ ...wish, wanted: 9 }] };
+    const all = { ...request, slotRequests: [{ ...slotRequest, wanted: 9 }] };
     await store.draw(all);
     clock.advanceMs(500);
     const before = await bytes();

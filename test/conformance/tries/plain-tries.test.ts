@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { fixedWindow, leakyBucket, tokenBucket } from "../../../src/core/policy/limit-makers.ts";
 import type { Limit } from "../../../src/core/limits/rule.ts";
 import { compilePolicy } from "../../../src/core/policy/policy.ts";
-import { NO_PLACE, type Change, type KeyScope, type Store } from "../../../src/core/store.ts";
+import { NO_POSITION, type Change, type KeyScope, type Store } from "../../../src/core/store.ts";
 import { createMemoryStore } from "../../../src/stores/memory/memory-store.ts";
 import { createManualClock } from "../../../src/sluice/testing/manual-clock.ts";
 import { createAsker, slotsOf, type Asker } from "../../support/draws/asker.ts";
@@ -34,7 +34,7 @@ const limit: fc.Arbitrary<Limit> = fc.oneof(
     .map(([most, per]) => fixedWindow(most, per)),
 );
 const key = fc.constantFrom("a", "b", "c", "d", "e");
-const wish = fc.record({
+const slotRequest = fc.record({
   key,
   wanted: fc.integer({ min: 1, max: 12 }),
   cost: fc.integer({ min: 1, max: 3 }),
@@ -51,12 +51,16 @@ const step = fc.oneof(
     arbitrary: fc.record({
       do: fc.constant("try" as const),
       asker,
-      wishes: fc.uniqueArray(wish, { minLength: 1, maxLength: 5, selector: (each) => each.key }),
+      slotRequests: fc.uniqueArray(slotRequest, {
+        minLength: 1,
+        maxLength: 5,
+        selector: (each) => each.key,
+      }),
     }),
   },
   { weight: 6, arbitrary: fc.record({ do: fc.constant("wait" as const), us }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("draw" as const), asker, wish }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("twice" as const), asker, wish }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("draw" as const), asker, slotRequest }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("twice" as const), asker, slotRequest }) },
   {
     weight: 1,
     arbitrary: fc.record({
@@ -81,11 +85,11 @@ async function take(askers: readonly Asker[], given: Step): Promise<unknown> {
   const atUs = own.last?.nowUs ?? 0;
   switch (given.do) {
     case "try":
-      return own.drawAll(given.wishes.map((each) => ({ ...each, isTry: true })));
+      return own.drawAll(given.slotRequests.map((each) => ({ ...each, isTry: true })));
     case "twice":
-      return own.drawAll([given.wish, { ...given.wish, cost: 1 }].map(asTry));
+      return own.drawAll([given.slotRequest, { ...given.slotRequest, cost: 1 }].map(asTry));
     case "draw":
-      return own.drawAll([given.wish]);
+      return own.drawAll([given.slotRequest]);
     case "settle":
       return atUs === 0 ? undefined : own.settle(atUs, { calls: given.delta }, given.key);
     case "giveBack": {
@@ -154,7 +158,7 @@ const LEVELS: Readonly<Record<string, readonly (readonly [name: string, list: nu
 
 function scopesAt(lists: readonly (readonly Limit[])[], key: string | undefined): KeyScope[] {
   return (LEVELS[key ?? ""] ?? []).map(([name, list]) => {
-    return { key: name, limits: lists[list]!, place: NO_PLACE };
+    return { key: name, limits: lists[list]!, position: NO_POSITION };
   });
 }
 

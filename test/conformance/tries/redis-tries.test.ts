@@ -104,7 +104,7 @@ describe("a try in Redis", () => {
       ["first", "second"].map((key) => ({ key, wanted: 1, isTry: true })),
     );
 
-    expect([0, 1].map((wish) => slotsOf(reply, wish).length)).toEqual([1, 0]);
+    expect([0, 1].map((slotRequest) => slotsOf(reply, slotRequest).length)).toEqual([1, 0]);
     expect(Object.keys(await bytes()).filter((name) => name.includes(":key:second"))).toEqual([]);
   });
 

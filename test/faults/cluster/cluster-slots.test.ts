@@ -25,7 +25,7 @@ const request = {
   scopes: [scope],
   ids: ["1", "}{2"],
   shelf: { lane: "{a}:b%" },
-  wish: { scopes: [scope] },
+  slotRequest: { scopes: [scope] },
   // In a cluster, other buckets may lie on other nodes.
   buckets: ["bucket", "}{"],
   areHere: false,
@@ -33,7 +33,7 @@ const request = {
   ordered: ["{a}:b%", "}{"],
   attempts: ["{a}:b%", "}{"].map((name) => ({ tenant: name, endpoint: name, message: name })),
   plan: { lists: [{ limits, keys: ["{a}:b%", "}{", "::1"] }] },
-  wishes: ["{a}:b%", "}{", "::1"].map((key) => ({ scopes: [{ key, limits }] })),
+  slotRequests: ["{a}:b%", "}{", "::1"].map((key) => ({ scopes: [{ key, limits }] })),
 };
 const scripts = await allScripts();
 

@@ -44,8 +44,8 @@ async function openSender() {
   const secret = await put(hooks, { tenant: "acme", ...endpoint, headers: { "x-own": "private" } });
   await put(hooks, { tenant: "globex", ...endpoint });
   const service = sluices.open();
-  const isTold = async (): Promise<boolean> => (await service.overview()).queues.length === 1;
-  await waitUntil(isTold, "the sender is told of");
+  const isReported = async (): Promise<boolean> => (await service.overview()).queues.length === 1;
+  await waitUntil(isReported, "the sender is told of");
   return { hooks, receiver, secret };
 }
 

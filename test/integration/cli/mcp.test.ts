@@ -19,11 +19,11 @@ async function openService() {
   const queue = service.queue<unknown>("charges", { bucket });
   await bucket.draw();
   await queue.enqueue({ card: SECRET }, { id: "order-17", delayMs: 3_600_000 });
-  const isTold = async (): Promise<boolean> => {
+  const isReported = async (): Promise<boolean> => {
     const { buckets, queues } = await service.overview();
     return buckets.length === 1 && queues.length === 1;
   };
-  await waitUntil(isTold, "both are reported");
+  await waitUntil(isReported, "both are reported");
   return { service, bucket, queue };
 }
 

@@ -172,7 +172,7 @@ describe("a queue with a maxBacklog", () => {
 
     expect(await all).toEqual([0, 0, 0]);
     const { waiting, delayed } = await queue.counts();
-    const told = producers.flatMap(({ messages }) => messages as readonly Told[]);
+    const told = producers.flatMap(({ messages }) => messages as readonly Stored[]);
     const stored = told.reduce((sum, { stored: each }) => sum + each, 0);
     expect(Math.max(...seen)).toBeLessThanOrEqual(500);
     expect([waiting + delayed, stored]).toEqual([500, 500]);
@@ -194,7 +194,7 @@ describe("a queue with a maxBacklog", () => {
   );
 });
 
-interface Told {
+interface Stored {
   readonly key: string;
   readonly stored: number;
   /** How many calls rejected with anything else. */

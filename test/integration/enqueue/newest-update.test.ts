@@ -189,14 +189,14 @@ describe("updates of one document by two processes, while two others work", () =
     await Promise.all(workers.map(({ ended }) => ended));
 
     const runs = workers.flatMap(({ messages }) => messages.filter(isRun));
-    const told = producers.flatMap(({ messages }) => messages as readonly Told[]);
+    const told = producers.flatMap(({ messages }) => messages as readonly Stored[]);
     expect(told).toHaveLength(300);
     expect(runs.every(({ running }) => running === 1)).toBe(true);
     expect(Math.max(...runs.map(({ version }) => version))).toBe(300);
     const stored = new Set(told.filter(({ isNew }) => isNew).map(({ id }) => id));
     expect(new Set(runs.map(({ id }) => id))).toEqual(stored);
     // What is stored last is what runs last.
-    const lastOfEach = producers.map(({ messages }) => (messages.at(-1) as Told).version);
+    const lastOfEach = producers.map(({ messages }) => (messages.at(-1) as Stored).version);
     expect(runs.map(({ data }) => data)).toEqual(expect.arrayContaining([Math.max(...lastOfEach)]));
   });
 });
@@ -231,7 +231,7 @@ interface Run {
   readonly version: number;
 }
 
-interface Told {
+interface Stored {
   readonly id: string;
   readonly isNew: boolean;
   readonly version: number;

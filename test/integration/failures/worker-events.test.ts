@@ -20,12 +20,12 @@ const processes = children();
 const SILENT: Logger = { warn: () => {}, error: () => {} };
 const NAMES = ["active", "done", "failed", "dead", "error", "stalled", "closed"] as const;
 
-type Told = { [Name in keyof WorkerEvents]: { readonly event: Name } & WorkerEvents[Name] };
+type Notified = { [Name in keyof WorkerEvents]: { readonly event: Name } & WorkerEvents[Name] };
 
-function hear(worker: Worker): Told[keyof Told][] {
-  const told: Told[keyof Told][] = [];
+function hear(worker: Worker): Notified[keyof Notified][] {
+  const told: Notified[keyof Notified][] = [];
   for (const event of NAMES) {
-    worker.on(event, (facts) => void told.push({ event, ...facts } as Told[keyof Told]));
+    worker.on(event, (facts) => void told.push({ event, ...facts } as Notified[keyof Notified]));
   }
   return told;
 }

@@ -23,9 +23,9 @@ const boards = openBoards();
 async function openQueue(service: Sluice, name: string) {
   const bucket = service.bucket("stripe", { rate: "1000/s" });
   const queue = service.queue<{ readonly card: string }>(name, { bucket });
-  const isTold = async (): Promise<boolean> =>
+  const isReported = async (): Promise<boolean> =>
     (await service.overview()).queues.some((each) => each.name === name);
-  await waitUntil(isTold, "it is told of");
+  await waitUntil(isReported, "it is told of");
   return queue;
 }
 

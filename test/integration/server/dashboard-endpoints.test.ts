@@ -33,9 +33,9 @@ async function openEndpointBoard() {
   const isAlone = async (): Promise<boolean> => (await hooks.status(REF))?.state === "left alone";
   await waitUntil(isAlone, "its breaker is open");
   const sluice = sluices.open();
-  const isTold = async (): Promise<boolean> =>
+  const isReported = async (): Promise<boolean> =>
     (await listWebhooks(sluice)).length === 1 && (await sluice.overview()).workers.length === 1;
-  await waitUntil(isTold, "the sender and its worker are told of");
+  await waitUntil(isReported, "the sender and its worker are told of");
   const { url } = await servers.open(sluice, { insecureLocal: true });
   return { url, hooks };
 }

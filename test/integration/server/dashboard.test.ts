@@ -192,9 +192,9 @@ describe("the board", () => {
       throw Object.assign(new Error("too many"), { status: 429, headers: { "retry-after": "1" } });
     };
     await bucket.run(refuse).catch(() => undefined);
-    const isTold = async (): Promise<boolean> =>
+    const isReported = async (): Promise<boolean> =>
       (await bucket.history()).points.some(({ refused }) => refused === 1);
-    await waitUntil(isTold, "the refusal is told of");
+    await waitUntil(isReported, "the refusal is told of");
     const { page, errors } = await boards.open(`${url}/#/bucket/stripe`);
 
     const legend = page.locator(".legend");

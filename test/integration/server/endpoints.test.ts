@@ -21,8 +21,8 @@ beforeEach(async () => {
   hooks = openHooks(sluices, { breaker: { failures: 2, coolMs: 300_000 }, scheduleMs: [0, 1] });
   // The server has neither the options nor the keys of the sender.
   const sluice = sluices.open();
-  const isTold = async (): Promise<boolean> => (await listWebhooks(sluice)).length === 1;
-  await waitUntil(isTold, "the sender is told of");
+  const isReported = async (): Promise<boolean> => (await listWebhooks(sluice)).length === 1;
+  await waitUntil(isReported, "the sender is told of");
   ({ server, url } = await servers.open(sluice));
 });
 
@@ -168,8 +168,8 @@ describe("a sender that is found by its name", () => {
   it("is not there for a queue that sends no webhooks", async () => {
     const service = sluices.open();
     service.queue("charges", { bucket: service.bucket("stripe", { rate: "1/s" }) });
-    const isTold = async (): Promise<boolean> => (await service.overview()).queues.length === 2;
-    await waitUntil(isTold, "both are told of");
+    const isReported = async (): Promise<boolean> => (await service.overview()).queues.length === 2;
+    await waitUntil(isReported, "both are told of");
 
     expect(await findWebhooks(service, "charges")).toBeUndefined();
     expect(await findWebhooks(service)).toBeDefined();

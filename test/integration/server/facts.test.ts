@@ -22,11 +22,11 @@ beforeEach(async () => {
   stripe = service.bucket("stripe", { rate: "100/s", perKey: { rate: "5/s" } });
   await stripe.draw();
   // A first report may come while the call still waits.
-  const isTold = async (): Promise<boolean> => {
+  const isReported = async (): Promise<boolean> => {
     const [told] = (await service.overview()).buckets;
     return told?.waiting.total === 0 && (await stripe.history()).points.length === 1;
   };
-  await waitUntil(isTold, "it is told of");
+  await waitUntil(isReported, "it is told of");
   ({ server, url } = await servers.open(sluices.open()));
 });
 

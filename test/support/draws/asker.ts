@@ -5,18 +5,18 @@ import { compilePolicy, type Policy, type PolicyOptions } from "../../../src/cor
 import { RANKS, type Priority } from "../../../src/core/input/options.ts";
 import {
   limitsOfCall,
-  NO_PLACE,
+  NO_POSITION,
   slotOfRun,
   type Change,
   type DrawReply,
   type DrawRequest,
   type KeyScope,
   type Peeked,
-  type Place,
+  type WaitPosition,
   type ScopesRequest,
   type Steered,
   type Store,
-  type Wish,
+  type SlotRequest,
 } from "../../../src/core/store.ts";
 
 /** What a test's asker wants. */
@@ -42,11 +42,11 @@ export interface Wanted {
 /** Draws from a store as a pacer does: it remembers what it was told last. */
 export interface Asker {
   readonly last: DrawReply | undefined;
-  /** The first wish of the last draw. */
+  /** The first slot request of the last draw. */
   readonly lastWanted: Wanted | undefined;
   readonly policy: Policy;
   draw(wanted: number, cost?: number): Promise<DrawReply>;
-  drawAll(wishes: readonly Wanted[]): Promise<DrawReply>;
+  drawAll(slotRequests: readonly Wanted[]): Promise<DrawReply>;
   giveBack(slotsUs: readonly number[], cost?: Wanted["cost"], key?: string): Promise<void>;
   settle(
     slotUs: number,
@@ -82,7 +82,7 @@ export function createAsker(
   let last: DrawReply | undefined;
   let lastWanted: Wanted | undefined;
   let lease = 1;
-  const places = new Map<string, Place>();
+  const positions = new Map<string, WaitPosition>();
   const waitsSinceUs = new Map<string, number>();
 
   const inShadow = shadows.length === 0 ? undefined : shadows;
@@ -95,15 +95,15 @@ export function createAsker(
   });
 
   /** Calls that are asked for again have waited since they were asked for first, or since others of them were served. */
-  function noteWaits(wishes: readonly Wish[], { nowUs, granted }: DrawReply): void {
-    for (const [index, { name, wanted }] of wishes.entries()) {
+  function noteWaits(slotRequests: readonly SlotRequest[], { nowUs, granted }: DrawReply): void {
+    for (const [index, { name, wanted }] of slotRequests.entries()) {
       const count = slotsOf({ granted } as DrawReply, index).length;
       if (count === wanted) waitsSinceUs.delete(name);
       else if (count > 0 || !waitsSinceUs.has(name)) waitsSinceUs.set(name, nowUs);
     }
   }
 
-  function wishOf({
+  function slotRequestOf({
     wanted,
     cost = 1,
     key,
@@ -111,9 +111,9 @@ export function createAsker(
     isUnderWay = false,
     isBounded = false,
     sincesUs,
-  }: Wanted): Wish {
+  }: Wanted): SlotRequest {
     const scopes = scopesFor(key).map((scope): KeyScope => {
-      return { ...scope, place: places.get(scope.key) ?? NO_PLACE };
+      return { ...scope, position: positions.get(scope.key) ?? NO_POSITION };
     });
     const byUnit: Readonly<Record<string, number>> =
       typeof cost === "number" ? { calls: cost } : cost;
@@ -121,12 +121,12 @@ export function createAsker(
       kind === "concurrency" ? Number(!isUnderWay) : (byUnit[unit] ?? (unit === "calls" ? 1 : 0)),
     );
     const shadowCosts = inShadow?.map(({ unit }) => byUnit[unit] ?? (unit === "calls" ? 1 : 0));
-    const wishName = `${key ?? ""} ${[...costs, ...(shadowCosts ?? [])].join(" ")}`;
+    const slotRequestName = `${key ?? ""} ${[...costs, ...(shadowCosts ?? [])].join(" ")}`;
     const rank = RANKS[priority];
-    const askedUs = waitsSinceUs.get(wishName) ?? 0;
+    const askedUs = waitsSinceUs.get(slotRequestName) ?? 0;
     const [sinceUs, nextSinceUs, lastSinceUs] = sincesUs ?? [askedUs, askedUs, askedUs];
     return {
-      name: wishName,
+      name: slotRequestName,
       scopes,
       costs,
       shadowCosts,
@@ -142,20 +142,22 @@ export function createAsker(
   async function drawAll(given: readonly Wanted[]): Promise<DrawReply> {
     const isTry = given.some((each) => each.isTry === true);
     const drewElsewhere = given.some((each) => each.drewElsewhere === true);
-    const placeless = (wish: Wish): Wish => ({
-      ...wish,
-      scopes: wish.scopes.map((scope) => ({ ...scope, place: NO_PLACE })),
+    const withoutPositions = (slotRequest: SlotRequest): SlotRequest => ({
+      ...slotRequest,
+      scopes: slotRequest.scopes.map((scope) => ({ ...scope, position: NO_POSITION })),
     });
-    const wishes = given.map(wishOf).map((wish) => (isTry ? placeless(wish) : wish));
+    const slotRequests = given
+      .map(slotRequestOf)
+      .map((slotRequest) => (isTry ? withoutPositions(slotRequest) : slotRequest));
     const { sentAtMs: _sentAtMs, ...reply } = await store.draw({
       bucket,
       asker: name,
       terms: terms(),
-      wishes,
+      slotRequests,
       horizonUs: isTry ? 0 : HORIZON_US,
       drewUs: drewElsewhere ? DREW_ELSEWHERE_US : (last?.nowUs ?? 0),
       startsFull: given.some((each) => each.startsFull === true),
-      place: isTry ? NO_PLACE : (last?.place ?? NO_PLACE),
+      position: isTry ? NO_POSITION : (last?.position ?? NO_POSITION),
       lease,
       leases: 1_000,
       isTry,
@@ -165,15 +167,17 @@ export function createAsker(
       generation = reply.generation;
     }
     for (const [index, { slotsUs }] of reply.granted.entries()) {
-      const all = limitsOfCall(limits, wishes[index]!.scopes);
+      const all = limitsOfCall(limits, slotRequests[index]!.scopes);
       if (all.some(({ kind }) => kind === "concurrency")) lease += slotsUs.length;
     }
     if (isTry) return reply;
     last = reply;
     [lastWanted] = given;
-    noteWaits(wishes, reply);
+    noteWaits(slotRequests, reply);
     for (const [index, granted] of reply.granted.entries()) {
-      wishes[index]!.scopes.forEach(({ key }, at) => places.set(key, granted.places[at]!));
+      slotRequests[index]!.scopes.forEach(({ key }, at) =>
+        positions.set(key, granted.positions[at]!),
+      );
     }
     return reply;
   }
@@ -193,15 +197,15 @@ export function createAsker(
     draw: (wanted, cost = 1) => drawAll([{ wanted, cost }]),
     drawAll,
     giveBack: (slotsUs, cost = 1, key) => {
-      const wish = wishOf({ wanted: 1, cost, ...(key === undefined ? {} : { key }) });
-      const place = last?.place ?? NO_PLACE;
+      const slotRequest = slotRequestOf({ wanted: 1, cost, ...(key === undefined ? {} : { key }) });
+      const position = last?.position ?? NO_POSITION;
       return store.giveBack({
         bucket,
         asker: name,
         terms: terms(),
         generation,
-        place,
-        wish,
+        position,
+        slotRequest,
         slotsUs,
       });
     },
@@ -221,7 +225,7 @@ export function createAsker(
   };
 }
 
-/** All slots of a reply to one wish, in µs on the bucket's clock. */
+/** All slots of a reply to one slot request, in µs on the bucket's clock. */
 export function slotsOf({ granted }: DrawReply, index = 0): number[] {
   const each = granted[index];
   if (each === undefined) return [];

@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
 import { addResets, type WithResets } from "../../../src/core/limits/calendar-windows.ts";
 import type { Store } from "../../../src/core/store.ts";
-import { createAwayNotes } from "../../../src/stores/redis/bucket-store.ts";
+import { createOutageNotes } from "../../../src/stores/redis/bucket-store.ts";
 import { drawSlots } from "../../../src/stores/redis/bucket-store.ts";
 import { runScript, type Script } from "../../../src/stores/redis/scripts/script.ts";
 import { bucketPeek, bucketSteer } from "../../../src/stores/redis/scripts/bucket/bucket.ts";
@@ -56,7 +56,7 @@ export function createPinnedRedisStore(
     steer: (request) => run(bucketSteer, request),
     peek: (request) => run(bucketPeek, request),
     learn: (request) => runScript(redis, ratiosLearn, { ...request, prefix }),
-    ...createAwayNotes(redis, prefix),
+    ...createOutageNotes(redis, prefix),
     listen: () => undefined,
     close: async () => undefined,
   };

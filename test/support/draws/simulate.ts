@@ -15,7 +15,7 @@ class Backlog {
     this.#waiting = Array.from({ length: size }, () => nowUs);
   }
 
-  wish(nowUs: number): Required<Pick<Wanted, "wanted" | "sincesUs">> {
+  slotRequest(nowUs: number): Required<Pick<Wanted, "wanted" | "sincesUs">> {
     this.#waiting.push(...this.#held.filter((slotUs) => slotUs <= nowUs).sort((a, b) => a - b));
     this.#held = this.#held.filter((slotUs) => slotUs > nowUs);
     const [first = nowUs, second = first] = this.#waiting;
@@ -46,10 +46,10 @@ export async function simulate(
     const first = nextUs.indexOf(Math.min(...nextUs));
     if (nextUs[first]! > endUs) return grants;
     clock.set(Math.max(clock.nowUs(), nextUs[first]!));
-    const reply = await askers[first]!.drawAll([backlogs[first]!.wish(clock.nowUs())]);
+    const reply = await askers[first]!.drawAll([backlogs[first]!.slotRequest(clock.nowUs())]);
     grants[first]!.push(...slotsOf(reply));
     backlogs[first]!.take(slotsOf(reply));
-    const waitUs = reply.place.turnUs === 0 ? 1_000 : reply.place.turnUs - reply.nowUs;
+    const waitUs = reply.position.turnUs === 0 ? 1_000 : reply.position.turnUs - reply.nowUs;
     nextUs[first] = clock.nowUs() + Math.min(waitUs, LONGEST_ASK_GAP_US);
   }
 }
@@ -57,16 +57,16 @@ export async function simulate(
 /** Calls that wait in one process without end: `wanted` of each kind at a time. */
 export interface Party {
   readonly asker: Asker;
-  readonly wishes: readonly Wanted[];
-  /** As a pacer does; otherwise, in the order of the wishes. */
+  readonly slotRequests: readonly Wanted[];
+  /** As a pacer does; otherwise, in the order of the slot requests. */
   readonly asksOldestFirst?: boolean;
 }
 
-/** A slot that was granted to wish number `wish` of party number `by`. */
+/** A slot that was granted to slot request number `slot request` of party number `by`. */
 export interface Grant {
   readonly slotUs: number;
   readonly by: number;
-  readonly wish: number;
+  readonly slotRequest: number;
 }
 
 /** As `simulate`, for askers whose calls have keys, costs and priorities; each question comes later than it is due. */
@@ -79,28 +79,28 @@ export async function simulateParties(
   const endUs = clock.nowUs() + forMs * 1_000;
   const grants: Grant[] = [];
   const nextUs = parties.map(() => clock.nowUs());
-  const backlogs = parties.map(({ wishes }) =>
-    wishes.map(({ wanted }) => new Backlog(wanted, clock.nowUs())),
+  const backlogs = parties.map(({ slotRequests }) =>
+    slotRequests.map(({ wanted }) => new Backlog(wanted, clock.nowUs())),
   );
   for (;;) {
     const by = nextUs.indexOf(Math.min(...nextUs));
     if (nextUs[by]! > endUs) return grants;
     clock.set(Math.max(clock.nowUs(), nextUs[by]!));
-    const { asker, wishes } = parties[by]!;
-    const asked = wishes.map((wish, index) => ({
-      ...wish,
-      ...backlogs[by]![index]!.wish(clock.nowUs()),
+    const { asker, slotRequests } = parties[by]!;
+    const asked = slotRequests.map((slotRequest, index) => ({
+      ...slotRequest,
+      ...backlogs[by]![index]!.slotRequest(clock.nowUs()),
       index,
     }));
     if (parties[by]!.asksOldestFirst === true) {
       asked.sort((a, b) => a.sincesUs[0] - b.sincesUs[0]);
     }
     const reply = await asker.drawAll(asked);
-    for (const [at, { index: wish }] of asked.entries()) {
-      for (const slotUs of slotsOf(reply, at)) grants.push({ slotUs, by, wish });
-      backlogs[by]![wish]!.take(slotsOf(reply, at));
+    for (const [at, { index: slotRequest }] of asked.entries()) {
+      for (const slotUs of slotsOf(reply, at)) grants.push({ slotUs, by, slotRequest });
+      backlogs[by]![slotRequest]!.take(slotsOf(reply, at));
     }
-    const named = [reply.place.turnUs, ...reply.granted.map(({ notBeforeUs }) => notBeforeUs)];
+    const named = [reply.position.turnUs, ...reply.granted.map(({ notBeforeUs }) => notBeforeUs)];
     const due = named.filter((us) => us > 0);
     const dueUs = due.length === 0 ? reply.nowUs + 1_000 : Math.min(...due);
     const nextDueUs = Math.max(

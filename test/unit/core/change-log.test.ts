@@ -29,18 +29,18 @@ it("makes a change while its note is stored, and reports it once the note is sto
   const noteChange = (): Promise<string> => noted.promise.then(() => "1-1");
   const store = { ...createMemoryInsight(), noteChange };
   const log = createChangeLog({ store, logger: console, process: "web-7:1" });
-  let isTold = false;
+  let isNotified = false;
   const make = async (): Promise<number> => {
     begun.resolve();
     return 5;
   };
 
   const made = log.make({ queue: "charges", action: "pause" }, make).then((count) => {
-    isTold = true;
+    isNotified = true;
     return count;
   });
   await begun.promise;
-  const before = isTold;
+  const before = isNotified;
   noted.resolve();
 
   expect([before, await made]).toEqual([false, 5]);

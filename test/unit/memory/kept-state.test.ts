@@ -36,14 +36,14 @@ describe("the memory store keeps for three hours, while only another bucket is u
     ["of a key, where all limits are per key", { perKey: { limits: [leased] } }, "k"],
   ])("a lease that is renewed: %s", async (_which, policy, key) => {
     const { asker, pass } = open(policy);
-    const wish = key === undefined ? { wanted: 1 } : { wanted: 1, key };
-    const drawn = slotsOf(await asker.drawAll([wish])).length;
+    const slotRequest = key === undefined ? { wanted: 1 } : { wanted: 1, key };
+    const drawn = slotsOf(await asker.drawAll([slotRequest])).length;
     const lost: number[] = [];
 
     await pass(async () => lost.push(...(await asker.renew([1], key))));
 
     expect([drawn, lost]).toEqual([1, []]);
-    expect(slotsOf(await asker.drawAll([wish]))).toEqual([]);
+    expect(slotsOf(await asker.drawAll([slotRequest]))).toEqual([]);
   });
 
   it.each<[string, PolicyOptions, string | undefined]>([

@@ -80,7 +80,7 @@ export interface ReplicaReport {
   /** Queues that it has open and has not told of for a while. */
   readonly queues: readonly QueueFacts[];
   /** All workers that run in it; undefined if it has told that before. */
-  readonly workers: readonly WorkerTold[] | undefined;
+  readonly workers: readonly WorkerActivity[] | undefined;
 }
 
 /** What is known of a queue. */
@@ -103,7 +103,7 @@ export interface QueueDeclared extends QueueSettings {
 }
 
 /** How a worker is, as its process told it. */
-export interface WorkerTold {
+export interface WorkerActivity {
   /** A name that no other worker has. */
   readonly worker: string;
   readonly queue: string;
@@ -121,7 +121,7 @@ export interface WorkerTold {
   readonly paused: boolean;
 }
 
-export interface WorkerFacts extends WorkerTold {
+export interface WorkerFacts extends WorkerActivity {
   /** The process that it runs in. */
   readonly replica: string;
 }
@@ -145,7 +145,7 @@ export interface ReplicaFacts extends AboutReplica {
 /** What a process tells of one bucket. */
 export interface BucketReport {
   readonly bucket: string;
-  readonly state: BucketTold;
+  readonly state: BucketActivity;
   /** Calls that started since its last report. */
   readonly started: number;
   /** Refusals of the downstream since then. */
@@ -163,7 +163,7 @@ interface Waited {
 }
 
 /** How a bucket is in one process. */
-export interface BucketTold {
+export interface BucketActivity {
   /** Callers that wait, by rank: critical, high, normal, low. */
   readonly waiting: readonly number[];
   /** How long the oldest of them has waited. */
@@ -179,7 +179,10 @@ export interface BucketFacts {
   readonly nowMs: number;
   /** How many answers have cooled it down or cut its rate, of all processes, since it is known: `12`. */
   readonly refusals: number;
-  readonly told: readonly (BucketTold & { readonly replica: string; readonly atMs: number })[];
+  readonly reports: readonly (BucketActivity & {
+    readonly replica: string;
+    readonly atMs: number;
+  })[];
   /** What the rules say of it, if they do. */
   readonly rules: RuledPolicy | undefined;
   /** Those that may be in force, the oldest first. */

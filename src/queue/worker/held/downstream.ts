@@ -37,7 +37,7 @@ export type WhyBlocked = Omit<Blocked, "passes">;
 
 interface DownstreamParts {
   readonly queue: string;
-  readonly bucket: Pick<OwnedBucket, "breaker" | "readAway" | "stepsOf">;
+  readonly bucket: Pick<OwnedBucket, "breaker" | "readOutages" | "stepsOf">;
   readonly lanes: Pick<LaneStore, "look">;
   readonly running: {
     all(): Iterable<{ readonly jobId: string; readonly key: string | undefined }>;
@@ -69,7 +69,7 @@ export function createDownstream(parts: DownstreamParts): Downstream {
     scopes: readonly (string | undefined)[],
     options?: { readonly triesAtOnce: boolean },
   ): Promise<void> {
-    const found = await connection.inTime(ASK_MS, bucket.readAway(scopes)).catch(() => []);
+    const found = await connection.inTime(ASK_MS, bucket.readOutages(scopes)).catch(() => []);
     for (const [at, away] of found.entries()) {
       if (away !== undefined) breaker.adoptOpen(scopes[at], away.coolMs, options);
     }

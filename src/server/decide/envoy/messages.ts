@@ -13,7 +13,7 @@ import {
 } from "../../../core/input/protobuf.ts";
 
 /** One entry of a descriptor, such as `remote_address` and `10.0.0.1`. */
-interface Entry {
+interface DescriptorEntry {
   readonly key: string;
   readonly value: string;
 }
@@ -25,7 +25,7 @@ interface OwnLimit {
 }
 
 export interface Descriptor {
-  readonly entries: readonly Entry[];
+  readonly entries: readonly DescriptorEntry[];
   readonly limit: OwnLimit | undefined;
   /** How many calls it counts for; undefined to use the request's number. */
   readonly hits: number | undefined;
@@ -81,7 +81,7 @@ function readDescriptor(bytes: Uint8Array): Descriptor {
   const hits = bytesOf(fields, 3);
   const limit = bytesOf(fields, 2);
   return {
-    entries: allBytesOf(fields, 1).map(readEntry),
+    entries: allBytesOf(fields, 1).map(readDescriptorEntry),
     limit: limit && readLimit(limit),
     hits: hits === undefined ? undefined : hitsOf(readFields(hits), 1),
     isRefund: countOf(fields, 4) !== 0,
@@ -98,7 +98,7 @@ function hitsOf(fields: Fields, number: number): number {
   return Math.min(Number.MAX_SAFE_INTEGER, countOf(fields, number));
 }
 
-function readEntry(bytes: Uint8Array): Entry {
+function readDescriptorEntry(bytes: Uint8Array): DescriptorEntry {
   const fields = readFields(bytes);
   return { key: textOf(fields, 1), value: textOf(fields, 2) };
 }

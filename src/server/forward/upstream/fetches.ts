@@ -44,8 +44,8 @@ export function createFetches(): Fetches {
     return (init as ExchangeInit).exchange.key;
   }
 
-  function fetchOf(bucket: Bucket, wish: How): ThrottledFetch {
-    const { maxWaitMs, priority, tries } = wish;
+  function fetchOf(bucket: Bucket, clientHeaders: How): ThrottledFetch {
+    const { maxWaitMs, priority, tries } = clientHeaders;
     const kept = made.get(bucket) ?? new Map<string, ThrottledFetch>();
     made.set(bucket, kept);
     const name = `${maxWaitMs} ${priority} ${tries}`;

@@ -75,8 +75,8 @@ export function createRedisInsight(
     return send(() => runScript(redis, bucketsLook, { prefix, buckets, areHere }));
   }
 
-  async function readLog(key: string, { of, before, limit }: LogPage): Promise<Entry[]> {
-    const found: Entry[] = [];
+  async function readLog(key: string, { of, before, limit }: LogPage): Promise<StreamEntry[]> {
+    const found: StreamEntry[] = [];
     let end = before === undefined ? "+" : `(${before}`;
     while (found.length < limit) {
       const page = await redis.xrevrange(key, end, "-", "COUNT", READ_AT_ONCE);
@@ -193,7 +193,7 @@ function noted(fields: readonly string[]): Partial<NewQueueChange> {
   return JSON.parse(valueOf(fields, "change")) as Partial<NewQueueChange>;
 }
 
-type Entry = [id: string, fields: string[]];
+type StreamEntry = [id: string, fields: string[]];
 
 /** The newest entries of a bucket, or of a queue, or of all, older than `before`. */
 interface LogPage {

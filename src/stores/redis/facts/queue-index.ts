@@ -4,7 +4,7 @@ import {
   REPLICA_ALIVE_MS,
   type InsightStore,
   type QueueFacts,
-  type WorkerTold,
+  type WorkerActivity,
 } from "../../../core/stores/insight/store.ts";
 import { baseOf } from "../scripts/keys.ts";
 
@@ -39,14 +39,14 @@ export function createQueueIndex(
     workers: () =>
       send(async () => {
         const sinceMs = (await nowMs()) - REPLICA_ALIVE_MS;
-        const [alive, told] = await Promise.all([
+        const [alive, reports] = await Promise.all([
           redis.zrangebyscore(`${base}:replicas`, sinceMs, "+inf"),
           redis.hgetall(`${base}:workers`),
         ]);
         return alive.flatMap((replica) => {
-          const text = told[replica];
+          const text = reports[replica];
           if (text === undefined) return [];
-          return (JSON.parse(text) as WorkerTold[]).map((worker) => ({ ...worker, replica }));
+          return (JSON.parse(text) as WorkerActivity[]).map((worker) => ({ ...worker, replica }));
         });
       }),
     liveWorkers: async (queues) => {

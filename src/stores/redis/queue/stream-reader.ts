@@ -34,8 +34,8 @@ export interface StreamReader {
 const MOST_ENTRIES = 1_000;
 const ASK_AGAIN_MS = 1_000;
 
-type Reply = readonly (readonly [stream: string, entries: readonly Entry[]])[] | null;
-type Entry = readonly [id: string, fields: readonly string[]];
+type Reply = readonly (readonly [stream: string, entries: readonly StreamEntry[]])[] | null;
+type StreamEntry = readonly [id: string, fields: readonly string[]];
 
 /**
  * The connection is opened with the first stream and closed with the last. Redis cannot add a stream to a read that

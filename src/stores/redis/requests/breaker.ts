@@ -48,7 +48,7 @@ export interface Breaker {
   close(): void;
 }
 
-type State =
+type BreakerState =
   | { readonly is: "closed"; readonly failures: number }
   | { readonly is: "open"; readonly timer: NodeJS.Timeout }
   | { readonly is: "probing" }
@@ -68,7 +68,7 @@ export function createBreaker(
     readonly onChange: (state: "up" | "down") => void;
   },
 ): Breaker {
-  let state: State = { is: "closed", failures: 0 };
+  let state: BreakerState = { is: "closed", failures: 0 };
   /** Requests that were under way at a failure do not count as further failures. */
   let failedAtMs = -Infinity;
   /** Whether a request was answered since a probe closed it; if not, a connection alone is no reason to probe again. */

@@ -11,7 +11,7 @@ import {
   overrideOf,
   REPLICA_ALIVE_MS,
   type BucketFacts,
-  type BucketTold,
+  type BucketActivity,
   type InsightStore,
   type Point as StoredPoint,
 } from "../../../core/stores/insight/store.ts";
@@ -116,8 +116,8 @@ export function describeStatus<State extends BriefState>(
   state: State,
   facts: BucketFacts,
 ): State & OfAllReplicas {
-  const { nowMs, told, pause } = facts;
-  const alive = told.filter(({ atMs }) => nowMs - atMs < REPLICA_ALIVE_MS);
+  const { nowMs, reports, pause } = facts;
+  const alive = reports.filter(({ atMs }) => nowMs - atMs < REPLICA_ALIVE_MS);
   const heard = alive.filter(({ atMs }) => nowMs - atMs < HEARD_MS);
   const isOverride = state.policyFrom === "configured";
   const override = isOverride ? overrideOf(facts, text) : undefined;
@@ -156,7 +156,7 @@ const REPORTS_MS = 2_000;
 const RATE_MS = 10_000;
 
 /** How many calls of a replica fall into the last ten seconds: fewer the longer it has started none, or is dead. */
-function recentOf({ startedIn10s, atMs }: BucketFacts["told"][number], nowMs: number): number {
+function recentOf({ startedIn10s, atMs }: BucketFacts["reports"][number], nowMs: number): number {
   const agoMs = nowMs - atMs;
   if (agoMs <= REPORTS_MS) return startedIn10s;
   return Math.max(0, Math.round(startedIn10s * (1 - agoMs / RATE_MS)));
@@ -175,8 +175,8 @@ function ratesOf(limits: Policy["limits"]) {
 
 /** How many callers wait, by what replicas told. */
 export async function countWaiting(name: string, insight: InsightStore): Promise<number> {
-  const { nowMs, told } = await insight.bucket(name);
-  return waitingOf(told.filter(({ atMs }) => nowMs - atMs < HEARD_MS)).total;
+  const { nowMs, reports } = await insight.bucket(name);
+  return waitingOf(reports.filter(({ atMs }) => nowMs - atMs < HEARD_MS)).total;
 }
 
 function setBy(
@@ -188,16 +188,16 @@ function setBy(
   return sayEndless({ by, reason, atMs, endsInMs });
 }
 
-function waitingOf(told: readonly BucketTold[]): Waiting {
-  const byRank = PRIORITIES.map((_, rank) => sum(told.map(({ waiting }) => waiting[rank] ?? 0)));
+function waitingOf(reports: readonly BucketActivity[]): Waiting {
+  const byRank = PRIORITIES.map((_, rank) => sum(reports.map(({ waiting }) => waiting[rank] ?? 0)));
   const byPriority = Object.fromEntries(PRIORITIES.map((name, rank) => [name, byRank[rank]!]));
-  const oldestMs = Math.max(0, ...told.map((each) => each.oldestMs));
+  const oldestMs = Math.max(0, ...reports.map((each) => each.oldestMs));
   return { total: sum(byRank), byPriority: byPriority as Waiting["byPriority"], oldestMs };
 }
 
 /** The replica with the most callers that knows what holds them back. */
-function mostWaiting(told: readonly BucketTold[]): BucketTold | undefined {
-  return told
+function mostWaiting(reports: readonly BucketActivity[]): BucketActivity | undefined {
+  return reports
     .filter(({ limitedBy, waiting }) => limitedBy !== undefined && sum(waiting) > 0)
     .toSorted((a, b) => sum(b.waiting) - sum(a.waiting))[0];
 }

@@ -41,23 +41,23 @@ export function createTally({ name, onActivity = () => {}, observing }: TallyPar
   const observed = whenObserved(observing, (observer) => new BucketSeries(name, observer));
   let started = 0;
   let refused = 0;
-  let isTold = false;
+  let hasActivity = false;
 
   function touch(): void {
-    if (isTold) return;
-    isTold = true;
+    if (hasActivity) return;
+    hasActivity = true;
     onActivity();
   }
 
   return {
     add(calls) {
       started += calls;
-      if (!isTold) touch();
+      if (!hasActivity) touch();
       observed()?.slots.granted.add(calls);
     },
     waited(waitedMs, priority = "normal") {
       started += 1;
-      if (!isTold) touch();
+      if (!hasActivity) touch();
       observed()?.waited(waitedMs, priority);
     },
     traces: () => observing?.traces,
@@ -71,7 +71,7 @@ export function createTally({ name, onActivity = () => {}, observing }: TallyPar
       const taken = { started, refused };
       started = 0;
       refused = 0;
-      isTold = false;
+      hasActivity = false;
       return taken;
     },
   };

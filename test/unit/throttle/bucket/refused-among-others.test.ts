@@ -115,9 +115,9 @@ describe("a call of a key that cannot go in time, behind calls of other keys", (
     const end = await crowd(bucket, 30);
     await advance(5_000);
 
-    const wishes = draw.mock.calls.flatMap(([request]) => request.wishes);
+    const slotRequests = draw.mock.calls.flatMap(([request]) => request.slotRequests);
 
-    expect(wishes.filter(({ isBounded, wanted }) => isBounded || wanted === 0)).toEqual([]);
+    expect(slotRequests.filter(({ isBounded, wanted }) => isBounded || wanted === 0)).toEqual([]);
     await end();
   });
 });

@@ -3,7 +3,7 @@ import type { Granted } from "../../../../src/core/store.ts";
 import { createHeldSlots } from "../../../../src/throttle/slot/held-slots.ts";
 
 function listed(...slotsUs: readonly number[]): Granted {
-  const nothing = { notBeforeUs: 0, bindsAt: 0, soonestUs: 0, statuses: [], places: [] };
+  const nothing = { notBeforeUs: 0, bindsAt: 0, soonestUs: 0, statuses: [], positions: [] };
   return { slotsUs, run: undefined, ...nothing };
 }
 

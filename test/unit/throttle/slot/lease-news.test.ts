@@ -29,7 +29,9 @@ async function openHeldBack(options: BucketOptions) {
   await advance(20);
   draw.mockClear();
   const asked = (): (string | undefined)[] =>
-    draw.mock.calls.flatMap(([{ wishes }]) => wishes.map(({ scopes }) => scopes[0]?.key));
+    draw.mock.calls.flatMap(([{ slotRequests }]) =>
+      slotRequests.map(({ scopes }) => scopes[0]?.key),
+    );
   return { bucket, slots, asked, left: () => left };
 }
 
@@ -158,7 +160,7 @@ it.each([
 
     await advance(4 * every);
 
-    const asked = draw.mock.calls.reduce((sum, [{ wishes }]) => sum + wishes.length, 0);
+    const asked = draw.mock.calls.reduce((sum, [{ slotRequests }]) => sum + slotRequests.length, 0);
     expect(asked / keys).toBeGreaterThan(3);
     expect(asked / keys).toBeLessThan(6);
     await Promise.all([bucket.close(), advance(100)]);

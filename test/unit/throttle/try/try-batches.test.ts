@@ -11,7 +11,7 @@ function watchedStore() {
   const wished: number[] = [];
   const held: (() => void)[] = [];
   const draw = async (request: DrawRequest): ReturnType<typeof inMemory.draw> => {
-    wished.push(request.wishes.length);
+    wished.push(request.slotRequests.length);
     await new Promise<void>((resolve) => held.push(resolve));
     return inMemory.draw(request);
   };

@@ -1,5 +1,10 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { NO_PLACE, type Drawn, type Granted, type Place } from "../../../../src/core/store.ts";
+import {
+  NO_POSITION,
+  type Drawn,
+  type Granted,
+  type WaitPosition,
+} from "../../../../src/core/store.ts";
 import { createAskTimes } from "../../../../src/throttle/waiting/ask-times.ts";
 import { callTermsOf } from "../../../../src/throttle/costs.ts";
 import { Group, type Caller } from "../../../../src/throttle/waiting/group.ts";
@@ -26,9 +31,9 @@ function setUp({ isWaiting = true, leadMs = 0 } = {}) {
     askTimes.nextAtMs(performance.now(), false, performance.now() + lastSharedInMs) -
     performance.now();
   /** A reply that came just now; the bucket's clock goes as this process's does. */
-  const answer = (place: Partial<Place> = {}): void => {
+  const answer = (position: Partial<WaitPosition> = {}): void => {
     const arrivedMs = performance.now();
-    const reply = { nowUs: arrivedMs * 1_000, place: { ...NO_PLACE, ...place } } as Drawn;
+    const reply = { nowUs: arrivedMs * 1_000, position: { ...NO_POSITION, ...position } } as Drawn;
     askTimes.replyReceived(reply, { arrivedMs, offsetMs: 0, isStale: false }, undefined);
   };
   return { askTimes, group, nextInMs, answer };
@@ -85,10 +90,10 @@ describe("a process asks", () => {
   it.each([
     ["whose turn is far off", { turnUs: 60_000_000 }],
     ["that waits for a lease", { leaseOrder: 1 }],
-  ])("every half second in a place %s", (_which, place) => {
+  ])("every half second in a place %s", (_which, position) => {
     const { nextInMs, answer } = setUp();
 
-    answer(place);
+    answer(position);
 
     expect(nextInMs()).toBeCloseTo(500);
   });

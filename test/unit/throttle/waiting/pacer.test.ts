@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from "vitest";
-import type { Place, Wish } from "../../../../src/core/store.ts";
+import type { WaitPosition, SlotRequest } from "../../../../src/core/store.ts";
 import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts";
 import type { BucketOptions } from "../../../../src/throttle/bucket/bucket-options.ts";
 import type { Wait } from "../../../../src/throttle/waiting/wait.ts";
@@ -12,13 +12,13 @@ import { fakeTimers } from "../../../support/async/fake-timers.ts";
 fakeTimers({ leavesNone: true });
 
 interface Places {
-  readonly place: Place;
-  readonly wish: Pick<Wish, "scopes">;
+  readonly position: WaitPosition;
+  readonly slotRequest: Pick<SlotRequest, "scopes">;
 }
 
 /** The turns in the bucket, and in its key, that a request tells of; 0: none. */
-function turnsOf({ place, wish }: Places): number[] {
-  return [place.turnUs, wish.scopes[0]?.place.turnUs ?? 0];
+function turnsOf({ position, slotRequest }: Places): number[] {
+  return [position.turnUs, slotRequest.scopes[0]?.position.turnUs ?? 0];
 }
 
 /** A bucket, the keys that its store was asked for, request by request, and how calls of jobs fare. */
@@ -29,7 +29,7 @@ function watched(options: BucketOptions) {
   const { bucket } = createTestBucket(options, { store });
   const waits = new Set<Wait>();
   const asked = (): (string | undefined)[][] =>
-    draw.mock.calls.map(([{ wishes }]) => wishes.map(({ scopes }) => scopes[0]?.key));
+    draw.mock.calls.map(([{ slotRequests }]) => slotRequests.map(({ scopes }) => scopes[0]?.key));
   /** Adds each call to `left` when it gets its slot or is sent away. */
   const left: string[] = [];
   const drawForJob = (name: string, wait: WaitOptions): void => {
@@ -104,10 +104,10 @@ describe.each([
   it("gives its turn back once, and the next one does not claim it", async () => {
     const { bucket, draw, giveBack, next } = await afterOneHasLeft();
 
-    const { place, wishes } = draw.mock.calls.at(-1)![0];
+    const { position, slotRequests } = draw.mock.calls.at(-1)![0];
     const returned = giveBack.mock.calls.flatMap(([request]) => turnsOf(request));
     expect(returned.filter((turnUs) => turnUs > 0)).toHaveLength(1);
-    expect(turnsOf({ place, wish: wishes[0]! })).toEqual([0, 0]);
+    expect(turnsOf({ position, slotRequest: slotRequests[0]! })).toEqual([0, 0]);
     await bucket.close();
     await next;
   });

@@ -80,7 +80,7 @@ describe("a bucket", () => {
     await both;
 
     const mixed = draw.mock.calls.filter(
-      ([{ wishes }]) => new Set(wishes.map(({ scopes }) => scopes[0]?.limits)).size > 1,
+      ([{ slotRequests }]) => new Set(slotRequests.map(({ scopes }) => scopes[0]?.limits)).size > 1,
     );
     expect(mixed).toEqual([]);
     await bucket.close();

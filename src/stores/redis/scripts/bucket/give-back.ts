@@ -9,19 +9,22 @@ export type SlotsReturn = ReturnRequest & Frame;
 
 export const slotsReturn: Script<SlotsReturn, void> = defineScript({
   name: "bucket/slots-return",
-  keys: (input) => frameKeys({ ...input, scopes: input.wish.scopes }),
+  keys: (input) => frameKeys({ ...input, scopes: input.slotRequest.scopes }),
   args: (input) => {
-    const { asker, terms, place, wish, generation, slotsUs, pinnedUs = 0 } = input;
-    const { name, scopes, costs } = wish;
-    const head = [pinnedUs, generation, place.sinceUs, place.leaseOrder];
+    const { asker, terms, position, slotRequest, generation, slotsUs, pinnedUs = 0 } = input;
+    const { name, scopes, costs } = slotRequest;
+    const head = [pinnedUs, generation, position.sinceUs, position.leaseOrder];
     const frame = frameNumbers({ terms, scopes });
-    const places = scopes.flatMap((scope) => [scope.place.sinceUs, scope.place.leaseOrder]);
+    const positions = scopes.flatMap((scope) => [
+      scope.position.sinceUs,
+      scope.position.leaseOrder,
+    ]);
     const slots = [slotsUs.length, ...slotsUs];
     return [
       asker,
       terms.text,
       name,
-      packNumbers([...head, ...frame, ...places, ...costs, ...slots]),
+      packNumbers([...head, ...frame, ...positions, ...costs, ...slots]),
     ];
   },
   decode: () => undefined,

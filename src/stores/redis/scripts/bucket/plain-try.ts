@@ -1,7 +1,7 @@
 /** What the two fast paths of `slots-draw` have in common, `slots-try` and `scopes-try`: tries on plain limits. */
 import { ruleOf } from "../../../../core/limits/registry.ts";
 import type { Limit } from "../../../../core/limits/rule.ts";
-import { NO_PLACE, type DrawReply, type Granted } from "../../../../core/store.ts";
+import { NO_POSITION, type DrawReply, type Granted } from "../../../../core/store.ts";
 import { packNumbers } from "./frame.ts";
 import { defineScript, type Script } from "../script.ts";
 import type { SlotsDraw } from "./slots-draw.ts";
@@ -16,7 +16,7 @@ export function isPlain({ kind, align }: Limit): boolean {
   return ruleOf(kind).plainStatus !== undefined && align === undefined;
 }
 
-/** The numbers of a reply; those of the wishes begin at `REPLY_HEAD`. */
+/** The numbers of a reply; those of the slot requests begin at `REPLY_HEAD`. */
 export type PackedReply = (index: number) => number;
 export const REPLY_HEAD = 5;
 
@@ -29,7 +29,7 @@ export type PlainTryScript<Input extends SlotsDraw = SlotsDraw> = Script<
 interface PlainTry<Input> extends Pick<Script<Input, unknown>, "name" | "keys"> {
   /** Adds what it is asked behind the numbers of the bucket. */
   readonly addNumbers: (numbers: number[], input: Input) => void;
-  /** Reads what the wishes got, behind the numbers of the bucket. */
+  /** Reads what the slot requests got, behind the numbers of the bucket. */
   readonly readAll: (input: Input, reply: PackedReply) => Granted[];
 }
 
@@ -65,19 +65,19 @@ export function definePlainTry<Input extends SlotsDraw>({
         closedBy: 0,
         spareLeases: 0,
         granted: readAll(input, numberAt),
-        place: NO_PLACE,
+        position: NO_POSITION,
       };
     },
   });
 }
 
-/** What a wish got that is not said. Replies are copies of it: V8 would come to allocate literals among its old objects. */
+/** What a slot request got that is not said. Replies are copies of it: V8 would come to allocate literals among its old objects. */
 export const NOTHING: Granted = {
   slotsUs: [],
   run: undefined,
   notBeforeUs: 0,
   bindsAt: 0,
   soonestUs: 0,
-  places: [NO_PLACE],
+  positions: [NO_POSITION],
   statuses: [],
 };

@@ -1,7 +1,13 @@
 /** `bucket/scopes-try`: a fast path of `slots-draw`, for tries of calls that have several keys or limits. */
 import { ruleOf } from "../../../../core/limits/registry.ts";
 import type { Limit, LimitStatus } from "../../../../core/limits/rule.ts";
-import { AT_ONCE, NO_PLACE, type Granted, type Run, type Wish } from "../../../../core/store.ts";
+import {
+  AT_ONCE,
+  NO_POSITION,
+  type Granted,
+  type Run,
+  type SlotRequest,
+} from "../../../../core/store.ts";
 import { stateKeys } from "../keys.ts";
 import {
   definePlainTry,
@@ -20,9 +26,9 @@ interface Plan {
   readonly lists: readonly KeyList[];
   readonly numberOf: ReadonlyMap<string, ListedKey>;
   readonly shapes: readonly Shape[];
-  /** The number of the shape of each wish. */
+  /** The number of the shape of each slot request. */
   readonly shapeOf: readonly number[];
-  /** Whether no key is in several wishes. */
+  /** Whether no key is in several slot requests. */
   readonly isEachOnce: boolean;
 }
 
@@ -57,7 +63,7 @@ export function planScopesTry(input: SlotsDraw): ScopesTry | undefined {
   const shapeOf: number[] = [];
   let isEachOnce = true;
   let number = 0;
-  for (const { scopes, costs } of input.wishes) {
+  for (const { scopes, costs } of input.slotRequests) {
     if (scopes.length === 0) return undefined;
     const own: KeyList[] = [];
     for (const { key, limits } of scopes) {
@@ -108,7 +114,7 @@ export const scopesTry: PlainTryScript<ScopesTry> = definePlainTry({
   readAll,
 });
 
-function addNumbers(numbers: number[], { wishes, plan }: ScopesTry): void {
+function addNumbers(numbers: number[], { slotRequests, plan }: ScopesTry): void {
   const { lists, numberOf, shapes, shapeOf } = plan;
   const firstOf = new Map<KeyList, number>();
   let first = 1;
@@ -132,8 +138,8 @@ function addNumbers(numbers: number[], { wishes, plan }: ScopesTry): void {
       after += length;
     }
   }
-  numbers.push(wishes.length);
-  for (const [index, { wanted, scopes }] of wishes.entries()) {
+  numbers.push(slotRequests.length);
+  for (const [index, { wanted, scopes }] of slotRequests.entries()) {
     numbers.push(wanted, shapeOf[index]!);
     for (const { key } of scopes) {
       const listed = numberOf.get(key)!;
@@ -142,14 +148,14 @@ function addNumbers(numbers: number[], { wishes, plan }: ScopesTry): void {
   }
 }
 
-/** The replies to the wishes. What is left of a limit is told as it is after all of them. */
-function readAll({ wishes, plan }: ScopesTry, numberAt: PackedReply): Granted[] {
+/** The replies to the slot requests. What is left of a limit is told as it is after all of them. */
+function readAll({ slotRequests, plan }: ScopesTry, numberAt: PackedReply): Granted[] {
   const nowUs = numberAt(0);
   const starts: number[] = [];
-  /** Where what is used of a key is told last, if several wishes are for one. */
+  /** Where what is used of a key is told last, if several slot requests are for one. */
   const lastOf = new Map<ListedKey, number>();
   let at = REPLY_HEAD;
-  for (const { scopes, costs } of wishes) {
+  for (const { scopes, costs } of slotRequests) {
     starts.push(at);
     let from = at + 1;
     at += 1 + costs.length;
@@ -159,21 +165,23 @@ function readAll({ wishes, plan }: ScopesTry, numberAt: PackedReply): Granted[] 
       from += limits.length;
     }
   }
-  return wishes.map((wish, index) => {
+  return slotRequests.map((slotRequest, index) => {
     const from = starts[index]! + 1;
     const count = numberAt(from - 1);
-    const used = wish.costs.map((_, limit) => numberAt(from + limit));
-    const statuses = statusesOf(wish, used, nowUs);
+    const used = slotRequest.costs.map((_, limit) => numberAt(from + limit));
+    const statuses = statusesOf(slotRequest, used, nowUs);
     const granted = {
       ...NOTHING,
-      run: runOf(wish, count, { nowUs, used: used[0]! }),
-      places: wish.scopes.map(() => NO_PLACE),
-      statuses: plan.isEachOnce ? statuses : statusesOf(wish, usedLast(wish), nowUs),
+      run: runOf(slotRequest, count, { nowUs, used: used[0]! }),
+      positions: slotRequest.scopes.map(() => NO_POSITION),
+      statuses: plan.isEachOnce ? statuses : statusesOf(slotRequest, usedLast(slotRequest), nowUs),
     };
-    return count === wish.wanted ? granted : { ...granted, ...heldBy(wish, statuses) };
+    return count === slotRequest.wanted
+      ? granted
+      : { ...granted, ...heldBy(slotRequest, statuses) };
   });
 
-  function usedLast({ scopes }: Wish): number[] {
+  function usedLast({ scopes }: SlotRequest): number[] {
     return scopes.flatMap(({ key, limits }) => {
       const from = lastOf.get(plan.numberOf.get(key)!)!;
       return limits.map((_, limit) => numberAt(from + limit));
@@ -183,7 +191,7 @@ function readAll({ wishes, plan }: ScopesTry, numberAt: PackedReply): Granted[] 
 
 /** `used` is what was used of the first limit after these calls. */
 function runOf(
-  { scopes, costs }: Wish,
+  { scopes, costs }: SlotRequest,
   count: number,
   { nowUs, used }: { readonly nowUs: number; readonly used: number },
 ): Run | undefined {
@@ -196,7 +204,7 @@ function runOf(
 }
 
 function statusesOf(
-  { scopes, costs }: Wish,
+  { scopes, costs }: SlotRequest,
   used: readonly number[],
   nowUs: number,
 ): readonly LimitStatus[] {
@@ -212,7 +220,7 @@ function statusesOf(
 
 /** Which limit holds a call back for the longest; of those alike the narrowest key's, and of its limits the first. */
 function heldBy(
-  { scopes }: Wish,
+  { scopes }: SlotRequest,
   statuses: readonly LimitStatus[],
 ): Pick<Granted, "notBeforeUs" | "bindsAt"> {
   let held = { notBeforeUs: 0, bindsAt: 0 };

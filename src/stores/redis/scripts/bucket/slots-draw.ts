@@ -1,14 +1,14 @@
 import type { Limit } from "../../../../core/limits/rule.ts";
 import type { LimitStatus } from "../../../../core/limits/rule.ts";
 import {
-  NO_PLACE,
+  NO_POSITION,
   spacingOf,
   type DrawReply,
   type DrawRequest,
   type Granted,
   type LimitedKey,
-  type Place,
-  type Wish,
+  type WaitPosition,
+  type SlotRequest,
 } from "../../../../core/store.ts";
 import {
   limitsNumbers,
@@ -34,17 +34,17 @@ export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
     return bucketKeys(prefix, bucket, terms.limits, keysOf(input), terms.shadows);
   },
   args: (input) => {
-    const { asker, terms, wishes } = input;
+    const { asker, terms, slotRequests } = input;
     const keys = keysOf(input);
     const head = packNumbers(headNumbers(input, keys));
-    const names = wishes.map(({ name }) => name);
-    return [asker, terms.text, head, packNumbers(wishNumbers(input, keys)), ...names];
+    const names = slotRequests.map(({ name }) => name);
+    return [asker, terms.text, head, packNumbers(slotRequestNumbers(input, keys)), ...names];
   },
-  decode: (reply, { wishes, terms, isTry }) => {
+  decode: (reply, { slotRequests, terms, isTry }) => {
     const [packed, newText] = reply as Reply;
     const numbers = createNumbers(packed);
     const [nowUs, generation, version, alive, source] = numbers.take(5) as Five;
-    const place = readPlace(numbers);
+    const position = readPosition(numbers);
     const [closedUntilUs, closedBy] = [numbers.next(), numbers.next()];
     const spareLeases = numbers.next();
     const isAgreed = newText.length === 0;
@@ -58,17 +58,17 @@ export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
       closedUntilUs,
       closedBy,
       spareLeases,
-      granted: isAgreed ? readAll(numbers, { wishes, terms, isTry }) : [],
-      place,
+      granted: isAgreed ? readAll(numbers, { slotRequests, terms, isTry }) : [],
+      position,
     };
   },
 });
 
 type Five = [number, number, number, number, number];
 
-function readPlace(numbers: Numbers): Place {
+function readPosition(numbers: Numbers): WaitPosition {
   const [turnUs, sinceUs, leaseOrder] = [numbers.next(), numbers.next(), numbers.next()];
-  return turnUs === 0 && leaseOrder === 0 ? NO_PLACE : { turnUs, sinceUs, leaseOrder };
+  return turnUs === 0 && leaseOrder === 0 ? NO_POSITION : { turnUs, sinceUs, leaseOrder };
 }
 
 /** Reads packed doubles one after the other. */
@@ -91,22 +91,22 @@ function createNumbers(packed: Buffer): Numbers {
   };
 }
 
-function hasPlace({ sinceUs, leaseOrder }: Place): boolean {
+function hasPosition({ sinceUs, leaseOrder }: WaitPosition): boolean {
   return sinceUs > 0 || leaseOrder > 0;
 }
 
-/** Each key once, even if several wishes are for it, with its number from 1 on. */
-function keysOf({ wishes }: Pick<DrawRequest, "wishes">): LimitedKey[] {
+/** Each key once, even if several slot requests are for it, with its number from 1 on. */
+function keysOf({ slotRequests }: Pick<DrawRequest, "slotRequests">): LimitedKey[] {
   const keys = new Map<string, LimitedKey>();
-  for (const { scopes } of wishes) for (const scope of scopes) keys.set(scope.key, scope);
+  for (const { scopes } of slotRequests) for (const scope of scopes) keys.set(scope.key, scope);
   return [...keys.values()];
 }
 
 function headNumbers(input: SlotsDraw, keys: readonly LimitedKey[]): number[] {
   const { pinnedUs = 0, horizonUs, drewUs, isTry, startsFull = false, lease } = input;
-  const { place, terms } = input;
+  const { position, terms } = input;
   const how = (isTry ? 1 : 0) + (startsFull ? 2 : 0);
-  const own = [place.turnUs, place.sinceUs, place.leaseOrder];
+  const own = [position.turnUs, position.sinceUs, position.leaseOrder];
   const head = [pinnedUs, horizonUs, drewUs, how, lease, ...own];
   const numbers = [...head, ...termsNumbers(terms), keys.length];
   const firstWith = new Map<readonly Limit[], number>();
@@ -124,14 +124,14 @@ function headNumbers(input: SlotsDraw, keys: readonly LimitedKey[]): number[] {
 }
 
 /** Calls of one class cost the same, under the same limits of the bucket and of their keys. */
-function wishNumbers({ wishes }: SlotsDraw, keys: readonly LimitedKey[]): number[] {
+function slotRequestNumbers({ slotRequests }: SlotsDraw, keys: readonly LimitedKey[]): number[] {
   const numberOfKey = new Map(keys.map(({ key }, index) => [key, index + 1]));
   const numberOfClass = new Map<readonly number[], number>();
   const classes: number[] = [];
   const numbers: number[] = [];
-  for (const wish of wishes) {
-    const { scopes, wanted, rank, isBounded, sinceUs, nextSinceUs, lastSinceUs } = wish;
-    const { costs, shadowCosts = [] } = wish;
+  for (const slotRequest of slotRequests) {
+    const { scopes, wanted, rank, isBounded, sinceUs, nextSinceUs, lastSinceUs } = slotRequest;
+    const { costs, shadowCosts = [] } = slotRequest;
     let number = numberOfClass.get(costs);
     if (number === undefined) {
       number = numberOfClass.size + 1;
@@ -140,50 +140,50 @@ function wishNumbers({ wishes }: SlotsDraw, keys: readonly LimitedKey[]): number
     }
     const bounded = isBounded ? 1 : 0;
     numbers.push(number, wanted, rank, bounded, sinceUs, nextSinceUs, lastSinceUs, scopes.length);
-    for (const { key, place } of scopes) {
+    for (const { key, position } of scopes) {
       const keyNumber = numberOfKey.get(key)!;
-      if (hasPlace(place)) numbers.push(-keyNumber, place.sinceUs, place.leaseOrder);
+      if (hasPosition(position)) numbers.push(-keyNumber, position.sinceUs, position.leaseOrder);
       else numbers.push(keyNumber);
     }
   }
-  return [numberOfClass.size, ...classes, wishes.length, ...numbers];
+  return [numberOfClass.size, ...classes, slotRequests.length, ...numbers];
 }
 
-type Asked = Pick<SlotsDraw, "wishes" | "terms" | "isTry">;
+type Asked = Pick<SlotsDraw, "slotRequests" | "terms" | "isTry">;
 
-/** The reply has what was granted, wish by wish; that to a try has the statuses of each wish after it. */
-function readAll(numbers: Numbers, { wishes, terms, isTry }: Asked): Granted[] {
-  const granted = wishes.map((wish) => readGranted(numbers, wish, terms));
+/** The reply has what was granted, slot request by slot request; that to a try has the statuses of each slot request after it. */
+function readAll(numbers: Numbers, { slotRequests, terms, isTry }: Asked): Granted[] {
+  const granted = slotRequests.map((slotRequest) => readGranted(numbers, slotRequest, terms));
   if (!isTry) return granted;
   return granted.map((each, index) => {
-    const statuses = wishes[index]!.costs.map(() => readStatus(numbers.take(3)));
+    const statuses = slotRequests[index]!.costs.map(() => readStatus(numbers.take(3)));
     return { ...each, statuses };
   });
 }
 
 function readGranted(
   numbers: Numbers,
-  { costs, scopes }: Wish,
+  { costs, scopes }: SlotRequest,
   { limits }: Asked["terms"],
 ): Granted {
   const count = numbers.next();
   if (count === -1) {
     const [notBeforeUs, bindsAt] = [numbers.next(), numbers.next()];
-    const places = scopes.map(({ place }) => place);
-    return { ...NOTHING, notBeforeUs, bindsAt, places };
+    const positions = scopes.map(({ position }) => position);
+    return { ...NOTHING, notBeforeUs, bindsAt, positions };
   }
   const atUs = numbers.next();
   const excess = numbers.next();
   const notBeforeUs = orInfinity(numbers.next());
   const bindsAt = numbers.next();
   const soonestUs = numbers.next();
-  const places = scopes.map(({ place }) => {
+  const positions = scopes.map(({ position }) => {
     const isAsBefore = numbers.next() === -1;
-    const found = readPlace(numbers);
-    return isAsBefore ? place : found;
+    const found = readPosition(numbers);
+    return isAsBefore ? position : found;
   });
   const slotsUs = numbers.take(numbers.next());
-  const granted = { slotsUs, notBeforeUs, bindsAt, soonestUs, places, statuses: [] };
+  const granted = { slotsUs, notBeforeUs, bindsAt, soonestUs, positions, statuses: [] };
   if (count === 0) return { run: undefined, ...granted };
   // Runs are spaced by the first limit.
   const spacing = spacingOf(limits[0] ?? scopes[0]?.limits[0], costs);

@@ -1,6 +1,6 @@
 /** `bucket/slots-try`: a fast path of `slots-draw`, for tries on keys with one plain limit. */
 import { ruleOf } from "../../../../core/limits/registry.ts";
-import type { Granted, Run, Wish } from "../../../../core/store.ts";
+import type { Granted, Run, SlotRequest } from "../../../../core/store.ts";
 import { stateKeys } from "../keys.ts";
 import {
   definePlainTry,
@@ -17,40 +17,46 @@ import type { SlotsDraw } from "./slots-draw.ts";
 const REPLY_EACH = 3;
 
 /**
- * Whether `slots-try` can serve a request: a try for keys that all have the same single plain limit, each in one wish,
+ * Whether `slots-try` can serve a request: a try for keys that all have the same single plain limit, each in one slot request,
  * of a bucket without limits.
  */
 export function isPlainTry(input: SlotsDraw): boolean {
-  const { wishes } = input;
-  const limits = wishes[0]?.scopes[0]?.limits;
+  const { slotRequests } = input;
+  const limits = slotRequests[0]?.scopes[0]?.limits;
   if (!isTryOfKeys(input) || limits?.length !== 1 || !isPlain(limits[0]!)) return false;
   const keys = new Set<string>();
-  for (const { scopes } of wishes) {
+  for (const { scopes } of slotRequests) {
     if (scopes.length !== 1 || scopes[0]!.limits !== limits) return false;
     keys.add(scopes[0]!.key);
   }
-  return keys.size === wishes.length;
+  return keys.size === slotRequests.length;
 }
 
 export const slotsTry: PlainTryScript = definePlainTry({
   name: "bucket/slots-try",
-  keys: ({ prefix, bucket, wishes }) => {
-    const keys = wishes.map(({ scopes }) => scopes[0]!.key);
+  keys: ({ prefix, bucket, slotRequests }) => {
+    const keys = slotRequests.map(({ scopes }) => scopes[0]!.key);
     return stateKeys(prefix, bucket, keys);
   },
-  addNumbers: (numbers, { wishes }) => {
-    const { kind, count, periodUs, capacity } = wishes[0]!.scopes[0]!.limits[0]!;
+  addNumbers: (numbers, { slotRequests }) => {
+    const { kind, count, periodUs, capacity } = slotRequests[0]!.scopes[0]!.limits[0]!;
     numbers.push(ruleOf(kind).code, count, periodUs, capacity);
-    for (const { wanted, costs } of wishes) numbers.push(wanted, costs[0]!);
+    for (const { wanted, costs } of slotRequests) numbers.push(wanted, costs[0]!);
   },
-  readAll: ({ wishes }, numberAt) =>
-    wishes.map((wish, index) => readGranted(wish, numberAt, REPLY_HEAD + index * REPLY_EACH)),
+  readAll: ({ slotRequests }, numberAt) =>
+    slotRequests.map((slotRequest, index) =>
+      readGranted(slotRequest, numberAt, REPLY_HEAD + index * REPLY_EACH),
+    ),
 });
 
 /** Runs are copies of it, as replies are of `NOTHING`. */
 const NO_RUN: Run = { count: 0, atUs: 0, excess: 0, step: 0, drain: 0 };
 
-function readGranted({ wanted, costs, scopes }: Wish, numberAt: PackedReply, at: number): Granted {
+function readGranted(
+  { wanted, costs, scopes }: SlotRequest,
+  numberAt: PackedReply,
+  at: number,
+): Granted {
   const limit = scopes[0]!.limits[0]!;
   const cost = costs[0]!;
   const nowUs = numberAt(0);

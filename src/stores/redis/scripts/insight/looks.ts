@@ -1,5 +1,5 @@
-import { AWAY_KEPT_MS, SOURCES } from "../../../../core/store.ts";
-import type { BucketFacts, BucketTold, Glance } from "../../../../core/stores/insight/store.ts";
+import { OUTAGE_KEPT_MS, SOURCES } from "../../../../core/store.ts";
+import type { BucketFacts, BucketActivity, Glance } from "../../../../core/stores/insight/store.ts";
 import {
   newestFirst,
   type ChangeFate,
@@ -26,22 +26,22 @@ interface Looked {
   readonly glance: Glance | undefined;
 }
 
-type Entry = readonly [id: string, fields: readonly string[]];
+type StreamEntry = readonly [id: string, fields: readonly string[]];
 
 type Reply = readonly [
-  told: readonly string[],
+  reports: readonly string[],
   overrides: readonly string[],
   declared: string | null,
   rules: string | null,
-  pause: readonly Entry[],
+  pause: readonly StreamEntry[],
   fate: string | null,
   awayMs: number,
-  state: State | readonly [],
+  state: StoredBucketState | readonly [],
   hasCalls: number,
   refusals: string | null,
 ];
 
-type State = readonly [
+type StoredBucketState = readonly [
   nowUs: number,
   generation: number,
   text: string,
@@ -72,11 +72,11 @@ export const bucketsLook: Script<LookRequest, readonly Looked[]> = defineScript(
 });
 
 function factsOf(nowMs: number, reply: Reply): BucketFacts {
-  const [told, overrides, , rules, pause, fate, , , hasCalls, refusals] = reply;
+  const [reports, overrides, , rules, pause, fate, , , hasCalls, refusals] = reply;
   return {
     nowMs,
     refusals: Number(refusals ?? 0),
-    told: pairsOf(told).map(([replica, text]) => ({ replica, ...readTold(text) })),
+    reports: pairsOf(reports).map(([replica, text]) => ({ replica, ...readActivity(text) })),
     rules: rules === null ? undefined : readRuled(rules),
     overrides: pairsOf(overrides)
       .map(([id, record]) => readOverride(`${id}|${record}`))
@@ -88,7 +88,7 @@ function factsOf(nowMs: number, reply: Reply): BucketFacts {
 
 /** A bucket without a state is as one that was never used, under the policy of whoever asks. */
 function glanceOf(serverUs: number, [, , , , , , awayMs, state]: Reply): Glance {
-  const awayForMs = awayMs < 0 ? 0 : Math.max(1, awayMs - AWAY_KEPT_MS);
+  const awayForMs = awayMs < 0 ? 0 : Math.max(1, awayMs - OUTAGE_KEPT_MS);
   const [nowUs = serverUs, generation = serverUs, text, source = 0, alive = 0, ...times] = state;
   const [coolUntilUs = 0, pausedUntilUs = 0, factor = 1_000] = times;
   const ofPolicy = { generation, text, source: SOURCES[source]! };
@@ -96,7 +96,7 @@ function glanceOf(serverUs: number, [, , , , , , awayMs, state]: Reply): Glance 
 }
 
 /** A change as its entry in the log has it, with what became of it. */
-export function readChange([id, fields]: Entry, fate: string | null | undefined): KeptChange {
+export function readChange([id, fields]: StreamEntry, fate: string | null | undefined): KeptChange {
   const noted = readChangeText<NewChange>(valueOf(fields, "change"));
   const { jobs, undoneBy, failed, after } = readChangeText<ChangeFate>(fate ?? "{}");
   const { reason, forMs, undoes } = noted;
@@ -116,7 +116,10 @@ function pairsOf(list: readonly string[]): (readonly [string, string])[] {
 }
 
 /** `<ms>|<JSON>` */
-function readTold(text: string): BucketTold & { readonly atMs: number } {
+function readActivity(text: string): BucketActivity & { readonly atMs: number } {
   const end = text.indexOf("|");
-  return { ...(JSON.parse(text.slice(end + 1)) as BucketTold), atMs: Number(text.slice(0, end)) };
+  return {
+    ...(JSON.parse(text.slice(end + 1)) as BucketActivity),
+    atMs: Number(text.slice(0, end)),
+  };
 }

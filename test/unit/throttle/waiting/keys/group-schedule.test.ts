@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { NO_PLACE } from "../../../../../src/core/store.ts";
+import { NO_POSITION } from "../../../../../src/core/store.ts";
 import { callTermsOf } from "../../../../../src/throttle/costs.ts";
 import type { SlotContext } from "../../../../../src/throttle/slot/slot.ts";
 import { createGroupSchedule } from "../../../../../src/throttle/waiting/group-schedule.ts";
@@ -14,7 +14,7 @@ function setUp(...keys: readonly string[]) {
   const schedule = createGroupSchedule();
   let callers = 0;
   const join = (key: string, into?: Group): Group => {
-    const scopes = [{ key, limits: [], place: NO_PLACE }];
+    const scopes = [{ key, limits: [], position: NO_POSITION }];
     const parts = { keeper: {} as SlotContext, name: key, scopes };
     const group = into ?? new Group(callTerms, parts);
     const caller = { priority: "normal", number: (callers += 1), group } as Caller;

@@ -17,7 +17,7 @@ it("a key of which an urgent call comes is asked for before all others that wait
   await advance(100);
   await Promise.all(calls);
 
-  expect(draw.mock.calls[0]![0].wishes[0]).toMatchObject({
+  expect(draw.mock.calls[0]![0].slotRequests[0]).toMatchObject({
     scopes: [{ key: KEYS.at(-1) }],
     rank: 0,
   });

@@ -7,7 +7,7 @@ import type { Key } from "../../core/key-path.ts";
 import { splitFirst } from "./address.ts";
 import type { ForwardKey } from "./options.ts";
 
-export interface Wish {
+export interface ClientHeaders {
   readonly maxWaitMs: number | undefined;
   readonly priority: Priority | undefined;
 }
@@ -16,7 +16,7 @@ const WHERE = "the headers of the request";
 const CREDENTIALS = /^(?:authorization|cookie|(?:x-|x-goog-)?api-key)$/;
 
 /** @throws {@link InvalidOptionError} when a header for this server has an invalid value. */
-export function wishOf({ headers }: IncomingMessage): Wish {
+export function readClientHeaders({ headers }: IncomingMessage): ClientHeaders {
   const maxWait = headers["x-sluice-max-wait"];
   const priority = headers["x-sluice-priority"];
   const maxWaitMs = maxWait === undefined ? undefined : Number(maxWait);

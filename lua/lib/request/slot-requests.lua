@@ -41,25 +41,25 @@ local function read_classes(numbers, shadow_count)
 end
 
 -- Adds the first cost that exceeds its limit. Returns the number of limits up to here.
-local function check_costs(wishes, limits, costs, after)
+local function check_costs(slot_requests, limits, costs, after)
   for index = 1, #limits do
     local cost, capacity = costs[after + index], limits[index].capacity
-    if cost and cost > capacity and not wishes.too_large then wishes.too_large, wishes.capacity = cost, capacity end
+    if cost and cost > capacity and not slot_requests.too_large then slot_requests.too_large, slot_requests.capacity = cost, capacity end
   end
   return after + #limits
 end
 
 -- True if a class has a cost for each limit of such calls. Calls of one class nearly always have the same limits.
-local function fits_class(wishes, class, terms, keys)
+local function fits_class(slot_requests, class, terms, keys)
   local templates = class.templates
   local is_known = templates and #templates == #keys
   for index = 1, #keys do is_known = is_known and templates[index] == keys[index].template end
   if is_known then return true end
   templates = {}
-  local known = check_costs(wishes, terms.limits, class.costs, 0)
+  local known = check_costs(slot_requests, terms.limits, class.costs, 0)
   for index = 1, #keys do
     templates[index] = keys[index].template
-    known = check_costs(wishes, keys[index].template, class.costs, known)
+    known = check_costs(slot_requests, keys[index].template, class.costs, known)
   end
   -- Discards values that were computed for other limits.
   class.templates, class.flow, class.has_leases, class.main = templates, nil, nil, nil
@@ -68,16 +68,16 @@ end
 
 -- Reads the slot requests, each for at least least_wanted calls. Returns nil if one is invalid. Sets too_large if a
 -- call costs more than a limit ever allows.
-local function read_wishes(packed, terms, keys, shadows, least_wanted)
+local function read_slot_requests(packed, terms, keys, shadows, least_wanted)
   local numbers = whole_numbers(packed)
   if not numbers then return nil end
   local classes, at = read_classes(numbers, #shadows)
   if not classes then return nil end
-  local wishes, shares = {}, terms.shares
+  local slot_requests, shares = {}, terms.shares
   for index = 1, numbers[at + 1] or 0 do
     local class, wanted, rank, is_bounded, since_us, next_since_us, last_since_us, key_count = unpack(numbers, at + 2, at + 9)
     if not key_count or not classes[class] or wanted < least_wanted or not shares[rank + 1] then return nil end
-    local own, places = {}, nil
+    local own, positions = {}, nil
     class, at = classes[class], at + 8
     for each = 1, key_count do
       -- The number of a key. It is negative if the asking replica has a position in the key's queue, which follows.
@@ -86,19 +86,19 @@ local function read_wishes(packed, terms, keys, shadows, least_wanted)
       if not key then return nil end
       own[each], at = key, at + 1
       if number < 0 then
-        places = places or {}
-        places[each] = { turn_us = 0, since_us = numbers[at + 2] or 0, lease_order = numbers[at + 3] or 0 }
+        positions = positions or {}
+        positions[each] = { turn_us = 0, since_us = numbers[at + 2] or 0, lease_order = numbers[at + 3] or 0 }
         at = at + 2
       end
     end
-    if not fits_class(wishes, class, terms, own) then return nil end
-    local wish = {
+    if not fits_class(slot_requests, class, terms, own) then return nil end
+    local slot_request = {
       index = index, class = class, keys = own, wanted = wanted, rank = rank, since_us = since_us,
       next_since_us = next_since_us, last_since_us = last_since_us,
     }
-    if places then wish.places = places end
-    if is_bounded == 1 then wish.is_bounded = true end
-    wishes[index] = wish
+    if positions then slot_request.positions = positions end
+    if is_bounded == 1 then slot_request.is_bounded = true end
+    slot_requests[index] = slot_request
   end
-  return wishes
+  return slot_requests
 end

@@ -3,12 +3,12 @@ import { noDrawer, type Drawer } from "../limits/rule.ts";
 import {
   boundBy,
   COOLING,
-  NO_PLACE,
+  NO_POSITION,
   PAUSED,
   SLOWED,
   type DrawRequest,
-  type Place,
-  type Wish,
+  type WaitPosition,
+  type SlotRequest,
 } from "../store.ts";
 import type { BucketState } from "./bucket-state.ts";
 import {
@@ -37,8 +37,8 @@ import {
 } from "./turns.ts";
 
 /**
- * Whether a wish fits into a scope, and the place that its asker keeps there if it does not.
- * Twin of `lua/lib/draw/place.lua`.
+ * Whether a slot request fits into a scope, and the position that its asker keeps there if it does not.
+ * Twin of `lua/lib/draw/fit.lua`.
  */
 
 /** One draw under way. */
@@ -51,7 +51,7 @@ export interface Serving {
   /** The number of the next lease. */
   lease: number;
   hasGranted: boolean;
-  /** The number of the wish that is being served. */
+  /** The number of the slot request that is being served. */
   index: number;
   /** The limits that only count. */
   readonly shadows: readonly Shadow[];
@@ -61,10 +61,10 @@ export interface Serving {
 /** Who waits in a scope. */
 export interface Line {
   readonly scope: Scope;
-  /** The asker's place, as it knows it. */
-  readonly own: Place;
+  /** The asker's position, as it knows it. */
+  readonly own: WaitPosition;
   readonly others: readonly Turn[];
-  /** What the asker's wishes of this draw wait for, in their order. */
+  /** What the asker's slot requests of this draw wait for, in their order. */
   readonly waiting: Waiting[];
   /** Whether the asker got slots of this scope in this draw. */
   isServed: boolean;
@@ -72,7 +72,7 @@ export interface Line {
   used: number;
   /** What the asker came for in this draw, by rank. */
   readonly slices: Map<number, Slice>;
-  /** The first wish that these limits refused. */
+  /** The first slot request that these limits refused. */
   refused: Refusal | undefined;
 }
 
@@ -81,13 +81,13 @@ export interface Line {
  * askers come before all of them or after all of them, so calls go in order within one horizon.
  */
 interface Slice {
-  /** The number of its first wish. */
+  /** The number of its first slot request. */
   readonly first: number;
   /** What comes before its first call. */
   readonly ahead: readonly Ahead[];
 }
 
-/** What a wish waits for. */
+/** What a slot request waits for. */
 export interface Waiting extends Need {
   /** When its asker asks again; Infinity if that is unknown. */
   readonly turnUs: number;
@@ -96,12 +96,12 @@ export interface Waiting extends Need {
   readonly startUs: number;
 }
 
-/** A scope into which a wish has to fit, with what the wish needs of it. */
+/** A scope into which a slot request has to fit, with what the slot request needs of it. */
 export interface Fitting {
   readonly scope: Scope;
   readonly line: Line;
   readonly costs: readonly number[];
-  /** 0: it is what all keys share; else which of the wish's scopes it is. */
+  /** 0: it is what all keys share; else which of the slot request's scopes it is. */
   readonly number: number;
   /** How many limits come before these, as `Granted.bindsAt` numbers them. */
   readonly after: number;
@@ -144,13 +144,13 @@ export function slowedBy(scopes: readonly Numbered[], nowUs: number): number {
   return slowed === undefined ? 0 : boundBy(SLOWED, slowed.number);
 }
 
-/** How far ahead a wish of this rank may be booked, in µs. */
+/** How far ahead a slot request of this rank may be booked, in µs. */
 export function horizonOf({ horizonUs, terms }: DrawRequest, rank: number): number {
   return Math.floor((horizonUs * terms.shares[rank]!) / 1_000);
 }
 
 /** The line of a scope, opened at first use. */
-export function lineOf(serving: Serving, scope: Scope, own: Place): Line {
+export function lineOf(serving: Serving, scope: Scope, own: WaitPosition): Line {
   const found = serving.lines.get(scope);
   if (found !== undefined) return found;
   const { request, missedUs } = serving;
@@ -161,10 +161,10 @@ export function lineOf(serving: Serving, scope: Scope, own: Place): Line {
   return line;
 }
 
-/** What a wish needs of a scope. A gate gives nothing ahead, so what comes before a call is not delayed there. */
+/** What a slot request needs of a scope. A gate gives nothing ahead, so what comes before a call is not delayed there. */
 export function fit(
   serving: Serving,
-  { rank, sinceUs, costs: all }: Wish,
+  { rank, sinceUs, costs: all }: SlotRequest,
   line: Line,
   {
     number,
@@ -202,12 +202,12 @@ function sharesOf(
   return { share, flow: Math.min(share, shareOf(withoutBursts, alive)) };
 }
 
-/** The slice that is being served; undefined if a wish is judged by its own order: after a refusal, and for tries. */
+/** The slice that is being served; undefined if a slot request is judged by its own order: after a refusal, and for tries. */
 function sliceOf({ request }: Serving, line: Line, rank: number): Slice | undefined {
   return request.isTry || line.refused !== undefined ? undefined : line.slices.get(rank);
 }
 
-/** What comes before calls of this order: of other askers, and of wishes before this one. */
+/** What comes before calls of this order: of other askers, and of slot requests before this one. */
 export function aheadIn(
   { others, waiting }: Line,
   asker: string,
@@ -218,7 +218,7 @@ export function aheadIn(
 }
 
 /** Since when an asker waits for its turn; Infinity if it has none: it comes last of those that came together. */
-function turnSinceOf({ sinceUs }: Place): number {
+function turnSinceOf({ sinceUs }: WaitPosition): number {
   return sinceUs === 0 ? Infinity : sinceUs;
 }
 
@@ -256,20 +256,20 @@ export function turnOf(
   return { startUs, binding };
 }
 
-/** Keeps the asker's place in a line for all that it waits for there; if that is nothing, it leaves. */
-export function settleLine(serving: Serving, line: Line): Place {
+/** Keeps the asker's position in a line for all that it waits for there; if that is nothing, it leaves. */
+export function settleLine(serving: Serving, line: Line): WaitPosition {
   const { scope, own, waiting, isServed } = line;
   const { request, missedUs, state } = serving;
-  if (request.isTry) return NO_PLACE;
+  if (request.isTry) return NO_POSITION;
   const { asker } = request;
   const leaseOrder = waiting.find(({ turnUs }) => turnUs === Infinity)?.order ?? 0;
   const drawer = { ...noDrawer(state.clockUs), asker };
   for (const { limit, state: limitState } of scope.records) {
     const rule = ruleOf(limit.kind);
     if (own.leaseOrder > 0 && own.leaseOrder !== leaseOrder) {
-      rule.leavePlace?.(limitState, { ...drawer, order: own.leaseOrder });
+      rule.leavePosition?.(limitState, { ...drawer, order: own.leaseOrder });
     }
-    if (leaseOrder > 0) rule.keepPlace?.(limitState, { ...drawer, order: leaseOrder });
+    if (leaseOrder > 0) rule.keepPosition?.(limitState, { ...drawer, order: leaseOrder });
   }
   const needs = waiting.filter(({ turnUs, dueUs }) => turnUs < Infinity && dueUs > 0);
   const { clockUs: nowUs } = state;
@@ -287,14 +287,17 @@ function turnFor(asker: string, sinceUs: number, needs: readonly Waiting[]): Tur
   return { asker, sinceUs, dueUs, startUs: needs[0]!.startUs, needs };
 }
 
-/** The order of what is left of a wish: its calls came evenly, as far as the store knows. */
-export function orderOfRest(wish: Wish, served: number, nowUs: number): number {
-  const { rank } = wish;
-  const firstUs = sinceOf(wish.sinceUs, nowUs);
+/** The order of what is left of a slot request: its calls came evenly, as far as the store knows. */
+export function orderOfRest(slotRequest: SlotRequest, served: number, nowUs: number): number {
+  const { rank } = slotRequest;
+  const firstUs = sinceOf(slotRequest.sinceUs, nowUs);
   if (served === 0) return orderOf(rank, firstUs);
-  const nextUs = Math.max(firstUs, sinceOf(wish.nextSinceUs, nowUs));
-  const lastUs = Math.max(nextUs, sinceOf(wish.lastSinceUs, nowUs));
-  return orderOf(rank, nextUs + Math.floor(((lastUs - nextUs) * (served - 1)) / wish.wanted));
+  const nextUs = Math.max(firstUs, sinceOf(slotRequest.nextSinceUs, nowUs));
+  const lastUs = Math.max(nextUs, sinceOf(slotRequest.lastSinceUs, nowUs));
+  return orderOf(
+    rank,
+    nextUs + Math.floor(((lastUs - nextUs) * (served - 1)) / slotRequest.wanted),
+  );
 }
 
 /** Calls that came together are behind each other, but not by more than this. */
@@ -305,22 +308,22 @@ function sinceOf(sinceUs: number, nowUs: number): number {
   return sinceUs === 0 ? nowUs : Math.min(sinceUs, nowUs + MOST_AHEAD_US);
 }
 
-/** Calls of a wish that came within this time are served one after the other. */
+/** Calls of a slot request that came within this time are served one after the other. */
 const RUN_US = 50_000;
 
 /**
- * Adds to a gate what the calls of a wish need that are left: one of them, and of limits that do not give evenly the
+ * Adds to a gate what the calls of a slot request need that are left: one of them, and of limits that do not give evenly the
  * others that came with it.
  */
 export function addToGate(
   { scope, line, costs }: Fitting,
-  wish: Wish,
+  slotRequest: SlotRequest,
   turn: Omit<Waiting, "amounts">,
   left: number,
 ): void {
   line.waiting.push({ ...turn, amounts: costs });
   if (givesEvenly(scope, costs)) return;
-  addRest(line, wish, turn, { costs, amounts: costs, count: left });
+  addRest(line, slotRequest, turn, { costs, amounts: costs, count: left });
 }
 
 /** Whether all limits that such a call needs give evenly what they count. */
@@ -331,30 +334,34 @@ function givesEvenly({ records }: Scope, costs: readonly number[]): boolean {
   );
 }
 
-/** The wishes from a number on that are served with a wish, from the same line and in the same slice. */
-function* followers(serving: Serving, from: number, wish: Wish): Iterable<Wish> {
-  const { wishes } = serving.request;
-  const name = mainNameOf(serving, wish);
-  for (let index = from; wishes[index]?.rank === wish.rank; index++) {
-    const each = wishes[index]!;
+/** The slot requests from a number on that are served with a slot request, from the same line and in the same slice. */
+function* followers(
+  serving: Serving,
+  from: number,
+  slotRequest: SlotRequest,
+): Iterable<SlotRequest> {
+  const { slotRequests } = serving.request;
+  const name = mainNameOf(serving, slotRequest);
+  for (let index = from; slotRequests[index]?.rank === slotRequest.rank; index++) {
+    const each = slotRequests[index]!;
     if (each.wanted > 0 && mainNameOf(serving, each) === name) yield each;
   }
 }
 
-/** The key in whose line a wish waits for its slots; undefined: in that of what all keys share. */
-function mainNameOf({ state }: Serving, { scopes }: Wish): string | undefined {
+/** The key in whose line a slot request waits for its slots; undefined: in that of what all keys share. */
+function mainNameOf({ state }: Serving, { scopes }: SlotRequest): string | undefined {
   return state.shared.records.length > 0 ? undefined : scopes[0]?.key;
 }
 
 /**
- * What an asker comes for when its turn comes: `left` calls of this wish and what follows it, as far as a horizon has
+ * What an asker comes for when its turn comes: `left` calls of this slot request and what follows it, as far as a horizon has
  * room for them. More calls come until then, so those that it was served in this draw count again; but were it for all
  * that wait, those behind it would ask too early.
  */
 function amountsOfSlice(
   serving: Serving,
   main: Fitting,
-  wish: Wish,
+  slotRequest: SlotRequest,
   left: number,
 ): { readonly amounts: readonly number[]; readonly isWhole: boolean } {
   const { scope, line, costs: own } = main;
@@ -370,21 +377,22 @@ function amountsOfSlice(
   };
   add(own, left);
   if (isAlone) {
-    add(own, wish.wanted - left);
+    add(own, slotRequest.wanted - left);
     return { amounts, isWhole: used >= 1 };
   }
-  const first = line.slices.get(wish.rank)?.first ?? serving.index;
-  for (const each of followers(serving, serving.index + 1, wish)) add(each.costs, each.wanted);
-  for (const each of followers(serving, first, wish)) {
-    if (each === wish) break;
+  const first = line.slices.get(slotRequest.rank)?.first ?? serving.index;
+  for (const each of followers(serving, serving.index + 1, slotRequest))
+    add(each.costs, each.wanted);
+  for (const each of followers(serving, first, slotRequest)) {
+    if (each === slotRequest) break;
     add(each.costs, each.wanted);
   }
-  add(own, wish.wanted - left);
+  add(own, slotRequest.wanted - left);
   return { amounts, isWhole: used >= 1 };
 }
 
-/** A wish that did not get all it wanted. */
-export interface UnmetWish {
+/** A slot request that did not get all it wanted. */
+export interface UnmetRequest {
   /** How many slots it got, and how many it lacks. */
   readonly count: number;
   readonly left: number;
@@ -398,9 +406,9 @@ export interface Refusal {
   readonly turnUs: number;
   /** As in `Granted`. */
   readonly bindsAt: number;
-  /** The limit, from 1 on, that the rest of the wish waits for; 0 if none. */
+  /** The limit, from 1 on, that the rest of the slot request waits for; 0 if none. */
   readonly waitsFor: number;
-  /** Whether these are limits of a key, so that only wishes of that key wait with it. */
+  /** Whether these are limits of a key, so that only slot requests of that key wait with it. */
   readonly isOwn: boolean;
 }
 
@@ -420,12 +428,12 @@ function askAheadUs(
   return stepUs <= leftUs / 8 ? horizonUs - leftUs : horizonUs;
 }
 
-/** Gives the asker a turn for the rest of a wish. */
+/** Gives the asker a turn for the rest of a slot request. */
 export function refuse(
   serving: Serving,
-  wish: Wish,
+  slotRequest: SlotRequest,
   main: Fitting,
-  { count, left, opensUs, horizonUs }: UnmetWish,
+  { count, left, opensUs, horizonUs }: UnmetRequest,
 ): Omit<Refusal, "isOwn"> {
   const { request, state } = serving;
   const { clockUs: nowUs, shared } = state;
@@ -433,10 +441,10 @@ export function refuse(
   const { isTry } = request;
   const nextUs = earliestForAllUs(scope, opensUs, costs, drawer);
   // A try asks again for one call.
-  const comesFor = isTry ? undefined : amountsOfSlice(serving, main, wish, left);
+  const comesFor = isTry ? undefined : amountsOfSlice(serving, main, slotRequest, left);
   const amounts = comesFor?.amounts ?? costs;
   // The rest came later than those that were served.
-  const order = orderOfRest(wish, count, nowUs);
+  const order = orderOfRest(slotRequest, count, nowUs);
   const hasSome = count > 0 || line.isServed;
   const sinceUs = count > 0 ? Infinity : turnSinceOf(line.own);
   const ahead = hasSome ? aheadIn(line, request.asker, { order, sinceUs }) : main.ahead;
@@ -454,7 +462,8 @@ export function refuse(
   const rechecked = scope === shared ? Math.min(turnUs, nowUs + LONGEST_ASK_GAP_US) : turnUs;
   const dueUs = isBucketClosed ? 0 : rechecked;
   // A try waits for nothing, so others of its request are not behind it.
-  if (!isTry) waitFor(serving, main, { wish, left, amounts }, { order, turnUs, dueUs, startUs });
+  if (!isTry)
+    waitFor(serving, main, { slotRequest, left, amounts }, { order, turnUs, dueUs, startUs });
   const isLate = nextUs > nowUs + horizonUs;
   const both = [{ scope: shared, number: 0 }, main];
   const slows = (): number => bindingAt(main) || slowedBy(both, nowUs);
@@ -464,19 +473,23 @@ export function refuse(
 }
 
 /**
- * Keeps a place for what an asker waits for in a line: a slice. Where limits do not give evenly, what comes back at one
- * moment is for all that wait, so each of the wishes has its own place there.
+ * Keeps a position for what an asker waits for in a line: a slice. Where limits do not give evenly, what comes back at one
+ * moment is for all that wait, so each of the slot requests has its own position there.
  */
 function waitFor(
   serving: Serving,
   { scope, line, costs }: Fitting,
-  { wish, left, amounts }: { wish: Wish; left: number; amounts: readonly number[] },
+  {
+    slotRequest,
+    left,
+    amounts,
+  }: { slotRequest: SlotRequest; left: number; amounts: readonly number[] },
   turn: Omit<Waiting, "amounts">,
 ): void {
   line.waiting.push({ ...turn, amounts });
   if (givesEvenly(scope, costs)) return;
-  addRest(line, wish, turn, { costs, amounts, count: left });
-  for (const each of followers(serving, serving.index + 1, wish)) {
+  addRest(line, slotRequest, turn, { costs, amounts, count: left });
+  for (const each of followers(serving, serving.index + 1, slotRequest)) {
     if (line.waiting.length >= MOST_NEEDS) return;
     const order = orderOfRest(each, 0, serving.state.clockUs);
     const own = each.costs.slice(0, costs.length);
@@ -487,10 +500,10 @@ function waitFor(
   }
 }
 
-/** Adds what calls need that came with the first ones of a wish. */
+/** Adds what calls need that came with the first ones of a slot request. */
 function addRest(
   line: Line,
-  { sinceUs, lastSinceUs }: Wish,
+  { sinceUs, lastSinceUs }: SlotRequest,
   turn: Omit<Waiting, "amounts">,
   {
     costs,
@@ -503,34 +516,34 @@ function addRest(
   if (rest.some((amount) => amount > 0)) line.waiting.push({ ...turn, amounts: rest });
 }
 
-/** Keeps a place for a wish that waits behind another one of its line, unless one of its rank has a place already. */
-export function waitBehind(serving: Serving, wish: Wish, line: Line): void {
-  if (line.slices.has(wish.rank)) return;
+/** Keeps a position for a slot request that waits behind another one of its line, unless one of its rank has a position already. */
+export function waitBehind(serving: Serving, slotRequest: SlotRequest, line: Line): void {
+  if (line.slices.has(slotRequest.rank)) return;
   const number = line.scope === serving.state.shared ? 0 : 1;
-  const main = fit(serving, wish, line, { number, after: 0, isGate: false });
-  const order = orderOfRest(wish, 0, serving.state.clockUs);
+  const main = fit(serving, slotRequest, line, { number, after: 0, isGate: false });
+  const order = orderOfRest(slotRequest, 0, serving.state.clockUs);
   const { turnUs, dueUs, startUs } = line.waiting.at(-1)!;
-  const { amounts } = amountsOfSlice(serving, main, wish, wish.wanted);
+  const { amounts } = amountsOfSlice(serving, main, slotRequest, slotRequest.wanted);
   const turn = { order, turnUs, dueUs, startUs };
-  waitFor(serving, main, { wish, left: wish.wanted, amounts }, turn);
+  waitFor(serving, main, { slotRequest, left: slotRequest.wanted, amounts }, turn);
 }
 
 /** Whether less is left beside what comes before a slice than it comes for: that is not worth a draw. */
 export function isTooLittle(
   serving: Serving,
-  wish: Wish,
+  slotRequest: SlotRequest,
   main: Fitting,
   { opensUs, untilUs, most }: { opensUs: number; untilUs: number; most: number },
 ): boolean {
   const { scope, line, ahead, costs, flow } = main;
   if (ahead.length === 0) return false;
   const isTry = serving.request.isTry;
-  // A slice is judged once, at its first wish.
-  const { first } = line.slices.get(wish.rank) ?? { first: -1 };
+  // A slice is judged once, at its first slot request.
+  const { first } = line.slices.get(slotRequest.rank) ?? { first: -1 };
   const isWhole = !isTry && line.refused === undefined;
   if (isWhole && first !== serving.index) return false;
   const all = isWhole
-    ? amountsOfSlice(serving, main, wish, wish.wanted).amounts
+    ? amountsOfSlice(serving, main, slotRequest, slotRequest.wanted).amounts
     : times(costs, Math.min(most, flow));
   const fits = ahead.every((each) => isInTime(scope, each, all, { opensUs, untilUs }));
   return !fits || turnOf({ scope, untilUs, ahead: [] }, opensUs, all).startUs > untilUs;

@@ -1,9 +1,9 @@
--- Whether a wish fits into a scope, and the place that its asker keeps there if it does not.
--- Twin of src/core/draw/place.ts.
-local NO_PLACE = { turn_us = 0, since_us = 0, lease_order = 0 }
+-- Whether a slot request fits into a scope, and the position that its asker keeps there if it does not.
+-- Twin of src/core/draw/fit.ts.
+local NO_POSITION = { turn_us = 0, since_us = 0, lease_order = 0 }
 local NOTHING = {}
 
--- How far ahead a wish of this rank may be booked, in us.
+-- How far ahead a slot request of this rank may be booked, in us.
 local function horizon_of(serving, rank)
   return math.floor((serving.horizon_us * serving.shares[rank + 1]) / 1000)
 end
@@ -16,7 +16,7 @@ local function line_of(serving, scope, own)
     line = {
       scope = scope, own = own, turns = turns,
       others = turns == NO_TURNS and NO_TURNS or others_of(turns, serving.asker, #scope.limits),
-      waiting = NOTHING, slices = NOTHING, used = 0, refused = nil, place = nil,
+      waiting = NOTHING, slices = NOTHING, used = 0, refused = nil, position = nil,
     }
     scope.line = line
   end
@@ -38,11 +38,11 @@ local function since_of(since_us, now_us)
 end
 
 -- Since when an asker waits for its turn; math.huge if it has none: it comes last of those that came together.
-local function turn_since_of(place)
-  return place.since_us > 0 and place.since_us or math.huge
+local function turn_since_of(position)
+  return position.since_us > 0 and position.since_us or math.huge
 end
 
--- What comes before calls of this order: of other askers, and of wishes before this one.
+-- What comes before calls of this order: of other askers, and of slot requests before this one.
 local function ahead_in(line, order, since_us)
   local turns = line.others
   if #line.waiting == 0 then return #turns == 0 and NOTHING or ahead_of(turns, order, since_us) end
@@ -82,14 +82,14 @@ local function size_class(serving, limits, class)
   if not class.flow then class.step_us, class.share, class.flow = sizes_of(serving, limits, class.costs) end
 end
 
--- The slice that is being served; nil if a wish is judged by its own order: after a refusal, and for tries.
+-- The slice that is being served; nil if a slot request is judged by its own order: after a refusal, and for tries.
 local function slice_of(serving, line, rank)
   return not serving.is_try and not line.refused and line.slices[rank]
 end
 
--- What a wish needs of the scope that decides its slots: what all keys share (number 0), or its widest key (1).
-local function fit(serving, wish, line, number)
-  local scope, now_us, rank, class = line.scope, serving.now_us, wish.rank, wish.class
+-- What a slot request needs of the scope that decides its slots: what all keys share (number 0), or its widest key (1).
+local function fit(serving, slot_request, line, number)
+  local scope, now_us, rank, class = line.scope, serving.now_us, slot_request.rank, slot_request.class
   local slice = slice_of(serving, line, rank)
   -- Calls of a class that are in one slice fit alike.
   local main = slice and class.rank == rank and class.main
@@ -98,10 +98,10 @@ local function fit(serving, wish, line, number)
   local ahead = slice and slice.ahead or ahead_in(line, serving.drawer.order, turn_since_of(line.own))
   if not slice and not line.slices[rank] then
     if line.slices == NOTHING then line.slices = {} end
-    line.slices[rank] = { first = wish.index, ahead = ahead }
+    line.slices[rank] = { first = slot_request.index, ahead = ahead }
   end
   main = {
-    scope = scope, number = number, line = line, costs = wish.class.costs, after = 0, step_us = class.step_us, share = class.share,
+    scope = scope, number = number, line = line, costs = slot_request.class.costs, after = 0, step_us = class.step_us, share = class.share,
     flow = class.flow, drawer = serving.drawer, until_us = now_us + horizon_of(serving, rank), ahead = ahead,
   }
   if slice then class.rank, class.main = rank, main end
@@ -110,14 +110,14 @@ end
 
 -- The same of a key beside it, whose limits come after `after` others. It gives nothing ahead, so what comes before a call
 -- is not delayed there, and it has no share. Where no asker waits for the key, it has no line until one does.
-local function fit_gate(serving, wish, scope, number, after, own)
+local function fit_gate(serving, slot_request, scope, number, after, own)
   local line, ahead, drawer = scope.line, NOTHING, serving.drawer
-  if not line and (own ~= NO_PLACE or scope.turns_until_us >= serving.missed_us) then line = line_of(serving, scope, own) end
+  if not line and (own ~= NO_POSITION or scope.turns_until_us >= serving.missed_us) then line = line_of(serving, scope, own) end
   if line and (#line.others > 0 or #line.waiting > 0) then ahead = ahead_in(line, drawer.order, turn_since_of(line.own)) end
   scope.is_looked_at = true
   return {
-    scope = scope, number = number, costs = wish.class.costs, after = after,
-    step_us = scope.factor < 1000 and step_of(scope.limits, wish.class.costs, after) or 0,
+    scope = scope, number = number, costs = slot_request.class.costs, after = after,
+    step_us = scope.factor < 1000 and step_of(scope.limits, slot_request.class.costs, after) or 0,
     drawer = drawer, until_us = serving.now_us, ahead = ahead,
   }
 end
@@ -171,11 +171,11 @@ local function slowed_by(fittings, now_us)
   return 0
 end
 
--- Keeps the asker's place in a line for all that it waits for there; if that is nothing, it leaves.
+-- Keeps the asker's position in a line for all that it waits for there; if that is nothing, it leaves.
 local function settle_line(serving, line)
-  if serving.is_try then return NO_PLACE end
+  if serving.is_try then return NO_POSITION end
   local scope, own, lease_order, turn, turn_us = line.scope, line.own, 0, nil, 0
-  if #line.waiting == 0 and own == NO_PLACE then return NO_PLACE end
+  if #line.waiting == 0 and own == NO_POSITION then return NO_POSITION end
   for _, need in ipairs(line.waiting) do
     if need.turn_us == math.huge then
       if lease_order == 0 then lease_order = need.order end
@@ -191,11 +191,11 @@ local function settle_line(serving, line)
   if lease_order > 0 or own.lease_order > 0 then
     for _, limit in ipairs(scope.limits) do
       local rule = RULES[limit.code]
-      if rule.leave_place and own.lease_order > 0 and own.lease_order ~= lease_order then
-        rule.leave_place(limit, { asker = serving.asker, now_us = serving.now_us, order = own.lease_order })
+      if rule.leave_position and own.lease_order > 0 and own.lease_order ~= lease_order then
+        rule.leave_position(limit, { asker = serving.asker, now_us = serving.now_us, order = own.lease_order })
       end
-      if rule.keep_place and lease_order > 0 then
-        rule.keep_place(limit, { asker = serving.asker, now_us = serving.now_us, order = lease_order })
+      if rule.keep_position and lease_order > 0 then
+        rule.keep_position(limit, { asker = serving.asker, now_us = serving.now_us, order = lease_order })
       end
     end
   end
@@ -203,13 +203,13 @@ local function settle_line(serving, line)
   return { turn_us = turn_us, since_us = since_us, lease_order = lease_order }
 end
 
--- The order of what is left of a wish: its calls came evenly, as far as is known.
-local function order_of_rest(wish, served, now_us)
-  local first_us = since_of(wish.since_us, now_us)
-  if served == 0 then return order_of(wish.rank, first_us) end
-  local next_us = math.max(first_us, since_of(wish.next_since_us, now_us))
-  local last_us = math.max(next_us, since_of(wish.last_since_us, now_us))
-  return order_of(wish.rank, next_us + math.floor(((last_us - next_us) * (served - 1)) / wish.wanted))
+-- The order of what is left of a slot request: its calls came evenly, as far as is known.
+local function order_of_rest(slot_request, served, now_us)
+  local first_us = since_of(slot_request.since_us, now_us)
+  if served == 0 then return order_of(slot_request.rank, first_us) end
+  local next_us = math.max(first_us, since_of(slot_request.next_since_us, now_us))
+  local last_us = math.max(next_us, since_of(slot_request.last_since_us, now_us))
+  return order_of(slot_request.rank, next_us + math.floor(((last_us - next_us) * (served - 1)) / slot_request.wanted))
 end
 
 -- What `count` calls cost under the limits of a fitting.
@@ -255,11 +255,11 @@ local function gives_evenly(fitting)
   return true
 end
 
--- The wishes from a number on that are served with a wish, from the same line and in the same slice.
-local function next_follower(serving, from, wish)
-  local wishes, own = serving.wishes, #serving.bucket.shared.limits == 0 and wish.keys[1]
-  while wishes[from] and wishes[from].rank == wish.rank do
-    local each = wishes[from]
+-- The slot requests from a number on that are served with a slot request, from the same line and in the same slice.
+local function next_follower(serving, from, slot_request)
+  local slot_requests, own = serving.slot_requests, #serving.bucket.shared.limits == 0 and slot_request.keys[1]
+  while slot_requests[from] and slot_requests[from].rank == slot_request.rank do
+    local each = slot_requests[from]
     if each.wanted > 0 and (not own or each.keys[1] == own) and (own or #serving.bucket.shared.limits > 0 or not each.keys[1]) then
       return each
     end
@@ -267,10 +267,10 @@ local function next_follower(serving, from, wish)
   end
 end
 
--- What an asker comes for when its turn comes: `left` calls of this wish and what follows it, as far as a horizon has room
+-- What an asker comes for when its turn comes: `left` calls of this slot request and what follows it, as far as a horizon has room
 -- for them. More calls come until then, so those that it was served in this draw count again; but were it for all that
 -- wait, those behind it would ask too early.
-local function amounts_of_slice(serving, main, wish, left)
+local function amounts_of_slice(serving, main, slot_request, left)
   local limits, amounts, used = main.scope.limits, {}, 0
   for index = 1, #limits do amounts[index] = 0 end
   local function add(class, count)
@@ -281,60 +281,60 @@ local function amounts_of_slice(serving, main, wish, left)
     for index = 1, #limits do amounts[index] = amounts[index] + taken * class.costs[index] end
     used = used + (taken < count and 1 or taken / flow)
   end
-  add(wish.class, left)
+  add(slot_request.class, left)
   if not gives_evenly(main) then
-    add(wish.class, wish.wanted - left)
+    add(slot_request.class, slot_request.wanted - left)
     return amounts, used >= 1
   end
-  local each = next_follower(serving, wish.index + 1, wish)
+  local each = next_follower(serving, slot_request.index + 1, slot_request)
   while each and used < 1 do
     add(each.class, each.wanted)
-    each = next_follower(serving, each.index + 1, wish)
+    each = next_follower(serving, each.index + 1, slot_request)
   end
-  local slice = main.line.slices[wish.rank]
-  each = slice and next_follower(serving, slice.first, wish)
-  while each and each ~= wish and used < 1 do
+  local slice = main.line.slices[slot_request.rank]
+  each = slice and next_follower(serving, slice.first, slot_request)
+  while each and each ~= slot_request and used < 1 do
     add(each.class, each.wanted)
-    each = next_follower(serving, each.index + 1, wish)
+    each = next_follower(serving, each.index + 1, slot_request)
   end
-  add(wish.class, wish.wanted - left)
+  add(slot_request.class, slot_request.wanted - left)
   return amounts, used >= 1
 end
 
--- Calls of a wish that came within this time are served one after the other.
+-- Calls of a slot request that came within this time are served one after the other.
 local RUN_US = 50000
 
 local function turn_like(turn, order, amounts)
   return { order = order, turn_us = turn.turn_us, due_us = turn.due_us, start_us = turn.start_us, amounts = amounts }
 end
 
--- Adds what calls need that came with the first ones of a wish.
-local function add_rest(line, fitting, wish, turn, amounts, count)
-  if wish.last_since_us - wish.since_us >= RUN_US then return end
+-- Adds what calls need that came with the first ones of a slot request.
+local function add_rest(line, fitting, slot_request, turn, amounts, count)
+  if slot_request.last_since_us - slot_request.since_us >= RUN_US then return end
   local rest, is_some = {}, false
   for index = 1, #amounts do
-    rest[index] = math.max(0, wish.class.costs[fitting.after + index] * count - amounts[index])
+    rest[index] = math.max(0, slot_request.class.costs[fitting.after + index] * count - amounts[index])
     is_some = is_some or rest[index] > 0
   end
   if is_some then add_need(line, turn_like(turn, turn.order, rest)) end
 end
 
--- Adds to a gate what the calls of a wish need that are left: one of them, and of limits that do not give evenly the others
+-- Adds to a gate what the calls of a slot request need that are left: one of them, and of limits that do not give evenly the others
 -- that came with it.
-local function add_to_gate(serving, gate, wish, turn, left)
-  local amounts, line = times(gate, 1), line_of(serving, gate.scope, NO_PLACE)
+local function add_to_gate(serving, gate, slot_request, turn, left)
+  local amounts, line = times(gate, 1), line_of(serving, gate.scope, NO_POSITION)
   add_need(line, turn_like(turn, turn.order, amounts))
-  if not gives_evenly(gate) then add_rest(line, gate, wish, turn, amounts, left) end
+  if not gives_evenly(gate) then add_rest(line, gate, slot_request, turn, amounts, left) end
 end
 
--- Keeps a place for what an asker waits for in a line: a slice. Where limits do not give evenly, what comes back at one
--- moment is for all that wait, so each of the wishes has its own place there.
-local function wait_for(serving, main, wish, left, turn, amounts)
+-- Keeps a position for what an asker waits for in a line: a slice. Where limits do not give evenly, what comes back at one
+-- moment is for all that wait, so each of the slot requests has its own position there.
+local function wait_for(serving, main, slot_request, left, turn, amounts)
   local line = main.line
   add_need(line, turn_like(turn, turn.order, amounts))
   if gives_evenly(main) then return end
-  add_rest(line, main, wish, turn, amounts, left)
-  local each = next_follower(serving, wish.index + 1, wish)
+  add_rest(line, main, slot_request, turn, amounts, left)
+  local each = next_follower(serving, slot_request.index + 1, slot_request)
   while each and #line.waiting < MOST_NEEDS do
     local order = order_of_rest(each, 0, serving.now_us)
     size_class(serving, main.scope.limits, each.class)
@@ -343,29 +343,29 @@ local function wait_for(serving, main, wish, left, turn, amounts)
     local own = turn_like(turn, order, first)
     add_need(line, own)
     add_rest(line, main, each, own, first, each.wanted)
-    each = next_follower(serving, each.index + 1, wish)
+    each = next_follower(serving, each.index + 1, slot_request)
   end
 end
 
--- Keeps a place for a wish that waits behind another one of its line, unless one of its rank has a place already.
-local function wait_behind(serving, wish, line)
-  if line.slices[wish.rank] then return end
-  serving.drawer.order = order_of(wish.rank, since_of(wish.since_us, serving.now_us))
-  local main = fit(serving, wish, line, line.scope == serving.bucket.shared and 0 or 1)
-  local turn = turn_like(line.waiting[#line.waiting], order_of_rest(wish, 0, serving.now_us))
-  local amounts = amounts_of_slice(serving, main, wish, wish.wanted)
-  wait_for(serving, main, wish, wish.wanted, turn, amounts)
+-- Keeps a position for a slot request that waits behind another one of its line, unless one of its rank has a position already.
+local function wait_behind(serving, slot_request, line)
+  if line.slices[slot_request.rank] then return end
+  serving.drawer.order = order_of(slot_request.rank, since_of(slot_request.since_us, serving.now_us))
+  local main = fit(serving, slot_request, line, line.scope == serving.bucket.shared and 0 or 1)
+  local turn = turn_like(line.waiting[#line.waiting], order_of_rest(slot_request, 0, serving.now_us))
+  local amounts = amounts_of_slice(serving, main, slot_request, slot_request.wanted)
+  wait_for(serving, main, slot_request, slot_request.wanted, turn, amounts)
 end
 
 -- Whether less is left beside what comes before a slice than it comes for: that is not worth a draw.
-local function is_too_little(serving, wish, main, opens_us, until_us, most)
+local function is_too_little(serving, slot_request, main, opens_us, until_us, most)
   if #main.ahead == 0 then return false end
-  -- A slice is judged once, at its first wish.
+  -- A slice is judged once, at its first slot request.
   local line, all = main.line, nil
   if serving.is_try or line.refused then
     all = times(main, math.min(most, main.flow))
-  elseif line.slices[wish.rank] and line.slices[wish.rank].first == wish.index then
-    all = amounts_of_slice(serving, main, wish, wish.wanted)
+  elseif line.slices[slot_request.rank] and line.slices[slot_request.rank].first == slot_request.index then
+    all = amounts_of_slice(serving, main, slot_request, slot_request.wanted)
   else
     return false
   end
@@ -386,17 +386,17 @@ local function ask_ahead_us(horizon_us, step_us, is_whole)
   return step_us <= left_us / 8 and horizon_us - left_us or horizon_us
 end
 
--- Gives the asker a turn for the rest of a wish. Returns when to ask again, and the limit, from 1 on, that the rest waits
+-- Gives the asker a turn for the rest of a slot request. Returns when to ask again, and the limit, from 1 on, that the rest waits
 -- for; 0 if none.
-local function refuse(serving, wish, main, granted, opens_us, horizon_us)
-  local left, now_us, scope, shared = wish.wanted - granted.count, serving.now_us, main.scope, serving.bucket.shared
+local function refuse(serving, slot_request, main, granted, opens_us, horizon_us)
+  local left, now_us, scope, shared = slot_request.wanted - granted.count, serving.now_us, main.scope, serving.bucket.shared
   local is_try, line = serving.is_try, main.line
   local next_us = earliest_for_all_us(scope, opens_us, main.costs, 0, main.drawer)
   -- A try asks again for one call.
   local amounts, is_whole = nil, false
-  if is_try then amounts = times(main, 1) else amounts, is_whole = amounts_of_slice(serving, main, wish, left) end
+  if is_try then amounts = times(main, 1) else amounts, is_whole = amounts_of_slice(serving, main, slot_request, left) end
   -- The rest came later than those that were served.
-  local order, has_some = order_of_rest(wish, granted.count, now_us), granted.count > 0 or scope.is_served
+  local order, has_some = order_of_rest(slot_request, granted.count, now_us), granted.count > 0 or scope.is_served
   local since_us = granted.count > 0 and math.huge or turn_since_of(line.own)
   local ahead = has_some and ahead_in(line, order, since_us) or main.ahead
   local start_us, binding = turn_of(main, ahead, opens_us, amounts)
@@ -411,7 +411,7 @@ local function refuse(serving, wish, main, granted, opens_us, horizon_us)
   -- A try waits for nothing, so others of its request are not behind it.
   if not is_try then
     local turn = { order = order, turn_us = turn_us, due_us = due_us, start_us = start_us }
-    wait_for(serving, main, wish, left, turn, amounts)
+    wait_for(serving, main, slot_request, left, turn, amounts)
   end
   local both = { { scope = shared, number = 0 }, main }
   granted.binds_at = closed_by(both, now_us + horizon_us)

@@ -210,7 +210,7 @@ export type {
   ThrottledOptions,
 } from "../throttle/call-options.ts";
 
-export { readAnswer } from "../throttle/feedback/read-answer.ts";
+export { readAnswer } from "../throttle/feedback/answer.ts";
 export type { Throttle, Throttled } from "../throttle/wrap/throttled-types.ts";
 
 export type { OnStateLost, OnStoreDown } from "../throttle/outage/on-store-down.ts";

@@ -35,7 +35,7 @@ import { createFanOut } from "./sending/fan-out.ts";
 import { storeStep, type DeliveryQueue, type WebhookJob } from "./sending/jobs.ts";
 import { createSending, type Sending } from "./sending/send.ts";
 import type { OwnedBucket } from "../throttle/bucket.ts";
-import { makesNoCalls } from "../throttle/slot/job-slot.ts";
+import { markWithoutCalls } from "../throttle/slot/job-slot.ts";
 
 /**
  * Sends webhooks to the endpoints of tenants. It emits the events of the workers in this process.
@@ -174,7 +174,7 @@ export function assembleWebhooks(parts: WebhooksParts): Webhooks {
   const attempts = { store, queue, sendRequest, ending, options, logger, report };
   const attempt = createAttempts(attempts);
   const attemptLine = createLineAttempts(attempts);
-  const handler = makesNoCalls<Handler<WebhookJob, undefined>>(async ({ data }, context) => {
+  const handler = markWithoutCalls<Handler<WebhookJob, undefined>>(async ({ data }, context) => {
     await ("step" in data ? attemptLine(data, context) : attempt(data, context));
     return undefined;
   });

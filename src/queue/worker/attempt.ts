@@ -4,7 +4,7 @@ import { isUnreachable } from "../../throttle/outage/unreachable.ts";
 import {
   endJobSlot,
   jobSlotOf,
-  mayCall,
+  mayCallBucket,
   runWithJobSlot,
   type JobSlot,
 } from "../../throttle/slot/job-slot.ts";
@@ -86,7 +86,7 @@ export async function runAttempt<Data, Result>(
   let failed: Extract<CameTo<Result>, { thrown: unknown }> | undefined;
   try {
     const given = await run(worker, { job, context }, () => {
-      if (mayCall(worker.handler, bucket, slot))
+      if (mayCallBucket(worker.handler, bucket, slot))
         hand = jobSlotOf({ bucket, slot }, { ...job, key: keyTextOf(job) });
       return hand;
     });
@@ -94,14 +94,14 @@ export async function runAttempt<Data, Result>(
     result = given;
   } catch (thrown) {
     const blocked = await whyBlocked(worker, attempt, thrown);
-    const call = { slot: hand?.leftOn ?? slot, cost, isSpared: blocked !== undefined };
+    const call = { slot: hand?.replacedBy ?? slot, cost, isSpared: blocked !== undefined };
     const { askedMs } = await bucket.report(thrown, call);
     failed = { thrown, askedMs, blocked };
   } finally {
     slot.release();
     if (hand !== undefined) endJobSlot(hand);
   }
-  failed ??= await refusedBy(worker, attempt, { result, slot: hand?.leftOn ?? slot, cost });
+  failed ??= await refusedBy(worker, attempt, { result, slot: hand?.replacedBy ?? slot, cost });
   if (failed !== undefined) return failedOutcome<Result>(worker, attempt, failed);
   return outcomeOf(worker, attempt, { result });
 }

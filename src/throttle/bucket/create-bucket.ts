@@ -19,7 +19,7 @@ import {
 } from "../call-options.ts";
 import type { DownstreamChange } from "../outage/breaker.ts";
 import { createBreaker, type BreakerSettings } from "../outage/breaker.ts";
-import { jobSlotInHand } from "../slot/job-slot.ts";
+import { unusedJobSlot } from "../slot/job-slot.ts";
 import type { Slot } from "../slot/slot.ts";
 import type { TryDecision } from "../try/decision.ts";
 import { createRefusals } from "../try/try-draw.ts";
@@ -170,7 +170,7 @@ export function createBucket(
     isCalledByHand = true;
     // One signal may end a hundred waits; Node would warn of a leak.
     if (options.signal !== undefined) setMaxListeners(Infinity, options.signal);
-    const hand = jobSlotInHand(bucket);
+    const hand = unusedJobSlot(bucket);
     const draw = (): Promise<Slot> =>
       hand === undefined
         ? partFor(options.key).draw(options)
@@ -272,7 +272,7 @@ export function createBucket(
     },
     reportOutcome(resultOrError, slot, cost, read) {
       const key = textOfNamed(slot);
-      if (settings.breaker && jobSlotInHand(bucket) === undefined) {
+      if (settings.breaker && unusedJobSlot(bucket) === undefined) {
         breaker.noteCall(key, resultOrError);
       }
       return partFor(key).report(resultOrError, { slot, cost, read });

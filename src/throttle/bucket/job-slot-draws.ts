@@ -88,7 +88,7 @@ export function createJobSlotDraws({
       slot.booking = { group: needed, slotUs: slot.slotUs, later };
     }
     if (beyond === undefined && key === textOfNamed(slot)) return slot;
-    return (hand.leftOn = new SharedSlot(slot, key, beyond ?? slot));
+    return (hand.replacedBy = new SharedSlot(slot, key, beyond ?? slot));
   }
 
   return function drawOnJobSlot(options: ObservedDrawCall, hand: JobSlot): Promise<Slot> {
@@ -104,8 +104,8 @@ export function createJobSlotDraws({
     if (charge === undefined) {
       giveUp(slot);
       return admission.draw(call).then((own) => {
-        slot.heir = own;
-        return (hand.leftOn = own);
+        slot.replacement = own;
+        return (hand.replacedBy = own);
       });
     }
     if (charge.missing === undefined) {

@@ -1,4 +1,7 @@
-/** What the body of an answer says, whatever its form: the names of its parts tell what they are. */
+/**
+ * Reads what the body of a response says about a refusal. It works for any form of body, because it goes by the names
+ * of the fields.
+ */
 import { types } from "node:util";
 import type { QuotaPeriod } from "../../core/answer.ts";
 import {
@@ -22,38 +25,38 @@ export interface BodyFacts {
   readonly meanings: Set<Meaning>;
   /** The longest wait that it asks for, in ms. */
   waitMs: number | undefined;
-  /** The longest time until a quota is reset, in ms. */
+  /** The longest time until a quota resets, in ms. */
   resetMs: number | undefined;
   period: QuotaPeriod | undefined;
   unit: string | undefined;
   /** The status that it repeats: `429`. */
   status: number | undefined;
-  /** Whether it has the form of Google's APIs, whose daily quotas are reset at midnight in California. */
+  /** True for the form of Google's APIs, whose daily quotas reset at midnight in California. */
   isGoogle: boolean;
-  /** Whether it names a limit of those that Google counts by the day, unless it says otherwise. */
+  /** True if it names one of Google's limits that are daily unless the body says otherwise. */
   isOfDay: boolean;
-  /** What it says to people. */
+  /** Its messages for people. */
   text: string;
 }
 
-/** How a body is read. */
+/** The state of reading one body. */
 interface Reading {
   readonly facts: BodyFacts;
-  /** Whether it came with a success: only clear words count then. */
+  /** True if it came with a success: then only unambiguous words count. */
   readonly isResult: boolean;
   readonly wallNowMs: number;
   readonly seen: Set<object>;
   left: number;
 }
 
-/** Bounds for a hostile body. */
+/** Bounds against hostile bodies. */
 const [MOST_VALUES, DEEPEST, LONGEST_BODY, LONGEST_TEXT] = [1_000, 8, 65_536, 4_000];
 const MOST_IN_LIST = 100;
 
-/** A count of ms from here on is a moment: as a delay it would be of three years. */
+/** A larger number of ms is a time: as a delay it would be three years. */
 const FIRST_EPOCH_MS = 1e11;
 
-/** Reads a body as a client has parsed it, or its text; adds what it says to `facts`. Never throws. */
+/** Reads a body, parsed or as text, and adds what it says to `facts`. Never throws. */
 export function readBody(
   body: unknown,
   facts: BodyFacts,
@@ -79,7 +82,7 @@ export function noFacts(): BodyFacts {
   };
 }
 
-/** A body that came with a success may hold any data: only its errors are read. */
+/** The body of a success may contain any data, so only its errors are read. */
 function readResult(body: unknown, reading: Reading): void {
   if (typeof body !== "object" || body === null) return;
   const [errors, error] = [readProperty(body, "errors"), readProperty(body, "error")];
@@ -88,7 +91,7 @@ function readResult(body: unknown, reading: Reading): void {
   }
   const { facts } = reading;
   if (isRpcRefusal(body, readProperty(error, "code"))) facts.meanings.add("rate");
-  // Marketo's codes are numbers, with a sentence each.
+  // Marketo's codes are numbers, each with a message.
   if (readProperty(body, "success") === false && saysTooMany(facts.text)) {
     facts.meanings.add("rate");
   }
@@ -101,12 +104,12 @@ function readResult(body: unknown, reading: Reading): void {
   if (facts.meanings.size > 0) readQueryCost(readProperty(body, "extensions"), facts);
 }
 
-/** Google's maps refuse by a status of this form; of other data a status may be anything. */
+/** Google's maps refuse with a status of this form; in other data a status may be anything. */
 function overLimitOf(status: unknown): unknown {
   return typeof status === "string" && status.startsWith("OVER_") ? status : undefined;
 }
 
-/** JSON-RPC refuses with a 200, as OpenRouter may; the error of a record with an id is data. */
+/** JSON-RPC refuses with a 200, and so may OpenRouter. The error of a record with an id is data. */
 function isRpcRefusal(body: object, code: unknown): boolean {
   const isRpc = readProperty(body, "jsonrpc") !== undefined;
   if (code === RPC_LIMIT_EXCEEDED) return isRpc;
@@ -117,14 +120,14 @@ function visit(name: string, value: unknown, reading: Reading, depth: number): v
   reading.left -= 1;
   if (reading.left < 0 || value === undefined || value === null) return;
   if (typeof value !== "object") return readPart(name, value, reading);
-  // An error within is read by itself, with its headers.
+  // An error inside is a layer of its own, which is read with its headers.
   if (depth > DEEPEST || reading.seen.has(value) || types.isNativeError(value)) return;
   reading.seen.add(value);
   readTime(name, value, reading);
   try {
     visitParts(name, value, reading, depth);
   } catch {
-    // A getter or a Proxy that throws says nothing more.
+    // A getter or a Proxy threw.
   }
 }
 
@@ -159,7 +162,7 @@ function readPart(name: string, value: unknown, reading: Reading): void {
     if (!isResult && Number.isInteger(status) && status >= 400 && status <= 599) {
       facts.status ??= status;
     }
-    // HubSpot and others name the limit that was hit where a code is expected.
+    // HubSpot and others name the exceeded limit in place of a code.
     if (meaning === "quota" && typeof value === "string") facts.period ??= periodOf(value);
   }
   if (typeof value !== "string") return;
@@ -187,7 +190,7 @@ function readTime(name: string, value: unknown, { facts, wallNowMs }: Reading): 
   else facts.waitMs = Math.max(facts.waitMs ?? 0, waitMs);
 }
 
-/** Shopify says how much a query costs, what is left, and how fast that grows. */
+/** Shopify names the cost of a query, what is left, and how fast that grows. */
 function readQueryCost(extensions: unknown, facts: BodyFacts): void {
   const cost = readProperty(extensions, "cost");
   const status = readProperty(cost, "throttleStatus");
@@ -211,7 +214,7 @@ function longer(
   return LENGTHS.indexOf(one) >= LENGTHS.indexOf(other) ? one : other;
 }
 
-/** A text as JSON, or as XML, whose codes are read by their tags; anything else is a message for people. */
+/** Parses text as JSON, or reads the codes of XML by their tags. Any other text is a message for people. */
 function parse(text: string, reading: Reading): unknown {
   const { facts, isResult } = reading;
   const given = text.slice(0, LONGEST_BODY).trim();
@@ -233,7 +236,7 @@ function parse(text: string, reading: Reading): unknown {
   return undefined;
 }
 
-/** What can be read of JSON that was cut off, or is followed by more. */
+/** Reads the fields of JSON that was cut off, or that is followed by more text. */
 function readPieces(text: string, reading: Reading): void {
   const pieces = text.matchAll(/"([@\w.-]{1,40})"\s*:\s*(?:"([^"\\]{0,1000})"|(\d[\d.]{0,20}))/g);
   for (const [, name = "", words, digits] of pieces) {

@@ -1,7 +1,10 @@
 /**
- * What calls return and throw, read for a whole bucket: here a 429 becomes a cooldown (`cool`), or a cut of the rate
- * with `adaptive`, and with `pace: "headers"` a low quota becomes a distance between calls (`space`). Each is a change
- * of the bucket in the store, and so holds for all replicas; `core/draw/steer.ts` says what the store makes of it.
+ * Turns the results and errors of a bucket's calls into changes of the bucket:
+ *
+ * - A refusal such as a 429 becomes a cooldown (`cool`), or with `adaptive` a cut of the rate (`cut`).
+ * - With `pace: "headers"`, a low quota becomes a distance between calls (`space`).
+ *
+ * The store applies each change for all replicas: see `core/draw/steer.ts`.
  */
 import { types } from "node:util";
 import type { Answer, Feedback, QuotaPeriod, ReadFeedback } from "../../core/answer.ts";
@@ -13,69 +16,71 @@ import type { FeedbackOptions } from "../call-options.ts";
 import type { Estimate } from "../costs.ts";
 import type { BucketContext } from "../known-policy.ts";
 import { createLru } from "../lru.ts";
-import { NOTHING_HEARD, USUAL_MS } from "./answer.ts";
-import { hearAll, type HeardWithBody } from "./read-answer.ts";
+import { interpretWithBody, NO_ANSWER, USUAL_MS, type InterpretationWithBody } from "./answer.ts";
 import { readRemaining } from "./remaining.ts";
 
 /** The call whose result or error is read. */
 interface AnsweredCall {
   readonly key: string | undefined;
-  /** The slot that it left on, in ms on the bucket's clock. */
+  /** The time of its slot, in ms on the bucket's clock. */
   readonly atMs: number;
-  /** Whether its bucket's breaker is open by it, so that a refusal that names no time needs no cooldown. */
+  /** True if the call opened its bucket's breaker, so that a refusal without a time needs no cooldown. */
   readonly isSpared?: boolean | undefined;
   /** @throws {@link CostTooLargeError} when a newer policy could never give as much. */
   readonly estimate: () => Estimate;
 }
 
-/** What a call's result or error says of the downstream. */
+/** What a call's result or error says about the downstream. */
 export interface ReportedOutcome {
-  /** Whether the downstream refused the call; the cooldown or cut that follows is on its way to the store. */
+  /** True if the downstream refused the call. The resulting cooldown or cut is on its way to the store. */
   readonly isRefusal: boolean;
-  /** How long the downstream asked to wait, in ms, as far as a cooldown may last: `1500`. Undefined if it did not say. */
+  /**
+   * How long the downstream asked to wait, in ms, at most as long as a cooldown may last: `1500`. Undefined if it named
+   * no time.
+   */
   readonly askedMs: number | undefined;
-  /** What the bucket made of it by itself. */
+  /** The bucket's own interpretation. */
   readonly heard: Answer;
-  /** What holds: the same, unless a function of the user's own says otherwise. */
+  /** The interpretation that applies: `heard`, unless the user's `feedback` function returned another. */
   readonly answer: Answer;
 }
 
 /** Reads what calls return and throw, and slows the bucket down for all replicas. */
 export interface FeedbackReader {
   /**
-   * `read` overrides the bucket's own `feedback`. A promise if a body or the user's own function takes time, two
-   * seconds at most. Never throws nor rejects.
+   * `read` overrides the bucket's `feedback`. Returns a promise if a body must be read or the user's function takes
+   * time, for at most two seconds. Never throws or rejects.
    */
   readOutcome(
     resultOrError: unknown,
     call: AnsweredCall,
     read?: ReadFeedback,
   ): ReportedOutcome | Promise<ReportedOutcome>;
-  /** Starts nothing of the bucket, or of one key with limits of its own, for a while: its downstream is away. */
+  /** Starts a cooldown of the bucket, or of one key with its own limits, because its downstream is unreachable. */
   coolDown(key: string | undefined, coolMs: number): void;
-  /** Resolves when the store has got all changes so far, or could not. */
+  /** Resolves when the store has replied to all changes so far, or failed. */
   settled(): Promise<void>;
 }
 
-/** The longest cooldown, unless a quota is used up that is reset later, by a day and an hour of daylight saving time. */
+/** The longest cooldown, and the longest one for a used-up quota: a day, and an hour for daylight saving time. */
 const [MAX_COOL_MS, MAX_LASTING_MS] = [900_000, 90_000_000];
-/** How long refusals that name no time may cool as they repeat, and those for want of room. */
+/** The longest cooldown for repeated refusals without a time, and for those by an overloaded downstream. */
 const [MAX_GROWN_MS, MAX_GROWN_OVERLOADED_MS] = [60_000, 8_000];
-/** A refusal that comes so many times its cooldown after it repeats nothing. */
+/** A refusal counts as repeated within this many cooldowns after the last one. */
 const REPEATS_WITHIN = 4;
-/** What a cut leaves of the rate, per mille. */
+/** The part of the rate that a cut leaves, per mille. */
 const [CUT_TO, NO_CUT] = [700, 1_000];
-/** After a cooldown the rate grows back in as long as it lasted, within these bounds. */
+/** After a cooldown the rate grows back in as much time as the cooldown took, within these bounds. */
 const [LEAST_RAMP_US, MOST_RAMP_US] = [1_000_000, 10_000_000];
-/** How often headers may space calls, for each key or bucket: every answer carries them. */
+/** The shortest time between two spacings of a key or bucket, because every response has such headers. */
 const SPACE_EVERY_MS = 200;
-/** For how many keys it is remembered when headers last spaced their calls, or how often they were refused. */
+/** The most keys whose last spacing or whose refusals are remembered. */
 const MOST_KEYS = 10_000;
-/** How long the user's own function may take. */
+/** The longest time that the user's function may take. */
 const LONGEST_READ_MS = 1_000;
-/** Stands for all keys where a key's name is expected; no key is empty. */
+/** Stands for all keys in place of a key; no key is empty. */
 const ALL_KEYS = "";
-const NOTHING = NOTHING_HEARD.answer;
+const NOTHING = NO_ANSWER.answer;
 const NO_OUTCOME: ReportedOutcome = Object.freeze({
   isRefusal: false,
   askedMs: undefined,
@@ -83,7 +88,7 @@ const NO_OUTCOME: ReportedOutcome = Object.freeze({
   answer: NOTHING,
 });
 
-/** What holds for a call, and what has to cool down. */
+/** The interpretation that applies to a call, and what must cool down. */
 interface Verdict extends Meant {
   readonly answer: Answer;
 }
@@ -96,7 +101,7 @@ export function createFeedbackReader(
   const { maxCooldownMs, adaptive, pace } = options;
   const underWay = new Set<Promise<unknown>>();
   const spacedAtMs = createLru<number>(MOST_KEYS);
-  /** Refusals in a row that named no time, by key. */
+  /** Consecutive refusals without a time, by key. */
   const repeats = createLru<{ readonly count: number; readonly endsAtMs: number }>(MOST_KEYS);
   const warned = new Set<string>();
 
@@ -106,17 +111,17 @@ export function createFeedbackReader(
     read: ReadFeedback | undefined,
   ): ReportedOutcome | Promise<ReportedOutcome> {
     if (read === false) return NO_OUTCOME;
-    const heard = hearAll(resultOrError);
-    const judge = (all: HeardWithBody): ReportedOutcome | Promise<ReportedOutcome> =>
+    const heard = interpretWithBody(resultOrError);
+    const judge = (all: InterpretationWithBody): ReportedOutcome | Promise<ReportedOutcome> =>
       read === undefined ? act(all, byDefault(all), call) : ask(read, resultOrError, all, call);
     return heard instanceof Promise ? heard.then(judge) : judge(heard);
   }
 
-  /** Asks the user's own function; where it fails, what the bucket heard by itself holds. */
+  /** Calls the user's function; if that fails, the bucket's own interpretation applies. */
   function ask(
     read: ReadFeedback & object,
     resultOrError: unknown,
-    heard: HeardWithBody,
+    heard: InterpretationWithBody,
     call: AnsweredCall,
   ): ReportedOutcome | Promise<ReportedOutcome> {
     const { answer, body } = heard;
@@ -129,10 +134,7 @@ export function createFeedbackReader(
     if (!isThenable(given)) return judgeGiven(given, heard, call);
     if (isSuccess(resultOrError, answer)) {
       ignoreRejection(given);
-      return ignore(
-        "a promise, which is ignored; let it answer at once where a call went well",
-        answer,
-      );
+      return ignore("a promise, which is ignored; return at once for a successful call", answer);
     }
     return inTime(given).then(
       (value) => judgeGiven(value, heard, call),
@@ -140,7 +142,11 @@ export function createFeedbackReader(
     );
   }
 
-  function judgeGiven(given: unknown, heard: HeardWithBody, call: AnsweredCall): ReportedOutcome {
+  function judgeGiven(
+    given: unknown,
+    heard: InterpretationWithBody,
+    call: AnsweredCall,
+  ): ReportedOutcome {
     const { answer } = heard;
     if (given === undefined) return { ...NO_OUTCOME, heard: answer };
     const problem = problemOf(given, known.policy.perKey?.names ?? []);
@@ -149,22 +155,30 @@ export function createFeedbackReader(
   }
 
   function ignore(problem: string, heard: Answer): ReportedOutcome {
-    warnOnce("answered", `answered with ${problem}`);
+    warnOnce("returned", `returned ${problem}`);
     return { ...NO_OUTCOME, heard };
   }
 
-  function fallBack(problem: string, heard: HeardWithBody, call: AnsweredCall): ReportedOutcome {
-    warnOnce("failed", `${problem}; what the bucket hears by itself holds`);
+  function fallBack(
+    problem: string,
+    heard: InterpretationWithBody,
+    call: AnsweredCall,
+  ): ReportedOutcome {
+    warnOnce("failed", `${problem}; the bucket used its own interpretation`);
     return act(heard, byDefault(heard), call);
   }
 
   function warnOnce(kind: string, problem: string): void {
     if (warned.has(kind)) return;
     warned.add(kind);
-    logger.warn({ bucket }, `feedback() ${problem}. This is said once.`);
+    logger.warn({ bucket }, `feedback() ${problem}. This is logged once.`);
   }
 
-  function act(heard: HeardWithBody, verdict: Verdict, call: AnsweredCall): ReportedOutcome {
+  function act(
+    heard: InterpretationWithBody,
+    verdict: Verdict,
+    call: AnsweredCall,
+  ): ReportedOutcome {
     const { answer } = verdict;
     const { refused, stated, afterMs } = answer;
     if (refused && (stated || call.isSpared !== true)) cool(verdict, call);
@@ -183,7 +197,7 @@ export function createFeedbackReader(
     return maxCooldownMs ?? (lasts ? MAX_LASTING_MS : MAX_COOL_MS);
   }
 
-  /** Starts nothing for a while; with `adaptive`, cuts the rate instead. */
+  /** Starts a cooldown; with `adaptive`, cuts the rate instead. */
   function cool(verdict: Verdict, { key, atMs }: Pick<AnsweredCall, "key" | "atMs">): void {
     for (const scope of scopesMeant(known.policy, key, verdict))
       coolScope(verdict.answer, scope, atMs);
@@ -191,7 +205,7 @@ export function createFeedbackReader(
 
   function coolScope(answer: Answer, scope: LimitedKey | undefined, atMs: number): void {
     const { afterMs, overloaded, lasts } = answer;
-    // No wait would help: others may still have what this call lacks.
+    // Waiting would not help: other calls may still get what this call lacks.
     if (afterMs === undefined) return;
     const coolMs = answer.stated ? afterMs : grown(scope?.key ?? ALL_KEYS, afterMs, overloaded);
     const durationUs = Math.round(Math.min(Math.max(coolMs, 0), longestMs(answer)) * 1_000);
@@ -203,19 +217,19 @@ export function createFeedbackReader(
       const recoverUs = adaptive.recoverMs * 1_000;
       steer(scope, { do: "cut", factor, floor, recoverUs, durationUs, slotUs });
     } else if (durationUs > 0) {
-      // A refusal that says "come back at once" sets no cooldown.
+      // A refusal that allows an immediate retry sets no cooldown.
       const rampUs = Math.min(Math.max(durationUs, LEAST_RAMP_US), MOST_RAMP_US);
       steer(scope, { do: "cool", durationUs, rampUs, slotUs });
     }
   }
 
-  /** How long a refusal cools that names no time: twice as long each time that it repeats. */
+  /** The cooldown for a refusal without a time, doubled each time that it repeats. */
   function grown(name: string, usualMs: number, overloaded: boolean): number {
     const nowMs = performance.now();
     const before = repeats.get(name);
     const longest = Math.max(usualMs, overloaded ? MAX_GROWN_OVERLOADED_MS : MAX_GROWN_MS);
     const lengthOf = (count: number): number => Math.min(usualMs * 2 ** count, longest);
-    // Refusals of one moment are one.
+    // Refusals during the cooldown count as one.
     if (before !== undefined && nowMs < before.endsAtMs) return lengthOf(before.count);
     const isRepeated =
       before !== undefined && nowMs < before.endsAtMs + REPEATS_WITHIN * lengthOf(before.count);
@@ -224,8 +238,8 @@ export function createFeedbackReader(
     return lengthOf(count);
   }
 
-  /** Spaces calls so that what is left lasts until it is reset; never faster than the policy. */
-  function space({ headers }: HeardWithBody, { key, estimate }: AnsweredCall): void {
+  /** Spaces calls so that the rest of a quota lasts until its reset; never faster than the policy. */
+  function space({ headers }: InterpretationWithBody, { key, estimate }: AnsweredCall): void {
     const nowMs = performance.now();
     const scopes = scopesMeant(known.policy, key, { scope: undefined });
     const name = scopes.map((scope) => scope?.key ?? ALL_KEYS).join(" ");
@@ -260,7 +274,7 @@ export function createFeedbackReader(
     underWay.add(steering);
   }
 
-  /** Neither the user's own reader nor a newer policy may make a call fail that went well. */
+  /** A successful call must not fail because of the user's function or a newer policy. */
   function giveUp(error: unknown): ReportedOutcome {
     logger.warn({ bucket, reason: reasonOf(error) }, "Could not read an answer; ignored it.");
     return NO_OUTCOME;
@@ -284,24 +298,24 @@ export function createFeedbackReader(
       cool({ answer: { ...NOTHING, ...away }, scope }, { key, atMs: Date.now() });
     },
     async settled() {
-      // What is being read may end in a change.
+      // Reading a result may start a change, so wait for those too.
       await Promise.all(underWay);
       await Promise.all(underWay);
     },
   };
 }
 
-function byDefault({ answer }: HeardWithBody): Verdict {
+function byDefault({ answer }: InterpretationWithBody): Verdict {
   return { answer, scope: undefined };
 }
 
-/** What the user's own function answered, as an answer. */
+/** Converts the result of the user's function to an answer. */
 function toVerdict(feedback: Feedback, heard: Answer): Verdict {
   if (!("refused" in feedback)) {
     const { coolMs: afterMs, scope, level, unit = heard.unit } = feedback;
     const retry = !heard.refused || heard.retry;
-    const told = { refused: true, afterMs, stated: true, lasts: false, retry, unit };
-    return { answer: { ...heard, ...told }, scope, level };
+    const changed = { refused: true, afterMs, stated: true, lasts: false, retry, unit };
+    return { answer: { ...heard, ...changed }, scope, level };
   }
   const { scope: given, level, ...changed } = feedback;
   const isPeriod = PERIODS.includes(given);
@@ -313,7 +327,7 @@ function toVerdict(feedback: Feedback, heard: Answer): Verdict {
       afterMs,
       stated: heard.stated || afterMs !== heard.afterMs,
       scope: isPeriod || given === undefined ? (given as QuotaPeriod | undefined) : heard.scope,
-      // Where nothing was refused, nothing was to be tried again.
+      // If nothing was refused, there was nothing to retry.
       retry: heard.refused ? (changed.retry ?? heard.retry) : changed.refused,
     },
     scope: isPeriod ? undefined : given,
@@ -321,13 +335,13 @@ function toVerdict(feedback: Feedback, heard: Answer): Verdict {
   };
 }
 
-/** Whether a call went well, as far as is known: its feedback must not take time. */
+/** True if a call succeeded, as far as is known: its feedback must not take time. */
 function isSuccess(resultOrError: unknown, { status, refused }: Answer): boolean {
   if (status !== undefined) return status < 300 && !refused;
   return !refused && !types.isNativeError(resultOrError);
 }
 
-/** What a promise comes to, if it does so soon. */
+/** The result of a promise, if it settles in time. */
 async function inTime(promise: PromiseLike<unknown>): Promise<unknown> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_resolve, reject) => {
@@ -343,9 +357,11 @@ async function inTime(promise: PromiseLike<unknown>): Promise<unknown> {
 
 const LEVELS: readonly unknown[] = Array.from({ length: MOST_LEVELS }, (_, level) => level);
 const PERIODS: readonly unknown[] = ["second", "minute", "hour", "day", "month"];
-const REMEDY = "answer with { coolMs }, with heard or a changed copy of it, or with undefined";
+const REMEDY = "return { coolMs }, heard or a changed copy of it, or undefined";
 
-/** What is wrong with what the user's own function answered, and what to answer instead; undefined if nothing is. */
+/**
+ * Describes what is wrong with the result of the user's function, and what to return instead; undefined if nothing is.
+ */
 function problemOf(given: unknown, names: readonly string[]): string | undefined {
   if (typeof given !== "object" || given === null) {
     return `${describeValue(given)}, which is ignored; ${REMEDY}`;
@@ -354,30 +370,30 @@ function problemOf(given: unknown, names: readonly string[]): string | undefined
     Record<string, unknown>
   >;
   if (level !== undefined && !LEVELS.includes(level)) {
-    return `a level of ${describeValue(level)}, which is ignored; answer with 0 for the first name of a path, 1 for the second, or leave it out`;
+    return `a level of ${describeValue(level)}, which is ignored; return 0 for the first name of a path, 1 for the second, or leave it out`;
   }
   if (refused !== undefined) {
     if (typeof refused !== "boolean") {
-      return `a refused of ${describeValue(refused)}, which is ignored; answer with true or false`;
+      return `a refused of ${describeValue(refused)}, which is ignored; return true or false`;
     }
     if (afterMs !== undefined && !isDelay(afterMs)) {
-      return `an afterMs of ${describeValue(afterMs)}, which is ignored; answer with how many ms to cool down, 0 or more, or with undefined`;
+      return `an afterMs of ${describeValue(afterMs)}, which is ignored; return the cooldown in ms, 0 or more, or undefined`;
     }
     if (PERIODS.includes(scope)) return undefined;
   } else if (!isDelay(coolMs)) {
-    return `a coolMs of ${describeValue(coolMs)}, which is ignored; answer with how many ms to cool down, 0 or more, or with undefined`;
+    return `a coolMs of ${describeValue(coolMs)}, which is ignored; return the cooldown in ms, 0 or more, or undefined`;
   }
   if (unit !== undefined && typeof unit !== "string") {
-    return `a unit of ${describeValue(unit)}, which is ignored; answer with its name, such as "tokens", or leave it out`;
+    return `a unit of ${describeValue(unit)}, which is ignored; return its name, such as "tokens", or leave it out`;
   }
   const targets: readonly unknown[] = ["bucket", "key", ...names];
   if (scope === undefined || targets.includes(scope)) return undefined;
   const shown = targets.map((target) => `"${String(target)}"`);
   const listed = `${shown.slice(0, -1).join(", ")} or ${shown.at(-1)}`;
-  return `a scope of ${describeValue(scope)}, which is ignored; answer with ${listed}, or leave it out`;
+  return `a scope of ${describeValue(scope)}, which is ignored; return ${listed}, or leave it out`;
 }
 
-/** Infinity asks for the longest cooldown; NaN is no time. */
+/** Infinity asks for the longest cooldown; NaN is not a time. */
 function isDelay(ms: unknown): boolean {
   return typeof ms === "number" && ms >= 0;
 }

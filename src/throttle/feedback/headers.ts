@@ -2,30 +2,33 @@ import { readWaitHeader, USUAL_NAMES } from "./dialects.ts";
 import { readProperty } from "./properties.ts";
 import { readDelayMs, readHttpDateMs, readWaitMs } from "./retry-after.ts";
 
-/** How many headers are read: no server sends more, and a hostile list would never end. */
+/** The most headers that are read: no server sends more, and a hostile list would never end. */
 const MOST_HEADERS = 2_000;
 /** How much of a header in JSON is read. */
 const LONGEST_USAGE = 16_384;
 
 /**
- * A header's value, by its lower-case name: `"120"` of `retry-after`.
- * `source` is the form in which an HTTP client keeps headers: a fetch `Headers`, an
- * `AxiosHeaders` or anything else with `get`, a plain object, a `Map`, an array
- * of pairs, or the flat raw array of Node and undici. Several values of one
- * name are joined by commas. Undefined when there is no such header, and for
- * any other source; never throws.
+ * A header's value by its lower-case name: `"120"` for `retry-after`. Undefined if there is none. Never throws.
+ *
+ * The `source` can have any form in which HTTP clients keep headers:
+ *
+ * - a fetch `Headers`, an `AxiosHeaders` or anything else with `get`
+ * - a plain object, a `Map`, or an array of pairs
+ * - the flat array of Node and undici
+ *
+ * Several values of one name are joined with commas.
  */
 export function headerOf(source: unknown, name: string): string | undefined {
   if (typeof source !== "object" || source === null) return undefined;
   try {
     return toText(valueOf(source, name.toLowerCase()));
   } catch {
-    // A getter or a Proxy that throws holds no header.
+    // A getter or a Proxy threw.
     return undefined;
   }
 }
 
-/** The headers that a client keeps in any of these forms, by their lower-case names; empty for any other source. Never throws. */
+/** All headers in any of these forms, by lower-case name; empty for any other source. Never throws. */
 export function listHeaders(source: unknown): ReadonlyMap<string, string> {
   const headers = new Map<string, string>();
   if (typeof source !== "object" || source === null) return headers;
@@ -41,7 +44,7 @@ export function listHeaders(source: unknown): ReadonlyMap<string, string> {
       headers.set(lower, before === undefined ? text : `${before}, ${text}`);
     }
   } catch {
-    // A getter or a Proxy that throws holds no more headers.
+    // A getter or a Proxy threw.
   }
   return headers;
 }
@@ -57,7 +60,7 @@ function* entriesOf(source: object): Iterable<readonly [unknown, unknown]> {
   }
   const { get, entries } = source as { get?: unknown; entries?: unknown };
   if (typeof entries === "function") return yield* pairsIn(entries.call(source) as never);
-  // Those of gRPC list all first values so; what has nothing but `get` cannot be listed.
+  // gRPC's metadata lists all first values with `getMap`. An object with nothing but `get` cannot be listed.
   const listed = typeof get === "function" ? readProperty(source, "getMap") : undefined;
   if (typeof listed === "function") {
     yield* Object.entries(listed.call(source) as object);
@@ -73,7 +76,7 @@ function* pairsIn(pairs: Iterable<unknown>): Iterable<readonly [unknown, unknown
   for (const pair of pairs) {
     if (Array.isArray(pair)) yield [pair[0], pair[1]];
     else if (typeof pair === "object" && pair !== null) {
-      // As logs of browsers and the clients of some platforms list them.
+      // The form of browser logs and of some platforms' clients.
       yield [readProperty(pair, "name") ?? readProperty(pair, "key"), readProperty(pair, "value")];
     }
   }
@@ -129,9 +132,8 @@ function toText(value: unknown): string | undefined {
 }
 
 /**
- * The time in epoch ms on the server that wrote these headers: their `Date`, and
- * their `Age` if a cache kept them; our own clock if they have no valid `Date`.
- * Times that an answer names are on that clock, and ours may be an hour off.
+ * The server's time in epoch ms when it wrote these headers: their `Date`, plus `Age` if a cache kept them. If there is
+ * no valid `Date`, this process's clock. Times in a response are on that clock, and ours may be an hour off.
  */
 export function readServerTimeMs(headers: ReadonlyMap<string, string>, wallNowMs: number): number {
   const sentAtMs = readHttpDateMs(headers.get("date"), wallNowMs);
@@ -140,8 +142,8 @@ export function readServerTimeMs(headers: ReadonlyMap<string, string>, wallNowMs
 }
 
 /**
- * The wait that headers ask for by name; one in ms is more exact. Of the waits of several limits, that of a limit with
- * nothing left counts, and the longest where that is not said.
+ * The wait that headers ask for; one in ms is more exact. If several limits have waits, the limit with nothing left
+ * counts, or the longest wait if that is unknown.
  */
 export function readRetryAfter(
   headers: ReadonlyMap<string, string>,
@@ -158,7 +160,7 @@ export function readRetryAfter(
   return exactMs ?? waitMs;
 }
 
-/** Whether headers say that something is left of a limit, so that it is not the one that was hit. */
+/** True if headers say that a limit has something left, so that it is not the exceeded one. */
 function isLeft(headers: ReadonlyMap<string, string>, limit: string): boolean {
   if (limit === "") return false;
   return ["x-ratelimit", "x-rate-limit", "ratelimit"].some(
@@ -166,7 +168,7 @@ function isLeft(headers: ReadonlyMap<string, string>, limit: string): boolean {
   );
 }
 
-/** The longest of several, as when a proxy has added its own. */
+/** The longest of several values, for example if a proxy added its own. */
 function readList(value: string, serverNowMs: number): number | undefined {
   const whole = readAhead(value, serverNowMs);
   if (whole !== undefined || !value.includes(",")) return whole;
@@ -176,20 +178,20 @@ function readList(value: string, serverNowMs: number): number | undefined {
     .reduce(longestOf, undefined);
 }
 
-/** A moment that has passed says nothing, as where two clocks differ; only a delay of 0 allows the next call at once. */
+/** A time in the past is ignored, because two clocks may differ; only a delay of 0 allows the next call at once. */
 function readAhead(value: string, serverNowMs: number): number | undefined {
   const waitMs = readWaitMs(value, serverNowMs);
   return waitMs === 0 && readWaitMs(value, 0) !== 0 ? undefined : waitMs;
 }
 
-/** Facebook says in minutes when an app or account gets access again. */
+/** Facebook's wait in minutes until an app or account gets access again. */
 export function readRegainMs(headers: ReadonlyMap<string, string>): number | undefined {
   const usage = headers.get("x-business-use-case-usage")?.slice(0, LONGEST_USAGE) ?? "";
   const minutes = [...usage.matchAll(/"estimated_time_to_regain_access"\s*:\s*(\d{1,6})\b/g)];
   return Math.max(0, ...minutes.map(([, count]) => Number(count) * 60_000)) || undefined;
 }
 
-/** Whether headers say that a retry is of use: `x-should-retry`, `stripe-should-retry`, and gRPC's pushback below 0. */
+/** Whether headers allow a retry: `x-should-retry`, `stripe-should-retry`, and a negative pushback of gRPC. */
 export function readShouldRetry(headers: ReadonlyMap<string, string>): boolean | undefined {
   for (const [name, value] of headers) {
     const said = value.trim().toLowerCase();

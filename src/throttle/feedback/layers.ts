@@ -1,4 +1,6 @@
-/** Where clients keep what an answer says: an error may wrap others, and each may hold a response, its headers and body. */
+/**
+ * Finds where clients keep a response: an error may wrap others, and each may have a response with headers and a body.
+ */
 import { types } from "node:util";
 import {
   allBytesOf,
@@ -26,18 +28,18 @@ import { readDelayMs, readWaitMs } from "./retry-after.ts";
 /** One error of a chain, or a result. */
 export interface Layer {
   readonly source: object;
-  /** The objects that may have a status and headers, the most telling first. */
+  /** The objects that may have a status and headers, the most reliable first. */
   readonly parts: readonly object[];
   readonly status: number | undefined;
   readonly headers: object | undefined;
-  /** Whether it was thrown as an error: then its own name and codes count too. */
+  /** True if it was thrown: then its own name and codes count too. */
   readonly isError: boolean;
 }
 
-/** How many errors are read, and how deep they may lie. */
+/** How many errors are read, and how deeply they may be nested. */
 const [MOST_LAYERS, MOST_ERRORS, DEEPEST] = [40, 20, 10];
 
-/** A result or an error, and the errors within it, the outermost first. Never throws. */
+/** A result or an error, and the errors inside it, the outermost first. Never throws. */
 export function layersOf(source: object): readonly Layer[] {
   const layers: Layer[] = [];
   const seen = new Set<object>();
@@ -58,21 +60,21 @@ export function layersOf(source: object): readonly Layer[] {
 
 function layerOf(source: object): Layer {
   const isError = isErrorLike(source) || isGrpcStatus(source);
-  // The status of an error may be one that an app made of its response.
+  // An app may have given its error a status from the response inside.
   const names = isError ? [...PARTS, ...PARTS_OF_ERRORS] : PARTS;
   const within = names.map((name) => readProperty(source, name));
-  // A client that throws nothing, such as Resend's, answers with no data and with an error.
+  // A client that never throws, such as Resend's, returns `data: null` and an error.
   const isWithoutData = !isError && !isResponse(source) && readProperty(source, "data") === null;
   if (isWithoutData) within.push(readProperty(source, "error"));
   const parts = [readProperty(source, "response"), source, ...within].filter(isObject);
-  // Some wrap the response once more, as Axios's in an error of one's own.
+  // Some wrap the response once more, for example an Axios error inside an app's own error.
   const inner = parts.map((part) => (part === source ? undefined : readProperty(part, "response")));
   parts.push(...inner.filter(isObject));
   const status = firstOf(parts, (part) => statusOf(part, isError));
   return { source, parts, status, headers: headersIn(parts), isError };
 }
 
-/** The headers of all parts; where several have some, the most telling part counts. */
+/** The headers of all parts; the most reliable part wins. */
 function headersIn(parts: readonly object[]): object | undefined {
   const found = new Set(parts.flatMap(headersOf));
   const [first, ...others] = found;
@@ -84,12 +86,12 @@ function headersIn(parts: readonly object[]): object | undefined {
   return all;
 }
 
-/** The HTTP status of the answer that an error or a response carries itself. */
+/** The HTTP status of an error's response, or of a response. */
 export function statusIn(source: object): number | undefined {
   return layerOf(source).status;
 }
 
-/** The status of a response that a client returned: with its headers, in what it returned or under `response`. */
+/** The status of a returned response: of an object with headers, which is the result itself or under `response`. */
 export function responseStatusIn(result: unknown): number | undefined {
   if (!isObject(result) || isErrorLike(result)) return undefined;
   const places = [result, ...["response", "rawResponse"].map((name) => readProperty(result, name))];
@@ -101,7 +103,7 @@ export function responseStatusIn(result: unknown): number | undefined {
   });
 }
 
-/** The errors that led to this one. What a result holds beside its response, and an error in place of data, is data. */
+/** The causes of an error. Other properties of a result are data. */
 function errorsWithin({ source, isError }: Layer): readonly object[] {
   if (!isError) {
     const error = readProperty(source, "error");
@@ -114,7 +116,7 @@ function errorsWithin({ source, isError }: Layer): readonly object[] {
   return [...named, ...lists.flat()];
 }
 
-/** The last first. */
+/** The last error first. */
 function listIn(errors: unknown): readonly object[] {
   try {
     if (!Array.isArray(errors)) return [];
@@ -124,13 +126,13 @@ function listIn(errors: unknown): readonly object[] {
   }
 }
 
-/** What may be a layer's body, as its client has parsed it, or its text. */
+/** Possible bodies of a layer, parsed or as text. */
 export function bodiesOf({ source, parts, isError }: Layer): readonly unknown[] {
   const bodies = parts.flatMap((part) => {
     const read = isResponse(part) ? readOwnProperty : readProperty;
     return BODIES.map((name) => read(part, name));
   });
-  // Telegram's clients call the body the response.
+  // Telegram's clients keep the body in `response`.
   const response = readProperty(source, "response");
   if (isError && isObject(response) && statusOf(response, true) === undefined)
     bodies.push(response);
@@ -140,7 +142,7 @@ export function bodiesOf({ source, parts, isError }: Layer): readonly unknown[] 
   return bodies.filter((body) => typeof body === "string" || isPlainBody(body));
 }
 
-/** A stream is no body that can be read here, and an error is a layer of its own. */
+/** A stream cannot be read here, and an error is a layer of its own. */
 function isPlainBody(body: unknown): boolean {
   if (!isObject(body) || isErrorLike(body)) return false;
   return (
@@ -149,27 +151,29 @@ function isPlainBody(body: unknown): boolean {
   );
 }
 
-/** The codes that an error has itself. */
+/** The error's own codes. */
 export function codesOf({ source }: Layer): readonly unknown[] {
-  // That of a storage, or of getRandomValues(), is no downstream's quota.
+  // The quota errors of a storage, or of `getRandomValues()`, are not a downstream's.
   if (source instanceof DOMException) return [];
   return CODES_OF_ERRORS.map((name) => readProperty(source, name));
 }
 
-/** The wait that an error keeps itself: Slack's in seconds, discord.js's in ms, as all by names that say so. */
+/**
+ * The wait in an error's own properties: Slack's in seconds, discord.js's in ms, and others by names that say the unit.
+ */
 export function ownWaitOf(source: object, wallNowMs: number): number | undefined {
   const isInMs = typeof readProperty(source, "timeToReset") === "number";
   const inMs = WAITS_IN_MS.map((name) => readDelayMs(readProperty(source, name), 1));
   const seconds = WAITS.map((name) => {
     const value = readProperty(source, name);
-    // The second version of AWS's SDK keeps the ms of its own backoff in this name.
+    // AWS SDK v2 keeps its own backoff, in ms, under this name.
     if (name === "retryDelay" && typeof value === "number") return undefined;
     return isInMs ? readDelayMs(value, 1) : readWaitMs(value, wallNowMs);
   });
   return [...inMs, ...seconds].find((waitMs) => waitMs !== undefined);
 }
 
-/** An answer of `fetch`, of whichever realm or package. */
+/** True for a response of `fetch`, from any realm or package. */
 export function isResponse(value: unknown): value is Response {
   return (
     typeof readProperty(value, "clone") === "function" &&
@@ -181,7 +185,7 @@ function statusOf(part: object, isError: boolean): number | undefined {
   const given = STATUSES.map((name) => readProperty(part, name));
   const status = firstOf(given, (value) => toStatus(value, isError));
   if (status !== undefined || !isError) return status;
-  // Many errors have small numbers as codes, such as that with which a process ended.
+  // Many errors have small numbers as codes, for example exit codes of processes.
   const codes = ["code", "error_code"].map((name) => toStatus(readProperty(part, name), isError));
   return codes.find((code) => code !== undefined && code >= 400);
 }
@@ -226,12 +230,12 @@ function isObject(value: unknown): value is object {
   return typeof value === "object" && value !== null;
 }
 
-/** Its code for a quota that is used up. */
+/** gRPC's code for a used-up quota. */
 export const RESOURCE_EXHAUSTED = 8;
-/** Its code for a server that takes no calls, or cannot be reached. */
+/** gRPC's code for a server that accepts no calls, or cannot be reached. */
 export const UNAVAILABLE = 14;
 
-/** The code of an error in the form of gRPC: other errors have small numbers as codes too. Clients give numbers or names. */
+/** The code of a gRPC error; other errors have small numbers as codes too. Clients use numbers or names. */
 export function grpcCodeOf(error: object): unknown {
   const isGrpc =
     METADATA.some((name) => typeof readProperty(error, name) === "object") ||
@@ -245,23 +249,23 @@ const CODES: ReadonlyMap<string, number> = new Map([
   ["unavailable", UNAVAILABLE],
 ]);
 
-/** Whether an object that is no Error is one of gRPC all the same: its metadata has the details of one. */
+/** True for a gRPC status that is not an `Error`: its metadata has error details. */
 function isGrpcStatus(value: object): boolean {
   const code = grpcCodeOf(value);
   const isFailed = code === RESOURCE_EXHAUSTED || code === UNAVAILABLE;
   return isFailed && trailerOf(value) !== undefined;
 }
 
-/** Where clients keep what came with an error. */
+/** Where clients keep the metadata of an error. */
 const METADATA = ["metadata", "trailers", "trailer", "trailingMetadata"] as const;
 const TRAILER = "grpc-status-details-bin";
-/** Larger trailers are not sent. */
+/** Servers do not send larger trailers. */
 const MOST_BYTES = 65_536;
 const MOST_FIELDS = 1_000;
 
 /**
- * The details of a gRPC error, from the trailer (`google.rpc.Status` in Protocol Buffers, see
- * google/rpc/error_details.proto) or as its client has listed them, in the shape of their JSON. Never throws.
+ * The details of a gRPC error in the shape of their JSON, from its trailer or as its client has listed them. The
+ * trailer is a `google.rpc.Status` in Protocol Buffers: see google/rpc/error_details.proto. Never throws.
  */
 export function readGrpcDetails(error: object): readonly object[] {
   try {
@@ -273,7 +277,7 @@ export function readGrpcDetails(error: object): readonly object[] {
       return detailOf(textOf(fields, 1), bytesOf(fields, 2));
     });
   } catch {
-    // Cut short, or no Protocol Buffers at all.
+    // The bytes are cut short, or are not Protocol Buffers.
     return [];
   }
 }
@@ -286,12 +290,12 @@ function trailerOf(error: object): Uint8Array | undefined {
   return undefined;
 }
 
-/** The trailer in the metadata of grpc-js, in a `Headers`, a `Map`, pairs or an object. */
+/** The trailer in the metadata of grpc-js, or in a `Headers`, a `Map`, pairs or an object. */
 function valueIn(metadata: unknown): unknown {
   if (typeof metadata !== "object" || metadata === null) return undefined;
   const get = readProperty(metadata, "get");
   if (typeof get === "function") return get.call(metadata, TRAILER);
-  // What a logger or a message to another thread keeps of grpc-js's.
+  // What remains of grpc-js's metadata after it was logged or sent to another thread.
   const inside = readProperty(metadata, "internalRepr");
   if (inside instanceof Map) return inside.get(TRAILER);
   if (Array.isArray(metadata)) {
@@ -319,7 +323,7 @@ function listedIn(error: object): readonly object[] {
   });
 }
 
-/** What a `google.protobuf.Any` holds. */
+/** The content of a `google.protobuf.Any`. */
 function detailOf(type: string, value: Uint8Array | undefined): object {
   if (value === undefined) return {};
   const parts = fieldsOf(value);

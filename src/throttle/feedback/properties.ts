@@ -1,4 +1,4 @@
-/** A property of any value; undefined when there is none, or when its getter throws. */
+/** Reads a property of any value; undefined if there is none, or if its getter throws. */
 export function readProperty(value: unknown, name: string): unknown {
   if (typeof value !== "object" || value === null) return undefined;
   try {
@@ -8,7 +8,7 @@ export function readProperty(value: unknown, name: string): unknown {
   }
 }
 
-/** A property that is an object's own; undefined where only its class has it, or where asking throws. */
+/** Reads an object's own property; undefined if only its class has it, or if reading it throws. */
 export function readOwnProperty(value: object, name: string): unknown {
   try {
     return Object.hasOwn(value, name) ? readProperty(value, name) : undefined;

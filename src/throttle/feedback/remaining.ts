@@ -5,33 +5,36 @@ import { listHeaders, readServerTimeMs } from "./headers.ts";
 import { readDelayMs, readWaitMs } from "./retry-after.ts";
 
 /**
- * What a downstream says is left of one of its quotas. It is not a rate: 10,000 left
- * of a quota per 1,000 s that resets in 10 s do not permit 1,000 a second.
+ * What is left of one of a downstream's quotas. It is not a rate. For example, 10,000 units may be left of a quota per
+ * 1,000 s that resets in 10 s. That does not allow 1,000 units a second.
  */
 interface Remaining {
   /** What the quota counts: `"calls"`, `"tokens"`, `"input-tokens"`, `"content-bytes"`. */
   readonly unit: string;
   /** Whole units that may still be used: `8`. */
   readonly remaining: number;
-  /** Units of a full quota: `40`. Undefined when the downstream does not say. */
+  /** Units of a full quota: `40`. Undefined if the downstream does not say. */
   readonly limit: number | undefined;
-  /** Whole ms until the quota is full again: `16000`; `0` when it is by now. */
+  /** Whole ms until the quota is full again: `16000`; `0` if it is full now. */
   readonly resetAfterMs: number;
 }
 
-/** A quota that has nothing left. */
+/** A quota with nothing left. */
 export interface UsedUp {
   readonly unit: string;
-  /** For which period it is given, where the headers say so. */
+  /** The quota's period, if the headers name it. */
   readonly period: QuotaPeriod | undefined;
-  /** Whole ms until it is whole again: `60000`. Undefined when no header says so. */
+  /** Whole ms until it is full again: `60000`. Undefined if no header says so. */
   readonly resetAfterMs: number | undefined;
   readonly resetOf: ResetOf;
 }
 
 /**
- * What a reset time means beside a `Retry-After`: the end of a `"window"`; when a `"refill"` is whole, while calls may
- * start before; or the `"advice"` of draft-ietf-httpapi-ratelimit-headers, over which `Retry-After` wins.
+ * What a reset time means:
+ *
+ * - `"window"`: the end of a window.
+ * - `"refill"`: the time at which the quota is full; calls may start earlier.
+ * - `"advice"`: a hint by draft-ietf-httpapi-ratelimit-headers, which `Retry-After` overrides.
  */
 type ResetOf = "window" | "refill" | "advice";
 
@@ -46,37 +49,41 @@ interface Quota {
   readonly resetOf?: ResetOf;
 }
 
-/** A larger figure is a mistake or an attack. */
+/** A larger number is a mistake or an attack. */
 const MOST_UNITS = 1e12;
 const MOST_RESET_MS = 366 * 86_400_000;
-/** A reset after more than a day, with an hour for daylight saving time, is not believed without a word for the period. */
+/** A reset later than a day, plus an hour for daylight saving time, is ignored unless the headers name the period. */
 export const LONGEST_RESET_MS: number = 25 * 3_600_000;
 const LONGEST_FIELD = 4_096;
 
-/** Every bucket of Shopify's REST API, of 40, 80 or 400 calls, runs empty in 20 s: at 2, 4 or 20 calls/s. */
+/** Every bucket of Shopify's REST API, of 40, 80 or 400 calls, drains in 20 s: at 2, 4 or 20 calls/s. */
 const SHOPIFY_DRAIN_MS = 20_000;
 
-/** A header of a quota, by its name: `x-ratelimit-remaining-tokens`, `RateLimit-Reset`, `x-rate-limit-limit`. */
+/** What the name of a quota header means: `x-ratelimit-remaining-tokens`, `RateLimit-Reset`, `x-rate-limit-limit`. */
 interface QuotaHeader {
-  /** What tells this quota from the others of an answer: `"tokens"`, `"requests day"`. */
+  /** What distinguishes this quota from the others of a response: `"tokens"`, `"requests day"`. */
   readonly quota: string;
   readonly figure: Figure;
-  /** In what a time is counted, in ms; undefined where its form says so. */
+  /** The unit of a time, in ms; undefined if the value shows it. */
   readonly unitMs: number | undefined;
 }
 
 type Figures = Partial<Record<Figure, string>> & { unitMs?: number };
 
-/** Names repeat from answer to answer; of more than this, all are read anew. */
+/** Header names repeat from response to response. Above this number of names, the cache starts anew. */
 const MOST_NAMES = 1_000;
 const namesRead = new Map<string, QuotaHeader | undefined>();
 
 /**
- * What is left of each quota that an answer's headers name: those with `RateLimit`, `Rate-Limit`, `Limit` or `Quota` in
- * their names, with any words for what they count and a vendor's before it, Shopify's, and those of
- * draft-ietf-httpapi-ratelimit-headers, up to its 11th edition. A quota named in two ways comes
- * twice. Malformed and absurd figures are left out, and so is all of an
- * answer that comes from a cache. Never throws.
+ * What is left of each quota that a response's headers name. Never throws. It reads:
+ *
+ * - headers with `RateLimit`, `Rate-Limit`, `Limit` or `Quota` in their names, also with a vendor's name in front and
+ *   words for what they count
+ * - Shopify's header
+ * - the headers of draft-ietf-httpapi-ratelimit-headers, up to its 11th edition
+ *
+ * A quota that is named in two ways appears twice. Malformed and absurd numbers are left out, and so are cached
+ * responses.
  */
 export function readRemaining(source: unknown, wallNowMs: number): readonly Remaining[] {
   const headers = listHeaders(source);
@@ -84,7 +91,7 @@ export function readRemaining(source: unknown, wallNowMs: number): readonly Rema
   return [...readStated(headers, wallNowMs), readShopify(headers)].flatMap(toRemaining);
 }
 
-/** The quotas that have nothing left, by an answer's headers. Never throws. */
+/** The quotas with nothing left, according to a response's headers. Never throws. */
 export function readUsedUp(headers: Headers, wallNowMs: number): readonly UsedUp[] {
   if (isOutOfCache(headers)) return [];
   return readStated(headers, wallNowMs).flatMap((quota) => {
@@ -99,9 +106,9 @@ export function longestReset(usedUp: readonly UsedUp[]): UsedUp | undefined {
 }
 
 /**
- * The latest of the times that an answer states. Some round their Retry-After down, even to 0, while the window is
- * closed. The reset of a quota that fills up bit by bit is the time at which it is full: there, Retry-After is the
- * earlier and the right one.
+ * The latest of the times in a response. Some servers round their `Retry-After` down, even to 0, while the window is
+ * closed. For a quota that refills gradually, the reset is the time at which it is full; then the earlier `Retry-After`
+ * is right.
  */
 export function latestOf(
   askedMs: number | undefined,
@@ -110,19 +117,19 @@ export function latestOf(
 ): number | undefined {
   const usedUpMs = longestReset(usedUp)?.resetAfterMs || resetMs || undefined;
   if (askedMs === undefined) return usedUpMs;
-  // By the draft, Retry-After wins over all that its fields say, and over what is sent for older clients beside them.
+  // By the draft, `Retry-After` overrides the draft's fields, and the headers for older clients beside them.
   const advice = usedUp.filter(({ resetOf }) => resetOf === "advice");
   const ends = usedUp.filter(({ resetOf }) => resetOf === "window");
   const windows = advice.length === 0 ? ends : askedMs === 0 ? advice : [];
   const endMs = longestReset(windows)?.resetAfterMs ?? 0;
   const latestMs = endMs <= LONGEST_RESET_MS ? Math.max(askedMs, endMs) : askedMs;
-  // A closed window that opens now, by what it says, has not opened yet.
+  // A closed window whose reset is now has not opened yet.
   return latestMs === 0 && windows.length > 0 ? undefined : latestMs;
 }
 
 /**
- * The whole ms until the last quota is reset, by an answer's headers that do not say how much is left of it; with
- * `isAny`, of any quota.
+ * Whole ms until the last reset of a quota for which the headers do not say how much is left; with `isAny`, of any
+ * quota.
  */
 export function readNextReset(
   headers: Headers,
@@ -136,7 +143,7 @@ export function readNextReset(
   return Math.max(0, ...resetsMs) || undefined;
 }
 
-/** The period that a header names in its value, as Xero's `X-Rate-Limit-Problem: day`. */
+/** The period in a header's value, for example Xero's `X-Rate-Limit-Problem: day`. */
 export function readNamedPeriod(headers: Headers): QuotaPeriod | undefined {
   for (const [name, value] of headers) {
     if (/limit-(?:problem|scope|type|reason|name)$/.test(name)) return periodOf(value);
@@ -148,7 +155,7 @@ function isOutOfCache(headers: Headers): boolean {
   return Number(headers.get("age")) > 0;
 }
 
-/** The quotas that state when they are reset. */
+/** The quotas with a reset time. */
 function readStated(headers: Headers, wallNowMs: number): readonly Quota[] {
   const nowMs = readServerTimeMs(headers, wallNowMs);
   return [...readNamed(headers, nowMs), ...readRateLimit(headers)];
@@ -158,14 +165,14 @@ function toRemaining(quota: Quota | undefined): readonly Remaining[] {
   if (quota?.remaining === undefined || quota.resetAfterMs === undefined) return [];
   const { unit, remaining, resetAfterMs } = quota;
   if (remaining > MOST_UNITS || resetAfterMs > MOST_RESET_MS) return [];
-  // Azure writes 0 left of 0, or a reset just now, when it does not know.
+  // Azure sends 0 left of 0, or a reset now, when it does not know.
   if (remaining === 0 && (resetAfterMs === 0 || quota.limit === 0)) return [];
   const isLimitKnown = quota.limit !== undefined && quota.limit > 0 && quota.limit <= MOST_UNITS;
   const limit = isLimitKnown ? quota.limit : undefined;
   return [{ unit, remaining: Math.min(remaining, limit ?? remaining), limit, resetAfterMs }];
 }
 
-/** The quotas whose figures have a header each. */
+/** The quotas with one header for each number. */
 function readNamed(headers: Headers, nowMs: number): readonly Quota[] {
   const quotas = new Map<string, Figures>();
   for (const [name, value] of headers) {
@@ -182,22 +189,22 @@ function readNamed(headers: Headers, nowMs: number): readonly Quota[] {
     if (left === undefined && remaining !== undefined) continue;
     const isTimed = own.reset !== undefined || own.delay !== undefined;
     const { reset, delay, unitMs = 1_000 } = isTimed ? own : (commonOf(quotas, words) ?? own);
-    // A delay needs no clock of ours.
+    // A delay does not depend on our clock.
     const resetAfterMs =
       (delay === undefined
         ? undefined
         : (readDelayMs(delay, unitMs) ?? readWaitMs(delay, nowMs))) ?? readWaitMs(reset, nowMs);
     const [unit, period] = [unitOf(words) ?? "calls", periodOf(words)];
-    // Durations of Go, as OpenAI and those that speak like it have them.
+    // Durations in Go's form: OpenAI's, and those of compatible servers.
     const isRefill = words.startsWith("anthropic") || /\d(?:ms|s|m|h)$/.test(reset?.trim() ?? "");
     const resetOf = isRefill ? "refill" : "window";
     found.push({ unit, period, remaining: left, limit: readFigure(limit), resetAfterMs, resetOf });
   }
-  // The order of headers is that of their names, or none.
+  // The order of headers carries no meaning.
   return found.toSorted((one, other) => rankOf(one) - rankOf(other));
 }
 
-/** The reset that holds for several quotas, and is named without the words that tell them apart. */
+/** A reset time that is shared by several quotas: its name lacks the words that distinguish them. */
 function commonOf(quotas: ReadonlyMap<string, Figures>, words: string): Figures | undefined {
   for (const [name, figures] of quotas) {
     if (figures.remaining !== undefined && name !== "") continue;
@@ -211,7 +218,7 @@ function rankOf({ unit }: Quota): number {
 }
 
 function readNameOnce(name: string): QuotaHeader | undefined {
-  // Most headers are others.
+  // Most headers have other names.
   if (!/limit|quota/.test(name)) return undefined;
   if (!namesRead.has(name)) {
     if (namesRead.size >= MOST_NAMES) namesRead.clear();
@@ -235,7 +242,7 @@ function readName(name: string): QuotaHeader | undefined {
   return { quota, figure: isDelay ? "delay" : figure, unitMs };
 }
 
-/** Some write the quota and its figure as one word: `userremaining` of hapi's plugin. */
+/** Some servers write both as one word: `userremaining` of hapi's plugin. */
 function wordsOf(word: string): readonly string[] {
   const [, quota, figure] = /^(path|user|ip|app|auth)(limit|remaining|reset)$/.exec(word) ?? [];
   if (quota !== undefined && figure !== undefined) return [quota, figure];
@@ -250,7 +257,7 @@ function readShopify(headers: Headers): Quota | undefined {
   return { unit: "calls", remaining: Math.max(0, limit - used), limit, resetAfterMs };
 }
 
-/** `RateLimit-Policy` has a limit's size and unit, by its name, and its window, for a limit without a reset time. */
+/** `RateLimit-Policy` has a limit's size and unit, by its name, and the window of a limit without a reset time. */
 function readRateLimit(headers: Headers): readonly Quota[] {
   const field = headers.get("ratelimit");
   const limits = readList(field);
@@ -275,7 +282,7 @@ const WINDOWS: ReadonlyMap<number, QuotaPeriod> = new Map([
   [86_400, "day"],
 ]);
 
-/** The field as the seventh edition of the draft has it: `limit=100, remaining=50, reset=5`. */
+/** The form of the draft's seventh edition: `limit=100, remaining=50, reset=5`. */
 function readOneLimit(field: string | undefined): readonly Quota[] {
   if (field === undefined || field.length > LONGEST_FIELD) return [];
   const figures = new Map<string, string>();
@@ -298,7 +305,7 @@ type ItemParameters = ReadonlyMap<string, unknown>;
 
 /**
  * The string items of a list of structured fields (RFC 9651); only strings name policies. A list with a syntax error
- * anywhere counts as empty (§4.2).
+ * counts as empty (§4.2).
  */
 function readList(field: string | undefined): readonly (readonly [name: string, ItemParameters])[] {
   const text = field?.trim() ?? "";
@@ -312,7 +319,7 @@ function readList(field: string | undefined): readonly (readonly [name: string, 
   }
 }
 
-/** A whole number that is not negative, not even `-0`. */
+/** A whole number that is not negative, and not `-0`. */
 function wholeOf(item: unknown): number | undefined {
   if (typeof item !== "number" || !Number.isInteger(item)) return undefined;
   return item < 0 || Object.is(item, -0) ? undefined : item;
@@ -322,23 +329,25 @@ function toUnit(counted: string): string {
   return counted === "requests" ? "calls" : counted;
 }
 
-/** The whole units of a figure, which may have decimals, and a policy behind it: `100` of `"100, 100;w=60"`. */
+/** The whole units of a number, which may have decimals, and a policy behind it: `100` for `"100, 100;w=60"`. */
 function readFigure(text: string | undefined): number | undefined {
   const [, digits] =
     /^(\d{1,15})(?:\.\d*)?(?:\s*[,;].*)?$/.exec(text?.trim().slice(0, LONGEST_FIELD) ?? "") ?? [];
   return digits === undefined ? undefined : Number(digits);
 }
 
-/** The most of a text that is searched. */
+/** How much of a text is searched. */
 const MOST_SEARCHED = 2_000;
 
-/** The period for which a quota is given: `"day"` of `GenerateRequestsPerDayPerProject`, the longest if several are named. */
+/**
+ * The period in the name of a quota: `"day"` for `GenerateRequestsPerDayPerProject`. If there are several, the longest.
+ */
 export function periodOf(text: string): QuotaPeriod | undefined {
   const words = wordsIn(text);
   return PERIODS.find(([, form]) => form.test(words))?.[0];
 }
 
-/** The period that a sentence names, in which a wait may stand as well: `"day"` of `"… on requests per day (RPD)"`. */
+/** The period in a sentence, which may also contain a wait: `"day"` for `"… on requests per day (RPD)"`. */
 export function periodIn(sentence: string): QuotaPeriod | undefined {
   const given = sentence.slice(0, MOST_SEARCHED);
   const named = given.match(
@@ -351,13 +360,13 @@ export function periodIn(sentence: string): QuotaPeriod | undefined {
   return periodOf(words.join(" "));
 }
 
-/** What a quota counts: `"tokens"` of `generate_content_input_token_count`. */
+/** What a quota counts: `"tokens"` for `generate_content_input_token_count`. */
 export function unitOf(text: string): string | undefined {
   const words = wordsIn(text);
   return UNITS.find(([, form]) => form.test(words))?.[0];
 }
 
-/** Words with a blank between them, also where capitals, dashes or underscores part them. */
+/** Splits text into words with one blank between them, also at capitals, dashes and underscores. */
 function wordsIn(text: string): string {
   return text
     .slice(0, MOST_SEARCHED)

@@ -4,10 +4,10 @@ import { readProperty } from "./properties.ts";
 /** The longest text that is read; the longest HTTP-date has 33 characters. */
 const LONGEST_TEXT = 64;
 
-/** A number below it is a delay, not a moment: as epoch seconds it would be before September 2001. */
+/** A smaller number is a delay and not a time: as epoch seconds it would be before September 2001. */
 const FIRST_EPOCH = 1e9;
 
-/** The units in which servers count epochs; a number above the end of one unit, in the year 5138, is in the next. */
+/** The units of epochs. A number above the end of one unit, in the year 5138, is in the next unit. */
 const EPOCHS: readonly (readonly [end: number, unitMs: number])[] = [
   [1e11, 1_000],
   [1e14, 1],
@@ -28,20 +28,20 @@ const GO_UNIT_MS: Readonly<Record<string, number>> = {
   ns: 1e-6,
 };
 
-/** A count and a unit as people write them: `7m12s`, `1.5 seconds`, `2 minutes`. */
+/** A number with a unit as people write it: `7m12s`, `1.5 seconds`, `2 minutes`. */
 const WORDED = String.raw`\d+(?:\.\d+)?\s*(?:milliseconds?|millis|msecs?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d)(?![a-z])`;
 
 const WORDED_SUM = String.raw`(?:${WORDED}[\s,]*(?:and\s+)?)+`;
 
-/** With a word in full: "6 m" may be anything. */
+/** At least one word must be written in full: "6 m" may be anything. */
 const IS_WORDED = new RegExp(`^(?=.*[a-z]{3})${WORDED_SUM}$`, "i");
 
-/** Between the word for coming back and its time; "50 requests available every 12 hours" names a period. */
+/** The text between the verb and its time. "50 requests available every 12 hours" names a period, not a wait. */
 const BETWEEN = String.raw`(?:(?!\b(?:every|each|per|within)\b)[^.\d\n]){0,40}?`;
 
 /**
- * Where a text says how long to wait. A number without a unit counts only where it ends what is said: that of
- * "retry with fewer than 100 requests" or "please wait (request 12345)" is no time.
+ * The wait in a text. A number without a unit counts only at the end of a phrase: the numbers in "retry with fewer than
+ * 100 requests" and "please wait (request 12345)" are not times.
  */
 const WAIT_IN_TEXT = new RegExp(
   [
@@ -53,16 +53,18 @@ const WAIT_IN_TEXT = new RegExp(
   "i",
 );
 
-/** Where it says until when: `Retry after 2026-11-21T12:14:56.789Z`, `IP banned until 1795262520000`. */
+/** The end time in a text: `Retry after 2026-11-21T12:14:56.789Z`, `IP banned until 1795262520000`. */
 const MOMENT_IN_TEXT =
   /\b(?:again|retry|available|access|banned|wait|resets?)(?: (?:on|at|after|until|in))* (?<moment>\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?: ?(?:Z|UTC|GMT|[+-]\d\d:?\d\d)\b)?|\d{13}\b|\d{10}\b)/i;
 
-/** The most of a text that is searched. */
+/** How much of a text is searched. */
 const MOST_SEARCHED = 2_000;
 
 const TIME = String.raw`(?<hour>\d\d):(?<minute>\d\d):(?<second>\d\d)`;
 
-/** IMF-fixdate, RFC 850 and asctime, in the order of RFC 9110 §5.6.7. `Date.parse` takes far too much else for a date. */
+/**
+ * IMF-fixdate, RFC 850 and asctime, in the order of RFC 9110 §5.6.7. `Date.parse` accepts far too much else as a date.
+ */
 const HTTP_DATES: readonly RegExp[] = [
   new RegExp(
     String.raw`^[a-z]{3}, (?<day>\d\d) (?<month>[a-z]{3}) (?<year>\d{4}) ${TIME} GMT$`,
@@ -76,11 +78,14 @@ const HTTP_DATES: readonly RegExp[] = [
 ];
 
 /**
- * How long a value asks to wait, in whole ms, never rounded down: `1500` of `"1.5"`, `0` of a moment that has passed.
- * Takes seconds, also with decimals or as a number; epochs in seconds, ms, µs or ns, told by their size; all
- * HTTP-dates of RFC 9110 §5.6.7; moments of RFC 3339; durations as Go, Protocol Buffers, ISO 8601, .NET and people write them;
- * and what decoders make of such a duration, `{ seconds, nanos }`. Undefined for any other value. Not capped: a
- * broken server may ask for a thousand years.
+ * How long a value asks to wait, in whole ms, never rounded down: `1500` for `"1.5"`, `0` for a time in the past.
+ * Undefined for any other value. There is no upper bound: a broken server may ask for a thousand years. It reads:
+ *
+ * - seconds, also with decimals or as a number
+ * - epochs in seconds, ms, µs or ns, distinguished by their size
+ * - all HTTP-dates of RFC 9110 §5.6.7, and times of RFC 3339
+ * - durations as Go, Protocol Buffers, ISO 8601, .NET and people write them
+ * - decoded durations: `{ seconds, nanos }`
  */
 export function readWaitMs(value: unknown, wallNowMs: number): number | undefined {
   const count = typeof value === "string" ? readDecimal(value) : value;
@@ -96,7 +101,9 @@ export function readWaitMs(value: unknown, wallNowMs: number): number | undefine
   return durationMs ?? (IS_WORDED.test(text) ? readWorded(text) : undefined);
 }
 
-/** The wait that a message for people names: `432000` of `"Please try again in 7m12s."`; a bare number is seconds. */
+/**
+ * The wait in a message for people: `432000` for `"Please try again in 7m12s."`. A number without a unit is in seconds.
+ */
 export function readWaitInText(text: string, wallNowMs: number): number | undefined {
   const searched = text.slice(0, MOST_SEARCHED);
   const found = WAIT_IN_TEXT.exec(searched)?.groups;
@@ -105,11 +112,11 @@ export function readWaitInText(text: string, wallNowMs: number): number | undefi
   if (found?.["ms"] !== undefined) return readDelayMs(found["ms"], 1);
   if (found?.["span"] !== undefined) return readTimeSpan(found["span"]);
   const moment = MOMENT_IN_TEXT.exec(searched)?.groups?.["moment"];
-  // One that has passed asks for nothing.
+  // A time in the past asks for no wait.
   return readWaitMs(moment, wallNowMs) || undefined;
 }
 
-/** `432000` of `"7 minutes and 12 seconds"`. */
+/** `432000` for `"7 minutes and 12 seconds"`. */
 function readWorded(text: string): number | undefined {
   const parts = [...text.matchAll(/([\d.]+)\s*([a-z]+)/gi)].map(([, count, word = ""]) => {
     const letters = word.toLowerCase();
@@ -119,7 +126,7 @@ function readWorded(text: string): number | undefined {
   return toWholeMs(parts.reduce((sum, ms) => sum + ms, 0));
 }
 
-/** The time of an HTTP-date in epoch ms; the clock decides the century of a year of two digits. */
+/** The time of an HTTP-date in epoch ms. The clock decides the century of a two-digit year. */
 export function readHttpDateMs(value: unknown, wallNowMs: number): number | undefined {
   if (typeof value !== "string" || value.length > LONGEST_TEXT) return undefined;
   const text = value.trim();
@@ -130,7 +137,7 @@ export function readHttpDateMs(value: unknown, wallNowMs: number): number | unde
   return undefined;
 }
 
-/** A delay counted in units of `unitMs`, as whole ms, never rounded down: `250` of `"0.25"` in seconds. */
+/** A delay in units of `unitMs`, as whole ms, never rounded down: `250` for `"0.25"` in seconds. */
 export function readDelayMs(value: unknown, unitMs: number): number | undefined {
   const count = typeof value === "string" ? readDecimal(value) : value;
   if (typeof count !== "number" || !(count >= 0)) return undefined;
@@ -142,7 +149,7 @@ function untilEpoch(count: number, wallNowMs: number): number | undefined {
   return msUntil(count * unitMs, wallNowMs);
 }
 
-/** What decoders make of a duration or a moment. */
+/** Reads a decoded duration or time. */
 function readParts(value: object | null, wallNowMs: number): number | undefined {
   if (types.isDate(value)) return msUntil(value.getTime(), wallNowMs);
   const [seconds, nanos] = ["seconds", "nanos"].map((name) => readCount(readProperty(value, name)));
@@ -150,14 +157,14 @@ function readParts(value: object | null, wallNowMs: number): number | undefined 
   return toWholeMs((seconds ?? 0) * 1_000 + (nanos ?? 0) / 1e6);
 }
 
-/** A number, a text, or the two halves of 64 bits. */
+/** Reads a number, a text, or a 64-bit number in two halves. */
 function readCount(value: unknown): number | undefined {
   if (typeof value === "string") return readDecimal(value);
   const count = typeof value === "object" ? readProperty(value, "low") : value;
   return typeof count === "number" && count >= 0 ? count : undefined;
 }
 
-/** `360000` of `"6m0s"`, `12346` of `"12.345678901s"`. */
+/** `360000` for `"6m0s"`, `12346` for `"12.345678901s"`. */
 function readGoDuration(text: string): number | undefined {
   if (!/^(?:\d+(?:\.\d+)?(?:h|ms|m|s|us|µs|μs|ns|d))+$/.test(text)) return undefined;
   let totalMs = 0;
@@ -167,7 +174,7 @@ function readGoDuration(text: string): number | undefined {
   return toWholeMs(totalMs);
 }
 
-/** `90000` of `"PT1M30S"`. */
+/** `90000` for `"PT1M30S"`. */
 function readIsoDuration(text: string): number | undefined {
   const form = /^P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?$/i.exec(text);
   if (form === null || !/\d/.test(text)) return undefined;
@@ -175,7 +182,7 @@ function readIsoDuration(text: string): number | undefined {
   return toWholeMs((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000);
 }
 
-/** `5000` of `"00:00:05"`. */
+/** `5000` for `"00:00:05"`. */
 function readTimeSpan(text: string): number | undefined {
   const form = /^(?:(\d+)\.)?(\d\d?):(\d\d):(\d\d(?:\.\d+)?)$/.exec(text);
   if (form === null) return undefined;
@@ -183,7 +190,7 @@ function readTimeSpan(text: string): number | undefined {
   return toWholeMs((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000);
 }
 
-/** The time of a moment of RFC 3339 in epoch ms: of `"2025-08-21T12:41:00Z"`; without a zone it is UTC. */
+/** A time of RFC 3339 in epoch ms: `"2025-08-21T12:41:00Z"`. Without a zone it is UTC. */
 function readRfc3339(text: string): number | undefined {
   const form =
     /^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?) ?(Z|UTC|GMT|[+-]\d\d:?\d\d)?$/i;
@@ -193,7 +200,7 @@ function readRfc3339(text: string): number | undefined {
   return Date.parse(`${date}T${time}${offset}`);
 }
 
-/** The whole ms until a moment, 0 when it has passed. */
+/** Whole ms until a time; 0 if it is in the past. */
 function msUntil(atMs: number, wallNowMs: number): number | undefined {
   return toWholeMs(Math.max(0, atMs - wallNowMs));
 }
@@ -221,12 +228,12 @@ function toEpochMs(
   );
   if (month < 0 || hour > 23 || minute > 59 || second > 60) return undefined;
   const year = toFullYear(parts["year"] ?? "", wallNowMs);
-  // Date.UTC would turn the 31st of a shorter month into a day of the next.
+  // `Date.UTC` would turn the 31st of a shorter month into a day of the next month.
   if (new Date(Date.UTC(year, month, day)).getUTCDate() !== day) return undefined;
   return Date.UTC(year, month, day, hour, minute, second);
 }
 
-/** A year of two digits that would be more than 50 years ahead is in the century before (RFC 9110 §5.6.7). */
+/** A two-digit year that would be more than 50 years ahead is in the previous century (RFC 9110 §5.6.7). */
 function toFullYear(digits: string, wallNowMs: number): number {
   if (digits.length === 4) return Number(digits);
   const thisYear = new Date(wallNowMs).getUTCFullYear();

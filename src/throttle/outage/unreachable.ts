@@ -1,5 +1,5 @@
 /** Decides from the result or the error of a call whether its downstream is unreachable. */
-import { hear } from "../feedback/answer.ts";
+import { interpret } from "../feedback/answer.ts";
 import { grpcCodeOf, layersOf } from "../feedback/layers.ts";
 import { readProperty } from "../feedback/properties.ts";
 
@@ -69,7 +69,7 @@ const MESSAGE =
  */
 export function isUnreachable(resultOrError: unknown): boolean {
   if (typeof resultOrError !== "object" || resultOrError === null) return false;
-  const { status, stated } = hear(resultOrError, Date.now()).answer;
+  const { status, stated } = interpret(resultOrError, Date.now()).answer;
   if (stated) return false;
   if (status !== undefined) return STATUSES.has(status);
   return layersOf(resultOrError).some(

@@ -1,15 +1,15 @@
-/** How far this process's monotonic clock runs ahead of a bucket's. */
+/** How far this process's monotonic clock is ahead of a bucket's clock. */
 export interface BucketClock {
-  /** Takes in a reply that arrived at `arrivedMs` and was written at `nowUs`; returns the offset, in ms. */
+  /** Learns from a reply that arrived at `arrivedMs` and was written at `nowUs`; returns the offset in ms. */
   sample(arrivedMs: number, nowUs: number): number;
-  /** The bucket's clock has gone back, since Redis lost it: earlier samples are of no use. */
+  /** Forgets all samples: Redis lost the bucket, and its clock started again. */
   reset(): void;
 }
 
 /**
- * The smallest offset of the last one to two seconds: that of the reply whose way
- * back was the shortest. A call is then late by that way at most, and never early;
- * a reply that came late does not shift its slots into those of other replicas.
+ * Uses the smallest offset of the last one to two seconds, which comes from the reply with the shortest way back. A
+ * call is then late by that way at most, and never early. A reply that arrives late does not move its slots into those
+ * of other replicas.
  */
 export function createBucketClock(): BucketClock {
   const offsets = createRecentMinimum();
@@ -20,12 +20,12 @@ export function createBucketClock(): BucketClock {
   };
 }
 
-/** The minimum is of the samples of one window and of the one before it. */
+/** The minimum covers the current window and the one before. */
 const WINDOW_MS = 1_000;
 
 /** The minimum of the samples of this second and the one before. */
 export interface RecentMinimum {
-  /** Takes in a sample of `atMs`; returns the recent minimum. */
+  /** Adds a sample of the time `atMs`; returns the recent minimum. */
   sample(atMs: number, seen: number): number;
   reset(): void;
 }

@@ -1,12 +1,12 @@
 import { slotOfRun, type Granted } from "../../core/store.ts";
 
-/** A slot, and when it comes on this process's monotonic clock. */
+/** A slot that this process has drawn and not used. */
 export interface HeldSlot {
-  /** µs on the bucket's clock. */
+  /** Its time in µs on the bucket's clock. */
   readonly slotUs: number;
-  /** ms on `performance.now()`. */
+  /** Its time in ms on `performance.now()`. */
   readonly atMs: number;
-  /** The number of the lease that it was drawn with; 0: none. */
+  /** The number of its lease; 0 if it has none. */
   readonly lease: number;
   /** The rank of the calls that it was drawn for. */
   readonly rank: number;
@@ -15,20 +15,23 @@ export interface HeldSlot {
 /** The slots that this process has drawn and not yet used, earliest first. */
 export interface HeldSlots {
   readonly size: number;
-  /** How many were drawn for calls of a rank. */
+  /** The number of slots that were drawn for calls of a rank. */
   sizeOf(rank: number): number;
-  /** When the earliest slot comes, on `performance.now()`; Infinity if there is none. */
+  /** The time of the earliest slot, on `performance.now()`; Infinity if there is none. */
   readonly nextAtMs: number;
-  /** When the latest slot comes; -Infinity if there is none. */
+  /** The time of the latest slot; -Infinity if there is none. */
   readonly lastAtMs: number;
-  /** Adds what was granted to calls of a rank; `offsetMs` is how far this process's clock runs ahead of the bucket's. */
+  /**
+   * Adds the slots that were granted to calls of a rank; `offsetMs` is how far this process's clock is ahead of the
+   * bucket's.
+   */
   add(granted: Granted, firstLease: number, offsetMs: number, rank: number): void;
   take(): HeldSlot;
-  /** Takes out the `count` latest slots, latest first. */
+  /** Removes the `count` latest slots and returns them, latest first. */
   takeLatest(count: number): HeldSlot[];
 }
 
-/** How many slots a reply brings. */
+/** The number of slots in a reply. */
 export function slotCountOf({ slotsUs, run }: Pick<Granted, "slotsUs" | "run">): number {
   return slotsUs.length + (run?.count ?? 0);
 }
@@ -45,12 +48,12 @@ interface Run {
   end: number;
   readonly slotUs: (index: number) => number;
   readonly offsetMs: number;
-  /** The lease of the first slot; 0: there are none. */
+  /** The lease of the first slot; 0 if there are no leases. */
   readonly firstLease: number;
   readonly rank: number;
 }
 
-/** Holds runs rather than slots: at 100,000/s one reply brings a thousand slots. */
+/** Stores runs of slots instead of single slots: at 100,000/s one reply brings a thousand slots. */
 export function createHeldSlots(): HeldSlots {
   const runs: Run[] = [];
   const sizes: number[] = [];
@@ -60,7 +63,7 @@ export function createHeldSlots(): HeldSlots {
   function addRun(run: Run): void {
     if (run.end === 0) return;
     runs.push(run);
-    // A slot that another process gave back may lie before those that are held.
+    // A slot that another process gave back may be earlier than those already held.
     runs.sort((a, b) => a.slotUs(a.index) - b.slotUs(b.index));
     count(run, run.end);
     updateNext();

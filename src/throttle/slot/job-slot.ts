@@ -1,7 +1,7 @@
 /**
- * The slot of a job, and the call that its handler makes through the same bucket. The first such call, within one
- * horizon, leaves on the job's slot: otherwise each job whose handler calls a throttled client would take two.
- * What the call needs beyond that slot is drawn in `bucket/job-slot-draws.ts`.
+ * The slot of a job, shared with the first call that its handler makes through the same bucket within one horizon.
+ * Otherwise each job whose handler calls a throttled client would use two slots. `bucket/job-slot-draws.ts` draws what
+ * the call needs beyond that slot.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
 import { namedOf, type Key, type NamedKeys } from "../../core/key-path.ts";
@@ -17,24 +17,30 @@ export interface JobCall extends TryCall {
 
 /** The slot of a job while its handler runs. */
 export interface JobSlot {
-  /** The bucket that it came from; two sluices may each have one of the same name. */
+  /** The bucket that the slot came from, by identity: two sluices may each have a bucket of the same name. */
   readonly bucket: object;
   readonly slot: DrawnSlot;
   readonly drawnFor: JobCall;
-  /** On `performance.now()`; from then on the slot is stale, and a call draws one of its own. */
+  /** When the slot becomes stale, on `performance.now()`; after that the call draws its own slot. */
   staleAtMs: number;
   isUsed: boolean;
-  /** The slot that its first call got, if that is another: what the call came to is of that one. */
-  leftOn: Slot | undefined;
+  /**
+   * The slot that the handler's first call got instead, if it did not use this one: the call's result belongs to that
+   * slot.
+   */
+  replacedBy: Slot | undefined;
 }
 
-const inHand = new AsyncLocalStorage<JobSlot>();
-/** How many handlers run with a slot in hand. */
+const jobSlots = new AsyncLocalStorage<JobSlot>();
+/** The number of running handlers whose slot can be used. */
 let running = 0;
-/** How many handlers of a bucket have ended, up to the number from which on it is known whether they call through it. */
+/**
+ * The number of finished handlers of each bucket, up to the number that shows whether handlers call through their
+ * bucket.
+ */
 const ended = new WeakMap<object, number>();
 const KNOWN_AFTER = 100;
-/** Handlers that make no calls through a bucket. */
+/** Handlers that never call through their bucket. */
 const withoutCalls = new WeakSet<object>();
 
 export function jobSlotOf(
@@ -42,21 +48,24 @@ export function jobSlotOf(
   drawnFor: JobCall,
 ): JobSlot {
   const staleAtMs = performance.now() + HORIZON_MS;
-  return { bucket, slot, drawnFor, staleAtMs, isUsed: false, leftOn: undefined };
+  return { bucket, slot, drawnFor, staleAtMs, isUsed: false, replacedBy: undefined };
 }
 
-/** Says of a handler that it makes no calls through a bucket: those that Sluice itself has, and those of other processes. */
-export function makesNoCalls<Handler extends object>(handler: Handler): Handler {
+/**
+ * Marks a handler that never calls through its bucket in this process: Sluice's own, and those that run in another
+ * process.
+ */
+export function markWithoutCalls<Handler extends object>(handler: Handler): Handler {
   withoutCalls.add(handler);
   return handler;
 }
 
 /**
- * Whether a handler may call through the bucket of its jobs. Async storage slows down every promise of a process, so
- * it is used only where it matters: where handlers call through their bucket, or may, since few have run; and where
- * such a call would wait for a lease that its own job holds.
+ * True if a handler may call through the bucket of its jobs. Async storage slows down every promise of a process, so it
+ * is used only if it matters. That is the case if handlers call through their bucket, or if few have run so far. It is
+ * also the case if such a call would wait for a lease that its own job holds.
  */
-export function mayCall(
+export function mayCallBucket(
   handler: object,
   bucket: { readonly isCalledByHand: boolean },
   slot: Slot,
@@ -65,39 +74,39 @@ export function mayCall(
   return bucket.isCalledByHand || slot.hasLease || (ended.get(bucket) ?? 0) < KNOWN_AFTER;
 }
 
-/** Runs a handler that was started by a slot, and lets its calls find that, until {@link endJobSlot}. */
-export function runWithJobSlot<T>(hand: JobSlot, handler: () => T): T {
+/** Runs a handler so that its calls find the job's slot, until {@link endJobSlot}. */
+export function runWithJobSlot<T>(jobSlot: JobSlot, handler: () => T): T {
   running += 1;
-  return inHand.run(hand, handler);
+  return jobSlots.run(jobSlot, handler);
 }
 
-/** Called once the handler has ended, for each that was run with its slot. */
+/** Ends what {@link runWithJobSlot} began, after the handler has ended. */
 export function endJobSlot({ bucket }: JobSlot): void {
   running -= 1;
   const count = ended.get(bucket) ?? 0;
   if (count < KNOWN_AFTER) ended.set(bucket, count + 1);
-  // The next handler that needs it turns it on again.
-  if (running === 0) inHand.disable();
+  // The next `run` enables it again.
+  if (running === 0) jobSlots.disable();
 }
 
-/** The slot of the job whose handler calls, if no call has left on it. */
-export function jobSlotInHand(bucket: object): JobSlot | undefined {
-  const hand = inHand.getStore();
-  return hand === undefined || hand.isUsed || hand.bucket !== bucket ? undefined : hand;
+/** The slot of the job whose handler is calling, unless a call has already used it. */
+export function unusedJobSlot(bucket: object): JobSlot | undefined {
+  const jobSlot = jobSlots.getStore();
+  return jobSlot === undefined || jobSlot.isUsed || jobSlot.bucket !== bucket ? undefined : jobSlot;
 }
 
 /**
- * Called before the call of a handler waits for anything else than its bucket: whoever it waits for may wait for the
- * lease of its job. That goes back, and the call draws another.
+ * Gives back the lease of the job whose handler is calling, before its call waits for anything but the bucket.
+ * Otherwise the calls that it waits for might wait for that lease. The call then draws its own slot.
  */
-export function giveLeaseInHandBack(bucket: object): void {
-  const hand = jobSlotInHand(bucket);
-  if (hand === undefined || !hand.slot.hasLease) return;
-  hand.slot.release();
-  hand.staleAtMs = -Infinity;
+export function releaseUnusedJobLease(bucket: object): void {
+  const jobSlot = unusedJobSlot(bucket);
+  if (jobSlot === undefined || !jobSlot.slot.hasLease) return;
+  jobSlot.slot.release();
+  jobSlot.staleAtMs = -Infinity;
 }
 
-/** The slot that a call leaves on, drawn for its job: for the call's own key, and with what was drawn beyond it. */
+/** The job's slot as its handler's call sees it: with the call's own key, and the time of what was drawn beyond it. */
 export class SharedSlot implements Slot {
   readonly bucket: string;
   readonly key: Key | undefined;

@@ -6,35 +6,35 @@ import type { CallTerms } from "../costs.ts";
 import type { BucketContext } from "../known-policy.ts";
 
 /**
- * The leases of calls that run here, or are about to: numbered before the draw, renewed while a call runs, and given
- * back when it ends. A call is warned before its lease ends, if that cannot be renewed.
+ * Keeps the leases of this process's calls. It numbers them before the draw, renews them while calls run, and gives
+ * them back afterwards. If a lease cannot be renewed, its call is warned before the lease ends.
  */
 export interface LeaseKeeper {
-  /** Whose leases they are, as the store knows the process. */
+  /** The process that holds the leases, as the store knows it. */
   readonly asker: string;
-  /** The number of the first of `count` leases to ask for; no number comes twice. */
+  /** Reserves the numbers of `count` leases and returns the first; no number is used twice. */
   number(count: number): number;
-  /** Keeps a lease that was drawn at `atMs` of `performance.now()`: it is renewed until it is given back. */
+  /** Keeps a lease that was drawn at `atMs` of `performance.now()`, and renews it until it is given back. */
   keep(lease: number, group: LeaseHolder, atMs: number): void;
-  /** Renews a lease that another process has drawn, and keeps it as `keep` does. Resolves to false if it was lost. */
+  /** Renews a lease that another process drew, and keeps it like `keep`. Resolves to false if it was lost. */
   takeOver(lease: number, group: LeaseHolder): Promise<boolean>;
-  /** Gives a lease back. Does no harm a second time, or for a lease that is not kept. */
+  /** Gives a lease back. Does nothing if it is not kept. */
   release(lease: number, group: LeaseHolder): void;
-  /** Gives back the leases of slots that are not used. */
+  /** Gives back the leases of unused slots. */
   releaseAll(slots: readonly { readonly lease: number }[], group: LeaseHolder): void;
-  /** A reply says how many leases are left beside all that wait for one, and how many replicas draw. */
+  /** Learns from a reply how many leases are free beyond those that calls wait for, and how many replicas draw. */
   learnSpare(spare: number, alive: number): void;
-  /** A free lease was offered, and is another's: those that wait for one of these calls are woken again. */
+  /** Passes on an offered lease that these calls cannot use: the store wakes the processes that wait for one. */
   passOn(group: LeaseHolder): void;
-  /** Gives back all leases that a lost reply may have granted, to any of the groups that were asked for. */
+  /** Gives back all leases that a lost reply may have granted, whichever group they were for. */
   releaseLost(first: number, count: number, groups: readonly LeaseHolder[]): void;
-  /** Aborted before the lease ends, if it cannot be renewed. */
+  /** A signal that aborts before the lease ends, if the lease cannot be renewed. */
   signalOf(lease: number): AbortSignal;
-  /** Calls back then, or at once where the lease has ended: cheaper than a signal. */
+  /** Calls back when that signal would abort, or at once if the lease has ended; cheaper than a signal. */
   onEnding(lease: number, listener: OnEnding): void;
-  /** Resolves when all leases that were given back so far have been sent. */
+  /** Resolves when all requests that give leases back have ended. */
   settled(): Promise<void>;
-  /** Renews and gives back no more: the leases of calls that still run end by themselves, after a warning. */
+  /** Stops renewing and giving back. The leases of calls that still run expire after a warning. */
   close(): void;
 }
 
@@ -47,7 +47,10 @@ interface Kept {
   readonly ending: Ending;
 }
 
-/** The warning that a lease ends. Its signal is made on first use: one for each call cost as much as all else about its lease. */
+/**
+ * The warning that a lease ends. Its signal is created on first use: one for each call would cost as much as everything
+ * else about its lease.
+ */
 class Ending {
   #reason: LeaseLostError | undefined;
   #controller: AbortController | undefined;
@@ -76,22 +79,22 @@ class Ending {
   }
 }
 
-/** Renewed after a third of its time, a lease survives two failures. */
+/** The part of a lease's time after which it is renewed; it survives two failed renewals. */
 const RENEW_AT = 1 / 3;
-/** The part of a lease's time after which its call is warned: no other call takes its place before the whole. */
+/** The part of a lease's time after which its call is warned; no other call can start before the end. */
 const WARN_AT = 0.9;
 
-/** While leases are plenty, those of calls that end within this time go back together. */
+/** While there are spare leases, leases that end within this time go back in one request. */
 const GATHER_MS = 25;
-/** The part of the spare leases that all replicas together may hold back meanwhile. */
+/** The part of the spare leases that all replicas together may hold back for this. */
 const HELD_BACK_PART = 1 / 4;
 
 export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
   const { store, bucket, logger } = context;
   const kept = new Map<number, Kept>();
-  /** Leases to give back at the end of this tick, or a little later. */
+  /** Leases to give back at the end of this tick, or {@link GATHER_MS} later. */
   let ended: LeasesByHolder | undefined;
-  /** How many of them may be held back to go with others. */
+  /** The most leases that may wait for others. */
   let mostHeldBack = 0;
   let gathering: NodeJS.Timeout | undefined;
   const returning = new Set<Promise<void>>();
@@ -99,14 +102,17 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
   let shortestMs = Infinity;
   let nextLease = 1;
   let timer: NodeJS.Timeout | undefined;
-  /** Whether the leases that have ended go back at the end of this tick. */
-  let isGivingBack = false;
+  /** True if the ended leases go back at the end of this tick. */
+  let isSendDue = false;
   let isClosed = false;
 
   function setTimer(): void {
     if (timer !== undefined || kept.size === 0) return;
-    timer = setTimeout(tend, Math.min(shortestMs / 6, firstWarningAtMs() - performance.now()));
-    // A running call keeps the process alive, not its lease.
+    timer = setTimeout(
+      renewAndWarn,
+      Math.min(shortestMs / 6, firstWarningAtMs() - performance.now()),
+    );
+    // A running call keeps the process alive by itself; its lease must not.
     timer.unref();
   }
 
@@ -119,8 +125,8 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
     if (kept.size === 0) stop();
   }
 
-  /** Renews what is due, and warns calls whose leases are about to end. */
-  function tend(): void {
+  /** Renews the leases that are due, and warns calls whose leases are about to end. */
+  function renewAndWarn(): void {
     timer = undefined;
     const nowMs = performance.now();
     const due = new LeasesByHolder();
@@ -135,7 +141,7 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
     setTimer();
   }
 
-  /** When the first call is due for a warning; Infinity if all have had theirs. */
+  /** The time of the next warning; Infinity if every call was warned. */
   function firstWarningAtMs(): number {
     let firstMs = Infinity;
     for (const { endsAtMs, lastsMs, ending } of kept.values()) {
@@ -165,18 +171,18 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
     if (isClosed) return stopIfNone();
     ended ??= new LeasesByHolder();
     ended.add(lease, group);
-    if (ended.count > mostHeldBack || !group.callTerms.areLeasesShared) giveBackSoon();
-    else gathering ??= setTimeout(giveBackEnded, GATHER_MS);
+    if (ended.count > mostHeldBack || !group.callTerms.areLeasesShared) sendEndedSoon();
+    else gathering ??= setTimeout(sendEnded, GATHER_MS);
   }
 
-  function giveBackSoon(): void {
-    if (isGivingBack) return;
-    isGivingBack = true;
-    queueMicrotask(giveBackEnded);
+  function sendEndedSoon(): void {
+    if (isSendDue) return;
+    isSendDue = true;
+    queueMicrotask(sendEnded);
   }
 
-  function giveBackEnded(): void {
-    isGivingBack = false;
+  function sendEnded(): void {
+    isSendDue = false;
     clearTimeout(gathering);
     gathering = undefined;
     const requests = ended?.together() ?? [];
@@ -218,7 +224,7 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
       const sentAtMs = performance.now();
       const lost = await store.renew(leasesRequest(context, group, [lease]));
       if (lost.length > 0) return false;
-      // Under another policy there may be nothing to hold.
+      // Under another policy, the call may not need a lease.
       if (group.callTerms.hasLeases) keep(lease, group, sentAtMs);
       return true;
     },
@@ -228,13 +234,13 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
     },
     learnSpare(spare, alive) {
       mostHeldBack = Math.floor((spare * HELD_BACK_PART) / alive);
-      if ((ended?.count ?? 0) > mostHeldBack) giveBackSoon();
+      if ((ended?.count ?? 0) > mostHeldBack) sendEndedSoon();
     },
     passOn(group) {
       if (isClosed) return;
       ended ??= new LeasesByHolder();
       ended.addNone(group);
-      giveBackSoon();
+      sendEndedSoon();
     },
     releaseLost(first, count, groups) {
       for (const group of groups) {
@@ -251,7 +257,7 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
       else own.ending.on(listener);
     },
     async settled() {
-      giveBackEnded();
+      sendEnded();
       await Promise.all(returning);
     },
     close() {
@@ -261,40 +267,40 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
   };
 }
 
-/** Calls of one key and cost: their leases are renewed together. */
+/** The calls of one key and cost, whose leases are renewed together. */
 export interface LeaseHolder {
-  /** What of the calls' key has limits of its own. */
+  /** The levels of the calls' key that have their own limits. */
   readonly scopes: readonly LimitedKey[];
   readonly callTerms: CallTerms;
 }
 
-/** Where leases are. */
-interface LeasePlaces {
+/** The keys and limits that leases belong to. */
+interface LeaseScopes {
   readonly scopes: readonly LimitedKey[];
   readonly callTerms: Pick<CallTerms, "shared">;
 }
 
-type JointPlaces = LeasePlaces & { readonly scopes: LimitedKey[] };
+type JointScopes = LeaseScopes & { readonly scopes: LimitedKey[] };
 
-/** The endpoints of a tenant share its scope. */
-function addScopes({ scopes }: JointPlaces, more: LeasePlaces): void {
+/** Endpoints of one tenant share the tenant's scope, so it may already be listed. */
+function addScopes({ scopes }: JointScopes, more: LeaseScopes): void {
   for (const scope of more.scopes) {
     const { key, limits } = scope;
     if (!scopes.some((known) => known.key === key && known.limits === limits)) scopes.push(scope);
   }
 }
 
-/** With so many, a request to give leases back takes no more of them: each is looked for at each key. */
+/** The most leases that are joined into a request for several keys: Redis looks for each lease at each key. */
 const MOST_JOINT = 50;
-/** How many leases one request names: Lua can unpack a few thousand numbers at once. */
+/** The most leases in a request: Lua can unpack a few thousand numbers at once. */
 const MOST_AT_ONCE = 500;
 
-/** Leases, by the calls that hold them. */
+/** Leases, grouped by the calls that hold them. */
 class LeasesByHolder {
   readonly #leases = new Map<LeaseHolder, number[]>();
   #count = 0;
 
-  /** How many leases there are. */
+  /** The number of leases. */
   get count(): number {
     return this.#count;
   }
@@ -310,28 +316,31 @@ class LeasesByHolder {
     if (!this.#leases.has(holder)) this.#leases.set(holder, []);
   }
 
-  /** For requests that give them back: those of several keys together, where a lease that a key never had changes nothing. */
-  *together(): Iterable<readonly [LeasePlaces, readonly number[]]> {
-    let joint: { readonly places: JointPlaces; readonly leases: number[] } | undefined;
+  /**
+   * Groups leases for requests that give them back. Leases of several keys share a request: naming a lease that a key
+   * never had changes nothing.
+   */
+  *together(): Iterable<readonly [LeaseScopes, readonly number[]]> {
+    let joint: { readonly of: JointScopes; readonly leases: number[] } | undefined;
     for (const [holder, leases] of this.inParts()) {
       const { shared } = holder.callTerms;
-      // Without one, it passes an offer on, and is to get none for itself.
+      // A request without leases passes on an offer for one key, so it is not joined with others.
       if (leases.length === 0) yield [holder, leases];
-      else if (joint?.places.callTerms.shared === shared && joint.leases.length < MOST_JOINT) {
-        addScopes(joint.places, holder);
+      else if (joint?.of.callTerms.shared === shared && joint.leases.length < MOST_JOINT) {
+        addScopes(joint.of, holder);
         joint.leases.push(...leases);
       } else {
-        if (joint !== undefined) yield [joint.places, joint.leases];
+        if (joint !== undefined) yield [joint.of, joint.leases];
         joint = {
-          places: { callTerms: { shared }, scopes: [...holder.scopes] },
+          of: { callTerms: { shared }, scopes: [...holder.scopes] },
           leases: [...leases],
         };
       }
     }
-    if (joint !== undefined) yield [joint.places, joint.leases];
+    if (joint !== undefined) yield [joint.of, joint.leases];
   }
 
-  /** In parts that one request may name. */
+  /** Groups leases by holder, in parts that fit into one request. */
   *inParts(): Iterable<readonly [LeaseHolder, readonly number[]]> {
     for (const [holder, leases] of this.#leases) {
       if (leases.length === 0) yield [holder, leases];
@@ -342,10 +351,10 @@ class LeasesByHolder {
   }
 }
 
-/** Names the limits that the leases were drawn under, since another policy may be in force by now. */
+/** The request names the limits that the leases were drawn under, because another policy may be in force now. */
 function leasesRequest(
   { bucket, asker, known }: BucketContext,
-  { scopes, callTerms: { shared } }: LeasePlaces,
+  { scopes, callTerms: { shared } }: LeaseScopes,
   leases: readonly number[],
 ): LeasesRequest {
   const terms = { ...known.terms, limits: shared };

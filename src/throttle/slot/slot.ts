@@ -10,56 +10,56 @@ import { isByUnit, type Cost, differences, shadowDifferences } from "../costs.ts
 import { assertCounted, type BucketContext } from "../known-policy.ts";
 import type { LeaseHolder, LeaseKeeper } from "./leases.ts";
 
-/** The answer to a draw: the moment at which one call may start. */
+/** The result of a draw: the time at which one call may start. */
 export interface Slot {
   readonly bucket: string;
   /** The tenant, account or endpoint that the call is for. */
   readonly key: Key | undefined;
-  /** The keys of a call that has several side by side. */
+  /** The named keys of a call, if it has several. */
   readonly keys: NamedKeys | undefined;
-  /** The slot on the Redis clock, in ms since 1970: `1790000000123.456`. */
+  /** The slot's time on the Redis clock, in ms since 1970: `1790000000123.456`. */
   readonly atMs: number;
-  /** How long the caller waited for it: `37.2`. */
+  /** How long the caller waited for the slot, in ms: `37.2`. */
   readonly waitedMs: number;
   /** The generation of the policy under which the slot was drawn. */
   readonly generation: number;
   /** Whether the call counts as running until {@link Slot.release}. */
   readonly hasLease: boolean;
-  /** Of a bucket that limits concurrency: aborted before the call's lease ends, if it cannot be renewed. */
+  /** For buckets that limit concurrency: aborts before the call's lease ends, if the lease cannot be renewed. */
   readonly signal: AbortSignal;
   /**
-   * Books the true cost of the call in place of its estimate: what the estimate lacked is booked now, and what it had
-   * too much is given back. Units that are left out, or undefined, stay as estimated. Only the first settled cost counts.
+   * Replaces the estimated cost of the call with its true cost: books what the estimate lacked, and gives back what it
+   * had too much. Units that are left out, or undefined, keep their estimate. Only the first settled cost counts.
    *
    * @throws {@link InvalidOptionError} when a number can never be a cost, or a unit is unknown.
    */
   settle(cost: SettledCost): Promise<void>;
-  /** Ends the call's lease, so that another can start; without a concurrency limit it does nothing. */
+  /** Ends the call's lease, so that another call can start. Does nothing without a concurrency limit. */
   release(): void;
   /** Releases at the end of a block: `using slot = await bucket.draw()`. */
   [Symbol.dispose](): void;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** What is booked for one call: the costs of its group, at its slot. */
+/** The cost that is booked for one call, at its slot. */
 interface Booking {
   readonly group: LeaseHolder;
   readonly slotUs: number;
-  /** What of it was booked later, for each limit of the group, and at which slot. */
+  /** The part that was booked later, for each limit of the group, and the slot where it was booked. */
   readonly later?: { readonly slotUs: number; readonly costs: readonly number[] } | undefined;
 }
 
-/** What another process has to know of a slot to settle it and to end its lease. */
+/** What another process needs to settle a slot and end its lease. */
 export interface SlotFacts {
   readonly slotUs: number;
   readonly generation: number;
-  /** The text of its key. */
+  /** The encoded key. */
   readonly key: string | undefined;
-  /** What it was drawn with. */
+  /** The cost that it was drawn with. */
   readonly cost: Cost | undefined;
   /** The digest of the policy that it was drawn under. */
   readonly policy: string;
-  /** 0: it has none. */
+  /** 0 if it has none. */
   readonly lease: number;
   /** The process that drew it, as the store knows it. */
   readonly asker: string;
@@ -68,7 +68,7 @@ export interface SlotFacts {
 const DIGEST_LENGTH = 8;
 const digests = new WeakMap<object, string>();
 
-/** Tells a policy from others, in a few characters. */
+/** A short digest that identifies a policy. */
 export function policyDigest(terms: { readonly text: string }): string {
   const known = digests.get(terms);
   if (known !== undefined) return known;
@@ -78,30 +78,30 @@ export function policyDigest(terms: { readonly text: string }): string {
   return digest;
 }
 
-/** The part of a bucket that its slots use. */
+/** The functions of a bucket that its slots use. */
 export interface SlotContext {
   readonly name: string;
   readonly leases: LeaseKeeper;
   settle(booking: Booking, cost: SettledCost): Promise<void>;
-  /** Books the cost of a slot that a server has given, if it is the first one. */
+  /** Books the cost of a slot that a server handed out, unless one was booked before. */
   settleGiven(booking: Booking, cost: SettledCost, slot: GivenSlot): Promise<SlotNoted>;
-  /** Notes what else becomes of such a slot. */
+  /** Notes another event of such a slot. */
   noteSlot(note: Omit<SlotNote, "bucket">): Promise<SlotNoted>;
-  /** Gives back, in the background, what a call turns out not to need. */
-  giveBack(unneeded: Unneeded): void;
+  /** Gives back in the background what a call turns out not to need. */
+  giveBack(change: CostChange): void;
 }
 
-/** What is to change of what is booked at a slot, for each limit of its group. */
-interface Unneeded {
+/** A change of the cost that is booked at a slot, for each limit of its group. */
+interface CostChange {
   readonly group: LeaseHolder;
   readonly slotUs: number;
   readonly deltas: readonly number[];
-  /** As in `SettleRequest`. */
+  /** See `SettleRequest`. */
   readonly shadowDeltas?: readonly number[] | undefined;
   readonly isUnused?: boolean | undefined;
 }
 
-/** Calls of one key and cost: a slot that was drawn for one of them serves any other. */
+/** The calls of one key and cost, which can use each other's slots. */
 interface SlotGroup extends LeaseHolder {
   readonly keeper: SlotContext;
 }
@@ -109,13 +109,16 @@ interface SlotGroup extends LeaseHolder {
 /** The call that a slot was drawn for. */
 export interface DrawnFor {
   readonly group: SlotGroup;
-  /** The text of its key. */
+  /** The encoded key. */
   readonly key: string | undefined;
   /** When its wait began, on `performance.now()`. */
   readonly sinceMs: number;
 }
 
-/** When slots are handed out, and their generation. Many slots share one: to read the clock takes longer than the rest. */
+/**
+ * The time at which slots are handed out, and their generation. Many slots share one: reading the clock takes longer
+ * than the rest.
+ */
 export interface Start {
   readonly generation: number;
   /** On `performance.now()`. */
@@ -124,7 +127,10 @@ export interface Start {
 
 const NEVER = new AbortController().signal;
 
-/** A class, since a million of them may be drawn in a second and closures would cost more than the draw. */
+/**
+ * A drawn slot. A class, because a million of them may be drawn in a second, and closures would cost more than the
+ * draw.
+ */
 export class DrawnSlot implements Slot {
   readonly bucket: string;
   readonly key: Key | undefined;
@@ -135,7 +141,7 @@ export class DrawnSlot implements Slot {
   readonly #group: SlotGroup;
   #lease: number;
   #booking: Booking | undefined;
-  #heir: Slot | undefined;
+  #replacement: Slot | undefined;
   #settling: Promise<void> | undefined;
   #settled: SettledCost | undefined;
 
@@ -155,7 +161,7 @@ export class DrawnSlot implements Slot {
     this.#lease = lease;
   }
 
-  /** The bucket, or the part of one, that it was drawn from. */
+  /** The bucket, or the part of a bucket, that it was drawn from. */
   get keeper(): SlotContext {
     return this.#group.keeper;
   }
@@ -164,7 +170,7 @@ export class DrawnSlot implements Slot {
     return Math.round(this.atMs * 1_000);
   }
 
-  /** What is booked for its call. Another call that leaves on it may change that. */
+  /** The booking of its call. Changes if another call uses the slot. */
   get booking(): Booking {
     return (this.#booking ??= { group: this.#group, slotUs: this.slotUs });
   }
@@ -173,17 +179,17 @@ export class DrawnSlot implements Slot {
     this.#booking = booking;
   }
 
-  /** The slot that its call drew in place of it: the true cost of the call is settled there. */
-  set heir(heir: Slot) {
-    this.#heir = heir;
+  /** The slot that its call drew instead: the call's true cost is settled there. */
+  set replacement(replacement: Slot) {
+    this.#replacement = replacement;
   }
 
-  /** The cost that was settled, if one was. */
+  /** The settled cost, if there is one. */
   get settled(): SettledCost | undefined {
     return this.#settled;
   }
 
-  /** What another process has to know of it, which was drawn for this cost. */
+  /** What another process needs to settle this slot, which was drawn for `cost`. */
   factsFor(cost: Cost | undefined): SlotFacts {
     const { slotUs, generation } = this;
     const { callTerms, keeper } = this.#group;
@@ -208,38 +214,38 @@ export class DrawnSlot implements Slot {
     return this.#lease === 0 ? NEVER : this.#group.keeper.leases.signalOf(this.#lease);
   }
 
-  /** Calls back as `signal` would be aborted, which is cheaper. */
+  /** Calls back when `signal` would abort; cheaper than the signal. */
   onLeaseEnding(listener: (reason: unknown) => void): void {
     if (this.#lease > 0) this.#group.keeper.leases.onEnding(this.#lease, listener);
   }
 
   async settle(cost: SettledCost): Promise<void> {
-    // A stream has no cost until its end: this is not yet the one that counts.
+    // An empty cost does not count: a stream has no cost until its end.
     if (isEmpty(cost)) return;
     if (this.#settling === undefined) {
-      if (this.#heir !== undefined) return this.#heir.settle(cost);
+      if (this.#replacement !== undefined) return this.#replacement.settle(cost);
       this.#settled = cost;
       this.#settling = this.#group.keeper.settle(this.booking, cost);
     }
     try {
       await this.#settling;
     } catch (error) {
-      // Nothing was changed: a valid cost may still follow.
+      // Nothing was booked, so a valid cost may follow.
       this.#settling = undefined;
       this.#settled = undefined;
       throw error;
     }
   }
 
-  /** Settles it where other processes may settle it, too; answers what it was before. */
+  /** Settles a slot that other processes may also settle; returns its state before. */
   async settleGiven(cost: SettledCost, slot: GivenSlot): Promise<SlotNoted> {
     const { keeper } = this.#group;
-    // Of a cost that says nothing yet, none is booked.
+    // An empty cost books nothing.
     if (isEmpty(cost)) return keeper.noteSlot({ ...slot, what: "look" });
     return keeper.settleGiven(this.booking, cost, slot);
   }
 
-  /** Renews a lease that another process has drawn, and keeps it from now on. Resolves to false if it was lost. */
+  /** Renews a lease that another process drew, and keeps it from now on. Resolves to false if it was lost. */
   async takeOver(): Promise<boolean> {
     return this.#lease === 0 || this.#group.keeper.leases.takeOver(this.#lease, this.#group);
   }
@@ -264,14 +270,14 @@ function isEmpty(cost: SettledCost): boolean {
   return Object.values(cost).every((amount) => amount === undefined || amount === null);
 }
 
-/** Makes the methods of slots that users see refuse arguments that they would not read. */
+/** Makes the public methods of slots reject surplus arguments. */
 export function assertSlotArguments(slots: Slot): void {
   assertArgumentCount(slots, { throws: ["release"], only: ["settle", "release"] });
 }
 
 assertSlotArguments(DrawnSlot.prototype);
 
-/** Books what calls truly cost, in place of what they were estimated to cost. */
+/** Settles calls: replaces their estimated costs with the true ones. */
 interface Settling {
   readonly settle: SlotContext["settle"];
   readonly settleGiven: SlotContext["settleGiven"];
@@ -283,11 +289,11 @@ interface Settling {
   settled(): Promise<void>;
 }
 
-/** Called when a call cost less than estimated: calls of its key, or of all, may pass that were refused. */
+/** Called when a call cost less than estimated, so that calls of its key, or of all keys, may start earlier. */
 interface OnLess {
-  /** The difference was sent: whatever is asked from now on is answered with it in mind. */
+  /** The difference was sent: later requests see it. */
   readonly sent: () => void;
-  /** It is booked: what was asked before has been answered by now. */
+  /** The difference is booked: earlier requests have been answered by now. */
   readonly booked: (key: string | undefined) => void;
 }
 
@@ -305,11 +311,11 @@ export function createSettling(
   }
 
   /** Undefined if there is nothing to book. */
-  function requestOf(unneeded: Unneeded): SettleRequest | undefined {
-    const { group, deltas, shadowDeltas = [], slotUs, isUnused } = unneeded;
+  function requestOf(change: CostChange): SettleRequest | undefined {
+    const { group, deltas, shadowDeltas = [], slotUs, isUnused } = change;
     const { scopes, callTerms } = group;
     const { terms } = known;
-    // Another policy is in force by now: it has other limits than those that these numbers are for.
+    // Another policy is in force, and its limits differ from those that these numbers are for.
     if (callTerms.text !== terms.text) return undefined;
     const isInShadow = shadowDeltas.some((delta) => delta !== 0);
     if (!isInShadow && deltas.every((delta) => delta === 0)) return undefined;
@@ -317,12 +323,15 @@ export function createSettling(
     return { bucket, terms, scopes, deltas, slotUs, isUnused, shadowDeltas: ofShadows };
   }
 
-  /** Reports what was taken back, when it is sent and when `ask` has booked it. */
-  async function telling({ group, deltas }: Unneeded, ask: () => Promise<boolean>): Promise<void> {
+  /** Sends a change, and reports it if it gives something back: when it is sent, and when `book` has booked it. */
+  async function sendChange(
+    { group, deltas }: CostChange,
+    book: () => Promise<boolean>,
+  ): Promise<void> {
     const isLess = deltas.some((delta) => delta < 0);
-    const asking = ask();
+    const booking = book();
     if (isLess) onLess.sent();
-    if (!(await asking) || !isLess) return;
+    if (!(await booking) || !isLess) return;
     const { scopes, callTerms } = group;
     const { shared } = callTerms;
     const isLessOf = (after: number, count: number): boolean =>
@@ -335,11 +344,11 @@ export function createSettling(
     }
   }
 
-  async function send(unneeded: Unneeded): Promise<void> {
-    const request = requestOf(unneeded);
+  async function send(change: CostChange): Promise<void> {
+    const request = requestOf(change);
     if (request === undefined) return;
     try {
-      await telling(unneeded, async () => {
+      await sendChange(change, async () => {
         await store.settle(request);
         return true;
       });
@@ -352,7 +361,7 @@ export function createSettling(
   }
 
   /** @throws {@link InvalidOptionError} when it can be no cost of the call. */
-  function unneededOf({ slotUs, group }: Booking, cost: SettledCost): Unneeded {
+  function costChangeOf({ slotUs, group }: Booking, cost: SettledCost): CostChange {
     const { limits, costs, shadowCosts = [], text } = group.callTerms;
     const deltas = differences(limits, costs, cost);
     const shadows = text === known.terms.text ? (known.terms.shadows ?? []) : [];
@@ -363,11 +372,11 @@ export function createSettling(
 
   return {
     async settle(booking, cost) {
-      const unneeded = unneededOf(booking, cost);
+      const change = costChangeOf(booking, cost);
       const { later } = booking;
-      if (later === undefined) return send(unneeded);
-      const { group, deltas, shadowDeltas, slotUs } = unneeded;
-      // What the call lacked is booked with what was booked last; what it had too much is taken from there first.
+      if (later === undefined) return send(change);
+      const { group, deltas, shadowDeltas, slotUs } = change;
+      // Extra cost is booked where the last part was booked; surplus is first given back there.
       const ofLater = deltas.map((delta, index) => Math.max(delta, -later.costs[index]!));
       const rest = deltas.map((delta, index) => delta - ofLater[index]!);
       await Promise.all([
@@ -376,25 +385,25 @@ export function createSettling(
       ]);
     },
     async settleGiven(booking, cost, slot) {
-      const unneeded = unneededOf(booking, cost);
-      const request = requestOf(unneeded);
+      const change = costChangeOf(booking, cost);
+      const request = requestOf(change);
       const note = { ...slot, bucket, what: "settle" } as const;
       if (request === undefined) return store.noteSlot(note);
       let noted: SlotNoted | undefined;
-      await telling(unneeded, async () => {
+      await sendChange(change, async () => {
         noted = await store.noteSlot(note, request);
         return noted.state === "held";
       });
       return noted!;
     },
     noteSlot: (note) => store.noteSlot({ ...note, bucket }),
-    giveBack: (unneeded) => track(send(unneeded)),
+    giveBack: (change) => track(send(change)),
     settleByResult(read, result, slot) {
       const settling = (async () => {
         const cost = await read(result);
         if (cost !== undefined && cost !== null) await slot.settle(cost);
       })();
-      // The call went well: it must not fail because its cost could not be read.
+      // A successful call must not fail because its cost cannot be read.
       track(
         settling.catch((error: unknown) => {
           const problem = `settle() failed; the estimate of bucket "${bucket}" stays: ${reasonOf(error)}`;
@@ -406,8 +415,8 @@ export function createSettling(
       if (underWay.size === 0) return;
       const waiting = new AbortController();
       const { signal } = waiting;
-      const patience = pause(READING_MS, undefined, { signal }).catch(() => undefined);
-      await Promise.race([Promise.all(underWay), patience]);
+      const timeout = pause(READING_MS, undefined, { signal }).catch(() => undefined);
+      await Promise.race([Promise.all(underWay), timeout]);
       waiting.abort();
     },
   };

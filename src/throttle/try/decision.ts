@@ -7,55 +7,67 @@ import type { CallTerms } from "../costs.ts";
 import type { Slot } from "../slot/slot.ts";
 import type { Group } from "../waiting/group.ts";
 
-/** The answer of one limit to a call. The numbers are of a limit of 100 calls a minute, 97 of them used. */
+/** The decision of one limit about a call. The example numbers are of a limit of 100 calls a minute with 97 used. */
 export interface LimitDecision {
-  /** The limit as its policy writes it: `"100/min"`; where keys have several levels or names, with that: `"2/s (level 1)"`. */
+  /**
+   * The limit as written in its policy: `"100/min"`. If keys have several levels or names, with the level or name:
+   * `"2/s (level 1)"`.
+   */
   readonly name: string;
-  /** What it counts: `"calls"` unless the policy says otherwise, e.g. `"tokens"`. */
+  /** What it counts: `"calls"` unless the policy says otherwise, for example `"tokens"`. */
   readonly unit: string;
-  /** Whether the whole bucket shares it (`"bucket"`) or each key has its own (`"key"`); of keys by name, the name. */
+  /** `"bucket"` if the whole bucket shares it, `"key"` if each key has its own; for named keys, the name. */
   readonly scope: string;
-  /** Which name of a path it is for: `0` is the first. Undefined of the bucket, and of keys by name. */
+  /** Which name of a path it limits: `0` is the first. Undefined for limits of the bucket and of named keys. */
   readonly level: number | undefined;
-  /** The most that can pass at once when nothing is used, in units: `100`. */
+  /** The most units that can pass at once when nothing is used: `100`. */
   readonly capacity: number;
-  /** The time in which `capacity` comes back, in ms: `60000`, and `0.5` for 1 of 2,000 a second. Undefined of a limit on calls at once. */
+  /**
+   * The time in which `capacity` comes back, in ms: `60000`, and `0.5` for 1 of 2,000 a second. Undefined for a
+   * concurrency limit.
+   */
   readonly windowMs: number | undefined;
-  /** Whole units that could pass now, after this call when it was allowed: `3`. */
+  /** Whole units that could pass now, after this call if it was allowed: `3`. */
   readonly remaining: number;
-  /** Ms until all of `capacity` is there again, if nothing else is drawn: `58200`. */
+  /** Ms until all of `capacity` is available again, if nothing else is drawn: `58200`. */
   readonly resetAfterMs: number;
-  /** Ms until this limit would let the same call pass: `0` when it does now, `600` when the call costs 4. */
+  /** Ms until this limit would allow the same call: `0` if it does now, `600` for a call of cost 4. */
   readonly retryAfterMs: number;
 }
 
-/** The answer to a call that asked once and did not wait. The numbers go on from {@link LimitDecision}. */
+/** The decision about a call that does not wait. The example numbers continue those of {@link LimitDecision}. */
 export interface Decision {
-  /** Whether the call may start now; its cost is then drawn. `false` for a call of cost 4. */
+  /** Whether the call may start now; if so, its cost is drawn. `false` for a call of cost 4. */
   readonly allowed: boolean;
-  /** Whole units that could pass now under the limit with the least left: `3`; Infinity where no limit holds, as in shadow. */
+  /**
+   * Whole units that could pass now under the limit with the least left: `3`. Infinity if no limit applies, as for
+   * limits in shadow.
+   */
   readonly remaining: number;
-  /** Ms until every limit is as if nothing had been drawn: `58200`, the longest of all. */
+  /** Ms until no limit has anything drawn: `58200`, the longest of all limits. */
   readonly resetAfterMs: number;
-  /** Ms until the same call is likely to pass: `0` when allowed, else the longest of all, `600`. */
+  /**
+   * Ms until the same call is likely to be allowed: `0` if it is allowed now, otherwise the longest of all limits,
+   * `600`.
+   */
   readonly retryAfterMs: number;
   /**
-   * The name of the limit that refused it: `"100/min"`; `"a pause"`, `"a cooldown"` and the like where none did, of a key
-   * with its level or name where there are several: `"a pause (level 0)"`. Undefined when allowed.
+   * What refused the call: the name of a limit, `"100/min"`, or `"a pause"`, `"a cooldown"` and the like. If keys have
+   * several levels or names, with the level or name: `"a pause (level 0)"`. Undefined if the call is allowed.
    */
   readonly limitedBy: string | undefined;
-  /** Each limit in the policy's order, of the bucket and of the key. */
+  /** Every limit of the bucket and of the key, in the policy's order. */
   readonly limits: readonly LimitDecision[];
 }
 
-/** The reply to a draw for many calls of one group. */
+/** The reply to a draw for several calls of one group. */
 export interface Outcome {
   readonly group: Group;
   readonly granted: Granted;
   readonly nowUs: number;
 }
 
-/** Decisions are copies of it, for the same reason as in `Asker` of try-draw.ts. */
+/** Decisions are copies of this, for the reason given at `PendingTry` in try-draw.ts. */
 const ALLOWED = {
   allowed: true as const,
   remaining: 0,
@@ -66,10 +78,10 @@ const ALLOWED = {
   slot: undefined,
 };
 
-/** When to ask again where the time is unknown, as when a lease comes free. */
+/** The retry time where the real one is unknown, for example until a lease is free. */
 export const UNKNOWN_MS = 1_000;
 
-/** The state of the limits after all of the calls. */
+/** The decisions of all limits, after all of the calls. */
 export function limitDecisionsOf({ group, granted, nowUs }: Outcome): readonly LimitDecision[] {
   const { limits, whose } = group.callTerms;
   return limits.map((limit, index) =>
@@ -77,13 +89,13 @@ export function limitDecisionsOf({ group, granted, nowUs }: Outcome): readonly L
   );
 }
 
-/** The decision for an allowed call; the `after` calls behind it have not drawn yet. */
+/** The decision for an allowed call; `after` calls of the same reply come behind it. */
 export function allowed(
   decisions: readonly LimitDecision[],
   { costs }: CallTerms,
   { after, slot }: { readonly after: number; readonly slot: Slot },
 ): TryDecision {
-  // A list of its own, since its caller may change it.
+  // Each caller gets its own list, because it may change it.
   const limits = after === 0 ? [...decisions] : beforeOthers(decisions, costs, after);
   let remaining = Infinity;
   let resetAfterMs = 0;
@@ -126,7 +138,7 @@ export function refused(
   };
 }
 
-/** Nothing can pass during a pause, a cooldown or a slowed rate, whatever the limits have left. */
+/** During a pause, a cooldown or a slowed rate nothing can pass, whatever the limits have left. */
 function closedUntil(decisions: readonly LimitDecision[], retryAfterMs: number): LimitDecision[] {
   return decisions.map((limit) => ({
     ...limit,
@@ -136,7 +148,7 @@ function closedUntil(decisions: readonly LimitDecision[], retryAfterMs: number):
   }));
 }
 
-/** The same refusal, `passedMs` later. The copies are changed but never grow: V8 takes 25 times as long for one that does. */
+/** The same refusal, `passedMs` later. The copies never grow: V8 takes 25 times as long for objects that do. */
 export function later(decision: TryDecision, passedMs: number): TryDecision {
   const limits: LimitDecision[] = [];
   for (const limit of decision.limits) {
@@ -166,7 +178,7 @@ function untilMs(us: number, nowUs: number): number {
   return us === Infinity ? UNKNOWN_MS : Math.max(0, Math.ceil((us - nowUs) / 1_000));
 }
 
-/** What all decisions of a limit have in common: to write its name takes longer than the rest. */
+/** What all decisions of a limit have in common. Cached, because writing the name takes longer than the rest. */
 const known = new WeakMap<Limit, WeakMap<Whose, LimitDecision>>();
 
 function factsOf(limit: Limit, whose: Whose): LimitDecision {
@@ -200,7 +212,7 @@ const NAMES: ReadonlyMap<number, string> = new Map([
 
 type NamedTerms = Pick<CallTerms, "limits" | "whose" | "shared" | "scopeLimits">;
 
-/** The name of what holds a call back, for decisions and errors: `"100/s"`; undefined if it is the line alone. */
+/** The name of what holds a call back, for decisions and errors: `"100/s"`. Undefined if it is only the line. */
 export function nameBinding(
   bindsAt: number,
   { limits, whose, shared, scopeLimits }: NamedTerms,
@@ -214,7 +226,7 @@ export function nameBinding(
   return name + whose[shared.length + before]!.suffix;
 }
 
-/** A decision, with the slot of an allowed call. `allowed` tells the two kinds apart. */
+/** A decision, with the slot of an allowed call. */
 export type TryDecision =
   | (Decision & { readonly allowed: true; readonly limitedBy: undefined; readonly slot: Slot })
   | (Decision & { readonly allowed: false; readonly limitedBy: string; readonly slot: undefined });

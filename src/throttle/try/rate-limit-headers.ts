@@ -4,12 +4,12 @@ import type { Decision, LimitDecision } from "./decision.ts";
 /** The largest Integer of Structured Fields (RFC 9651 §3.3.1): 15 digits. */
 const MOST = 999_999_999_999_999;
 
-/** Names on the wire are cut here, so that a policy's headers fit into any server's 8 KiB. */
+/** Names are cut to this length, so that the headers of a policy fit into any server's 8 KiB. */
 const LONGEST_NAME = 128;
 
 const LONGEST_SECONDS = 60;
 
-/** Units that draft-ietf-httpapi-ratelimit-headers-11 has a name for, besides calls. */
+/** Units other than calls that draft-ietf-httpapi-ratelimit-headers-11 names. */
 const QUOTA_UNITS: ReadonlySet<string> = new Set(["content-bytes", "concurrent-requests"]);
 
 interface NamedLimit {
@@ -18,16 +18,19 @@ interface NamedLimit {
 }
 
 /**
- * The HTTP headers of a decision: `RateLimit-Policy` and `RateLimit`
- * (draft-ietf-httpapi-ratelimit-headers-11), `Retry-After` in whole seconds
- * when the call was refused, and `X-RateLimit-Limit`, `-Remaining` and `-Reset`
- * (seconds from now) of the limit that refused it, or has the least left.
- * HTTP counts in whole seconds: a shorter window is given as the fewest seconds in which a whole number passes,
- * `q=100;w=1` of `"100/s"` and `q=5;w=3` of `"100/min"`, though no two of these calls may leave together.
- * Limits on a unit that HTTP has no name for, such as tokens, are left out:
- * clients would count them as calls. All values are printable ASCII.
+ * The HTTP headers of a decision:
  *
- * @throws {@link InvalidOptionError} when it is no decision.
+ * - `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11).
+ * - `Retry-After` in whole seconds, if the call was refused.
+ * - `X-RateLimit-Limit`, `-Remaining` and `-Reset` (seconds from now), of the limit that refused the call, or that has
+ *   the least left.
+ *
+ * HTTP counts in whole seconds. A shorter window becomes the fewest seconds in which a whole number passes: `q=100;w=1`
+ * for `"100/s"`, and `q=5;w=3` for `"100/min"`, although no two of these calls may start together. Limits on a unit
+ * that HTTP has no name for, such as tokens, are left out, because clients would count them as calls. All values are
+ * printable ASCII.
+ *
+ * @throws {@link InvalidOptionError} when the argument is not a decision.
  */
 export function rateLimitHeaders(decision: Decision): Record<string, string> {
   if (!isDecision(decision)) {
@@ -38,7 +41,7 @@ export function rateLimitHeaders(decision: Decision): Record<string, string> {
   return headersOf(decision, limitsOverWholeSeconds(decision));
 }
 
-/** The same, of limits as {@link limitsOverWholeSeconds} has them. */
+/** The same headers, for limits that {@link limitsOverWholeSeconds} has converted. */
 export function headersOf(
   decision: Decision,
   wholeLimits: readonly LimitDecision[],
@@ -76,7 +79,7 @@ function isShown({ unit }: LimitDecision): boolean {
   return unit === "calls" || QUOTA_UNITS.has(unit);
 }
 
-/** A client finds an item's policy by its name, so a bucket's limit and a key's must not share one. */
+/** A client finds an item's policy by its name, so a limit of the bucket and one of a key must not share a name. */
 function nameLimits(limits: readonly LimitDecision[]): readonly NamedLimit[] {
   return limits.map((limit) => {
     const isShared = limits.some(({ name, scope }) => name === limit.name && scope !== limit.scope);
@@ -85,15 +88,15 @@ function nameLimits(limits: readonly LimitDecision[]): readonly NamedLimit[] {
   });
 }
 
-/** The limits of a decision, as HTTP counts: in whole seconds. */
+/** The limits of a decision, converted to whole seconds. */
 export function limitsOverWholeSeconds(decision: Decision): LimitDecision[] {
   return decision.limits.map((limit) => overWholeSeconds(limit, decision));
 }
 
 /**
- * A window of 10 ms for 1 call would come out as one of a second, and a rate of
- * 100/s as 1/s: such a limit is given as what it lets pass in whole seconds, and
- * what is left of that. While a limit refuses, nothing more is left.
+ * Converts a limit with a window below a second, which HTTP would round up: 1 call per 10 ms would become 1 call per
+ * second. The result says what the limit allows in whole seconds, and what is left of that. If the limit refuses,
+ * nothing more is left.
  */
 export function overWholeSeconds(
   limit: LimitDecision,
@@ -109,10 +112,12 @@ export function overWholeSeconds(
   return { ...limit, capacity: quota, windowMs: wholeMs, remaining: Math.min(quota, left) };
 }
 
-/** The fewest seconds, up to a minute, in which a whole number passes; else what passes in a minute, rounded down. */
+/**
+ * The fewest seconds, up to a minute, in which a whole number passes; otherwise what passes in a minute, rounded down.
+ */
 function wholeQuota(perMs: number): { readonly quota: number; readonly seconds: number } {
   for (let seconds = 1; seconds < LONGEST_SECONDS; seconds++) {
-    // Of whole millionths: 60/s is 16.666666666666668 ms each, which must not come to 61.
+    // Rounds to millionths: 60/s is 16.666666666666668 ms each, which must not become 61.
     const quota = Math.round(perMs * seconds * 1e9) / 1e6;
     if (Number.isInteger(quota)) return { quota, seconds };
   }
@@ -145,8 +150,8 @@ function formatPolicyItem({ name, limit }: NamedLimit): string {
 }
 
 /**
- * `t` is how long no more than `r` can be used: of a limit that refuses, until
- * it would not. So Retry-After is never earlier, as section 6 of the draft asks.
+ * `t` is how long no more than `r` can be used. For a limit that refuses, it ends when the limit would allow the call,
+ * so that `Retry-After` is never earlier, as section 6 of the draft requires.
  */
 function formatLimitItem({ name, limit }: NamedLimit): string {
   const untilMs = limit.retryAfterMs > 0 ? limit.retryAfterMs : limit.resetAfterMs;
@@ -154,10 +159,10 @@ function formatLimitItem({ name, limit }: NamedLimit): string {
   return `${name};r=${formatWhole(limit.remaining)}${effective}`;
 }
 
-/** A name that stays as it is. */
+/** A name that needs no encoding. */
 const PLAIN = /^[ !#-[\]-~]{0,128}$/;
 
-/** An sf-string holds printable ASCII only (RFC 9651 §3.3.3); the bytes of all else are percent-encoded. */
+/** An sf-string may contain only printable ASCII (RFC 9651 §3.3.3); other characters are percent-encoded. */
 function formatName(name: string, suffix: string): string {
   if (PLAIN.test(name)) return `"${name}${suffix}"`;
   const ascii = name
@@ -180,7 +185,7 @@ function formatSeconds(ms: number, least = 0): string {
   return toWhole(Math.ceil(ms / 1_000), least);
 }
 
-/** Never NaN, `1e21` or `-0`: each would break the whole field. */
+/** Never returns NaN, `1e21` or `-0`, which would make the whole header invalid. */
 function toWhole(count: number, least: number): string {
   return String(Math.min(MOST, count > least ? count : least));
 }

@@ -1,6 +1,6 @@
 /**
- * tryDraw: draws at once or not at all. Tries that come in one tick share requests, a batch for each key and cost.
- * Where a policy has changed, they are asked for again under the new one.
+ * `tryDraw`: draws immediately or not at all. Tries of one tick share requests, in one batch for each key and cost. If
+ * another policy is in force, they are drawn again under it.
  */
 import { isRefusal, StoreUnavailableError } from "../../core/errors.ts";
 import { RANKS } from "../../core/input/options.ts";
@@ -24,24 +24,24 @@ import { allowed, refused, limitDecisionsOf, type TryDecision, later } from "./d
 
 export interface TryDraws {
   ask(options: TryCall): Promise<TryDecision>;
-  /** The bucket, or one key, has changed: calls may pass now that were refused. */
+  /** Forgets refusals: the bucket or one key changed, so refused calls may pass now. */
   forget(key?: string): void;
 }
 
-/** How many requests may be under way at a time. */
+/** The most requests in flight. */
 const MOST_UNDER_WAY = 8;
 
 interface TryDrawsOptions extends BucketContext {
   readonly startsFull: boolean;
-  /** Resolves when a store that did not answer may be asked again; undefined if tries fail then. */
+  /** Resolves when the store may be asked again after it did not answer; undefined if tries fail then. */
   readonly untilRetry: (() => Promise<void>) | undefined;
   readonly leases: LeaseKeeper;
   readonly refusals: Refusals;
-  /** Called with how many calls were let pass. */
+  /** Called with the number of allowed calls. */
   readonly onAllowed: (calls: number) => void;
-  /** The group of a call, by the known policy. */
+  /** The group of a call under the known policy. */
   readonly groupOf: (options: TryCall) => Group;
-  /** Another policy is in force. */
+  /** Applies another policy. */
   readonly learn: (update: PolicyUpdate) => void;
 }
 
@@ -49,13 +49,13 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
   const { store, bucket, asker, known, leases, refusals, startsFull, untilRetry } = parts;
   const countSlots = parts.count;
   let gathered = new Map<string, Batch>();
-  /** How many keys those have in all. */
+  /** The number of keys of all gathered batches. */
   let keys = 0;
   let isDue = false;
   let asking = 0;
-  /** For each draw under way, the keys that have changed since it was sent; undefined stands for all keys. */
+  /** For each draw in flight, the keys that changed after it was sent; undefined stands for all keys. */
   const underWay = new Set<Set<string | undefined>>();
-  /** When the bucket last granted something, on its own clock; 0: never. A refusal writes nothing there. */
+  /** The bucket's clock when it last granted something; 0 if never. A refusal does not write to the bucket. */
   let drewUs = 0;
 
   function ask(options: TryCall): Promise<TryDecision> {
@@ -67,7 +67,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
       return Promise.resolve(refusal);
     }
     return new Promise((resolve, reject) => {
-      const own = new Asker(options.key, resolve, reject);
+      const own = new PendingTry(options.key, resolve, reject);
       const batch = gathered.get(name);
       if (batch === undefined) {
         gathered.set(name, new Batch(group, options, own));
@@ -77,7 +77,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     });
   }
 
-  /** While a request is under way, new tries are gathered for the next, until they fill it. */
+  /** While a request is in flight, new tries are gathered for the next one, until they fill it. */
   function sendSoon(): void {
     if (isDue || asking >= MOST_UNDER_WAY) return;
     if (asking > 0 && Math.max(keys, gathered.size) < MOST_TOGETHER) return;
@@ -108,7 +108,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
   }
 
   async function drawUntilAnswered(batches: readonly Batch[]): Promise<void> {
-    for (let left = grouped(batches); left.length > 0; left = grouped(left)) {
+    for (let left = regroup(batches); left.length > 0; left = regroup(left)) {
       try {
         if (await drawFor(left)) return;
       } catch (error) {
@@ -118,7 +118,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     }
   }
 
-  /** Resolves to false if another policy is in force: groups and costs then differ. */
+  /** Resolves to false if another policy is in force, which changes groups and costs. */
   async function drawFor(asked: readonly Batch[]): Promise<boolean> {
     const groups = asked.map(({ group }) => group);
     const wanted = asked.reduce((sum, { size }) => sum + size, 0);
@@ -159,7 +159,8 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
   function requestOf(asked: readonly Batch[], lease: number, leased: number): DrawRequest {
     const slotRequests = asked.map(slotRequestOf);
     const common = { horizonUs: 0, lease, leases: leased, startsFull, isTry: true };
-    // Copied into what is there: a copy that grows would stay among the old objects until all of those are collected.
+    // A literal with all fields: an object that grows would stay among V8's old objects until all of those are
+    // collected.
     return {
       bucket,
       asker,
@@ -171,7 +172,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     };
   }
 
-  /** Answers all of a batch, keeps its leases, and remembers its refusal. */
+  /** Resolves all tries of a batch, keeps their leases, and caches a refusal. */
   function answer(batch: Batch, { granted, reply, lease, isOutdated }: BatchReply): void {
     if (granted.refusal !== undefined) return reject(batch, granted.refusal);
     const { group, size } = batch;
@@ -180,7 +181,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     const decisions = limitDecisionsOf(outcome);
     const count = slotCountOf(granted);
     const refusal = count < size ? refused(decisions, outcome) : undefined;
-    // A lease may come free at any time: it is unknown how long such a refusal holds.
+    // A lease may become free at any time, so a refusal for want of one is not cached.
     const mayEnd = granted.notBeforeUs === Infinity || isOutdated;
     if (refusal !== undefined && !mayEnd) {
       refusals.keep(group, refusal, (granted.notBeforeUs - nowUs) / 1_000);
@@ -207,8 +208,8 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     batch.reject(error);
   }
 
-  /** The batches, in the groups of the policy that is known now. Those that it could never let pass fail. */
-  function grouped(batches: readonly Batch[]): readonly Batch[] {
+  /** Assigns the batches to the groups of the known policy. Batches that this policy could never allow fail. */
+  function regroup(batches: readonly Batch[]): readonly Batch[] {
     const { text } = known.policy;
     if (batches.every(({ group }) => group.callTerms.text === text)) return batches;
     return batches.filter((batch) => {
@@ -235,70 +236,78 @@ function isGranted({ slotsUs, run }: Granted): boolean {
   return slotsUs.length > 0 || run !== undefined;
 }
 
-/** What one batch gets of the reply to a draw. */
+/** What one batch gets from a reply. */
 interface BatchReply {
   readonly granted: Granted;
   readonly reply: Drawn;
-  /** The number of its first lease, if its calls hold any. */
+  /** The number of its first lease, if its calls hold leases. */
   readonly lease: number;
-  /** Something has changed since the draw was sent: a refusal is true, but not to be remembered. */
+  /** True if its key changed after the draw was sent: a refusal is then valid, but must not be cached. */
   readonly isOutdated: boolean;
 }
 
 /**
- * One caller. A class, and a link of a chain instead of an element of a list: V8 allocates literals that often survive
- * a garbage collection among the old objects, and there each of them keeps all that it leads to long after its use. A
- * process that tried many keys lost half of its tries to that.
+ * One pending try. It is a class and a link of a chain, not a literal in an array. V8 allocates literals that often
+ * survive a garbage collection among its old objects, and each of those keeps everything it refers to alive long after
+ * its use. With literals, a process that tried many keys lost half of its throughput.
  */
-class Asker {
+class PendingTry {
   readonly key: string | undefined;
   readonly resolve: (decision: TryDecision) => void;
   readonly reject: (reason: unknown) => void;
-  next: Asker | undefined;
+  next: PendingTry | undefined;
 
-  constructor(key: string | undefined, resolve: Asker["resolve"], reject: Asker["reject"]) {
+  constructor(
+    key: string | undefined,
+    resolve: PendingTry["resolve"],
+    reject: PendingTry["reject"],
+  ) {
     this.key = key;
     this.resolve = resolve;
     this.reject = reject;
   }
 }
 
-/** Callers that try the same key and cost, in the order in which they came. */
+/** The tries of one key and cost, in the order of their arrival. */
 class Batch {
   readonly options: TryCall;
   group: Group;
   size = 1;
-  readonly #first: Asker;
-  #last: Asker;
+  readonly #first: PendingTry;
+  #last: PendingTry;
 
-  constructor(group: Group, options: TryCall, first: Asker) {
+  constructor(group: Group, options: TryCall, first: PendingTry) {
     this.group = group;
     this.options = options;
     this.#first = first;
     this.#last = first;
   }
 
-  add(asker: Asker): void {
-    this.#last.next = asker;
-    this.#last = asker;
+  add(pending: PendingTry): void {
+    this.#last.next = pending;
+    this.#last = pending;
     this.size += 1;
   }
 
-  forEach(use: (asker: Asker, index: number) => void): void {
+  forEach(use: (pending: PendingTry, index: number) => void): void {
     let index = 0;
-    for (let asker: Asker | undefined = this.#first; asker !== undefined; asker = asker.next) {
-      use(asker, index);
+    for (
+      let pending: PendingTry | undefined = this.#first;
+      pending !== undefined;
+      pending = pending.next
+    ) {
+      use(pending, index);
       index += 1;
     }
   }
 
   reject(reason: unknown): void {
-    this.forEach((asker) => asker.reject(reason));
+    this.forEach((pending) => pending.reject(reason));
   }
 }
 
-/** Slot requests are copies of it, for the same reason as in `Asker`. */
-const NO_WISH: SlotRequest = {
+/** Copied for each request, for the reason given at `PendingTry`. */
+const NO_REQUEST: SlotRequest = {
   name: "",
   scopes: [],
   costs: [],
@@ -313,12 +322,12 @@ const NO_WISH: SlotRequest = {
 
 function slotRequestOf({ group: { name, scopes, callTerms }, size: wanted }: Batch): SlotRequest {
   const { costs, shadowCosts } = callTerms;
-  return { ...NO_WISH, name, scopes, costs, shadowCosts, wanted };
+  return { ...NO_REQUEST, name, scopes, costs, shadowCosts, wanted };
 }
 
-/** How many keys one request is about, if all limits are plain ones of keys: those take the script a few µs each. */
+/** The most keys of one request if all its limits are plain limits of keys: those take the script a few µs each. */
 const MOST_TOGETHER = 128;
-/** How many batches it holds otherwise. */
+/** The most batches of any other request. */
 const MOST_OF_OTHERS = 32;
 
 function byScript(batches: readonly Batch[]): readonly (readonly Batch[])[] {
@@ -343,13 +352,13 @@ function isLight({ group }: Batch): boolean {
   return limits.length === 1 || limits.every(({ kind }) => ruleOf(kind).plainStatus !== undefined);
 }
 
-/** Refusals that still hold: Redis need not be asked again. */
+/** Caches refusals, so that the same call is refused without a request to Redis. */
 export interface Refusals {
-  /** The refusal that still holds for calls of this group, with its times as of now. */
+  /** A valid refusal for calls of this group, with its times as of now. */
   find(group: Group): TryDecision | undefined;
-  /** Calls of this group were refused just now, and will be for `forMs`; the refusal may name a later time. */
+  /** Caches a refusal for `forMs`; the refusal itself may name a later time. */
   keep(group: Group, decision: TryDecision, forMs: number): void;
-  /** The bucket, or one key, has changed: calls may pass now that were refused. */
+  /** Forgets refusals: the bucket or one key changed, so refused calls may pass now. */
   forget(key?: string): void;
 }
 
@@ -357,19 +366,19 @@ interface Refusal {
   readonly untilMs: number;
   readonly decision: TryDecision;
   readonly decidedAtMs: number;
-  /** The keys with the limits that refused it: another tier may let it pass. */
+  /** The keys with the limits that refused the call: another tier may allow it. */
   readonly scopes: readonly KeyScope[];
 }
 
 const MOST_REFUSALS = 10_000;
-/** How long a refusal is remembered at most: news of a change may get lost. */
+/** The longest time that a refusal is cached, because a change notification can be lost. */
 const LONGEST_MEMORY_MS = 10_000;
 
 export function createRefusals(): Refusals {
   const refusals = createLru<Refusal>(MOST_REFUSALS, ({ scopes }, name) => {
     for (const { key } of scopes) unlist(key, name);
   });
-  /** By key, so that news of one key, which each settled call brings, do not search all refusals. */
+  /** Indexed by key: each settled call invalidates its key, which must not search all refusals. */
   const namesOfKeys = new Map<string, Set<string>>();
 
   function list(key: string, name: string): void {

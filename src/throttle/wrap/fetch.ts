@@ -163,7 +163,8 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
   function handOver(tried: Tried, own: RequestOptions, outcome: ReportedOutcome): Response {
     const { slot, response, isHeld, end } = tried;
     const { settle, cost } = own;
-    const taps = isEventStream(response) && own.feedback !== false ? [hearEvents(tried, own)] : [];
+    const taps =
+      isEventStream(response) && own.feedback !== false ? [watchErrorEvents(tried, own)] : [];
     if (settle === undefined) {
       void settleRefused(outcome, slot, cost);
       return isHeld || taps.length > 0 ? streamResponse(response, end, taps) : response;
@@ -179,7 +180,7 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
   }
 
   /** Hears of an error in the middle of a stream of events as of one that was thrown. */
-  function hearEvents({ slot, response }: Tried, { cost, feedback }: RequestOptions): Tap {
+  function watchErrorEvents({ slot, response }: Tried, { cost, feedback }: RequestOptions): Tap {
     const { headers } = response;
     return watchEvents((data) => {
       const error = new Error("The stream of events reports an error");

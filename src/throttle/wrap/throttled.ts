@@ -21,7 +21,7 @@ import {
   withDeadline,
 } from "../call-options.ts";
 import { isResponse } from "../feedback/layers.ts";
-import { giveLeaseInHandBack, jobSlotInHand } from "../slot/job-slot.ts";
+import { releaseUnusedJobLease, unusedJobSlot } from "../slot/job-slot.ts";
 import type { Slot } from "../slot/slot.ts";
 import { createLine, type Waiter } from "../waiting/line.ts";
 import { Wait } from "../waiting/wait.ts";
@@ -211,7 +211,7 @@ function createConcurrencySlots(owner: OwnedBucket, concurrency: number): Concur
     async take(options) {
       const { priority = "normal", key, maxWaitMs, untilMs, signal } = options;
       /** The call of a job leaves on the job's slot, whatever holds others back. */
-      const isOfJob = jobSlotInHand(owner) !== undefined;
+      const isOfJob = unusedJobSlot(owner) !== undefined;
       const refusal = (): WaitTooLongError | undefined =>
         isOfJob ? undefined : owner.refusalKnown({ ...options, untilMs: undefined });
       // One signal may end a hundred waits; Node would warn of a leak.
@@ -242,7 +242,7 @@ function createConcurrencySlots(owner: OwnedBucket, concurrency: number): Concur
           const refuse = (hopeless: WaitTooLongError): void => leaving.abort(hopeless);
           if (!isOfJob) stopWatching = owner.whenHopeless(options, refuse);
           leaving.signal.throwIfAborted();
-          giveLeaseInHandBack(owner);
+          releaseUnusedJobLease(owner);
         }
         return await waitInside(
           {

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { Answer } from "../../../src/core/answer.ts";
-import { hear } from "../../../src/throttle/feedback/answer.ts";
+import { interpret } from "../../../src/throttle/feedback/answer.ts";
 
 /** The present, to all that is heard here. */
 export const HEARD_AT_MS = Date.UTC(2026, 10, 21, 12, 0, 0);
@@ -24,6 +24,6 @@ export function google(status: number, error: object): Error {
 
 export function itReads(rows: readonly Row[]): void {
   it.each(rows)("reads %s", (_symptom, given, expected) => {
-    expect(hear(given, HEARD_AT_MS).answer).toMatchObject({ refused: true, ...expected });
+    expect(interpret(given, HEARD_AT_MS).answer).toMatchObject({ refused: true, ...expected });
   });
 }

@@ -10,7 +10,7 @@
 import { InvalidOptionError } from "../../../core/errors.ts";
 import { COST } from "../../../throttle/call-options.ts";
 import type { Cost } from "../../../throttle/costs.ts";
-import { endJobSlot, jobSlotOf, mayCall, runWithJobSlot } from "../../../throttle/slot/job-slot.ts";
+import { endJobSlot, jobSlotOf, mayCallBucket, runWithJobSlot } from "../../../throttle/slot/job-slot.ts";
 import type { JobSlot } from "../../../throttle/slot/job-slot.ts";
 import type { DrawnSlot } from "../../../throttle/slot/slot.ts";
 import type { CancellableWait } from "../../../throttle/waiting/wait.ts";
@@ -204,7 +204,7 @@ export function createBatches<Data, Result>(
     const { come, cost, key } = batch;
     const slot = batch.slot!;
     let hand: JobSlot | undefined;
-    if (mayCall(handler, bucket, slot)) hand = jobSlotOf({ bucket, slot }, { key, cost });
+    if (mayCallBucket(handler, bucket, slot)) hand = jobSlotOf({ bucket, slot }, { key, cost });
     const jobs = come.map(({ job }) => job);
     const contexts = come.map(({ context }) => context);
     const context = { slot, contexts, signal: signalOfAll(contexts) };
@@ -224,7 +224,7 @@ export function createBatches<Data, Result>(
     // The downstream sent one response, so it counts once.
     const first = outcomes.find((outcome) => outcome instanceof Error) ?? outcomes;
     const told = first instanceof Thrown ? first.thrown : first;
-    const { askedMs } = await bucket.report(told, { slot: hand?.leftOn ?? slot, cost });
+    const { askedMs } = await bucket.report(told, { slot: hand?.replacedBy ?? slot, cost });
     return { outcomes, askedMs };
   }
 

@@ -2,7 +2,7 @@
 
 import process from "node:process";
 import type { Answer } from "../../../core/answer.ts";
-import { readAnswer } from "../../../throttle/feedback/read-answer.ts";
+import { readAnswer } from "../../../throttle/feedback/answer.ts";
 import { readErrorFacts } from "../../failure.ts";
 import { assertProgress, type Handler, type JobContext } from "../context.ts";
 import {

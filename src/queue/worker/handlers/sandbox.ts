@@ -25,7 +25,7 @@ import {
   type ChildAttempt,
   type SlotMessage,
 } from "./sandbox-protocol.ts";
-import { makesNoCalls } from "../../../throttle/slot/job-slot.ts";
+import { markWithoutCalls } from "../../../throttle/slot/job-slot.ts";
 
 /** A worker's handler, with its child processes. */
 export interface OpenHandler<Data, Result> {
@@ -98,7 +98,7 @@ function openSandbox<Data, Result>(
   for (let count = 0; count < processes; count += 1) startOne();
 
   return {
-    handle: makesNoCalls<Handler<Data, Result>>(async (job, context) => {
+    handle: markWithoutCalls<Handler<Data, Result>>(async (job, context) => {
       const child = await take();
       let answer: ChildAnswer;
       try {

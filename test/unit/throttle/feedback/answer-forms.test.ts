@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { hear } from "../../../../src/throttle/feedback/answer.ts";
+import { interpret } from "../../../../src/throttle/feedback/answer.ts";
 import {
   HEARD_AT_MS,
   google,
@@ -75,7 +75,7 @@ describe("a quota that is used up", () => {
     ],
     ["of a disk", refusal(507, {}, { error: { code: "quotaLimitReached" } })],
   ])("is no refusal %s", (_what, given) => {
-    expect(hear(given, nowMs).answer).toMatchObject({ refused: false });
+    expect(interpret(given, nowMs).answer).toMatchObject({ refused: false });
   });
 });
 
@@ -153,13 +153,13 @@ describe("an error of gRPC", () => {
   ])("is no refusal where a message is too long: %s", (details) => {
     const error = thrown({ code: 8, details, metadata: metadata() }, details);
 
-    expect(hear(error, nowMs).answer).toMatchObject({ refused: false });
+    expect(interpret(error, nowMs).answer).toMatchObject({ refused: false });
   });
 
   it("is no refusal where nothing was reached", () => {
     const details = "No connection established. Last error: connect ECONNREFUSED 127.0.0.1:1";
 
-    const { answer } = hear(thrown({ code: 14, details, metadata: metadata() }), nowMs);
+    const { answer } = interpret(thrown({ code: 14, details, metadata: metadata() }), nowMs);
 
     expect(answer).toMatchObject({ refused: false });
   });
@@ -286,7 +286,7 @@ describe("a mail server's reply", () => {
     [452, "452 4.2.2 The recipient's inbox is out of storage space."],
     [452, "452 4.5.3 Too many recipients"],
   ])("of %i is no refusal: %s", (responseCode, response) => {
-    expect(hear(reply(responseCode, response), nowMs).answer.refused).toBe(false);
+    expect(interpret(reply(responseCode, response), nowMs).answer.refused).toBe(false);
   });
 });
 
@@ -334,7 +334,7 @@ describe("a success whose body refuses", () => {
     ["an error of Resend's", { data: null, error: { statusCode: 422, message: "m" } }],
     ["no error of Supabase's", { data: [], error: null, status: 200 }],
   ])("is not %s", (_what, given) => {
-    expect(hear(given, nowMs).answer).toMatchObject({ refused: false });
+    expect(interpret(given, nowMs).answer).toMatchObject({ refused: false });
   });
 });
 
@@ -348,6 +348,6 @@ describe("a failure that speaks of limits", () => {
     ["a teapot", refusal(418, {}, "I'm a teapot")],
     ["a user who was banned", refusal(403, {}, { message: "User banned until 2027-01-01" })],
   ])("is no refusal for the number of calls, of %s", (_what, given) => {
-    expect(hear(given, nowMs).answer).toMatchObject({ refused: false });
+    expect(interpret(given, nowMs).answer).toMatchObject({ refused: false });
   });
 });

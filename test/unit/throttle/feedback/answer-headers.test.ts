@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Answer } from "../../../../src/core/answer.ts";
-import { hear } from "../../../../src/throttle/feedback/answer.ts";
+import { interpret } from "../../../../src/throttle/feedback/answer.ts";
 
 const nowMs = Date.UTC(2026, 10, 21, 12, 0, 0);
 const nowSeconds = nowMs / 1_000;
@@ -238,7 +238,7 @@ const inSeveral: readonly Row[] = [
 
 describe("the latest of several times in headers", () => {
   it.each(inSeveral)("is read from %s", (_symptom, headers, expected) => {
-    const { answer } = hear({ status: 429, headers }, nowMs);
+    const { answer } = interpret({ status: 429, headers }, nowMs);
 
     expect(answer).toMatchObject({ refused: true, ...expected });
   });
@@ -246,7 +246,7 @@ describe("the latest of several times in headers", () => {
 
 describe("a refusal in headers", () => {
   it.each(inHeaders)("is read from %s", (_symptom, headers, expected) => {
-    const { answer } = hear({ status: 429, headers }, nowMs);
+    const { answer } = interpret({ status: 429, headers }, nowMs);
 
     expect(answer).toMatchObject({ refused: true, ...expected });
     expect(answer.until).toBe(nowMs + answer.afterMs!);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { hear } from "../../../../src/throttle/feedback/answer.ts";
+import { interpret } from "../../../../src/throttle/feedback/answer.ts";
 
 const nowMs = Date.UTC(2026, 10, 21, 12, 0, 0);
 const resetAt = String(nowMs / 1_000 + 90);
@@ -38,7 +38,7 @@ describe("an answer that limits", () => {
     [{ "x-shopify-shop-api-call-limit": "40/40" }, 1_000],
     [{}, 1_000],
   ])("asks with %j for a wait of %d ms", (headers, expected) => {
-    expect(hear({ status: 429, headers }, nowMs).answer.afterMs).toBe(expected);
+    expect(interpret({ status: 429, headers }, nowMs).answer.afterMs).toBe(expected);
   });
 
   it.each([-3_600_000, 0, 3_600_000])(
@@ -61,7 +61,7 @@ describe("an answer that limits", () => {
       ];
 
       const heardMs = asked.map(
-        (headers) => hear({ status: 429, headers }, nowMs + aheadMs).answer.afterMs,
+        (headers) => interpret({ status: 429, headers }, nowMs + aheadMs).answer.afterMs,
       );
 
       expect(heardMs).toEqual([20_000, 20_000, 20_000, 20_000]);
@@ -73,7 +73,7 @@ describe("an answer that limits", () => {
     (date) => {
       const headers = { date, "retry-after": "Sat, 21 Nov 2026 12:00:20 GMT" };
 
-      expect(hear({ status: 429, headers }, nowMs).answer.afterMs).toBe(20_000);
+      expect(interpret({ status: 429, headers }, nowMs).answer.afterMs).toBe(20_000);
     },
   );
 });

@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { hear } from "../../../../src/throttle/feedback/answer.ts";
-import { readAnswer } from "../../../../src/throttle/feedback/read-answer.ts";
+import { interpret, readAnswer } from "../../../../src/throttle/feedback/answer.ts";
 import { headerOf } from "../../../../src/throttle/feedback/headers.ts";
 
 const nowMs = Date.UTC(2026, 10, 21, 12, 0, 0);
@@ -103,7 +102,7 @@ const limited: readonly (readonly [string, unknown])[] = [
 
 describe("an answer that limits", () => {
   it.each(limited)("is read from %s", (_kind, given) => {
-    expect(hear(given, nowMs).answer).toMatchObject({
+    expect(interpret(given, nowMs).answer).toMatchObject({
       status: 429,
       refused: true,
       afterMs: 2_000,
@@ -113,24 +112,24 @@ describe("an answer that limits", () => {
   it.each(limited)("is read from an error two causes above %s", (_kind, given) => {
     const wrapped = new Error("outer", { cause: new Error("inner", { cause: given }) });
 
-    expect(hear(wrapped, nowMs).answer).toMatchObject({ status: 429, afterMs: 2_000 });
+    expect(interpret(wrapped, nowMs).answer).toMatchObject({ status: 429, afterMs: 2_000 });
   });
 
   it("is not looked for at the end of an endless chain", () => {
     let chain: Error = errorWith({ status: 429 });
     for (let depth = 0; depth < 50; depth++) chain = new Error("outer", { cause: chain });
 
-    expect(hear(chain, nowMs).answer).toMatchObject({ status: undefined, refused: false });
+    expect(interpret(chain, nowMs).answer).toMatchObject({ status: undefined, refused: false });
   });
 
   it("counts more than the 502 that was made of it", () => {
     const outer = errorWith({ status: 502, cause: axiosError(429, { "retry-after": "2" }) });
 
-    expect(hear(outer, nowMs).answer).toMatchObject({ status: 429, refused: true });
+    expect(interpret(outer, nowMs).answer).toMatchObject({ status: 429, refused: true });
   });
 
   it("hands its headers on as the client keeps them", () => {
-    const { headers } = hear(axiosError(429, { "X-Request-Id": "7" }), nowMs);
+    const { headers } = interpret(axiosError(429, { "X-Request-Id": "7" }), nowMs);
 
     expect(headerOf(headers, "x-request-id")).toBe("7");
   });
@@ -146,7 +145,7 @@ describe("an answer that limits", () => {
     [500, { "retry-after": "1" }, false],
     [200, { "x-ratelimit-remaining": "0" }, false],
   ])("is one of %d with %j: %j", (status, headers, refused) => {
-    expect(hear({ status, headers }, nowMs).answer.refused).toBe(refused);
+    expect(interpret({ status, headers }, nowMs).answer.refused).toBe(refused);
   });
 });
 
@@ -168,12 +167,12 @@ describe("a GraphQL result that Shopify throttled", () => {
       errorWith({ body: { errors: { graphQLErrors: body.errors } }, headers: {} }),
     ],
   ])("is limited, as %s", (_kind, given) => {
-    expect(hear(given, nowMs).answer).toMatchObject({ status: 200, refused: true });
+    expect(interpret(given, nowMs).answer).toMatchObject({ status: 200, refused: true });
   });
 
   it("is not one whose error is another", () => {
     expect(
-      hear({ errors: [{ extensions: { code: "ACCESS_DENIED" } }] }, nowMs).answer,
+      interpret({ errors: [{ extensions: { code: "ACCESS_DENIED" } }] }, nowMs).answer,
     ).toMatchObject({ status: undefined, refused: false });
   });
 });
@@ -184,7 +183,7 @@ describe("an answer that does not limit", () => {
     ["an axios response", { status: 200, headers: {}, data: { errors: "none" } }],
     ["a 202 that says when to ask again", { status: 202, headers: { "retry-after": "5" } }],
   ])("asks for no wait, as %s", (_kind, given) => {
-    expect(hear(given, nowMs).answer).toMatchObject({ refused: false, afterMs: undefined });
+    expect(interpret(given, nowMs).answer).toMatchObject({ refused: false, afterMs: undefined });
   });
 
   it.each([
@@ -201,7 +200,7 @@ describe("an answer that does not limit", () => {
     { status: Number.NaN, headers: {} },
     new Error("fetch failed", { cause: errorWith({ code: "ECONNREFUSED" }) }),
   ])("is not seen in %j", (given) => {
-    expect(hear(given, nowMs).answer).toMatchObject({ status: undefined, refused: false });
+    expect(interpret(given, nowMs).answer).toMatchObject({ status: undefined, refused: false });
   });
 });
 
@@ -293,7 +292,7 @@ describe("a hostile value", () => {
       { errors: new Proxy([], { get: (_t, key) => (key === "length" ? 2 ** 53 - 1 : {}) }) },
     ],
   ])("gives no response, as %s", (_kind, given) => {
-    expect(hear(given, nowMs).answer).toMatchObject({ status: undefined, refused: false });
+    expect(interpret(given, nowMs).answer).toMatchObject({ status: undefined, refused: false });
   });
 
   it("gives its status even when everything else throws", () => {
@@ -307,7 +306,11 @@ describe("a hostile value", () => {
       },
     };
 
-    expect(hear(given, nowMs).answer).toMatchObject({ status: 429, afterMs: 1_000, stated: false });
+    expect(interpret(given, nowMs).answer).toMatchObject({
+      status: 429,
+      afterMs: 1_000,
+      stated: false,
+    });
   });
 
   it("never throws, and asks for a whole wait or for none", () => {
@@ -327,7 +330,7 @@ describe("a hostile value", () => {
     );
     fc.assert(
       fc.property(fc.oneof(plain, nested, fc.anything()), (given) => {
-        const answer = hear(given, nowMs).answer;
+        const answer = interpret(given, nowMs).answer;
 
         const afterMs = answer.afterMs ?? 0;
         expect(Number.isSafeInteger(afterMs) && afterMs >= 0).toBe(true);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Answer } from "../../../../src/core/answer.ts";
-import { hear } from "../../../../src/throttle/feedback/answer.ts";
+import { interpret } from "../../../../src/throttle/feedback/answer.ts";
 
 const nowMs = Date.UTC(2026, 10, 21, 12, 0, 0);
 const nowSeconds = nowMs / 1_000;
@@ -13,7 +13,7 @@ function thrown(properties: object, message = "the call failed"): Error {
 
 /** What is read of a refusal in the form that axios gives it. */
 function heardOf(status: number, headers: object, data: unknown = ""): Answer {
-  return hear(thrown({ response: { status, headers, data } }), nowMs).answer;
+  return interpret(thrown({ response: { status, headers, data } }), nowMs).answer;
 }
 
 type Row = readonly [symptom: string, given: unknown, expected: Partial<Answer>];
@@ -57,12 +57,12 @@ const withBodies: readonly Row[] = [
   ],
   [
     "Shopify's cost",
-    hear(shopify(752, 2, 100), nowMs).answer,
+    interpret(shopify(752, 2, 100), nowMs).answer,
     { afterMs: 7_500, unit: "points", status: 200 },
   ],
   [
     "GitHub's GraphQL",
-    hear(
+    interpret(
       thrown({
         name: "GraphqlResponseError",
         headers: { "x-ratelimit-reset": String(nowSeconds + 30) },
@@ -81,7 +81,8 @@ const withBodies: readonly Row[] = [
   ["an overload of Anthropic", heardOf(529, {}), { afterMs: 1_000, overloaded: true }],
   [
     "an overload in the middle of a stream",
-    hear(thrown({ error: { type: "error", error: { type: "overloaded_error" } } }), nowMs).answer,
+    interpret(thrown({ error: { type: "error", error: { type: "overloaded_error" } } }), nowMs)
+      .answer,
     { afterMs: 1_000, overloaded: true, lasts: false },
   ],
   [
@@ -91,7 +92,7 @@ const withBodies: readonly Row[] = [
   ],
   [
     "insufficient_quota of OpenAI",
-    hear(
+    interpret(
       thrown({ status: 429, headers: new Headers(), code: "insufficient_quota", error: {} }),
       nowMs,
     ).answer,
@@ -291,13 +292,13 @@ describe("a refusal in a body", () => {
 
 describe("a refusal in an error", () => {
   it.each(ofClients)("is read from that of %s", (_symptom, error, expected) => {
-    expect(hear(error, nowMs).answer).toMatchObject({ refused: true, ...expected });
+    expect(interpret(error, nowMs).answer).toMatchObject({ refused: true, ...expected });
   });
 
   it.each(ofClients)("is read two wrappers below, from that of %s", (_symptom, error, expected) => {
     const wrapped = thrown({ originalError: thrown({ lastError: error }) });
 
-    expect(hear(wrapped, nowMs).answer).toMatchObject({ refused: true, ...expected });
+    expect(interpret(wrapped, nowMs).answer).toMatchObject({ refused: true, ...expected });
   });
 });
 
@@ -314,6 +315,6 @@ describe("what is no refusal", () => {
     ["a lost connection", thrown({ code: "ECONNRESET" })],
     ["a validation error", thrown({ errors: [{ code: "too_small", path: ["limit"] }] })],
   ])("is %s", (_what, given) => {
-    expect(hear(given, nowMs).answer).toMatchObject({ refused: false });
+    expect(interpret(given, nowMs).answer).toMatchObject({ refused: false });
   });
 });

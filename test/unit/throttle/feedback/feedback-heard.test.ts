@@ -99,16 +99,16 @@ describe("a feedback function that gets the bucket's own reading", () => {
   });
 
   it.each([
-    [{ refused: "yes" }, "with a refused of"],
-    [{ refused: true, afterMs: -1 }, "with an afterMs of -1"],
-    [{ refused: true, afterMs: "5" }, 'with an afterMs of "5"'],
-    [{ refused: true, scope: "year" }, 'with a scope of "year"'],
-    [{ coolMs: 5, unit: 7 }, "with a unit of 7"],
+    [{ refused: "yes" }, "a refused of"],
+    [{ refused: true, afterMs: -1 }, "an afterMs of -1"],
+    [{ refused: true, afterMs: "5" }, 'an afterMs of "5"'],
+    [{ refused: true, scope: "year" }, 'a scope of "year"'],
+    [{ coolMs: 5, unit: 7 }, "a unit of 7"],
   ])("is rejected once with a warning about %j", async (answer, what) => {
     const { coolingForMs, messages } = await refusedOnce(() => answer as never);
 
     expect(coolingForMs).toBe(0);
-    expect(messages).toEqual([expect.stringContaining(`feedback() answered ${what}`)]);
+    expect(messages).toEqual([expect.stringContaining(`feedback() returned ${what}`)]);
   });
 });
 

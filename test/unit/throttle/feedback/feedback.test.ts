@@ -166,7 +166,7 @@ describe("a function of one's own that answers with a promise", () => {
     expect(results).toEqual(["ok", "ok", "ok"]);
     expect(read).toHaveBeenCalledTimes(3);
     expect(warnings.map(({ message }) => message)).toEqual([
-      expect.stringContaining("feedback() answered with a promise"),
+      expect.stringContaining("feedback() returned a promise"),
     ]);
     expect((await bucket.peek()).coolingForMs).toBe(0);
     await bucket.close();
@@ -200,24 +200,24 @@ describe("a function of one's own", () => {
     return { messages: warnings.map(({ message }) => message), coolingForMs, rateFactor };
   }
 
-  const ANSWER = "answer with { coolMs }, with heard or a changed copy of it, or with undefined";
-  const COOL_MS = "answer with how many ms to cool down, 0 or more";
+  const ANSWER = "return { coolMs }, heard or a changed copy of it, or undefined";
+  const COOL_MS = "return the cooldown in ms, 0 or more";
 
   it.each<[unknown, string, string]>([
-    [5, "with 5", ANSWER],
-    [null, "with null", ANSWER],
-    [false, "with false", ANSWER],
-    [{}, "with a coolMs of undefined", COOL_MS],
-    [{ coolMs: Number.NaN }, "with a coolMs of NaN", COOL_MS],
-    [{ coolMs: -5 }, "with a coolMs of -5", COOL_MS],
-    [{ coolMs: "500" }, 'with a coolMs of "500"', COOL_MS],
-    [{ coolMs: 500, scope: "all" }, 'with a scope of "all"', 'answer with "bucket" or "key"'],
+    [5, "5", ANSWER],
+    [null, "null", ANSWER],
+    [false, "false", ANSWER],
+    [{}, "a coolMs of undefined", COOL_MS],
+    [{ coolMs: Number.NaN }, "a coolMs of NaN", COOL_MS],
+    [{ coolMs: -5 }, "a coolMs of -5", COOL_MS],
+    [{ coolMs: "500" }, 'a coolMs of "500"', COOL_MS],
+    [{ coolMs: 500, scope: "all" }, 'a scope of "all"', 'return "bucket" or "key"'],
   ])(
     "that answers with %j is named in one warning, and cools nothing",
     async (answer, what, do_) => {
       const { messages, coolingForMs, rateFactor } = await answeredThrice(answer);
 
-      expect(messages).toEqual([expect.stringContaining(`feedback() answered ${what}`)]);
+      expect(messages).toEqual([expect.stringContaining(`feedback() returned ${what}`)]);
       expect(messages[0]).toContain(do_);
       expect({ coolingForMs, rateFactor }).toEqual({ coolingForMs: 0, rateFactor: 1 });
     },

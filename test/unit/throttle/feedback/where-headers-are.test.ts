@@ -1,6 +1,6 @@
 import { Metadata } from "@grpc/grpc-js";
 import { describe, expect, it } from "vitest";
-import { hear } from "../../../../src/throttle/feedback/answer.ts";
+import { interpret } from "../../../../src/throttle/feedback/answer.ts";
 
 const nowMs = Date.UTC(2026, 10, 21, 12, 0, 0);
 const headers = { "Content-Type": "text/plain", "Retry-After": "5" };
@@ -43,7 +43,7 @@ describe("the headers of a response", () => {
       { res: { statusCode: 429, rawHeaders: ["Content-Type", "text/plain", "Retry-After", "5"] } },
     ],
   ])("are found in %s", (_where, properties) => {
-    const { answer } = hear(thrown(properties), nowMs);
+    const { answer } = interpret(thrown(properties), nowMs);
 
     expect(answer).toMatchObject({ status: 429, refused: true, afterMs: 5_000, stated: true });
   });
@@ -71,13 +71,13 @@ describe("the headers of a response", () => {
   ])("are read as %s", (_form, given) => {
     const error = thrown({ statusCode: 429, rawResponse: { headers: given } });
 
-    expect(hear(error, nowMs).answer).toMatchObject({ afterMs: 5_000, stated: true });
+    expect(interpret(error, nowMs).answer).toMatchObject({ afterMs: 5_000, stated: true });
   });
 
   it("in a result are those of its rawResponse too", () => {
     const result = { data: null, rawResponse: { status: 429, headers } };
 
-    expect(hear(result, nowMs).answer).toMatchObject({ refused: true, afterMs: 5_000 });
+    expect(interpret(result, nowMs).answer).toMatchObject({ refused: true, afterMs: 5_000 });
   });
 });
 
@@ -135,21 +135,22 @@ describe("the details of a refusal of gRPC", () => {
   ])("are read from %s", (_form, properties) => {
     const expected = { refused: true, afterMs: 7_500, stated: true };
 
-    expect(hear(thrown(properties), nowMs).answer).toMatchObject(expected);
-    expect(hear(new Error("wrapped", { cause: thrown(properties) }), nowMs).answer).toMatchObject(
-      expected,
-    );
+    expect(interpret(thrown(properties), nowMs).answer).toMatchObject(expected);
+    expect(
+      interpret(new Error("wrapped", { cause: thrown(properties) }), nowMs).answer,
+    ).toMatchObject(expected);
   });
 
   it("are read where a status is thrown that is no Error", () => {
     const status = { code: 8, details: "Quota exceeded", metadata };
 
-    expect(hear(status, nowMs).answer).toMatchObject({ refused: true, afterMs: 7_500 });
+    expect(interpret(status, nowMs).answer).toMatchObject({ refused: true, afterMs: 7_500 });
   });
 
   it("are read of an unavailable server too", () => {
     expect(
-      hear(thrown({ code: 14, details: "busy", metadata: { [TRAILER]: STATUS } }), nowMs).answer,
+      interpret(thrown({ code: 14, details: "busy", metadata: { [TRAILER]: STATUS } }), nowMs)
+        .answer,
     ).toMatchObject({ refused: true, afterMs: 7_500 });
   });
 });

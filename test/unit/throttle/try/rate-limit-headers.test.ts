@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import type { Decision, LimitDecision } from "../../../../src/throttle/try/decision.ts";
-import { hear } from "../../../../src/throttle/feedback/answer.ts";
+import { interpret } from "../../../../src/throttle/feedback/answer.ts";
 import { readRemaining } from "../../../../src/throttle/feedback/remaining.ts";
 import { rateLimitHeaders } from "../../../../src/throttle/try/rate-limit-headers.ts";
 import { createTestBucket } from "../../../support/draws/test-bucket.ts";
@@ -237,7 +237,7 @@ describe("the headers of any decision", () => {
     const refused = decisionWith({ allowed: false, retryAfterMs: 2_000, limits });
     const headers = rateLimitHeaders(refused);
 
-    expect(hear({ status: 429, headers }, Date.now()).answer.afterMs).toBe(2_000);
+    expect(interpret({ status: 429, headers }, Date.now()).answer.afterMs).toBe(2_000);
     expect(readRemaining(headers, Date.now())).toEqual([
       { unit: "calls", remaining: 0, limit: 100, resetAfterMs: 59_000 },
       { unit: "calls", remaining: 0, limit: 100, resetAfterMs: 2_000 },

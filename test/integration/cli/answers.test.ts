@@ -38,7 +38,7 @@ async function openQueue(rate: "10/s" | "1/min" = "10/s") {
 }
 
 describe("sluice help", () => {
-  it("prints what --help prints", async () => {
+  it("prints the same as --help", async () => {
     const help = await sluice("help", "buckets");
 
     expect(help).toMatchObject({ code: 0, err: "" });
@@ -57,7 +57,7 @@ describe("sluice schedule preview", () => {
     expect(out.match(/09:00:00 GMT\+09:00 +\S+T00:00:00\.000Z/g)).toHaveLength(5);
   });
 
-  it("prints the runs that the schedule of that id has", async () => {
+  it("prints the runs of the schedule with that id", async () => {
     const { queue } = await openQueue();
     await queue.enqueue(1, { cron: "H H * * *", dedupeId: "report" });
     const schedule = await queue.schedule("report");
@@ -104,7 +104,7 @@ describe("sluice why", () => {
     expect(eta.position).toBe(249);
   });
 
-  it("names the limit of a bucket whose calls are jobs, and how many jobs wait for it", async () => {
+  it("names the limit of a bucket whose calls are jobs, and the number of jobs that wait for it", async () => {
     const { queue, service } = await openQueue("1/min");
     const worker = service.worker(queue, async () => {});
     await queue.enqueueMany(Array.from({ length: 50 }, (_, index) => index));
@@ -120,7 +120,7 @@ describe("sluice why", () => {
   });
 });
 
-describe("sluice, of a name or id that is not there,", () => {
+describe("sluice with an unknown name or id", () => {
   it.each([
     [["why", "charges"], "sluice queue charges, or sluice why charges JOB"],
     [["bucket", "charges"], "sluice queue charges"],
@@ -150,7 +150,7 @@ describe("sluice, of a name or id that is not there,", () => {
   it.each([
     ["replay", []],
     ["purge", ["--yes"]],
-  ])("%ss the others, and ends with 3", async (command, more) => {
+  ])("%ss the others, and exits with 3", async (command, more) => {
     const { queue, service } = await openQueue();
     const job = await queue.enqueue(1, { attempts: 1 });
     const worker = service.worker(queue, async () => Promise.reject(new Error("refused")));
@@ -165,7 +165,7 @@ describe("sluice, of a name or id that is not there,", () => {
     expect((await queue.counts()).failed).toBe(0);
   });
 
-  it("ends with 5 when nothing is left to undo", async () => {
+  it("exits with 5 when nothing is left to undo", async () => {
     const { bucket } = await openQueue();
     await bucket.draw();
 

@@ -44,7 +44,7 @@ describe("sluice", () => {
     expect(one.out).toContain("Nothing waits.");
   });
 
-  it("changes a rate for all processes, says who did, and takes it back", async () => {
+  it("changes a rate for all processes, logs the author, and undoes it", async () => {
     const bucket = await usedBucket();
 
     const set = await sluice("set", "stripe", "--rate", "20/s", "--for", "1h", "--reason", "429s");
@@ -63,7 +63,7 @@ describe("sluice", () => {
     expect((await sluice("undo", "stripe")).err).toBe("Nothing is left to undo.\n");
   });
 
-  it("says why calls wait, and who paused them", async () => {
+  it("shows why calls wait, and who paused them", async () => {
     const bucket = await usedBucket();
     await sluice("pause", "stripe", "--for", "15m", "--reason", "maintenance");
     const waiting = bucket.draw();
@@ -78,7 +78,7 @@ describe("sluice", () => {
     expect((await waiting).bucket).toBe("stripe");
   });
 
-  it("pauses one key alone", async () => {
+  it("pauses only one key", async () => {
     const bucket = await usedBucket();
 
     await sluice("pause", "stripe", "--key", "acme");
@@ -97,7 +97,7 @@ describe("sluice", () => {
     expect(await bucket.peek()).toMatchObject({ policyFrom: "code" });
   });
 
-  it("prints JSON that says endless times as such", async () => {
+  it('prints JSON with "forever" for endless times', async () => {
     const bucket = await usedBucket();
     await bucket.pause();
 
@@ -110,7 +110,7 @@ describe("sluice", () => {
     expect(buckets.map(({ name }) => name)).toEqual(["stripe"]);
   });
 
-  it("ends with a code of its own for each kind of failure", async () => {
+  it("has a separate exit code for each kind of failure", async () => {
     const bucket = await usedBucket();
     const { generation } = await bucket.peek();
     await bucket.configure({ rate: "50/s" });
@@ -130,7 +130,7 @@ describe("sluice", () => {
     expect(await bucket.peek()).toMatchObject({ pausedForMs: 0, policy: "50/s; per key 5/s" });
   });
 
-  it("lets no name, maker or reason steer the terminal", async () => {
+  it("strips control characters from names, authors and reasons", async () => {
     const name = "x\u202Ey";
     const words = "\u001B[2J\u009B2J\n\u202E";
     const service = sluices.open();
@@ -179,7 +179,7 @@ describe("sluice", () => {
     expect(out.match(/^stripe /gm)).toHaveLength(3);
   });
 
-  it("begins at the top of a terminal each time, but not in JSON", async () => {
+  it("starts at the top of a terminal each time, but not in JSON", async () => {
     await usedBucket();
     const main = join(inject("builtRoot"), "src/cli/main.js");
     // Python's own pseudo-terminal.
@@ -218,7 +218,7 @@ describe("sluice", () => {
     expect(out).toMatch(new RegExp(`^\\S+ +\\S+ +${process.pid} +\\S+ +2\\S+Z$`, "m"));
   });
 
-  it("looks at Redis as a doctor does", async () => {
+  it("checks Redis like sluice doctor", async () => {
     const { code, out } = await sluice("doctor");
 
     expect(code).toBe(0);

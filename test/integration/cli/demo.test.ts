@@ -23,7 +23,7 @@ interface Result {
 }
 
 describe("sluice demo", () => {
-  it("has several processes share one rate, and says what arrived", async () => {
+  it("has several processes share one rate, and reports what arrived", async () => {
     const shown = demo("--seconds", "3", "--rate", "40/s", "--json");
 
     expect(await shown.ended).toBe(0);
@@ -40,7 +40,7 @@ describe("sluice demo", () => {
     expect(arrived).toBeGreaterThan(40);
   });
 
-  it("shows a table as it goes, and ends early and in order on Ctrl-C", async () => {
+  it("shows a table while it runs, and ends early and cleanly on Ctrl-C", async () => {
     const shown = demo("--seconds", "600", "--processes", "2");
 
     await waitUntil(() => /^ +1 +\d+ +\d+ +\d+$/m.test(shown.stdout), "a second is over");
@@ -54,7 +54,7 @@ describe("sluice demo", () => {
     expect(shown.stderr).toBe("");
   });
 
-  it("refuses a rate that is none, and says that Redis does not answer, before it starts any process", async () => {
+  it("refuses an invalid rate, and reports an unreachable Redis, before it starts any process", async () => {
     const wrong = demo("--rate", "fast");
     const away = processes.start("src/cli/main.ts", {
       args: ["demo", "--redis", "redis://127.0.0.1:1"],

@@ -5,7 +5,7 @@ import { startOwnRedis } from "../../support/redis/for-one-test.ts";
 
 const processes = scriptProcesses();
 
-it("sluice doctor says what of a Redis drops limits and jobs, and what to change", async () => {
+it("sluice doctor lists settings of Redis that drop limits and jobs, and what to change", async () => {
   const { url } = await startOwnRedis();
   const redis = new Redis(url);
   onTestFinished(() => redis.disconnect());
@@ -33,7 +33,7 @@ it.each([
   ["localhost:6379", 'option "redis" is'],
   ["http://localhost:6379", 'option "redis" is'],
   ["memory", "there is none in memory"],
-])("sluice doctor refuses %s as every other command does", async (url, why) => {
+])("sluice doctor refuses %s like every other command", async (url, why) => {
   const doctor = processes.start("src/cli/main.ts", {
     args: ["doctor", "--redis", url],
     isBuilt: true,

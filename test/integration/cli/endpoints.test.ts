@@ -77,7 +77,7 @@ describe("sluice endpoints", () => {
     expect(keyless).toEqual(list);
   });
 
-  it("adds an endpoint whose secret it prints once, and replaces none", async () => {
+  it("adds an endpoint whose secret it prints once, and replaces no existing endpoint", async () => {
     const { hooks, receiver } = await openSender();
     const add = ["add", "orders", `${receiver.url}/orders`, "--tenant", "acme", "--http"];
 
@@ -106,7 +106,7 @@ describe("sluice endpoints", () => {
     expect(await hooks.endpoints.get({ tenant: "acme", id: "inner" })).toBeDefined();
   });
 
-  it("disables and enables the endpoint of one tenant, and says who did it", async () => {
+  it("disables and enables the endpoint of one tenant, and logs the author", async () => {
     const { hooks } = await openSender();
 
     const disabled = await endpoints(["disable", "billing", "--tenant", "acme"]);
@@ -142,7 +142,7 @@ describe("sluice endpoints", () => {
     expect(out).not.toContain(secret);
   });
 
-  it("sends a test, shows the log, and sends again what failed, in the rate of the sender", async () => {
+  it("sends a test, shows the log, and resends failed messages at the sender's rate", async () => {
     const { hooks, receiver } = await openSender();
     await hooks.endpoints.disable({ tenant: "acme", id: "billing" });
     hooks.worker();
@@ -173,7 +173,7 @@ describe("sluice endpoints", () => {
     expect(status).toMatchObject({ source: "code", capPerSecond: 100 });
   });
 
-  it("asks for a tenant where there are several, takes none where there is one, and has an exit code for each refusal", async () => {
+  it("requires a tenant for several tenants, refuses one for a single tenant, and has exit codes", async () => {
     await openSender();
 
     const [noTenant, noEndpoint, noMessage, noYes, all] = await Promise.all([

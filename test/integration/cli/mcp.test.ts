@@ -64,7 +64,7 @@ function openSession(...args: string[]) {
 }
 
 describe("sluice mcp", () => {
-  it("lets a model look, but neither change anything nor see data", async () => {
+  it("lets a model read, but neither change anything nor see data", async () => {
     const { bucket } = await openService();
     const session = openSession();
     const opened = await session.request("initialize", { protocolVersion: "2025-06-18" });
@@ -89,7 +89,7 @@ describe("sluice mcp", () => {
     expect(await session.end()).toBe(0);
   });
 
-  it("makes changes where that was allowed, and the log shows who", async () => {
+  it("makes allowed changes, and the log shows the author", async () => {
     const { service, queue } = await openService();
     const session = openSession("--allow", "act");
 
@@ -108,7 +108,7 @@ describe("sluice mcp", () => {
 });
 
 describe("POST /mcp", () => {
-  it("logs each change with the one who made it, and no look", async () => {
+  it("logs each change with its author, and no reads", async () => {
     await openService();
     const lines: string[] = [];
     const logger = pino({}, { write: (line: string) => void lines.push(line) });
@@ -163,7 +163,7 @@ describe("POST /mcp", () => {
   });
 });
 
-describe("each operation that looks", () => {
+describe("each read operation", () => {
   it("shows neither names beyond the scope of a token nor data of jobs", async () => {
     const { bucket, queue } = await openService();
     await bucket.pause({ by: "bob" });

@@ -59,8 +59,8 @@ interface Listed {
   readonly cursor?: string;
 }
 
-describe("sluice, of queues,", () => {
-  it("shows all queues, one, its jobs in pages, and a job with what it waits for", async () => {
+describe("sluice, with queues,", () => {
+  it("shows all queues, one queue, its jobs in pages, and a job with the reason for its wait", async () => {
     const { queue } = await openQueue();
     const jobs = await queue.enqueueMany([1, 2, 3], { key: "acme" });
     await queue.enqueue({ secret: 7 }, { id: "order-17", delayMs: 3_600_000 });
@@ -91,7 +91,7 @@ describe("sluice, of queues,", () => {
     expect(why).toMatchObject({ code: 0, out: "no worker\n" });
   });
 
-  it("replays and removes dead letters, and removes none without a yes", async () => {
+  it("replays and removes dead letters, and removes none without a confirmation", async () => {
     const { service, queue } = await openQueue();
     const worker = service.worker(queue, ({ data }) => {
       throw new Error(`refused ${String(data)}`);
@@ -116,7 +116,7 @@ describe("sluice, of queues,", () => {
     expect(await queue.counts()).toMatchObject({ waiting: 1, failed: 0 });
   });
 
-  it("pauses a queue, says who did, undoes it, and names the operations that cannot be undone", async () => {
+  it("pauses a queue, logs the author, undoes it, and names the operations that cannot be undone", async () => {
     const { queue } = await openQueue();
     await queue.enqueue("a");
     const paused = await sluice("pause", "charges", "--queue", "--for", "1h", "--reason", "429s");
@@ -137,7 +137,7 @@ describe("sluice, of queues,", () => {
     expect(refused.err).toContain("cannot be undone: the jobs are gone");
   });
 
-  it("sets a queue by hand for a time, says who did, and refuses what is based on an older state", async () => {
+  it("changes settings of a queue for a time, logs the author, and refuses a change of an older state", async () => {
     const { queue } = await openQueue();
     const { generation } = await queue.status();
     const since = ["--generation", String(generation)];
@@ -164,7 +164,7 @@ describe("sluice, of queues,", () => {
     expect(changes.out).toMatch(/charges +set +ann +maxBacklog\.perKey - -> 5,.* for 1 h/m);
   });
 
-  it("says what a rate would do to the jobs, and changes nothing", async () => {
+  it("shows the effect of a rate on the jobs, and changes nothing", async () => {
     const { bucket, queue } = await openQueue("1/min");
     await pretendWorker(sluices.prefix(), "charges");
     await queue.enqueueMany(Array.from({ length: 600 }, (_, number) => number));
@@ -179,7 +179,7 @@ describe("sluice, of queues,", () => {
     expect(await bucket.peek()).toMatchObject({ policyFrom: "code" });
   });
 
-  it("names what there is, and ends with a code, when there is no such queue or job", async () => {
+  it("lists the existing names, and exits with a code, for an unknown queue or job", async () => {
     await openQueue();
 
     const missing = await sluice("queue", "charge");
@@ -193,7 +193,7 @@ describe("sluice, of queues,", () => {
     expect(wrong.err).toContain('give one of "waiting"');
   });
 
-  it("lets no id, key, reason or data of a job steer the terminal", async () => {
+  it("strips control characters from ids, keys, reasons and data of jobs", async () => {
     const { service, queue } = await openQueue();
     const words = "\u001B[2J\u009B2J\u202E";
     await queue.enqueue({ words }, { key: "x\u202Ey", attempts: 1 });
@@ -218,7 +218,7 @@ describe("sluice, of queues,", () => {
 });
 
 describe("sluice enqueue", () => {
-  it("enqueues the lines of a file once, however often it is run", async () => {
+  it("enqueues the lines of a file once, however often it runs", async () => {
     const { queue } = await openQueue();
     const lines = Array.from({ length: 1_200 }, (_, number) => ({ data: { number }, key: "acme" }));
     const file = await fileOf([{ data: "own", id: "order-17", priority: "high" }, "", ...lines]);
@@ -236,7 +236,7 @@ describe("sluice enqueue", () => {
     ["is not JSON", "{", "line 3"],
     ["has no data", { key: "acme" }, "line 3"],
     ["has an option that is refused", { data: 1, prio: "high" }, "lines 1 to 4"],
-  ])("stops at a line that %s, and goes on from there", async (_name, wrong, where) => {
+  ])("stops at a line that %s, and continues from there", async (_name, wrong, where) => {
     const { queue } = await openQueue();
     const good = [{ data: 1 }, { data: 2 }];
     const file = await fileOf([...good, wrong, { data: 4 }]);
@@ -300,7 +300,7 @@ describe("sluice worker", () => {
     expect(await queue.job(job.id)).toMatchObject({ result: 42 });
   });
 
-  it("says what is wrong with a module", async () => {
+  it("reports mistakes in a module", async () => {
     const path = join(await folder(), "wrong.mjs");
     await writeFile(path, "export default 5;");
 
@@ -333,7 +333,7 @@ describe("sluice completion", () => {
     expect(await complete("sluice", "purge", "charges", "--y")).toEqual(["--yes"]);
   });
 
-  it("is there for zsh and fish, and for no other", async () => {
+  it("exists for zsh and fish, and for no other shell", async () => {
     expect((await sluice("completion", "zsh")).out).toContain("bashcompinit");
     const fish = (await sluice("completion", "fish")).out;
     expect(fish).toMatch(/^complete -c sluice -n __fish_use_subcommand -a enqueue -d '/m);

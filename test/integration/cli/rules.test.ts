@@ -48,7 +48,7 @@ describe("sluice rules", () => {
     expect((await sluice("rules", "chek", good)).code).toBe(2);
   });
 
-  it("shows what a file would change, puts it in force, and not over a newer one", async () => {
+  it("shows the changes of a file, applies it, and does not overwrite newer rules", async () => {
     const file = files.write("sluice.yaml", "version: 3\nbuckets: { api: { rate: 50/s } }");
     const service = sluices.open();
     const bucket = service.bucket("api", { rate: "10/s" });
@@ -85,7 +85,7 @@ describe("sluice rules", () => {
     expect((await sluice("--redis", "redis://127.0.0.1:1", "rules", "apply", file)).code).toBe(4);
   });
 
-  it("lists a bucket that only a rules file names, before anybody draws, and forgets it with the rules", async () => {
+  it("lists a bucket that only a rules file names, before any draw, and forgets it with the rules", async () => {
     const file = files.write("sluice.yaml", "version: 1\nbuckets: { api: { rate: 50/s } }");
     await sluice("rules", "apply", file);
 

@@ -43,7 +43,7 @@ async function expectTokens(bucket: Bucket, tokens: number): Promise<void> {
 }
 
 describe("the promise of a paced client of OpenAI", () => {
-  it("has withResponse(), and is settled by it", async () => {
+  it("has withResponse(), which settles it", async () => {
     const { client, bucket, api } = await openClient();
 
     const { data, response, request_id } = await client.chat.completions
@@ -90,7 +90,7 @@ describe("the promise of a paced client of OpenAI", () => {
     expect(ended).toEqual(["finally"]);
   });
 
-  it("rejects as the client's does, whatever it is used for", async () => {
+  it("rejects like the client's promise, however it is used", async () => {
     const api = await apis.start(() => ({ status: 400, headers: JSON_TYPE, body: "{}" }));
     const plain = new OpenAI({ apiKey: "k", baseURL: `${api.url}/v1`, maxRetries: 0 });
     const client = throttledClient(plain, open());
@@ -106,7 +106,7 @@ describe("the promise of a paced client of OpenAI", () => {
     }
   });
 
-  it("is iterated over as pages are", async () => {
+  it("can be iterated over like pages", async () => {
     const models = ["a", "b", "c"].map((id) => ({ id, object: "model" }));
     const { client } = await openClient({ object: "list", data: models });
     const ids: string[] = [];
@@ -161,7 +161,7 @@ describe("the promise of another paced client", () => {
     expect(data.id).toBe("m");
   });
 
-  it("is iterated over as Stripe's lists are, also by their own method", async () => {
+  it("can be iterated over like Stripe's lists, also by their own method", async () => {
     const data = ["a", "b"].map((id) => ({ id, object: "customer" }));
     const api = await apis.start(() => answer({ object: "list", data, has_more: false }));
     const { hostname: host, port } = new URL(api.url);
@@ -190,7 +190,7 @@ describe("the promise of another paced client", () => {
     expect(await get(api.url).json()).toEqual({ hello: 1 });
   });
 
-  it("rejects with what is missing where the client's has no such method", async () => {
+  it("rejects with the missing method where the client's promise has none", async () => {
     const api = throttledClient({ find: async (id: number) => id }, open());
 
     const promise = api.find(1) as unknown as { withResponse(): Promise<unknown> };
@@ -202,7 +202,7 @@ describe("the promise of another paced client", () => {
 });
 
 describe("a throttled function that returns a response", () => {
-  it("leaves its body to the caller, where the bucket reads what it used", async () => {
+  it("leaves its body to the caller, although the bucket reads the usage", async () => {
     const api = await apis.start(() => answer(completion));
     const bucket = open();
     const post = bucket.throttled((body: object) =>

@@ -90,7 +90,7 @@ describe("a call of gRPC that is refused", () => {
     expect(coolingForMs).toBeLessThanOrEqual(coolMs);
   });
 
-  it("is not to be tried again when its server pushes back for good", async () => {
+  it("is not retried when its server forbids retries", async () => {
     const metadata = trailer("grpc-retry-pushback-ms", "-1");
     const get = await openClient({ code: status.RESOURCE_EXHAUSTED, details: "Quota", metadata });
 
@@ -100,7 +100,7 @@ describe("a call of gRPC that is refused", () => {
     });
   });
 
-  it("is none where the server failed otherwise", async () => {
+  it("does not count as refused when the server failed otherwise", async () => {
     const get = await openClient({ code: status.UNAVAILABLE, details: "away" });
 
     expect(await readAnswer(await rejectionOf(get()))).toMatchObject({ refused: false });

@@ -25,7 +25,7 @@ describe("a client that is wrapped", () => {
     ["Anthropic", new Anthropic(KEY), "maxRetries: 2"],
     ["Stripe", new Stripe("sk_test_k"), "maxNetworkRetries: 2"],
     ["Slack", new WebClient("t", { retryConfig: { retries: 3 } }), "retries: 3"],
-  ])("is warned of once when it retries by itself, of %s", async (_of, client, said) => {
+  ])("logs one warning when it retries by itself: %s", async (_of, client, said) => {
     const messages = await warningsOf(client, client);
 
     expect(messages).toEqual([expect.stringContaining(said)]);
@@ -36,7 +36,7 @@ describe("a client that is wrapped", () => {
     ["Anthropic", new Anthropic({ ...KEY, maxRetries: 0 })],
     ["Stripe", new Stripe("sk_test_k", { maxNetworkRetries: 0 })],
     ["one of your own", { get: () => "a" }],
-  ])("is not warned of when it does not, of %s", async (_of, client) => {
+  ])("logs no warning when it does not retry: %s", async (_of, client) => {
     expect(await warningsOf(client)).toEqual([]);
   });
 });

@@ -199,7 +199,7 @@ const rows: readonly Row[] = [
 
 describe("a function that calls a client", () => {
   it.each(rows)(
-    "cools its bucket as the downstream asks, of %s",
+    "cools its bucket as the downstream asks: %s",
     async (_of, answer, call, coolMs) => {
       const api = await apis.start(answer);
       const bucket = sluices.open().bucket("api", { rate: "1000/s" });
@@ -237,7 +237,7 @@ describe("a function that calls a client", () => {
       (url) => gaxiosRequest({ url, retry: false }),
     ],
   ])(
-    "cools until midnight in California when %s quota of a day is used up",
+    "cools until midnight in California when %s daily quota is used up",
     async (_of, answer, call) => {
       const api = await apis.start(answer);
       const bucket = sluices.open().bucket("api", { rate: "1000/s" });
@@ -289,7 +289,7 @@ describe("a client that is given a bucket's fetch", () => {
       async (url, fetch) =>
         new Anthropic({ apiKey: "k", baseURL: url, maxRetries: 0, fetch }).messages.create(message),
     ],
-  ])("comes through a refusal, of %s", async (_of, call) => {
+  ])("succeeds after a rejection: %s", async (_of, call) => {
     const api = await apis.start(answers(json({}, soon)));
     const bucket = sluices.open().bucket("api", { rate: "1000/s" });
 
@@ -300,7 +300,7 @@ describe("a client that is given a bucket's fetch", () => {
     expect(api.calls[0]!.body).not.toBe("");
   });
 
-  it("comes through GitHub's GraphQL, which refuses with a 200", async () => {
+  it("succeeds after a rejection of GitHub's GraphQL, which has status 200", async () => {
     const data = { data: { viewer: { login: "ada" } } };
     const api = await apis.start((_call, number) =>
       number === 0
@@ -335,7 +335,7 @@ describe("a client that is given a bucket's fetch", () => {
   it.each([
     ["x-should-retry", { error: { message: "m" } }],
     ["stripe-should-retry", { error: { message: "m" } }],
-  ])("gets a refusal at once that says by %s not to try again", async (name, body) => {
+  ])("gets a rejection immediately that forbids a retry by %s", async (name, body) => {
     const headers = { [name]: "false", "retry-after-ms": "50" };
     const api = await apis.start(() => json(body, { headers }));
     const { fetch } = sluices.open().bucket("api", { rate: "1000/s" });
@@ -347,7 +347,7 @@ describe("a client that is given a bucket's fetch", () => {
     expect(api.calls).toHaveLength(1);
   });
 
-  it("sends a request again whose failure says that a retry is of use", async () => {
+  it("resends a request whose failure says that a retry is useful", async () => {
     const headers = { "x-should-retry": "true" };
     const api = await apis.start(answers(json({}, { status: 500, headers })));
     const { fetch } = sluices.open().bucket("api", { rate: "1000/s" });

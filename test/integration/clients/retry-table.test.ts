@@ -108,7 +108,7 @@ describe("the table of the clients' own retries", () => {
     expect({ client, retries: api.calls.length - 1 }).toEqual({ client, retries: expected });
   });
 
-  it("is right that Stripe's client does not try a 429 again, whatever Retry-After says", async () => {
+  it("is right that Stripe's client does not retry a 429, whatever Retry-After says", async () => {
     const headers = { "content-type": "application/json", "retry-after": "30" };
     const api = await apis.start((_call, number) =>
       number === 0 ? { status: 429, headers, body } : { headers, body: '{"data":[]}' },
@@ -121,7 +121,7 @@ describe("the table of the clients' own retries", () => {
     expect(api.calls.map(({ status }) => status)).toEqual([429]);
   });
 
-  it("is right that Slack's client gives up at once on a 429 without Retry-After", async () => {
+  it("is right that Slack's client gives up immediately on a 429 without Retry-After", async () => {
     const api = await apis.start(() => ({ status: 429, body: "" }));
     const client = new WebClient("t", { slackApiUrl: `${api.url}/api/` });
 

@@ -22,7 +22,7 @@ withWrongClocks((members) => {
     await waitUntil(isEnded, "it has ended");
   }
 
-  it.each([undefined, "acme"])("a job waits as long as its delayMs says, key %s", async (key) => {
+  it.each([undefined, "acme"])("a job waits for exactly its delayMs, key %s", async (key) => {
     const name = `delayed ${key}`;
     const askedAtMs = performance.now();
 

@@ -35,7 +35,7 @@ withWrongClocks(
       await waitUntil(isIdle, "all are done");
     }
 
-    it("done jobs stay as long as keepDone says, whichever process did them", async () => {
+    it("done jobs are kept for the time of keepDone, whichever process ran them", async () => {
       await doMany(0);
       await doMany(BATCH);
 
@@ -44,7 +44,7 @@ withWrongClocks(
       expect(await members.producer.call("counts")).toMatchObject({ done: 2 * BATCH });
     });
 
-    it("a job's times are in order, and Redis' own", async () => {
+    it("a job's times are in order, and from Redis' clock", async () => {
       const { id } = await members.producer.call<Times>(
         "enqueue",
         { name: "timed" },
@@ -59,7 +59,7 @@ withWrongClocks(
       expect(endedAtMs).toBeGreaterThanOrEqual(startedAtMs);
     });
 
-    it("a job that starts at once does so no sooner than it was enqueued", async () => {
+    it("a job without a delay starts no sooner than it was enqueued", async () => {
       const jobs = Array.from({ length: 20 }, (_, index) => ({ name: `quick ${index}` }));
       const enqueued = await members.producer.call<Times[]>("enqueueMany", jobs);
       for (const { id } of enqueued) await untilDone(id);

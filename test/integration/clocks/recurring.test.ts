@@ -11,7 +11,7 @@ withWrongClocks((members) => {
     return schedules.find((schedule) => schedule.dedupeId === dedupeId)!.nextAtMs;
   }
 
-  it.each([undefined, "acme"])("a job recurs as often as it says, key %s", async (key) => {
+  it.each([undefined, "acme"])("a job recurs at its interval, key %s", async (key) => {
     const name = `often ${key}`;
     const dedupeId = `often-${key}`;
 

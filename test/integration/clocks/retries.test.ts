@@ -20,7 +20,7 @@ withWrongClocks((members) => {
     await waitUntil(isDead, "it is a dead letter");
   }
 
-  it.each([undefined, "acme"])("RetryAfter waits as long as it says, key %s", async (key) => {
+  it.each([undefined, "acme"])("RetryAfter waits for exactly its time, key %s", async (key) => {
     const name = `again ${key}`;
 
     await enqueue({ name, retryAfterMs: 700 }, { key });
@@ -30,7 +30,7 @@ withWrongClocks((members) => {
     expect(second!.atMs - first!.atMs).toBeGreaterThanOrEqual(700);
   });
 
-  it("a failed attempt is repeated, and no job comes early by that", async () => {
+  it("a failed attempt is repeated, and no other job starts early because of it", async () => {
     const { worker } = members;
     const before = worker.attempts.length;
     const askedAtMs = performance.now();
@@ -55,7 +55,7 @@ withWrongClocks((members) => {
     expect(await since(Date.now() + HOUR_MS)).toEqual([]);
   });
 
-  it("a dead letter that is replayed has its whole maxWaitMs again", async () => {
+  it("a replayed dead letter has its whole maxWaitMs again", async () => {
     const name = "replayed";
     const options = { attempts: 1, maxWaitMs: 4_000 };
     const id = await enqueue({ name, isFailing: true }, options);

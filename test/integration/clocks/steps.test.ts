@@ -10,7 +10,7 @@ const processes = children();
 const HOUR_MS = 3_600_000;
 
 describe.each([3 * HOUR_MS, -3 * HOUR_MS])("a clock that steps by %i ms", (stepMs) => {
-  it("delays no job that waits, nor any that comes, and has none come early", async () => {
+  it("delays no waiting or new job, and starts none early", async () => {
     const prefix = sluices.prefix();
     const producer = await startMember(processes, { prefix });
     const worker = await startMember(processes, { prefix, worker: {} });
@@ -35,9 +35,9 @@ describe.each([3 * HOUR_MS, -3 * HOUR_MS])("a clock that steps by %i ms", (stepM
 });
 
 describe.each([3 * HOUR_MS, -3 * HOUR_MS])(
-  "a worker that dies, its clock off by %i ms",
+  "a worker that dies with its clock off by %i ms",
   (shiftMs) => {
-    it("leaves its job to one whose clock is as wrong the other way", async () => {
+    it("leaves its job to a worker whose clock is off in the other direction", async () => {
       const prefix = sluices.prefix();
       const worker = { lockMs: 1_000 };
       const producer = await startMember(processes, { prefix });

@@ -27,7 +27,7 @@ async function countCalls({ operator }: OwnRedis, command: string): Promise<numb
 
 describe("a Redis that may evict keys", () => {
   it.each(["allkeys-lru", "volatile-ttl", "allkeys-random"])(
-    "is warned of once, with %s, by a process that has buckets only",
+    "causes one warning, with %s, in a process that only has buckets",
     async (policy) => {
       const redis = await servers.start(["--maxmemory-policy", policy]);
       const { logger, lines } = openLog();
@@ -53,7 +53,7 @@ describe("a Redis that may evict keys", () => {
     },
   );
 
-  it("is warned of once by a process that only enqueues", async () => {
+  it("causes one warning in a process that only enqueues", async () => {
     const redis = await servers.start(["--maxmemory-policy", "allkeys-lru"]);
     const { logger, lines } = openLog();
     const sluice = redis.open({ logger });
@@ -66,7 +66,7 @@ describe("a Redis that may evict keys", () => {
     expect(lines).toHaveLength(1);
   });
 
-  it("is warned of in a cluster", async () => {
+  it("causes a warning in a cluster", async () => {
     const cluster = await startOwnCluster();
     onTestFinished(() => cluster.stop());
     for (const { client } of [...cluster.primaries, ...cluster.replicas]) {
@@ -81,7 +81,7 @@ describe("a Redis that may evict keys", () => {
     expect(lines).toEqual([expect.stringContaining("Redis at a node of the cluster may evict")]);
   });
 
-  it("is asked once per process, and not with each connection or draw", async () => {
+  it("is checked once per process, and not with each connection or draw", async () => {
     const redis = await servers.start();
     const { logger, lines } = openLog();
     const before = await countCalls(redis, "info");
@@ -96,7 +96,7 @@ describe("a Redis that may evict keys", () => {
 });
 
 describe("a Redis that does not report its eviction policy", () => {
-  it("is used without a word", async () => {
+  it("is used without a warning", async () => {
     const redis = await servers.start(["--rename-command", "CONFIG", ""]);
     const rights = ["on", ">secret", "~*", "&*", "+@all", "-info", "-config"];
     await redis.operator.acl("SETUSER", "app", ...rights);

@@ -73,7 +73,7 @@ describe("Redis given as", () => {
     expect(done).toEqual([1, 2, 3]);
   });
 
-  it("a client is left as it is: usable after the sluice is closed", async () => {
+  it("a client is not changed: it is usable after the sluice is closed", async () => {
     given = new Redis(inject("redisUrl"));
     sluice = createSluice({ redis: given });
     await sluice.bucket("b", { rate: "100/s" }).draw();
@@ -98,7 +98,7 @@ describe("Redis given as", () => {
         })),
     ],
   ] as const)(
-    "%s with a time limit for commands has workers wait for jobs longer",
+    "%s with a time limit for commands makes workers wait longer for jobs",
     async (_, input) => {
       const worker = connect(input(), "worker");
 
@@ -113,7 +113,7 @@ describe("a worker's connection, to Redis given as", () => {
   it.each([
     ["a URL", () => inject("redisUrl")],
     ["an ioredis cluster", () => (given = new Cluster([address(cluster.url)]))],
-  ])("%s, sends what one event leads to in one piece", async (_name, input) => {
+  ])("%s, sends the commands of one event in one write", async (_name, input) => {
     const client = connect(input(), "worker");
     onTestFinished(() => client.disconnect());
     await client.ping();

@@ -72,7 +72,7 @@ const interruptions: [string, (parts: Parts) => Promise<void>][] = [
 describe.each(connections)(
   "behind Sentinel, a connection of %s that looks for its primary",
   (_name, open) => {
-    it.each(interruptions)("is not ended by %s", async (_what, interrupt) => {
+    it.each(interruptions)("survives %s", async (_what, interrupt) => {
       const parts = await start(open);
       await search(parts);
 

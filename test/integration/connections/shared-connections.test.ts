@@ -42,7 +42,7 @@ function isDoneIn(queues: readonly Queue<number>[], jobs: number): Promise<void>
 }
 
 describe("the connections of many queues", () => {
-  it("are two to enqueue, of which one is for slots", async () => {
+  it("are two for enqueueing, one of them for slots", async () => {
     const { queues, proxy } = await openQueues();
 
     await enqueueEach(queues);
@@ -64,7 +64,7 @@ describe("the connections of many queues", () => {
     expect([...done.values()]).toEqual(queues.map(() => 1));
   });
 
-  it("are one for each worker to wait on, beside those that all share", async () => {
+  it("are one blocking connection for each worker, beside the shared ones", async () => {
     const { queues, sluice, proxy } = await openQueues();
     for (const queue of queues) sluice.worker(queue, async () => {});
     await enqueueEach(queues);
@@ -94,7 +94,7 @@ describe("the connections of many queues", () => {
     await waitUntil(() => proxy.clients.size === 0, "no connection is left");
   });
 
-  it("bring the events of all queues again after each of them was lost", async () => {
+  it("deliver the events of all queues again after each connection was lost", async () => {
     const { queues, sluice, proxy } = await openQueues();
     let heard = 0;
     for (const queue of queues) queue.on("done", () => (heard += 1));
@@ -117,7 +117,7 @@ describe("the connections of many queues", () => {
     expect(proxy.clients.size).toBeLessThanOrEqual(QUEUES + 5);
   });
 
-  it("are its own for a queue that asks for that", async () => {
+  it("are separate for a queue that asks for it", async () => {
     const { queues, proxy } = await openQueues({ ownConnections: true });
 
     await enqueueEach(queues);

@@ -11,7 +11,7 @@ function openLog(): { readonly logger: Logger; readonly lines: string[] } {
   return { logger, lines };
 }
 
-describe("what goes wrong with every call is said once, and not with each", () => {
+describe("a problem of every call is logged once, and not for each call,", () => {
   it("when no call can read its actual cost", async () => {
     const { logger, lines } = openLog();
     const bucket = sluices.open({ logger }).bucket("b", { rate: "10000/s" });

@@ -17,8 +17,8 @@ function queueOf<Data>(options: BucketOptions, sluice: Sluice = sluices.open()):
   return sluice.queue<Data, unknown, Data>("jobs", { bucket: sluice.bucket("model", options) });
 }
 
-describe("a job that names no cost", () => {
-  it("takes what a preset estimates for its data, each of many by its own", async () => {
+describe("a job without a cost", () => {
+  it("costs what a preset estimates for its data, each of many separately", async () => {
     const preset = openai({ tokens: "200000/min" });
     const queue = queueOf<Chat>(preset);
     const [short, long] = [chat("Why?"), chat("Why is it so? ".repeat(300))];
@@ -31,7 +31,7 @@ describe("a job that names no cost", () => {
     expect(many[1]!.cost).not.toEqual(many[0]!.cost);
   });
 
-  it("takes one call where its data is no request", async () => {
+  it("costs one call if its data is not a request", async () => {
     const queue = queueOf<number>(openai({ tokens: "200000/min" }));
 
     const job = await queue.enqueue(7);
@@ -39,7 +39,7 @@ describe("a job that names no cost", () => {
     expect(job.cost).toBeUndefined();
   });
 
-  it("takes the bucket's constant cost, or what its function says of the data and the key", async () => {
+  it("costs the bucket's constant cost, or the result of its function of data and key", async () => {
     const seen: unknown[] = [];
     const fixed = queueOf<number>({ ...TOKENS, cost: { tokens: 300 } });
     const byData = queueOf<number>({
@@ -57,7 +57,7 @@ describe("a job that names no cost", () => {
     expect(seen).toEqual([[[20], ["acme", "e1"]]]);
   });
 
-  it("is charged that as it starts", async () => {
+  it("is charged that cost when it starts", async () => {
     const sluice = sluices.open();
     const cost: BucketOptions["cost"] = ({ args }) => ({ tokens: args[0] as number });
     const queue = queueOf<number>({ ...TOKENS, cost }, sluice);
@@ -83,7 +83,7 @@ describe("a job that names no cost", () => {
     expect((await storing).cost).toEqual({ tokens: 10 });
   });
 
-  it("is refused where the bucket's cost fails or can never pass, and nothing is stored", async () => {
+  it("is rejected when the bucket's cost function fails or its cost can never pass, and nothing is stored", async () => {
     const failing = queueOf<number>({
       ...TOKENS,
       cost: ({ args }) => {
@@ -104,7 +104,7 @@ describe("a job that names no cost", () => {
   });
 });
 
-it("a job that names a cost takes that, whatever its bucket says", async () => {
+it("costs its own cost if it has one, whatever its bucket says", async () => {
   const queue = queueOf<number>({ ...TOKENS, cost: { tokens: 300 } });
 
   const job = await queue.enqueue(1, { cost: { tokens: 100 } });

@@ -35,7 +35,7 @@ describe("a job whose dedupeId another has", () => {
     expect(await queue.jobOf(dedupeId)).toMatchObject({ id, data, key, isNew: false });
   });
 
-  it("gets the data that is stored within one call of enqueueMany too, and the others are new", async () => {
+  it("gets the stored data also within one call of enqueueMany, and the others are new", async () => {
     const { queue } = openTokenQueue<string>(sluices);
 
     const jobs = await queue.enqueueMany(["a1", "b1", "a2", "c", "b2"], (data) => ({
@@ -66,7 +66,7 @@ describe("a job whose dedupeId another has", () => {
     expect(await queue.jobOf(dedupeId)).toMatchObject({ id: first.id });
   });
 
-  it("is new again once the other is done, has failed or was removed", async () => {
+  it("is new again once the other job is done, has failed or was removed", async () => {
     const { sluice, queue } = openTokenQueue<string>(sluices);
     const removed = await queue.enqueue("removed", { dedupeId });
     await removed.remove();
@@ -87,7 +87,7 @@ describe("a job whose dedupeId another has", () => {
 });
 
 describe("the dedupeId of a recurring job", () => {
-  it("finds its next run, and says whether the schedule is new", async () => {
+  it("finds its next run, and shows whether the schedule is new", async () => {
     const { queue } = openTokenQueue<string>(sluices);
 
     const first = await queue.enqueue("a", { cron: "0 9 * * *", dedupeId: "daily" });
@@ -98,7 +98,7 @@ describe("the dedupeId of a recurring job", () => {
     expect(await queue.jobOf("weekly")).toBeUndefined();
   });
 
-  it("says to one of many that declare a schedule at once that it is new", async () => {
+  it("is reported as new to only one of many callers that declare the schedule at once", async () => {
     const opened = [1, 2, 3, 4].map(() => openTokenQueue<string>(sluices).queue);
     await Promise.all(opened.map((queue) => queue.counts()));
 
@@ -111,7 +111,7 @@ describe("the dedupeId of a recurring job", () => {
 });
 
 describe.each(["last", "again"] as const)("with dedupe %j", (dedupe) => {
-  it.each(PLACES)("the newest data runs, once, of jobs that wait: %s", async (_which, where) => {
+  it.each(PLACES)("the newest data of waiting jobs runs once: %s", async (_which, where) => {
     const { sluice, queue } = openTokenQueue<string>(sluices);
     const done: unknown[] = [];
     const isLater = "delayMs" in where;
@@ -137,7 +137,7 @@ describe.each(["last", "again"] as const)("with dedupe %j", (dedupe) => {
   it.each([
     ["without a key", {}],
     ["with a key", { key: "acme" }],
-  ])("the next attempt of one that waits for it has the newest data: %s", async (_which, where) => {
+  ])("the next attempt of a waiting retry has the newest data: %s", async (_which, where) => {
     const { sluice, queue } = openTokenQueue<string>(sluices);
     const seen: unknown[] = [];
     sluice.worker(queue, async ({ data }, { attempt }) => {

@@ -24,7 +24,7 @@ describe("a job's name and time limit", () => {
     for (const job of [given, seen[0], read]) expect(job).toMatchObject(facts);
   });
 
-  it("are undefined unless enqueue was given them, and a run of a schedule has them too", async () => {
+  it("are undefined unless given to enqueue, and runs of a schedule have them too", async () => {
     const { sluice, queue } = openTokenQueue<string>(sluices);
     const seen: Job<string>[] = [];
     const first = await queue.enqueue("plain");
@@ -84,7 +84,7 @@ describe("a job's attempts, dedupeId and result", () => {
     },
   );
 
-  it("are the defaults where nothing is said, and the name of a recurring job for its runs", async () => {
+  it("have the defaults of the queue, and runs of a recurring job have its name", async () => {
     const { sluice, queue } = openTokenQueue<string>(sluices);
     const plain = await queue.enqueue("plain");
     const run = await queue.enqueue("run", { every: 60_000, dedupeId: "hourly" });
@@ -100,7 +100,7 @@ describe("a job's attempts, dedupeId and result", () => {
     expect(done!.result).toBeUndefined();
   });
 
-  it("is no result of a job that has failed", async () => {
+  it("have no result for a failed job", async () => {
     const { sluice, queue } = openTokenQueue<string>(sluices);
     const job = await queue.enqueue("a", { attempts: 1 });
     sluice.worker(queue, async () => {
@@ -116,7 +116,7 @@ describe("a job's times", () => {
   it.each([
     ["without a key", {}],
     ["in a lane", { key: "acme" }],
-  ])("say when it came, was due, started and ended: a job %s", async (_which, where) => {
+  ])("show when it came, was due, started and ended: a job %s", async (_which, where) => {
     const { sluice, queue } = openTokenQueue<string>(sluices);
     const given = await queue.enqueue("a", { delayMs: 40, ...where });
     const seen: Job<string>[] = [];
@@ -144,7 +144,7 @@ describe("a job's times", () => {
     expect(ended.endedAtMs).toBeGreaterThanOrEqual(ended.startedAtMs!);
   });
 
-  it("of one that is due at once are the same, with a key or without", async () => {
+  it("of an immediate job are equal, with a key or without", async () => {
     const { queue } = openTokenQueue<string>(sluices);
 
     for (const key of [undefined, "acme"]) {

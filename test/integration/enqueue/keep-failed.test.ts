@@ -49,7 +49,7 @@ async function failMany(count: number): Promise<readonly string[]> {
 }
 
 describe("dead letters", () => {
-  it("stay for good unless keepFailed says otherwise", async () => {
+  it("stay forever unless keepFailed says otherwise", async () => {
     await failMany(3);
 
     const { queue, work, removals } = open();
@@ -59,7 +59,7 @@ describe("dead letters", () => {
     expect(removals()).toEqual([]);
   });
 
-  it("beyond keepFailed.count are removed with all that is kept of them, the oldest first, and that is logged", async () => {
+  it("beyond keepFailed.count are removed completely, the oldest first, and that is logged", async () => {
     const ids = await failMany(8);
 
     const { queue, work, removals } = open({ count: 3 });
@@ -75,7 +75,7 @@ describe("dead letters", () => {
     expect(removals()[0]!.text).toContain('5 dead letters of queue "jobs"');
   });
 
-  it("are removed once they failed longer ago than keepFailed.forMs, though no other fails", async () => {
+  it("are removed once they failed longer ago than keepFailed.forMs, though no other job fails", async () => {
     const [old, ...others] = await failMany(3);
     for (const id of others) await redis.zadd(keyOf("failed"), Date.now() - DAY_MS + 600_000, id);
     await redis.zadd(keyOf("failed"), Date.now() - DAY_MS - 600_000, old!);
@@ -133,7 +133,7 @@ describe("dead letters", () => {
     expect(whileAwaited).toBe("failed");
   });
 
-  it("are never removed while they are replayed: each runs again or stays", async () => {
+  it("are never removed during a replay: each runs again or stays", async () => {
     const ids = await failMany(250);
     const { sluice, queue } = open();
     const keeping = open({ count: 1, forMs: 1 });
@@ -154,7 +154,7 @@ describe("dead letters", () => {
   });
 
   it.each([5, null, { count: -1 }, { count: 1.5 }, { forMs: 0 }, { age: 5 }])(
-    "are kept by what is refused by its name if it is %j",
+    "are not kept by an invalid keepFailed, which is refused by name: %j",
     (keepFailed) => {
       const refused = (): unknown => open(keepFailed as object);
 

@@ -22,7 +22,7 @@ describe("a queue with a maxBacklog", () => {
     ["in lanes", [{ key: "a" }, { key: "b" }, { key: "c" }]],
     ["that are delayed", [{ delayMs: HOUR_MS }, { delayMs: HOUR_MS }, { delayMs: HOUR_MS }]],
     ["of all kinds", [{ key: "a" }, { key: "b", delayMs: HOUR_MS }, {}]],
-  ])("refuses what is more, and stores nothing of it: jobs %s", async (_which, options) => {
+  ])("rejects further jobs, and stores none of them: jobs %s", async (_which, options) => {
     const { queue } = open(3);
 
     for (const [index, own] of options.entries()) await queue.enqueue(index, own);
@@ -46,7 +46,7 @@ describe("a queue with a maxBacklog", () => {
     expect(await queue.jobOf("a")).toBeUndefined();
   });
 
-  it("bounds each key alone by perKey, the delayed jobs of it too", async () => {
+  it("limits each key separately by perKey, including its delayed jobs", async () => {
     const { sluice, queue } = open({ perKey: 2 });
 
     await queue.enqueue(1, { key: "a" });
@@ -66,7 +66,7 @@ describe("a queue with a maxBacklog", () => {
     expect(await rejectionOf(queue.enqueue(13, { key: "a" }))).toBeInstanceOf(QueueFullError);
   });
 
-  it("counts a delayed job of a key once, also when it has come due", async () => {
+  it("counts a delayed job of a key once, also after it is due", async () => {
     const { sluice, queue } = open({ perKey: 3 });
     const jobs = await queue.enqueueMany([1, 2], { key: "a", delayMs: 1 });
     await queue.pause();
@@ -104,7 +104,7 @@ describe("a queue with a maxBacklog", () => {
     expect(refused).toThrow(`option "${option}"`);
   });
 
-  it("stores all or none of a round trip of enqueueMany, and says how many are stored", async () => {
+  it("stores all or none of a round trip of enqueueMany, and reports how many are stored", async () => {
     const { queue } = open(2_500);
 
     const some = await queue.enqueueMany([...Array(400).keys()]);
@@ -119,7 +119,7 @@ describe("a queue with a maxBacklog", () => {
     expect([waiting, last.length, (await queue.counts()).waiting]).toEqual([2_400, 100, 2_500]);
   });
 
-  it("does not refuse what is there already, nor count it twice within a call", async () => {
+  it("does not reject a stored job, nor count it twice within a call", async () => {
     const { queue } = open(2);
 
     const jobs = await queue.enqueueMany([1, 2, 3, 4], (data) => ({ dedupeId: `${data % 2}` }));
@@ -131,7 +131,7 @@ describe("a queue with a maxBacklog", () => {
     expect(await queue.counts()).toMatchObject({ waiting: 2 });
   });
 
-  it("refuses no retry, no replay and no recurring job", async () => {
+  it("rejects no retry, no replay and no recurring job", async () => {
     const { sluice, queue } = open({ all: 1, perKey: 1 });
     let isUp = false;
     const worker = sluice.worker(queue, async ({ data }, { attempt }) => {
@@ -184,7 +184,7 @@ describe("a queue with a maxBacklog", () => {
   });
 
   it.each([0, -1, 1.5, "10", {}, { all: 0 }, { perkey: 5 }, { perKey: Infinity }, null])(
-    "is refused by its name if it is %j",
+    "is refused by name if it is %j",
     (maxBacklog) => {
       const refused = (): unknown => open(maxBacklog as number);
 

@@ -49,7 +49,7 @@ describe.each(KEYS)('an update with dedupe "again" while the one before runs, %s
   it.each([
     ["is done", undefined],
     ["has failed", new Error("no")],
-  ])("is kept, the newest one, and runs once that one %s", async (_how, error) => {
+  ])("is kept, only the newest, and runs once the running one %s", async (_how, error) => {
     const { queue, runs, first, end } = await whileOneRuns(key);
 
     const updates: QueuedJob<string>[] = [];
@@ -74,7 +74,7 @@ describe.each(KEYS)('an update with dedupe "again" while the one before runs, %s
     expect(await queue.jobOf(dedupeId)).toBeUndefined();
   });
 
-  it("is not kept for one that keeps the first, and can be removed", async () => {
+  it("is not kept for a job that keeps the first, and can be removed", async () => {
     const { queue, runs, first, end } = await whileOneRuns(key);
 
     const update = await queue.enqueue("1", { ...key, dedupeId, dedupe });
@@ -114,7 +114,7 @@ describe.each(KEYS)('an update with dedupe "again" while the one before runs, %s
     expect(runs).toEqual(["old", "1"]);
   });
 
-  it("waits for its own delay, too", async () => {
+  it("also waits for its own delay", async () => {
     const { queue, first, end } = await whileOneRuns(key);
 
     const update = await queue.enqueue("1", { ...key, dedupeId, dedupe, delayMs: 3_600_000 });
@@ -127,7 +127,7 @@ describe.each(KEYS)('an update with dedupe "again" while the one before runs, %s
   });
 });
 
-describe("an update that is to run after another, and is rescheduled", () => {
+describe("an update that waits for another, and is rescheduled", () => {
   it("is due then, and not before", async () => {
     const { queue, first, end } = await whileOneRuns({});
     const update = await queue.enqueue("1", { dedupeId, dedupe: "again" });
@@ -147,7 +147,7 @@ describe("an update that is to run after another, and is rescheduled", () => {
 
 describe('an update with dedupe "last"', () => {
   it.each(KEYS)(
-    "is not lost while the one before runs: it's stored beside it, %s",
+    "is not lost while the one before runs: it is stored beside it, %s",
     async (_, key) => {
       const { queue, runs, first, end } = await whileOneRuns(key);
 
@@ -202,7 +202,7 @@ describe("updates of one document by two processes, while two others work", () =
 });
 
 describe("a worker that is killed while it runs an update", () => {
-  it("has it run again, and the newest one after that, never both at once", async () => {
+  it("has its update run again, and then the newest one, never both at once", async () => {
     const { queue } = openTokenQueue<string>(sluices);
     const at = [inject("redisUrl"), sluices.prefix()];
     const options = { dedupeId, dedupe: "again", key: "acme" } as const;

@@ -10,34 +10,37 @@ const sluices = realSluices();
 const processes = children();
 const id = "order 17/é {a} %3A 💶";
 
-describe("an id of one's own", () => {
+describe("an id that the caller chooses", () => {
   it.each([
     ["without a key", {}],
     ["in a lane", { key: "acme" }],
     ["that is delayed", { delayMs: 20 }],
-  ])("is the job's, and none of the same id is stored while it is kept: %s", async (_, where) => {
-    const { sluice, queue } = openTokenQueue<string>(sluices);
-    const seen: Job<string>[] = [];
+  ])(
+    "becomes the job's id, and no second job of the id is stored while it is kept: %s",
+    async (_, where) => {
+      const { sluice, queue } = openTokenQueue<string>(sluices);
+      const seen: Job<string>[] = [];
 
-    const first = await queue.enqueue("first", { id, ...where });
-    const second = await queue.enqueue("second", { id });
-    sluice.worker(queue, async (job, { log }) => {
-      seen.push(job);
-      await log("here");
-      return "done";
-    });
-    const result = await second.finished();
-    const third = await queue.enqueue("third", { id });
+      const first = await queue.enqueue("first", { id, ...where });
+      const second = await queue.enqueue("second", { id });
+      sluice.worker(queue, async (job, { log }) => {
+        seen.push(job);
+        await log("here");
+        return "done";
+      });
+      const result = await second.finished();
+      const third = await queue.enqueue("third", { id });
 
-    expect([first, second, third].map(({ isNew }) => isNew)).toEqual([true, false, false]);
-    for (const job of [first, second, third]) expect(job).toMatchObject({ id, data: "first" });
-    expect(third).toMatchObject({ attemptsMade: 1, key: first.key });
-    expect([result, await third.state(), await third.logs()]).toEqual(["done", "done", ["here"]]);
-    expect(seen.map((job) => [job.id, job.data])).toEqual([[id, "first"]]);
-    expect(await queue.job(id)).toMatchObject({ id, data: "first" });
-  });
+      expect([first, second, third].map(({ isNew }) => isNew)).toEqual([true, false, false]);
+      for (const job of [first, second, third]) expect(job).toMatchObject({ id, data: "first" });
+      expect(third).toMatchObject({ attemptsMade: 1, key: first.key });
+      expect([result, await third.state(), await third.logs()]).toEqual(["done", "done", ["here"]]);
+      expect(seen.map((job) => [job.id, job.data])).toEqual([[id, "first"]]);
+      expect(await queue.job(id)).toMatchObject({ id, data: "first" });
+    },
+  );
 
-  it("brings back large jobs that are there already, many at once, with all that is stored of them", async () => {
+  it("returns large stored jobs, many at once, with all of their facts", async () => {
     const { queue } = openTokenQueue<string>(sluices);
     const ids = Array.from({ length: 12 }, (_, index) => `large-${index}`);
     const large = (index: number): string => `${index} ${"x".repeat(900_000)}`;
@@ -66,7 +69,7 @@ describe("an id of one's own", () => {
     expect(await queue.counts()).toMatchObject({ waiting: 1 });
   });
 
-  it("keeps a dead letter's place: it is replayed by its id, and not stored beside it", async () => {
+  it("belongs to a dead letter, which is replayed by its id, until it is removed", async () => {
     const { sluice, queue } = openTokenQueue<string>(sluices);
     let isUp = false;
     sluice.worker(queue, async () => {
@@ -84,7 +87,7 @@ describe("an id of one's own", () => {
     expect(replayed).toBe(1);
   });
 
-  it("is one job if many are stored at once, in one call and in two processes", async () => {
+  it("stores one job if many are stored at once, in one call and in two processes", async () => {
     const { queue } = openTokenQueue<number>(sluices);
     const at = [inject("redisUrl"), sluices.prefix(), "40", JSON.stringify({ id, key: "acme" })];
     const producers = [1, 2].map(() => processes.start("workers/update-producer.ts", at));
@@ -111,7 +114,7 @@ describe("an id of one's own", () => {
   );
 
   it.each(["", "17", "a:b", "meta", "wait", "id", "a\n", "x".repeat(257), 5, "\uD800"])(
-    "is refused, with what to write instead, if it is %j",
+    "is refused with a remedy if it is %j",
     async (own) => {
       const { queue } = openTokenQueue<string>(sluices);
 
@@ -122,7 +125,7 @@ describe("an id of one's own", () => {
     },
   );
 
-  it("is refused for all jobs of one call, and for a recurring job", async () => {
+  it("is refused if it is shared by all jobs of one call, and for a recurring job", async () => {
     const { queue } = openTokenQueue<string>(sluices);
 
     const many = await rejectionOf(queue.enqueueMany(["a", "b"], { id }));

@@ -28,8 +28,8 @@ function isOpen(lines: readonly string[]): boolean {
 
 const OFTEN = { attempts: 1_000, backoff: { baseMs: 1, maxMs: 1 } };
 
-describe("a downstream that one worker has found away", () => {
-  it("costs no attempt in another one, which has seen no failure yet, until it is back", async () => {
+describe("a downstream that one worker has found unreachable", () => {
+  it("costs no attempt in another worker, which has seen no failure yet, until it is back", async () => {
     const first = startReplica({ failures: 2 }, () => true);
     await first.queue.enqueueMany([0, 1], OFTEN);
     await waitUntil(() => isOpen(first.lines), "it is open");
@@ -61,7 +61,7 @@ describe("a downstream that one worker has found away", () => {
     expect((await other.peek()).coolingForMs).toBeGreaterThan(30_000);
   });
 
-  it("is found back by other jobs, although the first of the queue fails whenever it tries", async () => {
+  it("is found reachable by other jobs, although the first of the queue fails on every attempt", async () => {
     const { queue } = startReplica({ failures: 2 }, (job, lines) => job < 2 || !isOpen(lines));
     await queue.enqueueMany([0, 1, 2, 3], OFTEN);
 

@@ -95,7 +95,7 @@ describe("a downstream that is unreachable", () => {
     await close(workers);
   });
 
-  it("stops the jobs of its own key only, where each key has a downstream of its own", async () => {
+  it("stops only the jobs of its own key, where each key has a separate downstream", async () => {
     const [good, bad] = [await openDownstream(), await openDownstream()];
     const policy = { rate: "500/s", breaker: SHORT };
     const queue = openQueue(policy);
@@ -128,7 +128,7 @@ describe("a downstream that is unreachable", () => {
     await close(workers);
   });
 
-  it("is not blamed for a few jobs whose own URL leads nowhere: they end as dead letters", async () => {
+  it("is not assumed for a few jobs with bad URLs, which end as dead letters", async () => {
     const downstream = await openDownstream();
     const policy = { rate: "200/s", breaker: SHORT };
     const queue = openQueue(policy);
@@ -149,7 +149,7 @@ describe("a downstream that is unreachable", () => {
     await close(workers);
   });
 
-  it("is not blamed for the last job, alone in its queue: it ends after its attempts", async () => {
+  it("is not assumed for the last job, alone in its queue, which ends after its attempts", async () => {
     const policy = { rate: "200/s", breaker: SHORT };
     const queue = openQueue(policy);
     const job = await queue.enqueue(await closedUrl(), { ...FEW, attempts: 8 });

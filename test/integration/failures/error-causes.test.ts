@@ -28,7 +28,7 @@ async function failWith(thrown: unknown) {
 }
 
 describe("the cause of a job's failure", () => {
-  it('is no longer lost behind "fetch failed": it is in the dead letter, in finished() and in filters', async () => {
+  it('is not lost behind "fetch failed": it is in the dead letter, in finished() and in filters', async () => {
     const url = await closedUrl();
     const { sluice, queue } = openQueue<number>(sluices);
     const job = await queue.enqueue(1, ONCE);
@@ -47,7 +47,7 @@ describe("the cause of a job's failure", () => {
     expect(await queue.replay({ code: "ECONNREFUSED" })).toBe(1);
   });
 
-  it("is there too when finished() is called after the failure, and with the next failure it is another", async () => {
+  it("is in finished() also after the failure, and is replaced by that of the next failure", async () => {
     const { sluice, queue } = openQueue<number>(sluices);
     let thrown: unknown = Object.assign(new Error("one"), { code: "E_ONE", status: 500 });
     const job = await queue.enqueue(1, ONCE);
@@ -100,7 +100,7 @@ describe("the cause of a job's failure", () => {
     ["an error whose class alone has one", new Declined("no funds"), "Declined"],
     ["a built-in one", new RangeError("too far"), "RangeError"],
     ["one with a cause", new OutOfStock("none", { cause: new Declined("no") }), "OutOfStock"],
-  ])("comes with the class of what was thrown, of %s", async (_what, thrown, name) => {
+  ])("has the class of the thrown value: %s", async (_what, thrown, name) => {
     const { letter, error } = await failWith(thrown);
     const cause = error.cause as Error;
 
@@ -112,14 +112,14 @@ describe("the cause of a job's failure", () => {
   it.each([
     ["a plain error", new Error("no")],
     ["no error", { no: 1 }],
-  ])("comes without a class, of %s", async (_what, thrown) => {
+  ])("has no class: %s", async (_what, thrown) => {
     const { letter, error } = await failWith(thrown);
 
     expect(letter.errorName).toBeUndefined();
     expect((error.cause as Error).name).toBe("Error");
   });
 
-  it("is kept of each address of a host, by AggregateError", async () => {
+  it("is stored for each address of a host, from an AggregateError", async () => {
     const errors = ["::1", "127.0.0.1"].map((at) =>
       Object.assign(new Error(`connect ECONNREFUSED ${at}`), { code: "ECONNREFUSED" }),
     );
@@ -134,14 +134,14 @@ describe("the cause of a job's failure", () => {
     expect((error.cause as Error).cause).toBeInstanceOf(AggregateError);
   });
 
-  it("is kept of a fetch answer with its status", async () => {
+  it("is stored for a fetch response with its status", async () => {
     const answer = new Response("away", { status: 500, statusText: "Broken" });
     const { letter } = await failWith(new Error("answered 500", { cause: answer }));
 
     expect(letter.cause).toEqual({ name: "Response", message: "HTTP 500 Broken", status: 500 });
   });
 
-  it("is bounded: five deep, twenty errors, a thousand characters, and a cycle ends", async () => {
+  it("is limited: five deep, twenty errors, a thousand characters, and a cycle ends", async () => {
     const deep = Array.from({ length: 50 }).reduce<Error>(
       (cause, _, at) => new Error(`level ${at} ${"x".repeat(20_000)}`, { cause }),
       new Error("innermost"),
@@ -181,7 +181,7 @@ describe("the cause of a job's failure", () => {
     expect(letter).toMatchObject({ reason: expect.stringContaining("no"), ...expected });
   });
 
-  it("is kept of a Discard", async () => {
+  it("is stored for a Discard", async () => {
     const cause = Object.assign(new Error("404"), { code: "E_GONE" });
     const { letter } = await failWith(new Discard("no such charge", { cause }));
 
@@ -189,7 +189,7 @@ describe("the cause of a job's failure", () => {
   });
 });
 
-describe("the cause of a failure in a handler's own process", () => {
+describe("the cause of a failure in a handler's separate process", () => {
   beforeEach(() => {
     vi.stubEnv("NODE_OPTIONS", "--import tsx --conditions=@sluice/source");
   });
@@ -197,7 +197,7 @@ describe("the cause of a failure in a handler's own process", () => {
     vi.unstubAllEnvs();
   });
 
-  it("comes out of that process", async () => {
+  it("is returned from that process", async () => {
     const { sluice, queue } = openQueue<{ do: string }>(sluices);
     const handler = new URL("../../support/handlers/many-ways.mjs", import.meta.url);
     sluice.worker(queue, handler, { concurrency: 1 });

@@ -53,7 +53,7 @@ describe("a job that fails", () => {
     for (const { text } of lines) expect(text.startsWith(start)).toBe(true);
   });
 
-  it("fills no log when a thousand others fail too: ten lines of each kind, and the number left out", async () => {
+  it("logs at most ten lines of each kind when a thousand others fail too, and the number left out", async () => {
     const { lines, logger } = listen();
     const { sluice, queue } = openQueue<number>(sluices, { logger });
     await queue.enqueueMany([...Array(100).keys()], { attempts: 2, backoff: { baseMs: 1 } });
@@ -74,7 +74,7 @@ describe("a job that fails", () => {
     }
   });
 
-  it("has a reason where the error has no message, and one full stop where the message ends with one", async () => {
+  it("has a reason if the error has no message, and one full stop if the message ends with one", async () => {
     const { lines, logger } = listen();
     const { sluice, queue } = openQueue<string>(sluices, { logger });
     sluice.worker(queue, async ({ data }) => {

@@ -63,7 +63,7 @@ describe("the events of a worker", () => {
     expect(errors[0]).toBe(thrown);
   });
 
-  it("break nothing when a listener throws or rejects, and say so once each", async () => {
+  it("continue when a listener throws or rejects, and log that once each", async () => {
     const errors: string[] = [];
     const logger = { ...SILENT, error: (_facts: object, text: string) => void errors.push(text) };
     const { sluice, queue } = openQueue<number>(sluices, { logger });
@@ -128,7 +128,7 @@ describe("the events of a worker", () => {
     },
   );
 
-  it("end with the listener, and are refused by name when there is no such event", () => {
+  it("end with the listener, and unknown events are refused by name", () => {
     const { sluice, queue } = openQueue<number>(sluices);
     const worker = sluice.worker(queue, async () => {});
 

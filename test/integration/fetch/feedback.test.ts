@@ -56,7 +56,7 @@ describe("four processes whose bucket is four times too fast", () => {
     expect(arrivalsInCooldown(api, 2_000)).toEqual([]);
   });
 
-  it("start again at a part of their rate when the cooldown is over", async () => {
+  it("start again at a part of their rate after the cooldown", async () => {
     const api = await apis.start((_call, number) => (number === 40 ? refusal("3") : {}));
 
     await runCallers(api, { rate: "200/s" }, 150);
@@ -126,7 +126,7 @@ describe("a bucket whose responses state how long to wait", () => {
   });
 
   it.each(["1e400", "-5", "soon", "NaN", "Infinity", "9".repeat(400), "0x10"])(
-    "takes the hostile %j for a Retry-After that says nothing",
+    "ignores the hostile Retry-After %j",
     async (retryAfter) => {
       const coolingMs = await coolingAfter(refusal(retryAfter), {});
 
@@ -135,7 +135,7 @@ describe("a bucket whose responses state how long to wait", () => {
     },
   );
 
-  it("cools down for an error that a client throws in place of the answer", async () => {
+  it("cools down for an error that a client throws instead of returning the response", async () => {
     const bucket = sluices.open().bucket("api", { rate: "1000/s" });
     const error = Object.assign(new Error("Too many"), {
       status: 429,
@@ -166,7 +166,7 @@ describe("a bucket whose responses state how long to wait", () => {
     expect((await other.peek()).coolingForMs).toBe(0);
   });
 
-  it("cuts its rate also for a 429 that asks for no wait at all", async () => {
+  it("also cuts its rate for a 429 without a retry time", async () => {
     const adaptive = { floor: 0.1, recoverMs: 1_000_000 };
     const api = await apis.start(() => refusal("0"));
     const bucket = sluices.open().bucket("api", { rate: "1000/s", adaptive });
@@ -178,7 +178,7 @@ describe("a bucket whose responses state how long to wait", () => {
     expect(rateFactor).toBeCloseTo(0.7, 2);
   });
 
-  it("does not grow its rate back while nothing is sent", async () => {
+  it("does not raise its rate again while nothing is sent", async () => {
     const adaptive = { floor: 0.1, recoverMs: 100 };
     const api = await apis.start(() => refusal("30"));
     const bucket = sluices.open().bucket("api", { rate: "1000/s", adaptive });
@@ -226,7 +226,7 @@ describe("a bucket with a feedback of the user's own", () => {
     expect((await bucket.peek()).coolingForMs).toBeGreaterThan(30_000);
   });
 
-  it("cools the whole bucket for one key when the function says so", async () => {
+  it("cools the whole bucket for one key when the function returns that", async () => {
     const bucket = sluices.open().bucket("api", {
       rate: "1000/s",
       perKey: { rate: "500/s" },
@@ -248,7 +248,7 @@ describe("a bucket with a feedback of the user's own", () => {
     ["answers null", () => null],
     ["answers NaN", () => ({ coolMs: Number.NaN })],
     ["answers a number below zero", () => ({ coolMs: -1 })],
-  ])("harms nothing when the function %s", async (_what, feedback) => {
+  ])("is unaffected when the function %s", async (_what, feedback) => {
     const options = { rate: "1000/s", feedback: feedback as never };
     const bucket = sluices.open({ logger: { warn() {}, error() {} } }).bucket("api", options);
     const failure = new Error("of the call itself");
@@ -259,7 +259,7 @@ describe("a bucket with a feedback of the user's own", () => {
     expect((await bucket.peek()).coolingForMs).toBe(0);
   });
 
-  it("does not make a call fail whose cost a newer policy could never give", async () => {
+  it("does not fail a call whose cost exceeds a newer policy", async () => {
     const bucket = sluices.open().bucket("api", { rate: "1000/s", burst: 50 });
     const call = bucket.throttled(
       async () => {
@@ -293,7 +293,7 @@ describe('a bucket with pace: "headers"', () => {
     });
   }
 
-  it("slows four processes down to what is left, before any 429", async () => {
+  it("slows four processes down to the remaining quota, before any 429", async () => {
     const api = await quotaApi(120, 2_000);
 
     await runCallers(api, { rate: "200/s", pace: "headers" }, 75);
@@ -305,7 +305,7 @@ describe('a bucket with pace: "headers"', () => {
     expect(spanMs).toBeGreaterThan(4_000);
   });
 
-  it("is never faster than its rate, however much is left", async () => {
+  it("is never faster than its rate, however much quota remains", async () => {
     const api = await quotaApi(1_000_000, 2_000);
     const bucket = sluices.open().bucket("api", { rate: "100/s", pace: "headers" });
     const call = bucket.throttled(async () => (await fetch(api.url)).arrayBuffer());
@@ -317,7 +317,7 @@ describe('a bucket with pace: "headers"', () => {
     expect(last - first).toBeGreaterThan(900);
   });
 
-  it("is as fast as its rate again when the quota is whole again", async () => {
+  it("is as fast as its rate again when the quota is full again", async () => {
     const bucket = sluices.open().bucket("api", { rate: "200/s", pace: "headers" });
     const headers = {
       "x-ratelimit-remaining-requests": "0",

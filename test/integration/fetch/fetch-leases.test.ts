@@ -38,7 +38,7 @@ describe("the fetch of a bucket that lets one call run at a time", () => {
     return { response, reader: response.body!.getReader(), server: server! };
   }
 
-  it("holds the lease until the answer has been read to its end", async () => {
+  it("holds the lease until the response was read to its end", async () => {
     const bucket = openBucket();
     const { reader, server } = await openStream(bucket);
     await reader.read();
@@ -54,7 +54,7 @@ describe("the fetch of a bucket that lets one call run at a time", () => {
     await untilNoneRuns(bucket);
   });
 
-  it("holds the lease while there is more than it reads ahead, and loses no byte", async () => {
+  it("holds the lease while more than the read-ahead remains, and loses no byte", async () => {
     const bucket = openBucket();
     const api = await apis.start(() => ({ body: MORE_THAN_IS_READ_AHEAD }));
 
@@ -67,7 +67,7 @@ describe("the fetch of a bucket that lets one call run at a time", () => {
     await untilNoneRuns(bucket);
   });
 
-  it("gives the lease back when the answer is cancelled, and hangs up", async () => {
+  it("gives the lease back when the response is cancelled, and disconnects", async () => {
     const bucket = openBucket();
     const { reader, server } = await openStream(bucket);
     const hungUp = once(server, "close");
@@ -93,7 +93,7 @@ describe("the fetch of a bucket that lets one call run at a time", () => {
     }, "the lease is given back");
   });
 
-  it("keeps the lease of a long answer of which somebody has but the body", async () => {
+  it("keeps the lease of a long response while only its body is referenced", async () => {
     const bucket = openBucket();
     const api = await apis.start(() => ({ body: MORE_THAN_IS_READ_AHEAD }));
     const bodyOf = async () => (await bucket.fetch(api.url)).body!;
@@ -144,7 +144,7 @@ describe("the fetch of a bucket that lets one call run at a time", () => {
     expect(response.status).toBe(200);
   });
 
-  it("gives the lease back when the request is aborted in the middle of its answer", async () => {
+  it("gives the lease back when the request is aborted during its response", async () => {
     const bucket = openBucket();
     const controller = new AbortController();
     const api = await apis.start(() => ({ stream: (response) => void response.write("first") }));
@@ -173,7 +173,7 @@ describe("the fetch of a bucket that lets one call run at a time", () => {
     expect(await first.text()).toBe(answer.body ?? "");
   });
 
-  it("gives the lease of a refused try back before it waits for the next", async () => {
+  it("gives the lease of a rejected try back before it waits for the next", async () => {
     const bucket = openBucket();
     const api = await apis.start((_call, number) =>
       number === 0

@@ -59,7 +59,7 @@ describe("fetch.with()", () => {
     expect(await tokensTaken(bucket, "globex")).toEqual([8, 3]);
   });
 
-  it("draws for the same key and cost anew with each try", async () => {
+  it("draws again for the same key and cost with each try", async () => {
     const refusal: ApiAnswer = { status: 429, headers: { "retry-after-ms": "100" }, body: "later" };
     const api = await apis.start((_call, number) => (number === 0 ? refusal : { body: "7" }));
     const bucket = openModel();
@@ -109,7 +109,7 @@ describe("fetch.with()", () => {
     await waitUntil(async () => (await bucket.peek()).coolingForMs > 0, "it cools");
   });
 
-  it("keeps to its signal when the cost depends on the request", async () => {
+  it("obeys its signal when the cost depends on the request", async () => {
     const bucket = openModel();
     const signal = AbortSignal.abort("enough");
 
@@ -120,7 +120,7 @@ describe("fetch.with()", () => {
     expect(rejection).toBe("enough");
   });
 
-  it("keeps what an earlier with() said", async () => {
+  it("keeps the options of an earlier with()", async () => {
     const api = await apis.start(() => ({}));
     const bucket = openModel();
 
@@ -182,7 +182,7 @@ describe("fetch.with()", () => {
     expect(() => openModel().fetch.with(options)).toThrow(/fetch\.with\(\).*concurrency/);
   });
 
-  it("refuses a signal that is none, and sends nothing", async () => {
+  it("refuses an invalid signal, and sends nothing", async () => {
     const signal = "soon" as unknown as AbortSignal;
 
     await expect(openModel().fetch("http://127.0.0.1:1", { signal })).rejects.toThrow(

@@ -71,7 +71,7 @@ const reads: [string, Settle][] = [
 
 describe.each(kinds)("settle in the fetch of a bucket with %s", (_kind, concurrency) => {
   it.each(reads)(
-    "%s: the caller has the whole answer, and the cost is true",
+    "%s: the caller gets the whole response, and the actual cost is booked",
     async (_name, settle) => {
       const { bucket, warnings } = openModel(concurrency);
       const { response, server } = await streaming(bucket, settle);
@@ -84,7 +84,7 @@ describe.each(kinds)("settle in the fetch of a bucket with %s", (_kind, concurre
     },
   );
 
-  it("ends with the caller's reading: a cancel hangs up, and leaves the estimate", async () => {
+  it("ends with the caller's reading: a cancel disconnects, and keeps the estimate", async () => {
     const { bucket, warnings } = openModel(concurrency);
     const { response, server } = await streaming(bucket, reads[0]![1]);
 
@@ -97,7 +97,7 @@ describe.each(kinds)("settle in the fetch of a bucket with %s", (_kind, concurre
     expect(warnings).toEqual([]);
   });
 
-  it("that reads nothing keeps nothing from its caller", async () => {
+  it("hides nothing from its caller if it reads nothing", async () => {
     const { bucket } = openModel(concurrency);
     const { response, server } = await streaming(bucket, () => ({ tokens: 3 }));
     await untilSettledTo(bucket, 3);
@@ -106,7 +106,7 @@ describe.each(kinds)("settle in the fetch of a bucket with %s", (_kind, concurre
     expect(await response.text()).toBe("1234567");
   });
 
-  it("has bytes of its own, whatever the caller does to what it reads", async () => {
+  it("has separate bytes, whatever the caller does to those that it reads", async () => {
     const { bucket } = openModel(concurrency);
     const changed = deferred();
     const { response, server } = await streaming(bucket, async (answer) => {
@@ -122,7 +122,7 @@ describe.each(kinds)("settle in the fetch of a bucket with %s", (_kind, concurre
     expect(response.bodyUsed).toBe(true);
   });
 
-  it("leaves the estimate where the answer breaks off, as its caller sees", async () => {
+  it("keeps the estimate when the response breaks off, which its caller notices", async () => {
     const { bucket, warnings } = openModel(concurrency);
     const { response, server } = await streaming(bucket, reads[0]![1]);
 
@@ -134,7 +134,7 @@ describe.each(kinds)("settle in the fetch of a bucket with %s", (_kind, concurre
     expect(warnings).toEqual([]);
   });
 
-  it("says so when it fails by itself, and what it came to stays as estimated", async () => {
+  it("logs its own failure, and keeps the estimate", async () => {
     const { bucket, warnings } = openModel(concurrency);
     const { response, server } = await streaming(bucket, async (answer) => ({
       tokens: ((await answer.json()) as { missing: { tokens: number } }).missing.tokens,
@@ -147,7 +147,7 @@ describe.each(kinds)("settle in the fetch of a bucket with %s", (_kind, concurre
     expect(await levelOf(bucket, "tokens")).toBe(100);
   });
 
-  it("reads an answer without a body, and one that was refused", async () => {
+  it("reads a response without a body, and a rejected one", async () => {
     const { bucket } = openModel(concurrency);
     const api = await apis.start(() => ({ status: 204, headers: { "x-tokens": "9" } }));
     const ask = bucket.fetch.with({
@@ -165,7 +165,7 @@ describe.each(kinds)("settle in the fetch of a bucket with %s", (_kind, concurre
 });
 
 describe("the fetch of a bucket with one call at a time", () => {
-  it("gives the lease back of an answer whose body feedback has read", async () => {
+  it("gives the lease back of a response whose body feedback has read", async () => {
     const { bucket } = openModel(1);
     const api = await apis.start(() => ({ body: "12345" }));
     const ask = bucket.fetch.with({
@@ -182,7 +182,7 @@ describe("the fetch of a bucket with one call at a time", () => {
   });
 });
 
-describe("a try that was refused and is followed by another", () => {
+describe("a rejected try that is followed by another", () => {
   /** Room for the tokens of one try, and for many calls. */
   function openNarrow(): Bucket {
     return sluices.open().bucket("narrow", {
@@ -200,7 +200,7 @@ describe("a try that was refused and is followed by another", () => {
     return fetch(api.url);
   }
 
-  it("leaves its tokens to the next, and has taken its call", async () => {
+  it("gives its tokens to the next try, and has used its call", async () => {
     const bucket = openNarrow();
 
     const response = await callTwice(bucket, 429, 30_000);
@@ -209,7 +209,7 @@ describe("a try that was refused and is followed by another", () => {
     expect([await levelOf(bucket, "calls"), await levelOf(bucket, "tokens")]).toEqual([2, 700]);
   });
 
-  it("keeps its tokens where work may have begun before the refusal", async () => {
+  it("keeps its tokens if work may have begun before the rejection", async () => {
     const bucket = openNarrow();
 
     const response = await callTwice(bucket, 503, 1_000);

@@ -31,7 +31,7 @@ function leftOn(signal: AbortSignal): number {
 /** The end of an answer may be seen a moment after its reader has it. */
 const PATIENCE = { timeout: 30_000 };
 
-describe("a signal that outlives the requests which it may end", () => {
+describe("a signal that outlives the requests that it may end", () => {
   const ends: [string, (answer: Response) => Promise<unknown> | undefined, ApiAnswer][] = [
     ["was read", (answer) => answer.text(), { body: MORE_THAN_IS_READ_AHEAD }],
     ["was cancelled", (answer) => answer.body?.cancel(), { body: MORE_THAN_IS_READ_AHEAD }],
@@ -40,17 +40,20 @@ describe("a signal that outlives the requests which it may end", () => {
     ["is short and was not read", async () => {}, { body: "ok" }],
     ["was refused thrice", (answer) => answer.text(), REFUSAL],
   ];
-  it.each(ends)("is not held by one with a lease whose answer %s", async (_what, end, answer) => {
-    const { signal } = new AbortController();
-    const api = await apis.start(() => answer);
+  it.each(ends)(
+    "is not kept alive by a leased request whose response %s",
+    async (_what, end, answer) => {
+      const { signal } = new AbortController();
+      const api = await apis.start(() => answer);
 
-    const response = await openBucket(ONE_AT_A_TIME).fetch(api.url, { signal });
-    await end(response);
+      const response = await openBucket(ONE_AT_A_TIME).fetch(api.url, { signal });
+      await end(response);
 
-    await expect.poll(() => leftOn(signal), PATIENCE).toBe(0);
-  });
+      await expect.poll(() => leftOn(signal), PATIENCE).toBe(0);
+    },
+  );
 
-  it("would be seen to be held by what Node itself makes of several", () => {
+  it("would be kept alive by Node's own combination of several signals", () => {
     const { signal } = new AbortController();
 
     const joined = AbortSignal.any([signal, new AbortController().signal]);
@@ -66,7 +69,7 @@ describe("a signal that outlives the requests which it may end", () => {
     await expect.poll(() => leftOn(signal), PATIENCE).toBe(0);
   });
 
-  it("is not held by one whose last answer stands, for want of a slot for another try", async () => {
+  it("is not kept alive by a request that returned its last response for lack of a slot", async () => {
     const { signal } = new AbortController();
     const api = await apis.start(() => ({ ...REFUSAL, headers: { "retry-after": "60" } }));
     const { fetch } = openBucket(ONE_AT_A_TIME);
@@ -91,7 +94,7 @@ describe("a signal that outlives the requests which it may end", () => {
 });
 
 describe("a request that two signals may end", () => {
-  it.each([0, 1])("ends its wait by number %i of them", async (number) => {
+  it.each([0, 1])("stops waiting when signal %i of them is aborted", async (number) => {
     const controllers = [new AbortController(), new AbortController()];
     const bucket = openBucket({ rate: "1/h" });
     await bucket.draw();
@@ -104,7 +107,7 @@ describe("a request that two signals may end", () => {
     expect(await rejection).toMatchObject({ message: "enough" });
   });
 
-  it("does not even begin when one has ended before", async () => {
+  it("does not begin when one is already aborted", async () => {
     const { signal } = new AbortController();
     const bucket = openBucket({ rate: "1/h" });
     const fetch = bucket.fetch.with({ signal });

@@ -16,7 +16,7 @@ function openBucket(logger?: { warn(): void; error(): void }): Bucket {
 }
 
 describe("fetch.with({ tries })", () => {
-  it.each([1, 2, 5])("sends a request that is refused each time %i times", async (tries) => {
+  it.each([1, 2, 5])("sends a request that is always rejected %i times", async (tries) => {
     const api = await apis.start(() => SOON);
 
     const response = await openBucket().fetch.with({ tries })(api.url);
@@ -33,7 +33,7 @@ describe("fetch.with({ tries })", () => {
 });
 
 describe("fetch.with({ retry })", () => {
-  it("never tries again when it is false", async () => {
+  it("never retries when it is false", async () => {
     const api = await apis.start(() => SOON);
 
     await openBucket().fetch.with({ retry: false })(api.url);
@@ -60,7 +60,7 @@ describe("fetch.with({ retry })", () => {
     ]);
   });
 
-  it("leaves the decision to the bucket where it answers nothing, or fails", async () => {
+  it("leaves the decision to the bucket if it returns undefined, or fails", async () => {
     const api = await apis.start((_call, number) => (number < 2 ? SOON : {}));
     let asked = 0;
     const fetch = openBucket({ warn() {}, error() {} }).fetch.with({
@@ -75,7 +75,7 @@ describe("fetch.with({ retry })", () => {
     expect(asked).toBe(2);
   });
 
-  it("is not asked where the request cannot be sent again", async () => {
+  it("is not called if the request cannot be sent again", async () => {
     const api = await apis.start(() => SOON);
     const body = new Blob(["once"]).stream();
     const fetch = openBucket().fetch.with({ retry: () => true });
@@ -99,7 +99,7 @@ describe("fetch.with({ fetch })", () => {
       "a Request",
       (url) => [new Request(url, { method: "POST", body: "a", headers: { "x-a": "1" } })],
     ],
-  ])("sends %s by undici's, with a dispatcher, and again", async (_what, given) => {
+  ])("sends %s with undici's fetch and a dispatcher, and retries", async (_what, given) => {
     const api = await apis.start((_call, number) => (number === 0 ? SOON : { body: "ok" }));
     const agent = new Agent();
     const fetch = openBucket().fetch.with({ fetch: viaUndici(agent) });
@@ -114,7 +114,7 @@ describe("fetch.with({ fetch })", () => {
     await agent.close();
   });
 
-  it("holds a lease until the answer of undici's has been read", async () => {
+  it("holds a lease until undici's response has been read", async () => {
     const api = await apis.start(() => ({ body: "x".repeat(1_000_000) }));
     const agent = new Agent();
     const bucket = sluices.open().bucket("api", { rate: "1000/s", concurrency: 1 });
@@ -129,12 +129,12 @@ describe("fetch.with({ fetch })", () => {
     await agent.close();
   });
 
-  it("refuses what is no function", () => {
+  it("refuses a value that is not a function", () => {
     expect(() => openBucket().fetch.with({ fetch: {} as never })).toThrow(InvalidOptionError);
   });
 });
 
-describe("the last of several refused tries", () => {
+describe("the last of several rejected tries", () => {
   it("gives its tokens back too, and keeps its calls", async () => {
     const api = await apis.start(() => SOON);
     const bucket = sluices.open().bucket("api", {
@@ -150,7 +150,7 @@ describe("the last of several refused tries", () => {
     expect((await bucket.peek()).limits[0]!.level).toBe(3);
   });
 
-  it("gives them back where a client threw the refusal", async () => {
+  it("gives its tokens back when a client threw the rejection", async () => {
     const bucket = sluices.open().bucket("api", {
       limits: [
         leakyBucket("1/h", { burst: 10 }),

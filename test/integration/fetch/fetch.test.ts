@@ -55,7 +55,7 @@ describe("the fetch of a bucket", () => {
     expect(limits.map(({ remaining }) => remaining)).toEqual([7, 17]);
   });
 
-  it("sends a refused request again, not before the cooldown is over", async () => {
+  it("resends a rejected request, not before the cooldown is over", async () => {
     const api = await apis.start((_call, number) => (number === 0 ? refusal : { body: "ok" }));
 
     const response = await openBucket().fetch(api.url, { method: "POST", body: "hello" });
@@ -70,7 +70,7 @@ describe("the fetch of a bucket", () => {
     expect(api.calls[1]!.atMs - api.calls[0]!.atMs).toBeGreaterThan(195);
   });
 
-  it("keeps to the cooldown also when Redis has lost its scripts", async () => {
+  it("obeys the cooldown also when Redis has lost its scripts", async () => {
     const bucket = openBucket();
     const api = await apis.start((_call, number) => (number === 0 ? refusal : {}));
     await bucket.draw();
@@ -81,7 +81,7 @@ describe("the fetch of a bucket", () => {
     expect(api.calls[1]!.atMs - api.calls[0]!.atMs).toBeGreaterThan(195);
   });
 
-  it("gives the third refusal to its caller, body and all", async () => {
+  it("returns the third rejection to its caller, with its body", async () => {
     const api = await apis.start(() => ({ ...refusal, headers: { "retry-after-ms": "20" } }));
 
     const response = await openBucket().fetch(api.url);
@@ -95,7 +95,7 @@ describe("the fetch of a bucket", () => {
     ["to nothing", { feedback: false }],
     ["to a function that takes it for none", { feedback: () => undefined }],
     ["to a function that takes it for something else", { feedback: () => ({}) as never }],
-  ])("hands a refusal over as it is when the bucket listens %s", async (_what, listening) => {
+  ])("returns a rejection unchanged when feedback is %s", async (_what, listening) => {
     const api = await apis.start(() => refusal);
 
     const response = await openBucket({ ...QUICK, ...listening }).fetch(api.url);
@@ -105,7 +105,7 @@ describe("the fetch of a bucket", () => {
     expect(api.calls).toHaveLength(1);
   });
 
-  it("sends a request again that a function of one's own took for refused", async () => {
+  it("resends a request that the feedback function called rejected", async () => {
     const api = await apis.start((_call, number) => (number === 0 ? { status: 429 } : {}));
     const feedback: BucketOptions["feedback"] = (result) =>
       (result as Response).status === 429 ? { coolMs: 200 } : undefined;
@@ -116,7 +116,7 @@ describe("the fetch of a bucket", () => {
     expect(api.calls[1]!.atMs - api.calls[0]!.atMs).toBeGreaterThan(195);
   });
 
-  it("sends a request again that was refused without a time to wait for", async () => {
+  it("resends a request that was rejected without a retry time", async () => {
     const headers = { "retry-after": "0" };
     const api = await apis.start((_call, number) => (number === 0 ? { status: 429, headers } : {}));
 
@@ -126,7 +126,7 @@ describe("the fetch of a bucket", () => {
     expect(api.calls).toHaveLength(2);
   });
 
-  it("hands an answer over that is no refusal, though it cools the bucket", async () => {
+  it("returns a response that is not a rejection, although it cools the bucket", async () => {
     const api = await apis.start(() => ({ body: "the last one for now" }));
 
     const response = await openBucket({ ...QUICK, feedback: () => ({ coolMs: 200 }) }).fetch(
@@ -153,7 +153,7 @@ describe("the fetch of a bucket", () => {
     ["a text", () => "a text", /^a text$/],
     ["form data", () => formOf({ file: new Blob(["in a file"]) }), /in a file/],
     ["a stream that has come to its end", () => streamOf("a stream"), /^a stream$/],
-  ])("sends a Request with %s again, whole", async (_what, bodyOf, expected) => {
+  ])("resends a whole Request with %s", async (_what, bodyOf, expected) => {
     const api = await apis.start((_call, number) => (number === 0 ? refusal : {}));
     const request = new Request(api.url, { method: "POST", body: bodyOf(), ...HALF });
 
@@ -187,7 +187,7 @@ describe("the fetch of a bucket", () => {
   it.each<[string, (request: Request) => RequestInit]>([
     ["a Request", (request) => request],
     ["an object whose options are getters", optionsByGetters],
-  ])("sends what %s says, given as options", async (_what, optionsOf) => {
+  ])("sends %s given as options", async (_what, optionsOf) => {
     const api = await apis.start(() => ({}));
     const headers = { "x-a": "1" };
     const request = new Request("http://a.example", { method: "PUT", headers, body: "hello" });
@@ -197,7 +197,7 @@ describe("the fetch of a bucket", () => {
     expect(api.calls).toMatchObject([{ method: "PUT", body: "hello", headers: { "x-a": "1" } }]);
   });
 
-  it("ends its wait by the signal of a Request that was given as options", async () => {
+  it("stops waiting by the signal of a Request that was given as options", async () => {
     const bucket = openBucket();
     await bucket.pause();
     const controller = new AbortController();
@@ -215,7 +215,7 @@ describe("the fetch of a bucket", () => {
     ["bytes", () => new TextEncoder().encode("bytes"), /^bytes$/],
     ["a blob", () => new Blob(["blob"]), /^blob$/],
     ["form data", () => formOf({ file: new Blob(["in a file"]) }), /in a file/],
-  ])("sends %s again, whole", async (_what, bodyOf, expected) => {
+  ])("resends the whole of %s", async (_what, bodyOf, expected) => {
     const api = await apis.start((_call, number) => (number === 0 ? refusal : {}));
 
     const response = await openBucket().fetch(api.url, { method: "POST", body: bodyOf() });
@@ -231,7 +231,7 @@ describe("the fetch of a bucket", () => {
     ["DELETE", 2],
     ["POST", 1],
     ["PATCH", 1],
-  ])("after a 503 to %s there are %i calls", async (method, calls) => {
+  ])("after a 503 to %s, sends %i requests", async (method, calls) => {
     const answer = { status: 503, headers: { "retry-after-ms": "50" } };
     const api = await apis.start((_call, number) => (number === 0 ? answer : {}));
 
@@ -241,7 +241,7 @@ describe("the fetch of a bucket", () => {
     expect(response.status).toBe(calls === 1 ? 503 : 200);
   });
 
-  it("ends its wait with the signal's reason, and sends nothing", async () => {
+  it("stops waiting with the signal's reason, and sends nothing", async () => {
     const api = await apis.start(() => ({}));
     const bucket = openBucket();
     await bucket.pause();
@@ -264,7 +264,7 @@ describe("the fetch of a bucket", () => {
   });
 
   it.each(["of init", "of with()"])(
-    "ends its wait for another try, too, by a signal %s",
+    "also stops waiting for another try by a signal %s",
     async (from) => {
       const api = await apis.start(() => ({ status: 429, headers: { "retry-after": "600" } }));
       const bucket = openBucket();
@@ -285,7 +285,7 @@ describe("the fetch of a bucket", () => {
   );
 
   it.each([503, 429])(
-    "gives its %i to its caller when another try would wait too long",
+    "returns its %i to its caller when another try would wait too long",
     async (status) => {
       const headers = { "retry-after": "600" };
       const api = await apis.start(() => ({ status, headers, body: "not now" }));
@@ -299,7 +299,7 @@ describe("the fetch of a bucket", () => {
     },
   );
 
-  it("gives a refusal to its caller when it is closed before another try", async () => {
+  it("returns a rejection to its caller when it is closed before another try", async () => {
     const headers = { "retry-after": "600" };
     const api = await apis.start(() => ({ status: 429, headers, body: "not now" }));
     const sluice = sluices.open();
@@ -328,7 +328,7 @@ describe("the fetch of a bucket", () => {
   it.each([
     ["without leases", QUICK],
     ["with leases", { ...QUICK, concurrency: 2 }],
-  ])("keeps the answer as it was, %s", async (_what, options) => {
+  ])("returns the response unchanged, %s", async (_what, options) => {
     const api = await apis.start(({ path }) =>
       path === "/from"
         ? { status: 302, headers: { location: "/to?a=1" } }

@@ -24,8 +24,8 @@ function open(): { bucket: Bucket; estimates: number[] } {
   return { bucket, estimates };
 }
 
-describe("what the calls of a bucket have shown", () => {
-  it("is known to the first call of a replica that has seen none", async () => {
+describe("the learned costs of a bucket", () => {
+  it("apply to the first call of a replica that has seen none", async () => {
     const [first, second] = [open(), open()];
     await first.bucket.run(() => "answer");
     await waitUntil(async () => {
@@ -39,7 +39,7 @@ describe("what the calls of a bucket have shown", () => {
     expect(second.estimates).toEqual([300]);
   });
 
-  it("is there after the sluice that learned it was closed", async () => {
+  it("remain after the sluice that learned them was closed", async () => {
     const sluice = sluices.open();
     const limits = [leakyBucket("1000/s")];
     const learning = sluice.bucket("kept", {

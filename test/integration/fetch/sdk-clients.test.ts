@@ -112,7 +112,7 @@ const octokit: Vendor = {
 describe.each([openai, stripe, octokit])(
   "four processes that use the client of $sdk over bucket.fetch",
   ({ sdk, answer, refuse }) => {
-    it("keep below the cap, and come through its refusals without retries of the client", async () => {
+    it("stay below the cap, and succeed after rejections without retries of the client", async () => {
       const isOverCap = secondCap(CAP);
       let overCap = 0;
       const api = await apis.start((call, number) => {
@@ -145,7 +145,7 @@ describe.each([openai, stripe, octokit])(
 );
 
 describe("a client of openai that throttledClient wraps", () => {
-  it("draws calls and tokens for each completion, and settles what it truly took", async () => {
+  it("draws calls and tokens for each completion, and settles the actual usage", async () => {
     const api = await apis.start(({ body }) => {
       const { messages } = JSON.parse(body) as { messages: { content: string }[] };
       return json(completion(messages[0]!.content, 30));
@@ -216,7 +216,7 @@ describe("a client of openai that is given a bucket's fetch", () => {
 
   const ask = { model: "gpt-test", messages: [{ role: "user", content: "?" } as const] };
 
-  it("counts the tokens that each completion truly took, and none of what takes none", async () => {
+  it("counts the tokens that each completion used, and none for requests without tokens", async () => {
     const api = await apis.start(({ method }) =>
       json(method === "GET" ? { object: "list", data: [] } : completion("A gate.", 42)),
     );
@@ -230,7 +230,7 @@ describe("a client of openai that is given a bucket's fetch", () => {
     expect(await levels()).toEqual([42, 0]);
   });
 
-  it("hangs up when a stream is left early, and keeps to the estimate", async () => {
+  it("disconnects when a stream is left early, and keeps the estimate", async () => {
     let isOpen = true;
     const stream = (response: ServerResponse): void => {
       response.once("close", () => (isOpen = false));

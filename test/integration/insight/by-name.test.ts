@@ -32,7 +32,7 @@ describe("a bucket that was opened by its name, without options,", () => {
     await bucket.draw();
   });
 
-  it('goes back to it by configure("code")', async () => {
+  it('returns to it by configure("code")', async () => {
     const bucket = await openByName();
     await bucket.configure({ rate: "20/s" });
 
@@ -42,7 +42,7 @@ describe("a bucket that was opened by its name, without options,", () => {
     await bucket.draw();
   });
 
-  it("goes back to it when the time of a change is over", async () => {
+  it("returns to it when the time of a change is over", async () => {
     const bucket = await openByName();
 
     await bucket.configure({ rate: "20/s" }, { forMs: 200 });
@@ -54,7 +54,7 @@ describe("a bucket that was opened by its name, without options,", () => {
     expect(await policyOf(bucket)).toEqual(["100/s", "code"]);
   });
 
-  it("stays as it was set where no code is known, and says so", async () => {
+  it("stays as it was set where no code is known, and reports that", async () => {
     const [by, other] = [sluices.open(), sluices.open()];
     const found = by.bucket("api", { rate: "100/s" });
     await found.configure({ rate: "20/s" });

@@ -11,10 +11,10 @@ async function changesOf(bucket: Bucket, sluice = sluices.open()) {
   return sluice.changes({ bucket: bucket.name });
 }
 
-describe.each(["in Redis", "in memory"])("changes by hand, %s", (where) => {
+describe.each(["in Redis", "in memory"])("changes by operators, %s", (where) => {
   const open = () => sluices.open(where === "in memory" ? { redis: "memory" } : {});
 
-  it("say who made them, why, and what was there before", async () => {
+  it("show who made them, why, and the state before", async () => {
     const sluice = open();
     const bucket = sluice.bucket("api", { rate: "100/s" });
     await bucket.draw();
@@ -38,7 +38,7 @@ describe.each(["in Redis", "in memory"])("changes by hand, %s", (where) => {
     expect(pause).toMatchObject({ forMs: 60_000, after: { policy: "20/s", pausedForMs: 60_000 } });
   });
 
-  it("show in the status who set what is in force", async () => {
+  it("show in the status who made the current change", async () => {
     const bucket = open().bucket("api", { rate: "100/s" });
     await bucket.draw();
     expect(await bucket.status()).toMatchObject({ source: "code", capPerSecond: 100 });
@@ -54,7 +54,7 @@ describe.each(["in Redis", "in memory"])("changes by hand, %s", (where) => {
     expect(JSON.parse(JSON.stringify(pausedBy))).toMatchObject({ endsInMs: "forever" });
   });
 
-  it("are taken back one after the other, the last first", async () => {
+  it("are undone one after the other, the last first", async () => {
     const sluice = open();
     const bucket = sluice.bucket("api", { rate: "100/s" });
     await bucket.configure({ rate: "20/s" });
@@ -73,7 +73,7 @@ describe.each(["in Redis", "in memory"])("changes by hand, %s", (where) => {
     expect(newest).toMatchObject({ action: "undo", after: { policy: "100/s", source: "code" } });
   });
 
-  it("of a pause for a time go back to the rest of the pause before", async () => {
+  it("of a pause with an end return to the rest of the earlier pause", async () => {
     const bucket = open().bucket("api", { rate: "100/s" });
     await bucket.pause({ forMs: 60_000 });
     await bucket.resume();
@@ -85,7 +85,7 @@ describe.each(["in Redis", "in memory"])("changes by hand, %s", (where) => {
     expect(pausedForMs).toBeLessThanOrEqual(60_000);
   });
 
-  it("of one key leave the bucket as it is", async () => {
+  it("of one key do not change the bucket", async () => {
     const sluice = open();
     const bucket = sluice.bucket("api", { rate: "100/s", perKey: { rate: "10/s" } });
     await bucket.pause({ key: "acme", by: "ann" });
@@ -98,7 +98,7 @@ describe.each(["in Redis", "in memory"])("changes by hand, %s", (where) => {
     expect((await bucket.peek({ key: "acme" })).pausedForMs).toBe(0);
   });
 
-  it("are refused when another came since the bucket was looked at", async () => {
+  it("are refused when another change was made after the read", async () => {
     const sluice = open();
     const bucket = sluice.bucket("api", { rate: "100/s" });
     await bucket.draw();
@@ -122,7 +122,7 @@ describe.each(["in Redis", "in memory"])("changes by hand, %s", (where) => {
     expect(refused!.failed).toMatch(/has changed since/);
   });
 
-  it("take back only the change that was named", async () => {
+  it("undo only the named change", async () => {
     const sluice = open();
     const bucket = sluice.bucket("api", { rate: "100/s" });
     await bucket.configure({ rate: "20/s" });
@@ -153,7 +153,7 @@ describe.each(["in Redis", "in memory"])("changes by hand, %s", (where) => {
     expect(await sluice.changes()).toEqual([]);
   });
 
-  it("give the code's policy no end", async () => {
+  it("cannot give the code's policy an end", async () => {
     const bucket = open().bucket("api", { rate: "100/s" });
 
     const error = await rejectionOf(bucket.configure("code", { forMs: 1_000 }));
@@ -177,8 +177,8 @@ describe.each(["in Redis", "in memory"])("changes by hand, %s", (where) => {
   });
 });
 
-describe("a policy that was given for a time", () => {
-  it("ends by itself, in all processes, also if the one that gave it is gone", async () => {
+describe("a policy that was set with an end", () => {
+  it("ends by itself in all processes, also if its author's process is gone", async () => {
     const giver = sluices.open();
     const here = sluices.open();
     const bucket = here.bucket("api", { rate: "1000/s" });
@@ -203,7 +203,7 @@ describe("a policy that was given for a time", () => {
     expect((await bucket.status()).setBy).toBeUndefined();
   });
 
-  it("leaves one alone that came after it", async () => {
+  it("does not end a later policy", async () => {
     const here = sluices.open();
     const bucket = here.bucket("api", { rate: "1000/s" });
     await bucket.draw();

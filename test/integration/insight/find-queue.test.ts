@@ -17,7 +17,7 @@ async function found(operator: Sluice, name: string): Promise<Queue<unknown>> {
 }
 
 describe("a queue of which only other processes have the code", () => {
-  it("is looked at and steered as there, and its jobs are done", async () => {
+  it("can be read and changed as there, and its jobs run", async () => {
     const operator = sluices.open();
     const prefix = sluices.prefix();
     const service = await startMember(processes, { prefix, worker: { concurrency: 2 } });
@@ -39,7 +39,7 @@ describe("a queue of which only other processes have the code", () => {
     await waitUntil(() => service.attempts.length === 2, "it has begun");
   });
 
-  it("is looked at also while jobs wait whose limits only its code knows", async () => {
+  it("can be read while jobs wait whose limits only its code knows", async () => {
     const [service, operator] = [sluices.open(), sluices.open()];
     const perKey = [() => ({ rate: "1/h" }), () => ({ concurrency: 1 })] as const;
     const bucket = service.bucket("api", { rate: "1/s", perKey });
@@ -55,7 +55,7 @@ describe("a queue of which only other processes have the code", () => {
     expect(await queue.bucket.peek({ key: ["acme", "billing"] })).toMatchObject({ pausedForMs: 0 });
   });
 
-  it("keeps to what its code says of jobs: defaults, bounds and order", async () => {
+  it("follows its code for jobs: defaults, bounds and order", async () => {
     const [service, operator] = [sluices.open(), sluices.open()];
     const bucket = service.bucket("api", { rate: "1000/s", perKey: { rate: "500/s" } });
     const own = service.queue<number>("mails", {
@@ -88,7 +88,7 @@ describe("a queue of which only other processes have the code", () => {
     expect(done).toBe(1);
   });
 
-  it("refuses what only its code knows, and stores nothing of it", async () => {
+  it("refuses jobs that need its code, and stores none", async () => {
     const [service, operator] = [sluices.open(), sluices.open()];
     const limits = [leakyBucket("100/s"), leakyBucket("9000/s", { unit: "tokens", burst: 9 })];
     const costly = service.bucket("llm", { limits, cost: () => ({ tokens: 5 }) });

@@ -31,7 +31,7 @@ describe("a bucket that is found by its name", () => {
     expect((await bucket.peek({ key: "k" })).pausedForMs).toBe(Infinity);
   });
 
-  it("draws beside them, from one bucket", async () => {
+  it("draws from the same bucket as they do", async () => {
     const { bucket, operator } = await declared({ rate: "100/s" });
     const there = await found(operator);
 
@@ -71,17 +71,20 @@ describe("a bucket that is found by its name", () => {
       "a function of a level",
       { rate: "100/s", perKey: [{ rate: "20/s" }, () => ({ rate: "5/s" })] },
     ],
-  ])("says that only code knows limits of keys that are %s", async (_what, options) => {
-    const { bucket, operator } = await declared(options, "k");
-    const there = await found(operator);
+  ])(
+    "rejects with the reason that only code knows limits of keys that are %s",
+    async (_what, options) => {
+      const { bucket, operator } = await declared(options, "k");
+      const there = await found(operator);
 
-    expect((await there.draw()).bucket).toBe("api");
-    const error = await rejectionOf(there.draw({ key: ["k", "e"] }));
-    expect(error).toMatchObject({ code: "ERR_INVALID_OPTION", option: "perKey" });
-    await there.configure({ rate: "50/s" });
-    expect((await bucket.peek()).policy).toMatch(/^50\/s; per key /);
-    expect((await bucket.draw({ key: "k" })).key).toBe("k");
-  });
+      expect((await there.draw()).bucket).toBe("api");
+      const error = await rejectionOf(there.draw({ key: ["k", "e"] }));
+      expect(error).toMatchObject({ code: "ERR_INVALID_OPTION", option: "perKey" });
+      await there.configure({ rate: "50/s" });
+      expect((await bucket.peek()).policy).toMatch(/^50\/s; per key /);
+      expect((await bucket.draw({ key: "k" })).key).toBe("k");
+    },
+  );
 
   it("is the local one if this process declares it, and undefined if no process does", async () => {
     const sluice = sluices.open();
@@ -95,7 +98,7 @@ describe("a bucket that is found by its name", () => {
     }
   });
 
-  it("is declared by the code of this process from then on, once that is known", async () => {
+  it("belongs to the code of this process once that declares it", async () => {
     const { operator } = await declared({ rate: "100/s" });
     const there = await found(operator);
     await there.draw();

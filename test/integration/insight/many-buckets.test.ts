@@ -41,7 +41,7 @@ function still(status: object): object {
 }
 
 describe("an overview of several buckets", () => {
-  it("says of each what its own status says, of all and in brief", async () => {
+  it("shows the same as the status of each, in full and in brief", async () => {
     const [service, operator] = [sluices.open(), sluices.open()];
     const names = await openAll(service, operator);
     const redis = new Redis(inject("redisUrl"));
@@ -74,7 +74,7 @@ describe("an overview of several buckets", () => {
     }
   });
 
-  it("costs Redis one request for a hundred buckets in brief, and else one more for each", async () => {
+  it("costs Redis one request for a hundred buckets in brief, and one more for each in full", async () => {
     const own = await servers.start();
     const { operator: redis } = own;
     const [service, operator] = [own.open(), own.open()];

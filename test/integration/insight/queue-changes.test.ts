@@ -25,7 +25,7 @@ const of = (sluice: Sluice, queue: string): Promise<readonly QueueChange[]> =>
   sluice.changes({ queue });
 
 describe("the log of changes", () => {
-  it("says who paused a queue, why and for how long, and what was there before", async () => {
+  it("shows who paused a queue, why and for how long, and the state before", async () => {
     const { sluice, queue } = openQueue();
 
     await queue.pause({ key: "acme", forMs: 60_000, by: "ann", reason: "429s" });
@@ -52,7 +52,7 @@ describe("the log of changes", () => {
     });
   });
 
-  it("says how many jobs a change was of, and how many there were before and after", async () => {
+  it("shows how many jobs a change affected, and the numbers before and after", async () => {
     const { sluice, queue } = openQueue();
     await queue.enqueueMany([1, 2, 3], { key: "acme" });
     await queue.enqueueMany([4, 5], { key: "beta", delayMs: 3_600_000 });
@@ -81,7 +81,7 @@ describe("the log of changes", () => {
     expect(purge).toMatchObject({ action: "purge", jobs: 0, filter: { reason: "/declined/i" } });
   });
 
-  it("leaves out what an application does with one job, unless it says who does it", async () => {
+  it("omits changes of single jobs by an application, unless they have an author", async () => {
     const { sluice, queue } = openQueue();
     const { id } = await queue.enqueue(1, { attempts: 1 });
     const worker = sluice.worker(queue, async () => {
@@ -122,7 +122,7 @@ describe("the log of changes", () => {
 });
 
 describe("a change of a queue", () => {
-  it("that paused or resumed it is taken back, each to the rest of the pause before", async () => {
+  it("that paused or resumed it is undone, each to the rest of the earlier pause", async () => {
     const { sluice, queue } = openQueue();
     await queue.pause({ forMs: 600_000, by: "ann" });
     await queue.resume({ by: "bob" });
@@ -145,7 +145,7 @@ describe("a change of a queue", () => {
     expect(changes[2]!.undoneBy).toBe(changes[1]!.id);
   });
 
-  it("that cannot be taken back says why, and nothing is changed", async () => {
+  it("that cannot be undone is refused with the reason, and nothing is changed", async () => {
     const { sluice, queue } = openQueue();
     await queue.enqueue(1);
     await queue.pause({ key: "acme" });
@@ -175,7 +175,7 @@ describe("a change of a queue", () => {
 describe("a change of an endpoint", () => {
   const URL = "https://acme.example/hooks?token=hidden";
 
-  it("is in the log, without a secret", async () => {
+  it("is logged without a secret", async () => {
     const { sluice, hooks } = openSender();
     const ref = { tenant: "acme", id: "billing" };
     const headers = { "x-key": "hidden" };
@@ -207,7 +207,7 @@ describe("a change of an endpoint", () => {
     }
   });
 
-  it("that disabled or enabled it is taken back; others say why not", async () => {
+  it("that disabled or enabled it is undone; others are refused with the reason", async () => {
     const { sluice, hooks } = openSender();
     const ref = { tenant: "acme", id: "billing" };
     const disabled = async () => (await hooks.endpoints.get(ref))!.disabled?.why;

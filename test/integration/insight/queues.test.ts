@@ -10,7 +10,7 @@ const sluices = realSluices();
 const processes = children();
 
 describe("the overview of queues and workers", () => {
-  it("lists the queues and workers of all processes, and what those run", async () => {
+  it("lists the queues and workers of all processes, and their jobs", async () => {
     const operator = sluices.open();
     const prefix = sluices.prefix();
     const [producer] = await Promise.all([
@@ -35,7 +35,7 @@ describe("the overview of queues and workers", () => {
     expect(workers[0]).toMatchObject({ queue: "jobs", state: "running", paused: false });
   });
 
-  it("counts a worker that was killed no more than the queue's status does", async () => {
+  it("stops counting a killed worker when the queue's status does", async () => {
     const operator = sluices.open();
     const bucket = operator.bucket("downstream", { rate: "100/s" });
     const queue = operator.queue("jobs", { bucket });
@@ -51,7 +51,7 @@ describe("the overview of queues and workers", () => {
     expect(workers).toMatchObject([{ queue: "jobs", state: "silent" }]);
   });
 
-  it("says that a worker is paused, closing, and then gone, while its queue stays", async () => {
+  it("shows a worker as paused, closing, and then gone, while its queue stays", async () => {
     const [service, operator] = [sluices.open(), sluices.open()];
     const bucket = service.bucket("api", { rate: "1000/s" });
     const queue = service.queue("mails", { bucket });
@@ -78,7 +78,7 @@ describe("the overview of queues and workers", () => {
     });
   });
 
-  it("knows a queue, and its bucket, of a process that closed right after it opened it", async () => {
+  it("shows a queue, and its bucket, of a process that closed right after opening it", async () => {
     const [service, operator] = [sluices.open(), sluices.open()];
     service.queue("mails", { bucket: service.bucket("api", { rate: "1000/s" }) });
     await service.close();

@@ -6,8 +6,8 @@ import { realSluices } from "../../support/setup/real-sluice.ts";
 
 const sluices = realSluices();
 
-describe("what a process reports", () => {
-  it("has the calls of one that closes right after its first", async () => {
+describe("the report of a process", () => {
+  it("contains the calls of a process that closes right after its first", async () => {
     const short = sluices.open();
     const bucket = short.bucket("api", { rate: "1000/s" });
     await bucket.draw();
@@ -74,7 +74,7 @@ describe("what a process reports", () => {
     expect(await operator.find("api")).toMatchObject({ name: "api" });
   });
 
-  it("is soon there although other buckets are called for the first time again and again", async () => {
+  it("arrives soon although other buckets are called for the first time again and again", async () => {
     const service = sluices.open();
     const operator = sluices.open();
     let opened = 0;
@@ -88,7 +88,7 @@ describe("what a process reports", () => {
     expect(opened).toBeLessThan(200);
   });
 
-  it.each(["sinceMs", "untilMs"])("can be asked of until any %s", async (option) => {
+  it.each(["sinceMs", "untilMs"])("can be requested until any %s", async (option) => {
     const bucket = sluices.open().bucket("api", { rate: "1000/s" });
     const time = option === "sinceMs" ? 0 : Number.MAX_SAFE_INTEGER;
 

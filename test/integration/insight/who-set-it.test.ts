@@ -8,7 +8,7 @@ import { realSluices } from "../../support/setup/real-sluice.ts";
 const sluices = realSluices();
 const MINUTE_MS = 60_000;
 
-describe.each(["in Redis", "in memory"])("what was set for a time, %s", (where) => {
+describe.each(["in Redis", "in memory"])("an override with an end, %s", (where) => {
   const open = () => sluices.open(where === "in memory" ? { redis: "memory" } : {});
 
   /** A bucket with a policy that ann gave it for a minute. */
@@ -27,7 +27,7 @@ describe.each(["in Redis", "in memory"])("what was set for a time, %s", (where) 
     expect(setBy!.endsInMs).toBeGreaterThan(0);
   }
 
-  it("keeps its end when a bucket is resumed that runs, or is paused once more", async () => {
+  it("keeps its end when a running bucket is resumed, or is paused once more", async () => {
     const { sluice, bucket } = await withOverride();
 
     await bucket.resume({ by: "bob" });
@@ -52,7 +52,7 @@ describe.each(["in Redis", "in memory"])("what was set for a time, %s", (where) 
     await expectAnnsToEnd(bucket);
   });
 
-  it("still says who paused a bucket when another pause or a resume was refused", async () => {
+  it("still shows who paused a bucket when another pause or a resume was refused", async () => {
     const { bucket } = await withOverride();
     await bucket.pause({ by: "ann" });
 
@@ -62,7 +62,7 @@ describe.each(["in Redis", "in memory"])("what was set for a time, %s", (where) 
     expect((await bucket.status()).pausedBy).toMatchObject({ by: "ann" });
   });
 
-  it("is in force for the rest of its time when what came after it is undone", async () => {
+  it("is in force for the rest of its time when a later change is undone", async () => {
     const { bucket } = await withOverride();
     await bucket.configure({ rate: "50/s" });
 
@@ -83,7 +83,7 @@ describe.each(["in Redis", "in memory"])("what was set for a time, %s", (where) 
     expect(await bucket.peek()).toMatchObject({ policy: "1000/s", policyFrom: "code" });
   });
 
-  it("is not ended when it was given more time just then", async () => {
+  it("is not ended when its time was just extended", async () => {
     const { sluice, bucket } = await withOverride();
     const [first] = await sluice.changes();
     await bucket.configure({ rate: "500/s" }, { by: "bob", forMs: 10 * MINUTE_MS });
@@ -106,7 +106,7 @@ describe.each(["in Redis", "in memory"])("what was set for a time, %s", (where) 
     expect(setBy!.endsInMs).toBeGreaterThan(MINUTE_MS);
   });
 
-  it("is passed over by undo when it was a pause that has ended", async () => {
+  it("is skipped by undo when it was a pause that has ended", async () => {
     const { bucket } = await withOverride();
     await bucket.pause({ forMs: 1 });
     await waitUntil(async () => (await bucket.peek()).pausedForMs === 0, "the pause is over");

@@ -57,7 +57,7 @@ describe("the dead letters of a queue", () => {
     expect(await queue.failed({ since: new Date(newest!.failedAtMs + 1) })).toEqual([]);
   });
 
-  it("hold a job that did not start in time, with its reason, and it can be replayed", async () => {
+  it("include a job that did not start in time, with its reason, and it can be replayed", async () => {
     const { sluice, queue } = openQueue<Order>(sluices);
     const job = await queue.enqueue({ name: "late" }, { maxWaitMs: 50 });
     await waitUntil(() => Date.now() > job.startByMs!, "it is too late");
@@ -73,7 +73,7 @@ describe("the dead letters of a queue", () => {
     expect(replayed).toBe(1);
   });
 
-  it("are replayed or purged only as far as a filter and its limit say", async () => {
+  it("are replayed or purged only within a filter and its limit", async () => {
     const { queue } = await withFailed(sluices, [
       { name: "a", key: "acme" },
       { name: "b", key: "bolt" },
@@ -91,7 +91,7 @@ describe("the dead letters of a queue", () => {
     expect(await queue.counts()).toMatchObject({ failed: 2 });
   });
 
-  it("are gone when they are purged, and purged once only", async () => {
+  it("are gone when they are purged, and purged only once", async () => {
     const { queue } = await withFailed(sluices, [{ name: "a" }, { name: "b" }]);
     const { id } = (await queue.failed())[0]!;
 
@@ -103,7 +103,7 @@ describe("the dead letters of a queue", () => {
     expect(await queue.replay(id)).toBe(0);
   });
 
-  it("leave a job alone that is purged but waits", async () => {
+  it("do not include a waiting job, which purge leaves alone", async () => {
     const { queue } = openQueue<Order>(sluices);
     const job = await queue.enqueue({ name: "waits" });
 
@@ -115,7 +115,7 @@ describe("the dead letters of a queue", () => {
     ["replay", (queue: Queue<Order>) => queue.replay(undefined as never)],
     ["purge", (queue: Queue<Order>) => queue.purge("")],
     ["failed", (queue: Queue<Order>) => queue.failed({ keys: "a" } as never)],
-  ])("refuse what %s() can never work with", async (name, call) => {
+  ])("refuse impossible options of %s()", async (name, call) => {
     const { queue } = openQueue<Order>(sluices);
 
     const reason = await rejectionOf(call(queue));

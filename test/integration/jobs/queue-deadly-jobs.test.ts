@@ -42,7 +42,7 @@ const KINDS: readonly [string, EnqueueOptions][] = [
 
 describe("a job whose workers keep dying", () => {
   it.each(KINDS)(
-    "%s is given up after the tenth, with a reason, and can be replayed",
+    "%s is given up after the tenth death, with a reason, and can be replayed",
     async (_name, options) => {
       const opened = openQueue<string>(sluices);
       const { sluice, queue } = opened;
@@ -63,7 +63,7 @@ describe("a job whose workers keep dying", () => {
     },
   );
 
-  it.each(KINDS)("%s runs if it only waited in their hands", async (_name, options) => {
+  it.each(KINDS)("%s runs if these workers only held it", async (_name, options) => {
     const { sluice, queue } = openQueue<string>(sluices);
     const { id } = await queue.enqueue("innocent", options);
     await noteDeaths(id, 30, 0);

@@ -83,7 +83,7 @@ describe("the events of a queue", () => {
     ]);
   });
 
-  it("refuse a name that there is not, and a listener that is none", () => {
+  it("refuse an unknown name, and an invalid listener", () => {
     const { queue } = openQueue<number>(sluices);
 
     expect(() => queue.on("finished" as "done", () => {})).toThrow(

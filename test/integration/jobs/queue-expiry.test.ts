@@ -43,7 +43,7 @@ describe("a job with maxWaitMs", () => {
     },
   );
 
-  it("expires at once when it is known that it cannot start in time", async () => {
+  it("expires immediately when it is known that it cannot start in time", async () => {
     const { sluice, bucket, queue } = openQueue();
     await bucket.pause({ forMs: 3_600_000 });
     const job = await queue.enqueue("hopeless", { maxWaitMs: 1_800_000 });
@@ -58,7 +58,7 @@ describe("a job with maxWaitMs", () => {
   it.each<[string, (bucket: Bucket) => Promise<unknown>]>([
     ["a pause", (bucket) => bucket.pause({ key: "acme", forMs: 3_600_000 })],
     ["1/h", (bucket) => bucket.draw({ key: "acme" })],
-  ])("expires at once when its key cannot let it start in time: %s", async (what, close) => {
+  ])("expires immediately when its key cannot let it start in time: %s", async (what, close) => {
     const sluice = sluices.open();
     const bucket = sluice.bucket("downstream", { rate: "500/s", perKey: { rate: "1/h" } });
     const queue = sluice.queue<string>("jobs", { bucket });
@@ -92,7 +92,7 @@ describe("a job with maxWaitMs", () => {
     expect(started).toEqual([first.id]);
   });
 
-  it("that came too late to any worker is expired too", async () => {
+  it("that reached no worker in time expires too", async () => {
     const { sluice, queue } = openQueue();
     const job = await queue.enqueue("late", { maxWaitMs: 1 });
     await waitUntil(() => Date.now() > job.startByMs! + 1, "its time is over");
@@ -103,7 +103,7 @@ describe("a job with maxWaitMs", () => {
     expect((await queue.failed())[0]!.reason).toMatch(/^Expired: /);
   });
 
-  it("that has started in time may be tried again after that", async () => {
+  it("that started in time may be retried later", async () => {
     const { sluice, queue } = openQueue();
     sluice.worker(queue, async (_job, { attempt }) => {
       if (attempt === 1) throw new RetryAfter(2_100);
@@ -119,7 +119,7 @@ describe("a job with maxWaitMs", () => {
     ["without a key", {}],
     ["with a key", { key: "acme" }],
   ])(
-    "%s that has started in time is done again when its worker is lost, however late that is",
+    "%s that started in time runs again when its worker is lost, however late that is",
     async (_name, options) => {
       const { sluice, queue } = openQueue();
       let hasStarted = false;
@@ -142,7 +142,7 @@ describe("a job with maxWaitMs", () => {
     },
   );
 
-  it("that a lost worker held and did not start expires all the same", async () => {
+  it("that a lost worker held and did not start still expires", async () => {
     const { sluice, queue } = openQueue();
     const job = await queue.enqueue("late", { maxWaitMs: 1 });
     await waitUntil(() => Date.now() > job.startByMs! + 1, "its time is over");
@@ -155,7 +155,7 @@ describe("a job with maxWaitMs", () => {
     expect((await queue.failed())[0]!.reason).toMatch(/^Expired: /);
   });
 
-  it("that is gone when it begins leaves nothing behind", async () => {
+  it("that was removed when it begins leaves nothing behind", async () => {
     const redis = openRedis();
     const prefix = sluices.prefix();
 

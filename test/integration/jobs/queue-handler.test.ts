@@ -9,7 +9,7 @@ import { waitUntil } from "../../support/async/wait-until.ts";
 const sluices = realSluices();
 
 describe("a handler that removes its own job", () => {
-  it("is refused by the queue, since the job runs, and the job is done", async () => {
+  it("through the queue is refused, since the job runs, and the job is done", async () => {
     const removed: boolean[] = [];
     const { queue } = openAtWork(
       sluices,
@@ -22,7 +22,7 @@ describe("a handler that removes its own job", () => {
     expect(removed).toEqual([false]);
   });
 
-  it("by hand, in Redis, leaves an error in the log, no dead letter, and a worker that goes on", async () => {
+  it("directly in Redis leaves an error in the log, no dead letter, and a worker that continues", async () => {
     const redis = new Redis(inject("redisUrl"));
     const stored = new StoredQueue("{jobs}", { connection: redis, prefix: sluices.prefix() });
     const { queue, errors } = openAtWork(sluices, async (job) => {
@@ -40,11 +40,11 @@ describe("a handler that removes its own job", () => {
   });
 });
 
-describe("a handler that answers at once", () => {
+describe("a handler that returns immediately", () => {
   it.each([
     ["without a time limit", {}],
     ["within one", { timeoutMs: 60_000 }],
-  ])("%s is done with what it returned", async (_how, options) => {
+  ])("%s is done with its result", async (_how, options) => {
     const { queue } = openAtWork(sluices, (job) => `${job.data} done`, { options });
 
     const job = await queue.enqueue("a");

@@ -34,7 +34,7 @@ function untilAborted() {
 }
 
 describe("a job whose lock is lost", () => {
-  it("while it waits for its slot is not started on the slot that comes after that", async () => {
+  it("while it waits for its slot is not started on a later slot", async () => {
     const { sluice, bucket, queue } = openQueue<string>(sluices, { rate: "1/2s" });
     let started = 0;
     await bucket.draw();
@@ -49,7 +49,7 @@ describe("a job whose lock is lost", () => {
     expect(started).toBe(0);
   });
 
-  it("while its handler runs: its signal says so", async () => {
+  it("while its handler runs is aborted by its signal", async () => {
     const { handler, begun, ended, seen } = untilAborted();
     const { queue } = openAtWork(sluices, handler, { options: { lockMs: 1_000 } });
     const { id } = await queue.enqueue("long");
@@ -64,7 +64,7 @@ describe("a job whose lock is lost", () => {
 });
 
 describe("a job whose worker is gone", () => {
-  it("is done by another soon after its lock has ended, and not when as much time again is over", async () => {
+  it("is run by another worker soon after its lock has expired, within one more lock time", async () => {
     const opened = openQueue<number>(sluices);
     const { sluice, queue } = opened;
     const options = { lockMs: 4_000, concurrency: 1 };
@@ -119,7 +119,7 @@ describe("a job whose slot's lease is lost", () => {
 });
 
 describe("a worker that is closed again, with an earlier deadline", () => {
-  it("keeps that one, for both who close it", async () => {
+  it("keeps the earlier deadline for both callers of close()", async () => {
     const { handler, begun, seen } = untilAborted();
     const { queue, worker } = openAtWork(sluices, handler, { options: { lockMs: 1_000 } });
     await queue.enqueue("long");

@@ -8,25 +8,22 @@ import { waitUntil } from "../../support/async/wait-until.ts";
 const sluices = realSluices();
 
 describe("RetryAfter", () => {
-  it.each(["thrown", "returned"])(
-    "%s tries the job again, but not before its time",
-    async (way) => {
-      const atMs: number[] = [];
-      const { queue } = openAtWork(sluices, async (_job, { attempt }) => {
-        atMs.push(Date.now());
-        if (attempt > 1) return "done";
-        const again = new RetryAfter(300);
-        if (way === "thrown") throw again;
-        return again;
-      });
+  it.each(["thrown", "returned"])("%s retries the job, but not before its time", async (way) => {
+    const atMs: number[] = [];
+    const { queue } = openAtWork(sluices, async (_job, { attempt }) => {
+      atMs.push(Date.now());
+      if (attempt > 1) return "done";
+      const again = new RetryAfter(300);
+      if (way === "thrown") throw again;
+      return again;
+    });
 
-      // The backoff alone would have it wait for hours.
-      const job = await queue.enqueue("a", { backoff: { baseMs: 3_600_000 } });
+    // The backoff alone would have it wait for hours.
+    const job = await queue.enqueue("a", { backoff: { baseMs: 3_600_000 } });
 
-      expect(await job.finished()).toBe("done");
-      expect(atMs[1]! - atMs[0]!).toBeGreaterThanOrEqual(300);
-    },
-  );
+    expect(await job.finished()).toBe("done");
+    expect(atMs[1]! - atMs[0]!).toBeGreaterThanOrEqual(300);
+  });
 
   it("counts as an attempt", async () => {
     const { queue } = openAtWork(sluices, async () => new RetryAfter(1));
@@ -54,7 +51,7 @@ describe("Discard", () => {
 });
 
 describe("an error that a handler returns", () => {
-  it("is a failed attempt as if it had been thrown, and no result", async () => {
+  it("is a failed attempt as if it had been thrown, and not a result", async () => {
     const { queue } = openAtWork(sluices, async () => new TypeError("card declined"));
 
     await queue.enqueue("a", { attempts: 2, backoff: { baseMs: 1 } });
@@ -84,7 +81,7 @@ describe("a job that can never start, since the limits have changed", () => {
     ["that worked before the change", false],
     ["whose process has drawn since", true],
   ])(
-    "fails at once, and not by attempts that never run, at a worker %s",
+    "fails immediately, and not by attempts that never run, at a worker %s",
     async (_title, hasDrawn) => {
       const [producer, sluice] = [sluices.open(), sluices.open()];
       const limits = [leakyBucket("500/s"), tokens(20)];
@@ -107,7 +104,7 @@ describe("a job that can never start, since the limits have changed", () => {
     },
   );
 
-  it("runs if they have changed again, or count its unit no more", async () => {
+  it("runs if they have changed again, or no longer count its unit", async () => {
     const sluice = sluices.open();
     const bucket = sluice.bucket("downstream", { limits: [leakyBucket("500/s"), tokens(20)] });
     const queue = sluice.queue<string>("jobs", { bucket });
@@ -162,7 +159,7 @@ describe("a Retry-After of the downstream", () => {
     expect(atMs[1]! - atMs[0]!).toBeGreaterThanOrEqual(400);
   });
 
-  it("is bounded by maxCooldownMs", async () => {
+  it("is limited by maxCooldownMs", async () => {
     const { queue } = openAtWork(
       sluices,
       async (_job, { attempt }) => {
@@ -214,7 +211,7 @@ describe("a handler that never ends", () => {
   });
 });
 
-describe("a schema that never answers a worker", () => {
+describe("a schema that never returns", () => {
   it("fails the attempt at timeoutMs, which makes room for the next job", async () => {
     let hangs = false;
     const validate = (value: unknown) =>
@@ -239,8 +236,8 @@ describe("a schema that never answers a worker", () => {
   });
 });
 
-describe("a handler that goes on after timeoutMs", () => {
-  it("has given its lease back, so that no handler that hangs holds a bucket up", async () => {
+describe("a handler that continues after timeoutMs", () => {
+  it("has given its lease back, so that no hanging handler blocks a bucket", async () => {
     const seen: string[] = [];
     const { queue } = openAtWork(
       sluices,
@@ -259,13 +256,13 @@ describe("a handler that goes on after timeoutMs", () => {
   });
 });
 
-describe("a handler that throws or returns what cannot be kept", () => {
+describe("a handler whose error or result cannot be stored", () => {
   it.each([
     ["an object without a prototype", Object.create(null) as object, "The handler threw"],
     ["a symbol", Symbol("no"), "The handler threw Symbol(no)"],
     ["an error with a message of a megabyte", new Error("x".repeat(1_000_000)), "xxx"],
     ["an error whose message is no text", Object.assign(new Error(), { message: 5 }), "5"],
-  ])("fails its attempt by %s, with a reason that is bounded", async (_name, thrown, begin) => {
+  ])("fails its attempt by %s, with a limited reason", async (_name, thrown, begin) => {
     const { queue } = openAtWork(sluices, async () => {
       throw thrown;
     });
@@ -278,7 +275,7 @@ describe("a handler that throws or returns what cannot be kept", () => {
     expect(failed!.reason.length).toBeLessThanOrEqual(10_001);
   });
 
-  it("keeps the stack of the last attempt only, and not more of it than of a reason", async () => {
+  it("keeps only the stack of the last attempt, up to the length of a reason", async () => {
     const { queue } = openAtWork(sluices, async () => {
       const error = new Error("no");
       error.stack = `Error: no\n${"    at deep (down.js)\n".repeat(100_000)}`;

@@ -30,7 +30,7 @@ describe("dead letters that are replayed", () => {
     expect(await queue.failed()).toEqual([]);
   });
 
-  it("run once when two processes replay the same ones at once, and a second replay does nothing", async () => {
+  it("run once when two processes replay them at once, and a second replay does nothing", async () => {
     const orders = Array.from({ length: 20 }, (_, index) => ({ name: `order ${index}` }));
     const { queue, sluice } = openQueue<Order>(sluices);
     const jobs = await queue.enqueueMany(orders, ({ name }) => ({ attempts: 1, dedupeId: name }));
@@ -56,7 +56,7 @@ describe("dead letters that are replayed", () => {
     expect(await queue.replay("no such id")).toBe(0);
   });
 
-  it("are replayed once each when they fail again while the replay goes on", async () => {
+  it("are replayed once each when they fail again during the replay", async () => {
     const { sluice, queue } = openQueue<Order>(sluices);
     const jobs = await queue.enqueueMany(
       Array.from({ length: 450 }, (_, index) => ({ name: `${index}` })),
@@ -95,7 +95,7 @@ describe("dead letters that are replayed", () => {
     expect(later.id).not.toBe(job.id);
   });
 
-  it("leave the dedupeId free that was theirs when they are none any more", async () => {
+  it("free their dedupeId when they are no longer dead letters", async () => {
     const { sluice, queue } = openQueue<Order>(sluices);
     const job = await queue.enqueue({ name: "a" }, { dedupeId: "o7" });
     sluice.worker(queue, async () => {});
@@ -108,7 +108,7 @@ describe("dead letters that are replayed", () => {
     expect(later.id).not.toBe(job.id);
   });
 
-  it("run beside a job that has their dedupeId by now, which keeps it", async () => {
+  it("run beside a job that has their dedupeId now, which keeps it", async () => {
     const { queue } = openQueue<Order>(sluices);
     const job = await queue.enqueue({ name: "a" }, { attempts: 1, dedupeId: "o7" });
     const worker = startFailing(openQueue<Order>(sluices));
@@ -124,7 +124,7 @@ describe("dead letters that are replayed", () => {
     expect(await queue.counts()).toMatchObject({ waiting: 2 });
   });
 
-  it("have a fresh deadline to start when they are replayed", async () => {
+  it("have a new start deadline", async () => {
     const { sluice, queue } = openQueue<Order>(sluices);
     const job = await queue.enqueue({ name: "late" }, { attempts: 1, maxWaitMs: 60_000 });
     const { startByMs } = (await queue.job(job.id))!;

@@ -45,7 +45,7 @@ const clients: readonly [string, (url: string) => unknown][] = [
 ];
 
 describe("a job whose handler returns a refused or failed response", () => {
-  it.each(clients)("is tried again after a 500: %s", async (_client, call) => {
+  it.each(clients)("is retried after a 500: %s", async (_client, call) => {
     const api = await startApi({ status: 500 });
     const { queue } = openAtWork(sluices, () => call(api.url));
 
@@ -56,7 +56,7 @@ describe("a job whose handler returns a refused or failed response", () => {
   });
 
   it.each(clients)(
-    "cools its bucket down after a 429, and is tried again: %s",
+    "cools its bucket down after a 429, and is retried: %s",
     async (_client, call) => {
       const api = await startApi(REFUSED);
       const { queue, bucket } = openAtWork(sluices, () => call(api.url));
@@ -95,7 +95,7 @@ describe("a job whose handler returns a refused or failed response", () => {
     expect(api.calls).toHaveLength(2);
   });
 
-  it("fails by a client's own form of a refusal", async () => {
+  it("fails by the client's own form of a rejection", async () => {
     let calls = 0;
     const { queue } = openAtWork(sluices, async () => {
       calls += 1;
@@ -154,7 +154,7 @@ describe("a job that is done", () => {
     expect(await queue.counts()).toMatchObject({ failed: 0 });
   });
 
-  it("has returned what the bucket's own feedback takes for a pause, and not for a refusal", async () => {
+  it("has returned a response that the bucket's feedback reads as a pause, and not as a rejection", async () => {
     const { queue } = openOn(() => "BUSY", undefined, {
       feedback: (result) => (result === "BUSY" ? { coolMs: 1 } : undefined),
     });
@@ -162,7 +162,7 @@ describe("a job that is done", () => {
     expect(await (await queue.enqueue("a", { attempts: 1 })).finished()).toBe("BUSY");
   });
 
-  it("is not asked for by an option that is no boolean", () => {
+  it("has a worker whose option is refused unless it is a boolean", () => {
     expect(() => openOn(() => 1, { failOnResponse: "no" as never })).toThrow(
       /failOnResponse.*give true or false/,
     );
@@ -180,23 +180,20 @@ describe("a handler in a file", () => {
   it.each([
     [undefined, 1],
     [false, 0],
-  ])(
-    "fails by the response that it returns, with failOnResponse %s",
-    async (failOnResponse, failed) => {
-      const api = await apis.start(() => ({ status: 500 }));
-      const sluice = sluices.open();
-      const bucket = sluice.bucket("downstream", { rate: "500/s" });
-      const queue = sluice.queue<{ do: string; url: string }>("jobs", { bucket });
-      const file = new URL("../../support/handlers/many-ways.mjs", import.meta.url);
-      sluice.worker(queue, file, { concurrency: 1, failOnResponse });
+  ])("fails by its returned response, with failOnResponse %s", async (failOnResponse, failed) => {
+    const api = await apis.start(() => ({ status: 500 }));
+    const sluice = sluices.open();
+    const bucket = sluice.bucket("downstream", { rate: "500/s" });
+    const queue = sluice.queue<{ do: string; url: string }>("jobs", { bucket });
+    const file = new URL("../../support/handlers/many-ways.mjs", import.meta.url);
+    sluice.worker(queue, file, { concurrency: 1, failOnResponse });
 
-      const job = await queue.enqueue({ do: "fetch", url: api.url }, { attempts: 1 });
-      const ended = await job.finished().catch((error: unknown) => error);
+    const job = await queue.enqueue({ do: "fetch", url: api.url }, { attempts: 1 });
+    const ended = await job.finished().catch((error: unknown) => error);
 
-      expect(ended instanceof Error).toBe(failed === 1);
-      expect(await queue.counts()).toMatchObject({ failed });
-    },
-  );
+    expect(ended instanceof Error).toBe(failed === 1);
+    expect(await queue.counts()).toMatchObject({ failed });
+  });
 });
 
 describe("HandlerResponseError", () => {

@@ -25,7 +25,7 @@ async function workOff(handler: Handler<number, unknown>, jobs: readonly number[
 }
 
 describe("done jobs", () => {
-  it("are removed with all that is kept of them once they were done a day ago", async () => {
+  it("are removed completely once they were done a day ago", async () => {
     const { sluice, queue } = openQueue<string>(sluices);
     const [old, recent] = await queue.enqueueMany(["old", "recent"]);
     sluice.worker(queue, (_job, { log }) => log("a line"), { concurrency: 1 });
@@ -52,7 +52,7 @@ describe("done jobs", () => {
     expect((await queue.counts()).done).toBe(0);
   });
 
-  it("of workers that are gone are removed by the next worker, though it does no job", async () => {
+  it("of workers that are gone are removed by the next worker, though it runs no job", async () => {
     const { sluice, queue } = openQueue<string>(sluices);
     await redis.zadd(keyOf("completed"), Date.now() - DAY_MS - 1, "old");
 
@@ -62,7 +62,7 @@ describe("done jobs", () => {
     expect(await redis.exists(keyOf("completed"))).toBe(0);
   });
 
-  it("are as old as the clock says by which they were done, however slow that is", async () => {
+  it("have the age by the clock of the process that ran them, however slow that is", async () => {
     vi.useFakeTimers({ toFake: ["Date"], now: Date.now() - DAY_MS - 3_600_000 });
     onTestFinished(() => void vi.useRealTimers());
     const { sluice, queue } = openQueue<string>(sluices);
@@ -88,7 +88,7 @@ describe("done jobs", () => {
     expect((await queue.counts()).done).toBe(1_000);
   });
 
-  it("are removed however many there are, with the next one that is done", async () => {
+  it("are removed however many there are, when the next job is done", async () => {
     const { sluice, queue } = openQueue<string>(sluices);
     const old = Array.from({ length: 2_500 }, (_, index) => [DAY_MS + index, `old ${index}`]);
     await redis.zadd(keyOf("completed"), ...old.flat());
@@ -101,7 +101,7 @@ describe("done jobs", () => {
     expect(await redis.zrange(keyOf("completed"), 0, -1)).toEqual([next.id]);
   });
 
-  it("are removed in the order in which they were done, whatever was enqueued first", async () => {
+  it("are removed in the order in which they were done, whichever was enqueued first", async () => {
     const { sluice, queue } = openQueue<number>(sluices, { rate: "100000/s" });
     let lateMayEnd = (): void => {};
     const late = new Promise<void>((resolve) => (lateMayEnd = resolve));

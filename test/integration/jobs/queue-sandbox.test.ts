@@ -31,7 +31,7 @@ function openQueue(options: WorkerOptions = {}) {
 }
 
 describe("a handler in a file", () => {
-  it("gets its job and context as a function does, in a process that is kept for the next", async () => {
+  it("gets its job and context like a function, in a process that is kept for the next job", async () => {
     const { queue } = openQueue();
     const given = await queue.enqueue({ do: "echo" }, { key: "acme", priority: "high" });
 
@@ -82,7 +82,7 @@ describe("a handler in a file", () => {
     expect(await queue.failed()).toMatchObject([{ id: job.id, reason }]);
   });
 
-  it("is given up at once by Discard, and tried again by RetryAfter", async () => {
+  it("is given up immediately by Discard, and retried by RetryAfter", async () => {
     const { queue } = openQueue();
 
     const discarded = await queue.enqueue({ do: "discard" }, { attempts: 5 });
@@ -141,7 +141,7 @@ describe("a handler in a file", () => {
     expect(await job.finished()).toBe(null);
   });
 
-  it("whose process is killed is tried again, in another one", async () => {
+  it("is retried in another process when its process is killed", async () => {
     const { queue } = openQueue();
 
     const job = await queue.enqueue({ do: "dieOnce" }, { attempts: 2, backoff: { baseMs: 1 } });
@@ -188,7 +188,7 @@ describe("a worker whose handler is a file, when it is closed", () => {
   });
 });
 
-describe("a file that is no handler", () => {
+describe("an invalid handler file", () => {
   it.each(["no/such/file.js", "test", "file:///no/such/file.js", "", 5])(
     "is refused at once: %s",
     (given) => {
@@ -203,7 +203,7 @@ describe("a file that is no handler", () => {
   );
 
   it.each(["no/such/file.js", new URL("file:///no/such/file.js"), "test"])(
-    "is refused with the place where there is none: %s",
+    "is refused with the position of the mistake: %s",
     (given) => {
       const sluice = sluices.open();
       const queue = sluice.queue("jobs", { bucket: sluice.bucket("b", { rate: "5/s" }) });
@@ -214,7 +214,7 @@ describe("a file that is no handler", () => {
     },
   );
 
-  it("since it exports none fails the attempts of its jobs with the reason", async () => {
+  it("without an export fails the attempts of its jobs with the reason", async () => {
     vi.spyOn(console, "error").mockImplementation(() => {});
     const errors: string[] = [];
     const logger = { warn: () => {}, error: (_facts: object, text: string) => errors.push(text) };

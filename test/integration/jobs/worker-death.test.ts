@@ -10,7 +10,7 @@ const sluices = realSluices();
 const downstream = useDownstream();
 
 describe("a worker process that is killed", () => {
-  it("loses no job, and none is done twice unless its lock had ended", async () => {
+  it("loses no job, and none runs twice unless its lock had expired", async () => {
     const sluice = sluices.open();
     const bucket = sluice.bucket("downstream", { rate: "100/s" });
     const queue = sluice.queue<string>("jobs", { bucket });

@@ -142,7 +142,7 @@ async function signalTwice(worker: ScriptProcess, second: NodeJS.Signals): Promi
 const allDone = { waiting: 0, active: 0, delayed: 0, done: JOBS, failed: 0 };
 
 describe.each(KINDS)("the $name worker", (kind) => {
-  it("ends the calls under way on SIGTERM, and gives back all else: jobs, slots, leases", async () => {
+  it("ends running calls on SIGTERM, and gives back everything else: jobs, slots, leases", async () => {
     const stage = await openStage(kind, { SLUICE_MAX_PARALLEL: "2" });
     const { api, queue } = stage;
     const worker = stage.startWorker();
@@ -187,7 +187,7 @@ describe.each(KINDS)("the $name worker", (kind) => {
   });
 
   it.each(["SIGTERM", "SIGINT"] as const)(
-    "ends at once on a %s that comes second, and nothing is lost",
+    "ends immediately on a second %s, and nothing is lost",
     async (second) => {
       const stage = await openStage(kind, { SLUICE_LOCK_MS: "1000", SLUICE_CONCURRENCY: "3" });
       const { api, queue } = stage;

@@ -41,7 +41,7 @@ async function restore(): Promise<Map<string, string>> {
   return data;
 }
 
-it("does all jobs that an earlier build has left, each once", async () => {
+it("runs all jobs that an earlier build has left, each once", async () => {
   const left = await restore();
   const { sluice, queue } = lanes.open({ rate: "1000/s", burst: 5 });
   const done: string[] = [];
@@ -73,7 +73,7 @@ const FEED_ONE = `
   redis.call('ZADD', jobs .. 'marker', 0, '0')
   return 1`;
 
-it("shares a queue with a worker of an earlier build, and each job is done once", async () => {
+it("shares a queue with a worker of an earlier build, and each job runs once", async () => {
   const { sluice, queue } = lanes.open({ rate: "1000/s", burst: 20 });
   const ours: number[] = [];
   const theirs: number[] = [];

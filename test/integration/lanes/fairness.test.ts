@@ -59,7 +59,7 @@ async function serveTen(queue: Queue<string>, keys: readonly string[]): Promise<
 }
 
 describe("tenants that share one rate", () => {
-  it("are done in about twice the time that they need alone, whatever another has waiting", async () => {
+  it("are done in about twice the time that they need alone, however many jobs another has waiting", async () => {
     const { queue } = await setUp("100/s");
     await queue.enqueueMany(named("A", 4_000), { key: "A" });
     await waitUntil(() => callsOf("A").length >= 100, "A is served");
@@ -123,7 +123,7 @@ describe("tenants that share one rate", () => {
     expect(until.length / 2 - ofB).toBeLessThanOrEqual(2 * heldAt(100));
   });
 
-  it("save up no credit while they are idle", async () => {
+  it("earn no credit while they are idle", async () => {
     const { queue } = await setUp("200/s");
     await queue.enqueueMany(named("first B", 5), { key: "B" });
     await queue.enqueueMany(named("A", 2_000), { key: "A" });

@@ -36,7 +36,7 @@ describe("a job that is tried again after its maxWaitMs", () => {
 });
 
 describe("a key that has no room", () => {
-  it("costs about as many commands of Redis per started job with 5,000 in its lane as with 200", async () => {
+  it("costs about as many Redis commands per started job with 5,000 in its lane as with 200", async () => {
     const redis = await servers.start();
     const { operator } = redis;
     const figures: number[] = [];

@@ -39,7 +39,7 @@ describe("jobs in lanes", () => {
     expect(before).toBeLessThan(800);
   });
 
-  it("are all stopped by a cooldown that one of them brings about", async () => {
+  it("are all stopped by a cooldown that one of them causes", async () => {
     const opened = lanes.open({ rate: "200/s" });
     const { sluice, queue } = opened;
     const startedMs: number[] = [];
@@ -73,7 +73,7 @@ describe("jobs in lanes", () => {
     expect(before).toBe(0);
   });
 
-  it("go back to their places when a worker closes that had fetched them", async () => {
+  it("go back to their positions when the worker that fetched them closes", async () => {
     const policy = { rate: "500/s", perKey: { rate: "20/s" } };
     const [first, second] = [lanes.open(policy), lanes.open(policy)];
     const started: number[] = [];
@@ -116,7 +116,7 @@ describe("jobs in lanes", () => {
     expect(await lanes.redis.hget(`${own}weights`, "acme")).toBe("3");
   });
 
-  it("go back to their places when their worker has died", async () => {
+  it("go back to their positions when their worker has died", async () => {
     const downstream = await startFakeDownstream();
     onTestFinished(() => downstream.close());
     const policy = { rate: "500/s", perKey: { rate: "50/s" } };
@@ -169,7 +169,7 @@ describe("jobs in lanes", () => {
     await connection.quit();
   });
 
-  it("come back by themselves when all that is kept of lanes is lost", async () => {
+  it("come back by themselves when all state of the lanes is lost", async () => {
     const opened = lanes.open({ rate: "500/s" });
     const { sluice, queue } = opened;
     const jobs = await queue.enqueueMany(upTo(20), { key: "acme" });
@@ -200,7 +200,7 @@ describe("jobs in lanes", () => {
     expect(await queue.counts()).toMatchObject({ waiting: 0, delayed: 0 });
   });
 
-  it("do not hold up others when they are removed while a worker is about to ask for them", async () => {
+  it("do not block others when they are removed while a worker is about to ask for them", async () => {
     const opened = lanes.open({ rate: "500/s" });
     const { sluice, queue } = opened;
     const done: number[] = [];
@@ -243,7 +243,7 @@ describe("jobs in lanes", () => {
     ["a key with blanks"],
     ["%d \"'[]\\"],
     ["k".repeat(256)],
-  ])("are done whatever their key is called: %s", async (key) => {
+  ])("are done with every kind of key: %s", async (key) => {
     const opened = lanes.open({ rate: "500/s", perKey: { rate: "50/s" } });
     const { sluice, queue } = opened;
     const done: (string | undefined)[] = [];
@@ -257,7 +257,7 @@ describe("jobs in lanes", () => {
     expect(await lanes.rest()).toEqual([]);
   });
 
-  it("leave nothing of their lanes once all are done", async () => {
+  it("leave no state of their lanes once all are done", async () => {
     const opened = lanes.open(
       {
         rate: "1000/s",

@@ -14,7 +14,7 @@ it("jobs in lanes are counted as waiting, and jobs for a later time as delayed",
   expect(await queue.counts()).toMatchObject({ waiting: 7, delayed: 3 });
 });
 
-it("a job in a lane goes behind those that have its new priority already, and before all others", async () => {
+it("a job in a lane goes behind those with its new priority, and before all others", async () => {
   const { queue } = lanes.open({ rate: "100/s" });
   const [older, next] = await queue.enqueueMany(upTo(3), { key: "acme" });
   const [first] = await queue.enqueueMany(upTo(3), { key: "acme", priority: "high" });
@@ -36,7 +36,7 @@ it("a lane keeps its weight when the priority of its only job is changed", async
   expect(await lanes.redis.hgetall(`${lanes.prefix}:{jobs}:lanes:weights`)).toEqual({ acme: "3" });
 });
 
-it("a job that waits for a later time goes on waiting when its priority is changed", async () => {
+it("a job that waits for a later time keeps waiting when its priority is changed", async () => {
   const { queue } = lanes.open({ rate: "100/s" });
   const job = await queue.enqueue(1, { key: "acme", delayMs: 60_000 });
 
@@ -45,7 +45,7 @@ it("a job that waits for a later time goes on waiting when its priority is chang
   expect(await queue.counts()).toMatchObject({ waiting: 0, delayed: 1 });
 });
 
-it("a job in a lane is no longer before others once it was removed", async () => {
+it("a removed job in a lane delays no other job", async () => {
   const { queue } = lanes.open({ rate: "100/s" });
   const [first, second] = await queue.enqueueMany(upTo(2), { key: "acme" });
 
@@ -55,7 +55,7 @@ it("a job in a lane is no longer before others once it was removed", async () =>
   expect(await queue.counts()).toMatchObject({ waiting: 1 });
 });
 
-it("lanes are empty once their queue was drained, also for what comes later", async () => {
+it("lanes are empty once their queue was drained, also for later jobs", async () => {
   const { queue } = lanes.open({ rate: "100/s" });
   await queue.enqueueMany(upTo(20), { key: "acme" });
 
@@ -92,7 +92,7 @@ it("jobs that are enqueued while a queue is drained are drained or done", async 
 });
 
 it.each([10_000, 60_000])(
-  "a job whose dedupeId waits for a time %i ms away goes on waiting, when another is enqueued",
+  "a job whose dedupeId waits for a time %i ms ahead keeps waiting, when another is enqueued",
   async (delayMs) => {
     const { queue } = lanes.open({ rate: "100/s" });
     await queue.enqueue(1, { key: "acme", dedupeId: "once", delayMs });
@@ -103,7 +103,7 @@ it.each([10_000, 60_000])(
   },
 );
 
-it("a job that is tried again in 10,000 ms goes on waiting, when another of its dedupeId is enqueued", async () => {
+it("a job that is retried in 10,000 ms keeps waiting, when another with its dedupeId is enqueued", async () => {
   const { sluice, queue } = lanes.open({ rate: "100/s" });
   sluice.worker(queue, async () => {
     throw new RetryAfter(10_000);
@@ -116,7 +116,7 @@ it("a job that is tried again in 10,000 ms goes on waiting, when another of its 
   expect(await queue.counts()).toMatchObject({ waiting: 0, delayed: 1 });
 });
 
-it("a job whose dedupeId is in its lane already is not stored again, and keeps its place", async () => {
+it("a job whose dedupeId is already in its lane is not stored again, and keeps its position", async () => {
   const { queue } = lanes.open({ rate: "100/s" });
   const first = await queue.enqueue(1, { key: "acme", dedupeId: "once" });
   await queue.enqueue(2, { key: "acme" });

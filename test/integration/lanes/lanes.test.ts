@@ -22,8 +22,8 @@ function policyOf(rate: string, capacity: number) {
   return { limits: [leakyBucket(rate), tokenBucket({ capacity, refill: "1/s", unit: "tokens" })] };
 }
 
-describe("a key that is paused by hand", () => {
-  it("starts none of its jobs at any worker until it is resumed, from wherever; others pass", async () => {
+describe("a key that an operator paused", () => {
+  it("starts none of its jobs at any worker until it is resumed by any process, while others pass", async () => {
     const policy = { rate: "500/s", perKey: { rate: "400/s" } };
     const [here, there] = [lanes.open(policy), lanes.open(policy)];
     const done: string[] = [];
@@ -68,7 +68,7 @@ describe("a key that was resumed while no worker listened", () => {
 });
 
 describe("a key that has no room", () => {
-  it("is passed by jobs of other keys, and takes none of their places", async () => {
+  it("is passed by jobs of other keys, and takes none of their room", async () => {
     const opened = lanes.open({
       rate: "500/s",
       perKey: (key) => ({ rate: key === "slow" ? "1/min" : "400/s" }),
@@ -137,7 +137,7 @@ describe("a key that has no room", () => {
     expect(normalAfter.length).toBeGreaterThan(10);
   });
 
-  it("goes on with its next job when the one that was tried alone can never have a slot", async () => {
+  it("continues with its next job when the job that was tried alone can never have a slot", async () => {
     const opened = lanes.open({ rate: "500/s", perKey: policyOf("1/h", 10) });
     const { sluice, queue } = opened;
     const started: number[] = [];
@@ -154,7 +154,7 @@ describe("a key that has no room", () => {
     expect(started).toEqual([0, 2]);
   });
 
-  it("starts its jobs at once when a higher limit is configured", async () => {
+  it("starts its jobs immediately when a higher limit is configured", async () => {
     const { sluice, queue } = lanes.open({ rate: "500/s", perKey: { rate: "1/h" } });
     let started = 0;
     await queue.enqueueMany(upTo(50), { key: "slow" });
@@ -169,7 +169,7 @@ describe("a key that has no room", () => {
     expect(done + active).toBe(50);
   });
 
-  it("starts its job at once when a higher limit is configured while the job is on its way back", async () => {
+  it("starts its job immediately when a higher limit is configured while the job is on its way back", async () => {
     const { sluice, queue } = lanes.open({ rate: "500/s", perKey: { rate: "1/h" } });
     const started: (string | undefined)[] = [];
     const moveToDelayed = vi.spyOn(StoredJob.prototype, "moveToDelayed");

@@ -67,8 +67,8 @@ describe("beside the backlog of one tenant", () => {
   });
 });
 
-describe("a worker that comes after another has gone", () => {
-  it("begins with the jobs of a long lane at once, however often that is", async () => {
+describe("a worker that starts after another has gone", () => {
+  it("begins immediately with the jobs of a long lane, however often that happens", async () => {
     const { sluice, queue, begun, handle, ...first } = await openBusy(3_000);
     let worker = first.worker;
 
@@ -122,7 +122,7 @@ describe("an idle worker", () => {
     expect(begun).toBe(6);
   });
 
-  it("begins with the next job once it may, where a tool has set how many may run at once", async () => {
+  it("begins with the next job once it may, when a tool has set how many may run at once", async () => {
     const opened = lanes.open({ rate: "200/s" });
     const { sluice, queue } = opened;
     await withTool((tool) => tool.setGlobalConcurrency(1));
@@ -143,7 +143,7 @@ describe("an idle worker", () => {
     expect(begun).toEqual([0, 1]);
   });
 
-  it("keeps the bucket's rate, where a tool has set a rate for all workers", async () => {
+  it("keeps the bucket's rate, when a tool has set a rate for all workers", async () => {
     const { sluice, queue } = lanes.open({ rate: "200/s" });
     // BullMQ's own workers would begin one a minute.
     await withTool((tool) => tool.setGlobalRateLimit(1, 60_000));

@@ -50,8 +50,8 @@ function openCutOff() {
   return { stored, lanes, warnings, joinLanes, store };
 }
 
-describe("jobs whose way to their lanes was cut off", () => {
-  it("join them when Redis is back, and not only when they come due", async () => {
+describe("jobs whose connection broke before they joined their lanes", () => {
+  it("join them when Redis is back, and not only when they are due", async () => {
     const { lanes, warnings, joinLanes, store } = openCutOff();
     const job = await store(PARK_MS);
 
@@ -64,7 +64,7 @@ describe("jobs whose way to their lanes was cut off", () => {
     expect(warnings).toEqual([expect.stringContaining("the connection was lost")]);
   });
 
-  it("are left alone if they had joined after all, and wait for another try since", async () => {
+  it("are left alone if they had joined after all, and wait for a retry since", async () => {
     const { lanes, joinLanes, store } = openCutOff();
     const retried = await store(AN_HOUR_MS);
     const cutOff = await store(PARK_MS);

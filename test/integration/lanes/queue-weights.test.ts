@@ -39,7 +39,7 @@ describe("the weight of a lane that has jobs", () => {
     ["a table no longer names its key", { silver: 2 }],
     ["a function says 1", () => 1],
     ["the queue has no weights any more", undefined],
-  ])("goes back to 1 with the next job that joins it when %s", async (_when, weights) => {
+  ])("returns to 1 with the next job that joins it when %s", async (_when, weights) => {
     await openWithBacklog();
     const later = open(weights);
     await later.queue.enqueue(80, { key: "gold" });
@@ -49,7 +49,7 @@ describe("the weight of a lane that has jobs", () => {
     expect(Math.abs(gold - 30)).toBeLessThanOrEqual(6);
   });
 
-  it("stays as it is when one of its jobs gets another priority", async () => {
+  it("stays the same when one of its jobs gets another priority", async () => {
     const opened = await openWithBacklog();
     const last = await opened.queue.enqueue(80, { key: "gold" });
     await opened.queue.reprioritise(last.id, "high");

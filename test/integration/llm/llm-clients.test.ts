@@ -68,7 +68,7 @@ describe("the client of OpenAI over a bucket's fetch", () => {
     });
   });
 
-  it("books the prompt and what has come of a stream that is left early", async () => {
+  it("books the prompt and the received part of a stream that is left early", async () => {
     const api = await apis.start(() => ({
       headers: { "content-type": "text/event-stream" },
       stream: (response) =>
@@ -92,7 +92,7 @@ describe("the client of OpenAI over a bucket's fetch", () => {
 });
 
 describe("the client of Anthropic over a bucket's fetch", () => {
-  it("books input without cache reads and output, apart, of whole and streamed messages", async () => {
+  it("books input without cache reads, and output separately, of whole and streamed messages", async () => {
     const api = await start("anthropic");
     const bucket = open(anthropic({ input: "100000/h", output: "100000/h", ...SLOW }));
     const { fetch } = bucket;
@@ -118,7 +118,7 @@ describe("the client of Anthropic over a bucket's fetch", () => {
 });
 
 describe("the client of Gemini in a throttled function", () => {
-  it("books the prompt's tokens, and reads the request of its own form", async () => {
+  it("books the prompt's tokens, read from Gemini's own request format", async () => {
     const api = await start("gemini");
     const bucket = open(gemini({ input: "100000/h", ...SLOW }));
     const client = new GoogleGenAI({ apiKey: "k", httpOptions: { baseUrl: api.url } });
@@ -170,7 +170,7 @@ describe("the client of Gemini in a throttled function", () => {
 });
 
 describe("the estimate of a model's calls", () => {
-  it("is off by less than a tenth after a hundred answers, also in a replica that has seen none", async () => {
+  it("is off by less than a tenth after a hundred responses, also in a replica that has seen none", async () => {
     const api = await start("anthropic");
     const preset = anthropic({ input: "60000000/min", output: "60000000/min" });
     const errors: number[] = [];

@@ -62,7 +62,7 @@ const cases: readonly Case[] = [
 
 describe("four processes of calls of 1 to 1,000 sizes", () => {
   it.each(cases)(
-    "keep to the limits of $provider through its maker's client: none is refused",
+    "keep the limits of $provider through its official client, without a rejection",
     async ({ provider, limits, quotas, sizes }) => {
       const api = await startFakeLlm(apis, { provider, quotas: quotas() });
       const where = { redis: inject("redisUrl"), prefix: sluices.prefix(), url: api.url };

@@ -23,7 +23,7 @@ const usage = { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 };
 const whole = Buffer.from(`{"usage":${JSON.stringify(usage)},"text":"`);
 const message = JSON.stringify({ type: "message_start", message: { usage: { input_tokens: 1 } } });
 
-describe("an answer that is too long to be searched for a usage", () => {
+describe("a response that is too long to be searched for a usage", () => {
   it.each<[string, LlmBucket, string, Buffer, string]>([
     [
       "a whole one",
@@ -47,7 +47,7 @@ describe("an answer that is too long to be searched for a usage", () => {
       "an event of an answer",
     ],
   ])(
-    "is handed over whole, and let go of while it comes: %s",
+    "is returned whole, and released from memory while it arrives: %s",
     async (_what, preset, type, head, what) => {
       let answering: ServerResponse | undefined;
       const api = await apis.start(() => ({

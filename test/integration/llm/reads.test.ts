@@ -54,7 +54,7 @@ async function tokensOf(bucket: Bucket, expected: number, unit = "tokens"): Prom
 }
 
 describe("a read of a stored answer", () => {
-  it("adds nothing to the call that made it, however often it is read", async () => {
+  it("costs nothing beyond the call that made the answer, however often it is read", async () => {
     const api = await startApi({
       "POST /v1/responses": [finished],
       "GET /v1/responses/resp_68af40c2bd2c81a1": [finished],
@@ -79,7 +79,7 @@ describe("a read of a stored answer", () => {
     expect(await tokensOf(bucket, 3_900)).toBe(3_900);
   });
 
-  it("settles the call that made it in the background", async () => {
+  it("settles the call that made the answer in the background", async () => {
     const queued = { ...response, status: "queued", background: true, usage: null };
     const api = await startApi({
       "POST /v1/responses": [queued],
@@ -96,7 +96,7 @@ describe("a read of a stored answer", () => {
     expect(await tokensOf(bucket, 3_900)).toBe(3_900);
   });
 
-  it("does so where the methods of a client are paced, and not its requests", async () => {
+  it("settles it also when the methods of a client are paced instead of its requests", async () => {
     const queued = { ...response, status: "queued", background: true, usage: null };
     const api = await startApi({
       "POST /v1/responses": [queued],
@@ -118,7 +118,7 @@ describe("a read of a stored answer", () => {
   });
 });
 
-describe("what a paced client does besides asking models", () => {
+describe("a method of a paced client that asks no model", () => {
   const long = "Why is the sky blue? ".repeat(500);
   const startFake = (body: object): Promise<FakeApi> =>
     apis.start(() => ({
@@ -239,7 +239,7 @@ describe("what a paced client does besides asking models", () => {
 describe("a count of tokens", () => {
   const messages = [{ role: "user" as const, content: "Why is the sky blue? ".repeat(500) }];
 
-  it("costs no tokens of OpenAI's bucket", async () => {
+  it("costs no tokens in OpenAI's bucket", async () => {
     const counted = { object: "response.input_tokens", input_tokens: 11_600 };
     const api = await startApi({ "POST /v1/responses/input_tokens": [counted] });
     const bucket = open(USED);
@@ -341,7 +341,7 @@ describe("a call to a model", () => {
     ["/v1beta/models/gemini-embedding-001:batchEmbedContents", { requests: [] }],
     ["/v1beta/tunedModels/x:generateContent", { contents: "Why?" }],
     ["/ask", { question: "Why?" }],
-  ])("is a POST to %s", async (path, body) => {
+  ])("costs tokens as a POST to %s", async (path, body) => {
     const api = await apis.start(() => ({
       headers: { "content-type": "application/json" },
       body: JSON.stringify(finished),
@@ -358,7 +358,7 @@ describe("a call to a model", () => {
     expect(await tokensOf(bucket, 3_900)).toBe(3_900);
   });
 
-  it("is the embedding that Gemini's client sends as a batch", async () => {
+  it("costs tokens for the embedding that Gemini's client sends as a batch", async () => {
     const long = "water ".repeat(1_000);
     const api = await apis.start(() => ({
       headers: { "content-type": "application/json" },
@@ -376,7 +376,7 @@ describe("a call to a model", () => {
     expect(await levelOf(bucket, "input")).toBeGreaterThanOrEqual(1_000);
   });
 
-  it("is one of a function that gets a prompt as text", async () => {
+  it("costs tokens in a function that gets a prompt as text", async () => {
     const bucket = open(USED);
     const ask = bucket.throttled(async (_prompt: string) => ({ id: "x", text: "It is." }));
 
@@ -385,7 +385,7 @@ describe("a call to a model", () => {
     expect(await levelOf(bucket, "tokens")).toBe(2_000);
   });
 
-  it("is one of a function that gets a prompt as text, and its settings behind it", async () => {
+  it("costs tokens in a function that gets a prompt as text, followed by settings", async () => {
     const bucket = open(USED);
     const ask = bucket.throttled(async (_prompt: string, _settings: object) => "It is.");
 
@@ -407,7 +407,7 @@ describe("a call to a model", () => {
       (ai) => ai.beta.threads.createAndRun({ assistant_id: "a", instructions: "Be brief." }),
     ],
     ["embeddings.create", (ai) => ai.embeddings.create({ model: "m", input: "Why?" })],
-  ])("is one of the methods of a client that ask a model: %s", async (_method, call) => {
+  ])("costs tokens through a method that asks a model: %s", async (_method, call) => {
     const api = await apis.start(() => ({
       headers: { "content-type": "application/json" },
       body: JSON.stringify({ choices: [], data: [], ...finished }),

@@ -95,7 +95,7 @@ describe("ops/prometheus/alerts.yml", () => {
     expect(said).toContain("SUCCESS");
   });
 
-  it("fires when a downstream refuses every 4 s, with cooldowns shorter than a scrape", async () => {
+  it("fires when a downstream rejects a call every 4 s, with cooldowns shorter than a scrape", async () => {
     const said = await testRules({
       alert: "SluiceCoolingDown",
       every: "15s",
@@ -110,7 +110,7 @@ describe("ops/prometheus/alerts.yml", () => {
     expect(said).toContain("SUCCESS");
   });
 
-  it("does not fire for a few refusals, or those of long ago", async () => {
+  it("does not fire for a few rejections, or for old ones", async () => {
     const said = await testRules({
       alert: "SluiceCoolingDown",
       every: "15s",

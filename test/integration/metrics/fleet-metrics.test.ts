@@ -45,7 +45,7 @@ it("one process exports the metrics of all, whichever declares the buckets", asy
   await Promise.all(waiting);
 });
 
-it("counts refusals whose cooldowns are over before anybody asks, and the time of an override", async () => {
+it("counts rejections whose cooldowns end before a scrape, and the time of an override", async () => {
   const sluice = sluices.open();
   const bucket = sluice.bucket("api", { rate: "100/s" });
   await bucket.configure({ rate: "50/s" }, { by: "ann" });
@@ -84,7 +84,7 @@ it("reports a cooldown and its length", async () => {
   expect(valueOf(text, "sluice_bucket_cooldown_seconds", { bucket: "api" })).toBeLessThan(601);
 });
 
-it("shares a register with the metrics of its process, and leaves it when it is closed", async () => {
+it("shares a register with the metrics of its process, and leaves it when closed", async () => {
   const sluice = sluices.open();
   const own = await sluice.metrics();
   const fleet = fleetMetrics(sluice, { register: own.register });
@@ -103,7 +103,7 @@ it("shares a register with the metrics of its process, and leaves it when it is 
   expect(fleetMetrics(sluice, { register: own.register })).not.toBe(fleet);
 });
 
-it("refuses a register with the fleet of another sluice, and what is no sluice", () => {
+it("refuses a register with another sluice's fleet, and a value that is not a sluice", () => {
   const [a, b] = [sluices.open(), sluices.open()];
   const register = new Registry();
   fleetMetrics(a, { register });
@@ -141,7 +141,7 @@ it("exports nothing of the fleet while Redis is unreachable, and logs the reason
   expect(warnings.join("\n")).toContain("The metrics of the fleet could not be read: ");
 });
 
-it("has a bounded number of names: those in which most wait", async () => {
+it("has a limited number of names: those with the most pending calls", async () => {
   await using sluice = createSluice({ redis: "memory" });
   const open = (name: string) => sluice.bucket(name, { rate: "1000/s" });
   await Promise.all(Array.from({ length: 1_005 }, (_, at) => open(`a${at}`).draw()));

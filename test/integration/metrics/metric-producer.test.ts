@@ -66,7 +66,7 @@ function expectAsInText(
 }
 
 describe("createMetricProducer()", () => {
-  it("hands a reader what Prometheus' text says of two sluices, one of them closed", async () => {
+  it("returns the same metrics as Prometheus' text for two sluices, one of them closed", async () => {
     const { metricProducer, read } = readProducer();
     const [one, other] = [sluices.open(), sluices.open()];
     const register = new Registry();
@@ -110,7 +110,7 @@ describe("createMetricProducer()", () => {
     expect(closed.resource?.attributes).toHaveProperty("service.name");
   });
 
-  it("gives all since it was made, cumulative, to a reader that would have deltas too", async () => {
+  it("returns cumulative values since its creation, also to a reader that asks for deltas", async () => {
     const beforeMs = Date.now();
     const { metricProducer, read } = readProducer(AggregationTemporality.DELTA);
     const sluice = sluices.open();

@@ -74,7 +74,7 @@ describe("instrument()", () => {
     request.end();
   });
 
-  it("says in the span why a call was refused", async () => {
+  it("states in the span why a call was rejected", async () => {
     const sluice = sluices.open();
     instrument(sluice);
     const bucket = sluice.bucket("api", { rate: "1/h", burst: 2 });
@@ -95,7 +95,7 @@ describe("instrument()", () => {
     await bucket.resume();
   });
 
-  it("follows no wait outside of a trace that is kept", async () => {
+  it("traces no wait outside of a recorded trace", async () => {
     const sluice = sluices.open();
     instrument(sluice);
     const bucket = sluice.bucket("api", { rate: "100/s", burst: 2 });
@@ -118,7 +118,7 @@ describe("instrument()", () => {
     expect(waits()).toEqual([]);
   });
 
-  it("links the wait of a job to its producer, in another process too", async () => {
+  it("links the wait of a job to its producer, also in another process", async () => {
     const [producer, consumer] = [sluices.open(), sluices.open()];
     for (const sluice of [producer, consumer]) instrument(sluice);
     const open = (sluice: typeof producer) => {
@@ -145,7 +145,7 @@ describe("instrument()", () => {
     request.end();
   });
 
-  it("measures jobs by the names and bounds of the conventions", async () => {
+  it("measures jobs with the names and bounds of the conventions", async () => {
     const sluice = sluices.open();
     instrument(sluice);
     const bucket = sluice.bucket("sent", { rate: "1000/s" });
@@ -201,7 +201,7 @@ describe("instrument()", () => {
     ]);
   });
 
-  it("measures calls beside the metrics of Prometheus, once", async () => {
+  it("counts calls once beside the metrics of Prometheus", async () => {
     const sluice = sluices.open();
     const text = await sluice.metrics();
     instrument(sluice);
@@ -226,7 +226,7 @@ describe("instrument()", () => {
     );
   });
 
-  it("refuses what is no sluice", () => {
+  it("refuses a value that is not a sluice", () => {
     expect(() => instrument({} as never)).toThrow(
       expect.objectContaining({ code: "ERR_INVALID_OPTION", option: "sluice" }),
     );

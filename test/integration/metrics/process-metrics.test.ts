@@ -35,7 +35,7 @@ describe("sluice.metrics()", () => {
     expect(text).not.toMatch(/_ms\b/);
   });
 
-  it("counts who was refused, whatever refused it, and slots that went back", async () => {
+  it("counts rejected calls by every reason, and returned slots", async () => {
     const sluice = sluices.open();
     const metrics = await sluice.metrics();
     const bucket = sluice.bucket("api", { rate: "1/min", maxWaiting: 1 });
@@ -87,7 +87,7 @@ describe("sluice.metrics()", () => {
     expect(linesOf(text, `${WAIT}_count`).join()).not.toContain("tried");
   });
 
-  it("counts slots that a busy process was too late for", async () => {
+  it("counts slots for which a busy process was too late", async () => {
     const sluice = sluices.open();
     const metrics = await sluice.metrics();
     const bucket = sluice.bucket("api", { rate: "200/s" });
@@ -123,7 +123,7 @@ describe("sluice.metrics()", () => {
     expect(valueOf(text, name, { command: "draw" })).toBe(1);
   });
 
-  it("counts nothing before it is called, and goes on after the sluice is closed", async () => {
+  it("counts nothing before it is called, and continues after the sluice is closed", async () => {
     const sluice = sluices.open();
     const bucket = sluice.bucket("api", { rate: "100/s", burst: 5 });
     await bucket.draw();
@@ -183,7 +183,7 @@ describe("a register of metrics", () => {
     ).toBe(2);
   });
 
-  it("gets its metrics again after it was cleared, and starts at 0 when it is reset", async () => {
+  it("gets its metrics again after it was cleared, and starts at 0 after a reset", async () => {
     const sluice = sluices.open();
     const register = new Registry();
     await sluice.metrics({ register });
@@ -201,7 +201,7 @@ describe("a register of metrics", () => {
     expect(linesOf(await register.metrics(), `${WAIT}_count`)).toEqual([]);
   });
 
-  it("is written as OpenMetrics if it is one of that", async () => {
+  it("is written as OpenMetrics if it is an OpenMetrics register", async () => {
     const sluice = sluices.open();
     const register = new Registry<OpenMetricsContentType>();
     register.setContentType(Registry.OPENMETRICS_CONTENT_TYPE);
@@ -217,7 +217,7 @@ describe("a register of metrics", () => {
   });
 
   it.each(Object.keys(PROCESS_METRICS))(
-    "is left as it is if it has another metric %s, and the error says so",
+    "is unchanged if it has another metric %s, and the error says so",
     async (name) => {
       const sluice = sluices.open();
       const register = new Registry();
@@ -232,7 +232,7 @@ describe("a register of metrics", () => {
   );
 
   it.each([{ register: {} }, { register: 7 }, { register: null }, { registry: new Registry() }])(
-    "is refused if it is none: %j",
+    "is refused if it is not a register: %j",
     async (given) => {
       const sluice = sluices.open();
 
@@ -242,7 +242,7 @@ describe("a register of metrics", () => {
     },
   );
 
-  it("has a bounded number of names, however many buckets there are", async () => {
+  it("has a limited number of names, however many buckets there are", async () => {
     await using sluice = createSluice({ redis: "memory" });
     const metrics = await sluice.metrics();
 

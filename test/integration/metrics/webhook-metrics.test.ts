@@ -7,7 +7,7 @@ import { LOCAL, put, SILENT, startReceiver, untilIdle } from "../../support/webh
 
 const sluices = realSluices();
 
-it("attempts of webhooks are timed, by what they came to", async () => {
+it("webhook attempts are timed by their result", async () => {
   const sluice = sluices.open({ logger: SILENT });
   const metrics = await sluice.metrics();
   const hooks = createWebhooks(sluice, LOCAL);

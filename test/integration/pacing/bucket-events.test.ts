@@ -33,7 +33,7 @@ describe("the events of a bucket in Redis", () => {
     expect(waited.filter((each) => each !== undefined && each !== "100/s")).toEqual([]);
   });
 
-  it("say that a cooldown was begun by the replica that was refused", async () => {
+  it("report the cooldown at the replica that got the 429", async () => {
     const [here, there] = [1, 2].map(() => sluices.open().bucket("b", { rate: "100/s" }));
     const cooldowns: [string, number][] = [];
     here!.on("cooldown", ({ forMs }) => cooldowns.push(["here", forMs]));

@@ -34,7 +34,7 @@ async function connectionsEver({ operator }: OwnRedis): Promise<number> {
 }
 
 describe("a process that stands still for longer than Redis may take", () => {
-  it("does not take Redis for silent", async () => {
+  it("does not report Redis as unreachable", async () => {
     const warn = vi.fn<Logger["warn"]>();
     const logger = { warn, error: warn };
     const bucket = sluices.open({ storeTimeoutMs: 200, logger }).bucket("b", { rate: "1000/s" });
@@ -73,7 +73,7 @@ describe("a process that stands still for longer than Redis may take", () => {
 });
 
 describe("a policy that another replica has put in force", () => {
-  it("fails the calls of one that cannot hold to it, rather than let them go unlimited", async () => {
+  it("fails the calls of a replica that cannot apply it, instead of letting them run unlimited", async () => {
     const newer = sluices.open().bucket("b", { perKey: () => ({ rate: "1/s" }) });
     const older = sluices.open().bucket("b", { rate: "10/s" });
     await older.draw({ key: "x" });
@@ -89,7 +89,7 @@ describe("a policy that another replica has put in force", () => {
 });
 
 describe("a key whose tier changes while its calls wait", () => {
-  it("lets its calls and those of other keys go on", async () => {
+  it("lets its calls and those of other keys continue", async () => {
     let tier = "free";
     const bucket = sluices.open().bucket("b", {
       rate: "1000/s",

@@ -13,7 +13,7 @@ const align = { at: "00:00", timeZone: "Pacific/Kiritimati" };
 
 describe("a daily limit of a process whose clock is wrong", () => {
   it.each([-30 * HOUR_MS, -5 * HOUR_MS, 5 * HOUR_MS, 400 * 24 * HOUR_MS])(
-    "resets when the clock of Redis says so, with this process's %i ms off",
+    "resets by the clock of Redis, with this process's clock %i ms off",
     async (offMs) => {
       const now = Date.now.bind(Date);
       const right = sluices.open().bucket("daily", { limits: [fixedWindow(3, "1d", { align })] });

@@ -29,7 +29,7 @@ describe("four processes that call for customers and their endpoints", () => {
     assertBounds(downstream);
   });
 
-  it("keep them when one is killed in the midst, and go on", async () => {
+  it("keep them when one process is killed, and continue", async () => {
     const replicas = await start();
     await waitUntil(() => downstream.arrivals.length > 60, "calls are under way");
 

@@ -51,7 +51,7 @@ function mostAtOnce(arrivals: readonly Arrival[]): number {
 }
 
 describe("four processes that share a bucket of several limits", () => {
-  it("break none of them in any window, and do every call once", async () => {
+  it("break none of them in any window, and make every call once", async () => {
     const calls = 150;
     const replicas = [0, 1, 2, 3].map((index) => {
       const args = [inject("redisUrl"), sluices.prefix(), downstream.url, `${calls}`];
@@ -80,7 +80,7 @@ describe("four processes that share a bucket of several limits", () => {
 });
 
 describe("a process that dies while its calls hold leases", () => {
-  it("leaves them to the others when they end, and never lets one too many run", async () => {
+  it("frees them for the others when they expire, and never lets one call too many run", async () => {
     const options = { limits: [concurrency(2, { leaseMs: 1_000 })] };
     const bucket = sluices.open().bucket("leased", options);
     const dying = processes.start("lease-holder.ts", [inject("redisUrl"), sluices.prefix()]);

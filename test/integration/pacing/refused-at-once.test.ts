@@ -25,7 +25,7 @@ function openTwo(options: BucketOptions): readonly [Bucket, Bucket] {
 describe.each(kinds)("a bucket with %s", (_, options, call) => {
   const bounded = { ...call, maxWaitMs: MAX_WAIT_MS };
 
-  it("refuses at once here what a pause there outlasts, and lets it go once that is resumed", async () => {
+  it("rejects immediately a call that another replica's pause outlasts, and accepts it after the resume", async () => {
     const [here, there] = openTwo(options);
     await there.pause({ forMs: PAUSE_MS });
 
@@ -64,7 +64,7 @@ describe.each(kinds)("a bucket with %s", (_, options, call) => {
 });
 
 describe("two buckets on one Redis", () => {
-  it("know what the other has used", async () => {
+  it("see each other's usage", async () => {
     const [here, there] = openTwo({ rate: "1/h" });
     await there.draw();
 

@@ -12,7 +12,7 @@ async function roundTrips(sluice: Sluice): Promise<void> {
 }
 
 describe("a sluice that closes while the cost of a call is read from its result", () => {
-  it("passes the cost on first", async () => {
+  it("books the cost first", async () => {
     const sluice = sluices.open();
     const read = deferred();
     const call = sluice.bucket("model", OPTIONS).throttled(async () => "answer", {
@@ -35,7 +35,7 @@ describe("a sluice that closes while the cost of a call is read from its result"
     expect((await other.peek()).limits[0]!.level).toBe(7);
   });
 
-  it("closes all the same when that goes on for ever", async () => {
+  it("still closes when reading the cost never ends", async () => {
     const sluice = sluices.open();
     const call = sluice.bucket("model", OPTIONS).throttled(async () => "answer", {
       cost: { tokens: 100 },

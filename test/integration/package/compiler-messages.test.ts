@@ -32,7 +32,7 @@ async function messagesOf(program: string): Promise<string> {
   }
 }
 
-it("shows the form of a rate where a text is none", { timeout: 120_000 }, async () => {
+it("shows the form of a rate for an invalid text", { timeout: 120_000 }, async () => {
   const messages = await messagesOf(`
     import { createSluice, leakyBucket, slidingLog } from "sluice";
     const sluice = createSluice();

@@ -17,7 +17,7 @@ function childPids({ stdout }: ScriptProcess): number[] {
 }
 
 describe("the demo", () => {
-  it("delivers each webhook once, and exits as its table says", async () => {
+  it("delivers each webhook once, and exits with the code of its table", async () => {
     const args = ["--rate", "200", "--jobs", "300", "--workers", "2", "--seconds", "20"];
     const demo = startDemo(args, inject("redisUrl"));
 
@@ -51,7 +51,7 @@ describe("the demo", () => {
     },
   );
 
-  it("serves the board of what runs, and still after the end", async () => {
+  it("serves the board during the run, and after the end", async () => {
     const demo = startDemo(["--board", "--workers", "2", "--jobs", "200", "--rate", "200"]);
     await waitUntil(() => demo.stdout.includes("The board stays"), "it has ended");
 
@@ -78,7 +78,7 @@ describe("the demo", () => {
     await waitUntil(() => !pids.some(isRunning), "its children have ended");
   });
 
-  it("goes on with the other workers when one crashes, and loses nothing", async () => {
+  it("continues with the other workers when one crashes, and loses nothing", async () => {
     const demo = startDemo(["--workers", "2", "--jobs", "400", "--seconds", "8"]);
     await waitUntil(() => /delivered [1-9]/.test(demo.stdout), "the demo is under way");
 

@@ -15,7 +15,7 @@ const pages = ["README.md", ...docs.map((name) => `docs/${name}`)];
 const blocks = (await Promise.all(pages.map(docBlocks))).flat();
 
 describe("the documentation", () => {
-  it.each(blocks)("runs and prints what it says: $name", async (block) => {
+  it.each(blocks)("prints what its code blocks promise: $name", async (block) => {
     const run = await runDocBlock(block, {
       redisUrl: inject("redisUrl"),
       builtRoot: inject("builtRoot"),
@@ -46,7 +46,7 @@ describe("the documentation", () => {
     expect(keys.filter((key) => /\}:\d+$/.test(key))).toEqual([]);
   });
 
-  it("has a block on each page that shows how to do something", () => {
+  it("has a code block on each page that explains a task", () => {
     const withBlocks = new Set(blocks.map(({ name }) => name.split(",")[0]));
     const without = docs.filter((name) => !withBlocks.has(`docs/${name}`));
 
@@ -55,7 +55,7 @@ describe("the documentation", () => {
 });
 
 describe("docs/reference/faults.md", () => {
-  it("names each file of test/faults, and no test that there is not", async () => {
+  it("names each file of test/faults, and no missing test", async () => {
     const page = await readFile("docs/reference/faults.md", "utf8");
     const faults = page.slice(page.indexOf("## Faults"), page.indexOf("### Measured"));
     const cells = faults.matchAll(/`(?:test\/)?([a-z0-9]+(?:[/-][a-z0-9]+)*(?:-\*)?)`(?=[,.; |])/g);
@@ -74,7 +74,7 @@ describe("docs/reference/faults.md", () => {
 });
 
 describe("docs/reference/errors.md", () => {
-  it("names exactly the classes and codes that there are", async () => {
+  it("names exactly the existing classes and codes", async () => {
     const files = ["src/core/errors.ts", "src/queue/errors.ts", "src/webhooks/errors.ts"];
     const sources = await Promise.all(files.map((file) => readFile(file, "utf8")));
     const page = await readFile("docs/reference/errors.md", "utf8");
@@ -90,7 +90,7 @@ describe("docs/reference/errors.md", () => {
     expect(inSource.length).toBeGreaterThan(5);
   });
 
-  it("names the codes that exist over HTTP alone, with their statuses", async () => {
+  it("names the codes that exist only over HTTP, with their statuses", async () => {
     const page = await readFile("docs/reference/errors.md", "utf8");
 
     const onPage = [...page.matchAll(/^\| `(ERR_\w+)` +\| (\d+)/gm)].map(([, code, status]) => [

@@ -31,7 +31,7 @@ const PRINTED: Readonly<Record<string, readonly string[]>> = {
   payment: ["1200 cents: succeeded as pi_1", "700 cents: not charged, card_declined"],
 };
 
-describe("what examples store", () => {
+describe("the data of an example", () => {
   it.each(["examples/durable-queue.ts", "examples/throttled-client.ts"])(
     "has a separate prefix, and is removed at the end: %s",
     async (file) => {
@@ -89,7 +89,7 @@ describe("npm run example", () => {
     },
   );
 
-  it("brings a Redis of its own where there is none", async () => {
+  it("starts a separate Redis if there is none", async () => {
     const example = runExample(["webhook"], { REDIS_URL: undefined });
 
     expect(await example.ended).toBe(0);
@@ -108,7 +108,7 @@ describe("npm run example", () => {
     expect(example.stderr).not.toContain("secret");
   });
 
-  it("is named with each of its pairs in the examples' README, beside the files", async () => {
+  it("is documented with each of its pairs in the examples' README, beside the files", async () => {
     const page = await readFile("examples/README.md", "utf8");
 
     for (const [name, { worker, producer }] of Object.entries(PAIRS)) {
@@ -118,7 +118,7 @@ describe("npm run example", () => {
     }
   });
 
-  it("is what package.json says that it is", async () => {
+  it("matches the script in package.json", async () => {
     const { scripts: named } = JSON.parse(await readFile("package.json", "utf8")) as {
       scripts: Record<string, string>;
     };

@@ -41,13 +41,13 @@ async function problemOf(page: string, link: string): Promise<string | undefined
 }
 
 describe("the pages of the package", () => {
-  it("are the README and all of docs, at least", () => {
+  it("are at least the README and all of docs", () => {
     expect(pages).toEqual(
       expect.arrayContaining(["README.md", "docs/start/first-call.md", "docs/cheat-sheet.md"]),
     );
   });
 
-  it.each(pages)("have links that work where the package is installed: %s", async (page) => {
+  it.each(pages)("have links that work in the installed package: %s", async (page) => {
     const links = linksOf(await readFile(page, "utf8"));
 
     const problems = await Promise.all(links.map((link) => problemOf(page, link)));

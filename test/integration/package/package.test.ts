@@ -59,14 +59,14 @@ async function compile(name: string, compilerOptions: object): Promise<string> {
 }
 
 describe("the tarball", () => {
-  it("holds what is built, and neither scripts nor sources besides", () => {
+  it("contains the build, and neither scripts nor other sources", () => {
     const folders = new Set(consumer.files.map((path) => path.split("/")[0]));
 
     expect(folders).toEqual(new Set(["package.json", ...FILES]));
     expect(consumer.files.filter((path) => /\.lua$|(?<!\.d)\.ts$/.test(path))).toEqual([]);
   });
 
-  it("holds the licenses of bundled packages, and source maps without sources", async () => {
+  it("contains the licenses of bundled packages, and source maps without sources", async () => {
     const dist = join(consumer.folder, "node_modules/sluice/dist");
 
     const licenses = await readFile(join(dist, "licenses.txt"), "utf8");
@@ -79,7 +79,7 @@ describe("the tarball", () => {
     expect(map.sourcesContent).toBeUndefined();
   });
 
-  it("loads BullMQ only when a queue is used, and nothing that a bucket does not need", async () => {
+  it("loads BullMQ only when a queue is used, and only what a bucket needs", async () => {
     const coverage = join(consumer.folder, "coverage");
     const code = 'import "sluice"';
     const env = { ...process.env, NODE_V8_COVERAGE: coverage };
@@ -107,7 +107,7 @@ describe("the tarball", () => {
   });
 });
 
-it("installs under the Node it promises: nothing that users install is held back by overrides here", async () => {
+it("installs under the promised Node version, without the overrides of this repository", async () => {
   const { overrides } = JSON.parse(await readFile(join(ROOT, "package.json"), "utf8")) as {
     readonly overrides: Readonly<Record<string, string>>;
   };
@@ -186,7 +186,7 @@ describe("a service that installs the package", () => {
     expect(lines).toEqual([...PACED, "did this in a process of its own"]);
   });
 
-  it("has its types checked in TypeScript for a bundler, those of the package too", async () => {
+  it("has its types checked for a bundler, including those of the package", async () => {
     const options = { module: "esnext", moduleResolution: "bundler", noEmit: true };
 
     const folder = await compile("service.ts", options);
@@ -194,7 +194,7 @@ describe("a service that installs the package", () => {
     expect(await readdir(folder)).not.toContain("service.js");
   });
 
-  it("has its types checked where the language is of 2022, which has no using", async () => {
+  it("has its types checked for ES2022, which has no using", async () => {
     const language = { target: "es2022", lib: ["es2022"] };
     const options = { module: "esnext", moduleResolution: "bundler", noEmit: true, ...language };
 
@@ -253,7 +253,7 @@ describe("a service in one file", () => {
     ["CommonJS by esbuild, made small", "small.cjs"],
     ["ES modules by esbuild", "service.mjs"],
     ["CommonJS by webpack", "webpack.cjs"],
-  ])("has all that it needs: %s", async (_what, name) => {
+  ])("contains everything that it needs: %s", async (_what, name) => {
     const lines = await linesOf(join(elsewhere, name), elsewhere);
 
     expect(lines).toEqual([

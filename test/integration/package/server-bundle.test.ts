@@ -61,7 +61,7 @@ describe("a bundle that includes the server", () => {
     ["cjs", {}],
     ["esm", { banner: { js: BANNER } }],
   ] as const)(
-    "of esbuild, in %s, shows the board and says what /jobs lacks",
+    "of esbuild, in %s, shows the board and says what /jobs needs",
     async (format, more) => {
       const outfile = join(elsewhere, `service.${format === "cjs" ? "cjs" : "mjs"}`);
       const entryPoints = [join(consumer.folder, "service.mjs")];
@@ -98,7 +98,7 @@ describe("a bundle that includes the server", () => {
 });
 
 describe("/jobs of a server that is not bundled", () => {
-  it("says what to install if bull-board is missing in part", async () => {
+  it("says what to install if bull-board is partly missing", async () => {
     await consumer.link("@bull-board/api");
 
     const lines = await linesOf(join(consumer.folder, "service.mjs"));
@@ -106,7 +106,7 @@ describe("/jobs of a server that is not bundled", () => {
     expect(lines).toEqual([...WORKS, LACKS_BULL_BOARD]);
   });
 
-  it("says which version it needs if another is installed", async () => {
+  it("names the needed version if another is installed", async () => {
     const ui = join(consumer.folder, "node_modules/@bull-board/ui");
     await mkdir(ui);
     await writeFile(join(ui, "package.json"), '{ "version": "9.11.0" }');

@@ -14,7 +14,7 @@ interface Shown {
 }
 
 describe("examples/bull-board.ts", () => {
-  it("shows a queue of a sluice with its jobs, each by the name of its key, and ends on SIGTERM", async () => {
+  it("shows a queue of a sluice with its jobs, named by their keys, and ends on SIGTERM", async () => {
     const server = scripts.start("examples/bull-board.ts", {
       isBuilt: true,
       env: { REDIS_URL: inject("redisUrl"), PORT: "0", SLUICE_PREFIX: `t${randomUUID()}` },

@@ -51,7 +51,7 @@ async function awaitForgotten(
   return { sluice, results };
 }
 
-describe("what finished() waits for", () => {
+describe("the result for finished()", () => {
   it.each([
     ["behind 1,200 others", undefined],
     ["since none are kept", { count: 0 }],
@@ -85,7 +85,7 @@ describe("what finished() waits for", () => {
     expect(told).toEqual(await Promise.all(heard));
   });
 
-  it("is kept for ten minutes at most when the process that waits has died", async () => {
+  it("is kept for at most ten minutes when the waiting process has died", async () => {
     const { sluice } = await awaitForgotten({ count: 0 });
     await sluice.close();
 
@@ -111,7 +111,7 @@ describe("what finished() waits for", () => {
     await waitUntil(async () => !(await isMarked()), "the mark is removed");
   });
 
-  it("is a JobMissingError that says so when it was done and forgotten before", async () => {
+  it("is a JobMissingError with the reason when the job was done and forgotten before", async () => {
     const { sluice, queue } = openQueue<number>(sluices, { rate, keepDone: { count: 0 } });
     const job = await queue.enqueue(1);
     sluice.worker(queue, async () => "receipt");
@@ -126,7 +126,7 @@ describe("what finished() waits for", () => {
 });
 
 describe("the done jobs of a queue", () => {
-  it("are kept up to the number that it says", async () => {
+  it("are kept up to the configured number", async () => {
     const { sluice, queue } = openQueue<number>(sluices, { rate, keepDone: { count: 5_000 } });
     const jobs = await queue.enqueueMany(numbers(3_000));
     const worker = sluice.worker(queue, async ({ data }) => data);
@@ -138,7 +138,7 @@ describe("the done jobs of a queue", () => {
     expect(results).toEqual(numbers(3_000));
   });
 
-  it("are kept for the time that it says", async () => {
+  it("are kept for the configured time", async () => {
     const { sluice, queue } = openQueue<number>(sluices, { keepDone: { forMs: 60_000 } });
     await redis.zadd(keyOf("completed"), Date.now() - 60_001, "old");
     sluice.worker(queue, async () => {});

@@ -73,7 +73,7 @@ describe("a job's size", () => {
     expect((reason as Error).message).toContain("maxJobBytes");
   });
 
-  it("is a million bytes at most unless the queue says otherwise", async () => {
+  it("is limited to a million bytes by default", async () => {
     const { queue } = openTokenQueue<string>(sluices);
 
     await queue.enqueue("x".repeat(999_998));
@@ -83,8 +83,8 @@ describe("a job's size", () => {
   });
 });
 
-describe("what BullMQ does not know of a job", () => {
-  it("is stored under one key of its options, and only when it is given", async () => {
+describe("an option that BullMQ does not have", () => {
+  it("is stored under one key of the job's options, and only when it is given", async () => {
     const { queue } = openTokenQueue<string>(sluices);
     const redis = new Redis(inject("redisUrl"));
     const optionsOf = async (id: string): Promise<unknown> =>
@@ -104,11 +104,11 @@ describe("what BullMQ does not know of a job", () => {
   });
 });
 
-describe("one of many jobs that is refused", () => {
+describe("one rejected job among many", () => {
   it.each([
     ["its data", [1, undefined, 3], {}],
     ["its options", [1, 2, 3], (data: unknown) => ({ key: data === 2 ? "" : "acme" })],
-  ])("is named by its place: for %s", async (_which, data, options) => {
+  ])("is identified by its index: for %s", async (_which, data, options) => {
     const { queue } = openQueue<unknown>(sluices);
 
     const reason = await rejectionOf(queue.enqueueMany(data, options));

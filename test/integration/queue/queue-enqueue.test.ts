@@ -22,7 +22,7 @@ describe("a job's cost", () => {
     expect(limits[1]!.level).toBeGreaterThan(0);
   });
 
-  it("that no limit could ever give is refused at once", async () => {
+  it("that exceeds every limit is refused immediately", async () => {
     const { queue } = openTokenQueue<string>(sluices);
 
     const reason = await rejectionOf(queue.enqueue("larger", { cost: { tokens: 101 } }));
@@ -32,7 +32,7 @@ describe("a job's cost", () => {
     expect(await queue.counts()).toMatchObject({ waiting: 0, delayed: 0 });
   });
 
-  it("of a unit that nothing counts is refused by its name", async () => {
+  it("with an uncounted unit is refused by the unit's name", async () => {
     const { queue } = openTokenQueue<string>(sluices);
 
     const reason = await rejectionOf(queue.enqueue("odd", { cost: { bytes: 1 } }));
@@ -74,7 +74,7 @@ describe("the defaults of a queue", () => {
   it.each([
     [{ attempts: 0 }, "defaults.attempts"],
     [{ dedupeId: "a" }, "defaults.dedupeId"],
-  ])("are refused as the queue is made: %j", (defaults, option) => {
+  ])("are refused when the queue is created: %j", (defaults, option) => {
     const sluice = sluices.open();
     const bucket = sluice.bucket("downstream", { rate: "500/s" });
     const open = (): unknown => sluice.queue("jobs", { bucket, defaults: defaults as object });
@@ -85,7 +85,7 @@ describe("the defaults of a queue", () => {
 });
 
 describe("a job's time", () => {
-  it("may be a moment: it does not start before", async () => {
+  it("may be a moment, before which the job does not start", async () => {
     const { sluice, queue } = openTokenQueue<string>(sluices);
     const at = new Date(Date.now() + 300);
     let startedAtMs = 0;
@@ -97,7 +97,7 @@ describe("a job's time", () => {
     expect(startedAtMs).toBeGreaterThanOrEqual(at.getTime());
   });
 
-  it("in the past is at once", async () => {
+  it("in the past means immediately", async () => {
     const { sluice, queue } = openTokenQueue<string>(sluices);
     let isDone = false;
     await queue.enqueue("late already", { at: Date.now() - 60_000 });
@@ -108,7 +108,7 @@ describe("a job's time", () => {
     expect(await queue.counts()).toMatchObject({ delayed: 0, failed: 0 });
   });
 
-  it("bounds its start from when it is due, by maxWaitMs", async () => {
+  it("limits its start by maxWaitMs from its due time on", async () => {
     const { queue } = openTokenQueue<string>(sluices);
 
     const now = await queue.enqueue("now", { maxWaitMs: 5_000 });
@@ -128,7 +128,7 @@ describe("a job's time", () => {
 });
 
 describe("a dedupeId", () => {
-  it("lets one job of it be in the queue at a time", async () => {
+  it("allows one job in the queue at a time", async () => {
     const { sluice, queue } = openTokenQueue<string>(sluices);
     const done: string[] = [];
 
@@ -154,7 +154,7 @@ describe("a dedupeId", () => {
     expect(second.id).not.toBe(first.id);
   });
 
-  it("holds beyond the end of its job for dedupeMs", async () => {
+  it("lasts beyond the end of its job for dedupeMs", async () => {
     const { sluice, queue } = openTokenQueue<string>(sluices);
     const options = { dedupeId: "a", dedupeMs: 600_000 };
     sluice.worker(queue, async () => {});
@@ -166,7 +166,7 @@ describe("a dedupeId", () => {
     expect(second.id).toBe(first.id);
   });
 
-  it("does not bring a delayed job of its forward", async () => {
+  it("does not start its delayed job earlier", async () => {
     const { sluice, queue } = openTokenQueue<string>(sluices);
     const done: string[] = [];
     sluice.worker(queue, async (job) => void done.push(job.data));

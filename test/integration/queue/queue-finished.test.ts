@@ -8,7 +8,7 @@ import { waitUntil } from "../../support/async/wait-until.ts";
 const sluices = realSluices();
 
 describe("the end of a job", () => {
-  it("brings the handler's result, whichever process ran it", async () => {
+  it("returns the handler's result, whichever process ran the job", async () => {
     const { queue } = openQueue<number>(sluices);
     const worker = openQueue<number>(sluices);
     const job = await queue.enqueue(20);
@@ -64,7 +64,7 @@ describe("the end of a job", () => {
     expect(await rejectionOf(job.finished())).toMatchObject(facts);
   });
 
-  it("is a JobUnfinishedError after timeoutMs, and the job goes on", async () => {
+  it("is a JobUnfinishedError after timeoutMs, and the job continues", async () => {
     const { sluice, queue } = openQueue<number>(sluices);
     const job = await queue.enqueue(1);
 

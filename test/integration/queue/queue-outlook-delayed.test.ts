@@ -31,23 +31,20 @@ async function etaOfLater(queue: Queue<number>, options: EnqueueOptions = {}) {
   return { minutes: startsInMs / MINUTE, position };
 }
 
-describe("what is expected of a delayed job", () => {
-  it.each([undefined, "k"])(
-    "is that those start first that come due before it, key %s",
-    async (key) => {
-      const queue = open();
-      await enqueue(queue, 60, { key, delayMs: HOUR });
-      await enqueue(queue, 30, { key, delayMs: 2 * HOUR });
+describe("the forecast for a delayed job", () => {
+  it.each([undefined, "k"])("puts it behind jobs that are due earlier, key %s", async (key) => {
+    const queue = open();
+    await enqueue(queue, 60, { key, delayMs: HOUR });
+    await enqueue(queue, 30, { key, delayMs: 2 * HOUR });
 
-      const { minutes, position } = await etaOfLater(queue, { key });
+    const { minutes, position } = await etaOfLater(queue, { key });
 
-      expect(Math.abs(minutes - 120)).toBeLessThanOrEqual(6);
-      expect(position).toBe(60);
-    },
-  );
+    expect(Math.abs(minutes - 120)).toBeLessThanOrEqual(6);
+    expect(position).toBe(60);
+  });
 
   it.each([undefined, "k"])(
-    "is that they meet the backlog that is left then, key %s",
+    "includes the backlog that remains when it is due, key %s",
     async (key) => {
       const queue = open();
       await enqueue(queue, 120, { key });
@@ -60,7 +57,7 @@ describe("what is expected of a delayed job", () => {
     },
   );
 
-  it("is that it shares the rate with those of other keys", async () => {
+  it("shares the rate with jobs of other keys", async () => {
     const queue = open();
     await enqueue(queue, 200, { key: "other", delayMs: HOUR });
     await enqueue(queue, 30, { key: "own", delayMs: HOUR });
@@ -71,7 +68,7 @@ describe("what is expected of a delayed job", () => {
     expect(Math.abs(position - 60)).toBeLessThanOrEqual(6);
   });
 
-  it("is that a backlog of other keys is shared from when it is due", async () => {
+  it("shares a backlog of other keys from its due time on", async () => {
     const queue = open();
     await enqueue(queue, 300, { key: "other" });
     await enqueue(queue, 30, { key: "own", delayMs: HOUR });
@@ -81,21 +78,18 @@ describe("what is expected of a delayed job", () => {
     expect(Math.abs(minutes - 120)).toBeLessThanOrEqual(6);
   });
 
-  it.each([undefined, "k"])(
-    "is that it goes before those that are less urgent, key %s",
-    async (key) => {
-      const queue = open();
-      await enqueue(queue, 120, { key });
-      await enqueue(queue, 60, { key, delayMs: HOUR, priority: "low" });
-      await enqueue(queue, 30, { key, delayMs: HOUR, priority: "critical" });
+  it.each([undefined, "k"])("puts it before less urgent jobs, key %s", async (key) => {
+    const queue = open();
+    await enqueue(queue, 120, { key });
+    await enqueue(queue, 60, { key, delayMs: HOUR, priority: "low" });
+    await enqueue(queue, 30, { key, delayMs: HOUR, priority: "critical" });
 
-      const { minutes } = await etaOfLater(queue, { key, priority: "critical" });
+    const { minutes } = await etaOfLater(queue, { key, priority: "critical" });
 
-      expect(Math.abs(minutes - 90)).toBeLessThanOrEqual(4.5);
-    },
-  );
+    expect(Math.abs(minutes - 90)).toBeLessThanOrEqual(4.5);
+  });
 
-  it("is that there is room again by then for as many as the limit lets go at once", async () => {
+  it("includes the burst that the limit allows by then", async () => {
     const queue = open({ limits: [tokenBucket({ capacity: 50, refill: "1/min" })] });
     await queue.bucket.tryDraw({ cost: 50 });
     await enqueue(queue, 80, { key: "k", delayMs: HOUR });
@@ -105,7 +99,7 @@ describe("what is expected of a delayed job", () => {
     expect(Math.abs(minutes - 90)).toBeLessThanOrEqual(4.5);
   });
 
-  it("counts those with their cost", async () => {
+  it("counts jobs with their cost", async () => {
     const queue = open({ rate: "1/min", burst: 3 });
     await enqueue(queue, 20, { key: "k", cost: 3, delayMs: HOUR });
 
@@ -114,7 +108,7 @@ describe("what is expected of a delayed job", () => {
     expect(Math.abs(minutes - 120)).toBeLessThanOrEqual(6);
   });
 
-  it("counts a pause that is over by then no longer", async () => {
+  it("ignores a pause that ends before it is due", async () => {
     const queue = open();
     await queue.bucket.pause({ forMs: HOUR / 2 });
 
@@ -135,7 +129,7 @@ describe("what is expected of a delayed job", () => {
     expect(await job.eta()).toEqual({ position: 60, startsInMs: undefined, reason });
   });
 
-  it("counts more of them than are looked at", async () => {
+  it("counts more delayed jobs than it reads", async () => {
     const queue = open({ rate: "1/s" });
     await enqueue(queue, 5_400, (number: number) => ({ key: `k${number % 3}`, delayMs: HOUR }));
 
@@ -145,7 +139,7 @@ describe("what is expected of a delayed job", () => {
     expect(Math.abs(position - 5_400)).toBeLessThanOrEqual(270);
   });
 
-  it("is when it is due, whatever waits in lanes for less long than that", async () => {
+  it("is its due time, if the lanes are empty before", async () => {
     const queue = open({ rate: "1/s" });
     await enqueue(queue, 3_000, { key: "k" });
     await enqueue(queue, 100, { key: "k", delayMs: HOUR });

@@ -53,8 +53,8 @@ function upTo(most: number): number[] {
   return Array.from({ length: most }, (_, number) => number + 1);
 }
 
-describe("jobs that workers hold, and have yet to begin", () => {
-  it("wait, in their order, and those that run do not", async () => {
+describe("jobs that workers hold and have not begun", () => {
+  it("count as pending, in order, and running jobs do not", async () => {
     const setup = open({ rate: "1/min", burst: 2 });
     const jobs = await setup.enqueue(5);
     setup.work();
@@ -85,7 +85,7 @@ describe("jobs that workers hold, and have yet to begin", () => {
     expect(minutes.slice(40)).toEqual(upTo(59).slice(39));
   });
 
-  it("count to their key, before its lane and by its limits", async () => {
+  it("count for their key, before its lane and within its limits", async () => {
     const setup = open({ rate: "100/s", perKey: { rate: "1/min" } });
     const slow = await setup.enqueue(30, { key: "slow" });
     const other = setup.sluice.queue<number>("others", { bucket: setup.queue.bucket });
@@ -99,7 +99,7 @@ describe("jobs that workers hold, and have yet to begin", () => {
     expect((await etaOf(keyless)).startsInMs).toBeLessThan(MINUTE_MS);
   });
 
-  it("are known no more once their worker is closed", async () => {
+  it("are forgotten once their worker is closed", async () => {
     const setup = open({ rate: "1/min" });
     const jobs = await setup.enqueue(3);
     const worker = setup.sluice.worker(setup.queue, async () => {});
@@ -111,7 +111,7 @@ describe("jobs that workers hold, and have yet to begin", () => {
     expect((await forecastOf(setup.queue)).waiting).toBe(2);
   });
 
-  it.each([undefined, "k"])("are counted all along as they go, of key %s", async (key) => {
+  it.each([undefined, "k"])("are always counted while they move on, of key %s", async (key) => {
     const sluice = sluices.open();
     const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "100/s" }) });
     const jobs = await queue.enqueueMany(upTo(300), { key });
@@ -167,8 +167,8 @@ describe("jobs that workers hold, and have yet to begin", () => {
   });
 });
 
-describe("jobs of a key that is paused until it is resumed", () => {
-  it("are expected never, as things stand", async () => {
+describe("jobs of a key that is paused without an end", () => {
+  it("have no expected start", async () => {
     const setup = open({ rate: "100/s", perKey: { rate: "50/s" } });
     await setup.queue.bucket.pause({ key: "k" });
     setup.work({ patienceMs: 0 });

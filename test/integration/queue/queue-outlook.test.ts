@@ -18,8 +18,8 @@ function refusal(): Response {
   return new Response("", { status: 429, headers: { "retry-after": "0" } });
 }
 
-describe("what is expected of a steady backlog", () => {
-  it("holds within a tenth, for each tenant by its weight", async () => {
+describe("the forecast for a steady backlog", () => {
+  it("is right within a tenth, for each tenant by its weight", async () => {
     const sluice = sluices.open();
     const bucket = sluice.bucket("b", { rate: `${RATE}/s` });
     const queue = sluice.queue<number>("jobs", { bucket, weights: { large: 3 } });
@@ -142,7 +142,7 @@ describe("what is expected of a steady backlog", () => {
     expect(waiting).toBe(Math.round(waiting));
   });
 
-  it.each([undefined, "k"])("takes each job for what it costs, of key %s", async (key) => {
+  it.each([undefined, "k"])("counts each job with its cost, of key %s", async (key) => {
     const sluice = sluices.open();
     const bucket = sluice.bucket("b", { rate: "100/s", burst: 10 });
     const queue = sluice.queue<number>("jobs", { bucket });
@@ -161,7 +161,7 @@ describe("what is expected of a steady backlog", () => {
     expect(missed.map(({ id }) => id)).toEqual(key === undefined ? [] : [last.id]);
   });
 
-  it("counts what there is room for now, under limits that let it go at once", async () => {
+  it("counts the current room of limits that allow a burst", async () => {
     const sluice = sluices.open();
     const daily = sluice.bucket("daily", { limits: [fixedWindow(1_000, "1d")] });
     const windows = sluice.queue<number>("windows", { bucket: daily });
@@ -184,7 +184,7 @@ describe("what is expected of a steady backlog", () => {
     expect(Math.abs(thenAll)).toBeLessThan(1_000);
   });
 
-  it("counts all of several limits, each from when it holds the others back", async () => {
+  it("applies several limits, each from the time at which it delays the others", async () => {
     const sluice = sluices.open();
     const limits = [leakyBucket("100/s"), tokenBucket({ capacity: 100, refill: "10/s" })];
     const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { limits }) });
@@ -200,7 +200,7 @@ describe("what is expected of a steady backlog", () => {
     [undefined, 0],
     ["k", 19],
   ])(
-    "goes by a limit that plain calls take nothing of, whatever burst of them there may be, of key %s",
+    "follows a limit that plain calls do not use, whatever burst they have, of key %s",
     async (key, late) => {
       const sluice = sluices.open();
       const limits = [leakyBucket("20/s", { burst: 100 }), leakyBucket("10/s", { unit: "tokens" })];
@@ -217,7 +217,7 @@ describe("what is expected of a steady backlog", () => {
     },
   );
 
-  it("lets jobs that cost several calls have the burst of these", async () => {
+  it("lets jobs with a higher cost use the burst", async () => {
     const sluice = sluices.open();
     const limits = [
       leakyBucket("100/s", { burst: 2 }),
@@ -234,7 +234,7 @@ describe("what is expected of a steady backlog", () => {
   it.each([
     ["stays cut for the whole of it", 1_000_000, 200, 2_850],
     ["is whole again long before its end", 10_000, 2_000, 20_450],
-  ])("goes by a rate that was cut and %s", async (_title, recoverMs, count, expectedMs) => {
+  ])("follows a rate that was cut and %s", async (_title, recoverMs, count, expectedMs) => {
     const sluice = sluices.open();
     const bucket = sluice.bucket("b", { rate: "100/s", adaptive: { floor: 0.1, recoverMs } });
     const queue = sluice.queue<number>("jobs", { bucket });
@@ -250,7 +250,7 @@ describe("what is expected of a steady backlog", () => {
   it.each([
     ["for the whole of it", 5, 50_000],
     ["until there is more", 20, 100_100],
-  ])("goes by the distance that answers ask for, %s", async (_title, count, expectedMs) => {
+  ])("follows the distance that responses ask for, %s", async (_title, count, expectedMs) => {
     const sluice = sluices.open();
     const bucket = sluice.bucket("b", { rate: "100/s", pace: "headers" });
     const queue = sluice.queue<number>("jobs", { bucket });
@@ -264,7 +264,7 @@ describe("what is expected of a steady backlog", () => {
     expect(Math.abs(startsInMs - expectedMs)).toBeLessThanOrEqual(expectedMs / 10);
   });
 
-  it("counts a slower limit from when it has let less start than the one before it", async () => {
+  it("applies a slower limit once it allows less than the one before", async () => {
     const sluice = sluices.open();
     const limits = [
       tokenBucket({ capacity: 100, refill: "50/s" }),
@@ -279,7 +279,7 @@ describe("what is expected of a steady backlog", () => {
     expect(Math.abs(after.startsInMs - 10_000)).toBeLessThanOrEqual(1_000);
   });
 
-  it("goes by the cost of the job that is asked about where plain calls cost nothing", async () => {
+  it("uses the cost of the job in question where plain calls cost nothing", async () => {
     const sluice = sluices.open();
     const limits = [leakyBucket("1000/s", { unit: "tokens", burst: 100 })];
     const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { limits }) });
@@ -290,7 +290,7 @@ describe("what is expected of a steady backlog", () => {
     expect(Math.abs(startsInMs - 10_000)).toBeLessThanOrEqual(1_000);
   });
 
-  it("has each of very many keys wait for all the others' turns", async () => {
+  it("makes each of very many keys wait for the turns of all others", async () => {
     const sluice = sluices.open();
     const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "100/s" }) });
     const jobs = await queue.enqueueMany(numbers(1_800), (number) => ({ key: `k${number % 600}` }));
@@ -306,7 +306,7 @@ describe("what is expected of a steady backlog", () => {
   it.each([
     ["its one call", {}, [0, 1, 2, 3, 4, 5]],
     ["a burst", { burst: 3 }, [0, 0, 0, 1, 2, 3]],
-  ])("has room for %s at once, and for the others one by one", async (_which, more, minutes) => {
+  ])("starts %s at once, and the others one by one", async (_which, more, minutes) => {
     const sluice = sluices.open();
     const bucket = sluice.bucket("b", { rate: "1/min", ...more });
     const queue = sluice.queue<number>("jobs", { bucket });
@@ -319,7 +319,7 @@ describe("what is expected of a steady backlog", () => {
     expect(goneInMs).toBe(60_000 * minutes.at(-1)!);
   });
 
-  it("has the last job start when its backlog is gone, where there is no room", async () => {
+  it("starts the last job when its backlog is gone, if there is no room", async () => {
     const sluice = sluices.open();
     const bucket = sluice.bucket("b", { rate: "1/min" });
     const queue = sluice.queue<number>("jobs", { bucket });
@@ -346,7 +346,7 @@ describe("what is expected of a steady backlog", () => {
     expect((await etaOf(job)).startsInMs).toBeLessThan(1_000);
   });
 
-  it("takes a delayed job to start when it is due, behind those of its key", async () => {
+  it("starts a delayed job when it is due, behind those of its key", async () => {
     const sluice = sluices.open();
     const queue = sluice.queue<number>("jobs", { bucket: sluice.bucket("b", { rate: "10/s" }) });
     await queue.enqueueMany(numbers(100), { key: "k" });

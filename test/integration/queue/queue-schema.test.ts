@@ -20,7 +20,7 @@ function openQueue<Data, Input = Data>(schema?: Schema<Data, Input>) {
 }
 
 describe("a queue's schema", () => {
-  it("has what it makes of the data stored, and given to the handler", async () => {
+  it("has its output stored, and passed to the handler", async () => {
     const { sluice, queue } = openQueue(ORDER);
     const seen: unknown[] = [];
     sluice.worker(queue, async (job) => void seen.push(job.data));
@@ -32,7 +32,7 @@ describe("a queue's schema", () => {
     expect(seen).toEqual([given.data]);
   });
 
-  it("gives the handler what it makes of the JSON, such as dates", async () => {
+  it("parses the JSON for the handler, for example into dates", async () => {
     const { sluice, queue } = openQueue(z.object({ due: z.coerce.date() }));
     const seen: unknown[] = [];
     sluice.worker(queue, async (job) => void seen.push(job.data.due.getTime()));
@@ -42,7 +42,7 @@ describe("a queue's schema", () => {
     expect(seen).toEqual([Date.UTC(2030)]);
   });
 
-  it("types what producers give, and what handlers get", () => {
+  it("types the data of producers and handlers", () => {
     const { queue } = openQueue(ORDER);
 
     expectTypeOf(queue).toEqualTypeOf<
@@ -54,7 +54,7 @@ describe("a queue's schema", () => {
     [{ id: "a", amount: -1 }, "data.amount"],
     [{ amount: 1 }, "data.id"],
     ["no object", "data"],
-  ])("refuses %j when it is enqueued, by the path of the first issue", async (data, option) => {
+  ])("refuses %j when it is enqueued, with the path of the first issue", async (data, option) => {
     const { queue } = openQueue(ORDER);
 
     const reason = await rejectionOf(queue.enqueue(data as never));
@@ -64,7 +64,7 @@ describe("a queue's schema", () => {
     expect(await queue.counts()).toMatchObject({ waiting: 0 });
   });
 
-  it("that refuses what it makes itself is found out at once, and not by each job", async () => {
+  it("that refuses its own output is found immediately, and not by each job", async () => {
     const { queue } = openQueue(z.object({ at: z.string().transform((text) => text.length) }));
 
     const reason = await rejectionOf(queue.enqueue({ at: "noon" }));
@@ -76,7 +76,7 @@ describe("a queue's schema", () => {
     });
   });
 
-  it("that takes no JSON is found out at once too, such as z.date()", async () => {
+  it("that accepts no JSON, such as z.date(), is also found immediately", async () => {
     const { queue } = openQueue(z.object({ at: z.date() }));
 
     const reason = await rejectionOf(queue.enqueue({ at: new Date() }));
@@ -92,7 +92,7 @@ describe("a queue's schema", () => {
       },
     ],
     ["rejects", () => Promise.reject(new TypeError("no prices today"))],
-  ])("that %s says so by an error that names it", async (_way, validate) => {
+  ])("that %s is reported by an error with its name", async (_way, validate) => {
     const schema = { "~standard": { version: 1, vendor: "own", validate } } as Schema<string>;
     const { queue } = openQueue(schema);
 
@@ -103,7 +103,7 @@ describe("a queue's schema", () => {
     expect((reason as Error).message).toContain("no prices today");
   });
 
-  it("may take its time", async () => {
+  it("may be asynchronous", async () => {
     const { queue } = openQueue(z.string().refine(async (text) => text !== "bad"));
 
     await queue.enqueue("good");
@@ -112,7 +112,7 @@ describe("a queue's schema", () => {
     expect(reason).toBeInstanceOf(InvalidOptionError);
   });
 
-  it("has a job that a worker's schema refuses fail at once, before its handler", async () => {
+  it("of a worker fails a refused job immediately, before its handler", async () => {
     const producer = openQueue<unknown>();
     await producer.queue.enqueue({ id: "a", amount: -1 }, { attempts: 5 });
     const { sluice, queue } = openQueue(ORDER);
@@ -131,7 +131,7 @@ describe("a queue's schema", () => {
     [{ schema: {} }, "schema"],
     [{ schema: { "~standard": {} } }, "schema"],
     [{ maxJobBytes: 0 }, "maxJobBytes"],
-  ])("and its other options must be what they say: %j", (options, option) => {
+  ])("and its other options must be valid: %j", (options, option) => {
     const sluice = sluices.open();
     const bucket = sluice.bucket("downstream", { rate: "500/s" });
 
@@ -141,7 +141,7 @@ describe("a queue's schema", () => {
     expect(declare).toThrow(`option "${option}"`);
   });
 
-  it("cannot be another one when the queue is declared again", () => {
+  it("cannot change when the queue is declared again", () => {
     const { sluice, bucket, queue } = openQueue(ORDER);
 
     const again = sluice.queue("jobs", { bucket });

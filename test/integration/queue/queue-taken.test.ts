@@ -50,7 +50,7 @@ describe("data that changes after it was given to enqueue", () => {
     ["with a schema", () => orderOf(0), shape],
     ["with a schema, in an object of a class", () => new OrderOfClass(), shape],
     ["with an asynchronous schema", () => orderOf(0), asynchronous],
-  ])("is stored as it was, %s", async (_how, make, schema) => {
+  ])("is stored in its old state, %s", async (_how, make, schema) => {
     const { sluice, queue } = open(schema);
     const order = make();
 
@@ -68,7 +68,7 @@ describe("data that changes after it was given to enqueue", () => {
     ["without a schema", undefined],
     ["with a schema", shape],
     ["with an asynchronous schema", asynchronous],
-  ])("is stored as it was by enqueueMany, %s", async (_how, schema) => {
+  ])("is stored in its old state by enqueueMany, %s", async (_how, schema) => {
     const { sluice, queue } = open(schema);
     const orders = FIVE.map(orderOf);
 
@@ -82,7 +82,7 @@ describe("data that changes after it was given to enqueue", () => {
     expect(jobs.map(({ data }) => data)).toEqual(FIVE.map(orderOf));
   });
 
-  it("is stored as it was by a recurring job", async () => {
+  it("is stored in its old state by a recurring job", async () => {
     const { sluice, queue } = open();
     const order = orderOf(1);
 
@@ -95,8 +95,8 @@ describe("data that changes after it was given to enqueue", () => {
   });
 });
 
-describe("options that change after they were given", () => {
-  it("hold as they were for enqueue", async () => {
+describe("options that change after the call", () => {
+  it("apply in their old state to enqueue", async () => {
     const { queue } = open();
     const cost = { calls: 2 };
     const at = new Date(Date.now() + 3_600_000);
@@ -113,7 +113,7 @@ describe("options that change after they were given", () => {
   });
 
   it.each(["one for all", "one that a function returns again and again"])(
-    "hold as they were for enqueueMany: %s",
+    "apply in their old state to enqueueMany: %s",
     async (how) => {
       const { queue } = open();
       const options: EnqueueOptions & { cost: { calls: number } } = { cost: { calls: 2 } };

@@ -22,7 +22,7 @@ function openQueue<Data>(policy: BucketOptions = { rate: "500/s" }) {
 }
 
 describe("a queue", () => {
-  it("does each job once and hands its data, key and priority over", async () => {
+  it("runs each job once and passes its data, key and priority", async () => {
     const { sluice, queue } = openQueue<{ amount: number }>();
     const seen: Job<{ amount: number }>[] = [];
     const given = await queue.enqueue({ amount: 5 }, { key: "acme", priority: "high" });
@@ -35,7 +35,7 @@ describe("a queue", () => {
     expect(given).toMatchObject({ data: { amount: 5 }, key: "acme", priority: "high" });
   });
 
-  it("takes 2,500 jobs at once, does each of them, and keeps a thousand for a look", async () => {
+  it("accepts 2,500 jobs at once, runs each of them, and keeps a thousand", async () => {
     const { sluice, queue } = openQueue<number>({ rate: "100000/s" });
     const done = new Set<number>();
 
@@ -48,7 +48,7 @@ describe("a queue", () => {
     expect(new Set(jobs.map((job) => job.id)).size).toBe(2_500);
   });
 
-  it("does urgent jobs first, and in the order in which they came", async () => {
+  it("runs urgent jobs first, and others in order of arrival", async () => {
     const { sluice, queue } = openQueue<string>();
     await queue.enqueueMany(["low 1", "low 2"], { priority: "low" });
     await queue.enqueueMany(["normal 1", "normal 2"]);
@@ -92,7 +92,7 @@ describe("a queue", () => {
     expect(bucket.waiting).toBe(0);
   });
 
-  it("tries a failing job twenty times when nothing else is said", async () => {
+  it("attempts a failing job twenty times by default", async () => {
     const { sluice, queue } = openQueue<string>();
     let tries = 0;
     await queue.enqueue("bad", { backoff: { baseMs: 1, maxMs: 1 } });
@@ -126,7 +126,7 @@ describe("a queue", () => {
     expect(tries).toBe(2);
   });
 
-  it("does a job once whose result is no JSON", async () => {
+  it("runs a job once whose result is not JSON", async () => {
     const { sluice, queue } = openQueue<string>();
     let tries = 0;
     await queue.enqueue("odd");
@@ -197,7 +197,7 @@ describe("a queue", () => {
     expect(await rejectionOf(queue.enqueue(data))).toBeInstanceOf(InvalidOptionError);
   });
 
-  it("says what of the data JSON cannot hold", async () => {
+  it("names the part of the data that JSON cannot hold", async () => {
     const { queue } = openQueue<unknown>();
 
     const reason = (await rejectionOf(queue.enqueue({ a: 1n }))) as Error;
@@ -206,7 +206,7 @@ describe("a queue", () => {
     expect(reason.message).toMatch(/give data that JSON can hold \(TypeError: .*BigInt/);
   });
 
-  it("demands Redis", async () => {
+  it("requires Redis", async () => {
     const sluice = createSluice({ redis: undefined, logger: { warn: () => {}, error: () => {} } });
     const bucket = sluice.bucket("b", { rate: "1/s" });
 
@@ -217,7 +217,7 @@ describe("a queue", () => {
 });
 
 describe("a worker", () => {
-  it("works on queues of its own sluice only, whose bucket it draws from", () => {
+  it("accepts only queues of its own sluice, whose bucket it draws from", () => {
     const { queue } = openQueue<number>();
 
     const start = (): unknown => sluices.open().worker(queue, async () => {});
@@ -228,7 +228,7 @@ describe("a worker", () => {
 });
 
 describe("a worker that is closed", () => {
-  it("puts jobs that wait for a slot back, and starts none after close() has resolved", async () => {
+  it("returns jobs that wait for a slot, and starts none after close() has resolved", async () => {
     const { sluice, queue } = openQueue<number>({ rate: "5/s" });
     let started = 0;
     await queue.enqueueMany(
@@ -274,7 +274,7 @@ describe("a worker that is closed", () => {
     expect(await queue.counts()).toMatchObject({ active: 0, waiting: 0, failed: 0 });
   });
 
-  it("aborts a handler at the deadline, whose job is then done by another worker", async () => {
+  it("aborts a handler at the deadline, whose job another worker then runs", async () => {
     const { sluice, queue } = openQueue<string>();
     let reason: unknown;
     const options = { lockMs: 1_000 };

@@ -56,7 +56,7 @@ it("apply in a worker of another process to queued messages, and a broken file c
   await waitUntil(async () => (await rate()) === "undefined by undefined", "the code's again");
 });
 
-it("go from all to the tenant to the endpoint, and its own go before them, within the ceiling", async () => {
+it("apply from all to tenant to endpoint; an endpoint's own limits override them within the ceiling", async () => {
   const rules = files.write(
     "sluice.yaml",
     `version: 7
@@ -105,7 +105,7 @@ endpoints:
   await waitUntil(isLogged, "the log has them");
 });
 
-it("wake the deliveries that wait for what they were, when they change", async () => {
+it("wake waiting deliveries when they change", async () => {
   const write = (rate: string): string =>
     files.write("sluice.yaml", `buckets: {}\nendpoints: { webhooks: { perEndpoint: ${rate} } }`);
   const sluice = sluices.open({ rules: write("{ rate: 1/h }"), logger: heardLog().logger });

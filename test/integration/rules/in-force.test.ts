@@ -25,7 +25,7 @@ describe.each(["in Redis", "in memory"])("the rules of a file, %s,", (where) => 
       ...(rules === undefined ? {} : { rules }),
     });
 
-  it("go before the code, and after what was set by hand", async () => {
+  it("override the code, and are overridden by an operator", async () => {
     const file = files.write("sluice.yaml", "version: 7\nbuckets: { api: { rate: 50/s } }");
     const bucket = open(file).bucket("api", { rate: "10/s" });
 
@@ -43,7 +43,7 @@ describe.each(["in Redis", "in memory"])("the rules of a file, %s,", (where) => 
     expect(await inForce(bucket)).toBe("50/s (rules 7)");
   });
 
-  it("are what holds again when the time of an override is over", async () => {
+  it("apply again when the time of an override is over", async () => {
     const file = files.write("sluice.yaml", "version: 1\nbuckets: { api: { rate: 500/s } }");
     const bucket = open(file).bucket("api", { rate: "1000/s" });
     await bucket.draw();
@@ -58,7 +58,7 @@ describe.each(["in Redis", "in memory"])("the rules of a file, %s,", (where) => 
     expect((await bucket.status()).setBy).toBeUndefined();
   });
 
-  it("leave what they do not say as the code says it", async () => {
+  it("keep the code's value for omitted settings", async () => {
     const file = files.write("sluice.yaml", "version: 1\nbuckets: { api: { rate: 50/s } }");
     const bucket = open(file).bucket("api", { rate: "10/s", perKey: () => ({ rate: "2/s" }) });
 
@@ -71,7 +71,7 @@ describe.each(["in Redis", "in memory"])("the rules of a file, %s,", (where) => 
     ]);
   });
 
-  it("are followed when the file changes, and end when it says nothing any more", async () => {
+  it("are updated when the file changes, and end when the file omits the bucket", async () => {
     const file = files.write("sluice.yaml", "buckets: { api: { rate: 50/s }, b: { rate: 5/s } }");
     const bucket = open(file).bucket("api", { rate: "10/s" });
     await waitUntil(async () => (await bucket.peek()).policy === "50/s", "the first rules");
@@ -84,7 +84,7 @@ describe.each(["in Redis", "in memory"])("the rules of a file, %s,", (where) => 
     expect(await inForce(bucket)).toBe("10/s (code undefined)");
   });
 
-  it("stay as they were while the file is broken or gone, and the log says where it is broken", async () => {
+  it("stay the same while the file is broken or missing, and the log names the mistake", async () => {
     const file = files.write("sluice.yaml", "version: 1\nbuckets: { api: { rate: 50/s } }");
     const { logger, lines } = heardLog();
     const memory = where === "in memory" ? { redis: "memory" } : {};
@@ -108,7 +108,7 @@ describe.each(["in Redis", "in memory"])("the rules of a file, %s,", (where) => 
     await waitFor(bucket, "70/s (rules 2)");
   });
 
-  it("make a bucket that nothing but the file names", async () => {
+  it("create a bucket that only the file names", async () => {
     const file = files.write("sluice.yaml", "version: 3\nbuckets: { api: { rate: 50/s } }");
     const sluice = open(file);
 
@@ -121,7 +121,7 @@ describe.each(["in Redis", "in memory"])("the rules of a file, %s,", (where) => 
   });
 });
 
-it("are followed where the new file is a copy of an older one", async () => {
+it("are updated even if the new file is a copy of an older one", async () => {
   const file = files.write("sluice.yaml", "buckets: { api: { rate: 50/s } }");
   const bucket = sluices.open({ rules: file }).bucket("api", { rate: "10/s" });
   await waitUntil(async () => (await bucket.peek()).policy === "50/s", "the first rules");
@@ -134,7 +134,7 @@ it("are followed where the new file is a copy of an older one", async () => {
   expect(await bucket.status()).toMatchObject({ source: "rules" });
 });
 
-it("has a process without the file know a bucket by Redis alone", async () => {
+it("let a process without the file open a bucket by Redis alone", async () => {
   const file = files.write("sluice.yaml", "version: 3\nbuckets: { api: { rate: 1/min } }");
   const there = sluices.open({ rules: file });
   await waitFor(there.bucket("api"), "1/min (rules 3)");
@@ -155,7 +155,7 @@ it("has a process without the file know a bucket by Redis alone", async () => {
   expect(await rejectionOf(unknown.tryDraw({ key: "a" }))).toBeInstanceOf(InvalidOptionError);
 });
 
-it("puts rules over code that comes later, in a process without the file", async () => {
+it("override code that is declared later, in a process without the file", async () => {
   const file = files.write("sluice.yaml", "version: 3\nbuckets: { api: { rate: 50/s } }");
   const there = sluices.open({ rules: file });
   await waitFor(there.bucket("api"), "50/s (rules 3)");
@@ -166,7 +166,7 @@ it("puts rules over code that comes later, in a process without the file", async
   expect(await inForce(bucket)).toBe("50/s (rules 3)");
 });
 
-it("has the newer of two files win, and says so on both sides", async () => {
+it("follow the newer of two files, and both processes log that", async () => {
   const [older, newer] = [heardLog(), heardLog()];
   const oldFile = files.write("old.yaml", "version: 3\nbuckets: { api: { rate: 30/s } }");
   const newFile = files.write("new.yaml", "version: 5\nbuckets: { api: { rate: 50/s } }");
@@ -199,7 +199,7 @@ it.each([
     "buckets:\n  a: { rate: 0/s }",
     /:2:14: option "buckets.a.rate" is "0\/s"/,
   ],
-])("refuses a file at the start that %s", (_what, text, message) => {
+])("refuse a file at the start that %s", (_what, text, message) => {
   const file = text === undefined ? "/nowhere/sluice.yaml" : files.write("s.yaml", text);
 
   expect(() => sluices.open({ rules: file })).toThrow(message);

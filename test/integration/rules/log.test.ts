@@ -19,11 +19,11 @@ async function changesOf(sluice: Sluice, count: number): Promise<readonly string
   );
 }
 
-describe.each(["in Redis", "in memory"])("what rules have changed, %s,", (where) => {
+describe.each(["in Redis", "in memory"])("the changes by rules, %s,", (where) => {
   const open = (rules: string): Sluice =>
     sluices.open({ ...(where === "in memory" ? { redis: "memory" } : {}), rules });
 
-  it("is in the log of changes with what held before, and is not taken back by an undo", async () => {
+  it("are in the log of changes with the state before, and undo does not revert them", async () => {
     const file = files.write(
       "sluice.yaml",
       "version: 1\nbuckets: { api: { rate: 50/s }, b: { rate: 1/s } }",
@@ -48,7 +48,7 @@ describe.each(["in Redis", "in memory"])("what rules have changed, %s,", (where)
     expect(await sluice.changes({ bucket: "b" })).toHaveLength(1);
   });
 
-  it("is there when a file says nothing of a bucket any more", async () => {
+  it("are logged when a file no longer names a bucket", async () => {
     const file = files.write("sluice.yaml", "version: 1\nbuckets: { api: { rate: 50/s } }");
     const sluice = open(file);
     await sluice.bucket("api", { rate: "10/s" }).draw();
@@ -60,7 +60,7 @@ describe.each(["in Redis", "in memory"])("what rules have changed, %s,", (where)
   });
 });
 
-it("what rules have changed is noted once, however many processes have the file", async () => {
+it("the changes by rules are logged once, however many processes have the file", async () => {
   const file = files.write("sluice.yaml", "version: 1\nbuckets: { api: { rate: 50/s } }");
   const opened = Array.from({ length: 4 }, () => sluices.open({ rules: file }));
   const [first] = opened as [Sluice];

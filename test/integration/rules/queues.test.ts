@@ -9,7 +9,7 @@ const sluices = realSluices();
 const files = rulesFiles();
 const processes = scriptProcesses();
 
-it("hold in a process without the file as it uses the queue, until the file says nothing of it", async () => {
+it("apply in a process without the file when it uses the queue, until the file omits the queue", async () => {
   const write = (text: string): string => files.write("sluice.yaml", `${text}\nbuckets: {}`);
   const file = write("version: 1\nqueues: { jobs: { defaults: { attempts: 7 } } }");
   const { logger, lines } = heardLog();
@@ -59,7 +59,7 @@ it("hold in a process without the file as it uses the queue, until the file says
   });
 });
 
-it("say what workers keep, and what the keys of a queue weigh; the status says who set what", async () => {
+it("set what workers keep, and the weights of keys; the status shows who set what", async () => {
   const entry = `{ keepDone: { count: 2 }, keepFailed: { forMs: 60000 }, maxBacklog: { perKey: 40 }, weights: { acme: 5 } }`;
   const rules = files.write("sluice.yaml", `version: 5\nbuckets: {}\nqueues: { jobs: ${entry} }`);
   const sluice = sluices.open();
@@ -92,7 +92,7 @@ it("say what workers keep, and what the keys of a queue weigh; the status says w
   }, "the third one is forgotten");
 });
 
-it("are refused for the queue of a sender of webhooks, and leave all as it was", async () => {
+it("are refused for the queue of a webhook sender, and change nothing", async () => {
   const { createWebhooks } = await import("sluice/webhooks");
   const keys = `k1:${Buffer.alloc(32, 1).toString("base64")}`;
   const sluice = sluices.open();

@@ -38,7 +38,7 @@ async function callAll(buckets: readonly Bucket[], each: number): Promise<number
 }
 
 describe("a limit in shadow", () => {
-  it("delays no call of several replicas and counts them; the file then makes it hold, live", async () => {
+  it("delays no call of several replicas and counts them; the file then enforces it live", async () => {
     const file = files.write("sluice.yaml", IN_SHADOW);
     const first = sluices.open({ rules: file });
     const buckets = [first, sluices.open(), sluices.open()].map((sluice) =>
@@ -70,7 +70,7 @@ describe("a limit in shadow", () => {
     expect((await buckets[1]!.status()).shadows).toEqual([]);
   });
 
-  it("stands beside the limits of the code where the file says nothing else", async () => {
+  it("is added to the limits of the code if the file sets no others", async () => {
     const file = files.write("sluice.yaml", "buckets: { api: { rate: 50/s, shadow: true } }");
     const bucket = sluices.open({ rules: file }).bucket("api", { rate: "1000/s" });
     await bucket.draw();
@@ -79,7 +79,7 @@ describe("a limit in shadow", () => {
     expect((await bucket.peek()).policy).toBe("1000/s; in shadow 50/s");
   });
 
-  it("alone lets all calls pass of a bucket that only the file names, until code comes with a limit", async () => {
+  it("alone lets all calls pass of a bucket that only the file names, until code declares a limit", async () => {
     const file = files.write("sluice.yaml", "buckets: { api: { rate: 1/h, shadow: true } }");
     const watched = sluices.open({ rules: file });
     const byName = watched.bucket("api");

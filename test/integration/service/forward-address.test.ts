@@ -9,7 +9,7 @@ const sluices = realSluices();
 const servers = services();
 const apis = fakeApis();
 
-describe("where a forward leads", () => {
+describe("the target of a forward", () => {
   /** What a server answers to the bytes of a request, which no client would normalise. */
   async function raw(url: string, head: string): Promise<string> {
     const { hostname, port } = new URL(url);
@@ -39,7 +39,7 @@ describe("where a forward leads", () => {
     "GET /up#@evil.example/x HTTP/1.1",
     "CONNECT evil.example:443 HTTP/1.1",
     "OPTIONS * HTTP/1.1",
-  ])("is never elsewhere: %s", async (head) => {
+  ])("is never another host: %s", async (head) => {
     const api = await apis.start(() => ({ body: "inside" }));
     const sluice = sluices.open();
     sluice.bucket("up", { rate: "100/s" });
@@ -51,7 +51,7 @@ describe("where a forward leads", () => {
     expect(api.calls).toEqual([]);
   });
 
-  it("is the upstream, with a path that looks like a host", async () => {
+  it("is the upstream, for a path that looks like a host", async () => {
     const api = await apis.start(() => ({ body: "inside" }));
     const sluice = sluices.open();
     sluice.bucket("up", { rate: "100/s" });
@@ -63,7 +63,7 @@ describe("where a forward leads", () => {
     expect(api.calls[0]!.path).toBe("/base//evil.example/x");
   });
 
-  it("is passed on where the upstream redirects", async () => {
+  it("does not follow redirects, which are passed on", async () => {
     const api = await apis.start(() => ({
       status: 302,
       headers: { location: "http://169.254.169.254/" },
@@ -77,7 +77,7 @@ describe("where a forward leads", () => {
     expect(answer).toMatchObject({ status: 302, headers: { location: "http://169.254.169.254/" } });
   });
 
-  it("is not asked for a page of another site", async () => {
+  it("gets no request from a page of another site", async () => {
     const api = await apis.start(() => ({ headers: { "access-control-allow-origin": "*" } }));
     const sluice = sluices.open();
     sluice.bucket("up", { rate: "100/s" });
@@ -96,7 +96,7 @@ describe("where a forward leads", () => {
   });
 });
 
-describe("what is forwarded from the origin of the board", () => {
+describe("a forwarded response on the origin of the board", () => {
   it.each([
     ["text/html; charset=utf-8", "sandbox"],
     ["image/svg+xml", "sandbox"],
@@ -115,7 +115,7 @@ describe("what is forwarded from the origin of the board", () => {
     ["Application/JSON; charset=utf-8", undefined],
     ["application/problem+json", undefined],
     ["image/png", undefined],
-  ])("adds a sandbox to all but an inert type: to %s, %s", async (type, policy) => {
+  ])("has a sandbox for all but an inert type: to %s, %s", async (type, policy) => {
     const headers = {
       "cache-control": "no-store",
       "x-content-type-options": "sniff-it",
@@ -134,7 +134,7 @@ describe("what is forwarded from the origin of the board", () => {
     expect(answer.headers["cache-control"]).toBe("no-store");
   });
 
-  it("adds a sandbox to a 304, whose headers take the place of those that a browser has kept", async () => {
+  it("has a sandbox for a 304, whose headers replace those in the browser's cache", async () => {
     const api = await apis.start(() => ({
       status: 304,
       headers: { "content-security-policy": "default-src *", "content-type": "text/plain" },
@@ -149,7 +149,7 @@ describe("what is forwarded from the origin of the board", () => {
     expect(headers["x-content-type-options"]).toBe("nosniff");
   });
 
-  it("keeps an upstream from setting or clearing the cookie of the board", async () => {
+  it("cannot set or clear the cookie of the board", async () => {
     const cookies = ["sluice_session=1.forged; Path=/", "own=1", " sluice_session =; Max-Age=0"];
     const api = await apis.start(() => ({
       headers: {

@@ -33,8 +33,8 @@ function connectTo(url: string): Client {
   return { socket, got: () => got };
 }
 
-describe("requests that are sent before the answers to those before", () => {
-  it("are answered in their order, and the server lives on", async () => {
+describe("pipelined requests", () => {
+  it("are answered in order, and the server keeps running", async () => {
     const api = await apis.start(({ path }) => ({ body: `answer to ${path};` }));
     const sluice = sluices.open();
     sluice.bucket("up", { rate: "1000/s" });
@@ -51,7 +51,7 @@ describe("requests that are sent before the answers to those before", () => {
     );
   });
 
-  it("all leave the line when their connection ends", async () => {
+  it("all leave the queue when their connection ends", async () => {
     const api = await apis.start(() => ({ body: "ok" }));
     const sluice = sluices.open();
     const bucket = sluice.bucket("up", { rate: SLOW });
@@ -91,7 +91,7 @@ describe("a request that waits for its second upstream", () => {
 
 describe("a request that goes to another upstream", () => {
   it.each([true, false])(
-    "leaves no lease at the one that refused, with feedback %s",
+    "leaves no lease at the upstream that rejected it, with feedback %s",
     async (feedback) => {
       const busy = await apis.start(() => ({ status: 502, body: "busy" }));
       const api = await apis.start(() => ({ body: "ok" }));
@@ -113,7 +113,7 @@ describe("a request that goes to another upstream", () => {
 });
 
 describe("a response with an unknown encoding", () => {
-  it("is passed on as it is, and its lease ends", async () => {
+  it("is passed on unchanged, and its lease ends", async () => {
     const api = await apis.start(({ path }) => ({
       status: 404,
       headers: { "content-encoding": path.slice(1) },

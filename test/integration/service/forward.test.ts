@@ -14,7 +14,7 @@ const apis = fakeApis();
 const SLOW = "1/h";
 
 describe("a forward", () => {
-  it("holds requests until their slots, and passes all of both sides on", async () => {
+  it("holds requests until their slots, and passes both sides on unchanged", async () => {
     const api = await apis.start(({ body }) => ({
       status: 201,
       headers: {
@@ -62,7 +62,7 @@ describe("a forward", () => {
     expect(api.calls[2]!.atMs - beganMs).toBeGreaterThan(99);
   });
 
-  it("refuses at once what would wait longer than x-sluice-max-wait", async () => {
+  it("rejects immediately a request that would wait longer than x-sluice-max-wait", async () => {
     const api = await apis.start(() => ({ body: "ok" }));
     const sluice = sluices.open();
     sluice.bucket("up", { rate: SLOW });
@@ -81,7 +81,7 @@ describe("a forward", () => {
     expect(api.calls[0]!.headers).not.toHaveProperty("x-sluice-max-wait");
   });
 
-  it("sends a refused request again after the cooldown, with its body", async () => {
+  it("resends a rejected request after the cooldown, with its body", async () => {
     const api = await apis.start((_call, number) =>
       number === 0 ? { status: 429, headers: { "retry-after": "1" } } : { body: "ok" },
     );
@@ -96,7 +96,7 @@ describe("a forward", () => {
     expect(api.calls[1]!.atMs - api.calls[0]!.atMs).toBeGreaterThan(900);
   });
 
-  it("sends a body that is too long to keep once, as it comes, and passes the refusal on", async () => {
+  it("sends a body that is too long to keep once, as it arrives, and passes the rejection on", async () => {
     const long = "x".repeat(3_000_000);
     const api = await apis.start(() => ({
       status: 429,
@@ -152,7 +152,7 @@ describe("a forward", () => {
     expect((await reader.read()).done).toBe(true);
   });
 
-  it("passes what is compressed on as it is, and reads a refusal that is", async () => {
+  it("passes a compressed response on unchanged, and reads a compressed rejection", async () => {
     const body = gzipSync(JSON.stringify({ error: { message: "try again in 30s" } }));
     const api = await apis.start(({ path }) => ({
       status: path === "/ok" ? 200 : 429,
@@ -173,7 +173,7 @@ describe("a forward", () => {
     expect((await bucket.peek()).coolingForMs).toBeGreaterThan(20_000);
   });
 
-  it("frees the place of a client that hangs up while it waits, and sends nothing", async () => {
+  it("frees the position of a client that disconnects while it waits, and sends nothing", async () => {
     const api = await apis.start(() => ({ body: "ok" }));
     const sluice = sluices.open();
     const bucket = sluice.bucket("up", { rate: SLOW });
@@ -190,7 +190,7 @@ describe("a forward", () => {
     expect(api.calls).toHaveLength(1);
   });
 
-  it("frees the place of a client that hangs up on a connection that it has used before", async () => {
+  it("frees the position of a client that disconnects on a reused connection", async () => {
     const api = await apis.start(() => ({ body: "ok" }));
     const sluice = sluices.open();
     const bucket = sluice.bucket("up", { rate: SLOW, burst: 2 });
@@ -215,7 +215,7 @@ describe("a forward", () => {
     expect(api.calls).toHaveLength(2);
   });
 
-  it("gives a bucket's own feedback a Response that it can read, and the client the whole of it", async () => {
+  it("gives a bucket's own feedback a readable Response, and the client all of it", async () => {
     const body = JSON.stringify({ wait: "x".repeat(100_000) });
     const api = await apis.start(({ path }) => ({
       status: path === "/full" ? 409 : 200,
@@ -242,7 +242,7 @@ describe("a forward", () => {
     expect((await bucket.peek()).coolingForMs).toBeGreaterThan(50_000);
   });
 
-  it("keeps no more of an answer than its client takes", async () => {
+  it("buffers no more of a response than its client reads", async () => {
     let sent = 0;
     const api = await apis.start(() => ({
       stream(response) {
@@ -274,7 +274,7 @@ describe("a forward", () => {
     leaving.abort();
   });
 
-  it("aborts nothing for a request that is answered", async () => {
+  it("aborts nothing for an answered request", async () => {
     const api = await apis.start(() => ({ body: "ok" }));
     const sluice = sluices.open();
     sluice.bucket("up", { rate: "1000/s" });
@@ -289,7 +289,7 @@ describe("a forward", () => {
     expect(abort).not.toHaveBeenCalled();
   });
 
-  it("ends the call at the upstream when the client hangs up in the middle of an answer", async () => {
+  it("ends the call at the upstream when the client disconnects during a response", async () => {
     let isLeft = false;
     const api = await apis.start(() => ({
       headers: { "content-type": "text/event-stream" },
@@ -312,7 +312,7 @@ describe("a forward", () => {
     await waitUntil(async () => (await bucket.tryDraw()).allowed, "the lease is free");
   });
 
-  it("breaks off where the upstream does, and says 502 where it does not answer", async () => {
+  it("breaks off when the upstream does, and answers 502 when the upstream does not respond", async () => {
     const api = await apis.start(({ path }) => ({
       stream: (response) =>
         path === "/half"
@@ -335,7 +335,7 @@ describe("a forward", () => {
     expect(none).toMatchObject({ status: 502, json: { code: "ERR_UPSTREAM_UNREACHABLE" } });
   });
 
-  it("asks the next upstream where one refuses, has no room in time, or does not answer", async () => {
+  it("tries the next upstream when one rejects, has no room in time, or does not respond", async () => {
     const [first, second] = await Promise.all([
       apis.start(() => ({ status: 429, body: "no" })),
       apis.start(() => ({ body: "second" })),

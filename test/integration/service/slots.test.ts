@@ -13,7 +13,7 @@ const tokens = (): { limits: ReturnType<typeof tokenBucket>[] } => ({
 });
 
 describe("POST /v1/slots/:id", () => {
-  it("settle books what the call truly took, and the first time counts", async () => {
+  it("settle books the actual cost of the call, and only the first time", async () => {
     const sluice = sluices.open();
     const bucket = sluice.bucket("gpt", tokens());
     const service = await servers.start(sluice);
@@ -29,7 +29,7 @@ describe("POST /v1/slots/:id", () => {
     expect((await bucket.peek()).limits[0]!.remaining).toBe(850);
   });
 
-  it("release ends the lease, with a cost if one is given, and once", async () => {
+  it("release ends the lease, with a cost if given, and only once", async () => {
     const sluice = sluices.open();
     const { limits } = tokens();
     const bucket = sluice.bucket("gpt", { limits: [...limits, concurrency(1)] });
@@ -49,7 +49,7 @@ describe("POST /v1/slots/:id", () => {
     expect((await bucket.peek()).limits[0]!.remaining).toBe(899);
   });
 
-  it("knows no slot of another id", async () => {
+  it("rejects an unknown id", async () => {
     const service = await servers.start(sluices.open());
 
     const { status, json } = await service.post("/v1/slots/AAAAAAAAAAAAAAAAAAAAAAAA/release");
@@ -104,7 +104,7 @@ describe("POST /v1/slots/:id", () => {
     if (where === "memory") await first.close();
   });
 
-  it("has an id that is taken back, however long its bucket and its keys are", async () => {
+  it("accepts its id, however long its bucket and keys are", async () => {
     const sluice = sluices.open();
     const names = ["user", "team", "path"];
     const limit = () => ({ limits: [concurrency(1)] });
@@ -122,7 +122,7 @@ describe("POST /v1/slots/:id", () => {
     expect((await ask()).status).toBe(200);
   });
 
-  it("is no slot if its id was made or changed by its caller", async () => {
+  it("rejects an id that its caller made or changed", async () => {
     const sluice = sluices.open();
     const bucket = sluice.bucket("gpt", tokens());
     const service = await servers.start(sluice);
@@ -151,7 +151,7 @@ describe("POST /v1/slots/:id", () => {
     expect((await bucket.peek()).limits[0]!.remaining).toBe(600);
   });
 
-  it("is for tokens whose scope has the bucket alone", async () => {
+  it("is for tokens with the bucket in their scope", async () => {
     const sluice = sluices.open();
     sluice.bucket("mine", { limits: [concurrency(5)] });
     sluice.bucket("theirs", { limits: [concurrency(5)] });
@@ -181,7 +181,7 @@ describe("POST /v1/slots/:id", () => {
 });
 
 describe("POST /v1/draw", () => {
-  it("draws each for itself, and says of each what came of it", async () => {
+  it("draws each independently, and returns a result for each", async () => {
     const sluice = sluices.open();
     sluice.bucket("one", { rate: "1/h" });
     sluice.bucket("two", { limits: [concurrency(1)] });
@@ -204,7 +204,7 @@ describe("POST /v1/draw", () => {
     ]);
   });
 
-  it("draws all or none: what came is given back when one does not come", async () => {
+  it("draws all or none, and gives back the drawn slots if one is missing", async () => {
     const sluice = sluices.open();
     const one = sluice.bucket("one", { limits: [concurrency(1)] });
     sluice.bucket("two", { rate: "1/h" });

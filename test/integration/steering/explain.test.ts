@@ -32,8 +32,8 @@ async function reasonOf(job: QueuedJob<number>) {
   return { waitsFor, limit, minutes };
 }
 
-describe("what a job waits for", () => {
-  it("is a worker, where there is none", async () => {
+describe("the reason for a job's wait", () => {
+  it("is a missing worker", async () => {
     const { queue } = open();
     const job = await queue.enqueue(1);
 
@@ -82,8 +82,8 @@ describe("what a job waits for", () => {
   });
 });
 
-describe("what a job waits for that a worker holds", () => {
-  it.each([undefined, "acme"])("is the limit that gives it no slot, of key %s", async (key) => {
+describe("the reason for the wait of a job that a worker holds", () => {
+  it.each([undefined, "acme"])("is the limit that delays it, of key %s", async (key) => {
     const { sluice, queue } = open({ rate: "20/h" });
     const [first, second] = await queue.enqueueMany([1, 2], { key });
     sluice.worker(queue, async () => {}, { patienceMs: 10 * MINUTE_MS });
@@ -94,7 +94,7 @@ describe("what a job waits for that a worker holds", () => {
   });
 });
 
-describe("what a job waits for while there is a worker", () => {
+describe("the reason for a job's wait while there is a worker", () => {
   beforeEach(() => pretendWorker(sluices.prefix(), "jobs"));
 
   it("is its turn, where there is room", async () => {
@@ -110,7 +110,7 @@ describe("what a job waits for while there is a worker", () => {
     }
   });
 
-  it("is the end of a pause: of the queue, of the bucket, of its key or a head of it", async () => {
+  it("is the end of a pause: of the queue, of the bucket, of its key or a prefix of it", async () => {
     const { queue, bucket } = open({ rate: "10/s", perKey: [{ rate: "5/s" }, { rate: "1/s" }] });
     const job = await queue.enqueue(1, { key: PATH });
     const other = await queue.enqueue(2, { key: ["bolt", "e1"] });
@@ -149,7 +149,7 @@ describe("what a job waits for while there is a worker", () => {
     expect(await reasonOf(job)).toEqual({ waitsFor: "cooldown", limit: undefined, minutes: 4 });
   });
 
-  it("is the end of a cooldown of its key, or of a head of that", async () => {
+  it("is the end of a cooldown of its key, or of a prefix of that", async () => {
     const { queue, bucket } = open({ rate: "1000/s", perKey: [{ rate: "10/s" }, { rate: "5/s" }] });
     const job = await queue.enqueue(1, { key: PATH });
     const other = await queue.enqueue(2, { key: ["acme", "e2"] });
@@ -183,7 +183,7 @@ describe("what a job waits for while there is a worker", () => {
     });
   });
 
-  it("is room for its cost, where there is some for a cheaper one", async () => {
+  it("is room for its cost, although a cheaper job has room", async () => {
     const { queue, bucket } = open({
       limits: [
         leakyBucket("100000/s"),
@@ -199,7 +199,7 @@ describe("what a job waits for while there is a worker", () => {
     expect((await reasonOf(cheap))!.waitsFor).toBe("lane");
   });
 
-  it("is a lease, while as many calls run as may at once", async () => {
+  it("is a lease, while the most calls run", async () => {
     const { queue, bucket } = open({ limits: [leakyBucket("100/s"), concurrency(1)] });
     const job = await queue.enqueue(1);
     const slot = await bucket.draw();

@@ -11,7 +11,7 @@ const sluices = realSluices();
 const processes = children();
 const downstream = useDownstream();
 
-describe("what is expected of a queue", () => {
+describe("the forecast of a queue", () => {
   it("is nothing without a worker, and the reason is given", async () => {
     const { queue } = openQueue<string>(sluices, { rate: "100/s" });
     const empty = await queue.forecast();
@@ -57,7 +57,7 @@ describe("what is expected of a queue", () => {
     expect(await queue.forecast()).toMatchObject({ goneInMs: undefined, reason: "no worker" });
   });
 
-  it("is nothing for a paused key, and for others what it was", async () => {
+  it("is nothing for a paused key, and unchanged for others", async () => {
     await pretendWorker(sluices.prefix(), "jobs");
     const { queue } = openQueue<string>(sluices, { rate: "10/s" });
     const [first] = await queue.enqueueMany(["a", "b"], { key: "acme" });
@@ -88,7 +88,7 @@ describe("what is expected of a queue", () => {
     expect(await queue.forecast({ key: "nobody" })).toMatchObject({ waiting: 0, goneInMs: 0 });
   });
 
-  it("is nothing while the queue is paused, and later if that ends by itself", async () => {
+  it("is nothing while the queue is paused, and later if the pause has an end", async () => {
     await pretendWorker(sluices.prefix(), "jobs");
     const { queue } = openQueue<string>(sluices);
     const job = await queue.enqueue("a");
@@ -103,7 +103,7 @@ describe("what is expected of a queue", () => {
   });
 });
 
-it("leaves nothing of workers that are gone", async () => {
+it("ignores workers that are gone", async () => {
   const { sluice, queue } = openQueue<string>(sluices);
   const redis = new Redis(inject("redisUrl"));
   const key = `${sluices.prefix()}:${queue.stored.name}:workers:live`;
@@ -121,7 +121,7 @@ it("leaves nothing of workers that are gone", async () => {
   await redis.quit();
 });
 
-it("counts an idle worker on after a busy one has gone", async () => {
+it("still counts an idle worker after a busy one has gone", async () => {
   const { sluice, queue } = openQueue<string>(sluices);
   const redis = new Redis(inject("redisUrl"));
   const key = `${sluices.prefix()}:${queue.stored.name}:workers:live`;

@@ -21,7 +21,7 @@ function openQueue() {
 }
 
 describe("a preview of a queue", () => {
-  it("says when the backlog would be gone at another rate, and what a change to that says then", async () => {
+  it("shows when the backlog ends at another rate, and the same after that change", async () => {
     const { bucket, queue } = openQueue();
     await queue.enqueueMany(numbers(300));
 
@@ -55,7 +55,7 @@ describe("a preview of a queue", () => {
   it.each([
     ["for a time", 60_000, 20, { goneInMs: expect.any(Number) as number }],
     ["without an end", Infinity, 0, { goneInMs: undefined, reason: "bucket paused" }],
-  ])("says what a pause %s would do", async (_name, pausedForMs, missed, expected) => {
+  ])("shows the effect of a pause %s", async (_name, pausedForMs, missed, expected) => {
     const { bucket, queue } = openQueue();
     await queue.enqueueMany(numbers(20), { key: "acme", maxWaitMs: 30_000 });
 
@@ -67,7 +67,7 @@ describe("a preview of a queue", () => {
     expect((await bucket.peek()).pausedForMs).toBe(0);
   });
 
-  it("says what the end of a pause would do, and limits of keys", async () => {
+  it("shows the effect of the end of a pause, and of key limits", async () => {
     const { bucket, queue } = openQueue();
     await queue.enqueueMany(numbers(30), { key: "acme" });
     await bucket.pause();
@@ -82,7 +82,7 @@ describe("a preview of a queue", () => {
 });
 
 describe("a preview of a bucket", () => {
-  it("says when its callers would be gone", async () => {
+  it("shows when its pending calls end", async () => {
     const { bucket, sluice } = openQueue();
     await bucket.draw();
     await bucket.pause({ forMs: 3_600_000 });
@@ -119,7 +119,7 @@ describe("a preview of a bucket", () => {
     }
   });
 
-  it("keeps what is used of a limit whose kind stays", async () => {
+  it("keeps the usage of a limit whose kind stays", async () => {
     const sluice = sluices.open();
     const limits = [
       leakyBucket("100/s", { burst: 50 }),

@@ -27,7 +27,7 @@ async function setOf(queue: Queue<number>): Promise<readonly string[]> {
   return settings.map(({ name, value, setBy }) => `${name} ${value} ${setBy}`);
 }
 
-it("goes before rules, and these before the code, in all processes; then ends by itself", async () => {
+it("overrides rules, which override the code, in all processes; then ends by itself", async () => {
   const rules = "buckets: {}\nqueues: { jobs: { defaults: { attempts: 7 }, maxBacklog: 9 } }";
   const { queue } = openQueue(rules);
   const other = openQueue().queue;
@@ -62,7 +62,7 @@ it("goes before rules, and these before the code, in all processes; then ends by
   }, "the rules hold again");
 });
 
-it("is in the log with what held before and after, and is taken back", async () => {
+it("is logged with the state before and after, and can be undone", async () => {
   const { sluice, queue } = openQueue();
   await queue.set({ maxBacklog: 5, by: "ann" });
   await queue.set({ maxBacklog: { perKey: 2 }, weights: { acme: 3 }, by: "bob", forMs: 60_000 });
@@ -112,7 +112,7 @@ it.each<[string, (queue: Queue<number>, generation: number) => Promise<unknown>]
   await make(queue, (await queue.status()).generation);
 });
 
-it("lets one of two win who saw the same", async () => {
+it("accepts one of two changes of the same state", async () => {
   const { queue } = openQueue();
   const { generation } = await queue.status();
 
@@ -142,7 +142,7 @@ it.each([
   expect((await queue.status()).generation).toBe(0);
 });
 
-it("is refused by the queue of a sender of webhooks, whose retries would be lost", async () => {
+it("is refused for the queue of a webhook sender, whose retries would be lost", async () => {
   const hooks = createWebhooks(sluices.open(), LOCAL);
 
   const error = await rejectionOf(hooks.queue.set({ maxBacklog: 5 }));

@@ -23,7 +23,7 @@ it.each([
   ["that has no room at times", { keyRate: "40/s", concurrency: 5 }],
   ["whose workers have many places", { rate: "200/s", concurrency: 20 }],
 ])(
-  "in four processes, jobs of a key %s begin before no more earlier ones than workers hold",
+  "in four processes, jobs of a key %s start ahead of no more earlier ones than workers hold",
   async (_which, settings) => {
     const queue = workers.open(false);
     const policy = { rate: "1000/s", ...settings };

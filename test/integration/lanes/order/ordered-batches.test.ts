@@ -5,7 +5,7 @@ import { realSluices } from "../../../support/setup/real-sluice.ts";
 
 const sluices = realSluices();
 
-it("batches of an ordered queue keep the order of each key, and leave out one that is paused", async () => {
+it("batches of an ordered queue keep the order of each key, and skip a paused one", async () => {
   const begun = new Map<string, number[]>();
   const running = new Set<string>();
   const together: string[] = [];

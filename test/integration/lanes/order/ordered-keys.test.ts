@@ -74,7 +74,7 @@ async function lanesLeft(): Promise<string[]> {
 }
 
 describe("an ordered queue", () => {
-  it("does many jobs of a key without a pause between them, and keeps nothing of the key afterwards", async () => {
+  it("runs many jobs of a key without a pause between them, and keeps no state of the key afterwards", async () => {
     const opened = open(true);
     const { queue } = opened;
     await queue.enqueueMany(upTo(300), { key: "acme" });
@@ -104,7 +104,7 @@ describe("an ordered queue", () => {
     expect(most.get("slow")).toBe(1);
   });
 
-  it("orders those keys for which a function says so, and needs no key of other jobs", async () => {
+  it("orders the keys that a function selects, and needs no key for other jobs", async () => {
     const ordered: Ordered = (key) => key === "acme";
     const opened = open(ordered);
     const { queue } = opened;
@@ -119,7 +119,7 @@ describe("an ordered queue", () => {
     expect(most.get("other")).toBeGreaterThan(1);
   });
 
-  it("keeps a key in order whose job got its newest data without the key", async () => {
+  it("keeps a key in order whose job got new data without the key", async () => {
     const ordered: Ordered = (key) => key === "acme";
     const opened = open(ordered);
     const { queue } = opened;
@@ -134,7 +134,7 @@ describe("an ordered queue", () => {
     expect(most.get("acme")).toBe(1);
   });
 
-  it("frees a key at once whose dead letter was removed among others", async () => {
+  it("frees a key immediately when its dead letter was removed among others", async () => {
     const held = { stuck: "hold" } as const;
     const { queue } = open(held);
     await queue.enqueueMany([1, 2], { key: "acme", attempts: 1 });
@@ -150,7 +150,7 @@ describe("an ordered queue", () => {
     expect(Number(await redis.zscore(heads, "acme"))).toBeLessThanOrEqual(Date.now() + 1);
   });
 
-  it("goes on at once in another process when a worker ends its last job as it closes", async () => {
+  it("continues immediately in another process when a worker ends its last job as it closes", async () => {
     const opened = open(true);
     const { queue } = opened;
     const first = deferred();
@@ -171,7 +171,7 @@ describe("an ordered queue", () => {
     expect(other.begun).toContain(1);
   });
 
-  it("takes runs of a schedule in their turn", async () => {
+  it("runs the jobs of a schedule in their turn", async () => {
     const opened = open(true);
     const { queue } = opened;
     const first = deferred();
@@ -189,7 +189,7 @@ describe("an ordered queue", () => {
     expect(begun.slice(0, 2)).toEqual([0, 2]);
   });
 
-  it("answers counts, eta and forecast while a key waits for its head", async () => {
+  it("computes counts, eta and forecast while a key waits for its first job", async () => {
     const opened = open(true);
     const { queue } = opened;
     const first = deferred();
@@ -207,7 +207,7 @@ describe("an ordered queue", () => {
     await waitUntil(() => areAllDone(opened), "all are done");
   });
 
-  it("holds no key for a cancelled job, and one for an expired job in its turn", async () => {
+  it("blocks no key for a cancelled job, nor for an expired job in its turn", async () => {
     const ordered: Ordered = { stuck: "hold" };
     const opened = open(ordered);
     const { queue } = opened;
@@ -230,7 +230,7 @@ describe("an ordered queue", () => {
     await waitUntil(() => begun.includes(3), "the next begins");
   });
 
-  it("refuses what cannot be", async () => {
+  it("refuses impossible options", async () => {
     const sluice = sluices.open();
     const bucket = sluice.bucket("downstream", { rate: "1000/s" });
     const opened = open(true);

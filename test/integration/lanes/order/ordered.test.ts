@@ -19,7 +19,7 @@ async function withTool(work: (tool: BullQueue) => Promise<unknown>): Promise<vo
 }
 
 describe("the jobs of an ordered key", () => {
-  it("begin one after another in their order, in four processes and with retries, and keys do not wait for one another", async () => {
+  it("begin one after another in order, in four processes and with retries, and independently of other keys", async () => {
     const queue = workers.open(true);
     const names = upTo(60);
     const retried = (name: string): boolean => /[37] $/.test(name);
@@ -66,7 +66,7 @@ describe("the jobs of an ordered key", () => {
     ["that job was removed", (id: string) => workers.open(true).remove(id)],
     ["that job was cancelled", (id: string) => workers.open(true).cancel(id)],
     ["a tool has removed all that waits", () => withTool((tool) => tool.drain(true))],
-  ])("go on once %s", async (_how, remove) => {
+  ])("continue once %s", async (_how, remove) => {
     const queue = workers.open(true);
     const [first] = await queue.enqueueMany(
       [{ name: "a", fails: 1, retryMs: 600_000 }, { name: "b" }],
@@ -114,7 +114,7 @@ describe("a dead letter of an ordered key", () => {
   });
 
   it.each(["replay", "purge"] as const)(
-    "holds its key until %s, where that is said",
+    "blocks its key until %s, if configured",
     async (method) => {
       const ordered = { stuck: "hold" } as const;
       const queue = workers.open(ordered);

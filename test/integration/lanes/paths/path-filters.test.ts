@@ -46,8 +46,8 @@ const MEANT: readonly [Key, number][] = [
   [["acme", "e"], 0],
 ];
 
-describe("a filter by a key, or by the head of some", () => {
-  it.each(MEANT)("counts and lists those of %j and all below it", async (key, meant) => {
+describe("a filter by a key, or by a prefix of keys", () => {
+  it.each(MEANT)("counts and lists the jobs of %j and below", async (key, meant) => {
     const queue = await openFilled();
 
     const listed = await queue.jobs({ key, state: "waiting" });
@@ -64,7 +64,7 @@ describe("a filter by a key, or by the head of some", () => {
     expect((await queue.forecast({ key })).waiting).toBe(meant);
   });
 
-  it.each(MEANT)("counts delayed ones of %j too", async (key, meant) => {
+  it.each(MEANT)("also counts the delayed jobs of %j", async (key, meant) => {
     const queue = await openFilled({ delayMs: 60_000 });
 
     expect((await queue.counts({ key })).delayed).toBe(meant);
@@ -84,7 +84,7 @@ describe("a filter by a key, or by the head of some", () => {
     expect(new Set(ids).size).toBe(8);
   });
 
-  it("drains those alone", async () => {
+  it("drains only these jobs", async () => {
     const queue = await openFilled();
 
     expect(await queue.drain({ key: "acme" })).toBe(8);
@@ -103,7 +103,7 @@ describe("a filter by a key, or by the head of some", () => {
     );
   });
 
-  it("removes and reschedules those alone", async () => {
+  it("removes and reschedules only these jobs", async () => {
     const queue = await openFilled();
 
     const moved = await queue.rescheduleJobs({ key: ["acme", "e1"] }, { delayMs: 60_000 });
@@ -114,7 +114,7 @@ describe("a filter by a key, or by the head of some", () => {
     expect(await keysOf(queue)).toHaveLength(14);
   });
 
-  it("lists, replays and purges dead letters of those alone", async () => {
+  it("lists, replays and purges only their dead letters", async () => {
     const { sluice, queue } = lanes.open({ rate: "1000/s" });
     for (const key of KEYS) await queue.enqueue(0, { key, attempts: 1 });
     let fails = true;
@@ -137,7 +137,7 @@ describe("a filter by a key, or by the head of some", () => {
   });
 });
 
-describe("a pause of a key, or of the head of some", () => {
+describe("a pause of a key, or of a prefix of keys", () => {
   async function doneWhilePaused(key: Key): Promise<(Key | undefined)[]> {
     const { sluice, queue } = lanes.open({ rate: "1000/s" });
     await queue.pause({ key });
@@ -161,7 +161,7 @@ describe("a pause of a key, or of the head of some", () => {
     [["acme", "e1"], 6],
     [["acme", "e1", "eu"], 7],
     ["acme-2", 6],
-  ])("holds those of %j and all below it, and no others", async (key, others) => {
+  ])("applies to the jobs of %j and below, and to no others", async (key, others) => {
     expect(await doneWhilePaused(key)).toHaveLength(others);
   });
 
@@ -181,7 +181,7 @@ describe("a pause of a key, or of the head of some", () => {
     expect(await job.finished()).toBe("done");
   });
 
-  it("takes jobs back that workers had fetched", async () => {
+  it("takes back jobs that workers had fetched", async () => {
     const { sluice, queue } = lanes.open({ rate: "1/min", burst: 1 });
     await queue.enqueueMany([0, 1, 2], { key: ["acme", "e1"] });
     let begun = 0;
@@ -258,7 +258,7 @@ describe("the key of a job", () => {
     expect(await queue.paused()).toEqual([]);
   });
 
-  it("may hold any name: paths and plain names never meet", async () => {
+  it("may have any name: paths and plain names never collide", async () => {
     const { queue } = lanes.open({ rate: "1000/s" });
     const keys: Key[] = [
       ["a", "b"],

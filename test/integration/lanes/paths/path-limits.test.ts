@@ -49,7 +49,7 @@ function excessOf(calls: readonly JobCall[], perSecond: number): number {
 }
 
 describe("tenants and endpoints with separate limits, over four processes", () => {
-  it("are held to them, each by its own, and the others go on", async () => {
+  it("keep their own limits, and others continue", async () => {
     const { queue } = await setUp();
     for (const endpoint of numbers(10)) {
       await queue.enqueueMany(numbers(30), { key: ["acme", endpoint] });
@@ -69,7 +69,7 @@ describe("tenants and endpoints with separate limits, over four processes", () =
     expect(new Set(callsOf("acme").map(({ key }) => key)).size).toBe(10);
   });
 
-  it("go on while one endpoint, or another tenant, may start nothing", async () => {
+  it("continue while one endpoint, or another tenant, may start nothing", async () => {
     const { sluice, queue } = await setUp();
     const bucket = sluice.bucket("downstream", POLICY);
     await bucket.pause({ key: ["acme", "0"] });

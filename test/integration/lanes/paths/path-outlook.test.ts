@@ -25,8 +25,8 @@ async function fill(queue: Queue<number>): Promise<Record<string, QueuedJob<numb
   };
 }
 
-describe("what is expected of customers and their endpoints", () => {
-  it("goes by the narrowest limit of each level", async () => {
+describe("the forecast for customers and their endpoints", () => {
+  it("uses the narrowest limit of each level", async () => {
     const { queue } = lanes.open(POLICY);
     const jobs = await fill(queue);
     const startOf = async (name: string): Promise<number> => (await etaOf(jobs[name]!)).startsInMs;
@@ -50,7 +50,7 @@ describe("what is expected of customers and their endpoints", () => {
     expectNear((await forecastOf(queue)).goneInMs, 4_950);
   });
 
-  it("counts a pause and a cooldown of each level for what is below it", async () => {
+  it("applies a pause and a cooldown of each level to the keys below it", async () => {
     const { queue } = lanes.open(POLICY);
     const jobs = await fill(queue);
     await queue.bucket.pause({ key: "acme", forMs: 60_000 });
@@ -65,7 +65,7 @@ describe("what is expected of customers and their endpoints", () => {
     expect(await jobs["manyEndpoints"]!.eta()).toMatchObject(paused);
   });
 
-  it("is never too late for what the downstream sees", async () => {
+  it("is never later than the arrival at the downstream", async () => {
     const { sluice, queue } = lanes.open(POLICY);
     const jobs = await fill(queue);
     const etas = await Promise.all(Object.values(jobs).map(etaOf));

@@ -69,7 +69,7 @@ describe("tenants with endpoints that share one rate", () => {
     expect(Math.max(...perEndpoint) - Math.min(...perEndpoint)).toBeLessThanOrEqual(8);
   });
 
-  it("share it by weight, and inside a tenant its endpoints do", async () => {
+  it("share it by weight, as do the endpoints inside a tenant", async () => {
     const queue = await setUp({ rate: "200/s" }, [{ gold: 3 }, { urgent: 2 }]);
     for (const endpoint of ["urgent", "bulk"]) {
       await queue.enqueueMany(numbers(800), { key: ["gold", endpoint] });
@@ -85,7 +85,7 @@ describe("tenants with endpoints that share one rate", () => {
     expect(Math.abs(urgent - 450)).toBeLessThanOrEqual(heldAt(200));
   });
 
-  it("wait for a tenant that is at its own limit no more than for one with no jobs", async () => {
+  it("wait for a tenant that is at its own limit no longer than for one without jobs", async () => {
     const queue = await setUp({ rate: "200/s", perKey: { rate: "20/s" } });
     for (const endpoint of ENDPOINTS) {
       await queue.enqueueMany(numbers(10), { key: ["acme", endpoint] });
@@ -111,7 +111,7 @@ describe("tenants with endpoints that share one rate", () => {
 });
 
 describe("endpoints whose jobs wait in one worker process", () => {
-  it("take turns: one that comes later goes before those of another that wait there already", async () => {
+  it("take turns: a newer endpoint goes before the remaining jobs of an older one", async () => {
     const sluice = sluices.open();
     const bucket = sluice.bucket("one process", { rate: "50/s" });
     const queue = sluice.queue<string>("jobs", { bucket });

@@ -12,6 +12,7 @@ import {
   busiestKeys,
   MOST_FORECASTS,
   ORDERS,
+  queuedByBucket,
   totalsOf,
   type Totals,
   waitingJobs,
@@ -76,13 +77,13 @@ const overview = operation({
   answers: "The totals.",
   output: TOTALS,
   privacy: IN_SCOPE,
-  async run({ facts, caller: { mayBucket } }) {
+  async run({ facts, caller: { mayBucket, mayQueue } }) {
     const snapshot = await facts.look();
     const unreachable = snapshot.unreachable.filter(
       ({ bucket }) => bucket === undefined || mayBucket(bucket),
     );
     const buckets = snapshot.buckets.filter(({ name }) => mayBucket(name));
-    return totalsOf({ ...snapshot, unreachable }, buckets);
+    return totalsOf({ ...snapshot, unreachable }, buckets, queuedByBucket(snapshot, mayQueue));
   },
   http: { path: "GET /api/v1/overview", tag: "facts" },
   cli: {
@@ -160,13 +161,18 @@ const buckets = operation({
       atMs: NUMBER,
       total: COUNT,
       buckets: list(BRIEF),
+      queuedJobs: {
+        type: "object",
+        additionalProperties: COUNT,
+        description: "The due jobs that have not started, by the bucket of their queues.",
+      },
       recent: { type: "object", additionalProperties: list(NUMBER) },
     },
     ["recent"],
   ),
   privacy: IN_SCOPE,
   async run({ facts, caller }, { search = "", sort, offset, limit, recent }) {
-    const { buckets: all, atMs } = await facts.look();
+    const { buckets: all, atMs, ...queued } = await facts.look();
     const wanted = search.toLowerCase();
     const found = all.filter(
       ({ name }) => name.toLowerCase().includes(wanted) && caller.mayBucket(name),
@@ -174,7 +180,11 @@ const buckets = operation({
     const by = ORDERS[sort];
     const page = found.toSorted((a, b) => by(b) - by(a)).slice(offset, offset + limit);
     const rows = await facts.refreshed(page, atMs);
-    const answer = { atMs, total: found.length, buckets: rows };
+    const byBucket = queuedByBucket(queued, caller.mayQueue);
+    const queuedJobs = Object.fromEntries(
+      rows.flatMap(({ name }) => (name in byBucket ? [[name, byBucket[name]!]] : [])),
+    );
+    const answer = { atMs, total: found.length, buckets: rows, queuedJobs };
     return recent === true ? { ...answer, recent: await facts.recent(page) } : answer;
   },
   http: { path: "GET /api/v1/buckets", tag: "facts" },
@@ -420,8 +430,8 @@ const configure = operation({
   form: {
     title: "Change the rate of {name}",
     fields: ["rate", "forMs", "reason"],
-    confirm: "Put it in force",
-    done: "{name} is at {rate} now.",
+    confirm: "Change rate",
+    done: "{name} now runs at {rate}.",
   },
 });
 
@@ -488,8 +498,8 @@ const undo = operation({
   form: {
     title: "Undo the last change of {name}",
     fields: ["reason"],
-    confirm: "Undo it",
-    done: "The change was taken back.",
+    confirm: "Undo",
+    done: "The change was undone.",
   },
 });
 

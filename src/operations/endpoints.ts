@@ -246,7 +246,7 @@ const disable = operation({
   form: {
     title: "Disable {name}",
     fields: ["reason"],
-    confirm: "Disable it",
+    confirm: "Disable endpoint",
     done: "{name} is disabled.",
     danger: true,
   },
@@ -274,10 +274,10 @@ const enable = operation({
         : `${String(id)} was not disabled.`,
   },
   form: {
-    title: "Send to {name} again",
+    title: "Resume sending to {name}",
     fields: [],
-    confirm: "Send again",
-    done: "{name} is sent to again.",
+    confirm: "Resume sending",
+    done: "Sending to {name} resumed.",
   },
 });
 

@@ -8,6 +8,8 @@ import type { BucketBrief, History } from "../throttle/bucket/facts/status.ts";
 interface Snapshot extends Omit<Overview<BucketBrief>, "next"> {
   /** When it was taken, in ms since 1970, by the clock of this process. */
   readonly atMs: number;
+  /** The due jobs that have not started, by queue. A queue that cannot be read is missing. */
+  readonly queuedJobs: ReadonlyMap<string, number>;
 }
 
 export interface Facts {
@@ -19,7 +21,7 @@ export interface Facts {
   recent(page: readonly BucketBrief[]): Promise<Record<string, number[]>>;
   /** Brings the rows of a page up to date if the look that ordered them is old. */
   refreshed(page: readonly BucketBrief[], atMs: number): Promise<readonly BucketBrief[]>;
-  /** The names of the queues whose jobs leave through a bucket. */
+  /** The names of the queues whose jobs draw from a bucket. */
   queuesOf(bucket: string): Promise<readonly string[]>;
 }
 
@@ -45,6 +47,7 @@ export function createFacts(sluice: Sluice): Facts {
   async function lookAnew(): Promise<Snapshot> {
     const beganMs = performance.now();
     const first = await sluice.overview({ limit: PAGE, brief: true });
+    const counting = countQueued(sluice, first.queues);
     const buckets = [...first.buckets];
     const unreachable = [...first.unreachable];
     for (let after = first.next; after !== undefined;) {
@@ -53,7 +56,8 @@ export function createFacts(sluice: Sluice): Facts {
       unreachable.push(...page.unreachable);
       after = page.next;
     }
-    const snapshot = { ...first, buckets, unreachable, atMs: Date.now() };
+    const queuedJobs = await counting;
+    const snapshot = { ...first, buckets, unreachable, queuedJobs, atMs: Date.now() };
     const tookMs = performance.now() - beganMs;
     const ageMs = Math.max(LEAST_AGE_MS, tookMs * AGE_BY_DURATION);
     last = { snapshot, tookMs, goodUntilMs: performance.now() + ageMs };
@@ -125,6 +129,34 @@ export function createFacts(sluice: Sluice): Facts {
   };
 }
 
+async function countQueued(
+  sluice: Sluice,
+  queues: Snapshot["queues"],
+): Promise<ReadonlyMap<string, number>> {
+  const counted = queues.map(async ({ name }) => {
+    // A queue that cannot be read does not hide the others.
+    const counts = await sluice
+      .findQueue(name)
+      .then((queue) => queue?.counts())
+      .catch(() => undefined);
+    return counts === undefined ? [] : [[name, counts.waiting] as const];
+  });
+  return new Map((await Promise.all(counted)).flat());
+}
+
+/** The queued jobs of the queues that the caller may see, by bucket. */
+export function queuedByBucket(
+  { queues, queuedJobs }: Pick<Snapshot, "queues" | "queuedJobs">,
+  mayQueue: (name: string) => boolean,
+): Readonly<Record<string, number>> {
+  const sums = new Map<string, number>();
+  for (const { name, bucket } of queues) {
+    const jobs = mayQueue(name) ? queuedJobs.get(name) : undefined;
+    if (jobs !== undefined) sums.set(bucket, (sums.get(bucket) ?? 0) + jobs);
+  }
+  return Object.fromEntries(sums);
+}
+
 /** The step that is not over is left out. */
 function ratesOf({ stepMs, points }: History, nowMs: number): number[] {
   const steps = RECENT_MS / stepMs;
@@ -147,11 +179,13 @@ export interface Totals extends Pick<Snapshot, "atMs" | "replicas" | "unreachabl
   readonly paused: number;
   readonly away: number;
   readonly overrides: number;
+  readonly queuedJobs: number;
 }
 
 export function totalsOf(
-  { atMs, replicas, unreachable }: Snapshot,
+  { atMs, replicas, unreachable }: Pick<Snapshot, "atMs" | "replicas" | "unreachable">,
   buckets: readonly BucketBrief[],
+  queuedJobs: Readonly<Record<string, number>>,
 ): Totals {
   const sum = (count: (status: BucketBrief) => number): number =>
     buckets.reduce((total, status) => total + count(status), 0);
@@ -168,6 +202,7 @@ export function totalsOf(
     paused: sum(({ pausedForMs }) => Number(pausedForMs > 0)),
     away: sum(({ awayForMs }) => Number(awayForMs > 0)),
     overrides: sum(({ source }) => Number(source === "override")),
+    queuedJobs: Object.values(queuedJobs).reduce((total, jobs) => total + jobs, 0),
     replicas,
     unreachable,
   };

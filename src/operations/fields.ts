@@ -94,7 +94,7 @@ export const RESUME_FORM = {
   title: "Resume {name}",
   fields: ["reason"],
   confirm: "Resume",
-  done: "{name} runs again.",
+  done: "{name} is running again.",
 } as const;
 
 /** The same of a pause. */

@@ -462,7 +462,7 @@ const replay = operation({
     title: "Replay {what}",
     fields: [],
     confirm: "Replay",
-    done: "{replayed} went back into the queue.",
+    done: "{replayed} put back into the queue.",
   },
 });
 

@@ -197,6 +197,7 @@ export const TOTALS: object = object({
   paused: COUNT,
   away: COUNT,
   overrides: COUNT,
+  queuedJobs: { ...COUNT, description: "The due jobs that have not started, of all queues." },
   replicas: list(REPLICA),
   unreachable: UNREACHABLE,
 });

@@ -23,16 +23,16 @@ import { SteeredQueue } from "./steered-queue.ts";
 
 const PATH = "/jobs";
 const UI = "@bull-board/ui";
-/** How many queues are shown, the first by name: the page asks each of them every few seconds. */
+/** The most queues on the page. The page reads each of them every few seconds. */
 const MOST_QUEUES = 100;
 const SHOWN: UIConfig = {
   boardTitle: "Sluice jobs",
   miscLinks: [{ text: "Sluice", url: "../" }],
-  // Its manual lies on another host.
+  // The manual is on another host.
   hideDocsLink: true,
   showWorkers: false,
 };
-/** Its page styles its parts as it goes, and has a base; all else is as for the other pages. */
+/** The page sets inline styles and a base URL. The rest is as strict as for the pages of the board. */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -59,7 +59,7 @@ export interface BullBoardParts {
   readonly insight: Pick<InsightStore, "queues">;
 }
 
-/** @throws when the package is missing, or of another version. No route is added then. */
+/** @throws when the package is missing or has an unsupported version. It then adds no route. */
 export function bullBoardRoutes(app: FastifyInstance, parts: BullBoardParts): void {
   const ui = findFiles();
   const { entry, api } = partsOfBoard(ui.folder);
@@ -67,7 +67,7 @@ export function bullBoardRoutes(app: FastifyInstance, parts: BullBoardParts): vo
   for (const route of api) apiRoute(app, route, parts);
 }
 
-/** The files of the page of bull-board, in a package of their own. */
+/** The files of the bull-board page, from the package `@bull-board/ui`. */
 interface BoardFiles {
   readonly folder: string;
   readonly page: string;
@@ -75,7 +75,7 @@ interface BoardFiles {
   readonly names: ReadonlySet<string>;
 }
 
-/** @throws when the package is not installed, not whole, or of another version. */
+/** @throws when the package is missing, incomplete or has an unsupported version. */
 function findFiles(): BoardFiles {
   // Bundles of others often declare a `createRequire` by themselves. One in CommonJS has no `import.meta.url`.
   const { resolve } = nodeModule.createRequire(import.meta.url ?? join(process.cwd(), "index.js"));
@@ -149,7 +149,7 @@ function pageRoutes(
   );
 }
 
-/** The page, filled in. It asks for fonts of another host: it has to do without. */
+/** Fills in the template of the page, and removes its links to fonts on another host. */
 function pageOf(page: string, entry: AppViewRoute): string {
   const favIcon = { default: "static/images/logo.svg", alternative: "static/favicon-32x32.png" };
   const { params } = entry.handler({
@@ -162,69 +162,74 @@ function pageOf(page: string, entry: AppViewRoute): string {
     .replaceAll(/<%[-=]\s*(\w+)\s*%>/g, (_tag, param: string) => params[param] ?? "");
 }
 
-/** Stands in the page for its base, which depends on the path of each request; bull-board wants a slash at the end. */
+/** A placeholder for the base URL, which depends on the path of each request. bull-board needs the slash at its end. */
 const BASE = "relative-base/";
-/** The scripts of bull-board take the base for a path: it is made one, before they run, in the browser, which knows it. */
+/** The scripts of bull-board need an absolute path as base. Only the browser knows it, so this script sets it first. */
 const RESOLVE_BASE = `const base = document.querySelector("base");
 base.setAttribute("href", new URL(base.href).pathname);
 `;
 
-/** The way from the path of a request to the root of the server: a proxy may have put that below a path of its own. */
+/** The relative path from a request to the root of the server, which a proxy can serve below another path. */
 function rootOf(url: string): string {
   const depth = url.split("?", 1)[0]!.split("/").length - 2;
   return "../".repeat(depth) || "./";
 }
 
-/** The page has no form for a token; the board has. */
+/** Only the board has a form to sign in. */
 function sendToSignIn(error: Error, { url }: FastifyRequest, reply: FastifyReply): FastifyReply {
   const problem = problemOf(error);
   return problem.status === 401 ? reply.redirect(rootOf(url)) : sendProblem(reply, problem);
 }
 
-type Asked = Record<string, string | undefined>;
+type RequestFields = Record<string, string | undefined>;
 
 function apiRoute(app: FastifyInstance, route: AppControllerRoute, parts: BullBoardParts): void {
   const method = [route.method].flat().map((each) => each.toUpperCase());
   const needs = method.includes("GET") ? "view" : "act";
   for (const path of [route.route].flat()) {
     const queue = path.includes("/:queueName") ? { queue: "queueName" } : {};
-    app.route<{ Params: Asked; Querystring: Asked; Body: Record<string, unknown> }>({
-      method,
-      url: PATH + path,
-      config: { needs, ...queue },
-      schema: { hide: true },
-      errorHandler: sendAsTheyRead,
-      async handler(request, reply) {
-        const { params, query, body } = request;
-        const answer = await route.handler({
-          queues: await queuesOf(request, { params, query }, parts),
-          uiConfig: SHOWN,
-          params,
-          query,
-          body: body ?? {},
-          headers: {},
-        });
-        if (needs === "act") {
-          const { name: by } = accessOf(request);
-          request.log.info({ ...params, action: path, by }, "steered by hand");
-        }
-        return reply.code(answer.status ?? 200).send(answer.body);
+    app.route<{ Params: RequestFields; Querystring: RequestFields; Body: Record<string, unknown> }>(
+      {
+        method,
+        url: PATH + path,
+        config: { needs, ...queue },
+        schema: { hide: true },
+        errorHandler: sendAsTheyRead,
+        async handler(request, reply) {
+          const { params, query, body } = request;
+          const answer = await route.handler({
+            queues: await queuesOf(request, { params, query }, parts),
+            uiConfig: SHOWN,
+            params,
+            query,
+            body: body ?? {},
+            headers: {},
+          });
+          if (needs === "act") {
+            const { name: by } = accessOf(request);
+            request.log.info(
+              { ...params, action: path, by },
+              "An operator changed a queue on /jobs.",
+            );
+          }
+          return reply.code(answer.status ?? 200).send(answer.body);
+        },
       },
-    });
+    );
   }
 }
 
-/** Its page shows what is in `error`. */
+/** The page of bull-board shows the field `error`. */
 function sendAsTheyRead(error: Error, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const problem = problemOf(error);
   if (problem.code === "ERR_INTERNAL") request.log.error({ err: error }, "A request failed.");
   return sendProblem(reply, { ...problem, error: problem.detail });
 }
 
-/** The queues that a request is about, as its sender may use them: those of its token, some of which were opened just now. */
+/** The queues of a request that its token may use. */
 async function queuesOf(
   request: FastifyRequest,
-  { params, query }: { readonly params: Asked; readonly query: Asked },
+  { params, query }: { readonly params: RequestFields; readonly query: RequestFields },
   { door, insight }: BullBoardParts,
 ): Promise<BullBoardQueues> {
   const { mayUse, mayQueue, name: by = "the server" } = accessOf(request);
@@ -243,12 +248,12 @@ async function queuesOf(
     return new Map(queue && [[queueName, queue]]);
   }
   const { queues } = await insight.queues({ after: "", limit: MOST_QUEUES });
-  const asked = [query["activeQueue"], query["queueName"]].flatMap((name) => name || []);
-  const names = new Set([...queues.map(({ name }) => name), ...asked].filter(mayQueue));
+  const requested = [query["activeQueue"], query["queueName"]].flatMap((name) => name || []);
+  const names = new Set([...queues.map(({ name }) => name), ...requested].filter(mayQueue));
   const opened = await Promise.allSettled([...names].map(steered));
   const found = opened.flatMap((each) => (each.status === "fulfilled" && each.value) || []);
   const [failed] = opened.filter((each) => each.status === "rejected");
-  // One whose server does not answer does not hide the others.
+  // A queue with an unreachable server does not hide the others.
   if (found.length === 0 && failed !== undefined) throw failed.reason;
   return new Map(found.map((queue) => [queue.getName(), queue]));
 }

@@ -1,6 +1,6 @@
 /**
- * Loads bull-board, an optional package. In CommonJS, because bundlers accept that a package is missing if `require` asks for it
- * within `try`.
+ * Loads bull-board, an optional package. This file is CommonJS, because bundlers allow a missing package if `require` is
+ * inside `try`.
  */
 exports.loadBullBoard = () => {
   try {
@@ -10,5 +10,5 @@ exports.loadBullBoard = () => {
   }
 };
 
-/** The version whose routes are known to hide the data of jobs, and to change queues only by the methods of the adapter. */
+/** The tested version. Its routes hide the data of jobs, and change queues only through the methods of the adapter. */
 exports.SUPPORTED_VERSION = "9.10";

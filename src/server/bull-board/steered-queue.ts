@@ -1,6 +1,6 @@
 /**
- * A queue as bull-board knows one. What it shows is read from BullMQ; what it changes goes through the queue's own methods,
- * so that lanes, ordered keys, schedules and waits for results learn of it.
+ * The adapter of a queue for bull-board. It reads from BullMQ, but changes go through the methods of Sluice, which also
+ * update lanes, ordered keys, schedules and pending results.
  */
 import type { BullMQAdapter as Adapter } from "@bull-board/api/bullMQAdapter";
 import type { WhoAndWhy } from "../../core/input/who-and-why.ts";
@@ -20,18 +20,18 @@ type Cleaned = Parameters<Adapter["clean"]>[0];
 export interface SteeredQueueSettings {
   readonly queue: Queue<unknown>;
   readonly stored: StoredQueue;
-  /** Whether who asks may change jobs, and see what they hold. */
+  /** Whether the user may change jobs and see their data. */
   readonly mayAct: boolean;
-  /** Who asks. */
+  /** The name of the user. */
   readonly by: string;
-  /** Runs an operation on the queue for who asks. */
+  /** Runs an operation on the queue for the user. */
   readonly run: <Result>(name: string, input?: object) => Promise<Result>;
 }
 
-/** What stands for the data of jobs where it is not shown. */
-const HIDDEN = "Hidden: it takes a token that may act.";
+/** Replaces the data of jobs for users that may not see it. */
+const HIDDEN = "Hidden: only a token with the role act shows this.";
 
-/** bull-board takes instances of its own class alone. */
+/** A subclass, because bull-board only accepts instances of its adapter. */
 export class SteeredQueue extends BullMQAdapter {
   override readonly allowCompletedRetries = false;
   readonly #queue: Queue<unknown>;
@@ -55,12 +55,12 @@ export class SteeredQueue extends BullMQAdapter {
     return this.#queue.name;
   }
 
-  /** Workers share connections, so that the list of connections does not tell of them. */
+  /** BullMQ finds workers by their connections, but the workers of Sluice share connections. */
   override getWorkers(): Promise<null> {
     return Promise.resolve(null);
   }
 
-  /** There are no flows. */
+  /** Sluice has no flows. */
   override getFlowProducer(): Promise<null> {
     return Promise.resolve(null);
   }
@@ -100,16 +100,18 @@ export class SteeredQueue extends BullMQAdapter {
     await this.#queue.drain(this.#byHand);
   }
 
-  /** BullMQ would take jobs that are parked in lanes for delayed ones, and remove them too. */
+  /** BullMQ would also remove jobs that are parked in lanes, because it takes them for delayed jobs. */
   override async clean(status: Cleaned): Promise<void> {
     const state = CLEANED.get(status);
-    if (state === undefined) await refuse("What runs, or is on its way, is not cleaned");
+    if (state === undefined) await refuse("Running jobs cannot be cleaned");
     else if (state === "failed") await this.#run("queue.purge", { all: true });
     else await this.#queue.removeJobs({ state }, this.#byHand);
   }
 
   override obliterate(): Promise<void> {
-    return refuse("A queue is not obliterated under its workers; empty it, and clean what failed");
+    return refuse(
+      "A queue cannot be obliterated while workers use it. Empty it and clean its failed jobs instead",
+    );
   }
 
   override async promoteAll(): Promise<void> {
@@ -139,12 +141,12 @@ export class SteeredQueue extends BullMQAdapter {
     return false;
   }
 
-  /** The rate is the bucket's: a limit of BullMQ's would not count. */
+  /** The bucket sets the rate. A rate limit of BullMQ would have no effect. */
   override get supportsGlobalRateLimit(): boolean {
     return false;
   }
 
-  /** A job of BullMQ's whose changes are made by our queue. */
+  /** A job of BullMQ whose changes go through the queue of Sluice. */
   #steered(job: StoredJob): StoredJob {
     const id = job.id!;
     const queue = this.#queue;
@@ -155,7 +157,7 @@ export class SteeredQueue extends BullMQAdapter {
     const changes: Partial<StoredJob> = {
       async retry(state = "failed") {
         if (state === "completed")
-          await refuse("A job that is done is not run again; enqueue it anew");
+          await refuse("A completed job cannot run again. Enqueue a new one");
         // The operation also reads the status of the queue, once for each job of "Retry all".
         if ((await queue.replay(id)) === 0) await refuse(MOVED_ON);
       },
@@ -172,7 +174,7 @@ export class SteeredQueue extends BullMQAdapter {
   }
 }
 
-/** The states of BullMQ, as our queue has them. */
+/** The states of Sluice by those of BullMQ. */
 const CLEANED: ReadonlyMap<string, "waiting" | "delayed" | "done" | "failed"> = new Map([
   ["wait", "waiting"],
   ["prioritized", "waiting"],
@@ -182,7 +184,8 @@ const CLEANED: ReadonlyMap<string, "waiting" | "delayed" | "done" | "failed"> = 
   ["failed", "failed"],
 ]);
 
-const MOVED_ON = "It runs now, has ended, is gone, or is the next run of a schedule";
+const MOVED_ON =
+  "This job cannot be changed now: it is running, has ended, was removed, or is the next run of a schedule";
 
 async function refuse(why: string): Promise<never> {
   throw new HttpProblem(why === MOVED_ON ? "ERR_JOB_STATE" : "ERR_NOT_SUPPORTED", `${why}.`);

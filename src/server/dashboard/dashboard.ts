@@ -1,4 +1,4 @@
-/** The board at `/`: files of its own, which hold no data; what they show they ask of `/api/v1`. */
+/** Serves the board at `/`. Its files contain no data: the page reads that from `/api/v1`. */
 import { createHash } from "node:crypto";
 import { extname } from "node:path";
 import type { FastifyInstance } from "fastify";
@@ -11,7 +11,7 @@ const TYPES: Readonly<Record<string, string>> = {
   ".svg": "image/svg+xml",
 };
 
-/** `made` are files of the page that are made when the server starts. */
+/** `made` contains files of the page that the server generates when it starts. */
 export function dashboardRoutes(
   app: FastifyInstance,
   made: Readonly<Record<string, string>>,
@@ -20,7 +20,7 @@ export function dashboardRoutes(
     const etag = `"${createHash("sha256").update(content).digest("base64url").slice(0, 22)}"`;
     const url = name === "index.html" ? "/" : `/${name}`;
     app.get(url, { config: { needs: "nothing" }, schema: { hide: true } }, (request, reply) => {
-      // They change with the version of the server alone.
+      // The files only change with the version of the server.
       void reply.headers({ "cache-control": "no-cache", etag });
       if (request.headers["if-none-match"] === etag) return reply.code(304).send();
       return reply.type(TYPES[extname(name)]!).send(content);

@@ -1,4 +1,4 @@
-/** The build puts the texts of the files into the place of this module: a bundle has no folder beside it. */
+/** The build replaces this module by the texts of the files, because a bundle has no folder beside it. */
 import { readdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { extname, sep } from "node:path";
@@ -6,7 +6,7 @@ import { extname, sep } from "node:path";
 const EXTENSIONS: ReadonlySet<string> = new Set([".html", ".js", ".css", ".svg"]);
 const OF_UPLOT = { "uplot.js": "uPlot.iife.min.js", "uplot.css": "uPlot.min.css" } as const;
 
-/** The files of the board by their paths: `"parts/dom.js"`. */
+/** The files of the board, by their paths such as `"parts/dom.js"`. */
 export function readPageFiles(): Readonly<Record<string, string>> {
   const folder = new URL("./page/", import.meta.url);
   const names = readdirSync(folder, { recursive: true, encoding: "utf8" })

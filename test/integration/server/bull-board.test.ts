@@ -127,7 +127,7 @@ describe("what a token may do at /jobs", () => {
     await page.goto(`${root}/jobs/queue/charges?status=failed`);
     await page.getByText("declined").first().waitFor();
     await page.getByText("Data", { exact: true }).click();
-    await page.getByText("Hidden: it takes a token that may act.").first().waitFor();
+    await page.getByText("Hidden: only a token with the role act shows this.").first().waitFor();
 
     expect(await page.getByRole("button", { name: /retry|clean/i }).count()).toBe(0);
     expect(await page.content()).not.toContain(SECRET);
@@ -305,7 +305,7 @@ describe("what is changed at /jobs", () => {
     ];
 
     expect(answers.map(({ status }) => status)).toEqual([409, 409, 409, 400, 405, 405, 400]);
-    expect(answers[0]!.json.error).toBe("A job that is done is not run again; enqueue it anew.");
+    expect(answers[0]!.json.error).toBe("A completed job cannot run again. Enqueue a new one.");
     expect(await queue.counts()).toMatchObject({ waiting: 0, done: 1 });
     expect(await queue.schedules()).toEqual([before]);
     expect(runs).toBe(1);

@@ -35,25 +35,25 @@ async function openEndpointBoard() {
   const sluice = sluices.open();
   const isReported = async (): Promise<boolean> =>
     (await listWebhooks(sluice)).length === 1 && (await sluice.overview()).workers.length === 1;
-  await waitUntil(isReported, "the sender and its worker are told of");
+  await waitUntil(isReported, "the sender and its worker are reported");
   const { url } = await servers.open(sluice, { insecureLocal: true });
   return { url, hooks };
 }
 
 describe("the board of endpoints", () => {
-  it("says which endpoint fails and why, and hides answers until they are asked for", async () => {
+  it("says which endpoint fails and why, and hides responses until a user asks for them", async () => {
     const { url } = await openEndpointBoard();
     const { page, requests, errors } = await boards.open(`${url}/#/endpoints`);
     const row = page.locator("tr", { hasText: "acme / billing" });
 
-    await row.getByText("left alone").waitFor();
+    await row.getByText("backing off").waitFor();
     await row.getByText("server-error 500").waitFor();
-    await page.locator("tr", { hasText: "globex / crm" }).getByText("well").waitFor();
+    await page.locator("tr", { hasText: "globex / crm" }).getByText("healthy").waitFor();
     await page.getByRole("link", { name: "acme / billing" }).click();
     await page.getByRole("heading", { name: "acme / billing" }).waitFor();
     await page.getByText(HOSTILE).waitFor();
     expect(await page.locator("pre").count()).toBe(0);
-    await page.getByRole("button", { name: "Show answers" }).click();
+    await page.getByRole("button", { name: "Show responses" }).click();
 
     await page.locator("pre").first().waitFor();
     expect(await page.locator("pre").first().textContent()).toContain("<img src=x");
@@ -67,19 +67,19 @@ describe("the board of endpoints", () => {
   it("disables an endpoint after it said what that does, and sends to it again", async () => {
     const { url, hooks } = await openEndpointBoard();
     const { page, errors } = await boards.open(`${url}/#/endpoint/webhooks/acme/billing`);
-    await page.getByRole("row", { name: "rate 50/s its own" }).waitFor();
+    await page.getByRole("row", { name: "rate 50/s this endpoint" }).waitFor();
 
-    await page.getByRole("button", { name: "Disable" }).click();
-    await page.getByText("Nothing more is sent to it.").waitFor();
-    await page.getByRole("textbox", { name: /^Why/ }).fill("they asked for it");
-    await page.getByRole("button", { name: "Disable it" }).click();
+    await page.getByRole("button", { name: "Disable", exact: true }).click();
+    await page.getByText("The sender stops sending to this endpoint.").waitFor();
+    await page.getByRole("textbox", { name: /^Reason/ }).fill("they asked for it");
+    await page.getByRole("button", { name: "Disable endpoint" }).click();
 
     await page.getByText("acme / billing is disabled.").waitFor();
     expect((await hooks.endpoints.get(REF))!.disabled!.why).toBe("they asked for it");
     await page.getByText("they asked for it").waitFor();
-    await page.getByRole("button", { name: "Send again" }).click();
-    await page.getByRole("dialog").getByRole("button", { name: "Send again" }).click();
-    await page.getByText("acme / billing is sent to again.").waitFor();
+    await page.getByRole("button", { name: "Resume sending" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Resume sending" }).click();
+    await page.getByText("Sending to acme / billing resumed.").waitFor();
     expect((await hooks.endpoints.get(REF))!.disabled).toBeUndefined();
     expect(errors).toEqual([]);
   });
@@ -87,8 +87,8 @@ describe("the board of endpoints", () => {
   it("undoes a disabling by enabling that endpoint, and not what a colleague disabled since", async () => {
     const { url, hooks } = await openEndpointBoard();
     const { page, errors } = await boards.open(`${url}/#/endpoint/webhooks/acme/billing`);
-    await page.getByRole("button", { name: "Disable" }).click();
-    await page.getByRole("button", { name: "Disable it" }).click();
+    await page.getByRole("button", { name: "Disable", exact: true }).click();
+    await page.getByRole("button", { name: "Disable endpoint" }).click();
     await page.getByText("acme / billing is disabled.").waitFor();
     await hooks.endpoints.disable({ tenant: "globex", id: "crm", reason: "theirs" });
 
@@ -138,7 +138,7 @@ describe("the board of endpoints", () => {
     const { page } = await boards.open(url, { theme, width });
 
     const flaws = await flawsOf(page, url, [
-      ["#/endpoints", "text=left alone"],
+      ["#/endpoints", "text=backing off"],
       ["#/endpoint/webhooks/acme/billing", "text=server-error 500"],
       ["#/workers", "text=of 7"],
     ]);

@@ -6,6 +6,20 @@ import { realSluices } from "../../support/setup/real-sluice.ts";
 
 const HOSTILE = `<img src=x onerror="window.hurt=1"><script>window.hurt=1</script>`;
 
+/** How many lines of text the first dead letter takes. */
+const LINES = `(() => {
+  const row = document.querySelector('[aria-label="Dead letters"] tbody tr');
+  const texts = document.createTreeWalker(row, NodeFilter.SHOW_TEXT);
+  const range = document.createRange();
+  const centres = [];
+  while (texts.nextNode()) {
+    range.selectNodeContents(texts.currentNode);
+    for (const { top, bottom } of range.getClientRects()) centres.push((top + bottom) / 2);
+  }
+  centres.sort((one, other) => one - other);
+  return centres.filter((centre, at) => at === 0 || centre - centres[at - 1] > 6).length;
+})()`;
+
 const sluices = realSluices();
 const servers = openServers();
 const boards = openBoards();
@@ -22,7 +36,7 @@ async function openQueueBoard() {
   await waitUntil(async () => (await queue.counts()).failed === 1, "it has failed");
   await worker.close();
   const isKnown = async (): Promise<boolean> => (await service.overview()).queues.length === 1;
-  await waitUntil(isKnown, "it is told of");
+  await waitUntil(isKnown, "it is reported");
   const { url } = await servers.open(sluices.open(), { insecureLocal: true });
   return { url, service, queue, id };
 }
@@ -61,13 +75,13 @@ describe("the board of queues", () => {
     const { page } = await boards.open(`${url}/#/queue/charges`);
 
     await page.getByRole("button", { name: `Replay ${id}` }).click();
-    await page.getByText("What they did before, they may do twice.").waitFor();
+    await page.getByText("Anything done before may happen twice.").waitFor();
     expect((await queue.counts()).failed).toBe(1);
     await page.getByRole("dialog").getByRole("button", { name: "Replay" }).click();
 
-    await page.getByText("1 job went back into the queue.").waitFor();
+    await page.getByText("1 job put back into the queue.").waitFor();
     expect(await queue.counts()).toMatchObject({ failed: 0, waiting: 1 });
-    await page.getByText("No worker is alive.").waitFor();
+    await page.getByText("No worker is running.").waitFor();
   });
 
   it("pauses a queue, and lets that be undone", async () => {
@@ -80,7 +94,7 @@ describe("the board of queues", () => {
     expect(await queue.paused()).toHaveLength(1);
     await page.locator("#toast").getByRole("button", { name: "Undo" }).click();
 
-    await page.getByText("The change was taken back.").waitFor();
+    await page.getByText("The change was undone.").waitFor();
     expect(await queue.paused()).toEqual([]);
   });
 
@@ -110,10 +124,10 @@ describe("the board of queues", () => {
     await queue.enqueueMany([1, 2, 3], { key: "acme" });
     await queue.enqueue(1, { key: HOSTILE });
     const isKnown = async (): Promise<boolean> => (await service.overview()).queues.length === 1;
-    await waitUntil(isKnown, "it is told of");
+    await waitUntil(isKnown, "it is reported");
     const { url } = await servers.open(sluices.open(), { insecureLocal: true });
     const { page, errors } = await boards.open(`${url}/#/queue/mails`);
-    const rows = page.locator("section", { hasText: "Keys by waiting" }).locator("tbody tr");
+    const rows = page.locator("section", { hasText: "Queued jobs by key" }).locator("tbody tr");
 
     await rows.first().waitFor();
 
@@ -121,7 +135,7 @@ describe("the board of queues", () => {
     expect(await cells(0)).toEqual(["acme", "", "3", "4", "–"]);
     expect(await cells(1)).toEqual([HOSTILE, "", "1", "1", "–"]);
     await page.goto(`${url}/#/bucket/api`);
-    await page.getByRole("heading", { name: "Keys by waiting jobs" }).waitFor();
+    await page.getByRole("heading", { name: "Queued jobs by key" }).waitFor();
     await page.locator("td", { hasText: HOSTILE }).waitFor();
     expect(await page.evaluate("window.hurt")).toBeUndefined();
     expect(errors).toEqual([]);
@@ -138,7 +152,7 @@ describe("the board of queues", () => {
 
     await row.getByText("override").waitFor();
     expect(await row.locator("td").nth(1).textContent()).toBe("4");
-    expect(await row.textContent()).toContain(`${HOSTILE}, for `);
+    expect(await row.textContent()).toContain(`${HOSTILE}, ends in `);
     const change = page.getByRole("region", { name: "Changes" }).locator("tr", { hasText: "429s" });
     expect(await change.textContent()).toContain("defaults.attempts – → 4 for 1 h");
     await page.getByRole("button", { name: "Undo set of charges" }).click();
@@ -161,8 +175,21 @@ describe("the board of queues", () => {
     await queue.pause({ forMs: 3_600_000, by: "bob" });
     await page.getByRole("button", { name: "Pause the queue" }).click();
 
-    await page.getByText("It has changed since you opened this dialog.").waitFor();
+    await page.getByText("Another change came first.").waitFor();
     expect((await queue.paused())[0]!.forMs).toBeLessThanOrEqual(3_600_000);
+  });
+
+  it("shows a dead letter on two lines, 400 px wide", async () => {
+    const { url } = await openQueueBoard();
+    const { page } = await boards.open(`${url}/#/queue/charges`, { width: 400 });
+    const row = page.getByRole("region", { name: "Dead letters" }).locator("tbody tr");
+    await row.waitFor();
+
+    expect(await page.evaluate(LINES)).toBe(2);
+    expect(await row.getByRole("button", { name: /^Replay/ }).isVisible()).toBe(true);
+    await row.getByRole("button", { name: /^Show data/ }).click();
+    await page.locator("pre").waitFor();
+    expect(await page.evaluate("document.documentElement.scrollWidth - innerWidth")).toBe(0);
   });
 
   it.each([

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { concurrency, leakyBucket } from "sluice";
 import { partsOf } from "../../../src/sluice/parts.ts";
 import { waitUntil } from "../../support/async/wait-until.ts";
 import { ACT, ask, openServers, VIEW } from "../../support/server/open-server.ts";
@@ -22,7 +23,7 @@ async function openBoard(names: readonly string[] = ["stripe"]) {
   await Promise.all(buckets.map((bucket) => bucket.draw()));
   const isKnown = async (): Promise<boolean> =>
     (await service.overview()).buckets.length === names.length;
-  await waitUntil(isKnown, "they are told of");
+  await waitUntil(isKnown, "all buckets are reported");
   const { url } = await servers.open(sluices.open(), { insecureLocal: true });
   return { url, service, bucket: buckets[0]! };
 }
@@ -39,7 +40,7 @@ describe("the board", () => {
 
     await row.getByText("paused").waitFor();
     await page
-      .locator(".tile", { hasText: "Waiting" })
+      .locator(".tile", { hasText: "Waiting calls" })
       .locator(".value", { hasText: /^3$/ })
       .waitFor();
     await bucket.resume();
@@ -49,56 +50,152 @@ describe("the board", () => {
     expect(requests.filter((asked) => !asked.startsWith(`${url}/`))).toEqual([]);
   });
 
-  it("changes a rate after it said what that does, in all processes, and takes it back", async () => {
+  it("shows the effect of a new rate, changes the rate in all processes, and undoes it", async () => {
     const { url, bucket } = await openBoard();
     const { page, errors } = await boards.open(`${url}/#/bucket/stripe`);
 
     await page.getByRole("button", { name: "Change rate" }).click();
     await page.getByRole("textbox", { name: /^Rate/ }).fill("20/s");
-    await page.getByLabel("Why").fill("429s");
-    await page.locator(".preview", { hasText: "From 100 to 20 calls a second." }).waitFor();
+    await page.getByLabel("Reason").fill("429s");
+    await page.locator(".preview", { hasText: "From 100 to 20 calls per second." }).waitFor();
     expect((await bucket.status()).source).toBe("code");
-    await page.getByRole("button", { name: "Put it in force" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Change rate" }).click();
 
-    await page.getByText("stripe is at 20/s now.").waitFor();
+    await page.getByText("stripe now runs at 20/s.").waitFor();
     expect(await bucket.status()).toMatchObject({ capPerSecond: 20, setBy: { reason: "429s" } });
     await page.locator("#toast").getByRole("button", { name: "Undo" }).click();
-    await page.getByText("The change was taken back.").waitFor();
+    await page.getByText("The change was undone.").waitFor();
     expect(await bucket.status()).toMatchObject({ capPerSecond: 100, source: "code" });
     expect(errors).toEqual([]);
   });
 
-  it("shows for a paused bucket that no rate starts the waiting calls, and their start after a resume", async () => {
+  it("opens the dialog with the rate in force, for one hour", async () => {
+    const { url, bucket } = await openBoard();
+    const { page } = await boards.open(`${url}/#/bucket/stripe`);
+
+    await page.getByRole("button", { name: "Change rate" }).click();
+    const dialog = page.getByRole("dialog");
+    const rate = dialog.getByRole("textbox", { name: /^Rate/ });
+    await dialog.getByText("100 calls per second, as now.").waitFor();
+    expect(await rate.inputValue()).toBe("100/s");
+    await page.keyboard.type("20/s");
+    await dialog.getByRole("button", { name: "Change rate" }).click();
+
+    await page.getByText("stripe now runs at 20/s.").waitFor();
+    const { endsInMs } = (await bucket.status()).setBy!;
+    expect(endsInMs).toBeGreaterThan(0);
+    expect(endsInMs).toBeLessThanOrEqual(3_600_000);
+  });
+
+  it("fills the dialog with the lowest rate of a bucket that has several limits", async () => {
+    const service = sluices.open();
+    const limits = [leakyBucket("100/s"), leakyBucket("600/min"), concurrency(3)];
+    const bucket = service.bucket("stripe", { limits, perKey: { rate: "1/s" } });
+    await bucket.draw();
+    await waitUntil(async () => (await service.overview()).buckets.length === 1, "it is reported");
+    const { url } = await servers.open(sluices.open(), { insecureLocal: true });
+    const { page } = await boards.open(`${url}/#/bucket/stripe`);
+
+    await page.getByRole("button", { name: "Change rate" }).click();
+
+    expect(await page.getByRole("textbox", { name: /^Rate/ }).inputValue()).toBe("600/min");
+  });
+
+  it("shows the queued jobs of all queues, and those of each bucket", async () => {
+    const { url, service, bucket } = await openBoard(["stripe", "openai"]);
+    await bucket.pause({ by: "bob" });
+    const [charges, mails] = ["charges", "mails"].map((name) => service.queue(name, { bucket }));
+    await charges!.enqueueMany([1, 2]);
+    await mails!.enqueue(3);
+    const { page, errors } = await boards.open(url);
+    const cell = (name: string) =>
+      page.locator("tr", { hasText: name }).locator('td[data-label="Queued jobs"]');
+
+    await cell("stripe").filter({ hasText: /^3$/ }).waitFor();
+
+    const tile = page.locator(".tile", { hasText: "Queued jobs" }).locator(".value");
+    expect(await tile.textContent()).toBe("3");
+    expect(await cell("openai").textContent()).toBe("–");
+    expect(errors).toEqual([]);
+  });
+
+  it("shows a bucket at its cap in the colour of health, and nothing as an alarm", async () => {
+    const { url, service } = await openBoard();
+    const { insight } = partsOf("test", service);
+    const state = { waiting: [], oldestMs: 0, startedIn10s: 1_000, limitedBy: "100/s" };
+    const waited = { callers: [0, 0, 0, 0], forMs: 0 };
+    const stripe = { bucket: "stripe", state, started: 0, refused: 0, declared: undefined, waited };
+    const { page } = await boards.open(url);
+    let shown: unknown;
+
+    await waitUntil(async () => {
+      await insight.report({
+        replica: "elsewhere",
+        about: { host: "h", pid: 1, version: "1", startedAtMs: Date.now() },
+        isLast: false,
+        buckets: [stripe],
+        queues: [],
+        workers: undefined,
+      });
+      shown = await page.evaluate(`({
+        colours: [...document.querySelectorAll(".at-cap")].map((bar) => getComputedStyle(bar).backgroundColor),
+        alarms: document.querySelectorAll(".badge.warn, .badge.danger, .tile.warn, .alert").length,
+      })`);
+      return (shown as { colours: unknown[] }).colours.length === 2;
+    }, "the bars of the bucket and of all buckets are full");
+
+    const green = "rgb(21, 106, 55)";
+    expect(shown).toEqual({ colours: [green, green], alarms: 0 });
+  });
+
+  it("starts its charts with the last ten minutes", async () => {
+    const { url } = await openBoard();
+    const { page, requests } = await boards.open(`${url}/#/bucket/stripe`);
+    const openedAtMs = Date.now();
+    await page.locator("#chart canvas").waitFor();
+
+    const pressed = page.getByRole("group", { name: "Time range" }).locator("[aria-pressed=true]");
+    expect(await pressed.textContent()).toBe("10 min");
+    const asked = requests.find((request) => request.includes("/history?"))!;
+    const sinceMs = Number(new URL(asked).searchParams.get("sinceMs"));
+    expect(openedAtMs - sinceMs).toBeLessThan(3_600_000 / 2);
+  });
+
+  it("shows when the calls of a paused bucket start: never at another rate, and soon after a resume", async () => {
     const { url, bucket } = await openBoard();
     await bucket.pause({ by: "bob" });
     const waiting = Promise.all(Array.from({ length: 101 }, () => bucket.draw()));
-    const areTold = async (): Promise<boolean> => (await bucket.status()).waiting.total === 101;
-    await waitUntil(areTold, "they are told of");
+    const isReported = async (): Promise<boolean> => (await bucket.status()).waiting.total === 101;
+    await waitUntil(isReported, "all calls are reported");
     const { page } = await boards.open(`${url}/#/bucket/stripe`);
     const preview = page.locator(".preview");
 
     await page.getByRole("button", { name: "Change rate" }).click();
     await page.getByRole("textbox", { name: /^Rate/ }).fill("20/s");
-    await preview.getByText("The 101 that wait do not start before it is resumed.").waitFor();
+    await preview
+      .getByText("The 101 waiting calls will not start until you resume the bucket.")
+      .waitFor();
     await page.keyboard.press("Escape");
     await page.getByRole("button", { name: "Resume" }).click();
 
-    await preview.getByText("The 101 that wait have started within 1 s instead of never").waitFor();
+    await preview
+      .getByText("The 101 waiting calls will start within 1 s instead of never")
+      .waitFor();
     expect((await bucket.status()).pausedForMs).toBe(Infinity);
     await bucket.resume();
     await waiting;
   });
 
-  it("does not overwrite what somebody else changed while the dialog was open", async () => {
+  it("refuses a new rate if someone else has changed the bucket since the dialog opened", async () => {
     const { url, bucket } = await openBoard();
     const { page } = await boards.open(`${url}/#/bucket/stripe`);
     await page.getByRole("button", { name: "Change rate" }).click();
     await page.getByRole("textbox", { name: /^Rate/ }).fill("20/s");
 
     await bucket.configure({ rate: "50/s" }, { by: "bob" });
-    await page.getByRole("button", { name: "Put it in force" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Change rate" }).click();
 
-    await page.getByText("It has changed since you opened this dialog.").waitFor();
+    await page.getByText("Another change came first.").waitFor();
     expect(await bucket.status()).toMatchObject({ capPerSecond: 50 });
   });
 
@@ -111,7 +208,7 @@ describe("the board", () => {
     expect(await page.locator("tr", { hasText: "planned" }).count()).toBe(1);
   });
 
-  it("counts what a person set as set by hand, and not what a rules file sets", async () => {
+  it("counts the overrides of operators, and not the limits of a rules file", async () => {
     const rules = files.write(
       "sluice.yaml",
       "buckets: { one: { rate: 50/s }, two: { rate: 9/s } }",
@@ -120,7 +217,7 @@ describe("the board", () => {
     const { url } = await servers.open(sluice, { insecureLocal: true });
     const { page } = await boards.open(url);
     await page.locator("tr", { hasText: "two" }).waitFor();
-    const tile = page.locator(".tile", { hasText: "Set by hand" }).locator(".value");
+    const tile = page.locator(".tile", { hasText: "Overrides" }).locator(".value");
 
     expect(await tile.textContent()).toBe("0");
 
@@ -171,11 +268,11 @@ describe("the board", () => {
 
     await page.getByLabel("Token").fill("a-wrong-token");
     await page.getByRole("button", { name: "Sign in" }).click();
-    await page.getByText("The server knows no such token.").waitFor();
+    await page.getByText("The server does not accept this token.").waitFor();
     await page.getByLabel("Token").fill(VIEW);
     await page.getByRole("button", { name: "Sign in" }).click();
 
-    await page.getByText("Your token may only look.").waitFor();
+    await page.getByText("Your token cannot make changes.").waitFor();
     expect(await page.getByRole("button", { name: "Change rate" }).count()).toBe(0);
     await page.getByRole("button", { name: "Sign out" }).click();
     await page.getByLabel("Token").fill(ACT);
@@ -194,13 +291,13 @@ describe("the board", () => {
     await bucket.run(refuse).catch(() => undefined);
     const isReported = async (): Promise<boolean> =>
       (await bucket.history()).points.some(({ refused }) => refused === 1);
-    await waitUntil(isReported, "the refusal is told of");
+    await waitUntil(isReported, "the refusal is reported");
     const { page, errors } = await boards.open(`${url}/#/bucket/stripe`);
 
     const legend = page.locator(".legend");
 
     await legend.getByText("refused by the downstream: 1").waitFor();
-    await legend.getByText("changed by hand: 1").waitFor();
+    await legend.getByText("changes: 1").waitFor();
     await legend.getByText("processes started: 1").waitFor();
     expect(errors).toEqual([]);
   });
@@ -213,7 +310,7 @@ describe("the board", () => {
     await page.route("**/api/**", (route) => route.abort());
     await page.locator("#search").fill("str");
 
-    await page.getByText("The server does not answer. What is shown is of").waitFor();
+    await page.getByText("The server is unreachable. The page shows the state of").waitFor();
 
     expect(await row.count()).toBe(1);
     expect(await page.locator("#search:focus").inputValue()).toBe("str");

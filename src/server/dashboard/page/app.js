@@ -1,10 +1,11 @@
-/** The board: which view is shown, and when it asks the server again. */
+/** The board: chooses the view for the URL, and refreshes it. */
 import { ask } from "./parts/api.js";
 import { bucketView } from "./views/bucket.js";
 import { bucketsView } from "./views/buckets.js";
 import { endpointView } from "./views/endpoint.js";
 import { endpointsView } from "./views/endpoints.js";
 import { h, morph, morphChildren } from "./parts/dom.js";
+import { field } from "./parts/form.js";
 import { time } from "./parts/format.js";
 import { logView } from "./views/log.js";
 import { queueView } from "./views/queue.js";
@@ -12,7 +13,7 @@ import { queuesView } from "./views/queues.js";
 import { workersView } from "./views/workers.js";
 
 const EVERY_MS = 2_000;
-/** A proxy may have put the board below a path of its own, which the page alone knows: the cookie is for that path. */
+/** A proxy can serve the board below another path, which only the page knows. The session cookie needs that path. */
 const SESSION = `api/v1/session?${new URLSearchParams({ path: new URL(".", location).pathname })}`;
 const TABS = [
   ["#/", "Buckets", /^#\/(bucket\/|$)/],
@@ -28,11 +29,11 @@ let session;
 let state = "loading";
 let view;
 let timer;
-let underway = new AbortController();
+let loading = new AbortController();
 
 const parts = {
   redraw: () => void refresh(),
-  /** What a view keeps while another is shown. */
+  /** The state of a view, which stays while another view is shown. */
   stay(name, first) {
     if (!kept.has(name)) kept.set(name, first);
     return kept.get(name);
@@ -58,9 +59,9 @@ function viewOf(hash) {
 
 async function refresh() {
   clearTimeout(timer);
-  underway.abort();
-  underway = new AbortController();
-  const { signal } = underway;
+  loading.abort();
+  loading = new AbortController();
+  const { signal } = loading;
   const shown = view;
   try {
     session ??= await ask("api/v1/session", { signal });
@@ -75,9 +76,9 @@ async function refresh() {
     if (error.name === "AbortError") return;
     if (error.status === 401) return signIn();
     state = "lost";
-    // What was shown before stays, with what somebody types there.
+    // The last view stays, with the text that the user is typing.
     const isKept = shown.atMs !== undefined && (error.status === 0 || error.status >= 500);
-    say(isKept ? `${error.message} What is shown is of ${time(shown.atMs)}.` : "");
+    say(isKept ? `${error.message} The page shows the state of ${time(shown.atMs)}.` : "");
     if (!isKept)
       morphChildren(
         main,
@@ -112,7 +113,7 @@ function drawBar() {
     document.documentElement.dataset.theme === "dark" ||
     (document.documentElement.dataset.theme === undefined &&
       matchMedia("(prefers-color-scheme: dark)").matches);
-  const states = { live: "Live", lost: "No answer", loading: "Loading" };
+  const states = { live: "Live", lost: "Unreachable", loading: "Loading" };
   morph(
     document.getElementById("bar"),
     h(
@@ -124,16 +125,15 @@ function drawBar() {
         h("img", { src: "icon.svg", alt: "", width: 22, height: 22 }),
         "Sluice",
       ),
-      session === undefined
-        ? undefined
-        : h(
-            "nav",
-            { "aria-label": "Views" },
-            TABS.map(([href, label, shows]) =>
-              h("a", { href, "aria-current": shows.test(hash) ? "page" : false }, label),
-            ),
-            h("a", { href: "jobs" }, "Jobs"),
+      session !== undefined &&
+        h(
+          "nav",
+          { "aria-label": "Views" },
+          TABS.map(([href, label, shows]) =>
+            h("a", { href, "aria-current": shows.test(hash) ? "page" : false }, label),
           ),
+          h("a", { href: "jobs" }, "Jobs"),
+        ),
       h("span.grow", {}),
       h(`span.state.${state}`, { role: "status" }, states[state]),
       h(
@@ -151,7 +151,7 @@ function drawBar() {
 function setTheme(theme) {
   document.documentElement.dataset.theme = theme;
   localStorage.setItem("sluice-theme", theme);
-  // Charts have the colours of when they were drawn.
+  // A chart keeps the colours of the theme in which it was drawn.
   for (const place of document.querySelectorAll(".chart")) place.chart?.redraw();
   drawBar();
 }
@@ -164,11 +164,13 @@ function signIn() {
     "form.sign-in.panel",
     { "data-keep": true },
     h("h1", {}, "Sign in"),
-    h("p.muted", {}, "With a token of this server. It is kept as a cookie for twelve hours."),
     h(
-      "label.field",
+      "p.muted",
       {},
-      h("span", {}, "Token"),
+      "Enter a token of this server. A cookie keeps you signed in for twelve hours.",
+    ),
+    field(
+      "Token",
       h("input", {
         name: "token",
         type: "password",
@@ -187,7 +189,7 @@ function signIn() {
       route();
     } catch (error) {
       problem.textContent =
-        error.status === 401 ? "The server knows no such token." : error.message;
+        error.status === 401 ? "The server does not accept this token." : error.message;
     }
   };
   main.replaceChildren(form);
@@ -202,7 +204,7 @@ async function signOut() {
 
 const theme = localStorage.getItem("sluice-theme");
 if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
-// Nobody sees a hidden tab, so it asks for nothing.
+// A hidden tab sends no requests.
 document.addEventListener("visibilitychange", () =>
   document.hidden ? clearTimeout(timer) : void refresh(),
 );

@@ -1,55 +1,50 @@
-/** What was changed, of buckets, queues and endpoints. */
+/** The changes of buckets, queues and endpoints. */
 import { ask } from "./api.js";
 import { h } from "./dom.js";
 import { UNDOABLE } from "./forms.js";
 import { count, duration, plural } from "./format.js";
-import { isOn, nothing, table, when } from "./parts.js";
+import { isOn, link, nothing, table, when } from "./parts.js";
 import { toast } from "./toast.js";
 
-/** A table of them; `isOfAll` says of what each is, `redraw` that some may be taken back. */
+/** A table of changes. `isOfAll` adds a column for their targets, `redraw` adds buttons to undo them. */
 export function changesTable(changes, empty, { isOfAll = false, redraw } = {}) {
   const rows = changes.map((change) => [
     when(change.atMs),
-    ...(isOfAll ? [whose(change)] : []),
+    ...(isOfAll ? [targetOf(change)] : []),
     change.by,
-    [change.action, " ", fate(change), back(change, redraw)],
+    [change.action, " ", fate(change), undoButton(change, redraw)],
     change.queue === undefined ? effect(change) : factsOf(change),
     change.reason ?? nothing(),
   ]);
   return table(
     "Changes",
-    ["When", ...(isOfAll ? ["Of"] : []), "Who", "Did", "What", "Why"],
+    ["Time", ...(isOfAll ? ["Target"] : []), "By", "Action", "Change", "Reason"],
     rows,
     empty,
-    "cards",
   );
 }
 
-function whose({ bucket, queue, endpoint }) {
-  const link = (path, text) =>
-    h("a", { href: `#/${path.map(encodeURIComponent).join("/")}` }, text);
-  if (bucket !== undefined) return link(["bucket", bucket], bucket);
-  if (endpoint === undefined) return link(["queue", queue], queue);
+function targetOf({ bucket, queue, endpoint }) {
+  if (bucket !== undefined) return link(bucket, "bucket", bucket);
+  if (endpoint === undefined) return link(queue, "queue", queue);
   const { tenant, id } = endpoint;
-  if (id === undefined) return `${queue}: all of ${tenant}`;
-  return link(["endpoint", queue, tenant, id], `${tenant} / ${id}`);
+  if (id === undefined) return `${queue}: all endpoints of ${tenant}`;
+  return link(`${tenant} / ${id}`, "endpoint", queue, tenant, id);
 }
 
 const fate = ({ failed, undoneBy }) =>
   failed !== undefined
-    ? h("span.badge.warn", { title: failed }, "not made")
-    : undoneBy === undefined
-      ? undefined
-      : h("span.badge.quiet", {}, "undone");
+    ? h("span.badge.warn", { title: failed }, "failed")
+    : undoneBy !== undefined && h("span.badge.quiet", {}, "undone");
 
-function back({ id, queue, endpoint, action, failed, undoneBy }, redraw) {
+function undoButton({ id, queue, endpoint, action, failed, undoneBy }, redraw) {
   const isOpen = queue !== undefined && failed === undefined && undoneBy === undefined;
   if (redraw === undefined || !isOpen || !UNDOABLE.has(action)) return undefined;
   const path = `api/v1/${endpoint === undefined ? "queues" : "endpoints"}/${encodeURIComponent(queue)}/undo`;
   const onclick = async () => {
     try {
       await ask(path, { method: "POST", body: { id } });
-      toast("The change was taken back.");
+      toast("The change was undone.");
     } catch (error) {
       toast(error.message);
     }
@@ -66,7 +61,7 @@ const ofKey = ({ key, keys }) => {
   const given = Array.isArray(key) ? key.join(" / ") : (key ?? keys);
   return given === undefined
     ? ""
-    : ` of ${typeof given === "string" ? given : JSON.stringify(given)}`;
+    : ` for key ${typeof given === "string" ? given : JSON.stringify(given)}`;
 };
 const forTime = ({ forMs }) => (forMs === undefined ? "" : ` for ${duration(forMs)}`);
 const pause = ({ pausedForMs }) =>
@@ -81,7 +76,7 @@ function effect(change) {
   return h("span", {}, fromTo(...what), `${ofKey(change)}${forTime(change)}`);
 }
 
-/** What a change of a queue or an endpoint did. */
+/** The effect of a change of a queue or an endpoint. */
 function factsOf(change) {
   const { before = {}, after = {}, filter, jobs } = change;
   const about = `${ofKey(change)}${forTime(change)}`;
@@ -89,16 +84,16 @@ function factsOf(change) {
     const was = "pausedForMs" in before ? pause(before) : "unknown";
     return h("span", {}, fromTo(was, pause(after)), ofKey(change));
   }
-  const meant =
+  const filtered =
     filter === undefined
       ? ""
       : ` (${Object.entries(filter)
           .map(([name, value]) => `${name} ${value}`)
           .join(", ")})`;
-  if (jobs !== undefined) return h("span", {}, plural(jobs, "job"), about, meant);
+  if (jobs !== undefined) return h("span", {}, plural(jobs, "job"), about, filtered);
   const names = Object.keys({ ...before, ...after }).filter((name) => before[name] !== after[name]);
   if (names.length === 0)
-    return about === "" && meant === "" ? nothing() : `${about}${meant}`.trim();
+    return about === "" && filtered === "" ? nothing() : `${about}${filtered}`.trim();
   return h(
     "span",
     {},
@@ -108,7 +103,7 @@ function factsOf(change) {
       fromTo(text(before[name]), text(after[name])),
     ]),
     about,
-    meant,
+    filtered,
   );
 }
 

@@ -1,4 +1,4 @@
-/** The rate beside the cap over time, and who waits, by uPlot, which is loaded when it is first drawn. */
+/** The charts of a bucket: its rate beside its cap, and its waiting calls. The first chart loads uPlot. */
 import { time } from "./format.js";
 
 export const PRIORITIES = ["critical", "high", "normal", "low"];
@@ -13,21 +13,22 @@ function load() {
     });
     const script = Object.assign(document.createElement("script"), { src: "uplot.js" });
     script.onload = () => resolve(globalThis.uPlot);
-    script.onerror = () => reject(new Error("The chart could not be loaded."));
+    script.onerror = () =>
+      reject(new Error("The chart library could not be loaded. Reload the page."));
     document.head.append(style, script);
   });
   return loading;
 }
 
-/** Changes that are marked, with when they were made. */
+/** The changes that the chart marks. */
 export function marksOf(changes, sinceMs) {
   return changes.filter(({ atMs, failed }) => atMs >= sinceMs && failed === undefined);
 }
 
-/** Processes that started within this time of one another count as one deploy. */
+/** Processes that start within this time of each other count as one deploy. */
 const ONE_DEPLOY_MS = 120_000;
 
-/** When processes of a bucket started, the oldest first, as far as they still run. */
+/** The starts of the running processes of a bucket, the oldest first. */
 export function deploysOf(replicas, sinceMs) {
   const deploys = [];
   const started = replicas
@@ -52,7 +53,7 @@ async function draw(place, parts, { height, data, seriesOf, onDraw, label }) {
     return;
   }
   place.textContent = "";
-  // As a property it names the colours of both themes; as a colour it is that of the theme shown.
+  // The canvas needs the colour of the current theme. Only a computed `color` has it.
   const colour = (name) => {
     place.style.color = `var(${name})`;
     return getComputedStyle(place).color;
@@ -77,7 +78,7 @@ async function draw(place, parts, { height, data, seriesOf, onDraw, label }) {
       {
         ...axis,
         size: 32,
-        // The labels are of minutes.
+        // Labels show minutes.
         incrs: [1, 2, 5, 10, 15, 30, 60, 120, 180, 240].map((minutes) => minutes * 60),
         values: (_chart, at) => at.map((seconds) => time(seconds * 1_000).slice(-8, -3)),
       },
@@ -103,14 +104,12 @@ export function drawChart(place, parts) {
     data: dataOf(parts),
     seriesOf: (uPlot, colour) => [
       {
-        label: "started",
         stroke: () => colour("--accent"),
         fill: () => colour("--accent-soft"),
         width: 1.5,
         points: { show: false },
       },
       {
-        label: "cap",
         paths: uPlot.paths.stepped({ align: 1 }),
         stroke: () => colour("--cap"),
         width: 1.5,
@@ -119,32 +118,31 @@ export function drawChart(place, parts) {
       },
     ],
     onDraw: drawMarks,
-    label: `Calls a second of ${parts.status.name} beside its cap`,
+    label: `Calls per second of ${parts.status.name}, and its cap`,
   });
 }
 
-/** Who waited, each priority on top of those before it. */
+/** The waiting calls, as stacked areas by priority. */
 export function drawWaits(place, parts) {
-  // What lies above is drawn first, down to the foot.
+  // The highest area is drawn first, because each reaches down to zero.
   const above = PRIORITIES.toReversed();
   return draw(place, parts, {
     height: 160,
     data: waitsOf(parts.history, parts.sinceMs),
     seriesOf: (_uPlot, colour) =>
       above.map((name) => ({
-        label: name,
         fill: () => colour(`--${name}`),
-        // A line at the foot would look like callers.
+        // A line at zero would look like waiting calls.
         width: 0,
         points: { show: false },
       })),
-    label: `Callers of ${parts.status.name} that waited, by priority`,
+    label: `Waiting calls of ${parts.status.name}, by priority`,
   });
 }
 
 function waitsOf({ stepMs, points }, sinceMs) {
   const byStep = new Map(points.map(({ atMs, waiting }) => [atMs, waiting]));
-  // Of the last step, not all is told yet.
+  // The last step is incomplete: processes are still reporting it.
   const times = stepsOf(stepMs, sinceMs).slice(0, -1);
   const sums = PRIORITIES.map((_name, rank) =>
     times.map((atMs) =>
@@ -173,7 +171,7 @@ function dataOf({ status, history, changes, sinceMs, capOf }) {
   return [times, rates, caps];
 }
 
-/** Which cap was in force since when, the newest first. */
+/** The caps and the time from which each was in force, the newest first. */
 function capSteps(status, changes, capOf) {
   const made = changes.filter(
     ({ subject, failed }) => subject === "policy" && failed === undefined,
@@ -185,7 +183,7 @@ function capSteps(status, changes, capOf) {
   return [...steps, { fromMs: 0, cap: before }];
 }
 
-/** Changes as lines with a dot, deploys as broken lines with a square, and refusals as bars at the foot. */
+/** Draws changes as lines with a dot, deploys as dashed lines with a square, and refusals as bars at the bottom. */
 function drawMarks({ ctx, bbox, valToPos }, { marks, deploys, history }, colour) {
   const { left, top, width, height } = bbox;
   const dot = 3 * devicePixelRatio;

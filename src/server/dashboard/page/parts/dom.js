@@ -1,4 +1,4 @@
-/** Makes elements. What comes from a server is only ever set as text, so it can never become markup. */
+/** Creates elements. Values from the server are only set as text, so they can never become markup. */
 const SVG = "http://www.w3.org/2000/svg";
 
 /** `h("a.name", { href, onclick }, "text", child)` */
@@ -30,7 +30,7 @@ function fill(element, classes, props, children) {
 
 const HANDLERS = ["onclick", "onsubmit", "oninput", "onchange", "onkeydown"];
 
-/** Makes `now` look like `next`, and keeps the elements that stay: focus, selection and scrolling stay with them. */
+/** Changes `now` to look like `next`. It reuses elements, so that they keep their focus, selection and scroll position. */
 export function morph(now, next) {
   if (now.nodeType !== next.nodeType || now.nodeName !== next.nodeName) {
     now.replaceWith(next);

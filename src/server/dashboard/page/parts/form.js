@@ -1,19 +1,19 @@
-/** The dialogs of the operations. Each says what it would do, asks, and can be undone where that is possible. */
+/** The dialogs of the operations. Each shows the effect of the operation before it runs. */
 import { ask } from "./api.js";
 import { h } from "./dom.js";
 import { FORMS } from "./forms.js";
 import { toast } from "./toast.js";
 
 const TIMES = [
-  ["Until it is changed", ""],
+  ["Until changed", ""],
   ["15 minutes", "900000"],
   ["1 hour", "3600000"],
   ["4 hours", "14400000"],
   ["1 day", "86400000"],
 ];
 
-/** Opens a dialog. A problem of `make` is shown in place. */
-function open({ title, fields, preview, confirm, make, danger = false }) {
+/** Opens a dialog. If `submit` fails, the dialog stays open and shows the error. */
+function open({ title, fields, preview, confirm, submit, danger = false }) {
   const problem = h("p.problem", { role: "alert" });
   const effect = h("p.preview", { "aria-live": "polite" });
   const button = h(danger ? "button.danger" : "button.primary", { type: "submit" }, confirm);
@@ -32,15 +32,15 @@ function open({ title, fields, preview, confirm, make, danger = false }) {
     ),
   );
   const dialog = h("dialog", { "aria-labelledby": "dialog-title" }, form);
-  const given = () => Object.fromEntries(new FormData(form));
-  let asking = new AbortController();
+  const values = () => Object.fromEntries(new FormData(form));
+  let previewing = new AbortController();
   async function update() {
-    asking.abort();
-    asking = new AbortController();
-    const { signal } = asking;
+    previewing.abort();
+    previewing = new AbortController();
+    const { signal } = previewing;
     try {
-      const said = await preview(given(), { isValid: form.checkValidity(), signal });
-      if (!signal.aborted) effect.textContent = said;
+      const text = await preview(values(), { isValid: form.checkValidity(), signal });
+      if (!signal.aborted) effect.textContent = text;
     } catch (error) {
       if (!signal.aborted) effect.textContent = textOf(error);
     }
@@ -51,7 +51,7 @@ function open({ title, fields, preview, confirm, make, danger = false }) {
     button.disabled = true;
     problem.textContent = "";
     try {
-      await make(given());
+      await submit(values());
       dialog.close();
     } catch (error) {
       problem.textContent = textOf(error);
@@ -60,69 +60,73 @@ function open({ title, fields, preview, confirm, make, danger = false }) {
   };
   const opener = document.activeElement;
   dialog.addEventListener("close", () => {
-    asking.abort();
+    previewing.abort();
     dialog.remove();
     if (opener?.isConnected) opener.focus();
   });
   document.body.append(dialog);
   void update();
   dialog.showModal();
+  dialog.querySelector("input[autofocus]")?.select();
 }
 
 function textOf({ code, option, remedy, message }) {
   if (code === "ERR_CHANGED") {
-    return "It has changed since you opened this dialog. Close it, look again, and repeat the change if it still fits.";
+    return "Another change came first. Close this dialog, check the new values, and try again.";
   }
   return remedy ? `${option}: ${remedy}` : message;
 }
 
-const field = (label, input, hint) =>
+export const field = (label, input, hint) =>
   h(
     "label.field",
     {},
     h("span", {}, label),
     input,
-    hint === undefined ? undefined : h("small.muted", {}, hint),
+    hint !== undefined && h("small.muted", {}, hint),
   );
 const FIELDS = {
-  rate: () =>
+  rate: (value) =>
     field(
       "Rate",
       h("input", {
         name: "rate",
+        value,
         required: true,
         autofocus: true,
         autocomplete: "off",
         placeholder: "20/s",
         pattern: "\\d+(\\.\\d+)?/\\d*(ms|s|min|h|d)",
       }),
-      "Such as 20/s or 600/min. It replaces all limits that the keys share.",
+      "For example 20/s or 600/min. It replaces every limit except those per key.",
     ),
-  forMs: () =>
+  forMs: (chosen) =>
     field(
-      "For how long",
+      "Duration",
       h(
         "select",
         { name: "forMs" },
-        TIMES.map(([label, value]) => h("option", { value }, label)),
+        TIMES.map(([label, value]) =>
+          h("option", { value, selected: value === String(chosen) }, label),
+        ),
       ),
     ),
   reason: () =>
     field(
-      "Why",
+      "Reason",
       h("input", {
         name: "reason",
         maxlength: 500,
         autocomplete: "off",
         placeholder: "429s since 3:02",
       }),
-      "Others see it beside your name.",
+      "The list of changes shows it with your name.",
     ),
 };
 
 const fill = (text, words) => text.replaceAll(/\{(\w+)\}/g, (_, name) => words[name]);
 
-/** The body of a request: times as numbers, and without what was left empty. */
+/** The body of a request, without empty fields. */
 const bodyOf = ({ rate, forMs, reason }) => ({
   ...(rate ? { policy: { rate } } : {}),
   ...(forMs ? { forMs: Number(forMs) } : {}),
@@ -130,32 +134,32 @@ const bodyOf = ({ rate, forMs, reason }) => ({
 });
 
 /**
- * Opens the form of an operation. `path` is that of its target. `body` is sent beside the fields, and `words` fill the
- * texts. `preview` says what the operation would do with the values so far. Undo calls `inverse`, the action that
- * reverses this one, or takes the change of this generation back.
+ * Opens the form of an operation on the target at `path`, with `values` in its fields. The request also contains `body`.
+ * `words` fill the placeholders of the texts. `preview` returns the effect of the current values as a sentence. Undo runs
+ * the action `inverse`; without one, it undoes the change with this generation.
  */
-export function openForm(name, { path, inverse, body, words, preview, redraw }) {
+export function openForm(name, { path, inverse, body, words, preview, redraw, values = {} }) {
   const { title, fields, confirm, done, danger, action, undoable } = FORMS[name];
   open({
     title: fill(title, words()),
     danger,
-    fields: fields.map((field) => FIELDS[field]()),
+    fields: fields.map((field) => FIELDS[field](values[field])),
     preview,
     confirm,
-    async make(given) {
+    async submit(given) {
       const sent = { ...bodyOf(given), ...body };
       const answer = await ask(`${path}/${action}`, { method: "POST", body: sent });
       redraw();
       const generation = answer.status?.generation ?? answer.generation;
       const [undo, undoBody] = inverse === undefined ? ["undo", { generation }] : [inverse, {}];
-      const back = async () => {
+      const takeBack = async () => {
         await ask(`${path}/${undo}`, { method: "POST", body: undoBody });
         redraw();
       };
-      // Without a generation, undo could take back a newer change of a colleague.
+      // Without a generation, undo could undo a newer change by someone else.
       const canUndo = inverse !== undefined || (undoable && generation !== undefined);
       const text = fill(done, { ...given, ...words(answer) });
-      toast(text, canUndo ? { label: "Undo", run: back } : undefined);
+      toast(text, canUndo ? { label: "Undo", run: takeBack } : undefined);
     },
   });
 }

@@ -1,4 +1,4 @@
-/** Numbers and times as people read them. */
+/** Numbers and times for people to read. */
 const UNITS = [
   ["d", 86_400_000],
   ["h", 3_600_000],
@@ -38,12 +38,20 @@ export const plural = (many, one, more = `${one}s`) => `${count(many)} ${many ==
 
 const PERIODS = { ms: 0.001, s: 1, min: 60, h: 3_600, d: 86_400 };
 
-/** What a policy lets pass a second, of `"100/s; per key 5/s"`; undefined where that is no such rate. */
-export function capOf(policy) {
-  const [shared = ""] = policy.split("; per key");
-  const found = [...shared.matchAll(/(?:^|[ ,;])([\d.]+)\/([\d.]*)(ms|s|min|h|d)\b/g)];
-  const rates = found.map(
-    ([, many, periods, unit]) => Number(many) / (Number(periods || 1) * PERIODS[unit]),
-  );
-  return rates.length === 0 ? undefined : Math.min(...rates);
+/** The lowest rate that all keys share in a policy such as `"600/min + 25 at once; per key 5/s"`. */
+function lowestRate(policy) {
+  const [shared = ""] = policy.split(/(?:^|; )(?:per key|in shadow) /);
+  const found = [...shared.matchAll(/(?:^|[ ,;])(([\d.]+)\/([\d.]*)(ms|s|min|h|d))\b/g)];
+  return found
+    .map(([, text, calls, periods, unit]) => ({
+      text,
+      perSecond: Number(calls) / (Number(periods || 1) * PERIODS[unit]),
+    }))
+    .toSorted((one, other) => one.perSecond - other.perSecond)
+    .at(0);
 }
+
+/** Calls per second. Undefined if the policy has no rate. */
+export const capOf = (policy) => lowestRate(policy)?.perSecond;
+/** `"600/min"`. Undefined if the policy has no rate. */
+export const rateOf = (policy) => lowestRate(policy)?.text;

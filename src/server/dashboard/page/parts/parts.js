@@ -2,31 +2,60 @@
 import { h, svg } from "./dom.js";
 import { ago, count, duration, rate, time } from "./format.js";
 
-export function tile(label, value, { note, tone, meter } = {}) {
-  return h(
-    `div.tile${tone === undefined ? "" : `.${tone}`}`,
+export const tile = (label, value, { note = "", isWarning, meter } = {}) =>
+  h(
+    `div.tile${isWarning ? ".warn" : ""}`,
     {},
     h("div.label", {}, label),
     h("div.value", {}, value),
-    meter === undefined ? undefined : bar(meter),
-    h("div.note", {}, note ?? ""),
+    meter !== undefined && bar(meter, { isRate: true }),
+    h("div.note", {}, note),
   );
-}
 
 export const button = (label, onclick, props) =>
   h("button", { type: "button", onclick, ...props }, label);
 
-/** A part of a page under its heading. */
-export const panel = (title, ...children) =>
-  h("section.panel", { "aria-label": title }, h("h2", {}, title), children);
+/** A section with a heading, and `tools` beside the heading. */
+export const panel = (title, children, ...tools) =>
+  h(
+    "section.panel",
+    { "aria-label": title },
+    h("div.tools", {}, h("h2", {}, title), tools),
+    children,
+  );
 
-/** When something was; the time itself is there for who points at it. */
+/** The top of a page: its title, facts below it, and buttons. */
+export const pageHead = (title, facts, buttons, ...more) =>
+  h(
+    "div.head",
+    {},
+    h("div", {}, h("h1", {}, title), h("p.muted", {}, facts), more),
+    buttons === undefined
+      ? h("p.muted", {}, "Your token cannot make changes.")
+      : h("div.actions", {}, buttons),
+  );
+
+export const searchBox = (label, value, search) =>
+  h(
+    "label.search",
+    {},
+    h("span.unseen", {}, label),
+    h("input", {
+      type: "search",
+      placeholder: label,
+      id: "search",
+      value,
+      oninput: ({ target }) => search(target.value),
+    }),
+  );
+
+/** How long ago something was. The exact time is shown under the pointer. */
 export const when = (atMs) =>
   h("time", { datetime: new Date(atMs).toISOString(), title: time(atMs) }, ago(atMs));
 
-/** A part of a whole, 0 to 1. What it says is beside it as text. */
-export function bar(part) {
-  const tone = part >= 0.95 ? ".full" : "";
+/** A share from 0 to 1, which stands beside the bar as text too. A bucket at its cap does what it should: it is green. */
+export function bar(part, { isRate = false } = {}) {
+  const tone = isRate && part >= 0.95 ? ".at-cap" : "";
   return h(
     "div.meter",
     { "aria-hidden": "true" },
@@ -44,7 +73,7 @@ export function spark(rates = [], cap) {
   );
   const label =
     rates.length === 0
-      ? "no calls known"
+      ? "no calls recorded"
       : `up to ${rate(Math.max(...rates))}/s in the last ten minutes`;
   return svg(
     "svg.spark",
@@ -54,7 +83,7 @@ export function spark(rates = [], cap) {
       "aria-label": label,
       preserveAspectRatio: "none",
     },
-    cap === undefined ? undefined : svg("line.cap", { x1: 0, x2: width, y1: y(cap), y2: y(cap) }),
+    cap !== undefined && svg("line.cap", { x1: 0, x2: width, y1: y(cap), y2: y(cap) }),
     points.length === 0
       ? undefined
       : svg("path.area", { d: `M0,${height} L${points.join(" L")} L${width},${height} Z` }),
@@ -62,7 +91,7 @@ export function spark(rates = [], cap) {
   );
 }
 
-/** What holds a bucket back now, the strongest first. */
+/** Why a bucket starts no calls or fewer calls, the strongest reason first. */
 export function badges(status) {
   const { pausedForMs, coolingForMs, awayForMs, rateFactor } = status;
   const found = [];
@@ -70,8 +99,8 @@ export function badges(status) {
     found.push(
       badge("danger", pausedForMs === "forever" ? "paused" : `paused, ${duration(pausedForMs)}`),
     );
-  if (isOn(awayForMs)) found.push(badge("danger", "downstream away"));
-  if (isOn(coolingForMs)) found.push(badge("warn", `cooling, ${duration(coolingForMs)}`));
+  if (isOn(awayForMs)) found.push(badge("danger", "downstream unreachable"));
+  if (isOn(coolingForMs)) found.push(badge("warn", `cooling down, ${duration(coolingForMs)}`));
   if (rateFactor < 1) found.push(badge("warn", `${Math.round(rateFactor * 100)} % of the rate`));
   return found;
 }
@@ -79,84 +108,88 @@ export function badges(status) {
 export const isOn = (ms) => ms === "forever" || ms > 0;
 export const badge = (tone, text) => h(`span.badge.${tone}`, {}, text);
 
-/** Who set what is in force. */
+/** Where a value in force comes from. */
 export function setBy({ source, setBy: by }) {
   if (source === "code") return h("span.muted", {}, "code");
-  const who = by === undefined ? "" : by.by;
-  const end = by === undefined || by.endsInMs === "forever" ? "" : `, for ${duration(by.endsInMs)}`;
+  const who = by === undefined ? "" : ` by ${by.by}`;
+  const end =
+    by === undefined || by.endsInMs === "forever" ? "" : `, ends in ${duration(by.endsInMs)}`;
   return h(
     "span",
     { title: by?.reason ?? false },
     badge(source === "override" ? "info" : "quiet", source),
-    ` ${who}${end}`,
+    who,
+    end,
   );
 }
 
-/** What holds, value by value, and who set each; `note` says it of what has a name of its own. */
+/** The settings in force and where each comes from. `note` replaces the usual label of a source. */
 export function settingsPanel(title, settings, empty, note = {}) {
   const rows = settings.map(({ name, value, setBy: source, override }) => [
     h("code", {}, name),
     typeof value === "string" ? value : name.endsWith("Ms") ? duration(value) : count(value),
     note[source]?.() ?? setBy({ source, setBy: override }),
   ]);
-  return panel(title, table(title, ["Setting", "Value", "Set by"], rows, empty, "cards"));
+  return tablePanel(title, ["Setting", "Value", "Set by"], rows, empty);
 }
 
-/** A table with a heading for each column; `label` names it for who cannot see it. */
-export function table(label, heads, rows, empty, kind = "plain") {
+/**
+ * A table. A heading that begins with # is for a column of numbers. On a narrow screen, each row becomes a card. Screen
+ * readers read `label`. `heading` returns the content of a heading and its `aria-sort`.
+ */
+export function table(label, heads, rows, empty, { kind = "cards", keys = [], heading } = {}) {
   if (rows.length === 0) return h("p.empty", {}, empty);
-  const cells = (row) =>
-    row.map((cell, at) =>
-      h(`td${heads[at].startsWith("#") ? ".num" : ""}`, { "data-label": name(heads[at]) }, cell),
-    );
+  const columns = heads.map((head) => [head.replace("#", ""), head.startsWith("#") ? ".num" : ""]);
+  const head = ([name, tone]) => {
+    const [content, sort = false] = heading?.(name) ?? [name];
+    return h(`th${tone}`, { scope: "col", "aria-sort": sort }, content);
+  };
+  const cell = (content, at) => h(`td${columns[at][1]}`, { "data-label": columns[at][0] }, content);
   return h(
     "div.scroll",
     { tabindex: 0, role: "region", "aria-label": label },
     h(
       `table.${kind}`,
       {},
-      h(
-        "thead",
-        {},
-        h(
-          "tr",
-          {},
-          heads.map((head) =>
-            h(`th${head.startsWith("#") ? ".num" : ""}`, { scope: "col" }, name(head)),
-          ),
-        ),
-      ),
+      h("thead", {}, h("tr", {}, columns.map(head))),
       h(
         "tbody",
         {},
-        rows.map((row) => h("tr", {}, cells(row))),
+        rows.map((row, at) => h("tr", { "data-key": keys[at] }, row.map(cell))),
       ),
     ),
   );
 }
 
-/** A column of numbers begins with #. */
-const name = (head) => head.replace(/^#/, "");
+export const tablePanel = (title, ...parts) => panel(title, table(title, ...parts));
+
+/** A link to the view at `path`: `"queue", "mails"`. */
+export const link = (text, ...path) =>
+  h("a", { href: `#/${path.map(encodeURIComponent).join("/")}` }, text);
+
+export const notice = (tone, text) => h(`p.alert.${tone}`, {}, text);
+
+export const countOrDash = (number) => (number === 0 ? nothing() : count(number));
 
 export const nothing = () => h("span.muted.nothing", {}, "–");
 
-/** Where a page is: below what. */
+/** A link to the list that this page belongs to. */
 export function crumb(href, label) {
   return h(
     "nav.crumb",
-    { "aria-label": "Where" },
+    { "aria-label": "Breadcrumb" },
     h("a", { href }, label),
     h("span", { "aria-hidden": "true" }, " / "),
   );
 }
 
-/** Back and forth over pages of which each names the next; `go` gets the cursors of the pages up to the one to show. */
-export function pager(pages, next, go, [back, on] = ["Previous", "Next"]) {
+/** Buttons for pages that name the next one by a cursor. `go` gets the cursors up to the page to show. */
+export function pager(pages, next, go, [backLabel, nextLabel] = ["Previous", "Next"]) {
   if (pages.length === 0 && next === undefined) return undefined;
   return h(
     "nav.pager",
     { "aria-label": "Pages" },
-    button(back, () => go(pages.slice(0, -1)), { disabled: pages.length === 0 }),
-    button(on, () => go([...pages, next]), { disabled: next === undefined }),
+    button(backLabel, () => go(pages.slice(0, -1)), { disabled: pages.length === 0 }),
+    button(nextLabel, () => go([...pages, next]), { disabled: next === undefined }),
   );
 }

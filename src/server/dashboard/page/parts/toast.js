@@ -1,4 +1,4 @@
-/** A line that says what was done, with a way back. */
+/** A short message after a change, with a button to undo it. */
 import { h } from "./dom.js";
 
 const SHOWN_MS = 12_000;
@@ -12,7 +12,7 @@ export function toast(text, action) {
     hide();
     try {
       await action.run();
-      toast("The change was taken back.");
+      toast("The change was undone.");
     } catch (error) {
       toast(error.message);
     }
@@ -22,9 +22,7 @@ export function toast(text, action) {
       "div.toast",
       {},
       h("span", {}, text),
-      action === undefined
-        ? undefined
-        : h("button", { type: "button", onclick: run }, action.label),
+      action !== undefined && h("button", { type: "button", onclick: run }, action.label),
       h("button.plain", { type: "button", "aria-label": "Hide", onclick: hide }, "×"),
     ),
   );

@@ -1,12 +1,26 @@
-/** One bucket: its rate beside its cap, what waits, its limits, and what was changed; with what changes it. */
+/** One bucket: its rate, waiting calls, limits and changes, with buttons to change its rate and to pause it. */
 import { ask, bucketPath } from "../parts/api.js";
 import { changesTable } from "../parts/changes.js";
 import { deploysOf, drawChart, drawWaits, marksOf, PRIORITIES } from "../parts/chart.js";
 import { h } from "../parts/dom.js";
 import { openForm } from "../parts/form.js";
-import { capOf, count, duration, rate } from "../parts/format.js";
+import { UNDOABLE } from "../parts/forms.js";
+import { capOf, count, duration, plural, rate, rateOf } from "../parts/format.js";
 import { lanesPanel } from "./queue.js";
-import { badges, bar, button, crumb, isOn, panel, setBy, table, tile } from "../parts/parts.js";
+import {
+  badges,
+  bar,
+  button,
+  crumb,
+  isOn,
+  notice,
+  pageHead,
+  panel,
+  setBy,
+  table,
+  tablePanel,
+  tile,
+} from "../parts/parts.js";
 
 const SPANS = [
   ["10 min", 600_000],
@@ -15,9 +29,12 @@ const SPANS = [
   ["24 h", 86_400_000],
 ];
 
+/** A rate in an emergency is rarely meant to last. The operator can choose another end. */
+const ONE_HOUR_MS = 3_600_000;
+
 export function bucketView({ name, redraw, stay, mayAct }) {
   const path = bucketPath(name);
-  const shown = stay(`bucket ${name}`, { spanMs: 3_600_000 });
+  const shown = stay(`bucket ${name}`, { spanMs: SPANS[0][1] });
 
   return {
     title: name,
@@ -32,68 +49,52 @@ export function bucketView({ name, redraw, stay, mayAct }) {
         ask(`api/v1/changes?${query}`, { signal }),
       ]);
       const byName = new Map(replicas.map((replica) => [replica.replica, replica]));
-      const told = status.toldBy.map((each) => ({ ...each, ...byName.get(each.replica) }));
-      const deploys = deploysOf(told, sinceMs);
-      return { status, told, keys, history, changes, deploys, sinceMs };
+      const processes = status.toldBy.map((each) => ({ ...each, ...byName.get(each.replica) }));
+      const deploys = deploysOf(processes, sinceMs);
+      return { status, processes, keys, history, changes, deploys, sinceMs };
     },
-    draw({ status, told, keys, history, changes, deploys, sinceMs }) {
+    draw({ status, processes, keys, history, changes, deploys, sinceMs }) {
       return [
         crumb("#/", "Buckets"),
-        h(
-          "div.head",
-          {},
-          h(
-            "div",
-            {},
-            h("h1", {}, name),
-            h(
-              "p.muted",
-              {},
-              h("code", {}, status.policy),
-              " set by ",
-              setBy(status),
-              badges(status),
-            ),
-          ),
+        pageHead(
+          name,
+          [h("code", {}, status.policy), " set by ", setBy(status), badges(status)],
           actions(status, changes),
         ),
         reasons(status),
         tiles(status),
-        h(
-          "section.panel",
-          { "aria-label": "Rate beside the cap" },
-          h("div.tools", {}, h("h2", {}, "Calls a second"), spans()),
-          h("div.chart", { id: "chart", "data-keep": true, "data-key": `${name} ${shown.spanMs}` }),
-          h(
-            "p.legend",
-            {},
-            key("line", "started, of all processes"),
-            key("cap", "cap"),
-            key("mark", `changed by hand: ${marksOf(changes, sinceMs).length}`),
-            key("deploy", `processes started: ${sum(deploys.map(({ many }) => many))}`),
-            key("refused", `refused by the downstream: ${count(refusals(history))}`),
-          ),
-        ),
-        h("div.columns", {}, waits(status, `${name} ${shown.spanMs}`), limits(status)),
-        keys.lanes.length > 0 ? lanesPanel(keys, "Keys by waiting jobs") : undefined,
         panel(
-          "Processes",
-          table(
-            "Processes",
-            ["Process", "#Calls a second", "#Waiting", "#Told"],
-            told.map(({ host, pid, replica, perSecond, waiting, toldAgoMs }) => [
-              host === undefined
-                ? h("code", {}, replica.slice(0, 8))
-                : h("span", {}, host, h("span.muted", {}, ` · ${pid}`)),
-              rate(perSecond),
-              count(waiting),
-              `${duration(toldAgoMs)} ago`,
-            ]),
-            "No process has told of this bucket in the last 90 seconds.",
-            "cards",
-          ),
+          "Calls per second",
+          [
+            chart("chart"),
+            h(
+              "p.legend",
+              {},
+              key("line", "started in all processes"),
+              key("cap", "cap"),
+              key("mark", `changes: ${marksOf(changes, sinceMs).length}`),
+              key("deploy", `processes started: ${sum(deploys.map(({ many }) => many))}`),
+              key("refused", `refused by the downstream: ${count(refusals(history))}`),
+            ),
+          ],
+          spans(),
         ),
-        panel("Changes", changesTable(changes, "Nothing was changed.")),
+        h("div.columns", {}, waits(status, chart("waits")), limits(status)),
+        keys.lanes.length > 0 ? lanesPanel(keys) : undefined,
+        tablePanel(
+          "Processes",
+          ["Process", "#Calls per second", "#Waiting calls", "#Last report"],
+          processes.map(({ host, pid, replica, perSecond, waiting, toldAgoMs }) => [
+            host === undefined
+              ? h("code", {}, replica.slice(0, 8))
+              : h("span", {}, host, h("span.muted", {}, ` · ${pid}`)),
+            rate(perSecond),
+            count(waiting),
+            `${duration(toldAgoMs)} ago`,
+          ]),
+          "No process has reported this bucket in the last 90 seconds.",
+        ),
+        panel("Changes", changesTable(changes, "No changes yet.")),
       ];
     },
     after({ status, history, changes, deploys, sinceMs }) {
@@ -106,10 +107,15 @@ export function bucketView({ name, redraw, stay, mayAct }) {
     },
   };
 
+  /** A new time range gets a new chart. */
+  function chart(id) {
+    return h("div.chart", { id, "data-keep": true, "data-key": `${name} ${shown.spanMs}` });
+  }
+
   function spans() {
     return h(
       "div.choice",
-      { role: "group", "aria-label": "How far back" },
+      { role: "group", "aria-label": "Time range" },
       SPANS.map(([label, spanMs]) =>
         button(label, () => (Object.assign(shown, { spanMs }), redraw()), {
           "aria-pressed": String(shown.spanMs === spanMs),
@@ -119,92 +125,78 @@ export function bucketView({ name, redraw, stay, mayAct }) {
   }
 
   function actions(status, changes) {
-    if (!mayAct()) return h("p.muted", {}, "Your token may only look.");
+    if (!mayAct()) return undefined;
     const last = changes.find(
-      (change) =>
-        change.undoneBy === undefined &&
-        change.failed === undefined &&
-        change.action !== "undo" &&
-        change.action !== "expire" &&
-        change.action !== "rules",
+      ({ action, undoneBy, failed }) =>
+        UNDOABLE.has(action) && undoneBy === undefined && failed === undefined,
     );
     const { generation } = status;
-    const form = (action, preview, body = { generation }) => {
+    const form = (action, preview, { body = { generation }, values } = {}) => {
       const words = () => ({ name });
-      openForm(`bucket.${action}`, { path, redraw, body, words, preview });
+      openForm(`bucket.${action}`, { path, redraw, body, words, preview, values });
     };
-    return h(
-      "div.actions",
-      {},
-      h(
-        "button.primary",
-        {
-          type: "button",
-          id: "change-rate",
-          onclick: () =>
-            form("configure", ({ rate: text }, { isValid, signal }) =>
-              isValid
-                ? rateEffect({ path, status }, { rate: text }, signal)
-                : `In force: ${status.policy}.`,
-            ),
-        },
-        "Change rate",
-      ),
+    /** Asks the server for the effect of a change. */
+    const outlook = (body, signal) => ask(`${path}/preview`, { method: "POST", body, signal });
+    const change = async ({ rate: text }, { isValid, signal }) =>
+      isValid
+        ? rateEffect(status, await outlook({ policy: { rate: text } }, signal))
+        : `In force: ${status.policy}.`;
+    const pause = async ({ forMs }, { signal }) =>
+      pauseEffect(
+        status,
+        forMs,
+        await outlook({ pausedForMs: Number(forMs) || "forever" }, signal),
+      );
+    const resume = async (_, { signal }) =>
+      resumeEffect(status, await outlook({ pausedForMs: 0 }, signal));
+    const values = { rate: rateOf(status.policy), forMs: ONE_HOUR_MS };
+    return [
+      button("Change rate", () => form("configure", change, { values }), { class: "primary" }),
       isOn(status.pausedForMs)
-        ? button("Resume", () =>
-            form("resume", (_, { signal }) => resumeEffect({ path, status }, signal)),
-          )
-        : button("Pause", () =>
-            form("pause", ({ forMs }, { signal }) => pauseEffect({ path, status }, forMs, signal)),
-          ),
-      button("Undo", () => form("undo", () => undoEffect(last), { id: last.id }), {
+        ? button("Resume", () => form("resume", resume))
+        : button("Pause", () => form("pause", pause)),
+      button("Undo", () => form("undo", () => undoEffect(last), { body: { id: last.id } }), {
         disabled: last === undefined,
       }),
-    );
+    ];
   }
 }
 
-/** What the server says that a change would do. */
-const previewOf = ({ path }, body, signal) =>
-  ask(`${path}/preview`, { method: "POST", body, signal });
-
-async function rateEffect(parts, policy, signal) {
-  const { now, after } = await previewOf(parts, { policy }, signal);
+function rateEffect({ actualPerSecond: actual }, { now, after }) {
+  const [from, to] = [now.capPerSecond, after.capPerSecond].map(rate);
   const change =
     now.capPerSecond === undefined
-      ? `A cap of ${rate(after.capPerSecond)} calls a second, where there is none.`
-      : `From ${rate(now.capPerSecond)} to ${rate(after.capPerSecond)} calls a second.`;
-  const { actualPerSecond: actual } = parts.status;
+      ? `The bucket has no cap now. It will be ${to} calls per second.`
+      : from === to
+        ? `${to} calls per second, as now.`
+        : `From ${from} to ${to} calls per second.`;
   const tight =
-    actual > after.capPerSecond ? ` ${rate(actual)} a second are called now: calls will wait.` : "";
+    actual > after.capPerSecond
+      ? ` Now there are ${rate(actual)} per second, so calls will wait.`
+      : "";
   return `${change} ${drain({ now, after })}${tight}`;
 }
 
 function drain({ now, after }) {
-  if (now.waiting === 0) return "Nothing waits now.";
-  const those = `The ${count(now.waiting)} that wait`;
-  if (after.goneInMs === "forever") return `${those} do not start before it is resumed.`;
+  if (now.waiting === 0) return "No call is waiting now.";
+  const those = `The ${plural(now.waiting, "waiting call")}`;
+  if (after.goneInMs === "forever") return `${those} will not start until you resume the bucket.`;
   // Unknown without a rate that all calls share.
-  if (after.capPerSecond === undefined) return `${those} start as their limits allow.`;
+  if (after.capPerSecond === undefined) return `${those} will start as the limits allow.`;
   const isOther = now.capPerSecond !== undefined && now.goneInMs !== after.goneInMs;
-  const before = now.goneInMs === "forever" ? "never" : duration(now.goneInMs);
+  const before = now.goneInMs === "forever" ? "never" : `within ${duration(now.goneInMs)}`;
   const instead = isOther ? ` instead of ${before}` : "";
-  return `${those} have started within ${duration(after.goneInMs)}${instead}, if no more come.`;
+  return `${those} will start within ${duration(after.goneInMs)}${instead}, if no others arrive.`;
 }
 
-async function pauseEffect(parts, forMs, signal) {
-  const pausedForMs = forMs ? Number(forMs) : "forever";
-  const end = forMs ? `for ${duration(pausedForMs)}` : "until it is resumed";
-  const now = `${rate(parts.status.actualPerSecond)} a second are called now; they will wait.`;
-  const effect = drain(await previewOf(parts, { pausedForMs }, signal));
-  return `No call starts in any process ${end}. ${now} ${effect}`;
+function pauseEffect({ actualPerSecond: actual }, forMs, outlook) {
+  const end = forMs ? `for ${duration(Number(forMs))}` : "until you resume the bucket";
+  return `No process starts calls ${end}. Now there are ${rate(actual)} per second; they will wait. ${drain(outlook)}`;
 }
 
-async function resumeEffect(parts, signal) {
-  const { capPerSecond: cap } = parts.status;
-  const most = cap === undefined ? "what its limits allow" : `${rate(cap)} a second`;
-  const effect = drain(await previewOf(parts, { pausedForMs: 0 }, signal));
-  return `Calls start again, at up to ${most}. ${effect}`;
+function resumeEffect({ capPerSecond: cap }, outlook) {
+  const most = cap === undefined ? "the rate that its limits allow" : `${rate(cap)} per second`;
+  return `Calls start again, up to ${most}. ${drain(outlook)}`;
 }
 
 function undoEffect({ subject, before, action, by }) {
@@ -213,8 +205,8 @@ function undoEffect({ subject, before, action, by }) {
       ? `${before.policy} is in force again`
       : before.pausedForMs === 0
         ? "calls start again"
-        : "the pause before is in force again";
-  return `Takes back “${action}” by ${by}: ${back}.`;
+        : "the previous pause is in force again";
+  return `Undoes “${action}” by ${by}: ${back}.`;
 }
 
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
@@ -226,20 +218,20 @@ function reasons({ pausedForMs, pausedBy, coolingForMs, awayForMs, waiting, limi
   const by = pausedBy === undefined ? "" : ` by ${pausedBy.by}${why}`;
   const until =
     pausedForMs === "forever"
-      ? "Nothing starts until it is resumed."
-      : `Nothing starts for ${duration(pausedForMs)}.`;
+      ? "No call starts until you resume the bucket."
+      : `No call starts for ${duration(pausedForMs)}.`;
   const isHeld = isOn(pausedForMs) || isOn(coolingForMs) || isOn(awayForMs);
-  const cooling = `The downstream refused calls: nothing starts for ${duration(coolingForMs)}.`;
-  const away = `The downstream is away: the next job tries in ${duration(awayForMs)}.`;
+  const cooling = `Cooling down: the downstream refused calls. No call starts for ${duration(coolingForMs)}.`;
+  const away = `The downstream is unreachable. The next job tries it in ${duration(awayForMs)}.`;
   return [
-    isOn(pausedForMs) && h("p.alert", {}, `Paused${by}. ${until}`),
-    isOn(coolingForMs) && h("p.alert", {}, cooling),
-    isOn(awayForMs) && h("p.alert", {}, away),
-    // That calls wait for their limit is what it is for.
+    isOn(pausedForMs) && notice("warn", `Paused${by}. ${until}`),
+    isOn(coolingForMs) && notice("warn", cooling),
+    isOn(awayForMs) && notice("warn", away),
+    // Not an alarm: calls that wait for a slot are what a limit is for.
     !isHeld &&
       waiting.total > 0 &&
       limitedBy !== undefined &&
-      h("p.alert.info", {}, `Calls wait for ${limitedBy}.`),
+      notice("info", `Calls wait for slots under the limit ${limitedBy}.`),
   ];
 }
 
@@ -248,42 +240,41 @@ function tiles({ actualPerSecond: actual, capPerSecond: cap, waiting, replicas, 
   return h(
     "div.tiles",
     {},
-    tile("Calls a second", rate(actual), { note: "in the last ten seconds" }),
+    tile("Calls per second", rate(actual), { note: "in the last ten seconds" }),
     tile("Cap", cap === undefined ? "–" : rate(cap), {
       note:
         cap === undefined
-          ? "it has no rate"
+          ? "the bucket has no rate"
           : rateFactor < 1
             ? `${Math.round(rateFactor * 100)} % of it in force`
-            : "calls a second",
+            : "calls per second",
     }),
-    tile("Share of the cap", share === undefined ? "–" : `${Math.round(share * 100)} %`, {
+    tile("Rate in use", share === undefined ? "–" : `${Math.round(share * 100)} %`, {
       meter: share ?? 0,
+      note: share === undefined ? "" : "of the cap",
     }),
-    tile("Waiting", count(waiting.total), {
-      note: waiting.total === 0 ? "nothing waits" : `the oldest for ${duration(waiting.oldestMs)}`,
+    tile("Waiting calls", count(waiting.total), {
+      note:
+        waiting.total === 0
+          ? "no call is waiting"
+          : `the longest for ${duration(waiting.oldestMs)}`,
     }),
-    tile("Drawing now", count(replicas), { note: replicas === 1 ? "process" : "processes" }),
+    tile("Active processes", count(replicas), { note: "called in the last two seconds" }),
   );
 }
 
-function waits({ waiting }, drawn) {
+function waits({ waiting }, chart) {
   const most = Math.max(1, ...Object.values(waiting.byPriority));
   const rows = PRIORITIES.map((name) => [name, waiting.byPriority[name] ?? 0]).map(([name, many]) =>
     h(
       `div.bars.of-${name}`,
       {},
       h("span", {}, h("i", { "aria-hidden": "true" }), name),
-      bar(many / most / 1.06),
+      bar(many / most),
       h("span.num", {}, count(many)),
     ),
   );
-  return panel(
-    "Waiting by priority",
-    h("div.chart", { id: "waits", "data-keep": true, "data-key": drawn }),
-    h("p.legend", {}, "Now:"),
-    rows,
-  );
+  return panel("Waiting calls by priority", [chart, h("p.legend", {}, "Now:"), rows]);
 }
 
 function limits(status) {
@@ -293,14 +284,14 @@ function limits(status) {
     rate(capacity),
     nextFreeMs === undefined ? "unknown" : duration(nextFreeMs),
   ]);
-  return panel(
-    "Limits",
-    table("Limits", ["Limit", "#Used", "#Of", "#Next in"], rows, "No limit is shared by all keys."),
-    status.shadows.length === 0 ? undefined : shadows(status),
-  );
+  const heads = ["Limit", "#Used", "#Capacity", "#Next slot in"];
+  return panel("Limits", [
+    table("Limits", heads, rows, "All limits are per key.", { kind: "plain" }),
+    status.shadows.length > 0 && shadows(status),
+  ]);
 }
 
-/** What limits would have done that only count. */
+/** Shadow limits delay no call. They count what they would have done. */
 function shadows(status) {
   const rows = status.shadows.map((shadow) => [
     h("code", {}, shadow.name),
@@ -309,6 +300,12 @@ function shadows(status) {
     shadow.wouldHaveWaited === 0 ? "–" : duration(shadow.longestWaitMs),
     count(shadow.wouldHaveBeenRefused),
   ]);
-  const heads = ["In shadow", "#Calls", "#Would wait", "#Longest", "#Would be refused"];
-  return table("Shadows", heads, rows, "");
+  const heads = [
+    "Shadow limit",
+    "#Calls",
+    "#Would have waited",
+    "#Longest wait",
+    "#Would have been refused",
+  ];
+  return table("Shadow limits", heads, rows, "", { kind: "plain" });
 }

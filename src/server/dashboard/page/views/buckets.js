@@ -1,45 +1,75 @@
-/** All buckets: totals, and a table that the server sorts and pages. */
+/** All buckets: totals, and a table that the server sorts and splits into pages. */
 import { ask } from "../parts/api.js";
 import { h } from "../parts/dom.js";
 import { count, duration, plural, rate } from "../parts/format.js";
-import { badges, bar, setBy, spark, tile } from "../parts/parts.js";
+import {
+  badges,
+  bar,
+  nothing,
+  pager,
+  searchBox,
+  setBy,
+  spark,
+  table,
+  tile,
+} from "../parts/parts.js";
 
 const PAGE = 25;
-const COLUMNS = [
-  ["name", "Bucket"],
-  ["share", "Rate of cap"],
-  [undefined, "Last 10 min"],
-  ["waiting", "Waiting"],
-  ["oldest", "Oldest"],
-  [undefined, "Held back by"],
-  [undefined, "Set by"],
+const HEADS = [
+  "Bucket",
+  "Calls per second",
+  "Last 10 min",
+  "#Waiting calls",
+  "#Longest wait",
+  "#Queued jobs",
+  "Limited by",
+  "Set by",
 ];
+/** The columns that can be sorted, by the names that the server knows. */
+const SORTS = {
+  Bucket: "name",
+  "Calls per second": "share",
+  "Waiting calls": "waiting",
+  "Longest wait": "oldest",
+};
 
 export function bucketsView({ redraw, stay }) {
-  const asked = stay("buckets", { search: "", sort: "waiting", offset: 0 });
+  const shown = stay("buckets", { search: "", sort: "waiting", pages: [] });
 
   function set(change) {
-    Object.assign(asked, change);
+    Object.assign(shown, { pages: [] }, change);
     redraw();
   }
 
   return {
     title: "Buckets",
     async load(signal) {
-      const query = new URLSearchParams({ ...asked, limit: PAGE, recent: true });
+      const { search, sort, pages } = shown;
+      const offset = pages.at(-1) ?? 0;
+      const query = new URLSearchParams({ search, sort, offset, limit: PAGE, recent: true });
       const [totals, page] = await Promise.all([
         ask("api/v1/overview", { signal }),
         ask(`api/v1/buckets?${query}`, { signal }),
       ]);
-      if (page.buckets.length === 0 && asked.offset > 0) asked.offset = 0;
-      return { totals, page };
+      if (page.buckets.length === 0) shown.pages = [];
+      return { totals, page, offset };
     },
-    draw({ totals, page }) {
+    draw({ totals, page: { buckets, queuedJobs, recent, total }, offset }) {
+      const last = offset + buckets.length;
+      const range = total > PAGE ? `${count(offset + 1)}–${count(last)} of ` : "";
+      const empty =
+        shown.search === ""
+          ? "No process has used a bucket yet. A bucket appears here after its first call."
+          : `No bucket has “${shown.search}” in its name.`;
       return [
         h("h1.unseen", {}, "Buckets"),
         tiles(totals),
         totals.unreachable.map(({ bucket, reason }) =>
-          h("p.alert", { role: "alert" }, `Not seen: ${bucket ?? "a server"}: ${reason}`),
+          h(
+            "p.alert",
+            { role: "alert" },
+            `${bucket ?? "A Redis server"} is unreachable: ${reason}`,
+          ),
         ),
         h(
           "section.panel",
@@ -47,179 +77,100 @@ export function bucketsView({ redraw, stay }) {
           h(
             "div.tools",
             {},
-            h(
-              "label.search",
-              {},
-              h("span.unseen", {}, "Search buckets"),
-              h("input", {
-                type: "search",
-                placeholder: "Search buckets",
-                id: "search",
-                value: asked.search,
-                oninput: ({ target }) => set({ search: target.value, offset: 0 }),
-              }),
-            ),
-            h("span.muted", {}, plural(page.total, "bucket")),
+            searchBox("Search buckets", shown.search, (search) => set({ search })),
+            h("span.muted", {}, range, plural(total, "bucket")),
           ),
-          list(page),
-          pager(page),
+          table(
+            "Buckets",
+            HEADS,
+            buckets.map((status) => row(status, queuedJobs[status.name], recent[status.name])),
+            empty,
+            { keys: buckets.map(({ name }) => name), heading },
+          ),
+          pager(shown.pages, last < total ? last : undefined, (pages) => set({ pages })),
         ),
       ];
     },
   };
 
-  function list({ buckets, recent, total }) {
-    if (total === 0) {
-      const why =
-        asked.search === ""
-          ? "No process has used a bucket yet. It shows up here with its first call."
-          : `No bucket is called like “${asked.search}”.`;
-      return h("p.empty", {}, why);
-    }
-    return h(
-      "table.cards",
-      {},
-      h("thead", {}, h("tr", {}, COLUMNS.map(head))),
-      h(
-        "tbody",
-        {},
-        buckets.map((status) => row(status, recent[status.name])),
-      ),
-    );
-  }
-
-  function head([sort, label]) {
-    const isNumber = label === "Waiting" || label === "Oldest";
-    const tag = isNumber ? "th.num" : "th";
-    if (sort === undefined) return h(tag, { scope: "col" }, label);
-    const isIt = asked.sort === sort;
+  function heading(label) {
+    const sort = SORTS[label];
+    if (sort === undefined) return [label];
     const order = sort === "name" ? "ascending" : "descending";
-    return h(
-      tag,
-      { scope: "col", "aria-sort": isIt ? order : "none" },
-      h(
-        "button.sort",
-        { type: "button", onclick: () => set({ sort, offset: 0 }) },
-        label,
-        h("span", { "aria-hidden": "true" }, isIt ? (sort === "name" ? " ↑" : " ↓") : ""),
-      ),
+    const isSorted = shown.sort === sort;
+    const arrow = h("span", { "aria-hidden": "true" }, sort === "name" ? " ↑" : " ↓");
+    const button = h(
+      "button.sort",
+      { type: "button", onclick: () => set({ sort }) },
+      label,
+      isSorted ? arrow : "",
     );
-  }
-
-  function pager({ total }) {
-    if (total <= PAGE) return undefined;
-    const { offset } = asked;
-    const last = Math.min(total, offset + PAGE);
-    return h(
-      "nav.pager",
-      { "aria-label": "Pages" },
-      h(
-        "button",
-        {
-          type: "button",
-          disabled: offset === 0,
-          onclick: () => set({ offset: Math.max(0, offset - PAGE) }),
-        },
-        "Previous",
-      ),
-      h("span", {}, `${count(offset + 1)}–${count(last)} of ${count(total)}`),
-      h(
-        "button",
-        { type: "button", disabled: last >= total, onclick: () => set({ offset: offset + PAGE }) },
-        "Next",
-      ),
-    );
+    return [button, isSorted ? order : "none"];
   }
 }
 
-function row(status, recent) {
+function row(status, queued, recent) {
   const { name, actualPerSecond: actual, capPerSecond: cap, waiting, limitedBy, hasCalls } = status;
   const held = badges(status);
-  const cell = (label, tag, ...children) => h(tag, { "data-label": label }, ...children);
-  return h(
-    "tr",
-    { "data-key": name },
-    cell("Bucket", "td.name", h("a", { href: `#/bucket/${encodeURIComponent(name)}` }, name)),
-    cell(
-      "Rate of cap",
-      "td",
+  const isWaiting = waiting.total > 0;
+  return [
+    h("a.name", { href: `#/bucket/${encodeURIComponent(name)}` }, name),
+    h(
+      "div.rate",
+      {},
       h(
-        "div.rate",
+        "span",
         {},
-        h(
-          "span",
-          {},
-          h("b", {}, rate(actual)),
-          h("span.muted", {}, cap === undefined ? "/s" : ` / ${rate(cap)} per s`),
-        ),
-        cap === undefined ? undefined : bar(actual / cap),
-        hasCalls ? undefined : h("span.muted", {}, "no calls yet"),
+        h("b", {}, rate(actual)),
+        cap !== undefined && h("span.muted", {}, ` of ${rate(cap)}`),
       ),
+      cap !== undefined && bar(actual / cap, { isRate: true }),
+      hasCalls ? undefined : h("span.muted", {}, "no calls yet"),
     ),
-    cell("Last 10 min", "td", spark(recent, cap)),
-    cell(
-      "Waiting",
-      "td.num",
-      waiting.total === 0 ? h("span.muted.nothing", {}, "0") : count(waiting.total),
-    ),
-    cell(
-      "Oldest",
-      "td.num",
-      waiting.total === 0 ? h("span.muted.nothing", {}, "–") : duration(waiting.oldestMs),
-    ),
-    cell(
-      "Held back by",
-      "td",
-      held.length > 0
-        ? held
-        : waiting.total > 0 && limitedBy !== undefined
-          ? h("code", {}, limitedBy)
-          : h("span.muted.nothing", {}, "–"),
-    ),
-    cell("Set by", "td", setBy(status)),
-  );
+    spark(recent, cap),
+    isWaiting ? count(waiting.total) : h("span.muted.nothing", {}, "0"),
+    isWaiting ? duration(waiting.oldestMs) : nothing(),
+    queued === undefined ? nothing() : count(queued),
+    held.length > 0
+      ? held
+      : isWaiting && limitedBy !== undefined
+        ? h("code", {}, limitedBy)
+        : nothing(),
+    setBy(status),
+  ];
 }
 
 function tiles(totals) {
-  const {
-    waiting,
-    oldestMs,
-    actualPerSecond: actual,
-    capPerSecond: cap,
-    cooling,
-    paused,
-    away,
-    overrides,
-  } = totals;
-  const held = cooling + paused + away;
-  const kinds = [
+  const { waiting, oldestMs, queuedJobs, cooling, paused, away, overrides } = totals;
+  const { actualPerSecond: actual, capPerSecond: cap } = totals;
+  const stopped = cooling + paused + away;
+  const causes = [
     paused > 0 && `${paused} paused`,
-    cooling > 0 && `${cooling} cooling`,
-    away > 0 && `${away} away`,
+    cooling > 0 && `${cooling} cooling down`,
+    away > 0 && `${away} with an unreachable downstream`,
   ].filter(Boolean);
   const share = cap === 0 ? undefined : actual / cap;
   return h(
     "div.tiles",
     {},
-    tile("Waiting", count(waiting), {
-      note: waiting === 0 ? "nothing waits" : "callers, in all processes",
+    tile("Waiting calls", count(waiting), { note: "in all processes" }),
+    tile("Longest wait", waiting === 0 ? "–" : duration(oldestMs), {
+      note: waiting === 0 ? "no call is waiting" : "among the waiting calls",
     }),
-    tile("Oldest wait", waiting === 0 ? "–" : duration(oldestMs), {
-      note: "of those that wait now",
-    }),
-    tile("Share of the caps", share === undefined ? "–" : `${Math.round(share * 100)} %`, {
+    tile("Queued jobs", count(queuedJobs), { note: "due, not started yet" }),
+    tile("Rate in use", share === undefined ? "–" : `${Math.round(share * 100)} %`, {
       meter: share ?? 0,
       note:
         share === undefined
           ? "no bucket has a rate"
-          : `${rate(actual)} of ${rate(cap)} calls a second`,
+          : `${rate(actual)} of ${rate(cap)} calls per second`,
     }),
-    tile("Held back", count(held), {
-      tone: held > 0 ? "warn" : undefined,
-      note: held === 0 ? "no pause, no cooldown" : kinds.join(", "),
+    tile("Stopped buckets", count(stopped), {
+      isWarning: stopped > 0,
+      note: stopped === 0 ? "no pause, no cooldown" : causes.join(", "),
     }),
-    tile("Set by hand", count(overrides), {
-      note: overrides === 0 ? "no bucket has an override" : plural(overrides, "override"),
+    tile("Overrides", count(overrides), {
+      note: overrides === 0 ? "no limit changed by an operator" : "limits changed by operators",
     }),
   );
 }

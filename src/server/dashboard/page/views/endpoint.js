@@ -1,80 +1,79 @@
-/** One endpoint: how it is, and its last attempts; it can be disabled, and enabled. */
+/** One endpoint: its state, limits and last attempts, with buttons to disable and enable it. */
 import { ask } from "../parts/api.js";
 import { h } from "../parts/dom.js";
 import { openForm } from "../parts/form.js";
-import { ago, count, duration } from "../parts/format.js";
-import { badge, button, crumb, nothing, settingsPanel, table, tile, when } from "../parts/parts.js";
+import { ago, count, duration, plural } from "../parts/format.js";
+import {
+  badge,
+  button,
+  crumb,
+  nothing,
+  pageHead,
+  panel,
+  settingsPanel,
+  table,
+  tile,
+  when,
+} from "../parts/parts.js";
 import { health } from "./endpoints.js";
 
 export function endpointView({ sender, tenant, id, redraw, stay, mayAct }) {
   const path = `api/v1/endpoints/${[sender, tenant, id].map(encodeURIComponent).join("/")}`;
-  const shown = stay(`endpoint ${path}`, { answers: false });
+  const shown = stay(`endpoint ${path}`, { responses: false });
 
   return {
     title: `${tenant} / ${id}`,
-    load: (signal) => ask(`${path}?data=${shown.answers && mayAct()}`, { signal }),
+    load: (signal) => ask(`${path}?data=${shown.responses && mayAct()}`, { signal }),
     draw({ endpoint, attempts }) {
       return [
         crumb("#/endpoints", "Endpoints"),
-        h(
-          "div.head",
-          {},
-          h(
-            "div",
-            {},
-            h("h1", {}, `${tenant} / ${id}`),
-            h("p.muted", {}, h("code", {}, endpoint.url), health(endpoint)),
-            endpoint.description === undefined ? undefined : h("p", {}, endpoint.description),
-          ),
+        pageHead(
+          `${tenant} / ${id}`,
+          [h("code", {}, endpoint.url), health(endpoint)],
           actions(endpoint),
+          endpoint.description !== undefined && h("p", {}, endpoint.description),
         ),
         tiles(endpoint),
         settingsPanel(
-          endpoint.ordered ? "Limits, one after another" : "Limits",
+          endpoint.ordered ? "Limits (sends in order)" : "Limits",
           endpoint.status.limits,
-          "It has no limits.",
-          { own: () => badge("info", "its own") },
+          "No limits.",
+          { own: () => badge("info", "this endpoint") },
         ),
-        h(
-          "section.panel",
-          { "aria-label": "Attempts" },
-          h("div.tools", {}, h("h2", {}, "Last attempts"), answers()),
+        panel(
+          "Last attempts",
           table(
             "Attempts",
-            ["When", "Message", "#Attempt", "Came to", "#Took", "Why"],
+            ["Time", "Message", "#Attempt", "Outcome", "#Duration", "Error or response"],
             attempts.map(attempt),
-            "Nothing was sent to it yet.",
-            "cards",
+            "No attempts yet.",
           ),
+          responsesButton(),
         ),
       ];
     },
   };
 
-  /** What an endpoint answers may be private: it is asked for only if somebody wants to see it, who may act. */
-  function answers() {
+  /** Responses may be private. The page requests them only when a user who may act presses the button. */
+  function responsesButton() {
     if (!mayAct()) return undefined;
     const toggle = () => {
-      shown.answers = !shown.answers;
+      shown.responses = !shown.responses;
       redraw();
     };
-    const pressed = String(shown.answers);
-    return button(shown.answers ? "Hide answers" : "Show answers", toggle, {
+    const pressed = String(shown.responses);
+    return button(shown.responses ? "Hide responses" : "Show responses", toggle, {
       "aria-pressed": pressed,
     });
   }
 
   function actions({ disabled, status }) {
-    if (!mayAct()) return h("p.muted", {}, "Your token may only look.");
-    const isHeld = disabled !== undefined || status.leftAloneForMs > 0;
-    return h(
-      "div.actions",
-      {},
-      isHeld
-        ? h("button.primary", { type: "button", onclick: () => enable(status) }, "Send again")
-        : undefined,
-      disabled === undefined ? button("Disable", () => disable(status)) : undefined,
-    );
+    if (!mayAct()) return undefined;
+    const isStopped = disabled !== undefined || status.leftAloneForMs > 0;
+    return [
+      isStopped && button("Resume sending", () => enable(status), { class: "primary" }),
+      disabled === undefined && button("Disable", () => disable(status)),
+    ];
   }
 
   function form(action, preview) {
@@ -87,7 +86,7 @@ export function endpointView({ sender, tenant, id, redraw, stay, mayAct }) {
     form(
       "disable",
       () =>
-        `Nothing more is sent to it. ${waiting === 0 ? "Nothing waits for it now." : `The ${count(waiting)} that wait fail, and can be recovered by the sender.`}`,
+        `The sender stops sending to this endpoint. ${waiting === 0 ? "No message is due now." : `Its ${plural(waiting, "due message")} will fail. The sender can recover them later.`}`,
     );
   }
 
@@ -95,7 +94,7 @@ export function endpointView({ sender, tenant, id, redraw, stay, mayAct }) {
     form(
       "enable",
       () =>
-        `It is sent to at once, as if it had never failed. ${waiting === 0 ? "Nothing waits for it now." : `${count(waiting)} wait for it.`}`,
+        `Sending resumes immediately, and earlier failures no longer count. ${waiting === 0 ? "No message is due now." : `${plural(waiting, "message")} due now.`}`,
     );
   }
 }
@@ -106,20 +105,18 @@ function tiles(endpoint) {
   return h(
     "div.tiles",
     {},
-    tile("Waiting", count(waiting), {
-      note: waiting === 0 ? "nothing is due" : "messages that are due",
-    }),
-    tile("In the last minute", count(attemptsInLastMinute), { note: "attempts ended" }),
-    tile("Failed in a row", count(failures), {
-      tone: failures > 0 ? "warn" : undefined,
+    tile("Due messages", count(waiting), { note: "not sent yet" }),
+    tile("Attempts", count(attemptsInLastMinute), { note: "in the last minute" }),
+    tile("Failures in a row", count(failures), {
+      isWarning: failures > 0,
       note:
         failingSinceMs === undefined
-          ? "the last one was well"
-          : `for ${ago(failingSinceMs).replace(" ago", "")}`,
+          ? "the last attempt succeeded"
+          : `since ${ago(failingSinceMs)}`,
     }),
-    tile("Left alone for", leftAloneForMs > 0 ? duration(leftAloneForMs) : "–", {
-      tone: leftAloneForMs > 0 ? "warn" : undefined,
-      note: leftAloneForMs > 0 ? "then one message tries" : "it is sent to",
+    tile("Backing off for", leftAloneForMs > 0 ? duration(leftAloneForMs) : "–", {
+      isWarning: leftAloneForMs > 0,
+      note: leftAloneForMs > 0 ? "then one message is tried" : "sending normally",
     }),
   );
 }
@@ -135,23 +132,20 @@ function attempt({
   answer,
   by,
 }) {
-  const isWell = outcome === "success";
-  const said = status === undefined ? outcome : `${outcome} ${status}`;
+  const isSuccess = outcome === "success";
+  const text = status === undefined ? outcome : `${outcome} ${status}`;
   return [
     when(atMs),
-    [
-      h("code", {}, message),
-      by === undefined ? undefined : h("div.muted.small", {}, `replayed by ${by}`),
-    ],
+    [h("code", {}, message), by !== undefined && h("div.muted.small", {}, `replayed by ${by}`)],
     count(number),
-    badge(isWell ? "good" : "warn", said),
+    badge(isSuccess ? "good" : "warn", text),
     duration(durationMs),
     error === undefined && !answer
       ? nothing()
       : h(
           "div",
           {},
-          error === undefined ? undefined : h("span", {}, error),
+          error !== undefined && h("span", {}, error),
           answer ? h("pre", { tabindex: 0 }, answer) : undefined,
         ),
   ];

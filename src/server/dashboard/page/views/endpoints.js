@@ -1,16 +1,16 @@
-/** Where senders send webhooks to, and how these endpoints are. */
+/** The endpoints of a webhook sender, with their states and limits. */
 import { ask } from "../parts/api.js";
 import { h } from "../parts/dom.js";
-import { ago, count, duration, time } from "../parts/format.js";
-import { badge, nothing, pager, table } from "../parts/parts.js";
+import { ago, count, duration, plural, time } from "../parts/format.js";
+import { badge, countOrDash, link, nothing, pager, searchBox, table } from "../parts/parts.js";
 
 const PAGE = 25;
 
 export function endpointsView({ redraw, stay }) {
-  const asked = stay("endpoints", { sender: undefined, tenant: "", pages: [] });
+  const query = stay("endpoints", { sender: undefined, tenant: "", pages: [] });
 
   function set(change) {
-    Object.assign(asked, { pages: [] }, change);
+    Object.assign(query, { pages: [] }, change);
     redraw();
   }
 
@@ -18,28 +18,28 @@ export function endpointsView({ redraw, stay }) {
     title: "Endpoints",
     async load(signal) {
       const { senders } = await ask("api/v1/endpoints", { signal });
-      const sender = senders.includes(asked.sender) ? asked.sender : senders[0];
+      const sender = senders.includes(query.sender) ? query.sender : senders[0];
       if (sender === undefined) return { senders, endpoints: [] };
-      const cursor = asked.pages.at(-1);
-      const query = new URLSearchParams({
+      const cursor = query.pages.at(-1);
+      const search = new URLSearchParams({
         limit: PAGE,
-        ...(asked.tenant && { tenant: asked.tenant }),
+        ...(query.tenant && { tenant: query.tenant }),
         ...(cursor && { cursor }),
       });
-      const page = await ask(`api/v1/endpoints/${encodeURIComponent(sender)}?${query}`, {
+      const page = await ask(`api/v1/endpoints/${encodeURIComponent(sender)}?${search}`, {
         signal,
       });
       return { senders, sender, ...page };
     },
     draw({ senders, sender, endpoints, cursor }) {
       if (sender === undefined) {
-        const why = "No process sends webhooks. A sender shows up here with createWebhooks().";
+        const why = "No process sends webhooks. A sender appears here after createWebhooks().";
         return [h("h1", {}, "Endpoints"), h("p.empty", {}, why)];
       }
       const empty =
-        asked.tenant === ""
-          ? "Nothing is sent anywhere yet: no endpoint was put."
-          : `Tenant “${asked.tenant}” has no endpoint.`;
+        query.tenant === ""
+          ? "No endpoints yet. Add one with endpoints.put()."
+          : `Tenant “${query.tenant}” has no endpoint.`;
       return [
         h("h1", {}, "Endpoints"),
         h(
@@ -48,35 +48,23 @@ export function endpointsView({ redraw, stay }) {
           h(
             "div.tools",
             {},
-            h(
-              "label.search",
-              {},
-              h("span.unseen", {}, "Only of this tenant"),
-              h("input", {
-                type: "search",
-                placeholder: "Only of this tenant",
-                id: "search",
-                value: asked.tenant,
-                oninput: ({ target }) => set({ tenant: target.value.trim() }),
-              }),
-            ),
-            senders.length > 1 ? choice(senders, sender) : h("span.muted", {}, `sent by ${sender}`),
+            searchBox("Filter by tenant", query.tenant, (text) => set({ tenant: text.trim() })),
+            senders.length > 1 ? choice(senders, sender) : h("span.muted", {}, `sender: ${sender}`),
           ),
           table(
             "Endpoints",
             [
               "Endpoint",
-              "How it is",
-              "Its limits",
-              "#Waiting",
-              "#In the last minute",
+              "State",
+              "Limits",
+              "#Due messages",
+              "#Attempts per minute",
               "Last failure",
             ],
             endpoints.map((endpoint) => row(sender, endpoint)),
             empty,
-            "cards",
           ),
-          pager(asked.pages, cursor, (pages) => set({ pages })),
+          pager(query.pages, cursor, (pages) => set({ pages })),
         ),
       ];
     },
@@ -86,7 +74,7 @@ export function endpointsView({ redraw, stay }) {
     return h(
       "label.pick",
       {},
-      h("span.muted", {}, "sent by"),
+      h("span.muted", {}, "sender"),
       h(
         "select",
         { onchange: ({ target }) => set({ sender: target.value, tenant: "" }) },
@@ -98,61 +86,59 @@ export function endpointsView({ redraw, stay }) {
 
 function row(sender, endpoint) {
   const { tenant, id, url, status } = endpoint;
-  const parts = [sender, tenant, id].map(encodeURIComponent).join("/");
   return [
     h(
       "div",
       {},
-      h("a", { href: `#/endpoint/${parts}` }, `${tenant} / ${id}`),
+      link(`${tenant} / ${id}`, "endpoint", sender, tenant, id),
       h("div.muted.small", {}, url),
     ),
     health(endpoint),
     limitsOf(endpoint),
-    status.waiting === 0 ? nothing() : count(status.waiting),
-    status.attemptsInLastMinute === 0 ? nothing() : count(status.attemptsInLastMinute),
+    countOrDash(status.waiting),
+    countOrDash(status.attemptsInLastMinute),
     status.lastFailure === undefined ? nothing() : failure(status.lastFailure),
   ];
 }
 
-const TONES = { well: "good", failing: "warn", "left alone": "warn", disabled: "danger" };
+/** How the board shows each state: its label and its colour. */
+const STATES = {
+  well: ["healthy", "good"],
+  failing: ["failing", "warn"],
+  "left alone": ["backing off", "warn"],
+  disabled: ["disabled", "danger"],
+};
 
-/** In which state an endpoint is, and since when or for how long. */
+/** The state of an endpoint, with its cause or its duration. */
 export function health({ status, disabled }) {
   const { state, leftAloneForMs, failingSinceMs, failures } = status;
   const details = {
     disabled: () => `${disabled.why}, ${ago(disabled.atMs)}`,
     "left alone": () => `for ${duration(leftAloneForMs)}`,
-    failing: () => `${count(failures)} in a row, for ${ago(failingSinceMs).replace(" ago", "")}`,
+    failing: () => `${plural(failures, "failure")} in a row, since ${ago(failingSinceMs)}`,
   };
-  return h(
-    "span",
-    {},
-    badge(TONES[state], state),
-    h("span.muted.small", {}, details[state]?.() ?? ""),
-  );
+  const [label, tone] = STATES[state];
+  return h("span", {}, badge(tone, label), h("span.muted.small", {}, details[state]?.() ?? ""));
 }
 
-/** The limits that it has of its own. */
-function limitsText({ rate, concurrency }) {
-  const said = [
-    rate === undefined || typeof rate === "string" ? rate : JSON.stringify(rate),
-    concurrency === undefined ? undefined : `${count(concurrency)} at once`,
+/** The limits that the endpoint sets itself. */
+function limitsOf({ rate, concurrency }) {
+  const limits = [
+    typeof rate === "object" ? JSON.stringify(rate) : rate,
+    concurrency !== undefined && `${count(concurrency)} at once`,
   ].filter(Boolean);
-  return said.length === 0 ? undefined : said.join(", ");
+  return limits.length === 0
+    ? h("span.muted", {}, "sender’s default")
+    : h("code", {}, limits.join(", "));
 }
 
-function limitsOf(endpoint) {
-  const text = limitsText(endpoint);
-  return text === undefined ? h("span.muted", {}, "the sender’s") : h("code", {}, text);
-}
-
-/** What an attempt came to, and when. */
+/** The outcome of a failed attempt, and its time. */
 export function failure({ outcome, status, error, atMs }) {
   return h(
     "span",
     { title: time(atMs) },
     status === undefined ? outcome : `${outcome} ${status}`,
     h("span.muted.small", {}, ` ${ago(atMs)}`),
-    error === undefined ? undefined : h("div.muted.small", {}, error),
+    error !== undefined && h("div.muted.small", {}, error),
   );
 }

@@ -1,19 +1,19 @@
-/** What was changed by hand, of all buckets, queues and endpoints. */
+/** The changes of all buckets, queues and endpoints. */
 import { ask } from "../parts/api.js";
 import { changesTable } from "../parts/changes.js";
 import { h } from "../parts/dom.js";
 import { pager } from "../parts/parts.js";
 
 export function logView({ redraw, stay, mayAct }) {
-  const asked = stay("log", { before: [] });
+  const pages = stay("log", { before: [] });
   const go = (before) => {
-    asked.before = before;
+    pages.before = before;
     redraw();
   };
   return {
     title: "Changes",
     load(signal) {
-      const before = asked.before.at(-1);
+      const before = pages.before.at(-1);
       return ask(
         `api/v1/changes?${new URLSearchParams({ limit: 50, ...(before && { before }) })}`,
         { signal },
@@ -22,20 +22,16 @@ export function logView({ redraw, stay, mayAct }) {
     draw({ changes, next }) {
       return [
         h("h1", {}, "Changes"),
-        h(
-          "p.muted",
-          {},
-          "What was changed of buckets, queues and endpoints, by whom and why; the newest first.",
-        ),
+        h("p.muted", {}, "Every change that operators and rules files made, the newest first."),
         h(
           "section.panel",
           { "aria-label": "Changes" },
-          changesTable(changes, "Nothing was changed by hand.", {
+          changesTable(changes, "No changes yet.", {
             isOfAll: true,
             redraw: mayAct() ? redraw : undefined,
           }),
         ),
-        pager(asked.before, next, go, ["Newer", "Older"]),
+        pager(pages.before, next, go, ["Newer", "Older"]),
       ];
     },
   };

@@ -1,4 +1,4 @@
-/** One queue: what waits and why, dead letters, schedules; with pauses and replays. */
+/** One queue: its backlog, dead letters, settings, schedules and changes, with buttons to pause and replay. */
 import { ask } from "../parts/api.js";
 import { changesTable } from "../parts/changes.js";
 import { h } from "../parts/dom.js";
@@ -10,10 +10,14 @@ import {
   button,
   crumb,
   isOn,
+  link,
   nothing,
+  notice,
+  pageHead,
   panel,
   settingsPanel,
   table,
+  tablePanel,
   tile,
   when,
 } from "../parts/parts.js";
@@ -22,8 +26,8 @@ const SHOWN = 25;
 
 export function queueView({ name, redraw, stay, mayAct }) {
   const path = `api/v1/queues/${encodeURIComponent(name)}`;
-  /** The data of dead letters that somebody asked for. */
-  const seen = stay(`queue ${name}`, { data: new Map() });
+  /** The data of the dead letters for which the user pressed "Show data". */
+  const shown = stay(`queue ${name}`, { data: new Map() });
 
   return {
     title: name,
@@ -40,62 +44,45 @@ export function queueView({ name, redraw, stay, mayAct }) {
       const own = pauses.find(({ key }) => key === undefined);
       return [
         crumb("#/queues", "Queues"),
-        h(
-          "div.head",
-          {},
-          h(
-            "div",
-            {},
-            h("h1", {}, name),
-            h(
-              "p.muted",
-              {},
-              "leaves through ",
-              h("a", { href: `#/bucket/${encodeURIComponent(bucket)}` }, bucket),
-              own === undefined ? undefined : badge("danger", "paused"),
-            ),
-          ),
+        pageHead(
+          name,
+          [
+            "paced by bucket ",
+            link(bucket, "bucket", bucket),
+            own === undefined ? undefined : badge("danger", "paused"),
+          ],
           actions(status, own),
         ),
         reasons(status, pauses),
         tiles(status),
         lanesPanel(status),
-        h(
-          "section.panel",
-          { "aria-label": "Dead letters" },
-          h(
-            "div.tools",
-            {},
-            h("h2", {}, "Dead letters"),
-            mayAct() && status.jobs.failed > 0
-              ? button("Replay all", () => replay({ many: status.jobs.failed }))
-              : undefined,
-          ),
-          deadLetters(failed),
-          status.jobs.failed > failed.length
-            ? h(
+        panel(
+          "Dead letters",
+          [
+            deadLetters(failed),
+            status.jobs.failed > failed.length &&
+              h(
                 "p.muted",
                 {},
                 `The newest ${count(failed.length)} of ${count(status.jobs.failed)}.`,
-              )
-            : undefined,
+              ),
+          ],
+          mayAct() &&
+            status.jobs.failed > 0 &&
+            button("Replay all", () => replay({ many: status.jobs.failed })),
         ),
-        settingsPanel("Settings", status.settings, "Nothing is set.", {
+        settingsPanel("Settings", status.settings, "No settings.", {
           rules: () => [badge("quiet", "rules"), ` version ${status.rulesVersion}`],
         }),
-        panel(
+        tablePanel(
           "Schedules",
-          table(
-            "Schedules",
-            ["Name", "Every", "Next", "Last", "#Missed"],
-            schedules.map(schedule),
-            "No job recurs.",
-            "cards",
-          ),
+          ["Schedule", "Repeats", "Next run", "Last run", "#Missed runs"],
+          schedules.map(schedule),
+          "No recurring jobs.",
         ),
         panel(
           "Changes",
-          changesTable(changes, "Nothing was changed.", {
+          changesTable(changes, "No changes yet.", {
             redraw: mayAct() ? redraw : undefined,
           }),
         ),
@@ -104,31 +91,27 @@ export function queueView({ name, redraw, stay, mayAct }) {
   };
 
   function actions(status, own) {
-    if (!mayAct()) return h("p.muted", {}, "Your token may only look.");
+    if (!mayAct()) return undefined;
     const { jobs, generation } = status;
     const form = (action, preview) => {
       const words = () => ({ name });
       openForm(`queue.${action}`, { path, redraw, body: { generation }, words, preview });
     };
-    const waiting = count(jobs.waiting);
-    return h(
-      "div.actions",
-      {},
-      own === undefined
-        ? button("Pause", () =>
-            form(
-              "pause",
-              ({ forMs }) =>
-                `No job of the queue starts ${forMs ? `for ${duration(Number(forMs))}` : "until it is resumed"}. ${waiting} wait now; jobs that run go on.`,
-            ),
-          )
-        : button("Resume", () =>
-            form("resume", () => `Jobs start again as the bucket lets them; ${waiting} wait.`),
+    const waiting = plural(jobs.waiting, "queued job");
+    return own === undefined
+      ? button("Pause", () =>
+          form(
+            "pause",
+            ({ forMs }) =>
+              `No job of the queue starts ${forMs ? `for ${duration(Number(forMs))}` : "until you resume the queue"}. ${waiting} now. Running jobs continue.`,
           ),
-    );
+        )
+      : button("Resume", () =>
+          form("resume", () => `Jobs start again at the rate of the bucket. ${waiting} now.`),
+        );
   }
 
-  /** Of one dead letter by its id, or of all. */
+  /** Replays one dead letter by its id, or all of them. */
   function replay({ id, many }) {
     openForm("queue.replay", {
       path,
@@ -139,34 +122,34 @@ export function queueView({ name, redraw, stay, mayAct }) {
         replayed: plural(replayed, "job"),
       }),
       preview: () =>
-        `${id === undefined ? plural(many, "job") : "The job"} will run again from the first attempt, each on a slot of its own. What they did before, they may do twice. This cannot be undone.`,
+        `${id === undefined ? plural(many, "job") : "The job"} will run again from the first attempt, with a new slot. Anything done before may happen twice. You cannot undo this.`,
     });
   }
 
   function deadLetters(failed) {
     const rows = failed.map((job) => [
-      when(job.failedAtMs),
-      h("code", {}, job.id),
-      keyOf(job),
-      [h("span", {}, job.reason), mayAct() ? dataOf(job) : ""],
+      h("code", { title: job.id }, job.id),
+      h("span", {}, keyOf(job)),
       count(job.attempts),
+      when(job.failedAtMs),
+      [h("span", {}, job.reason), mayAct() ? dataOf(job) : ""],
       mayAct()
         ? button("Replay", () => replay({ id: job.id }), {
             "aria-label": `Replay ${job.id}`,
           })
         : "",
     ]);
-    const heads = ["Failed", "Job", "Key", "Why", "#Attempts", ""];
-    return table("Dead letters", heads, rows, "No job has failed for the last time.", "cards");
+    const heads = ["Job", "Key", "#Attempts", "Failed", "Reason", ""];
+    return table("Dead letters", heads, rows, "No dead letters.", { kind: "cards.letters" });
   }
 
-  /** Data may be private: it is asked for only if somebody wants to see it, who may act. */
+  /** Data may be private. The page requests it only when a user who may act presses the button. */
   function dataOf({ id }) {
-    const found = seen.data.get(id);
+    const found = shown.data.get(id);
     if (found !== undefined) return h("pre", { tabindex: 0 }, found);
     const show = async () => {
       const { job } = await ask(`${path}/jobs/${encodeURIComponent(id)}?data=true`);
-      seen.data.set(id, JSON.stringify(job.data, undefined, 2) ?? "no data");
+      shown.data.set(id, JSON.stringify(job.data, undefined, 2) ?? "no data");
       redraw();
     };
     return h(
@@ -180,31 +163,25 @@ export function queueView({ name, redraw, stay, mayAct }) {
 const keyOf = ({ key }) =>
   key === undefined ? nothing() : typeof key === "string" ? key : key.join(" / ");
 
-/** The keys of which most jobs wait: who is behind the backlog, and who stands aside. */
-export function lanesPanel({ lanes, lanesInAll }, title = "Keys by waiting") {
+/** The keys with the most queued jobs. A key is skipped while it is paused or at its own limit. */
+export function lanesPanel({ lanes, lanesInAll }) {
+  const title = "Queued jobs by key";
   const most = Math.max(1, ...lanes.map(({ jobs }) => jobs));
   const rows = lanes.map(({ key, jobs, weight, asideMs }) => [
     keyOf({ key }),
-    h("div.rate", {}, bar(jobs / most / 1.06)),
+    h("div.rate", {}, bar(jobs / most)),
     count(jobs),
     weight === 1 ? h("span.muted.nothing", {}, "1") : String(weight),
     isOn(asideMs)
-      ? badge("warn", asideMs === "forever" ? "paused" : `aside, ${duration(asideMs)}`)
+      ? badge("warn", asideMs === "forever" ? "paused" : `for ${duration(asideMs)}`)
       : nothing(),
   ]);
-  const heads = ["Key", "Part", "#Waiting", "#Weight", "Held back"];
-  return h(
-    "section.panel",
-    { "aria-label": title },
-    h(
-      "div.tools",
-      {},
-      h("h2", {}, title),
-      lanesInAll > lanes.length
-        ? h("span.muted", {}, `${count(lanes.length)} of ${plural(lanesInAll, "key")}`)
-        : undefined,
-    ),
-    table(title, heads, rows, "No job with a key waits.", "cards"),
+  const heads = ["Key", "Share", "#Queued jobs", "#Weight", "Skipped"];
+  return panel(
+    title,
+    table(title, heads, rows, "No queued job has a key."),
+    lanesInAll > lanes.length &&
+      h("span.muted", {}, `${count(lanes.length)} of ${plural(lanesInAll, "key")}`),
   );
 }
 
@@ -231,27 +208,21 @@ function reasons({ oldest, unexplainedMs, workers, jobs }, pauses) {
   const limit = why?.limit === undefined ? "" : ` (${why.limit})`;
   return [
     own !== undefined &&
-      h(
-        "p.alert",
-        {},
+      notice(
+        "warn",
         isOn(own.forMs) && own.forMs !== "forever"
           ? `Paused for ${duration(own.forMs)}.`
-          : "Paused until it is resumed.",
+          : "Paused until you resume the queue.",
       ),
-    keys.length > 0 && h("p.alert", {}, `${plural(keys.length, "key is", "keys are")} paused.`),
-    workers === 0 && jobs.waiting > 0 && h("p.alert", {}, "No worker is alive."),
+    keys.length > 0 && notice("warn", `${plural(keys.length, "key is", "keys are")} paused.`),
+    workers === 0 && jobs.waiting > 0 && notice("warn", "No worker is running."),
     unexplainedMs > 0 &&
-      h(
-        "p.alert",
-        {},
-        `No limit explains ${duration(unexplainedMs)} of the wait: workers are dead, too few or stand still.`,
+      notice(
+        "warn",
+        `No limit explains ${duration(unexplainedMs)} of the wait. Check the workers: they may be dead, stuck or too few.`,
       ),
     why !== undefined &&
-      h(
-        "p.alert.info",
-        {},
-        `The oldest job that is due, ${oldest.id}, waits for: ${why.waitsFor}${limit}.`,
-      ),
+      notice("info", `The oldest due job, ${oldest.id}, is waiting for: ${why.waitsFor}${limit}.`),
   ];
 }
 
@@ -262,29 +233,29 @@ function tiles(status) {
   return h(
     "div.tiles",
     {},
-    tile("Waiting", count(jobs.waiting), {
-      note: `${count(jobs.delayed)} for later, ${count(jobs.active)} run`,
+    tile("Queued jobs", count(jobs.waiting), {
+      note: `${count(jobs.delayed)} scheduled, ${count(jobs.active)} running`,
     }),
-    tile("Oldest due", oldest === undefined ? "–" : duration(oldest.waitingMs), {
-      note: oldest === undefined ? "nothing waits" : "",
+    tile("Longest wait", oldest === undefined ? "–" : duration(oldest.waitingMs), {
+      note: oldest === undefined ? "no job is due" : "since the oldest job was due",
     }),
     tile("Unexplained delay", isAlarm ? duration(unexplainedMs) : "0", {
-      tone: isAlarm ? "warn" : undefined,
-      note: isAlarm ? "no limit is the reason" : "nothing waits without a reason",
+      isWarning: isAlarm,
+      note: isAlarm ? "no limit is the cause" : "every wait has a known cause",
     }),
     tile(
-      "Gone in",
+      "Empty in",
       jobs.waiting === 0 ? "–" : goneInMs === undefined ? "unknown" : duration(goneInMs),
       {
-        note: jobs.waiting === 0 ? "nothing waits" : (reason ?? "if nothing changes"),
+        note: jobs.waiting === 0 ? "the queue is empty" : (reason ?? "if no jobs are added"),
       },
     ),
-    tile("Workers", count(workers), { note: `${count(workersWanted)} wanted for the backlog` }),
-    tile("Done a second", rate(donePerSecond), {
+    tile("Workers", count(workers), { note: `${count(workersWanted)} needed for the backlog` }),
+    tile("Done per second", rate(donePerSecond), {
       note:
         failedPerSecond === 0
-          ? "none fails"
-          : `${rate(failedPerSecond)} fail, ${Math.round(failureRate * 100)} %`,
+          ? "no failures"
+          : `${rate(failedPerSecond)} failures, ${Math.round(failureRate * 100)} %`,
     }),
   );
 }

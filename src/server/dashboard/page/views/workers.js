@@ -1,8 +1,8 @@
-/** Who runs: the workers of all processes, and the processes. */
+/** The workers of all processes, and the processes. */
 import { ask } from "../parts/api.js";
 import { h } from "../parts/dom.js";
 import { ago, count, plural } from "../parts/format.js";
-import { badge, bar, nothing, panel, table } from "../parts/parts.js";
+import { badge, bar, countOrDash, link, nothing, table, tablePanel } from "../parts/parts.js";
 
 export function workersView() {
   return {
@@ -23,27 +23,24 @@ export function workersView() {
         h(
           "p.muted",
           {},
-          `${plural(alive.length, "worker")} in ${plural(replicas.length, "process", "processes")}${versions > 1 ? ` of ${versions} versions` : ""}. A process is shown for 90 seconds after it was last heard of.`,
+          `${plural(alive.length, "worker")} in ${plural(replicas.length, "process", "processes")}${versions > 1 ? ` of ${versions} versions` : ""}. A process disappears 90 seconds after its last report.`,
         ),
         h(
           "section.panel",
           { "aria-label": "Workers" },
           table(
             "Workers",
-            ["Queue", "Process", "#Runs for", "Busy", "#Wait for a slot", "State"],
+            ["Queue", "Process", "#Uptime", "Running jobs", "#Waiting for a slot", "State"],
             workers.map((worker) => workerRow(worker, byReplica.get(worker.replica))),
-            "No worker runs. Jobs wait until one does.",
-            "cards",
+            "No worker is running. Jobs wait until one starts.",
           ),
         ),
-        panel(
+        tablePanel(
           "Processes",
-          table(
-            "Processes",
-            ["Process", "Version", "#Runs for", "#Workers", "#Jobs run", "#Heard"],
-            replicas.map((replica) => processRow(replica, alive)),
-            "No process has told of itself.",
-            "cards",
+          ["Process", "Version", "#Uptime", "#Workers", "#Running jobs", "#Last report"],
+          replicas.map(
+            (replica) => processRow(replica, alive),
+            "No process has reported in the last 90 seconds.",
           ),
         ),
       ];
@@ -51,24 +48,22 @@ export function workersView() {
   };
 }
 
-/** How long ago, without that word. */
 const since = (ms) => ago(ms).replace(" ago", "");
-const placeOf = (replica) =>
+const processOf = (replica) =>
   replica === undefined
     ? nothing()
     : h("span", {}, replica.host, h("span.muted", {}, ` · ${replica.pid}`));
 
 function workerRow({ queue, sinceMs, running, waiting, concurrency, state, paused }, replica) {
-  const link = h("a", { href: `#/queue/${encodeURIComponent(queue)}` }, queue);
   const states = [
     state === "closing" && badge("warn", "closing"),
-    state === "silent" && badge("danger", "not heard of for 10 s"),
+    state === "silent" && badge("danger", "no sign of life for 10 s"),
     paused && badge("danger", "queue paused"),
     state === "running" && !paused && badge("quiet", "running"),
   ];
   return [
-    link,
-    placeOf(replica),
+    link(queue, "queue", queue),
+    processOf(replica),
     since(sinceMs),
     h(
       "div.rate",
@@ -76,7 +71,7 @@ function workerRow({ queue, sinceMs, running, waiting, concurrency, state, pause
       h("span", {}, h("b", {}, count(running)), h("span.muted", {}, ` of ${count(concurrency)}`)),
       bar(running / concurrency),
     ),
-    waiting === 0 ? nothing() : count(waiting),
+    countOrDash(waiting),
     h("span", {}, states),
   ];
 }
@@ -85,11 +80,11 @@ function processRow(replica, workers) {
   const own = workers.filter((worker) => worker.replica === replica.replica);
   const running = own.reduce((sum, worker) => sum + worker.running, 0);
   return [
-    placeOf(replica),
+    processOf(replica),
     replica.version,
     since(replica.startedAtMs),
-    own.length === 0 ? nothing() : count(own.length),
-    running === 0 ? nothing() : count(running),
+    countOrDash(own.length),
+    countOrDash(running),
     ago(replica.seenAtMs),
   ];
 }

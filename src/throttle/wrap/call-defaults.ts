@@ -1,4 +1,3 @@
-/** What a bucket knows of all its calls: what one costs, by what it sends, and what it truly took, by what comes back. */
 import * as z from "zod";
 import { reasonOf } from "../../core/describe.ts";
 import { namedOf, type Key, type NamedKeys } from "../../core/key-path.ts";
@@ -16,33 +15,36 @@ import type { Cost } from "../costs.ts";
 import type { ReportedOutcome } from "../feedback/feedback.ts";
 import type { Slot } from "../slot/slot.ts";
 
-/** A call, as the `cost` of its bucket sees it. */
+/** A call, as passed to the bucket's `cost` function. */
 export interface SentCall {
-  /** What the call sends: the arguments of the throttled function, or those of `fetch`; the data of a job; none for `run`. */
+  /**
+   * What the call sends: the arguments of the throttled function or of `fetch`, or the data of a job. Empty for `run`.
+   */
   readonly args: readonly unknown[];
-  /** The method of the client under `throttledClient()` that was called, by its path: `"chat.completions.create"`. */
+  /** The called method of a client of `throttledClient()`, by its path: `"chat.completions.create"`. */
   readonly method?: string | undefined;
   readonly key: Key | undefined;
-  /** The keys of a call that has several side by side. */
+  /** The named keys of a call, if it has several. */
   readonly keys: NamedKeys | undefined;
   /**
-   * The means of what calls were seen to take by {@link AnsweredCall.learn}, over all replicas, by name: `0.31`. The
-   * first call of a process waits for them.
+   * The means of what calls reported with {@link AnsweredCall.learn}, over all replicas, by name: `0.31`. The first
+   * call of a process waits for them.
    */
   readonly learned: () => Promise<ReadonlyMap<string, number>>;
 }
 
-/** The same once it was answered, as the `settle` of its bucket sees it. */
+/** A call with its result, as passed to the bucket's `settle` function. */
 export interface AnsweredCall extends SentCall {
-  /** What was drawn for it. */
+  /** The cost that was drawn for it. */
   readonly cost: Cost | undefined;
   /**
-   * Notes what a call truly took of what was estimated, such as 0.31, under a name of up to 256 characters. All replicas
-   * share the mean: of the first hundred, then each counts for a hundredth. 64 names are kept, those seen last.
+   * Reports which part of its estimate a call really used, such as 0.31, under a name of up to 256 characters. All
+   * replicas share the mean: of the first hundred reports, and after that each report counts for a hundredth. 64 names
+   * are kept, the most recent ones.
    */
   readonly learn: (name: string, ratio: number) => void;
   /**
-   * Books what the call truly took once a later call shows it, such as the read of an answer that was made in the
+   * Books the true cost when a later call shows it, for example the read of a response that was created in the
    * background. Only the first cost that is booked or settled counts. Undefined before the call has its slot.
    */
   readonly book?: ((cost: SettledCost) => void) | undefined;
@@ -51,24 +53,24 @@ export interface AnsweredCall extends SentCall {
 type MaybeCost = Cost | undefined;
 type KnownCost = SettledCost | null | undefined;
 
-/** What a call of the bucket costs; undefined takes one call. */
+/** The cost of a call of the bucket; undefined stands for one call. */
 export type CostOfCall = (call: SentCall) => MaybeCost | Promise<MaybeCost>;
 
-/** What a call of the bucket truly took, by its result. */
+/** The true cost of a call of the bucket, from its result. */
 export type SettleOfCall = (result: unknown, call: AnsweredCall) => KnownCost | Promise<KnownCost>;
 
-/** The `cost` and `settle` that hold for each call that names none of its own. */
+/** The `cost` and `settle` of calls that do not name their own. */
 export interface CallDefaultsOptions {
   /**
-   * What each call takes that names no `cost` itself, or a function of what the call sends: `({ args }) => …`. It holds
-   * for throttled functions and clients, `fetch` and `run`, and for the jobs of the bucket's queues, by their data; and not
-   * for what you draw for by hand. Defaults to 1 call.
+   * The cost of each call that names no `cost`, or a function of what the call sends: `({ args }) => …`. It applies to
+   * throttled functions and clients, to `fetch` and `run`, and to the jobs of the bucket's queues, by their data. It
+   * does not apply to `draw` and `tryDraw`. Defaults to 1 call.
    */
   readonly cost?: Cost | CostOfCall | undefined;
   /**
-   * Reads the true cost from the result of each call that names no `settle` itself; a unit that is left out, or
-   * undefined, stays as estimated. With `fetch` the result is a copy of the response. Of a generator it is the generator
-   * itself, before its first step.
+   * Reads the true cost from the result of each call that names no `settle`. A unit that is left out, or undefined,
+   * keeps its estimate. With `fetch` the result is a copy of the response. For a generator it is the generator itself,
+   * before its first step.
    */
   readonly settle?: SettleOfCall | undefined;
 }
@@ -76,7 +78,7 @@ export interface CallDefaultsOptions {
 const isFunction = (value: unknown): boolean => typeof value === "function";
 
 /**
- * The part of the options of `bucket()` that is about these.
+ * The schema of these options of `bucket()`.
  *
  * @internal
  */
@@ -98,22 +100,22 @@ export const CALL_DEFAULTS_SHAPE: {
     .optional(),
 };
 
-/** What a bucket knows of its calls, and learns. */
+/** The defaults of a bucket's calls, and what it learns from them. */
 export interface CallDefaults extends CallDefaultsOptions {
   readonly learned: Learned;
 }
 
 type Options = OptionsOfCall<CallOptions>;
 
-/** A call's options with what its bucket adds. */
+/** A call's options, with the defaults of its bucket. */
 export type FilledOptions<Given extends Options> = Given & {
-  /** Whether `settle` is the bucket's, which gets a generator before its first step. */
+  /** True if `settle` is the bucket's, which gets a generator before its first step. */
   readonly settlesAhead?: boolean | undefined;
-  /** Is called with the slot on which the call leaves. */
+  /** Called with the call's slot. */
   readonly onDrawn?: ((slot: Slot) => void) | undefined;
 };
 
-/** The client method of each call under `throttledClient()`, by the `this` of the call. */
+/** The client method of each call of `throttledClient()`, by the `this` of the call. */
 const methods = new WeakMap<object, string>();
 
 export function noteMethod(self: object, method: string | undefined): void {
@@ -127,7 +129,7 @@ export function methodNoted(self: unknown): string | undefined {
 /** What a call sends, and through which method of a client. */
 type Sent = Pick<SentCall, "args" | "method">;
 
-/** The options of a call, with the bucket's own `cost` and `settle` where the call names none. */
+/** Adds the bucket's `cost` and `settle` to the options of a call that names none. */
 export function withDefaults<Given extends Options>(
   calls: CallDefaults | undefined,
   where: string,
@@ -150,7 +152,7 @@ async function fill<Given extends Options>(
   const learn = (name: string, ratio: number): void => learned.learn(name, ratio);
   let slot: Slot | undefined;
   const onDrawn = (drawn: Slot): void => void (slot = drawn);
-  // A cost that cannot be booked, as under a policy that is no longer in force, leaves the estimate.
+  // If the cost cannot be booked, for example under an older policy, the estimate stays.
   const book = (booked: SettledCost): void => void slot?.settle(booked).catch(() => {});
   const answered = { cost, learn, book, ...call };
   const settle = (result: unknown): KnownCost | Promise<KnownCost> => settleBy(result, answered);
@@ -161,7 +163,7 @@ function sentCall(learned: Learned, key: string | undefined, sent: Sent): SentCa
   return { ...sent, learned: () => learned.means(), ...namedOf(key) };
 }
 
-/** The cost of a job that names none; its data is what it sends. Rejects with what the bucket's function throws. */
+/** The cost of a job that names none, from its data. Rejects with the error of the bucket's function. */
 export function costOfJob(
   { cost, learned }: CallDefaults,
   where: string,
@@ -170,7 +172,7 @@ export function costOfJob(
   return costAnswered(where, cost, sentCall(learned, job.key, { args: [job.data] }));
 }
 
-/** What a function answers is checked; all else was read before. */
+/** Checks the result of a function; constants were checked before. */
 async function costAnswered(
   where: string,
   costOf: CallDefaultsOptions["cost"],
@@ -182,9 +184,9 @@ async function costAnswered(
 }
 
 /**
- * What a refused call cost in the end: none of what it was estimated to take, but the call itself, which most
- * downstreams count all the same. Undefined if it was not refused, or was estimated as calls only. After a 503 or a
- * 403 the estimate holds: work may have begun.
+ * The true cost of a refused call: nothing of its estimated units, but the call itself, which most downstreams count.
+ * Undefined if it was not refused, or was estimated as calls only. After a 503 or a 403 the estimate stays, because
+ * work may have begun.
  */
 export function refusedCost(
   { heard, answer }: ReportedOutcome,
@@ -199,30 +201,30 @@ function isUnused(status: number | undefined): boolean {
   return status !== 503 && status !== 403;
 }
 
-/** Gives back what a refused call did not take. Never rejects. */
+/** Gives back what a refused call did not use. Never rejects. */
 export async function settleRefused(
   outcome: ReportedOutcome,
   slot: Slot,
   cost: Cost | undefined,
 ): Promise<void> {
   const unused = refusedCost(outcome, cost);
-  // By now the policy may have changed, and may not count these units any more.
+  // The policy may have changed, and may no longer count these units.
   if (unused !== undefined) await slot.settle(unused).catch(() => {});
 }
 
-/** What the calls of a bucket have shown, over all replicas: how much they took of what they were estimated to take. */
+/** How much of their estimates the calls of a bucket used, over all replicas. */
 interface Learned {
-  /** The mean of taken ÷ estimated of each name. Waits for the store at its first use; never rejects. */
+  /** The mean of used ÷ estimated for each name. The first use waits for the store; never rejects. */
   means(): Promise<ReadonlyMap<string, number>>;
-  /** Takes one more call in, in the background. A ratio that is no number from 0 is ignored. */
+  /** Adds the ratio of one call in the background. A ratio that is not a number from 0 is ignored. */
   learn(name: string, ratio: number): void;
-  /** Resolves when the store has all samples, or could not take them. */
+  /** Resolves when the store has received all samples, or failed. */
   settled(): Promise<void>;
 }
 
-/** How old the means of a process may be that learns nothing itself. */
+/** The largest age of a process's means before it reads them again. */
 const STALE_MS = 10_000;
-/** Samples that wait while the store answers; more are dropped, since a mean needs few. */
+/** The most samples that wait for the store; more are dropped, because a mean needs few. */
 const MOST_WAITING = 1_000;
 const LONGEST_NAME = 256;
 

@@ -15,14 +15,17 @@ export interface ThrottledClientOptions<
   Path extends string = string,
 > extends ThrottledOptions<AnyFunction> {
   /**
-   * Which methods are paced, by their paths from the client: `"chat.completions.create"`,
-   * or `"charges.*"`, in which `*` stands for any one name. Name them when the client also has
-   * methods that send nothing, or whose result comes at once. Defaults to all.
+   * The methods to pace, by their paths from the client: `"chat.completions.create"`, or `"charges.*"`, where `*`
+   * stands for any one name. Name them if the client also has methods that send nothing, or that return their result
+   * immediately. Defaults to all methods.
    */
   readonly methods?: readonly (Path & MethodPath<Client, Path>)[] | undefined;
 }
 
-/** A path, if it leads from the client to a method; else why not. What is known only as a string is checked as it is given. */
+/**
+ * A path if it leads from the client to a method; otherwise an error message. A path that is only known as a string is
+ * checked at run time.
+ */
 type MethodPath<Client, Path extends string> = string extends Path
   ? Path
   : Path extends unknown
@@ -31,7 +34,7 @@ type MethodPath<Client, Path extends string> = string extends Path
       : `the client has no method "${Path}"`
     : never;
 
-/** For each type that a value may have, whether the path leads from it to a method. */
+/** For each type of a value, whether the path leads from it to a method. */
 type LeadsToMethod<From, Path extends string> =
   IsUntyped<From> extends true
     ? true
@@ -41,7 +44,7 @@ type LeadsToMethod<From, Path extends string> =
         : IsMethod<Step<From, Path>>
       : never;
 
-/** Where a name of a path leads; `*` to each of all. */
+/** The type that a name of a path leads to; `*` leads to all. */
 type Step<From, Name extends string> = Name extends "*"
   ? From[keyof From]
   : Name extends keyof From
@@ -50,25 +53,25 @@ type Step<From, Name extends string> = Name extends "*"
 
 type IsMethod<Value> =
   IsUntyped<Value> extends true ? true : Value extends AnyFunction ? true : false;
-/** Whether a value may be anything. */
+/** True for `any` and `unknown`. */
 type IsUntyped<Value> = unknown extends Value ? true : false;
 
-/** The rest of each path from one object or function on; `""` where a path ends. */
+/** The rest of each path, from one object or function on; `""` at the end of a path. */
 type Paths = readonly string[];
 
-/** One call: the client's own function, its own `this`, and the proxy that it was called on. */
+/** One call: the client's function, its real `this`, and the proxy that it was called on. */
 interface Call {
   readonly fn: AnyFunction;
   readonly self: unknown;
   readonly via: unknown;
-  /** What its result is used for, when the call leaves. */
+  /** How the caller uses the result, known when the call starts. */
   readonly use?: (own: unknown) => unknown;
 }
 
 interface Wrapping {
-  /** Runs a call in its slot, with the method's own arguments, which `key` and `cost` get too. */
+  /** Runs a call in its slot, with the method's arguments, which `key` and `cost` also receive. */
   readonly pace: (this: Call, ...args: never[]) => unknown;
-  /** By target and rest of the paths, so that each read gives the same proxy. */
+  /** By target and rest of the paths, so that each read returns the same proxy. */
   readonly proxies: WeakMap<object, Map<string, object>>;
   readonly originals: WeakMap<object, object>;
   /** The path on which each object and method of the client was first found. */
@@ -77,7 +80,7 @@ interface Wrapping {
 
 /** The default of `methods`: all names at all depths. */
 const EVERYTHING = "**";
-/** Methods that the language calls by itself, besides those of every object. */
+/** Methods that the language itself calls, beside those of every object. */
 const NEVER_PACED: ReadonlySet<PropertyKey> = new Set(["then", "catch", "finally", "toJSON"]);
 
 const METHODS_ERROR = {
@@ -92,16 +95,15 @@ const METHODS = z.looseObject({
 });
 
 /**
- * The same client, but its methods wait for their slots: `stripe.charges.create(…)` is
- * written as before, and leaves when the bucket lets it.
+ * Returns the same client, but its methods wait for their slots: `stripe.charges.create(…)` is written as before, and
+ * starts when the bucket allows it.
  *
- * Methods run on the real object, so that the calls they make themselves are not paced again.
- * A paced method answers with a promise that has what the client's own has, such as `.withResponse()`, and can be
- * iterated over if its result can. Where the client's method answers at once, leave it out by naming the others in
- * `methods`. `concurrency` bounds all paced methods together.
+ * Methods run on the real object, so calls that they make themselves are not paced again. A paced method returns a
+ * promise with the methods of the client's own, such as `.withResponse()`, and it can be iterated over if its result
+ * can. If a method of the client returns its result immediately, leave it out by naming the others in `methods`.
+ * `concurrency` limits all paced methods together.
  *
- * @throws {@link InvalidOptionError} when an option can never work, or there is
- * no property of a name on a path.
+ * @throws {@link InvalidOptionError} when an option can never work, or a path contains a name without a property.
  */
 export function throttledClient<C extends object, const Path extends string = string>(
   client: C,
@@ -135,7 +137,7 @@ export function throttledClient<C extends object, const Path extends string = st
   return proxyOf(wrapping, client, [...methods]) as C;
 }
 
-/** Runs a method; one that returns its own object returns the paced one: `client.withTimeout(5).charges`. */
+/** Runs a method. If it returns its own object, the paced one is returned: `client.withTimeout(5).charges`. */
 function run(this: Call, ...args: never[]): unknown {
   const result: unknown = Reflect.apply(this.fn, this.self, args);
   if (result === this.self) return this.via;
@@ -209,7 +211,7 @@ function noteFound({ foundAt }: Wrapping, { owner, name, value }: Found): void {
   foundAt.set(value, before === "" ? name : `${before}.${name}`);
 }
 
-/** The path of the method that was called. Objects of one class share their methods, so the path is that of the object. */
+/** The path of the called method. Objects of one class share their methods, so the object decides the path. */
 function methodOf({ foundAt }: Wrapping, { fn, self }: Call): string | undefined {
   const path = foundAt.get(fn);
   const owner = isReference(self) ? foundAt.get(self) : undefined;
@@ -218,7 +220,7 @@ function methodOf({ foundAt }: Wrapping, { fn, self }: Call): string | undefined
   return owner === "" ? name : `${owner}.${name}`;
 }
 
-/** The target of the proxy in place of the real one: a proxy on that could not wrap its frozen methods. */
+/** A stand-in for the proxy's target: a proxy of the real object could not wrap frozen methods. */
 function standInFor(target: object): object {
   if (typeof target === "function")
     return Function.prototype.bind.call(target, undefined) as object;
@@ -232,7 +234,10 @@ function mapValue(
   return "value" in property ? { ...property, value: map(property.value) } : property;
 }
 
-/** Whether a property must not be wrapped: classes, for `instanceof`, and those of every function, such as `bind`. */
+/**
+ * True if a property must not be wrapped: classes, for `instanceof`, and the properties of every function, such as
+ * `bind`.
+ */
 function isRaw(target: object, name: PropertyKey): boolean {
   if (name === "constructor") return true;
   return typeof target === "function" && (name === "prototype" || name in Function.prototype);
@@ -249,10 +254,9 @@ function pathsBelow(paths: Paths, name: PropertyKey): Paths {
 }
 
 /**
- * Checks a method's path from the client on, as far as plain properties lead; getters,
- * proxies and `*` end the check.
+ * Checks a method's path from the client, as far as plain properties lead. Getters, proxies and `*` end the check.
  *
- * @throws {@link InvalidOptionError} when there is no property of a name on the path.
+ * @throws {@link InvalidOptionError} when the path contains a name without a property.
  */
 function assertPathLeads(where: string, client: object, option: string, path: string): void {
   const names = path.split(".");
@@ -274,7 +278,7 @@ function hintOf(at: object, before: readonly string[], name: string): string {
   return `did you mean ${[...before, near].join(".")}?`;
 }
 
-/** The value of a plain property; undefined of a getter, since a call of it may have effects. */
+/** The value of a plain property; undefined for a getter, because calling it may have effects. */
 function plainValueOf(target: object, name: string): unknown {
   for (let at: object | null = target; at !== null; at = Reflect.getPrototypeOf(at)) {
     const property = Reflect.getOwnPropertyDescriptor(at, name);
@@ -290,7 +294,10 @@ function namesOf(target: object): readonly string[] {
   return isBuiltIn ? own : [...own, ...namesOf(above)];
 }
 
-/** Whether an object may hold methods to pace: not one of the language or the platform, such as an array, a Map or a URL. */
+/**
+ * True if an object may have methods to pace. Objects of the language or the platform, such as arrays, Maps and URLs,
+ * do not.
+ */
 function isNamespace(value: object): boolean {
   // Any class may set its own kind, so an unusual kind alone does not mean that it is built in.
   return Object.prototype.toString.call(value) === "[object Object]" || !isBuiltIn(value);
@@ -315,14 +322,17 @@ function isBuiltIn(value: object): boolean {
   return false;
 }
 
-/** Classes of the language are native, those of the platform global. EventTarget does not count: clients extend it. */
+/**
+ * Classes of the language are native, and those of the platform are global. EventTarget does not count, because clients
+ * extend it.
+ */
 function isBuiltInClass(made: unknown): boolean {
   if (typeof made !== "function" || made === EventTarget) return false;
   const isNative = Function.prototype.toString.call(made).endsWith("{ [native code] }");
   return isNative || Reflect.get(globalThis, made.name) === made;
 }
 
-/** Where clients keep how often they retry: OpenAI's and Anthropic's, Stripe's, Slack's, and the parts of these. */
+/** Where clients keep their number of retries: OpenAI, Anthropic, Stripe and Slack, and the parts of their clients. */
 const RETRY_OPTIONS: readonly (readonly string[])[] = [
   ["maxRetries"],
   ["_client", "maxRetries"],
@@ -333,7 +343,7 @@ const RETRY_OPTIONS: readonly (readonly string[])[] = [
 
 const warned = new WeakSet<object>();
 
-/** Warns once for each bucket of a client that retries by itself: those calls would leave without slots. */
+/** Warns once for each bucket about a client that retries by itself, because its retries use no slots. */
 function warnOfOwnRetries(client: object, bucket: object): void {
   const { logger, name } = bucket as Partial<Pick<OwnedBucket, "logger" | "name">>;
   if (logger === undefined || warned.has(bucket)) return;
@@ -343,13 +353,13 @@ function warnOfOwnRetries(client: object, bucket: object): void {
     warned.add(bucket);
     const option = place.at(-1)!;
     const remedy = `set ${option} to 0, or give the client the bucket's fetch (docs/reference/refusals.md)`;
-    const problem = `a client that retries by itself (${option}: ${retries}), and its retries take no slots; ${remedy}. This is said once.`;
+    const problem = `a client that retries by itself (${option}: ${retries}), and its retries use no slots; ${remedy}. This is logged once.`;
     logger.warn({ bucket: name, [option]: retries }, `throttledClient() wraps ${problem}`);
     return;
   }
 }
 
-/** The value at a path of plain properties; undefined where a getter or a Proxy is on it, which may have effects. */
+/** The value at a path of plain properties; undefined if a getter or a Proxy is on it, which may have effects. */
 function valueAt(client: object, path: readonly string[]): unknown {
   let at: unknown = client;
   for (const name of path) {
@@ -359,19 +369,19 @@ function valueAt(client: object, path: readonly string[]): unknown {
   return at;
 }
 
-/** The client's own result, such as OpenAI's `APIPromise`, with methods beside those of a promise. */
+/** The client's own result, such as OpenAI's `APIPromise`, which has more methods than a promise. */
 type Own = Readonly<Record<PropertyKey, unknown>>;
 
-/** A use of the client's result other than to await it: `withResponse()`. */
+/** A use of the client's result other than `await`: `withResponse()`. */
 interface Use {
   readonly name: string;
   readonly args: readonly unknown[];
 }
 
-/** Makes the call in its slot; `use` says what its result is used for, by the time at which it leaves. */
+/** Makes the call in its slot; `use` is applied to its result when the call starts. */
 type Pace = (use: (own: unknown) => unknown) => Promise<unknown>;
 
-/** Names that tools ask any value for. A function there would be taken for something else. */
+/** Names that tools look up on any value, where a function would be misunderstood. */
 const NO_METHODS: ReadonlySet<string> = new Set([
   "toJSON",
   "inspect",
@@ -385,8 +395,8 @@ const NO_METHODS: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * A promise whose result is first read in the way in which it is used first: `asResponse()` must not find a body that
- * `then` has parsed. Its other methods are those of the client's result, and wait for the call.
+ * A promise whose result is read in the way in which it is used first: `asResponse()` must not find a body that `then`
+ * has parsed. Its other methods are those of the client's result, and wait for the call.
  */
 class PacedPromise extends Promise<unknown> {
   static override get [Symbol.species](): PromiseConstructor {
@@ -420,18 +430,18 @@ class PacedPromise extends Promise<unknown> {
     return this.#use === use ? value : apply(this.#own, use);
   }
 
-  /** What the client's own promise resolves to. */
+  /** The value that the client's own promise resolves to. */
   async awaited(): Promise<unknown> {
     const value = await this.#calling;
     return this.#use === undefined ? value : this.#own;
   }
 }
 
-/** The methods that the client's result has, and no promise. */
+/** Adds the methods of the client's result. */
 const WITH_METHODS_OF_CLIENTS = new Proxy(PacedPromise.prototype, {
   get(target, name, promise: PacedPromise) {
     const isMethod = typeof name === "string" && !(name in target) && !NO_METHODS.has(name);
-    // `catch` and `finally` of a promise call its `then`.
+    // A promise's `catch` and `finally` call its `then`.
     if (name === "then") {
       return (...args: Parameters<Promise<unknown>["then"]>) => promise.awaited().then(...args);
     }
@@ -447,5 +457,5 @@ function pacedPromise(pace: Pace): Promise<unknown> {
 function apply(own: unknown, { name, args }: Use): unknown {
   const method = (own as Own | null | undefined)?.[name];
   if (typeof method === "function") return Reflect.apply(method, own, args);
-  throw new TypeError(`What the client's method returned has no method "${name}"`);
+  throw new TypeError(`The result of the client's method has no method "${name}"`);
 }

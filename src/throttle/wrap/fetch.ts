@@ -21,25 +21,25 @@ import type { Slot } from "../slot/slot.ts";
 import { refusedCost, settleRefused, withDefaults, type FilledOptions } from "./call-defaults.ts";
 import { copyOf, streamResponse, type ResponseCopy, type Tap } from "./response-stream.ts";
 
-/** The first try, and two more. */
+/** The first try and two retries. */
 const MOST_TRIES = 3;
-/** A server that answers 503 may have begun: only what can be done twice is tried again. */
+/** A server that responds with 503 may have started the work, so only idempotent requests are retried. */
 const SAFE_TWICE = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
 
-/** A request as it is sent, again if need be. */
+/** A request, for each of its tries. */
 interface SentRequest {
   readonly input: Parameters<FetchFunction>[0];
   readonly init: RequestInit | undefined;
   readonly signal: AbortSignal | undefined;
-  /** What another try is sent with, beside `init`; undefined for the first. */
+  /** More options for a retry, beside `init`; undefined for the first try. */
   readonly again?: RequestInit | undefined;
 }
 
-/** One try of a request, and the response to it. */
+/** One try of a request, with its response. */
 interface Tried {
   readonly slot: Slot;
   readonly response: Response;
-  /** Whether the call lasts until its response has streamed. */
+  /** True if the call lasts until its response has streamed. */
   readonly isHeld: boolean;
   /** Gives back what the call holds. */
   readonly end: () => void;
@@ -88,7 +88,7 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
           return handOver(tried, own, outcome);
         }
         slot.release();
-        // Redis may meet a new draw before the cooldown, as when it has to load that script first.
+        // A new draw could reach Redis before the cooldown, for example if Redis must load that script first.
         await Promise.all([bucket.outcomesReported(), settleRefused(outcome, slot, own.cost)]);
         const next = await drawAgain(own, tried);
         if (next === undefined) return handOver(tried, own, outcome);
@@ -117,7 +117,7 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
     }
   }
 
-  /** A slot for another try; undefined when there is none to be had, so that the last response is the answer. */
+  /** A slot for a retry; undefined if there is none, so that the last response is returned. */
   async function drawAgain(own: RequestOptions, last: Tried): Promise<Slot | undefined> {
     try {
       return await bucket.drawByHand(own);
@@ -150,16 +150,16 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
     }
   }
 
-  /** Another `fetch` than the global one may not know the global Request. */
+  /** A custom `fetch` may not know the global `Request`. */
   function request(input: SentRequest["input"], init: RequestInit): Promise<Response> {
     if (ownFetch === undefined) return globalThis.fetch(input, init);
-    // The undici of npm fails on a signal for which this number is 0 or was never set, as on that of a Request.
+    // npm's undici fails on a signal for which this number is 0 or was never set, as on that of a `Request`.
     if (init.signal) setMaxListeners(Infinity, init.signal);
     if (!isRequest(input)) return ownFetch(input, init);
     return ownFetch(input.url, { ...initOf(input), ...init });
   }
 
-  /** A call runs until its response has streamed: its lease ends with the last byte. */
+  /** Returns a response. Its call lasts until the response has streamed, so its lease ends with the last byte. */
   function handOver(tried: Tried, own: RequestOptions, outcome: ReportedOutcome): Response {
     const { slot, response, isHeld, end } = tried;
     const { settle, cost } = own;
@@ -179,7 +179,7 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
     return streamResponse(response, end, [copy.tap, ...taps]);
   }
 
-  /** Hears of an error in the middle of a stream of events as of one that was thrown. */
+  /** Treats an error in the middle of an event stream like a thrown error. */
   function watchErrorEvents({ slot, response }: Tried, { cost, feedback }: RequestOptions): Tap {
     const { headers } = response;
     return watchEvents((data) => {
@@ -198,7 +198,9 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
   return Object.assign(throttledFetch, { with: withOptions });
 }
 
-/** A copy with another signal. Copies that grow are many times as slow, and stay in memory for long. */
+/**
+ * Copies options with another signal. Objects that grow would be many times as slow, and would stay in memory for long.
+ */
 function signalled<Options extends object, Signal>(
   options: Options,
   signal: Signal,
@@ -206,7 +208,7 @@ function signalled<Options extends object, Signal>(
   return Object.assign({ signal }, options, { signal });
 }
 
-/** The cost that a response states; undefined if its caller did not read all of it. */
+/** The cost in a response; undefined if the caller did not read all of it. */
 async function readCost(
   settle: SettleBy<unknown>,
   copy: ResponseCopy,
@@ -221,13 +223,13 @@ async function readCost(
   }
 }
 
-/** This response is not handed to anybody; it does not matter if its connection breaks. */
+/** Drops a response that no caller gets; an error of its connection does not matter. */
 function drop({ response, end }: Tried): void {
   end();
   response.body?.cancel().catch(() => {});
 }
 
-/** Whether a spread would lose these options: those of a Request are getters of its class. */
+/** True if a spread would lose these options: those of a `Request` are getters of its class. */
 function hasInheritedOptions(init: RequestInit | null | undefined): boolean {
   if (!init || Object.getPrototypeOf(init) === Object.prototype) return false;
   const names = ["method", "headers", "body", "signal", "redirect"];
@@ -235,9 +237,9 @@ function hasInheritedOptions(init: RequestInit | null | undefined): boolean {
 }
 
 /**
- * The signal of a request, as `fetch` itself takes it: null replaces that of a Request.
+ * The signal of a request, read like `fetch` does: null replaces that of a `Request`.
  *
- * @throws {@link InvalidOptionError} when it is no AbortSignal.
+ * @throws {@link InvalidOptionError} when it is not an AbortSignal.
  */
 function signalOf(
   input: Parameters<FetchFunction>[0],
@@ -252,14 +254,14 @@ function signalOf(
   return isRequest(input) ? input.signal : undefined;
 }
 
-/** Whether a response asks for another try of the same request, or allows one. */
+/** True if a response asks for a retry of the same request, or allows one. */
 function isToBeTriedAgain(
   { status }: Response,
   { heard, answer }: ReportedOutcome,
   method: string,
 ): boolean {
   if (!answer.retry || answer.lasts) return false;
-  // Nothing was refused, but the server itself says that a retry is of use.
+  // Nothing was refused, but the server says that a retry is useful.
   if (!answer.refused || status === 429) return true;
   const mayHaveBegun = status === 503 || status === 403;
   return heard.refused && (!mayHaveBegun || SAFE_TWICE.has(method));
@@ -275,13 +277,13 @@ function withoutUnknown(cost: SettledCost | null | undefined): SettledCost {
 }
 
 function methodOf({ input, init }: SentRequest): string {
-  // fetch itself converts any value to a string.
+  // `fetch` converts any value to a string.
   return String(init?.method ?? (isRequest(input) ? input.method : "GET")).toUpperCase();
 }
 
 /**
- * One signal in place of several, undefined if there is none; `leave` ends the listening to them. `AbortSignal.any`
- * leaves something on each signal for as long as that signal lives.
+ * Joins several signals into one; undefined if there is none. `leave` removes the listeners. `AbortSignal.any` is not
+ * used, because it leaves something on each signal for that signal's whole life.
  */
 function joinSignals(given: readonly (AbortSignal | undefined)[]): {
   readonly signal: AbortSignal | undefined;
@@ -298,7 +300,7 @@ function joinSignals(given: readonly (AbortSignal | undefined)[]): {
     joined.abort(this.reason);
   }
   for (const signal of signals) {
-    // One signal may end a hundred calls; Node would warn of a leak.
+    // One signal may cancel a hundred calls; Node would warn of a leak.
     setMaxListeners(Infinity, signal);
     signal.addEventListener("abort", pass, { once: true });
   }
@@ -309,14 +311,14 @@ function joinSignals(given: readonly (AbortSignal | undefined)[]): {
 
 type Input = Parameters<FetchFunction>[0];
 
-/** The longest body of a Request that is kept for another try. */
+/** The longest body of a `Request` that is kept for a retry. */
 const MOST_BYTES = 1_048_576;
 
-/** Whether, and with which body, a request can be sent again. */
+/** How a request can be sent again. */
 interface Replay {
-  /** Undefined if it cannot. */
+  /** The options for another try; undefined if the request cannot be sent again. */
   readonly again: () => RequestInit | undefined;
-  /** Forgets the copy. */
+  /** Drops the copy of the body. */
   readonly drop: () => void;
 }
 
@@ -324,8 +326,8 @@ const AS_IT_IS: Replay = Object.freeze({ again: () => ({}), drop: () => {} });
 const NEVER: Replay = Object.freeze({ again: () => undefined, drop: () => {} });
 
 /**
- * How a request can be sent again. The body of a Request is copied as it is sent, up to 1 MiB; one that is longer, or
- * has not come to its end when the answer is there, is not sent twice. A stream in `init` never is.
+ * How a request can be sent again. The body of a `Request` is copied as it is sent, up to 1 MiB. A longer body, or one
+ * that was not sent completely when the response arrived, is not sent again. Neither is a stream in `init`.
  */
 function replayOf(input: Input, init: RequestInit | undefined): Replay {
   const body = init?.body ?? undefined;
@@ -334,7 +336,7 @@ function replayOf(input: Input, init: RequestInit | undefined): Replay {
   return copyBody(input);
 }
 
-/** Whether a body is still whole after it has been sent. */
+/** True if a body can be sent again. */
 function isKept(body: unknown): boolean {
   return (
     typeof body === "string" ||
@@ -346,7 +348,7 @@ function isKept(body: unknown): boolean {
   );
 }
 
-/** A Request, also one of another package. */
+/** True for a `Request`, also one of another package. */
 function isRequest(input: unknown): input is Request {
   const isObject = typeof readProperty(input, "url") === "string";
   return isObject && typeof readProperty(input, "clone") === "function";
@@ -357,7 +359,7 @@ function copyBody(request: Request): Replay {
   try {
     reader = request.clone().body?.getReader();
   } catch {
-    // It has been read already: fetch says so.
+    // The body was read before; `fetch` will report that.
   }
   if (reader === undefined) return NEVER;
   let copied: Uint8Array<ArrayBuffer> | undefined;
@@ -371,7 +373,7 @@ function copyBody(request: Request): Replay {
   return { again: () => (copied === undefined ? undefined : { body: copied }), drop };
 }
 
-/** All bytes; undefined if there are too many. */
+/** All bytes of a body; undefined if there are too many. */
 async function readWhole(
   reader: ReadableStreamDefaultReader<Uint8Array>,
 ): Promise<Uint8Array<ArrayBuffer> | undefined> {
@@ -387,25 +389,22 @@ async function readWhole(
   return undefined;
 }
 
-/** What a Request says, for a `fetch` that may not know this class. */
+/** The options in a `Request`, for a `fetch` that may not know this class. */
 function initOf(request: Request): RequestInit {
   const { method, redirect, body } = request;
   const sent = body === null ? {} : { body, duplex: "half" as const };
   return { method, redirect, headers: [...request.headers], ...sent };
 }
 
-/** A longer line is not read. */
+/** Longer lines are skipped. */
 const LONGEST_LINE = 65_536;
-/**
- * How the data of an event begins that reports an error without being named so; OpenRouter has an id and the like before
- * it.
- */
+/** How the data of an unnamed event begins if it reports an error. OpenRouter has an id and other fields before it. */
 const BEGINS_AS_ERROR =
   /^\{\s*(?:"type"\s*:\s*"(?:error|response\.failed)"|"error"\s*:|[^{}[\]]{0,500},\s*"error"\s*:\s*\{)/;
 
 /**
- * Looks for an error in a stream of server-sent events, which begins with a 200: LLM APIs report an overload so in the
- * middle of an answer. Calls back with the data of the first one.
+ * Looks for an error in a stream of server-sent events. LLM APIs report an overload in the middle of a response that
+ * began with a 200. Calls back with the data of the first error.
  */
 export function watchEvents(onError: (data: unknown) => void): Tap {
   const decoder = new TextDecoder();
@@ -426,7 +425,7 @@ export function watchEvents(onError: (data: unknown) => void): Tap {
       onError(JSON.parse(data));
       rest = undefined;
     } catch {
-      // No JSON: nothing is known of it.
+      // It is not JSON, so it is ignored.
     }
   }
 

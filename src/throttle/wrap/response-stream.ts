@@ -1,39 +1,39 @@
 /**
- * Hands a response to its caller and ends the call, with its lease, when the body has streamed; and copies the body on
+ * Returns a response to its caller, and ends the call and its lease when the body has streamed. Also copies the body on
  * its way, for `settle`.
  */
 
-/** How much of a body is read ahead: a short response that is never read does not hold its lease. */
+/** How much of a body is read ahead, so that a short response that is never read does not keep its lease. */
 const READ_AHEAD_BYTES = 65_536;
 
-/** Cancels bodies that were collected as garbage, as `fetch` itself does: their leases would never end. */
+/** Cancels bodies that were garbage-collected, as `fetch` itself does: otherwise their leases would never end. */
 const unreachable = new FinalizationRegistry<(reason: unknown) => unknown>((cancel) =>
   cancel("the response was collected as garbage before its body was read"),
 );
 
-/** The copy of a response, whose body arrives as the caller reads the response itself. */
+/** A copy of a response. Its body arrives as the caller reads the original. */
 export interface ResponseCopy {
   readonly response: Response;
-  /** Whether the body broke off or the caller cancelled it: the copy then lacks its end. */
+  /** True if the body broke off or the caller cancelled it: the copy then lacks its end. */
   readonly isCutShort: boolean;
-  /** Ends the copying. */
+  /** Stops copying. */
   drop(): void;
-  /** Where the bytes come from. */
+  /** Passes the bytes to the copy. */
   readonly tap: Tap;
 }
 
-/** What is done with the bytes of a body on their way to the caller. */
+/** Receives the bytes of a body on their way to the caller. */
 export interface Tap {
   pass(bytes: Uint8Array): void;
   end(): void;
   cut(reason: unknown): void;
 }
 
-/** A response whose body is handed over by whoever sent the request: a web stream in between would take longer than all else. */
+/** A response whose sender delivers the body itself: a web stream in between would take longer than everything else. */
 export interface FollowedResponse {
-  /** Lets a tap follow the body. Undefined once that was asked for as the body of any other response. */
+  /** Connects a tap to the body. Undefined after the body was read as that of any other response. */
   readonly followBody: ((tap: Tap) => void) | undefined;
-  /** A tap for the bytes of the body as they come, which may be compressed. */
+  /** A tap for the raw bytes of the body, which may be compressed. */
   decoding(tap: Tap): Tap;
 }
 
@@ -41,7 +41,7 @@ function followOf(response: Response): FollowedResponse["followBody"] {
   return (response as Partial<FollowedResponse>).followBody;
 }
 
-/** The same response, whose call lasts until its body has streamed. `onEnd` may be called more than once. */
+/** The same response; its call lasts until the body has streamed. `onEnd` may be called more than once. */
 export function streamResponse(
   response: Response,
   onEnd: () => void,
@@ -74,7 +74,7 @@ export function streamResponse(
   return withBody(response, streamOf(body, all));
 }
 
-/** Whether no byte of the body has been read; its caller would not see that on a body of our own. */
+/** True if no byte of the body has been read; a body of our own would hide that from the caller. */
 function isWhole({ body, bodyUsed }: Response): boolean {
   return body?.locked !== true && !bodyUsed;
 }
@@ -106,13 +106,16 @@ function streamOf(body: ReadableStream<Uint8Array>, tap: Tap): ReadableStream<Ui
   }
   const strategy = new ByteLengthQueuingStrategy({ highWaterMark: READ_AHEAD_BYTES });
   const stream = new ReadableStream({ pull, cancel }, strategy);
-  // One that nobody reads, above what is read ahead, ends here when its connection breaks.
+  // Ends an unread body, beyond what is read ahead, when its connection breaks.
   reader.closed.catch(cut);
   unreachable.register(stream, (reason) => cancel(reason).catch(() => {}), reader);
   return stream;
 }
 
-/** Copies a response that is about to be handed over. The copy keeps all bytes that are not read from it yet, until it is dropped. */
+/**
+ * Copies a response that is about to be returned. The copy keeps all bytes that were not read from it, until it is
+ * dropped.
+ */
 export function copyOf(response: Response): ResponseCopy {
   let sink: ReadableStreamDefaultController<Uint8Array> | undefined;
   let isCutShort = false;
@@ -130,7 +133,7 @@ export function copyOf(response: Response): ResponseCopy {
     },
     drop,
     tap: {
-      // A copy of the bytes: the caller may change the others.
+      // Copies the bytes, because the caller may change the originals.
       pass: (bytes) => sink?.enqueue(bytes.slice()),
       end() {
         sink?.close();
@@ -151,7 +154,9 @@ function withBody(response: Response, body: ReadableStream<Uint8Array>): Respons
   return withFacts(new Response(body, { headers }), facts);
 }
 
-/** Gives a response the facts of the original, also those that no constructor takes: its url, or a status of 999. */
+/**
+ * Gives a response the properties of the original, also those that no constructor accepts: its url, or a status of 999.
+ */
 function withFacts(response: Response, facts: Partial<Response>): Response {
   const clone = (): Response => withFacts(Response.prototype.clone.call(response), facts);
   const properties = Object.entries({ ...facts, clone }).map(([name, value]) => [name, { value }]);

@@ -1,4 +1,4 @@
-/** What becomes of the type of a function that is wrapped: its results become promises, and all else stays. */
+/** The types of wrapped functions: results become promises, and everything else stays. */
 import type {
   AnyFunction,
   CallOptions,
@@ -7,7 +7,7 @@ import type {
   ThrottledOptions,
 } from "../call-options.ts";
 
-/** The same function, but each call waits for its slot; a plain result becomes a promise. */
+/** The same function, but each call waits for its slot. A plain result becomes a promise. */
 export type Throttled<F extends AnyFunction> = (ReturnsPromise<F> extends true
   ? F
   : InPromises<F>) & {
@@ -17,18 +17,20 @@ export type Throttled<F extends AnyFunction> = (ReturnsPromise<F> extends true
 
 /** Wraps a function. */
 export interface Throttle {
-  // Anywhere but in `this`, the condition would make a generic function lose what it is generic in.
+  // In any position other than `this`, the condition would make a generic function lose its type parameters.
   <F extends AnyFunction>(this: NotGeneric<F>, fn: F, options?: ThrottledOptions<F>): Throttled<F>;
-  /** A generic function whose result is no promise stays generic. TypeScript can then not type its `with`; use `run`. */
+  /** Keeps a generic function generic if its result is not a promise. TypeScript cannot type its `with`; use `run`. */
   <Args extends unknown[], Result>(
     fn: (...args: Args) => Result,
     options?: CallOptions<Args, ResultOf<Result>>,
   ): (...args: Args) => Promise<Awaited<Result>>;
-  /** For code that is itself generic in the function, which has to name it: `throttled<F>(fn)`. */
+  /** For code that is itself generic in the function, and must name it: `throttled<F>(fn)`. */
   <F extends AnyFunction>(fn: F, options?: ThrottledOptions<F>): Throttled<F>;
 }
 
-/** `never` for a generic function whose result has to become a promise: types of functions lose what they are generic in. */
+/**
+ * `never` for a generic function whose result must become a promise: mapping its type would lose the type parameters.
+ */
 export type NotGeneric<F extends AnyFunction> =
   ReturnsPromise<F> extends true
     ? unknown
@@ -48,13 +50,13 @@ type OneSignature<F extends AnyFunction> = (
   ...args: Parameters<F>
 ) => ReturnType<F>;
 
-/** All signatures of a function, each with a promise. */
+/** All signatures of a function, with promises as results. */
 type InPromises<F extends AnyFunction> =
   IsOneSignature<F> extends true
     ? (this: ThisParameterType<F>, ...args: Parameters<F>) => Promise<Awaited<ReturnType<F>>>
     : SignaturesOf<F, "in promises">;
 
-/** Whether each overload returns a promise. Of the function as a whole, TypeScript would say so if one of them does. */
+/** True if every overload returns a promise. `ReturnType` sees only one of them. */
 type ReturnsPromise<F extends AnyFunction> = [ReturnType<F>] extends [never]
   ? false
   : [ResultsOf<F>] extends [Promise<unknown>]
@@ -78,7 +80,7 @@ type ResultsOf<F extends AnyFunction> =
     ? R1 | R2 | R3 | R4
     : ReturnType<F>;
 
-/** The overloads of a function, the last four at most, as they are or with promises. */
+/** The overloads of a function, at most the last four, unchanged or with promises. */
 type SignaturesOf<F extends AnyFunction, How extends "as it is" | "in promises" = "as it is"> =
   F extends Overloads<
     infer T1,
@@ -120,7 +122,7 @@ interface Overloads<
   (this: T4, ...args: A4): R4;
 }
 
-/** What matches where a function has fewer overloads is left out: it would take any arguments. */
+/** Leaves out the match for a missing overload, which would accept any arguments. */
 type Signature<How, This, Args extends unknown[], Result> = [unknown[], unknown] extends [
   Args,
   Result,

@@ -41,7 +41,7 @@ export function throttle<F extends AnyFunction>(
   return wrap({ bucket, fn, concurrencySlots }, options);
 }
 
-/** Makes one call in its slot, without wrapping a function for it. */
+/** Makes one call in its slot, without wrapping a function. */
 export async function runOnce<Result>(
   bucket: OwnedBucket,
   fn: () => Result,
@@ -59,7 +59,7 @@ function assertFunction(where: string, fn: unknown, remedy: string): void {
   throw new InvalidOptionError({ where, option: "fn", value: fn, remedy });
 }
 
-/** What is the same in a wrapped function and in those that its `with` gives. */
+/** What a wrapped function and those from its `with` share. */
 interface Wrapping<F> {
   readonly bucket: OwnedBucket;
   readonly fn: F;
@@ -97,8 +97,8 @@ function wrap<F extends AnyFunction>(
 }
 
 /**
- * Waits for a slot, runs a call on it, and reads what it returned or threw. The call of a generator lasts until that
- * has ended; `onEnd` is called then.
+ * Waits for a slot, runs a call, and reads its result or error. The call of a generator lasts until the generator has
+ * ended; `onEnd` is called then.
  */
 async function callOnSlot(
   bucket: OwnedBucket,
@@ -123,11 +123,11 @@ async function callOnSlot(
   const returned = async (result: unknown): Promise<void> => {
     try {
       const reported = bucket.reportOutcome(result, slot, cost, feedback);
-      // The caller may try again at once, and is to meet the cooldown then.
+      // The caller may retry at once, and must then meet the cooldown.
       const outcome = reported instanceof Promise ? await reported : reported;
       if (outcome.isRefusal && settle === undefined) await settleRefused(outcome, slot, cost);
       if (settle !== undefined && !isSettled) {
-        // The bucket's own may read the body, which is the caller's.
+        // The bucket's `settle` may read the body, which belongs to the caller.
         const read = settlesAhead ? copyForReading(result) : result;
         bucket.settleByResult(settle, read, slot);
       }
@@ -142,7 +142,7 @@ async function callOnSlot(
       left();
     }
   };
-  // A call whose lease is lost rejects, since another may start then.
+  // A call that loses its lease rejects, because another call may start then.
   const lost = slot.hasLease ? slot.signal : undefined;
   let result: unknown;
   try {
@@ -163,7 +163,7 @@ async function callOnSlot(
   return watchGenerator(result, { returned, threw, left }, lost);
 }
 
-/** A copy of a response whose body has yet to be read. That of node-fetch's class would hold the original up. */
+/** A copy of a response with an unread body. With node-fetch's class, a copy would block the original. */
 function copyForReading(result: unknown): unknown {
   if (!isResponse(result)) return result;
   const { body, bodyUsed } = result;
@@ -171,7 +171,7 @@ function copyForReading(result: unknown): unknown {
   return isReadable ? result.clone() : result;
 }
 
-/** A concurrency slot is taken before the draw: a call that had its slot and then waited for this one would leave late. */
+/** Takes a concurrency slot before the draw: a call that waited for one after the draw would use its slot too late. */
 async function callWithin<Options extends ObservedDrawCall>(
   concurrencySlots: ConcurrencySlots,
   options: Options,
@@ -182,12 +182,12 @@ async function callWithin<Options extends ObservedDrawCall>(
   return call(timed, await concurrencySlots.take(timed));
 }
 
-/** Bounds how many calls of one wrapped function run at once in this process. */
+/** Limits how many calls of one wrapped function run at once in this process. */
 interface ConcurrencySlots {
   /**
-   * Waits for a concurrency slot, by priority; resolves with what gives it back.
+   * Waits for a concurrency slot, by priority; resolves with the function that gives it back.
    *
-   * @throws {@link WaitTooLongError} when none came free within `maxWaitMs`.
+   * @throws {@link WaitTooLongError} when none became free within `maxWaitMs`.
    * @throws the signal's reason, when it is aborted.
    * @throws {@link ClosedError} when the bucket is closed.
    */
@@ -199,7 +199,7 @@ function createConcurrencySlots(owner: OwnedBucket, concurrency: number): Concur
   const onClose: OwnedBucket["onClose"] = (fail) => owner.onClose(fail);
   const queue = new PQueue({ concurrency, queueClass: LineOfRuns });
 
-  /** A task that lasts as long as the slot is held, so that the call itself runs in its caller's async context. */
+  /** Runs a task for as long as the slot is held, so that the call itself runs in its caller's async context. */
   function hold(priority: number, signal: AbortSignal): Promise<() => void> {
     return new Promise((resolve, reject) => {
       const task = (): Promise<void> => new Promise((release) => resolve(release));
@@ -210,11 +210,11 @@ function createConcurrencySlots(owner: OwnedBucket, concurrency: number): Concur
   const slots: ConcurrencySlots = {
     async take(options) {
       const { priority = "normal", key, maxWaitMs, untilMs, signal } = options;
-      /** The call of a job leaves on the job's slot, whatever holds others back. */
+      /** A job's call uses the job's slot, whatever holds others back. */
       const isOfJob = unusedJobSlot(owner) !== undefined;
       const refusal = (): WaitTooLongError | undefined =>
         isOfJob ? undefined : owner.refusalKnown({ ...options, untilMs: undefined });
-      // One signal may end a hundred waits; Node would warn of a leak.
+      // One signal may cancel a hundred waits; Node would warn of a leak.
       if (signal !== undefined) setMaxListeners(Infinity, signal);
       const leaving = new AbortController();
       const wait = new Wait(
@@ -238,8 +238,8 @@ function createConcurrencySlots(owner: OwnedBucket, concurrency: number): Concur
       try {
         leaving.signal.throwIfAborted();
         if (queue.pending >= concurrency) {
-          // It would wait for a place, and then in vain for a slot.
-          const refuse = (hopeless: WaitTooLongError): void => leaving.abort(hopeless);
+          // Such a call would wait for a concurrency slot, and would then find that no slot can come in time.
+          const refuse = (error: WaitTooLongError): void => leaving.abort(error);
           if (!isOfJob) stopWatching = owner.whenHopeless(options, refuse);
           leaving.signal.throwIfAborted();
           releaseUnusedJobLease(owner);
@@ -269,7 +269,7 @@ interface ConcurrencyWaiter extends Waiter {
   readonly run: Run;
 }
 
-/** The queue of a p-queue whose priorities are ranks. Its own one searches all entries for one that leaves. */
+/** The queue of a p-queue whose priorities are ranks. p-queue's own queue searches all entries to remove one. */
 class LineOfRuns {
   readonly #line = createLine<ConcurrencyWaiter>();
   readonly #entries = new Map<string, ConcurrencyWaiter>();
@@ -278,7 +278,7 @@ class LineOfRuns {
     return this.#line.size;
   }
 
-  /** p-queue gives each run an id of its own. */
+  /** p-queue gives each run its own id. */
   enqueue(
     run: Run,
     { priority: rank = 0, id = "" }: { priority?: number; id?: string } = {},
@@ -302,7 +302,7 @@ class LineOfRuns {
     this.#line.remove(entry);
   }
 
-  /** p-queue calls neither of these by itself. */
+  /** p-queue never calls these two by itself. */
   filter(): Run[] {
     return [];
   }
@@ -310,26 +310,26 @@ class LineOfRuns {
   setPriority(): void {}
 }
 
-/** What a generator and an async one have in common. */
+/** The methods of sync and async generators. */
 interface AnyGenerator {
   readonly next: (...given: unknown[]) => unknown;
   readonly return: (...given: unknown[]) => unknown;
   readonly throw: (...given: unknown[]) => unknown;
 }
 
-/** Called once, when a generator has ended. */
+/** Exactly one of these is called, once, when a generator has ended. */
 interface GeneratorEnds {
-  /** It has run to its end. */
+  /** It ran to its end. */
   readonly returned: (value: unknown) => void;
   readonly threw: (error: unknown) => void;
   /** The loop over it ended early, or it was garbage-collected. */
   readonly left: () => void;
 }
 
-/** Ends the calls of generators that were collected as garbage before they had ended. */
+/** Ends the calls of generators that were garbage-collected before their end. */
 const unreachable = new FinalizationRegistry<() => void>((end) => end());
 
-/** Whether a value is a generator, of either kind, or all that one is: streams and cursors are not. */
+/** True for sync and async generators, and for objects with all their methods; streams and cursors lack some. */
 function isGenerator(value: unknown): value is AnyGenerator {
   if (typeof value !== "object" || value === null) return false;
   try {
@@ -337,14 +337,14 @@ function isGenerator(value: unknown): value is AnyGenerator {
     const isOne = [next, end, fail].every((each) => typeof each === "function");
     return isOne && (Symbol.asyncIterator in value || Symbol.iterator in value);
   } catch {
-    // A proxy that throws.
+    // A proxy threw.
     return false;
   }
 }
 
 /**
- * Tells when a generator has ended. It stays the same object, with all else that it has. If the signal is aborted, it
- * throws the signal's reason, and runs its `finally`.
+ * Reports the end of a generator, which stays the same object with all its properties. If the signal is aborted, the
+ * generator throws the signal's reason and runs its `finally`.
  */
 function watchGenerator<Generator extends AnyGenerator>(
   generator: Generator,
@@ -355,9 +355,9 @@ function watchGenerator<Generator extends AnyGenerator>(
   const state: GeneratorState = { hasEnded: false };
   leftIfUnreachable(generator, state, left);
 
-  function end(tell: () => void): void {
+  function end(report: () => void): void {
     unreachable.unregister(state);
-    endOnce(state, tell);
+    endOnce(state, report);
   }
 
   function onStep(name: keyof AnyGenerator, step: unknown): void {
@@ -369,14 +369,14 @@ function watchGenerator<Generator extends AnyGenerator>(
     end(() => threw(error));
   }
 
-  /** Runs its `finally`. An error there has no caller to reach, so it is dropped. */
+  /** Runs the generator's `finally`. An error there cannot reach a caller, so it is dropped. */
   function stop(): void {
     onError(signal?.reason);
     try {
       const stopping: unknown = Reflect.apply(own.return, generator, [undefined]);
       if (stopping instanceof Promise) stopping.catch(() => {});
     } catch {
-      // A sync generator that runs at this moment, or a finally that throws.
+      // A sync generator is running at this moment, or its `finally` threw.
     }
   }
 
@@ -421,18 +421,18 @@ interface GeneratorState {
   hasEnded: boolean;
 }
 
-/** A function of its own: a closure among those of a generator would keep it, and it would never be unreachable. */
+/** A separate function, because a closure inside `watchGenerator` would keep the generator reachable forever. */
 function leftIfUnreachable(generator: AnyGenerator, state: GeneratorState, left: () => void): void {
   unreachable.register(generator, () => endOnce(state, left), state);
 }
 
-function endOnce(state: GeneratorState, tell: () => void): void {
+function endOnce(state: GeneratorState, report: () => void): void {
   if (state.hasEnded) return;
   state.hasEnded = true;
-  tell();
+  report();
 }
 
-/** What `run` returns; rejects with the signal's reason if it is aborted before. */
+/** Returns what `run` returns; rejects with the signal's reason if it is aborted before. */
 async function untilAborted(signal: AbortSignal, run: () => unknown): Promise<unknown> {
   signal.throwIfAborted();
   let fail = (): void => {};
@@ -447,22 +447,22 @@ async function untilAborted(signal: AbortSignal, run: () => unknown): Promise<un
   }
 }
 
-/** A call that runs, and holds a place until it ends. */
+/** A running call that holds a place until it ends. */
 interface HeldCall {
-  /** What the place is of: the name of a bucket, or a bound of calls in this process. */
+  /** What limits the places: the name of a bucket, or the concurrency slots of a function. */
   readonly of: unknown;
-  /** The function that runs. */
+  /** The name of the running function. */
   readonly name: string;
   readonly outer: HeldCall | undefined;
   isRunning: boolean;
 }
 
-/** The pending call, and how to find out which limit it waits for. */
+/** A pending call, and how to find out which limit it waits for. */
 interface WaitInside {
   readonly of: unknown;
   readonly bucket: string;
   readonly logger: Logger;
-  /** The limit of calls at once that has no place left; undefined if it is something else that the call waits for. */
+  /** The concurrency limit without a free place; undefined if the call waits for something else. */
   readonly limit: () => Promise<string | undefined>;
 }
 
@@ -471,10 +471,10 @@ const PATIENCE_MS = 10_000;
 const inside = new AsyncLocalStorage<HeldCall>();
 /** Async storage slows down each promise of a process, so it is on only while calls hold places. */
 let running = 0;
-/** The places of which a warning was logged, by the logger that has it. */
+/** The places that were warned about, by logger. */
 const warned = new WeakMap<Logger, Set<unknown>>();
 
-/** Runs a call that holds a place, so that the calls which it makes are known to be made in it. */
+/** Runs a call that holds a place, and marks the calls that it makes as inner calls. */
 async function runHeld<Result>(
   of: unknown,
   name: string,
@@ -491,7 +491,9 @@ async function runHeld<Result>(
   }
 }
 
-/** Waits for a place. If the call was made in one that holds such a place, one warning says so after ten seconds. */
+/**
+ * Waits for a place. If the call was made inside a call that holds such a place, a warning is logged after ten seconds.
+ */
 export function waitInside<Place>(wait: WaitInside, waiting: Promise<Place>): Promise<Place> {
   const outer = running === 0 ? undefined : holderOf(wait.of);
   if (outer === undefined) return waiting;
@@ -500,7 +502,7 @@ export function waitInside<Place>(wait: WaitInside, waiting: Promise<Place>): Pr
   return waiting.finally(() => clearTimeout(timer));
 }
 
-/** The call that holds such a place, among those in which this one is made. */
+/** The outer call of this one that holds such a place. */
 function holderOf(of: unknown): HeldCall | undefined {
   let held = inside.getStore();
   while (held !== undefined && (held.of !== of || !held.isRunning)) held = held.outer;
@@ -511,11 +513,11 @@ async function warn({ of, bucket, logger, limit }: WaitInside, outer: HeldCall):
   const known = warned.get(logger) ?? new Set();
   warned.set(logger, known);
   if (known.has(of) || !outer.isRunning) return;
-  // Who cannot say for what the call waits says nothing.
+  // Without a known limit there is no warning.
   const limitedBy = await limit().catch(() => undefined);
   if (limitedBy === undefined || known.has(of) || !outer.isRunning) return;
   known.add(of);
   const name = outer.name === "" ? "a function without a name" : `"${outer.name}"`;
-  const problem = `A call of bucket "${bucket}" has waited for 10 s under "${limitedBy}", and was made in a call of ${name} that holds a place there: the two may wait for each other for ever. Make the inner call through another bucket or outside of the outer one, or let more calls run at once. This is said once.`;
+  const problem = `A call of bucket "${bucket}" has waited for 10 s for "${limitedBy}". It was made inside a call of ${name}, which holds a place there, so the two may wait for each other forever. Make the inner call through another bucket or outside of the outer call, or allow more calls at once. This is logged once.`;
   logger.warn({ bucket, limitedBy, outer: outer.name }, problem);
 }

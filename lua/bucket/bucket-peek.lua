@@ -1,7 +1,7 @@
 --[[
-  bucket-peek: how a bucket is now, and what holds for calls of some keys; changes nothing. Twin of peek in src/core/draw/steer.ts.
+  bucket-peek: reads the state of a bucket, and the limits of some keys. Changes nothing. Twin of peek in src/core/draw/steer.ts.
 
-  KEYS  as in slots-draw, with the keys that are asked about
+  KEYS  as in slots-draw, with the requested keys
   ARGV  [1] the policy's text  [2] numbers: pinned_us, terms, keys, and if there are shadows: those {limits}
   Reply { now_us, generation, version, text, source, alive, cool_until_us, paused_until_us, factor, whole_at_us,
         gap_us, gap_until_us, { of each shadow: calls, waited, refused, longest_us }, status... }
@@ -35,7 +35,7 @@ else
     window_us = server_us, alive = 0, alive_before = 0, shared = fresh_scope(terms.limits),
   }
 end
--- Under another policy, the Redis keys of the parts of its limits are unknown.
+-- With another policy in force, the Redis keys of its limits are unknown.
 if bucket.text == text then bucket.shared.limits = apply_limits(bucket.shared.limits, terms.limits, bucket.clock_us) end
 local now, shared = bucket.clock_us, bucket.shared
 local ones, statuses = { 1, 1, 1, 1, 1, 1, 1, 1 }, {}

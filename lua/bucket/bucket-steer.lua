@@ -6,8 +6,8 @@
   ARGV  [1] the policy's text  [2] the channel that all replicas listen to
         [3] the message: the bucket's name, and after a newline the key's
         [4] "configure", "pause", "space", "cool" or "cut"
-        [5] numbers: pinned_us, terms, keys, the generation that the bucket must be of, or 0, then those of the change
-  Reply the generation in force, and 1 if it is another than it must be: nothing was changed then
+        [5] numbers: pinned_us, terms, keys, the required generation of the bucket, or 0, then those of the change
+  Reply the generation in force, and 1 if it is not the required one. Then nothing was changed
 ]]
 -- @include lib/now
 -- @include lib/request/numbers

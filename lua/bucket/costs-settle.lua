@@ -1,14 +1,14 @@
 --[[
-  costs-settle: settles a call's true cost. What it cost beyond its estimate is booked now, into debt if need be; what it
-  cost less is taken back from where it was booked. Twin of settle in src/core/draw/give-back.ts.
+  costs-settle: settles the actual cost of a call. A cost above the estimate is booked now, even beyond the limit. A cost
+  below the estimate is taken back from the call's slot. Twin of settle in src/core/draw/give-back.ts.
 
-  KEYS  as in slots-draw, with the keys of the call, and the shadows if there is anything to settle under them; then of a
-        slot that a server has given: note, see lib/state/slot-note
+  KEYS  as in slots-draw, with the keys of the call, and the shadows if there is anything to settle under them. For a slot
+        that a server has given, then: note, see lib/state/slot-note
   ARGV  [1] the policy's text
-        [2] numbers: pinned_us slot_us is_unused, terms, keys, a difference for each limit, and if there is anything to
-            settle under shadows: those {limits}, and a difference for each
-        of a slot that a server has given  [3] until when it is held, as in slot-note  [4] the request, as there
-  Reply 1 if the bucket holds the same policy, else 0; of a slot that a server has given, what slot-note replies: the cost
+        [2] numbers: pinned_us slot_us is_unused, terms, keys, a difference for each limit. If there is anything to settle
+            under shadows, then: those {limits}, and a difference for each
+        for a slot that a server has given  [3] the end of its hold, as in slot-note  [4] the request, as there
+  Reply 1 if the bucket has the same policy, else 0. For a slot that a server has given: the reply of slot-note. The cost
         is booked if it is noted for the first time
 ]]
 -- @include lib/now
@@ -44,7 +44,7 @@ local function settle_scope(scope)
   local at_us = math.max(bucket.clock_us, scope.last_us)
   for _, limit in ipairs(scope.limits) do
     local rule, delta = RULES[limit.code], next_number()
-    -- Given back from under a later slot, its time would be handed out twice.
+    -- If units were given back before a later slot, their time would be given out twice.
     local is_under_others = is_unused and rule.does_drain and scope.last_us > slot_us
     if delta ~= 0 and rule.is_rate and not is_under_others then
       rule.commit(limit, delta > 0 and at_us or slot_us, delta, { now_us = bucket.clock_us })

@@ -1,5 +1,5 @@
 --[[
-  leases-release: gives leases back, and wakes the askers that have waited longest for what is free now.
+  leases-release: gives leases back, and notifies the replicas that have waited longest for a free lease.
   Twin of releaseLeases in src/core/draw/leases.ts.
 
   KEYS  [1] the bucket's state  string: see lib/state/pack; then per limit: its leases and its waiters, see lib/limits/leases
@@ -26,7 +26,7 @@ for index, limit in ipairs(limits) do
     local message, free = ARGV[3 + index], limit.count - count_leases(limit, now)
     for _, waiter in ipairs(waiters) do
       local waiting = string.sub(waiter, 18)
-      -- One that passes an offer on does not get it back, though it may wait.
+      -- A replica that passes an offer on does not get it back, even if it still waits.
       if free > 0 and not (#leases == 0 and waiting == asker) then
         free = free - 1
         if not is_woken[message .. waiting] then

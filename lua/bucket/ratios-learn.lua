@@ -1,5 +1,5 @@
 --[[
-  ratios-learn: takes in how calls of a bucket differed from their estimates, and tells the means. Twin of learn in
+  ratios-learn: adds the ratios of actual to estimated costs of a bucket, and returns the means. Twin of learn in
   src/core/policy/ratios.ts.
 
   KEYS  [1] ratios: hash, name -> "<samples> <mean, in millionths> <order>"; expires 30 days after the last sample

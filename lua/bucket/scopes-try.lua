@@ -1,13 +1,13 @@
 --[[
-  scopes-try: a try for calls that have several keys or several limits, all of them plain, in a bucket without shared
-  limits. It does what slots-draw does, in a fraction of the time. If anything about the bucket or a key is unusual, it
+  scopes-try: a try for calls with several keys or limits, all of them plain, in a bucket without shared limits. It has the
+  same result as slots-draw in a fraction of the time. If anything about the bucket or a key is unusual, it
   writes nothing and replies "", and the caller runs slots-draw. Its twin is that of slots-draw.
 
   KEYS  as in slots-try
   ARGV  [1] the policy's text
-        [2] numbers: pinned_us (0 in production) drew_us (0: a lost bucket starts full) version,
-            lists of limits {limits {code count period_us capacity}, how many of the keys have them, in their order},
-            shapes of calls {for each key of such a call {the number of its list, costs}}, slot requests {wanted shape keys}
+        [2] numbers: pinned_us (0 in production) drew_us (0: a lost bucket starts full) version.
+            Lists of limits {limits {code count period_us capacity}, how many of the keys have them, in their order}.
+            Shapes of calls {for each key of such a call {the number of its list, costs}}, slot requests {wanted shape keys}
   Reply numbers, packed as doubles: now_us, generation, version, alive, source, per slot request: granted, used under each
         of its limits (of a window; else in cost x period). Or "", see above
 ]]
@@ -17,7 +17,7 @@ local function are_whole(first, second)
   return first % 1 == 0 and second % 1 == 0 and first >= 1 and second >= 1 and first < 2 ^ 53 and second < 2 ^ 53
 end
 
--- Straight code without calls, on locals: Lua itself takes half of the time of each key.
+-- Code without function calls, on locals, because Lua itself takes half of the time of each key.
 local text, read, pack, rep = ARGV[1], struct.unpack, struct.pack, string.rep
 local numbers = { read('<' .. rep('d', #ARGV[2] / 8), ARGV[2]) }
 if not (are_whole(numbers[1] + 1, numbers[2] + 1) and are_whole(numbers[3] + 1, 1)) then return '' end

@@ -1,11 +1,11 @@
 --[[
-  slot-note: notes what became of a slot that a server has given to a caller, where no cost is booked with it.
+  slot-note: stores the state of a slot that a server has given to a caller, if no cost is booked at the same time.
 
   KEYS  [1] note: hash, see lib/state/slot-note
   ARGV  [1] what to note: look, settle, release or renew
         [2] until when the slot is held unless it was renewed, in ms since 1970  [3] for how long it is renewed, in ms
-        [4] the request: one whose reply was lost may come again
-  Reply { what it was before: held, settled or over; for how long it is held now, in ms }
+        [4] the request, which may be repeated after a lost reply
+  Reply { the state before: held, settled or over; how long it is held now, in ms }
 ]]
 -- @include lib/now
 -- @include lib/state/slot-note

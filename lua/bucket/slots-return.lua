@@ -1,5 +1,5 @@
 --[[
-  slots-return: takes back slots that no caller waits for, and the asker's position with them.
+  slots-return: takes back slots that no caller waits for, and the replica's position in the queue.
   Twin of giveBack in src/core/draw/give-back.ts.
 
   KEYS  as in slots-draw, with the keys of the slot request
@@ -38,7 +38,7 @@ end
 local bucket = load_bucket(KEYS[1])
 if not bucket then return 0 end
 advance(bucket, server_us)
--- Under another policy, these slots are no longer booked.
+-- With another policy in force, these slots are no longer booked.
 if bucket.text ~= text then return 1 end
 bucket.shared.limits = apply_limits(bucket.shared.limits, terms.limits, bucket.clock_us)
 

@@ -1,12 +1,12 @@
 --[[
-  buckets-look: what is known of some buckets, and how they are in all but their limits; changes nothing.
+  buckets-look: reads the facts about some buckets, and their state except for their limits. Changes nothing.
 
-  KEYS  [1] how all keys of the fleet begin
-        then, unless they lie on other nodes, of each bucket its state, and the note that its downstream is away
-  ARGV  the buckets' names
-  Reply { now_us, then of each bucket: { told, overrides, declared, rules, pause, fate, away_ms, state, has_calls, refusals } }
-        told and overrides are lists of a name and what is known of it; pause is the entry of the change in the log
-        state: { now_us, generation, text, source, alive, cool_until_us, paused_until_us, factor }; empty if unknown
+  KEYS  [1] the beginning of all keys of the fleet
+        [2…] state and outage note of each bucket, unless they are stored on other nodes
+  ARGV  [1…] buckets: their names
+  Reply { now_us, then for each bucket { reports, overrides, declared, rules, pause, fate, away_ms, state, has_calls, refusals } }
+        The lists `reports` and `overrides` have names and records. The log's entry of the change is `pause`.
+        The state is { now_us, generation, text, source, alive, cool_until_us, paused_until_us, factor }, or empty.
 ]]
 -- @include lib/now
 -- @include lib/limits/registry

@@ -1,8 +1,8 @@
 --[[
-  change-amend: says what became of a change that was noted.
+  change-amend: stores the result of a change.
 
-  KEYS  [1] how all keys of the fleet begin
-  ARGV  [1] the change's id  [2] what became of it, as JSON  [3] for how long that is kept, in ms
+  KEYS  [1] the beginning of all keys of the fleet
+  ARGV  [1] id: the id of the change  [2] fate: the result, as JSON  [3] kept_ms: ms for which it is kept
   Reply nil
 ]]
 redis.call('SET', KEYS[1] .. ':fate:' .. ARGV[1], ARGV[2], 'PX', ARGV[3])

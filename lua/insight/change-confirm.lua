@@ -1,11 +1,11 @@
 --[[
-  change-confirm: a change that was noted has been made. Overrides that were in force before it are forgotten. Of changes
-  that were made at the same time, the one that gave the bucket the greater generation came later.
+  change-confirm: notes that a change was made, and removes the overrides that it replaced. Of several changes at the same
+  time, the last one is the change that gave the bucket the highest generation.
 
-  KEYS  [1] how all keys of the fleet begin
-  ARGV  [1] the bucket  [2] the change's id  [3] "policy" or "pause"  [4] 1 if it begins an override or a pause
-        [5] the generation that it gave the bucket  [6] for how long it can be unknown whether another change was made
-        [7] for how long all of it is kept; both in ms
+  KEYS  [1] the beginning of all keys of the fleet
+  ARGV  [1] bucket  [2] id: the id of the change  [3] subject: "policy" or "pause"
+        [4] is_begun: 1 if an override or a pause begins  [5] generation: the new generation of the bucket
+        [6] unconfirmed_ms: ms after which an unconfirmed change counts as made  [7] kept_ms: ms for which all is kept
   Reply nil
 ]]
 local base, bucket, id, generation, kept_ms = KEYS[1], ARGV[1], ARGV[2], ARGV[5], ARGV[7]

@@ -1,16 +1,16 @@
 --[[
-  change-note: notes a change in one of the logs of changes, and one of a bucket as the override that it begins once it is
-  made. There is a log for each of: buckets by hand, by rules, queues, endpoints, both of these by rules, and endpoints
-  without a named author. Rules may change thousands of buckets at once, and tenants thousands of endpoints: those do not push
-  out what else was changed.
+  change-note: notes a change in one of the change logs. For a bucket, it also notes the override that the change begins.
+  There are separate logs for buckets by hand, buckets by rules, queues, endpoints, settings by rules, and endpoints
+  without a named author. Rules can change thousands of buckets at once, and tenants thousands of endpoints. These changes
+  must not displace the others.
 
-  KEYS  [1] how all keys of the fleet begin
-  ARGV  [1] the bucket, or the queue  [2] the change as JSON  [3] how many changes are kept
-        [4] the override that it begins, as JSON, or ""  [5] for how long that holds, in ms; "" if without end
-        [6] for how long all of it is kept after the last change, in ms  [7] which log: "", or ":rules" and the like
-        [8] the second number of the ids of this log, or of the first of several in a ms; "" if they are Redis' own
-        of a change of an endpoint also: [9] who made it and for which tenant, as a digest  [10] how many of those are kept
-  Reply the change's id
+  KEYS  [1] the beginning of all keys of the fleet
+  ARGV  [1] of: the bucket or the queue  [2] change: the change, as JSON  [3] most: how many changes are kept
+        [4] begun: the override that it begins, as JSON, or ''  [5] for_ms: ms until the override ends; '' for no end
+        [6] kept_ms: ms for which all is kept after the last change  [7] log: the suffix of the log, such as ":rules"
+        [8] first_number: the second number of the first id of a ms in this log; '' for the ids of Redis
+        [9…] author: for an endpoint, a digest of author and tenant, and how many of their changes are kept
+  Reply the id of the change
 ]]
 -- @include lib/now-ms
 

@@ -1,8 +1,8 @@
 --[[
-  override-end: forgets an override of a bucket.
+  override-end: removes an override of a bucket.
 
-  KEYS  [1] how all keys of the fleet begin
-  ARGV  [1] the bucket  [2] the id of the change that began it
+  KEYS  [1] the beginning of all keys of the fleet
+  ARGV  [1] bucket  [2] id: the id of the change that began it
   Reply nil
 ]]
 redis.call('HDEL', KEYS[1] .. ':overrides:' .. ARGV[1], ARGV[2])

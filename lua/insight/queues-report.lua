@@ -1,10 +1,10 @@
 --[[
-  queues-report: takes in which queues a replica has open, and which workers run in it.
+  queues-report: stores which queues a replica has open, and which workers it runs.
 
-  KEYS  [1] how all keys of the fleet begin
-  ARGV  [1] the replica  [2] for how long a queue is kept after the last word of it, in ms
-        [3] its workers as JSON; "" if it has none, "=" if they are as it told before
-        then of each queue: its name, what is known of it as JSON
+  KEYS  [1] the beginning of all keys of the fleet
+  ARGV  [1] replica  [2] kept_ms: ms for which a queue is kept after its last report
+        [3] workers: its workers as JSON; '' for none, "=" if they are unchanged
+        [4…] queues: the name of each queue, and its facts as JSON
   Reply nil
 ]]
 -- @include lib/now-ms

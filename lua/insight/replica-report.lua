@@ -1,20 +1,21 @@
 --[[
-  replica-report: takes in what one replica tells of itself and of its buckets, and answers which overrides are over.
+  replica-report: stores what a replica reports about itself and its buckets, and returns the overrides that have ended.
 
-  KEYS  [1] how all keys of the fleet begin
-  ARGV  [1] the replica  [2] what it is, as JSON  [3] for how long it counts as alive, in ms
-        [4] the step of the history  [5] for how long that, and [6] a bucket, are kept; all in ms
-        [7] 1 if it is the replica's last report: what it told is forgotten then
-        then of each bucket: its name, how it is there as JSON, calls started, calls refused, the policy of the code or "",
-        how many callers waited by rank until now, "c,h,n,l" or "" for none, and for how long that was so, in ms
-  Reply 1 if nothing was known of the replica, and the records of the overrides whose time is over and that no other
-        replica is ending, 100 at most; none to a replica that goes
+  KEYS  [1] the beginning of all keys of the fleet
+  ARGV  [1] replica  [2] about: its facts, as JSON  [3] alive_ms: ms for which it counts as alive
+        [4] step_ms: the step of the history  [5] history_kept_ms: ms for which the history is kept
+        [6] kept_ms: ms for which a bucket is kept  [7] is_last: 1 for its last report, which removes its reports
+        [8…] buckets: seven values for each bucket. The first two are its name, and its activity as JSON. The numbers of
+            started and rejected calls follow. Next is the policy of the code, or ''. The last two are the numbers of
+            waiting callers by rank, "c,h,n,l" or '', and for how many ms they were valid.
+  Reply 1 if the replica was unknown, and up to 100 records of overrides that have ended and that no other replica ends.
+        The last report of a replica returns none.
 ]]
 -- @include lib/now-ms
 -- @include lib/history
 
 local FORGOTTEN_AT_ONCE = 10
--- For how long a replica has time to end an override before another one hears of it.
+-- Ms for which a replica may end an override before another one gets it.
 local ENDING_MS = 5000
 
 local base, replica, alive_ms, now = KEYS[1], ARGV[1], tonumber(ARGV[3]), now_ms()
@@ -32,7 +33,7 @@ redis.call('ZREMRANGEBYSCORE', base .. ':replicas', '-inf', now - alive_ms)
 redis.call('PEXPIRE', base .. ':replicas', alive_ms)
 local replicas = redis.call('ZCARD', base .. ':replicas')
 
--- What replicas told that were killed.
+-- Removes the reports of killed replicas.
 local function forget_dead(told)
   if redis.call('HLEN', told) <= replicas then return end
   for _, name in ipairs(redis.call('HKEYS', told)) do

@@ -1,9 +1,9 @@
 --[[
-  rules-done: rules are in force for all buckets. If others have come meanwhile, some buckets may have these although the
-  others had been there already: then the others are to be put in force again.
+  rules-done: notes that all buckets have the rules. If other rules were offered in between, they are applied again, because
+  some buckets may have received these rules last.
 
-  KEYS  [1] how all keys of the fleet begin
-  ARGV  [1] the rules' digest  [2] for how long that is believed, in ms
+  KEYS  [1] the beginning of all keys of the fleet
+  ARGV  [1] digest: the digest of the rules  [2] done_ms: ms for which this is valid
   Reply nil
 ]]
 local base, digest, done_ms = KEYS[1], ARGV[1], ARGV[2]

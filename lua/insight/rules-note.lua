@@ -1,11 +1,12 @@
 --[[
-  rules-note: notes the policies that rules come to for some buckets, while those rules are in force, and lists these
-  buckets: they may have had no calls yet. replica-report also lists those that had calls.
+  rules-note: stores the policies that rules define for some buckets, while those rules are active. It also lists these
+  buckets, which may have had no calls yet.
 
-  KEYS  [1] how all keys of the fleet begin
-  ARGV  [1] the rules' digest  [2] their version  [3] for how long they are kept, in ms
-        [4] for how long buckets are listed, in ms; then of each bucket, or of a setting such as "queue:mail": its name, and the text of its policy, or "" if rules say nothing of it any more
-  Reply of each bucket: what was noted before, or ""; nil if other rules are in force
+  KEYS  [1] the beginning of all keys of the fleet
+  ARGV  [1] digest: the digest of the rules  [2] version: their version  [3] kept_ms: ms for which they are kept
+        [4] listed_ms: ms for which buckets are listed
+        [5…] policies: the name of each bucket or setting such as "queue:mail", and the text of its policy; '' removes it
+  Reply the earlier text for each name, or ''; nil if other rules are active
 ]]
 local base, digest, version, kept_ms, listed_ms = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local head = redis.call('GET', base .. ':rules') or ''

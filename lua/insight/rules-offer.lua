@@ -1,11 +1,12 @@
 --[[
-  rules-offer: offers the rules of a file. They are in force from then on, unless newer ones are. Of all processes that
-  offer the same, one is to apply them.
+  rules-offer: offers the rules of a file. They become active unless newer ones are active. If several processes offer the
+  same rules, one of them applies them.
 
-  KEYS  [1] how all keys of the fleet begin
-  ARGV  [1] the rules' version  [2] when their file was changed, in ms  [3] their digest  [4] what else is told of them, as JSON
-        [5] the process that offers them  [6] for how long it has time to apply them  [7] for how long they are kept; both in ms
-  Reply "apply", "wait", "done" or "older", and the rules in force until then, or ""
+  KEYS  [1] the beginning of all keys of the fleet
+  ARGV  [1] version: the version of the rules  [2] changed_at_ms: when their file was changed, in ms since 1970
+        [3] digest: their digest  [4] about: other facts about them, as JSON  [5] replica: the process that offers them
+        [6] claim_ms: ms for which it may apply them  [7] kept_ms: ms for which they are kept
+  Reply "apply", "wait", "done" or "older", and the rules that were active before, or ''
 ]]
 local base, version, changed_ms, digest = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local claim_ms, kept_ms = ARGV[6], ARGV[7]

@@ -7,6 +7,8 @@ import {
   type BucketLook,
   type InsightStore,
   type Point,
+  type QueueFacts,
+  type WorkerActivity,
 } from "../../../core/stores/insight/store.ts";
 import {
   LOGS,
@@ -23,27 +25,24 @@ import type {
 } from "../../../core/stores/insight/requests.ts";
 import type { Requests } from "../requests/requests.ts";
 import {
-  changeAmend,
-  changeConfirm,
-  changeNote,
   fleetBase,
   FLEET,
-  overrideEnd,
-  queuesReport,
-  replicaReport,
+  insightScripts,
+  readChange,
+  RULED,
+  RULES,
+  valueOf,
 } from "../scripts/insight/insight.ts";
-import { bucketsLook, readChange, valueOf } from "../scripts/insight/looks.ts";
 import { jobScripts } from "../scripts/queue/jobs.ts";
 import { steeringScripts } from "../scripts/queue/steering.ts";
-import { runScript } from "../scripts/script.ts";
-import { requestNoteKey } from "../scripts/keys.ts";
-import { createQueueIndex } from "./queue-index.ts";
-import { createRedisRules } from "./rules.ts";
+import { bindScripts, runScript } from "../scripts/script.ts";
+import { optional } from "../scripts/shape.ts";
+import { baseOf, requestNoteKey } from "../scripts/keys.ts";
 
 const HOUR_MS = 3_600_000;
-/** How many changes are read at a time while those of one bucket are looked for. */
+/** How many changes are read at a time in the search for those of one bucket. */
 const READ_AT_ONCE = 500;
-/** One script looks at so many buckets: it takes Redis about a millisecond. */
+/** How many buckets one script reads, which takes Redis about a millisecond. */
 const LOOKED_AT_ONCE = 100;
 
 export function createRedisInsight(
@@ -52,6 +51,7 @@ export function createRedisInsight(
   requests: Pick<Requests, "send" | "sendOnce">,
 ): InsightStore {
   const base = fleetBase({ prefix });
+  const scripts = bindScripts(redis, { prefix }, insightScripts);
   const send = <T>(run: () => Promise<T>): Promise<T> => requests.send(FLEET, run);
   const sendOnce = <T>(run: () => Promise<T>): Promise<T> => requests.sendOnce(FLEET, run);
 
@@ -72,7 +72,7 @@ export function createRedisInsight(
   }
 
   function look(buckets: readonly string[], areHere: boolean) {
-    return send(() => runScript(redis, bucketsLook, { prefix, buckets, areHere }));
+    return send(() => scripts.look({ buckets, areHere }));
   }
 
   async function readLog(key: string, { of, before, limit }: LogPage): Promise<StreamEntry[]> {
@@ -90,8 +90,14 @@ export function createRedisInsight(
     return found;
   }
 
+  /** The workers of a queue that count as alive: those that `queue.status()` counts. */
+  async function liveOf(queue: string, atMs: number): Promise<string[]> {
+    const found = await redis.hgetall(`${baseOf({ prefix, queue })}workers:live`);
+    const live = Object.entries(found).filter(([, until]) => Number.parseInt(until, 10) > atMs);
+    return live.map(([worker]) => worker);
+  }
+
   return {
-    ...createRedisRules(redis, prefix, requests),
     ...createRequestNotes(redis, prefix, requests),
     slotSecret: (own) =>
       send(async () => {
@@ -99,14 +105,43 @@ export function createRedisInsight(
         await redis.set(key, own, "PX", SLOT_SECRET_KEPT_MS, "NX");
         return (await redis.get(key)) ?? own;
       }),
-    ...createQueueIndex(redis, base, { prefix, send, nowMs }),
+    queues: ({ after, limit }) =>
+      send(async () => {
+        const from = after === "" ? "-" : `(${after}`;
+        const names = await redis.zrangebylex(`${base}:queues`, from, "+", "LIMIT", 0, limit);
+        const texts = names.length === 0 ? [] : await redis.hmget(`${base}:of-queues`, ...names);
+        const queues = names.flatMap((name, at) => readQueue(name, texts[at]) ?? []);
+        return { queues, errors: [] };
+      }),
+    queue: (name) => send(async () => readQueue(name, await redis.hget(`${base}:of-queues`, name))),
+    workers: () =>
+      send(async () => {
+        const sinceMs = (await nowMs()) - REPLICA_ALIVE_MS;
+        const [alive, reports] = await Promise.all([
+          redis.zrangebyscore(`${base}:replicas`, sinceMs, "+inf"),
+          redis.hgetall(`${base}:workers`),
+        ]);
+        return alive.flatMap((replica) => {
+          const text = reports[replica];
+          if (text === undefined) return [];
+          return (JSON.parse(text) as WorkerActivity[]).map((worker) => ({ ...worker, replica }));
+        });
+      }),
+    liveWorkers: async (queues) => {
+      if (queues.length === 0) return [];
+      return send(async () => {
+        const atMs = await nowMs();
+        const live = await Promise.all(queues.map((queue) => liveOf(queue, atMs)));
+        return live.flat();
+      });
+    },
     report: (report) =>
       sendOnce(async () => {
         const { queues, workers } = report;
         const isOfQueues = queues.length > 0 || workers !== undefined;
         const [reported] = await Promise.all([
-          runScript(redis, replicaReport, { ...report, prefix }),
-          isOfQueues ? runScript(redis, queuesReport, { ...report, prefix }) : undefined,
+          scripts.reportReplica(report),
+          isOfQueues ? scripts.reportQueues(report) : undefined,
         ]);
         return reported;
       }),
@@ -132,6 +167,22 @@ export function createRedisInsight(
       await Promise.all(looking);
       return found;
     },
+    offerRules: (offer) => send(() => scripts.offerRules(offer)),
+    rules: () => send(async () => optional(RULES).read(await redis.get(`${base}:rules`))),
+    noteRules: (note) => send(() => scripts.noteRules(note)),
+    rulesApplied: (rules) => send(() => scripts.rulesApplied(rules)),
+    ruledNames: () => send(() => redis.hkeys(`${base}:rules:texts`)),
+    ruledOf: (names) =>
+      send(async () => {
+        const found = await redis.hmget(`${base}:rules:texts`, ...names);
+        return found.map((text) => optional(RULED).read(text));
+      }),
+    declaredOf: (buckets) =>
+      send(async () => {
+        if (buckets.length === 0) return [];
+        const found = await redis.hmget(`${base}:declared`, ...buckets);
+        return found.map((text) => text ?? undefined);
+      }),
     declared: (bucket) =>
       send(async () => (await redis.hget(`${base}:declared`, bucket)) ?? undefined),
     replicas: () =>
@@ -164,8 +215,8 @@ export function createRedisInsight(
           .toSorted((a, b) => a.atMs - b.atMs);
       }),
     // Sent again after a lost reply, it would be noted twice.
-    noteChange: (change) => sendOnce(() => runScript(redis, changeNote, { change, prefix })),
-    amendChange: ({ id }, fate) => send(() => runScript(redis, changeAmend, { id, fate, prefix })),
+    noteChange: (change) => sendOnce(() => scripts.noteChange({ change })),
+    amendChange: ({ id }, fate) => send(() => scripts.amendChange({ id, fate })),
     changes: ((page: ChangesPage) => send(() => readLogs(page))) as InsightStore["changes"],
     // Asked twice a second, which is often enough where Redis refuses.
     settingsByHand: (queue) =>
@@ -183,8 +234,8 @@ export function createRedisInsight(
           await redis.xdel(key, ...ids);
         }
       }),
-    confirmChange: (made) => send(() => runScript(redis, changeConfirm, { ...made, prefix })),
-    endOverride: (override) => send(() => runScript(redis, overrideEnd, { ...override, prefix })),
+    confirmChange: (made) => send(() => scripts.confirmChange(made)),
+    endOverride: (override) => send(() => scripts.endOverride(override)),
   };
 }
 
@@ -243,4 +294,9 @@ function createRequestNotes(
         if ((await redis.get(key)) === request.asked) await redis.del(key);
       }),
   };
+}
+
+function readQueue(name: string, text: string | null | undefined): QueueFacts | undefined {
+  if (text === null || text === undefined) return undefined;
+  return { ...(JSON.parse(text) as Omit<QueueFacts, "name">), name };
 }

@@ -92,13 +92,15 @@ export function written<Value>(write: (value: Value) => Operand): Shape<Value> {
 }
 
 /** Empty, or nil in a reply, if it is undefined; an argument can have another default. */
+export function optional<Value>(shape: Shape<Value>, byDefault?: Operand): Shape<Value | undefined>;
+export function optional<Value>(reader: Reader<Value>): Reader<Value | undefined>;
 export function optional<Value>(
-  shape: Shape<Value>,
+  shape: Reader<Value>,
   byDefault: Operand = "",
 ): Shape<Value | undefined> {
   return {
     read: (reply) => (isEmpty(reply) ? undefined : shape.read(reply)),
-    write: (value) => (value === undefined ? byDefault : shape.write(value)),
+    write: (value) => (value === undefined ? byDefault : (shape as Shape<Value>).write(value)),
   };
 }
 

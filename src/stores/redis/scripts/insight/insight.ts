@@ -1,5 +1,6 @@
-/** `insight/…`: what replicas tell, and changes by hand. All keys of the fleet lie under one hash tag, so on one node of a cluster. */
+/** Scripts of the reports of replicas, the change log and the rules. All keys of a fleet share one hash tag. */
 import { createHash } from "node:crypto";
+import { OUTAGE_KEPT_MS, SOURCES } from "../../../../core/store.ts";
 import {
   INDEX_KEPT_MS,
   CHANGES_KEPT,
@@ -8,182 +9,392 @@ import {
   HISTORY_STEP_MS,
   REPLICA_ALIVE_MS,
   UNCONFIRMED_MS,
+  type AboutReplica,
+  type BucketActivity,
+  type BucketFacts,
+  type Glance,
   type Override,
-  type Reported,
   type ReplicaReport,
 } from "../../../../core/stores/insight/store.ts";
 import {
   logOf,
   LOGS,
+  newestFirst,
   type ChangeFate,
+  type KeptBucketChange,
+  type KeptChange,
   type MadeChange,
   type NewBucketChange,
-  type NewQueueChange,
   type NewChange,
+  type NewQueueChange,
 } from "../../../../core/stores/insight/changes.ts";
-import { defineScript, type Script } from "../script.ts";
+import {
+  RULES_CLAIM_MS,
+  RULES_DONE_MS,
+  RULES_KEPT_MS,
+  type RuledPolicy,
+  type RulesAnswer,
+  type RulesInForce,
+  type RulesNote,
+} from "../../../../core/stores/insight/rules.ts";
+import { awayKey, stateKeys } from "../keys.ts";
+import { shapeScript } from "../script.ts";
+import {
+  constant,
+  flag,
+  flat,
+  from,
+  fromEach,
+  int,
+  json,
+  list,
+  mapped,
+  optional,
+  readerOf,
+  rest,
+  text,
+  word,
+  written,
+  type Operand,
+  type Parts,
+  type Read,
+  type Reader,
+  type Shape,
+} from "../shape.ts";
 
 interface OfPrefix {
   readonly prefix: string;
 }
 
-/** The bucket under whose hash tag the fleet's keys lie: no user's bucket can have this name. */
+/** Takes the place of a bucket's name in the keys of the fleet. No bucket can have this name. */
 export const FLEET = ":fleet";
 
-/** How the keys of the fleet begin. */
+/** The beginning of the keys of the fleet. */
 export function fleetBase({ prefix }: OfPrefix): string {
   return `${prefix}:{${FLEET}}`;
 }
 
-export const replicaReport: Script<ReplicaReport & OfPrefix, Reported> = defineScript({
-  name: "insight/replica-report",
-  keys: (input) => [fleetBase(input)],
-  args: ({ replica, about, isLast, buckets }) => [
-    replica,
-    JSON.stringify(about),
-    REPLICA_ALIVE_MS,
-    HISTORY_STEP_MS,
-    HISTORY_KEPT_MS,
-    INDEX_KEPT_MS,
-    isLast ? 1 : 0,
-    ...buckets.flatMap(({ bucket, state, started, refused, declared = "", waited }) => [
-      bucket,
-      JSON.stringify(state),
-      started,
-      refused,
-      declared,
-      waited?.callers.map((count) => (count === 0 ? "" : count)).join(",") ?? "",
-      waited?.forMs ?? 0,
-    ]),
-  ],
-  decode(reply) {
-    const [isNew, over] = reply as [number, string[]];
-    return { isNew: isNew === 1, over: over.map(readOverride) };
-  },
-});
+const fleetKey = (of: OfPrefix): readonly string[] => [fleetBase(of)];
 
-type QueuesReport = Pick<ReplicaReport, "replica" | "queues" | "workers"> & OfPrefix;
+/** Stands for an unchanged list of workers. */
+const UNCHANGED = "=";
 
-export const queuesReport: Script<QueuesReport, void> = defineScript({
-  name: "insight/queues-report",
-  keys: (input) => [fleetBase(input)],
-  args: ({ replica, queues, workers }) => [
-    replica,
-    INDEX_KEPT_MS,
-    workers === undefined ? AS_BEFORE : workers.length === 0 ? "" : JSON.stringify(workers),
-    ...queues.flatMap(({ name, ...facts }) => [name, JSON.stringify(facts)]),
-  ],
-  decode: () => undefined,
-});
-
-/** In place of workers of which nothing is new. */
-const AS_BEFORE = "=";
-
-/** How many changes of one tenant's endpoints are kept of one author. */
+/** How many changes of one tenant's endpoints are kept for one author. */
 const KEPT_OF_AUTHOR = 1_000;
 
-export const changeNote: Script<{ readonly change: NewChange } & OfPrefix, string> = defineScript({
-  name: "insight/change-note",
-  keys: (input) => [fleetBase(input)],
-  args: ({ change }) => {
-    const { by, reason, forMs } = change;
-    const log = logOf(change);
-    const at = LOGS.indexOf(log);
-    const { bucket, queue, endpoint, isByCode } = change as Partial<NewQueueChange> & NewChange;
-    const begun = isOverride(change)
-      ? JSON.stringify({ bucket, text: change.after.text, by, reason })
-      : "";
-    const author =
-      endpoint === undefined
-        ? []
-        : [digestOf([queue!, endpoint.tenant, isByCode === true ? "" : by]), KEPT_OF_AUTHOR];
-    return [
-      bucket ?? queue!,
-      JSON.stringify(change, sayInfinity),
-      CHANGES_KEPT,
-      begun,
-      forMs ?? "",
-      CHANGES_KEPT_MS,
-      log,
-      at === 0 ? "" : at * 1_000_000,
-      ...author,
+const INFINITY = "forever";
+
+/** JSON has no Infinity, the length of a pause without an end. */
+function changeText<Value>(): Shape<Value> {
+  return {
+    read: (stored) =>
+      JSON.parse(String(stored), (name, value: unknown) =>
+        name.endsWith("Ms") && value === INFINITY ? Infinity : value,
+      ) as Value,
+    write: (value) =>
+      JSON.stringify(value, (_name, part: unknown) => (part === Infinity ? INFINITY : part)),
+  };
+}
+
+const NEW_CHANGE = changeText<NewChange>();
+const FATE = changeText<ChangeFate>();
+
+/** An argument that follows from the change. */
+function ofChange<Change = NewChange>(make: (change: Change) => Operand) {
+  return from(({ change }: { readonly change: Change }) => make(change));
+}
+
+/** Parts of a text, separated by bars; the last part may contain bars. */
+function barred<Given extends Parts>(given: Given): Reader<Read<Given>> {
+  const reader = readerOf(given);
+  const heads = Object.keys(given).length - 1;
+  return {
+    read(stored) {
+      const all = String(stored).split("|");
+      return reader.read([...all.slice(0, heads), all.slice(heads).join("|")]);
+    },
+  };
+}
+
+const OVERRIDE: Reader<Override> = mapped(
+  barred({
+    id: text,
+    generation: optional(int),
+    untilMs: optional(int),
+    facts: json<Pick<Override, "bucket" | "text" | "by" | "reason">>(),
+  }),
+  ({ facts, ...record }) => ({
+    ...facts,
+    reason: facts.reason,
+    ...record,
+    atMs: timeOf(record.id),
+  }),
+);
+
+export const RULES: Reader<RulesInForce> = mapped(
+  barred({
+    version: int,
+    changedAtMs: int,
+    digest: text,
+    about: json<Pick<RulesInForce, "file" | "by">>(),
+  }),
+  ({ about, ...rules }) => ({ ...about, ...rules }),
+);
+
+export const RULED: Reader<RuledPolicy> = barred({ version: int, text });
+
+const ACTIVITY = barred({ atMs: int, activity: json<BucketActivity>() });
+
+type StreamEntry = readonly [id: string, fields: readonly string[]];
+/** Empty if the bucket has no state. */
+type StoredBucketState =
+  | readonly []
+  | readonly [
+      nowUs: number,
+      generation: number,
+      text: string,
+      source: number,
+      alive: number,
+      coolUntilUs: number,
+      pausedUntilUs: number,
+      factor: number,
     ];
-  },
-  decode: String,
+
+const LOOKED = readerOf({
+  reports: flat({ replica: text, last: ACTIVITY }),
+  overrides: flat({ id: text, record: text }),
+  declared: optional(text),
+  rules: optional(RULED),
+  pause: { read: ([entry]: readonly StreamEntry[]) => entry } as Reader<StreamEntry | undefined>,
+  fate: optional(text),
+  awayMs: int,
+  state: { read: (stored) => stored } as Reader<StoredBucketState>,
+  hasCalls: flag,
+  refusals: mapped(optional(int), (count = 0) => count),
 });
+type Looked = Read<typeof LOOKED>;
+
+export const insightScripts = {
+  /** Stores the report of a replica. Returns the overrides that it has to end. */
+  reportReplica: shapeScript({
+    name: "insight/replica-report",
+    keys: fleetKey,
+    args: {
+      replica: text,
+      about: json<AboutReplica>(),
+      aliveMs: constant(REPLICA_ALIVE_MS),
+      stepMs: constant(HISTORY_STEP_MS),
+      historyKeptMs: constant(HISTORY_KEPT_MS),
+      keptMs: constant(INDEX_KEPT_MS),
+      isLast: flag,
+      buckets: fromEach(({ buckets }: Pick<ReplicaReport, "buckets">) =>
+        buckets.flatMap(({ bucket, state, started, refused, declared = "", waited }) => [
+          bucket,
+          JSON.stringify(state),
+          started,
+          refused,
+          declared,
+          waited?.callers.map((count) => (count === 0 ? "" : count)).join(",") ?? "",
+          waited?.forMs ?? 0,
+        ]),
+      ),
+    },
+    reply: { isNew: flag, over: list(OVERRIDE) },
+  }),
+
+  /** Stores the queues and workers of a replica. */
+  reportQueues: shapeScript({
+    name: "insight/queues-report",
+    keys: fleetKey,
+    args: {
+      replica: text,
+      keptMs: constant(INDEX_KEPT_MS),
+      workers: written((workers: ReplicaReport["workers"]) => {
+        if (workers === undefined) return UNCHANGED;
+        return workers.length === 0 ? "" : JSON.stringify(workers);
+      }),
+      queues: fromEach(({ queues }: Pick<ReplicaReport, "queues">) =>
+        queues.flatMap(({ name, ...facts }) => [name, JSON.stringify(facts)]),
+      ),
+    },
+  }),
+
+  /** Notes a change before it is made. Returns its id. */
+  noteChange: shapeScript({
+    name: "insight/change-note",
+    keys: fleetKey,
+    args: {
+      of: ofChange((change) => change.bucket ?? change.queue),
+      change: NEW_CHANGE,
+      most: constant(CHANGES_KEPT),
+      begun: ofChange((change) => {
+        if (!isOverride(change)) return "";
+        const { bucket, by, reason, after } = change;
+        return JSON.stringify({ bucket, text: after.text, by, reason });
+      }),
+      forMs: ofChange(({ forMs = "" }) => forMs),
+      keptMs: constant(CHANGES_KEPT_MS),
+      log: ofChange(logOf),
+      firstNumber: ofChange((change) => LOGS.indexOf(logOf(change)) * 1_000_000 || ""),
+      author: fromEach(({ change }: { readonly change: NewChange }) => {
+        const { queue, endpoint, isByCode, by } = change as NewQueueChange;
+        if (endpoint === undefined) return [];
+        return [digestOf([queue, endpoint.tenant, isByCode === true ? "" : by]), KEPT_OF_AUTHOR];
+      }),
+    },
+    reply: text,
+  }),
+
+  /** Stores the result of a change. It is a script because scripts also run when Redis has no free memory. */
+  amendChange: shapeScript({
+    name: "insight/change-amend",
+    keys: fleetKey,
+    args: { id: text, fate: FATE, keptMs: constant(CHANGES_KEPT_MS) },
+  }),
+
+  /** Notes that a change was made, and removes the overrides that it replaced. */
+  confirmChange: shapeScript({
+    name: "insight/change-confirm",
+    keys: fleetKey,
+    args: {
+      bucket: ofChange<MadeChange["change"]>(({ bucket }) => bucket),
+      id: text,
+      subject: ofChange<MadeChange["change"]>(({ subject }) => subject),
+      isBegun: ofChange<MadeChange["change"]>(({ subject, after }) =>
+        Number(subject === "policy" ? after.source === "override" : after.pausedForMs > 0),
+      ),
+      generation: int,
+      unconfirmedMs: constant(UNCONFIRMED_MS),
+      keptMs: constant(CHANGES_KEPT_MS),
+    },
+  }),
+
+  /** Removes an override. */
+  endOverride: shapeScript({
+    name: "insight/override-end",
+    keys: fleetKey,
+    args: { bucket: text, id: text },
+  }),
+
+  /** Reads the facts about some buckets, and their state if they are stored on this server. */
+  look: shapeScript({
+    name: "insight/buckets-look",
+    keys: ({
+      prefix,
+      buckets,
+      areHere,
+    }: OfPrefix & { readonly buckets: readonly string[]; readonly areHere: boolean }) => [
+      fleetBase({ prefix }),
+      ...buckets.flatMap((bucket) =>
+        areHere ? [...stateKeys(prefix, bucket, []), awayKey(prefix, bucket, undefined)] : [],
+      ),
+    ],
+    args: { buckets: rest(text) },
+    decode(reply, { areHere }) {
+      const [nowUs, ...found] = reply as [number, ...unknown[]];
+      return found.map((each) => {
+        const looked = LOOKED.read(each);
+        return {
+          facts: factsOf(Math.floor(nowUs / 1_000), looked),
+          declared: looked.declared,
+          glance: areHere ? glanceOf(nowUs, looked) : undefined,
+        };
+      });
+    },
+  }),
+
+  /** Offers the rules of a file. */
+  offerRules: shapeScript({
+    name: "insight/rules-offer",
+    keys: fleetKey,
+    args: {
+      version: int,
+      changedAtMs: int,
+      digest: text,
+      about: from(({ file, by }: Pick<RulesInForce, "file" | "by">) =>
+        JSON.stringify({ file, by }),
+      ),
+      replica: text,
+      claimMs: constant(RULES_CLAIM_MS),
+      keptMs: constant(RULES_KEPT_MS),
+    },
+    reply: { verdict: word<RulesAnswer["verdict"]>(), before: optional(RULES) },
+  }),
+
+  /** Stores the policies of the rules. Returns the earlier texts; undefined if other rules are active. */
+  noteRules: shapeScript({
+    name: "insight/rules-note",
+    keys: fleetKey,
+    args: {
+      digest: text,
+      version: int,
+      keptMs: constant(RULES_KEPT_MS),
+      listedMs: constant(INDEX_KEPT_MS),
+      policies: fromEach(({ policies }: Pick<RulesNote, "policies">) =>
+        policies.flatMap(([bucket, ruled = ""]) => [bucket, ruled]),
+      ),
+    },
+    decode: (reply) =>
+      (reply as readonly string[] | null)?.map((ruled) => optional(RULED).read(ruled)?.text),
+  }),
+
+  /** Notes that all buckets have the rules. */
+  rulesApplied: shapeScript({
+    name: "insight/rules-done",
+    keys: fleetKey,
+    args: { digest: text, doneMs: constant(RULES_DONE_MS) },
+  }),
+};
 
 function digestOf(names: readonly string[]): string {
   return createHash("sha256").update(names.join("\0")).digest("base64url");
 }
-
-type ChangeAmend = {
-  readonly id: string;
-  readonly fate: ChangeFate;
-} & OfPrefix;
-
-/** A script, since those run also where the memory of Redis is full. */
-export const changeAmend: Script<ChangeAmend, void> = defineScript({
-  name: "insight/change-amend",
-  keys: (input) => [fleetBase(input)],
-  args: ({ id, fate }) => [id, JSON.stringify(fate, sayInfinity), CHANGES_KEPT_MS],
-  decode: () => undefined,
-});
-
-export const changeConfirm: Script<MadeChange & OfPrefix, void> = defineScript({
-  name: "insight/change-confirm",
-  keys: (input) => [fleetBase(input)],
-  args: ({ id, change, generation }) => {
-    const { bucket, subject, after } = change;
-    const isBegun = subject === "policy" ? after.source === "override" : after.pausedForMs > 0;
-    return [bucket, id, subject, isBegun ? 1 : 0, generation, UNCONFIRMED_MS, CHANGES_KEPT_MS];
-  },
-  decode: () => undefined,
-});
-
-export const overrideEnd: Script<Pick<Override, "bucket" | "id"> & OfPrefix, void> = defineScript({
-  name: "insight/override-end",
-  keys: (input) => [fleetBase(input)],
-  args: ({ bucket, id }) => [bucket, id],
-  decode: () => undefined,
-});
 
 function isOverride(change: NewChange): change is NewBucketChange {
   if (change.bucket === undefined) return false;
   return change.subject === "policy" && change.after.source === "override";
 }
 
-/** `<id of the change>|<generation, or nothing>|<end in ms, or nothing>|<JSON>` */
-export function readOverride(record: string): Override {
-  const [id = "", generation = "", untilMs = ""] = record.split("|", 3);
-  const head = `${id}|${generation}|${untilMs}|`;
-  const facts = JSON.parse(record.slice(head.length)) as Pick<
-    Override,
-    "bucket" | "text" | "by" | "reason"
-  >;
+function factsOf(nowMs: number, looked: Looked): BucketFacts {
+  const { reports, overrides, rules, pause, fate, hasCalls, refusals } = looked;
   return {
-    ...facts,
-    reason: facts.reason,
-    id,
-    atMs: timeOf(id),
-    untilMs: untilMs === "" ? undefined : Number(untilMs),
-    generation: generation === "" ? undefined : Number(generation),
+    nowMs,
+    refusals,
+    reports: reports.map(({ replica, last }) => ({ replica, ...last.activity, atMs: last.atMs })),
+    rules,
+    overrides: overrides
+      .map(({ id, record }) => OVERRIDE.read(`${id}|${record}`))
+      .toSorted((a, b) => newestFirst(b.id, a.id)),
+    pause: pause && (readChange(pause, fate) as KeptBucketChange),
+    hasCalls,
   };
 }
 
-/** When a change was made, by its id. */
-export function timeOf(id: string): number {
+/** A bucket without a state looks unused, with the policy of the caller. */
+function glanceOf(serverUs: number, { awayMs, state }: Looked): Glance {
+  const awayForMs = awayMs < 0 ? 0 : Math.max(1, awayMs - OUTAGE_KEPT_MS);
+  const [nowUs = serverUs, generation = serverUs, policy, source = 0, alive = 0, ...times] = state;
+  const [coolUntilUs = 0, pausedUntilUs = 0, factor = 1_000] = times;
+  const ofPolicy = { generation, text: policy, source: SOURCES[source]! };
+  return { nowUs, ...ofPolicy, alive, coolUntilUs, pausedUntilUs, factor, awayForMs };
+}
+
+/** Reads a change from its entry in the log and its result. */
+export function readChange([id, fields]: StreamEntry, fate: string | null | undefined): KeptChange {
+  const noted = NEW_CHANGE.read(valueOf(fields, "change"));
+  const { jobs, undoneBy, failed, after } = FATE.read(fate ?? "{}");
+  const { reason, forMs, undoes } = noted;
+  const kept = { ...noted, reason, forMs, undoes, id, atMs: timeOf(id), undoneBy, failed };
+  if (kept.bucket !== undefined) return kept;
+  const { endpoint, key, filter, before } = kept;
+  return { ...kept, endpoint, key, filter, before, after: after ?? kept.after, jobs };
+}
+
+export function valueOf(fields: readonly string[], name: string): string {
+  return fields[fields.indexOf(name) + 1] ?? "";
+}
+
+/** Returns the time of a change, which its id begins with. */
+function timeOf(id: string): number {
   return Number(id.split("-", 1)[0]);
-}
-
-const INFINITY = "forever";
-
-/** JSON has no Infinity, of which a pause without an end is made. */
-function sayInfinity(_name: string, value: unknown): unknown {
-  return value === Infinity ? INFINITY : value;
-}
-
-export function readChangeText<Text>(text: string): Text {
-  return JSON.parse(text, (name, value: unknown) =>
-    name.endsWith("Ms") && value === INFINITY ? Infinity : value,
-  ) as Text;
 }

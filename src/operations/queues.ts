@@ -36,7 +36,16 @@ import {
   UNREACHABLE,
   WORKER,
 } from "./shapes.ts";
-import { byText, duration, factLines, keyText, perSecond, whyText, type Shown } from "./text.ts";
+import {
+  byText,
+  counted,
+  duration,
+  keyText,
+  perSecond,
+  WAIT_REASONS,
+  whySentence,
+  type Shown,
+} from "./text.ts";
 
 export const QUEUE: { readonly queue: z.ZodString } = { queue: NAME.describe("The queue.") };
 const LOOK = { needs: "view", undoable: false } as const;
@@ -171,9 +180,7 @@ const queue = operation({
 });
 
 function showQueue(status: QueueStatus): Shown {
-  const { jobs, oldest, unexplainedMs, goneInMs, reason, workers: alive, places } = status;
-  const { waiting, active, delayed, done, failed } = jobs;
-  const { workersWanted, settings, rulesVersion, donePerSecond, failedPerSecond } = status;
+  const { settings, rulesVersion } = status;
   const rows = settings.map(({ name, value, setBy, override }) => [
     name,
     String(value),
@@ -183,34 +190,37 @@ function showQueue(status: QueueStatus): Shown {
         ? `rules, version ${rulesVersion ?? "unknown"}`
         : setBy,
   ]);
+  return [...queueSentences(status), "", { heads: ["setting", "value", "set by"], rows }];
+}
+
+function queueSentences(status: QueueStatus): string[] {
+  const { jobs, oldest, unexplainedMs, goneInMs, reason, workers: alive, places } = status;
+  const { waiting, active, delayed, done, failed } = jobs;
+  const wanted =
+    waiting === 0
+      ? ""
+      : ` ${counted(status.workersWanted, "worker")} would be enough for the backlog.`;
   return [
-    ...factLines(
-      [
-        ["waiting", `${waiting}, ${delayed} more later`],
-        [
-          "active",
-          `${active} jobs, in ${places} places of ${alive} workers; enough workers: ${workersWanted}`,
-        ],
-        ["ended", `${done} done, ${failed} failed`],
-        [
-          "rate",
-          `${perSecond(donePerSecond)} done and ${perSecond(failedPerSecond)} failed a second`,
-        ],
-        [
-          "oldest",
-          oldest === undefined
-            ? "none is due"
-            : `job ${oldest.id}, due for ${duration(oldest.waitingMs)}`,
-        ],
-        ["why", oldest === undefined ? "-" : whyText(oldest.why)],
-        ["unexplained", unexplainedMs === 0 ? "nothing" : duration(unexplainedMs)],
-        ["generation", String(status.generation)],
-        ["gone in", goneInMs === undefined ? `not known: ${reason ?? "?"}` : duration(goneInMs)],
-      ],
-      13,
-    ),
-    "",
-    { heads: ["setting", "value", "set by"], rows },
+    `${counted(waiting, "job")} waiting, ${counted(active, "job")} running, ${counted(delayed, "job")} due later.`,
+    alive === 0
+      ? `No worker is alive.${wanted}`
+      : `${counted(alive, "worker")} alive, for up to ${counted(places, "job")} at once.${wanted}`,
+    `${counted(done, "done job")} and ${counted(failed, "dead letter")} are kept.`,
+    `In the last minute, ${perSecond(status.donePerSecond)} attempts per second succeeded and ${perSecond(status.failedPerSecond)} failed.`,
+    oldest === undefined
+      ? "No job is due."
+      : `The oldest due job, ${oldest.id}, has waited ${duration(oldest.waitingMs)}: ${whySentence(oldest.why)}.`,
+    ...(unexplainedMs === 0
+      ? []
+      : [
+          `No limit or pause explains ${duration(unexplainedMs)} of that: see whether workers run.`,
+        ]),
+    goneInMs === undefined
+      ? `No forecast is possible: ${reason === undefined ? "the reason is unknown" : WAIT_REASONS[reason]}.`
+      : waiting === 0
+        ? "There is no backlog."
+        : `The backlog will be gone in ${duration(goneInMs)}.`,
+    `The generation is ${status.generation}.`,
   ];
 }
 

@@ -1,6 +1,6 @@
 /** How results are written for people. */
 import type { Key } from "../core/key-path.ts";
-import type { JobExplanation } from "../queue/forecast/explain.ts";
+import type { JobExplanation, WaitsFor } from "../queue/forecast/explain.ts";
 import type { JobEta } from "../queue/forecast/forecast.ts";
 import type { SetBy } from "../throttle/bucket/facts/status.ts";
 
@@ -63,7 +63,33 @@ export function byText({ by, reason, atMs, endsInMs }: SetBy): string {
   return `by ${by}${why}, since ${new Date(atMs).toISOString()}, ${end}`;
 }
 
-/** Why a job waits, with its place in line and its expected start if others start before it. */
+/** What a job waits for, in words. */
+export const WAIT_REASONS: Readonly<Record<WaitsFor, string>> = {
+  delay: "its time has not come",
+  retry: "its next attempt is not due yet",
+  "no worker": "no worker is alive",
+  "queue paused": "the queue is paused",
+  "key paused": "its key is paused",
+  "bucket paused": "the bucket is paused",
+  "downstream away": "the downstream is unreachable",
+  "key away": "the downstream of its key is unreachable",
+  cooldown: "the bucket is cooling down",
+  limit: "a limit of the bucket has no room",
+  key: "a limit of its key has no room",
+  lease: "as many calls are running as may at once",
+  lane: "there is room, and it waits for its turn and a worker",
+};
+
+/** `"a limit of the bucket has no room (100/s), until 2026-01-01T00:00:00.000Z"`. */
+export function whySentence(why: JobExplanation | undefined): string {
+  if (why === undefined) return "it has started in the meantime";
+  const { waitsFor, limit, untilMs } = why;
+  const which = limit === undefined ? "" : ` (${limit})`;
+  const end = untilMs === undefined || untilMs === Infinity ? "" : `, until ${timeText(untilMs)}`;
+  return `${WAIT_REASONS[waitsFor]}${which}${end}`;
+}
+
+/** Why a job waits, with its position and its expected start if others start before it. */
 export function whyText(why: JobExplanation | undefined, eta?: JobEta): string {
   if (why === undefined) return "it runs, or has ended";
   const { waitsFor, limit, untilMs } = why;

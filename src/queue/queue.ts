@@ -21,16 +21,20 @@ import { createExplanations } from "./forecast/explain.ts";
 import { createForecasts, type Forecast, type QueuePreview } from "./forecast/forecast.ts";
 import { createStatus, type QueueStatus } from "./forecast/status.ts";
 import { readJobId } from "./job.ts";
-import { createOrders, type Ordered } from "./lanes/order.ts";
+import {
+  createOrders,
+  type Ordered,
+  createWeights,
+  type Weights,
+  type WeightsOf,
+} from "./lanes/lane-options.ts";
 import { type OfKey, readDedupeId } from "./options.ts";
-import { createWeights, type Weights, type WeightsOf } from "./lanes/weights.ts";
 import { createBulkChanges, type BulkChanges, createRetriedRuns } from "./manage/bulk.ts";
-import { createChanges } from "./manage/changes.ts";
+import { createChanges, createNoteBulk } from "./manage/changes.ts";
 import { createControl, type QueueSteering } from "./manage/control.ts";
 import { createDeadLetters, type DeadLetters, createFreeKey } from "./manage/dead-letters.ts";
 import { createEventStream, type QueueEmitter } from "./manage/events.ts";
 import { createFinishedWaits } from "./manage/finished.ts";
-import { createNoteBulk } from "./manage/noted.ts";
 import { createPages, type JobsOptions } from "./manage/pages.ts";
 import { createPauses, type Pauses } from "./manage/pauses.ts";
 import { createSettingByHand, type SettingByHand } from "./manage/by-hand.ts";

@@ -118,8 +118,8 @@ export type { JobExplanation, WaitsFor } from "../queue/forecast/explain.ts";
 export type { LaneStatus, OldestDue, QueueSetting, QueueStatus } from "../queue/forecast/status.ts";
 export type { Forecast, JobEta, NoPromise, QueuePreview } from "../queue/forecast/forecast.ts";
 
-export type { Ordered } from "../queue/lanes/order.ts";
-export type { Weights } from "../queue/lanes/weights.ts";
+export type { Ordered } from "../queue/lanes/lane-options.ts";
+export type { Weights } from "../queue/lanes/lane-options.ts";
 
 export type { JobsPage, Queue } from "../queue/queue.ts";
 

@@ -7,7 +7,7 @@ import {
   type Sluice,
 } from "sluice";
 import { compilePolicy } from "../../src/core/policy/policy.ts";
-import { createWeights } from "../../src/queue/lanes/weights.ts";
+import { createWeights } from "../../src/queue/lanes/lane-options.ts";
 import { createGroups } from "../../src/throttle/waiting/group.ts";
 import type { SlotContext } from "../../src/throttle/slot/slot.ts";
 import { rejectionOf } from "../support/async/rejection.ts";

@@ -8,7 +8,7 @@ import { completeSettings, type QueueSettings } from "../../core/input/queue-set
 import type { QueueDeclared } from "../../core/stores/insight/store.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import type { EnqueuingParts } from "./enqueue.ts";
-import type { Ordered } from "../lanes/order.ts";
+import type { Ordered } from "../lanes/lane-options.ts";
 
 export interface Declared extends QueueSettings {
   readonly bucket: Pick<OwnedBucket, "calls">;

@@ -17,7 +17,7 @@ import type { RuledPolicy } from "../../core/stores/insight/rules.ts";
 import type { SteeredSettings } from "../../stores/redis/scripts/queue/steering.ts";
 import type { SetBy } from "../../throttle/bucket/facts/status.ts";
 import type { QueueSetting, SettingsStatus } from "../forecast/status.ts";
-import type { WeightsOf } from "../lanes/weights.ts";
+import type { WeightsOf } from "../lanes/lane-options.ts";
 
 interface Current extends SettingsInForce {
   readonly weightsOf: WeightsOf;

@@ -19,7 +19,7 @@ import { storeSchedule } from "../bullmq/stored-schedule.ts";
 import { QueueFullError } from "../errors.ts";
 import type { Job } from "../job.ts";
 import { parkFromProducer, type ParkParts } from "../lanes/park.ts";
-import type { WeightsOf } from "../lanes/weights.ts";
+import type { WeightsOf } from "../lanes/lane-options.ts";
 import {
   isRecurring,
   withDefaults,

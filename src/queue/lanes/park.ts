@@ -4,7 +4,7 @@ import type { Logger } from "../../core/logger.ts";
 import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import { movedToWait } from "../bullmq/errors.ts";
 import { isOnItsWay, PARK_MS, encodedKeyOf, type Stored } from "../bullmq/stored-job.ts";
-import type { WeightsOf } from "./weights.ts";
+import type { WeightsOf } from "./lane-options.ts";
 
 export interface ParkParts {
   readonly name: string;

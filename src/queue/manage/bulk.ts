@@ -8,8 +8,7 @@ import type { JobMove } from "../../stores/redis/scripts/queue/steering.ts";
 import { runNameOf } from "../bullmq/stored-job.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { askOfRun } from "../bullmq/stored-schedule.ts";
-import { readDue, type Changes, type DueOptions } from "./changes.ts";
-import type { NoteBulk } from "./noted.ts";
+import { readDue, type Changes, type DueOptions, type NoteBulk } from "./changes.ts";
 import type { JobsFilter, Pages } from "./pages.ts";
 
 /** Which jobs to remove: those that match everything that is given. */

@@ -1,11 +1,19 @@
+/** Changes of one job, and the log entry of a change of many. */
 import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
-import type { JobMove, Moved } from "../../stores/redis/scripts/queue/steering.ts";
+import type { JobMove, Moved, QueueCounts } from "../../stores/redis/scripts/queue/steering.ts";
 import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { JobStateError } from "../errors.ts";
 import { AT } from "../options.ts";
+import type { WhoAndWhy } from "../../core/input/who-and-why.ts";
+import {
+  filterFacts,
+  type ChangeFacts,
+  type QueueAction,
+} from "../../core/stores/insight/changes.ts";
+import type { ChangeLog } from "../../core/stores/insight/change-log.ts";
 
 /** When a job becomes due: give one of the two. */
 export type DueOptions =
@@ -79,5 +87,35 @@ export function createChanges(parts: {
       const { atMs, moves } = await move(ids, { at, onlyDelayed: false });
       return { moved: moves.filter((each) => each === "moved").length, atMs };
     },
+  };
+}
+
+interface BulkChange extends WhoAndWhy {
+  readonly action: QueueAction;
+  /** Which jobs are meant: the text of a key, and the other fields of the filter. */
+  readonly filter: Readonly<Record<string, unknown>>;
+}
+
+/** Makes a change of many jobs, and notes it with the job counts before and after. */
+export type NoteBulk = (change: BulkChange, how: () => Promise<number>) => Promise<number>;
+
+export function createNoteBulk({
+  queue,
+  log,
+  counts,
+}: {
+  readonly queue: string;
+  readonly log: ChangeLog;
+  readonly counts: () => Promise<QueueCounts>;
+}): NoteBulk {
+  const look = async (): Promise<ChangeFacts> => ({ ...(await counts()) });
+  return async ({ action, filter: { key, ...filter }, by, reason }, how) => {
+    // Jobs can sometimes be removed although they cannot be counted.
+    const before = await look().catch(() => undefined);
+    const change = { queue, action, key: key as string | undefined, filter: filterFacts(filter) };
+    return log.make({ ...change, by, reason, before }, how, async (jobs) => ({
+      jobs,
+      after: await look().catch(() => undefined),
+    }));
   };
 }

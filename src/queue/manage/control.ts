@@ -9,7 +9,7 @@ import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { JOB_STATES, readJobId } from "../job.ts";
 import { readOfKey, readOfKeyByHand, type OfKey, type OfKeyByHand } from "../options.ts";
 import type { OwnedBulkChanges, RetriedRuns } from "./bulk.ts";
-import type { NoteBulk } from "./noted.ts";
+import type { NoteBulk } from "./changes.ts";
 import type { Pages } from "./pages.ts";
 
 /**

@@ -12,7 +12,7 @@ import { readFailures, readJob, renew, encodedKeyOf, type Stored } from "../bull
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { hasCode, textsOf, type FailureFacts } from "../failure.ts";
 import { readJobId } from "../job.ts";
-import type { NoteBulk } from "./noted.ts";
+import type { NoteBulk } from "./changes.ts";
 
 /**
  * The jobs that failed for the last time. They are kept until they are replayed or purged, unless `keepFailed` says

@@ -12,7 +12,7 @@ import type { Schema } from "../enqueue/data.ts";
 import { JobCancelledError, JobLostError } from "../errors.ts";
 import type { Job } from "../job.ts";
 import type { FetcherParts } from "../lanes/fetcher.ts";
-import type { WeightsOf } from "../lanes/weights.ts";
+import type { WeightsOf } from "../lanes/lane-options.ts";
 import type { Downstream } from "./held/downstream.ts";
 import type { Discard, RetryAfter } from "./outcome.ts";
 

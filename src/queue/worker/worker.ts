@@ -38,8 +38,8 @@ import type { QueueSettingsLive } from "../enqueue/settings.ts";
 import { createFetcher, probeOf, type Fetcher } from "../lanes/fetcher.ts";
 import { parkFromWorker } from "../lanes/park.ts";
 import { keyTextOf, type Job } from "../job.ts";
-import { createPresence } from "../lanes/presence.ts";
-import { weightsOrNone, type WeightsOf } from "../lanes/weights.ts";
+import { createPresence, createReport, type WorkerEmitter, type WorkerStatus } from "../report.ts";
+import { weightsOrNone, type WeightsOf } from "../lanes/lane-options.ts";
 import {
   readCloseOptions,
   readWorkerOptions,
@@ -47,7 +47,6 @@ import {
   type CloseOptions,
   type WorkerOptions,
 } from "./worker-options.ts";
-import { createReport, type WorkerEmitter, type WorkerStatus } from "../report.ts";
 import { CANCELLED } from "../errors.ts";
 import { loadBullmq } from "../bullmq/load-bullmq.cjs";
 import { runAttempt, Spared } from "./attempt.ts";
@@ -61,12 +60,11 @@ import {
 } from "./context.ts";
 import { createBatches } from "./handlers/batches.ts";
 import { createFetchedJobs, createJobLocks, createOrders } from "./held/held-jobs.ts";
-import { areHandlers } from "./handlers/named-handlers.ts";
+import { areHandlers, openHandler } from "./handlers/open-handler.ts";
 import { createJobSlots, mayHaveBegun, noteStart, readFetched } from "./job-start.ts";
 import { cancelledFailure } from "./outcome.ts";
 import { createFailedRetention, createRetention } from "./retention.ts";
 import { createScheduledRuns, runOf } from "./runs.ts";
-import { openHandler } from "./handlers/sandbox.ts";
 import { createWaysBack } from "./held/ways-back.ts";
 
 /** Runs the jobs of a queue. It draws a slot for each job just before its handler runs. */

@@ -80,8 +80,9 @@ describe("sluice, with queues,", () => {
     const why = await sluice("why", "charges", jobs[0]!.id);
 
     expect(all.out).toMatch(/^QUEUE +BUCKET +WORKERS +RUNNING\ncharges +stripe +0 +0 of 0$/m);
-    expect(one.out).toContain("waiting:     3, 1 more later");
-    expect(one.out).toContain("why:         no worker");
+    expect(one.out).toContain("3 jobs waiting, 0 jobs running, 1 job due later.");
+    expect(one.out).toMatch(/^The oldest due job, 1, has waited .+: no worker is alive\.$/m);
+    expect(one.out).toContain("No forecast is possible: no worker is alive.");
     const ids = [...first.jobs, ...rest.jobs].map(({ id }) => id);
     expect(ids.toSorted()).toEqual(jobs.map(({ id }) => id).toSorted());
     expect(job.out).toContain("state:      delayed");

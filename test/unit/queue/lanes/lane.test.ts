@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { InvalidOptionError } from "../../../../src/core/errors.ts";
-import { createWeights, weightsOrNone } from "../../../../src/queue/lanes/weights.ts";
+import { createWeights, weightsOrNone } from "../../../../src/queue/lanes/lane-options.ts";
 
 describe("the weights of keys", () => {
   it("are 1 where a table has no entry, or undefined", () => {

@@ -1,5 +1,7 @@
 /**
- * Handlers in files. Each runs in a child process of BullMQ's pool, whose main file imports `sandbox-child.ts`. BullMQ
+ * Opens what a worker was given as its handler: a function, functions by job name, or a file.
+ *
+ * A handler in a file runs in a child process of BullMQ's pool, whose main file imports `sandbox-child.ts`. BullMQ
  * exports `ChildPool` and the commands, but not the main file of a child process; no upstream issue known; checked with
  * bullmq 6.7.0 (`classes/main.js`).
  */
@@ -16,9 +18,8 @@ import { HandlerTimeoutError, JobCancelledError } from "../../errors.ts";
 import { rebuildWith } from "../../failure.ts";
 import type { Job } from "../../job.ts";
 import { loadBullmq } from "../../bullmq/load-bullmq.cjs";
-import type { HandlerInput, Handler, JobContext } from "../context.ts";
-import { areHandlers, createNamedHandlers } from "./named-handlers.ts";
-import { UNSTORABLE } from "../outcome.ts";
+import type { HandlerInput, Handler, JobContext, Handlers } from "../context.ts";
+import { UNSTORABLE, unknownNameFailure } from "../outcome.ts";
 import {
   HANDLER_FILE,
   type ChildAnswer,
@@ -262,4 +263,52 @@ function useSlot(message: SlotMessage, { slot, log }: JobContext): void {
   if (message.sluice === "release") return slot.release();
   if (message.sluice !== "settle") return;
   slot.settle(message.cost).catch((error: unknown) => log(`settle() failed: ${reasonOf(error)}`));
+}
+
+/** The name of the handler for jobs whose name has no handler. */
+const DEFAULT = "default";
+/** The most names that an error lists. */
+const MOST_LISTED = 20;
+
+/** Finds the handler of a job by its name. */
+interface NamedHandlers<Data, Result> {
+  readonly handle: Handler<Data, Result>;
+  /** Returns the failure of a job without a handler; undefined if there is one. */
+  refusalOf(job: Pick<Job<unknown>, "name">): Error | undefined;
+}
+
+/** True if the given handler is meant to be several, by job name. */
+export function areHandlers<Data, Result>(given: unknown): given is Handlers<Data, Result> {
+  return typeof given === "object" && given !== null && !(given instanceof URL);
+}
+
+/** @throws {@link InvalidOptionError} when there are no handlers, or one is not a function. */
+function createNamedHandlers<Data, Result>(
+  given: Handlers<Data, Result>,
+): NamedHandlers<Data, Result> {
+  if (Array.isArray(given)) refuse("handler", given, "give one function, or { name: handler }");
+  const handlers = new Map(Object.entries(given));
+  if (handlers.size === 0) refuse("handler", given, "give at least one handler by its name");
+  for (const [name, handler] of handlers) {
+    if (typeof handler === "function") continue;
+    refuse(`handler.${name}`, handler, "give the function that does the jobs of this name");
+  }
+  const names = [...handlers.keys()];
+  const listed = names.slice(0, MOST_LISTED).join(", ");
+  const known = names.length > MOST_LISTED ? `${listed}, …` : listed;
+
+  function handlerOf(name: string | undefined): Handler<Data, Result> | undefined {
+    return (name === undefined ? undefined : handlers.get(name)) ?? handlers.get(DEFAULT);
+  }
+
+  return {
+    handle: (job, context) => handlerOf(job.name)!(job, context),
+    refusalOf({ name }) {
+      return handlerOf(name) === undefined ? unknownNameFailure(name, known) : undefined;
+    },
+  };
+}
+
+function refuse(option: string, value: unknown, remedy: string): never {
+  throw new InvalidOptionError({ where: "worker()", option, value, remedy });
 }

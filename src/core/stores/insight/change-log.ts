@@ -105,11 +105,11 @@ export interface ChangeLog {
 
 /** Changes among which the last one is looked for. */
 const MOST_LOOKED_AT = 1_000;
-/** How often a change is tried again when another one comes meanwhile. A cooldown of a bucket is one, too. */
+/** How often a change is retried after another change, such as a cooldown, came in between. */
 const MOST_TRIES = 5;
 
 /**
- * Makes a change of what is seen now, and tries again if another one comes meanwhile, unless a generation was given.
+ * Changes the current state. Without a given generation, it retries if another change comes in between.
  *
  * @throws {@link ChangedError} when others came in between each time.
  */

@@ -319,8 +319,8 @@ export interface BucketChange {
   readonly bucket: string;
   readonly queue?: undefined;
   /**
-   * `"undo"` takes another back; `"expire"` is the end of a policy that was given for a time; `"rules"` is what a rules file
-   * has changed, whether or not what was set by hand goes before it: `by` is then `"rules"`, and `reason` says which.
+   * `"undo"` undoes another change. `"expire"` is the end of a temporary policy. `"rules"` is a change by a rules file, even
+   * if an override takes precedence: `by` is then `"rules"`, and `reason` names the file.
    */
   readonly action: BucketAction;
   /** What it is about: that of an `"undo"` is what is taken back. */
@@ -365,8 +365,8 @@ export interface QueueChange {
   /** For how long a pause or a setting was to hold, in ms; undefined: until the next change. */
   readonly forMs: number | undefined;
   /**
-   * Of a pause, `pausedForMs`; of a change of jobs, how many there were by state; of an endpoint, its settings, if it was
-   * there; of settings and of rules the values that differ, as `"defaults.attempts"`: one that is left out is as the code says.
+   * For a pause, `pausedForMs`. For a change of jobs, their number by state. For an endpoint, its settings, if it existed.
+   * For settings and rules, the values that differ, such as `"defaults.attempts"`. The code sets a missing one.
    */
   readonly before: ChangeFacts | undefined;
   /** The same afterwards; undefined of what was removed, and where it is not known what came of the change. */

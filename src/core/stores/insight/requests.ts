@@ -1,18 +1,18 @@
-/** What servers note of requests that may come again, so that all of them know the first one. */
+/** Recognizes repeated requests on all servers. */
 export interface RequestNotes {
-  /** Notes what was asked for, unless another thing was asked for by this name; the same again is kept anew. */
+  /** Notes a request, unless another one has its name. A repetition extends the time that it is kept. */
   noteRequest(request: NotedRequest, keptMs: number): Promise<RequestNoted>;
-  /** Nothing was done for it: another may take its name. */
+  /** Frees the name of a request that had no effect. */
   forgetRequest(request: NotedRequest): Promise<void>;
 }
 
-/** "first" if this call has made the note. */
+/** `"same"` is a repetition. `"other"` means that the name is taken. */
 export type RequestNoted = "first" | "same" | "other";
 
 export interface NotedRequest {
   readonly queue: string;
-  /** A name that no other request of the queue has. */
+  /** Unique within the queue. */
   readonly name: string;
-  /** The digest of what is asked for. */
+  /** The digest of its content. */
   readonly asked: string;
 }

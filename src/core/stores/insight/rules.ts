@@ -1,37 +1,37 @@
-/** The rules that files give the buckets of a fleet: which ones are in force, and who offered them. */
+/** The rules from files for the buckets of a fleet. */
 export interface RulesStore {
-  /** Offers the rules of a file. They are in force from then on, unless newer ones are. */
+  /** Offers the rules of a file. They become active unless newer ones are active. */
   offerRules(offer: RulesOffer): Promise<RulesAnswer>;
-  /** Those in force. */
+  /** Returns the active rules. */
   rules(): Promise<RulesInForce | undefined>;
   /**
-   * Notes the policies that rules come to for some buckets, and answers the texts that rules came to before; undefined, and
-   * nothing is noted, if other rules are in force.
+   * Stores the policies that the rules define for some buckets. Returns the earlier texts. Stores nothing and returns
+   * undefined if other rules are active.
    */
   noteRules(note: RulesNote): Promise<readonly (string | undefined)[] | undefined>;
   /**
-   * All buckets are changed now but those that could not be reached, if these rules are still in force; otherwise those in
-   * force are to be put in force again. On the servers of those that could not, they are still to be put in force.
+   * Notes that all buckets except for the unreached ones have the rules. If other rules are active by now, those are
+   * applied again. The servers of unreached buckets still have to apply the rules.
    */
   rulesApplied(rules: Pick<RulesInForce, "digest">, unreached?: ReadonlySet<string>): Promise<void>;
-  /** What rules name, or named before: buckets, and names of `settingName`. */
+  /** Returns the names in current and earlier rules: buckets, and names of `settingName`. */
   ruledNames(): Promise<readonly string[]>;
-  /** What rules say of these. */
+  /** Returns the rules for these names. */
   ruledOf(names: readonly string[]): Promise<readonly (RuledPolicy | undefined)[]>;
-  /** The buckets apart by the servers that they lie on, of which some may be away. Left out: there is one server. */
+  /** Groups buckets by their servers, of which some may be unreachable. Missing if there is only one server. */
   byServer?(buckets: readonly string[]): readonly (readonly string[])[];
-  /** The texts of the policies that code declares, of these buckets. */
+  /** Returns the texts of the policies in the code of these buckets. */
   declaredOf(buckets: readonly string[]): Promise<readonly (string | undefined)[]>;
 }
 
-/** Rules as a file has them. Of two files, the one of the greater version counts; of the same version, the one that was changed later. */
+/** The rules of a file. The file with the higher version wins; with equal versions, the one that was changed later. */
 export interface RulesInForce {
-  /** What the file says, else when it was last changed, in ms since 1970. */
+  /** The version in the file. Defaults to the time of its last change, in ms since 1970. */
   readonly version: number;
   readonly changedAtMs: number;
-  /** Identifies what the file says. */
+  /** Identifies the content of the file. */
   readonly digest: string;
-  /** Its path, and the process that read it: `"web-7:4321"`. */
+  /** The path of the file, and the process that read it: `"web-7:4321"`. */
   readonly file: string;
   readonly by: string;
 }
@@ -42,32 +42,32 @@ export interface RulesOffer extends RulesInForce {
 
 export interface RulesAnswer {
   /**
-   * What the one who offers is to do: `"apply"` the rules to all buckets; `"wait"`, since another process does that now;
-   * nothing, since that is `"done"`, or since its file is `"older"` than the rules in force.
+   * What the caller has to do: `"apply"` the rules to all buckets, or `"wait"` while another process applies them. Nothing if
+   * that is `"done"`, or the file is `"older"` than the active rules.
    */
   readonly verdict: "apply" | "wait" | "done" | "older";
-  /** The rules that were in force until then. */
+  /** The rules that were active before. */
   readonly before: RulesInForce | undefined;
 }
 
 export interface RulesNote {
   readonly digest: string;
   readonly version: number;
-  /** The text of each policy; undefined: rules no longer say anything about the bucket. */
+  /** The text of each policy; undefined if the rules no longer name the bucket. */
   readonly policies: readonly (readonly [bucket: string, text: string | undefined])[];
 }
 
-/** What rules say of one bucket: the text of its policy; or of a queue or endpoints: JSON. */
+/** The rules for one bucket, as the text of its policy, or for a queue or endpoints, as JSON. */
 export interface RuledPolicy {
   readonly text: string;
-  /** That of the rules that said it. */
+  /** The version of the rules. */
   readonly version: number;
 }
 
-/** What else rules can say something of: a queue, or the endpoints of a sender of webhooks. */
+/** Rules can also set a queue, or the endpoints of a sender of webhooks. */
 export type RulesSection = "queue" | "endpoints";
 
-/** How that is named beside the names of buckets, which have no colon. */
+/** The name of a queue or of endpoints in the rules. Names of buckets have no colon. */
 export function settingName(section: RulesSection, name: string): string {
   return `${section}:${name}`;
 }
@@ -82,14 +82,14 @@ export function settingOf(
     : { section: name.slice(0, at) as RulesSection, name: name.slice(at + 1) };
 }
 
-/** For how long a process has time to put rules in force before another one does it. */
+/** How long a process may take to apply rules before another one does it. */
 export const RULES_CLAIM_MS = 10_000;
-/** How often rules are put in force anew although nothing has changed: state of buckets that nobody uses expires. */
+/** How often unchanged rules are applied again, because the state of unused buckets expires. */
 export const RULES_DONE_MS = 86_400_000;
-/** How long rules are kept when no process with a file is left. */
+/** How long rules are kept without a process that has the file. */
 export const RULES_KEPT_MS = 2_592_000_000;
 
-/** Whether rules count rather than others. */
+/** True if the rules take precedence over the others. */
 export function areNewer(
   { version, changedAtMs }: Pick<RulesInForce, "version" | "changedAtMs">,
   than: Pick<RulesInForce, "version" | "changedAtMs">,

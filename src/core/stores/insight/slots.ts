@@ -1,31 +1,30 @@
-/** What servers know of the slots that they have given to callers, so that any of them can settle and end a slot. */
+/** Shares the slots of callers among servers, so that each server can settle and release them. */
 export interface SlotSecrets {
-  /** The secret by which the servers of a fleet know the ids that they gave: the one that is kept, else this one, from now on. */
+  /** Returns the stored secret that signs the ids of slots. Stores the given one if there is none. */
   slotSecret(own: string): Promise<string>;
 }
 
-/** A slot that a server has given. */
+/** A slot that a server has granted. */
 export interface GivenSlot {
-  /** A name that no other slot of the bucket has. */
+  /** Unique within the bucket. */
   readonly slot: string;
-  /** Until when it is held unless it was renewed, in ms since 1970 on the bucket's clock. */
+  /** When it expires unless it is renewed, in ms since 1970 on the bucket's clock. */
   readonly untilMs: number;
 }
 
-/** What is noted of it. */
 export interface SlotNote extends GivenSlot {
   readonly bucket: string;
   readonly what: "look" | "settle" | "release" | "renew";
-  /** For how long it is renewed, from now. */
+  /** How long it is renewed, from now. */
   readonly holdMs?: number | undefined;
 }
 
 export interface SlotNoted {
-  /** `"over"`: it was released, or its time is over. */
+  /** `"over"`: it was released, or has expired. */
   readonly state: "held" | "settled" | "over";
-  /** How long it is held from now on. */
+  /** How long it is still held. */
   readonly leftMs: number;
 }
 
-/** How long a secret is kept. The servers that know it keep it anew. */
+/** How long a secret is kept. Servers that use it extend this. */
 export const SLOT_SECRET_KEPT_MS = 2_592_000_000;

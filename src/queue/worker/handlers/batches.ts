@@ -10,7 +10,12 @@
 import { InvalidOptionError } from "../../../core/errors.ts";
 import { COST } from "../../../throttle/call-options.ts";
 import type { Cost } from "../../../throttle/costs.ts";
-import { endJobSlot, jobSlotOf, mayCallBucket, runWithJobSlot } from "../../../throttle/slot/job-slot.ts";
+import {
+  endJobSlot,
+  jobSlotOf,
+  mayCallBucket,
+  runWithJobSlot,
+} from "../../../throttle/slot/job-slot.ts";
 import type { JobSlot } from "../../../throttle/slot/job-slot.ts";
 import type { DrawnSlot } from "../../../throttle/slot/slot.ts";
 import type { CancellableWait } from "../../../throttle/waiting/wait.ts";

@@ -1,17 +1,17 @@
-/** Reads many streams over one connection, each from where it was left: what comes while a connection is lost is read later. */
+/** Reads many streams over one connection. After a lost connection, each stream continues where it stopped. */
 import { setTimeout as pause } from "node:timers/promises";
 import type { Cluster, Redis } from "ioredis";
 import { EVENTS_BLOCK_MS } from "../connection.ts";
 import { untilReady } from "../ioredis/readiness.ts";
 
-/** Where the reading of a stream begins, and what is called meanwhile. */
+/** The start of a stream, and the callbacks. */
 interface StreamStart {
   readonly lastId: string;
-  /** An entry: names and values in turns. */
+  /** Receives an entry: alternating names and values. */
   readonly onEntry: (fields: readonly string[]) => void;
-  /** An error of the connection, which is tried again. */
+  /** Receives an error of the connection. The reader then reconnects. */
   readonly onError: (error: Error) => void;
-  /** The connection can be used, again. */
+  /** Runs each time the connection becomes usable. */
   readonly onReady: () => void;
 }
 

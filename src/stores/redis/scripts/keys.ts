@@ -1,14 +1,15 @@
 /**
  * The names of all keys in Redis.
  *
- * A bucket: `<prefix>:{<bucket>}:state`, `…:line`, `…:holes`, and `…:<part>:<n>` for each part of a limit. A key of a
- * bucket that has limits of its own, each level of a path for itself: `<prefix>:{<bucket>}:key:<key>:state`, and so on,
- * with the text of the key (see `core/key-path.ts`). What limits count that hold nothing back: `…:shadows`, and
- * `…:shadow:<part>:<n>`. What became of a slot that a server gave: `…:slot:<name>`. A bucket whose keys are
- * spread over a cluster is stored as several, `<bucket>:<n>`. A queue: `<prefix>:{<queue>}:…`, BullMQ's keys
- * and ours.
+ * - A bucket: `<prefix>:{<bucket>}:state`, `…:line`, `…:holes`, and `…:<part>:<n>` for each part of a limit.
+ * - A key with limits, and each level of its path: `<prefix>:{<bucket>}:key:<key>:state`, and so on. Its text is that of
+ *   `core/key-path.ts`.
+ * - Shadow limits: `…:shadows`, and `…:shadow:<part>:<n>`.
+ * - A slot that a server has granted: `…:slot:<name>`.
+ * - A bucket whose keys are spread over a cluster has several names, `<bucket>:<n>`.
+ * - A queue: `<prefix>:{<queue>}:…`, for BullMQ and for this package.
  *
- * The braces are the hash tag, so that a cluster keeps a bucket's keys on one node.
+ * The braces are the hash tag. It keeps all keys of a bucket on one node of a cluster.
  */
 import { countSameKindBefore, isLeased, ruleOf } from "../../../core/limits/registry.ts";
 import type { Limit } from "../../../core/limits/rule.ts";
@@ -71,34 +72,34 @@ export function stateKeys(prefix: string, bucket: string, keys: readonly string[
   return names;
 }
 
-/** How what calls of a bucket took compares with their estimates. */
+/** The ratios of the real costs of a bucket to their estimates. */
 export function ratiosKey(prefix: string, bucket: string): string {
   return `${prefix}:{${bucket}}:ratios`;
 }
 
-/** Says that the downstream of a bucket, or of one of its keys, is away: ms, as text; it expires by itself. */
+/** Exists while the downstream of a bucket, or of one of its keys, is unreachable. Holds ms, as text. */
 export function awayKey(prefix: string, bucket: string, key: string | undefined): string {
   return `${prefix}:{${bucket}}:away:${key === undefined ? "" : encoded(key)}`;
 }
 
-/** What became of a slot that a server has given to a caller. */
+/** The state of a slot that a server has granted to a caller. */
 export function slotNoteKey(prefix: string, bucket: string, slot: string): string {
   return `${prefix}:{${bucket}}:slot:${slot}`;
 }
 
-/** What was asked for by a request that may come again. */
+/** The content of a request that may be repeated. */
 export function requestNoteKey(prefix: string, queue: string, name: string): string {
   return `${prefix}:{${queue}}:request:${name}`;
 }
 
-/** Colons separate the parts of a name; an IPv6 address has some. */
+/** Encodes the colons of a key, such as an IPv6 address, because colons separate the parts of a name. */
 export function encoded(key: string): string {
   return /[%:]/.test(key) ? key.replaceAll("%", "%25").replaceAll(":", "%3A") : key;
 }
 
 /**
- * Parts that outlive a policy are numbered among limits of their own kind, so that they are found when other limits
- * come or go; all others have the number of their limit.
+ * Parts that survive a change of the policy have a number among the limits of the same kind. They are then found after
+ * other limits were added or removed. All other parts have the number of their limit.
  */
 function partsOf(base: string, limits: readonly Limit[]): string[] {
   return limits.flatMap((_, index) => partsOfLimit(base, limits, index));
@@ -115,7 +116,7 @@ export interface QueueName {
   readonly queue: string;
 }
 
-/** How the names of all keys of a queue begin, BullMQ's and ours. */
+/** The beginning of all keys of a queue. */
 export function baseOf({ prefix, queue }: QueueName): string {
   return `${prefix}:{${queue}}:`;
 }

@@ -42,7 +42,7 @@ export const costsSettle: Script<SettleRequest & Frame, void> = defineScript({
   decode: () => undefined,
 });
 
-/** Settles a slot that a server has given, if nobody has: notes that, and books the cost. */
+/** Settles a slot that a server has granted, unless it is already settled. Notes that, and books the cost. */
 export const givenSettle: Script<
   SettleRequest & Frame & GivenSlot & { readonly request: string },
   SlotNoted

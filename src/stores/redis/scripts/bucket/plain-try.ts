@@ -1,4 +1,4 @@
-/** What the two fast paths of `slots-draw` have in common, `slots-try` and `scopes-try`: tries on plain limits. */
+/** Shared parts of `slots-try` and `scopes-try`, the two fast paths of `slots-draw` for tries on plain limits. */
 import { ruleOf } from "../../../../core/limits/registry.ts";
 import type { Limit } from "../../../../core/limits/rule.ts";
 import { NO_POSITION, type DrawReply, type Granted } from "../../../../core/store.ts";
@@ -6,7 +6,7 @@ import { packNumbers } from "./frame.ts";
 import { defineScript, type Script } from "../script.ts";
 import type { SlotsDraw } from "./slots-draw.ts";
 
-/** Whether a request is a try of a bucket without limits of its own. */
+/** True for a try on a bucket that only has limits per key. */
 export function isTryOfKeys({ isTry, horizonUs, terms }: SlotsDraw): boolean {
   return isTry && horizonUs === 0 && terms.limits.length === 0;
 }

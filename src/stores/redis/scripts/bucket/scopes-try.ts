@@ -20,7 +20,7 @@ import {
 } from "./plain-try.ts";
 import type { SlotsDraw } from "./slots-draw.ts";
 
-/** How a request is told to the script. */
+/** The encoding of a request for the script. */
 interface Plan {
   /** Each list of limits, with the keys that have it. */
   readonly lists: readonly KeyList[];
@@ -148,11 +148,11 @@ function addNumbers(numbers: number[], { slotRequests, plan }: ScopesTry): void 
   }
 }
 
-/** The replies to the slot requests. What is left of a limit is told as it is after all of them. */
+/** Reads the replies to the slot requests. The remaining room of a limit is that after all of them. */
 function readAll({ slotRequests, plan }: ScopesTry, numberAt: PackedReply): Granted[] {
   const nowUs = numberAt(0);
   const starts: number[] = [];
-  /** Where what is used of a key is told last, if several slot requests are for one. */
+  /** The position of the last usage of a key in the reply, if several slot requests are for one key. */
   const lastOf = new Map<ListedKey, number>();
   let at = REPLY_HEAD;
   for (const { scopes, costs } of slotRequests) {

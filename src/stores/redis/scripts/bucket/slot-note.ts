@@ -4,7 +4,7 @@ import { defineScript, type Script } from "../script.ts";
 
 interface Given extends SlotNote {
   readonly prefix: string;
-  /** Tells the request from others, should its reply be lost and it be sent again. */
+  /** Identifies the request, which is sent again if its reply is lost. */
   readonly request: string;
 }
 

@@ -168,12 +168,12 @@ export interface LanesSeen {
   readonly deadlines: Read<typeof DEADLINES>;
 }
 
-/** A look returns at most this many lanes and deadlines, since Redis serves no other request meanwhile. */
+/** The most lanes and deadlines in one reply, because Redis serves no other request during a script. */
 const MOST_LANES = 500;
 const MOST_DEADLINES = 1_000;
 
 export const laneScripts = {
-  /** Parks jobs that BullMQ holds as delayed; jobs in any other state stay as they are. */
+  /** Parks jobs that BullMQ stores as delayed. Jobs in any other state are unchanged. */
   join: shapeScript({
     name: "queue/lanes/lanes-join",
     keys: queueKeys(...LANE_KEYS),
@@ -245,7 +245,7 @@ export const laneScripts = {
     },
   }),
 
-  /** Puts a job back into its old place that a worker holds and has not begun. A job that was cancelled meanwhile is to be removed. */
+  /** Returns a fetched job that has not begun to its old position. A job that was cancelled in between must be removed. */
   putBack: shapeScript({
     name: "queue/workers/jobs-return",
     keys: (input: QueueName & { readonly id: string }) => [
@@ -257,9 +257,8 @@ export const laneScripts = {
   }),
 
   /**
-   * Cancels a job: no worker begins it any more, and a worker that runs it learns of that. Replies where the job is: it has
-   * ended or is gone; it waits, and is to be removed; a worker has it; or it is a run that waits for the time of its
-   * schedule, and goes on waiting.
+   * Cancels a job. No worker begins it, and a worker that runs it is notified. Returns the state of the job: ended or
+   * missing; pending, so that the caller removes it; active; or a scheduled run, which stays scheduled.
    */
   cancel: shapeScript({
     name: "queue/steer/jobs-cancel",
@@ -377,7 +376,7 @@ function readPlace([key, before, third = 0, fourth = 0, fifth = 0]: PlaceSeen): 
   return { in: "worker" };
 }
 
-/** The key that tells those who wait for a job's end that it was cancelled before it began. */
+/** Marks a job that was cancelled before it began, for processes that await its end. */
 function cancelledMark({ id, ...queue }: QueueName & { readonly id: string }): string {
   return `${baseOf(queue)}cancelled:${id}`;
 }

@@ -65,7 +65,7 @@ type OnShelf = {
 export interface JobMove {
   /** In ms since 1970, or in ms from now on. */
   readonly at: { readonly ms: number } | { readonly inMs: number };
-  /** Leaves those that wait as they are: they are due. */
+  /** Moves only delayed jobs. Waiting jobs are already due. */
   readonly onlyDelayed: boolean;
 }
 
@@ -159,8 +159,8 @@ export const steeringScripts = {
   }),
 
   /**
-   * Finds the next jobs on a shelf: the ended ones newest first, others by when they are due, those of a list by their
-   * ids. A job that stays where it is is not missed. `end` is "" once there are no more.
+   * Returns the next jobs of a shelf: ended jobs with the newest first, other jobs by their due times, and those of a
+   * list by their ids. A job that does not move is not missed. `end` is "" on the last page.
    */
   page: shapeScript({
     name: "queue/steer/jobs-page",

@@ -1,17 +1,15 @@
 import {
-  applyLimits,
   commitAll,
   earliestForAllUs,
-  freshScope,
-  type Scope,
-} from "../../../src/core/draw/scope.ts";
-import { noDrawer } from "../../../src/core/limits/rule.ts";
+  referenceScope,
+  type ReferenceScope,
+} from "../../support/draws/reference-limits.ts";
 import { scopesOf } from "../../../src/core/policy/per-key.ts";
 import type { MixCall, MixRun } from "./run-mix.ts";
 
 interface Fitting {
   readonly name: string | undefined;
-  readonly scope: Scope;
+  readonly scope: ReferenceScope;
   readonly costs: readonly number[];
 }
 
@@ -27,8 +25,8 @@ export function idealOf(
   aheadUs: (rank: number) => number = () => 0,
 ): ReadonlyMap<MixCall, number> {
   const went = new Map<MixCall, number>();
-  const shared = scopeUnder(policy.limits);
-  const keys = new Map<string, Scope>();
+  const shared = referenceScope(policy.limits);
+  const keys = new Map<string, ReferenceScope>();
   const known = new Map<MixCall, readonly Fitting[]>();
   const arrivals = calls.toSorted((a, b) => a.atMs - b.atMs);
   const line: MixCall[] = [];
@@ -44,7 +42,7 @@ export function idealOf(
     let after = count;
     if (count > 0) fittings.push({ name: undefined, scope: shared, costs: costs.slice(0, count) });
     for (const { key: name, limits } of scopesOf(policy, key)) {
-      const scope = keys.get(name) ?? scopeUnder(limits);
+      const scope = keys.get(name) ?? referenceScope(limits);
       keys.set(name, scope);
       fittings.push({ name, scope, costs: costs.slice(after, after + limits.length) });
       after += limits.length;
@@ -55,7 +53,6 @@ export function idealOf(
   /** Gives slots to those who may have one at this time; returns when the next may. */
   function letGo(atMs: number): number {
     const atUs = Math.round(ORIGIN_US + atMs * 1_000);
-    const drawer = noDrawer(atUs);
     const full = new Set<string>();
     let nextUs = Infinity;
     const waiting = line.slice();
@@ -65,11 +62,11 @@ export function idealOf(
       if (fittings.some(({ name }) => name !== undefined && full.has(name))) continue;
       const [main, ...gates] = fittings;
       const opensUs = Math.max(atUs, ...fittings.map(({ scope }) => scope.lastUs));
-      const slotUs = earliestForAllUs(main!.scope, opensUs, main!.costs, drawer);
+      const slotUs = earliestForAllUs(main!.scope, opensUs, main!.costs);
       // Beside what decides the slots, a key's limits give nothing ahead: they let a slot pass or not.
       const held = gates
         .map(({ name, scope, costs }) => {
-          return { name, untilUs: earliestForAllUs(scope, slotUs, costs, drawer) };
+          return { name, untilUs: earliestForAllUs(scope, slotUs, costs) };
         })
         .toSorted((a, b) => b.untilUs - a.untilUs)[0];
       if (held !== undefined && held.untilUs > slotUs) {
@@ -83,7 +80,7 @@ export function idealOf(
         full.add(main!.name);
         continue;
       }
-      for (const { scope, costs } of fittings) commitAll(scope, slotUs, costs, drawer);
+      for (const { scope, costs } of fittings) commitAll(scope, slotUs, costs);
       went.set(call, (slotUs - ORIGIN_US) / 1_000);
       line.splice(line.indexOf(call), 1);
     }
@@ -102,10 +99,4 @@ export function idealOf(
     if (dueMs > 3 * forMs) return went;
     atMs = Math.max(dueMs, atMs + 0.001);
   }
-}
-
-function scopeUnder(limits: MixRun["policy"]["limits"]): Scope {
-  const scope = freshScope();
-  applyLimits(scope, limits, 0);
-  return scope;
 }

@@ -8,9 +8,11 @@ import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "no
 import { createRequire } from "node:module";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import process from "node:process";
-import { build, type Metafile, type Plugin } from "esbuild";
+import { build, transform, type Metafile, type Plugin } from "esbuild";
 import packageJson from "../package.json" with { type: "json" };
+import { translate } from "../src/stores/memory/lua/translate.ts";
 import { readLuaFile } from "../src/stores/redis/scripts/lua-source.ts";
+import { readLua } from "../src/stores/redis/scripts/script.ts";
 import { readPageFiles } from "../src/server/dashboard/page-files.ts";
 
 const ROOT = resolve(import.meta.dirname, "..");
@@ -46,6 +48,7 @@ const TYPES = [
 ];
 /** Modules that read files. Modules with the texts replace them, because a bundle has no folder beside it. */
 const LUA_SOURCE = "src/stores/redis/scripts/lua-source.ts";
+const TRANSLATED_SCRIPTS = "src/stores/memory/translated-scripts.ts";
 const PAGE_FILES = "src/server/dashboard/page-files.ts";
 const VERSION = "src/sluice/version.ts";
 const LUA = "lua";
@@ -70,14 +73,15 @@ const COMMON_JS_FILTER = new RegExp(String.raw`^\..*\.cjs$|^(?:${COMMON_JS.join(
 const textsOfFiles: Plugin = {
   name: "texts-of-files",
   setup(builder) {
-    const left = new Map([
+    const left = new Map<string, () => string | Promise<string>>([
       [LUA_SOURCE, textsOfScripts],
+      [TRANSLATED_SCRIPTS, translatedScripts],
       [PAGE_FILES, textsOfPage],
       [VERSION, textOfVersion],
     ]);
-    builder.onLoad({ filter: /\.ts$/ }, ({ path }) => {
+    builder.onLoad({ filter: /\.ts$/ }, async ({ path }) => {
       const name = relative(ROOT, path).replaceAll("\\", "/");
-      const contents = left.get(name)?.();
+      const contents = await left.get(name)?.();
       left.delete(name);
       return contents === undefined ? undefined : { contents };
     });
@@ -103,6 +107,20 @@ function textsOfScripts(): string {
     .map((path) => path.replaceAll("\\", "/").slice(0, -".lua".length));
   const texts = Object.fromEntries(names.sort().map((name) => [name, readLuaFile(name)]));
   return `const TEXTS = ${JSON.stringify(texts)};\nexport const readLuaFile = (name) => TEXTS[name];\n`;
+}
+
+/** The scripts of buckets in JavaScript, for buckets in memory. */
+async function translatedScripts(): Promise<string> {
+  const names = readdirSync(join(ROOT, LUA, "bucket")).map(
+    (file) => `bucket/${file.slice(0, -".lua".length)}`,
+  );
+  const scripts = names
+    .sort()
+    .map((name) => `${JSON.stringify(name)}: ${translate(readLua(name))}`);
+  const text = `const SCRIPTS = { ${scripts.join(",\n")} };\nexport const translatedScript = (name) => SCRIPTS[name];\n`;
+  // Users load all of them, and run few.
+  const { code } = await transform(text, { minify: true, target: TARGET });
+  return code;
 }
 
 /** Makes a file of CommonJS beside the others of each of `COMMON_JS`, and of each `.cjs` file of the sources. */

@@ -1,5 +1,5 @@
 --[[
-  bucket-peek: reads the state of a bucket, and the limits of some keys. Changes nothing. Twin of peek in src/core/draw/steer.ts.
+  bucket-peek: reads the state of a bucket, and the limits of some keys. Changes nothing.
 
   KEYS  as in slots-draw, with the requested keys
   ARGV  [1] the policy's text  [2] numbers: pinned_us, terms, keys, and if there are shadows: those {limits}

@@ -1,6 +1,5 @@
 --[[
   bucket-steer: changes a bucket, or one key of it, and announces the change to all replicas.
-  Twin of steer in src/core/draw/steer.ts.
 
   KEYS  as in slots-draw, with one key or none
   ARGV  [1] the policy's text  [2] the channel that all replicas listen to

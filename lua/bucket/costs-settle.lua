@@ -1,6 +1,6 @@
 --[[
   costs-settle: settles the actual cost of a call. A cost above the estimate is booked now, even beyond the limit. A cost
-  below the estimate is taken back from the call's slot. Twin of settle in src/core/draw/give-back.ts.
+  below the estimate is taken back from the call's slot.
 
   KEYS  as in slots-draw, with the keys of the call, and the shadows if there is anything to settle under them. For a slot
         that a server has given, then: note, see lib/state/slot-note

@@ -1,6 +1,5 @@
 --[[
   leases-release: gives leases back, and notifies the replicas that have waited longest for a free lease.
-  Twin of releaseLeases in src/core/draw/leases.ts.
 
   KEYS  [1] the bucket's state  string: see lib/state/pack; then per limit: its leases and its waiters, see lib/limits/leases
   ARGV  [1] asker  [2] start of the channels' names; the name of an asker follows

@@ -1,5 +1,5 @@
 --[[
-  leases-renew: extends leases by a period from now. Twin of renewLeases in src/core/draw/leases.ts.
+  leases-renew: extends leases by a period from now.
 
   KEYS  as in leases-release
   ARGV  [1] asker  [2] numbers: as in leases-release

@@ -1,6 +1,5 @@
 --[[
-  ratios-learn: adds the ratios of actual to estimated costs of a bucket, and returns the means. Twin of learn in
-  src/core/policy/ratios.ts.
+  ratios-learn: adds the ratios of actual to estimated costs of a bucket, and returns the means.
 
   KEYS  [1] ratios: hash, name -> "<samples> <mean, in millionths> <order>"; expires 30 days after the last sample
   ARGV  [1] most names  [2] most samples  [3] least ratio  [4] most ratio, in millionths; then, for each sample:

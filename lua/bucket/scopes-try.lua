@@ -1,7 +1,7 @@
 --[[
   scopes-try: a try for calls with several keys or limits, all of them plain, in a bucket without shared limits. It has the
   same result as slots-draw in a fraction of the time. If anything about the bucket or a key is unusual, it
-  writes nothing and replies "", and the caller runs slots-draw. Its twin is that of slots-draw.
+  writes nothing and replies "", and the caller runs slots-draw.
 
   KEYS  as in slots-try
   ARGV  [1] the policy's text

@@ -1,6 +1,5 @@
 --[[
   slots-return: takes back slots that no caller waits for, and the replica's position in the queue.
-  Twin of giveBack in src/core/draw/give-back.ts.
 
   KEYS  as in slots-draw, with the keys of the slot request
   ARGV  [1] asker  [2] the policy's text  [3] name of the slot request

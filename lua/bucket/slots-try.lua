@@ -1,7 +1,7 @@
 --[[
   slots-try: a try for many keys that each have one plain limit, in a bucket without shared limits. It has the same result
   as slots-draw in a tenth of the time. If anything about the bucket or a key is unusual, it writes nothing and
-  replies "", and the caller runs slots-draw. Its twin is that of slots-draw.
+  replies "", and the caller runs slots-draw.
 
   KEYS  [1] the bucket's state  string: see lib/state/pack; expires as in slots-draw
         [2..] the keys' states, each key once  string: see lib/state/pack; expire a minute after their limit has drained

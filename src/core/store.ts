@@ -55,7 +55,13 @@ interface OutageNote {
 /** How long a note of a downstream is kept when the next try is overdue: who was to try it may have died. */
 export const OUTAGE_KEPT_MS = 60_000;
 
-/** One replica's slot requests for slots of one bucket. */
+/** Sent instead of the time of the last draw, after an outage in which calls passed without Redis. */
+export const DREW_ELSEWHERE_US: number = 2 ** 52;
+
+/** The longest time between two draws of a waiting replica. So a live change reaches it within a second. */
+export const LONGEST_ASK_GAP_US = 500_000;
+
+/** One replica's requests for slots of one bucket. */
 export interface DrawRequest {
   readonly bucket: string;
   readonly asker: string;

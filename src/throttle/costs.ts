@@ -1,6 +1,6 @@
 import type * as z from "zod";
 import { ignoreRejection, isThenable } from "../core/describe.ts";
-import { stepOf } from "../core/draw/scope.ts";
+import { stepOf } from "../core/limits/registry.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import { costTooLarge, isLeased, ruleOf } from "../core/limits/registry.ts";
 import type { Limit } from "../core/limits/rule.ts";

@@ -7,7 +7,6 @@ import { mutateTypeScript } from "./stryker.ts";
 
 /** What is mutated unless `--files` names other globs. */
 const FILES = [
-  "src/core/draw/**/*.ts",
   "src/core/limits/**/*.ts",
   "src/throttle/waiting/**/*.ts",
   "src/queue/lanes/**/*.ts",

@@ -1,5 +1,4 @@
 -- Books slots for one slot request, in one of three ways: as a run, all at one moment, or one by one.
--- Twin of src/core/draw/book.ts.
 -- A lone limit that drains evenly is booked for many calls at once; slot by slot is too slow at 100,000/s.
 local function is_runnable(serving, main, gates)
   local limits = main.scope.limits

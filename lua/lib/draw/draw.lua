@@ -1,4 +1,4 @@
--- One draw, once its request has been read. Twin of src/core/draw/draw.ts.
+-- One draw, once its request has been read.
 
 -- The bucket; whether the asker's policy is in force; and whether the asker knows that Redis has lost the bucket's state.
 local function open_bucket(terms, server_us, drew)

@@ -1,5 +1,4 @@
 -- Whether a slot request fits into a scope, and the position that its asker keeps there if it does not.
--- Twin of src/core/draw/fit.ts.
 local NO_POSITION = { turn_us = 0, since_us = 0, lease_order = 0 }
 local NOTHING = {}
 

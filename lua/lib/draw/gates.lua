@@ -1,5 +1,4 @@
--- When the gates of a call let it start at a slot that the limits which decide the slots give. Twin of startThrough in
--- src/core/draw/book.ts.
+-- When the gates of a call let it start at a slot that the limits which decide the slots give.
 
 -- A slot may be pushed back to this far from now to suit a key. So calls of the key keep to its rate although each is
 -- asked for a little late, and other keys wait no longer than this.

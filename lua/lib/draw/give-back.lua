@@ -1,4 +1,4 @@
--- Takes slots back. Twin of takeBack in src/core/draw/give-back.ts.
+-- Takes slots back.
 
 -- The next slot that comes back lies before this one and is no longer the last: it becomes a hole.
 local function unbook(part, slot_us, drawer)

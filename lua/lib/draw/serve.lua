@@ -1,4 +1,4 @@
--- Serves the slot requests of one draw, one after the other. Twin of src/core/draw/serve.ts.
+-- Serves the slot requests of one draw, one after the other.
 
 -- A slot request before this one that waits for what this one needs too; others may fill what is left.
 local function refused_before(serving, slot_request)

@@ -1,4 +1,4 @@
--- Limits that hold nothing back, and only count which calls they would have. Twin of src/core/draw/shadows.ts.
+-- Limits that hold nothing back, and only count which calls they would have.
 -- Their key has twelve doubles for each: code count period_us capacity a b c last_us calls waited refused longest_us. It
 -- expires 30 days after the last call. It and the parts of their limits are the last keys of a request, but for after_them.
 local PER_SHADOW, KEEP_SHADOWS_MS = 12, 2592000000

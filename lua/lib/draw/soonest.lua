@@ -1,5 +1,5 @@
 -- When a call can start at the earliest, however many others leave: what a reply tells of it, so that a call which does not
--- wait that long is refused at once. Twin of src/core/draw/soonest.ts.
+-- wait that long is refused at once.
 
 -- Before when a scope surely lets nothing start. A cut rate grows back while a call waits: it is taken for what it will
 -- have grown to by the time that the call would have to wait for if it did not grow. The next answer may end a gap.

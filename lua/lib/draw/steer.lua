@@ -1,5 +1,4 @@
 -- The changes of a scope; each returns whether slots that were handed out are worthless now.
--- Twin of changeScope in src/core/draw/steer.ts.
 -- The rate right after a cooldown, per mille.
 local RAMP_FROM = 250
 

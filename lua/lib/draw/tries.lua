@@ -1,5 +1,4 @@
--- What only tries need, and buckets without limits, of which many calls start at once. Twin of parts of src/core/draw/book.ts
--- and src/core/draw/serve.ts.
+-- What only tries need, and buckets without limits, of which many calls start at once.
 -- @include lib/state/status
 
 -- The most calls that may start at once, where no limit bounds them.

@@ -1,5 +1,5 @@
 -- How many replicas draw from a bucket, and which of them comes first: the one whose call is the most urgent, and has
--- waited longest. Here a replica is an asker, by the name that it asks with. Twin of src/core/draw/turns.ts.
+-- waited longest. Here a replica is an asker, by the name that it asks with.
 -- A scope's turns are one string at scope.turns_key, in their order: doubles {how many doubles, turns {since_us due_us
 -- start_us, needs, limits, per need its order and an amount of each limit}}, then the names of their askers, each after a
 -- space. It expires a minute after the last turn.

@@ -1,4 +1,4 @@
--- Twin of src/core/limits/concurrency.ts. See lib/limits/leases for its keys.
+-- See lib/limits/leases for its keys.
 -- @include lib/limits/leases
 -- Lua can unpack a few thousand values at once; an even number, since each lease has two.
 local MOST_WRITTEN = 1000

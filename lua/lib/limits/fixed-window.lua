@@ -1,6 +1,6 @@
--- Twin of src/core/limits/fixed-window.ts. a: us at which the newest window began; b: used in it.
+-- a: us at which the newest window began; b: used in it.
 MAKERS[5] = function()
-  -- The window that holds a time. Twin of windowAt in src/core/limits/calendar-windows.ts. Resets, if there are any, are the
+  -- The window that holds a time. Resets, if there are any, are the
   -- beginnings of windows about now, as the asker worked them out.
   local function window_at(limit, at_us)
     if not limit.resets then

@@ -1,4 +1,4 @@
--- Twin of src/core/limits/leaky-bucket.ts. a: us at which the bucket will have drained; b: the fraction beyond, in 1/count
+-- a: us at which the bucket will have drained; b: the fraction beyond, in 1/count
 -- us; c: us since which it has not been empty.
 MAKERS[1] = function()
   local function level_at(limit, at_us)

@@ -34,8 +34,7 @@ local function read_limits(next_number, keys)
   return limits
 end
 
--- Puts limits in force. What was booked under a limit of the same kind stays booked. Twin of applyLimits in
--- src/core/draw/scope.ts.
+-- Puts limits in force. What was booked under a limit of the same kind stays booked.
 local function apply_limits(found, limits, now_us)
   for index, limit in ipairs(limits) do
     local from = found and found[index]

@@ -1,4 +1,4 @@
--- The kinds of limits, by their numbers in Redis. Twin of src/core/limits/registry.ts. A rule is a table:
+-- The kinds of limits, by their numbers in Redis. A rule is a table:
 --   earliest(limit, at_us, cost, drawer)  the earliest time at which the cost may pass; math.huge if that is unknown
 --   commit(limit, at_us, cost, drawer)    books it; a negative cost takes back a booking of that time
 --   src/core/limits/rule.ts explains the rest. `a`, `b` and `c` of a limit are its state.

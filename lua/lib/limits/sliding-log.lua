@@ -1,4 +1,4 @@
--- Twin of src/core/limits/sliding-log.ts. a: the sum of all that was ever booked;
+-- a: the sum of all that was ever booked;
 -- keys[1] zset: "slot_us total" -> that total, for each booking.
 MAKERS[3] = function()
   -- Where more entries than this would have to be rewritten, a call that cost less gives nothing back.

@@ -1,4 +1,4 @@
--- Twin of src/core/limits/sliding-window.ts. a: us at which the newest window began; b: used in it;
+-- a: us at which the newest window began; b: used in it;
 -- c: used in the one before.
 MAKERS[4] = function()
   local function rolled(limit, at_us)

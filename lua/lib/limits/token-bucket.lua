@@ -1,4 +1,4 @@
--- Twin of src/core/limits/token-bucket.ts. a: what is missing from a full bucket, in tokens x period; b: us at which that
+-- a: what is missing from a full bucket, in tokens x period; b: us at which that
 -- was so;
 -- c: us since which it has not been full.
 MAKERS[2] = function()

@@ -1,4 +1,4 @@
--- The request of both scripts about leases. Twin of readLeases in src/core/draw/leases.ts.
+-- The request of both scripts about leases.
 
 -- The limits, each with its keys, and the leases' numbers; nil if a number can never work.
 local function read_leases(packed)

@@ -74,7 +74,7 @@ local function load_keys(keys)
   for index = 1, #keys do keys[index].packed = found[index] end
 end
 
--- Whether resets were worked out for another time than this one. Twin of areResetsOff in src/core/limits/calendar-windows.ts.
+-- Whether resets were worked out for another time than this one.
 local function are_resets_off(limits, now_us)
   for _, limit in ipairs(limits) do
     local resets = limit.resets

@@ -1,4 +1,4 @@
--- The state of a bucket. Twin of src/core/draw/bucket-state.ts.
+-- The state of a bucket.
 
 -- Advances the bucket's clock. If the server's clock goes back, the bucket neither stalls nor books a time twice.
 local function advance(bucket, server_us)

@@ -1,4 +1,4 @@
--- A new bucket, and another policy for one. Twin of src/core/draw/bucket-state.ts.
+-- A new bucket, and another policy for one.
 
 -- Forgets turns and holes; those of an older generation are worthless.
 local function clear_positions(bucket)

@@ -1,6 +1,5 @@
--- Slots that were booked and given back; the next draw takes them first. Twin of takeHoles in src/core/draw/bucket-state.ts.
--- bucket.holes is the greatest possible number of holes, so that a draw without holes sends no command. A script cannot
--- reply with thousands of values.
+-- Slots that were booked and given back; the next draw takes them first. bucket.holes is the greatest possible number of
+-- holes, so that a draw without holes sends no command. A script cannot reply with thousands of values.
 local MOST_TAKEN = 1000
 
 local function hole_name(slot_us, asker, index, name)

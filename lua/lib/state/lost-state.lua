@@ -1,4 +1,4 @@
--- What happens when Redis has lost what a bucket let pass. Twin of useUp in src/core/draw/bucket-state.ts.
+-- What happens when Redis has lost what a bucket let pass.
 -- @include lib/state/status
 
 -- A lost window of up to SHORT_US counts as used up. A longer one does not, because it could block calls for a day.

@@ -1,4 +1,4 @@
--- A set of limits and what holds for them together. Twin of src/core/draw/scope.ts.
+-- A set of limits and what holds for them together.
 
 local function fresh_scope(limits)
   return {

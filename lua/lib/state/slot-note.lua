@@ -1,4 +1,4 @@
--- What is noted of a slot that a server has given to a caller. Twin of src/stores/memory/memory-slots.ts.
+-- What is noted of a slot that a server has given to a caller.
 -- Its key is a hash: until_ms (if it was renewed), settled, released (by which request). It expires when the slot is over.
 
 -- Notes one of look (which changes nothing), settle, release and renew. Returns the previous state (held, settled, or

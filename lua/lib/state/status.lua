@@ -1,4 +1,4 @@
--- What is left of limits, and when there is more. Twin of addStatuses and remainingOf in src/core/draw/scope.ts.
+-- What is left of limits, and when there is more.
 
 -- Writes an unknown time as -1.
 local function or_minus_one(us)

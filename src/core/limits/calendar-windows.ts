@@ -2,12 +2,12 @@ import { resetsAround } from "./calendar-days.ts";
 import type { Limit } from "./rule.ts";
 
 /** A window of a limit, in µs since 1970. The end is not part of it. */
-export interface Window {
+interface Window {
   readonly startUs: number;
   readonly endUs: number;
 }
 
-/** The window of a limit that contains a time. Twin of `window_at` in `lua/lib/limits/fixed-window.lua`. */
+/** The window of a limit that contains a time. `window_at` in `lua/lib/limits/fixed-window.lua` computes the same. */
 export function windowAt({ periodUs, resets }: Limit, atUs: number): Window {
   if (resets === undefined) {
     const startUs = Math.floor(atUs / periodUs) * periodUs;
@@ -96,11 +96,8 @@ function withResets(limits: readonly Limit[], nowUs: number): readonly Limit[] {
   });
 }
 
-/**
- * True if the resets were computed for another time than the bucket's. Twin of `are_resets_off` in
- * `lua/lib/request/request.lua`.
- */
-export function areResetsOff(limits: readonly Limit[], nowUs: number): boolean {
+/** True if the resets were computed for another time than the bucket's. `are_resets_off` in Lua refuses such resets. */
+function areResetsOff(limits: readonly Limit[], nowUs: number): boolean {
   return limits.some(
     ({ resets }) => resets !== undefined && (nowUs < resets[0]! || nowUs >= resets[1]!),
   );

@@ -1,25 +1,97 @@
 import { CostTooLargeError } from "../errors.ts";
-import { concurrency } from "./concurrency.ts";
-import { fixedWindow } from "./fixed-window.ts";
-import { leakyBucket } from "./leaky-bucket.ts";
-import type { Limit, Rule } from "./rule.ts";
-import { slidingLog } from "./sliding-log.ts";
-import { slidingWindow } from "./sliding-window.ts";
-import { tokenBucket } from "./token-bucket.ts";
+import { windowAt } from "./calendar-windows.ts";
+import { formatPeriod, formatRate } from "./rate.ts";
+import type { Limit, LimitStatus, Rule } from "./rule.ts";
 
-/** Only a rule knows the type of its state. */
-type AnyRule = Rule<unknown>;
-
-/** Every kind of limit. `lua/lib/limits/` has a twin of each, with the same name. */
-export const RULES: ReadonlyMap<string, AnyRule> = new Map(
-  [leakyBucket, tokenBucket, slidingLog, slidingWindow, fixedWindow, concurrency].map((rule) => [
-    rule.kind,
-    rule as AnyRule,
-  ]),
+/** Every kind of limit. Its arithmetic is in `lua/lib/limits/<kind>.lua`. */
+export const RULES: ReadonlyMap<string, Rule> = new Map(
+  (
+    [
+      {
+        kind: "leaky-bucket",
+        code: 1,
+        capacityName: "burst",
+        isRate: true,
+        doesDrain: true,
+        doesSpace: true,
+        format: (limit) =>
+          limit.capacity === 1
+            ? formatRate(limit)
+            : `${formatRate(limit)} with a burst of ${limit.capacity}`,
+        plainStatus: statusAtLevel,
+      },
+      {
+        kind: "token-bucket",
+        code: 2,
+        capacityName: "capacity",
+        isRate: true,
+        doesDrain: true,
+        format: (limit) => `up to ${limit.capacity}, refilled at ${formatRate(limit)}`,
+        plainStatus: statusAtLevel,
+      },
+      {
+        kind: "sliding-log",
+        code: 3,
+        capacityName: "max",
+        parts: ["log"],
+        isRate: true,
+        format: ({ count, periodUs }) => `${count} in any ${formatPeriod(periodUs)}`,
+      },
+      {
+        kind: "sliding-window",
+        code: 4,
+        capacityName: "max",
+        isRate: true,
+        format: ({ count, periodUs }) => `${count} in any ${formatPeriod(periodUs)}`,
+      },
+      {
+        kind: "fixed-window",
+        code: 5,
+        capacityName: "max",
+        isRate: true,
+        doesRenew: true,
+        format: ({ count, periodUs }) => `${count} each ${formatPeriod(periodUs)}`,
+        plainStatus: statusOfWindow,
+      },
+      {
+        kind: "concurrency",
+        code: 6,
+        parts: ["leases", "waiters"],
+        capacityName: "max",
+        isKept: true,
+        isRate: false,
+        format: ({ count }) => `${count} at once`,
+      },
+    ] satisfies readonly Rule[]
+  ).map((rule) => [rule.kind, rule]),
 );
 
+/** Computes the status of a draining limit from its level in cost × period. */
+function statusAtLevel(
+  { count, periodUs, capacity }: Limit,
+  level: number,
+  cost: number,
+  nowUs: number,
+): LimitStatus {
+  const excess = level + (cost - capacity) * periodUs;
+  return {
+    remaining: Math.max(0, capacity - Math.ceil(level / periodUs)),
+    resetUs: nowUs + Math.ceil(level / count),
+    nextUs: excess > 0 ? nowUs + Math.ceil(excess / count) : nowUs,
+  };
+}
+
+function statusOfWindow(limit: Limit, used: number, cost: number, nowUs: number): LimitStatus {
+  const { endUs } = windowAt(limit, nowUs);
+  return {
+    remaining: Math.max(0, limit.capacity - used),
+    resetUs: used > 0 ? endUs : nowUs,
+    nextUs: used + cost <= limit.capacity ? nowUs : endUs,
+  };
+}
+
 /** @throws {@link TypeError} for an unknown kind. Policies are checked earlier. */
-export function ruleOf(kind: string): AnyRule {
+export function ruleOf(kind: string): Rule {
   const rule = RULES.get(kind);
   if (rule === undefined) throw new TypeError(`no limit is called "${kind}"`);
   return rule;
@@ -34,6 +106,15 @@ export function isLeased({ kind }: Limit): boolean {
 export function countSameKindBefore(limits: readonly Limit[], index: number): number {
   const { kind } = limits[index]!;
   return limits.slice(0, index).filter((limit) => limit.kind === kind).length;
+}
+
+/** The time that a call with these costs takes up, in µs: by the limit of which it uses the largest part. */
+export function stepOf(limits: readonly Limit[], costs: readonly number[]): number {
+  let stepUs = 0;
+  for (const [index, { kind, count, periodUs }] of limits.entries()) {
+    if (ruleOf(kind).isRate) stepUs = Math.max(stepUs, (costs[index]! * periodUs) / count);
+  }
+  return stepUs;
 }
 
 /** The name of a limit in errors, headers and `peek`: `"100/s"`, `"90000/min tokens"`, `"25 at once"`. */

@@ -34,26 +34,8 @@ export interface LimitStatus {
   readonly nextUs: number;
 }
 
-/** The replica that draws. */
-export interface Drawer {
-  readonly asker: string;
-  readonly nowUs: number;
-  /** The position of its calls among all waiting calls: by rank, then by waiting time. 0 if it comes last. */
-  readonly order: number;
-  /** The number of its next lease. */
-  lease: number;
-}
-
-/** For reads, and for bookings without a lease. */
-export function noDrawer(nowUs: number): Drawer {
-  return { asker: "", nowUs, order: 0, lease: 0 };
-}
-
-/**
- * The arithmetic of one kind of limit, and the facts about the kind that other code needs. Times never go back: `atUs`
- * is at or after all committed times. Twin of `lua/lib/limits/<kind>.lua`.
- */
-export interface Rule<State> {
+/** The facts about one kind of limit that TypeScript code needs. Its arithmetic is in `lua/lib/limits/<kind>.lua`. */
+export interface Rule {
   readonly kind: string;
   /** The number of the kind in Redis. It never changes and is never reused. */
   readonly code: number;
@@ -73,27 +55,6 @@ export interface Rule<State> {
   readonly doesSpace?: boolean;
   /** The name of a limit without its unit: `"100/s"`. */
   format(limit: Limit): string;
-  fresh(): State;
-  /**
-   * The earliest time, at or after `atUs`, at which this cost may pass. Infinity if that is unknown. The cost may also
-   * pass at any later time, unless more is booked.
-   */
-  earliest(limit: Limit, state: State, atUs: number, cost: number, drawer: Drawer): number;
-  /** Books the cost at a time that `earliest` returned. A negative cost takes back a booking of that time. */
-  commit(limit: Limit, state: State, atUs: number, cost: number, drawer: Drawer): void;
-  /**
-   * Converts the state when the limit's numbers change, so that bookings keep their times. Without this method, the
-   * state stays unchanged.
-   */
-  adapt?(from: Limit, to: Limit, state: State, nowUs: number): void;
-  /** Keeps the queue position of a caller that waits for an unknown time. */
-  keepPosition?(state: State, drawer: Drawer): void;
-  leavePosition?(state: State, drawer: Drawer): void;
-  /**
-   * The level that has to drain before a call may start at `atUs`, in cost × period. Kinds with this method can book a
-   * whole run of calls in one step.
-   */
-  excess?(limit: Limit, state: State, atUs: number, cost: number): number;
   /**
    * Computes the status from the one number that `lua/lib/fast/plain-try-take.lua` returns: the usage of the window, or
    * the level in cost × period. Omitted by kinds that this script does not support.

@@ -1,4 +1,4 @@
-import { stepOf } from "../../core/draw/scope.ts";
+import { stepOf } from "../../core/limits/registry.ts";
 import { headsOfText } from "../../core/key-path.ts";
 import { ruleOf } from "../../core/limits/registry.ts";
 import { keyLimitsOf, ownScopeOf } from "../../core/policy/per-key.ts";

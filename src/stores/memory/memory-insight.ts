@@ -33,14 +33,14 @@ interface KnownBucket {
   readonly history: Map<number, Omit<Point, "atMs">>;
   declared: string | undefined;
   refusals: number;
-  /** By the ids of their changes, the oldest first. */
+  /** By change id, the oldest first. */
   readonly overrides: Map<string, Override>;
   paused: { readonly generation: number; readonly id: string | undefined } | undefined;
 }
 
 const NO_POINT = { started: 0, refused: 0, waiting: [] as readonly number[] };
 
-/** What is known of a fleet of one process, in its memory. */
+/** Keeps the facts about a fleet of one process in its memory. */
 export function createMemoryInsight(nowMs: () => number = Date.now): InsightStore {
   const buckets = new Map<string, KnownBucket>();
   const replicas = new Map<string, ReplicaFacts>();
@@ -104,7 +104,7 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
     ...rules,
     async noteRequest({ queue, name, asked }, keptMs) {
       const now = nowMs();
-      // The oldest stand first: all are kept for as long.
+      // All entries live equally long, so the oldest come first.
       for (const [known, { untilMs }] of asks) {
         if (untilMs > now) break;
         asks.delete(known);

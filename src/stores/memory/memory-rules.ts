@@ -5,7 +5,7 @@ import {
   type RulesStore,
 } from "../../core/stores/insight/rules.ts";
 
-/** The rules that are in force in one process, in its memory. */
+/** Keeps the active rules of one process in its memory. */
 export interface MemoryRules extends Omit<RulesStore, "declaredOf"> {
   readonly ruled: ReadonlyMap<string, RuledPolicy>;
 }

@@ -1,32 +1,24 @@
 import { randomBytes } from "node:crypto";
 import type { Cluster, Redis } from "ioredis";
-import { WrongResetsError, type CostTooLargeError } from "../../core/errors.ts";
+import { WrongResetsError } from "../../core/errors.ts";
 import type { StoreEvent } from "../../core/events/events.ts";
 import { hasDays, addResets, type WithResets } from "../../core/limits/calendar-windows.ts";
-import { costTooLarge } from "../../core/limits/registry.ts";
 import type { Logger } from "../../core/logger.ts";
-import {
-  limitsOfCall,
-  type DrawReply,
-  type DrawRequest,
-  type Store,
-  OUTAGE_KEPT_MS,
-} from "../../core/store.ts";
+import { type DrawReply, type DrawRequest, type Store, OUTAGE_KEPT_MS } from "../../core/store.ts";
 import type { InsightStore } from "../../core/stores/insight/store.ts";
 import { createRedisInsight } from "./facts/insight.ts";
 import { createBreakers, type BreakerOptions } from "./requests/breaker.ts";
 import { createNotifications } from "./pubsub.ts";
-import { createRequests, refusalOf } from "./requests/requests.ts";
+import { createRequests } from "./requests/requests.ts";
+import { readCostTooLarge, runPlainTry } from "./scripts/bucket/draw-slots.ts";
 import { bucketPeek, bucketSteer } from "./scripts/bucket/bucket.ts";
 import { costsSettle, givenSettle, slotsReturn } from "./scripts/bucket/give-back.ts";
 import { bucketKeys, awayKey } from "./scripts/keys.ts";
 import { leasesRelease, leasesRenew } from "./scripts/bucket/leases.ts";
 import { ratiosLearn } from "./scripts/bucket/ratios.ts";
 import { slotNote } from "./scripts/bucket/slot-note.ts";
-import { runScript, type Script } from "./scripts/script.ts";
+import { refusalOf, runScript, type Script } from "./scripts/script.ts";
 import { slotsDraw, type SlotsDraw } from "./scripts/bucket/slots-draw.ts";
-import { planScopesTry, scopesTry } from "./scripts/bucket/scopes-try.ts";
-import { isPlainTry, slotsTry } from "./scripts/bucket/slots-try.ts";
 
 export interface RedisStoreOptions {
   /** A connection of the store's own, from `connect(input, "store")`; the store closes it. */
@@ -171,31 +163,14 @@ function wrongResets(error: unknown): WrongResetsError | undefined {
     : undefined;
 }
 
-function readCostTooLarge(error: unknown, request: DrawRequest): CostTooLargeError | undefined {
-  const refusal = refusalOf(error);
-  if (refusal?.reason !== "COST_TOO_LARGE") return undefined;
-  const [cost, maxCost] = refusal.detail.split(" ").map(Number) as [number, number];
-  const limits = request.slotRequests.flatMap(({ scopes, costs }) =>
-    limitsOfCall(request.terms.limits, scopes).filter((_limit, index) => costs[index] === cost),
-  );
-  const limit = limits.find(({ capacity }) => capacity === maxCost);
-  return limit && costTooLarge(request.bucket, cost, limit);
-}
-
 type RunDraw = <Input extends SlotsDraw, Output>(
   script: Script<Input, Output>,
   input: Input,
 ) => Promise<Output>;
 
-/** Draws by `slots-try` or `scopes-try` if they can serve the request, else by `slots-draw`, which can serve all. */
+/** Draws by a plain try if one can serve the request, else by `slots-draw`, which can serve all. */
 export async function drawSlots(run: RunDraw, input: SlotsDraw): Promise<DrawReply> {
-  return (await drawPlain(run, input)) ?? run(slotsDraw, input);
-}
-
-async function drawPlain(run: RunDraw, input: SlotsDraw): Promise<DrawReply | undefined> {
-  if (isPlainTry(input)) return run(slotsTry, input);
-  const planned = planScopesTry(input);
-  return planned && run(scopesTry, planned);
+  return (await runPlainTry<Promise<DrawReply | undefined>>(input, run)) ?? run(slotsDraw, input);
 }
 
 /** Sets the calendar days of requests by the server's clock, whatever this process's clock says. */

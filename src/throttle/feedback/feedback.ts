@@ -4,7 +4,7 @@
  * - A refusal such as a 429 becomes a cooldown (`cool`), or with `adaptive` a cut of the rate (`cut`).
  * - With `pace: "headers"`, a low quota becomes a distance between calls (`space`).
  *
- * The store applies each change for all replicas: see `core/draw/steer.ts`.
+ * The store applies each change for all replicas: see `lua/lib/draw/steer.lua`.
  */
 import { types } from "node:util";
 import type { Answer, Feedback, QuotaPeriod, ReadFeedback } from "../../core/answer.ts";

@@ -5,7 +5,7 @@
  * that succeeds ends the outage. A probe is a real draw, because a Redis that refuses writes still answers reads.
  * Whatever was drawn from one of the two is settled, renewed and given back there.
  */
-import { DREW_ELSEWHERE_US } from "../../core/draw/bucket-state.ts";
+import { DREW_ELSEWHERE_US } from "../../core/store.ts";
 import { StoreUnavailableError } from "../../core/errors.ts";
 import { isLeased } from "../../core/limits/registry.ts";
 import { HORIZON_US } from "../../core/policy/limit-makers.ts";

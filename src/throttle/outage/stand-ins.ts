@@ -1,4 +1,4 @@
-import { DREW_ELSEWHERE_US } from "../../core/draw/bucket-state.ts";
+import { DREW_ELSEWHERE_US } from "../../core/store.ts";
 import { StoreUnavailableError } from "../../core/errors.ts";
 import { isLeased, partOfLimit } from "../../core/limits/registry.ts";
 import type { Limit } from "../../core/limits/rule.ts";

@@ -1,5 +1,4 @@
-import { LONGEST_ASK_GAP_US } from "../../core/draw/turns.ts";
-import type { Drawn, WaitPosition } from "../../core/store.ts";
+import { LONGEST_ASK_GAP_US, type Drawn, type WaitPosition } from "../../core/store.ts";
 import { STORE_RETRY_MS } from "../outage/retries.ts";
 import { createBucketClock, createRecentMinimum } from "../slot/bucket-clock.ts";
 import {

@@ -1,6 +1,6 @@
 import { createMemoryInsight } from "../../../src/stores/memory/memory-insight.ts";
 import { createBuckets } from "../../../src/sluice/buckets.ts";
-import { stepOf } from "../../../src/core/draw/scope.ts";
+import { stepOf } from "../../../src/core/limits/registry.ts";
 import { isLeased } from "../../../src/core/limits/registry.ts";
 import { createArrivals } from "../../../src/throttle/waiting/waiting-call.ts";
 import { RANKS } from "../../../src/core/input/options.ts";

@@ -1,5 +1,5 @@
 import { HORIZON_US } from "../../../src/core/policy/limit-makers.ts";
-import { DREW_ELSEWHERE_US } from "../../../src/core/draw/bucket-state.ts";
+import { DREW_ELSEWHERE_US } from "../../../src/core/store.ts";
 import { scopesOf } from "../../../src/core/policy/per-key.ts";
 import { compilePolicy, type Policy, type PolicyOptions } from "../../../src/core/policy/policy.ts";
 import { RANKS, type Priority } from "../../../src/core/input/options.ts";

@@ -1,4 +1,4 @@
-import { LONGEST_ASK_GAP_US } from "../../../src/core/draw/turns.ts";
+import { LONGEST_ASK_GAP_US } from "../../../src/core/store.ts";
 import { slotsOf, type Asker, type Wanted } from "./asker.ts";
 import type { PinnedStore } from "./store-kinds.ts";
 

@@ -28,7 +28,8 @@ export function storeKinds(): readonly StoreKind[] {
       name: "memory",
       open: () => {
         const clock = createManualClock();
-        return { store: createMemoryStore(clock.nowUs), clock };
+        // As in Redis, state expires by another clock than the one that a test sets.
+        return { store: createMemoryStore(clock.nowUs, () => performance.now() * 1_000), clock };
       },
     },
     {

@@ -1,7 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { RULES } from "../../../src/core/limits/registry.ts";
-import { noDrawer, type Limit, type Rule } from "../../../src/core/limits/rule.ts";
+import type { Limit } from "../../../src/core/limits/rule.ts";
+import { luaRule, type LuaRule, type LuaState } from "../../support/lua/lua-rules.ts";
 
 const few = fc.integer({ min: 1, max: 10 });
 const numbers = fc.record({ count: few, capacity: few, periodUs: fc.integer({ min: 1, max: 60 }) });
@@ -17,10 +18,10 @@ const days = fc.array(fc.integer({ min: 59, max: 61 }), { minLength: 40, maxLeng
 
 /** A limit after some calls, at the time of its last one. */
 function reach(
-  rule: Rule<unknown>,
+  rule: LuaRule,
   start: Limit,
   steps: readonly Step[],
-): { limit: Limit; state: unknown; nowUs: number; atUs: number } {
+): { limit: Limit; state: LuaState; nowUs: number; atUs: number } {
   let limit = start;
   const state = rule.fresh();
   const booked: [number, number][] = [];
@@ -28,23 +29,22 @@ function reach(
   for (const { do: what, waitUs, cost, to } of steps) {
     nowUs += waitUs;
     const atUs = Math.max(nowUs, lastUs);
-    const drawer = noDrawer(nowUs);
     const last = booked.at(-1);
     if (what === "book" && cost <= limit.capacity) {
-      const slotUs = rule.earliest(limit, state, atUs, cost, drawer);
+      const slotUs = rule.earliest(limit, state, atUs, cost, nowUs);
       if (slotUs > nowUs + 100) continue;
-      rule.commit(limit, state, slotUs, cost, drawer);
+      rule.commit(limit, state, slotUs, cost, nowUs);
       booked.push([slotUs, cost]);
       lastUs = slotUs;
     } else if (what === "give back" && last !== undefined) {
       booked.pop();
-      rule.commit(limit, state, last[0], -last[1], drawer);
+      rule.commit(limit, state, last[0], -last[1], nowUs);
       if (last[0] > nowUs) lastUs = last[0] - 1;
     } else if (what === "settle") {
-      rule.commit(limit, state, atUs, cost, drawer);
+      rule.commit(limit, state, atUs, cost, nowUs);
     } else if (what === "adapt" && limit.resets === undefined) {
       const next = { ...limit, ...to };
-      rule.adapt?.(limit, next, state, nowUs);
+      rule.adapt(limit, next, state, nowUs);
       limit = next;
     }
   }
@@ -58,7 +58,7 @@ describe("a cost that may pass at one time may pass at every later one", () => {
   ]);
 
   it.each(kinds)("%s, of local days: %s", (kind, isOfDays) => {
-    const rule = RULES.get(kind)!;
+    const rule = luaRule(kind);
     const any = [numbers, days, fc.array(anyStep, { maxLength: 12 }), few] as const;
     fc.assert(
       fc.property(...any, (own, lengths, steps, wanted) => {
@@ -68,13 +68,12 @@ describe("a cost that may pass at one time may pass at every later one", () => {
         const first = isOfDays ? { ...isOne, periodUs: 60, resets } : isOne;
         const { limit, state, nowUs, atUs } = reach(rule, first, steps);
         const cost = Math.min(wanted, limit.capacity);
-        const drawer = noDrawer(nowUs);
 
-        const passesUs = rule.earliest(limit, state, atUs, cost, drawer);
+        const passesUs = rule.earliest(limit, state, atUs, cost, nowUs);
 
         if (passesUs === Infinity) return;
         const times = Array.from({ length: 150 }, (_, us) => passesUs + us);
-        const found = times.map((us) => rule.earliest(limit, state, us, cost, drawer));
+        const found = times.map((us) => rule.earliest(limit, state, us, cost, nowUs));
         expect(found).toEqual(times);
       }),
       { numRuns: 300 },

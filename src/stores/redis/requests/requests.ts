@@ -18,6 +18,7 @@ import {
 import type { Breakers, ServerBreaker } from "./breaker.ts";
 import { lastErrorOf, untilReady } from "../ioredis/readiness.ts";
 import { withTimeout } from "../ioredis/time-limit.ts";
+import { refusalOf } from "../scripts/script.ts";
 
 export interface Requests {
   /**
@@ -151,18 +152,6 @@ function breakerOpen(
       `Check that Redis runs, can be reached and accepts its user; requests go on as soon as it answers a probe.`,
     connectionError,
   );
-}
-
-/** A script's answer to a request that no second try could help. */
-const SCRIPT_REFUSAL = /^SLUICE_(?<reason>[A-Z_]+) (?<detail>.*)$/;
-
-/** Why a script refused a request; undefined for any other error. */
-export function refusalOf(
-  error: unknown,
-): { readonly reason: string; readonly detail: string } | undefined {
-  const groups = error instanceof Error ? SCRIPT_REFUSAL.exec(error.message)?.groups : undefined;
-  const { reason, detail } = groups ?? {};
-  return reason === undefined || detail === undefined ? undefined : { reason, detail };
 }
 
 function isScriptRefusal(error: unknown): boolean {

@@ -172,3 +172,15 @@ function isOutOfMemory(error: unknown): boolean {
 export function isScript({ name }: Pick<Command, "name">): boolean {
   return name === "evalsha";
 }
+
+/** A script's answer to a request that no second try could help. */
+const SCRIPT_REFUSAL = /^SLUICE_(?<reason>[A-Z_]+) (?<detail>.*)$/;
+
+/** Why a script refused a request; undefined for any other error. */
+export function refusalOf(
+  error: unknown,
+): { readonly reason: string; readonly detail: string } | undefined {
+  const groups = error instanceof Error ? SCRIPT_REFUSAL.exec(error.message)?.groups : undefined;
+  const { reason, detail } = groups ?? {};
+  return reason === undefined || detail === undefined ? undefined : { reason, detail };
+}

@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
 import { StoreUnavailableError } from "../../../../src/core/errors.ts";
-import { DREW_ELSEWHERE_US } from "../../../../src/core/draw/bucket-state.ts";
+import { DREW_ELSEWHERE_US } from "../../../../src/core/store.ts";
 import type { DrawRequest, SettleRequest, Store } from "../../../../src/core/store.ts";
 import { createMemoryStore } from "../../../../src/stores/memory/memory-store.ts";
 import { createReplicasSeen } from "../../../../src/throttle/outage/outage-store.ts";

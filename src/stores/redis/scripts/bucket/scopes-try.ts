@@ -198,7 +198,7 @@ function runOf(
   if (count === 0) return undefined;
   const [{ kind, count: drain, periodUs, capacity }] = scopes[0]!.limits as [Limit];
   const step = costs[0]! * periodUs;
-  const isAlone = costs.length === 1 && ruleOf(kind).excess !== undefined;
+  const isAlone = costs.length === 1 && ruleOf(kind).doesSpace === true;
   const excess = isAlone ? used - (count - 1) * step - capacity * periodUs : AT_ONCE;
   return { count, atUs: nowUs, excess, step, drain };
 }

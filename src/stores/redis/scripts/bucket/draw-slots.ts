@@ -1,0 +1,36 @@
+/** What is around the scripts of a draw: which one can serve it, and what their refusals say. */
+import type { CostTooLargeError } from "../../../../core/errors.ts";
+import { costTooLarge } from "../../../../core/limits/registry.ts";
+import { limitsOfCall, type DrawReply, type DrawRequest } from "../../../../core/store.ts";
+import { refusalOf, type Script } from "../script.ts";
+import { planScopesTry, scopesTry } from "./scopes-try.ts";
+import type { SlotsDraw } from "./slots-draw.ts";
+import { isPlainTry, slotsTry } from "./slots-try.ts";
+
+/** Runs `slots-try` or `scopes-try` if one of them can serve the request; undefined if neither can. */
+export function runPlainTry<Reply>(
+  input: SlotsDraw,
+  run: <Input extends SlotsDraw>(
+    script: Script<Input, DrawReply | undefined>,
+    input: Input,
+  ) => Reply,
+): Reply | undefined {
+  if (isPlainTry(input)) return run(slotsTry, input);
+  const planned = planScopesTry(input);
+  return planned && run(scopesTry, planned);
+}
+
+/** The error for a call that costs more than a limit can ever give, if that is why a script refused a request. */
+export function readCostTooLarge(
+  error: unknown,
+  { bucket, terms, slotRequests }: Pick<DrawRequest, "bucket" | "terms" | "slotRequests">,
+): CostTooLargeError | undefined {
+  const refusal = refusalOf(error);
+  if (refusal?.reason !== "COST_TOO_LARGE") return undefined;
+  const [cost, maxCost] = refusal.detail.split(" ").map(Number) as [number, number];
+  const limits = slotRequests.flatMap(({ scopes, costs }) =>
+    limitsOfCall(terms.limits, scopes).filter((_limit, index) => costs[index] === cost),
+  );
+  const limit = limits.find(({ capacity }) => capacity === maxCost);
+  return limit && costTooLarge(bucket, cost, limit);
+}

@@ -1,0 +1,85 @@
+import { ruleOf } from "../../../src/core/limits/registry.ts";
+import type { Limit } from "../../../src/core/limits/rule.ts";
+import type { MakeScript } from "../../../src/stores/memory/lua/script.ts";
+import * as runtime from "../../../src/stores/memory/lua/runtime.ts";
+import { translate } from "../../../src/stores/memory/lua/translate.ts";
+import { createMemoryRedis } from "../../../src/stores/memory/redis/memory-redis.ts";
+import { readLua } from "../../../src/stores/redis/scripts/script.ts";
+
+const { get, tableOf } = runtime;
+type Fields = Record<`$${string}`, unknown>;
+type LuaFunction = (...given: readonly unknown[]) => number;
+
+/** What Redis keeps of a limit: three numbers, and the keys of its parts. */
+export interface LuaState {
+  table: Fields;
+  /** The limit whose numbers the table has. */
+  limit: Limit | undefined;
+}
+
+/** The arithmetic of one kind of limit, as `lua/lib/limits/` has it, on an empty Redis in memory. */
+export interface LuaRule {
+  fresh(): LuaState;
+  /** The earliest time, at or after `atUs`, at which this cost may pass; Infinity if that is unknown. */
+  earliest(limit: Limit, state: LuaState, atUs: number, cost: number, nowUs: number): number;
+  /** Books the cost at a time that `earliest` allowed; a negative cost takes back a booking of that time. */
+  commit(limit: Limit, state: LuaState, atUs: number, cost: number, nowUs: number): void;
+  adapt(from: Limit, to: Limit, state: LuaState, nowUs: number): void;
+  excess(limit: Limit, state: LuaState, atUs: number, cost: number): number;
+}
+
+const SOURCE = `${readLua("lib/limits/registry")}\nreturn RULES`;
+// oxlint-disable-next-line no-implied-eval -- the text is the translation of a file of the repository
+const makeRules = new Function(`return ${translate(SOURCE)}`)() as MakeScript;
+
+export function luaRule(kind: string): LuaRule {
+  const { commands } = createMemoryRedis({
+    nowUs: () => 0,
+    expiryUs: () => 0,
+    publish: () => undefined,
+  });
+  const rules = makeRules(runtime)(tableOf([]), tableOf([]), commands) as runtime.Table;
+  const rule = get(rules, ruleOf(kind).code) as unknown as Record<string, LuaFunction>;
+  let states = 0;
+
+  function under(limit: Limit, state: LuaState): Fields {
+    if (state.limit !== limit) Object.assign(state.table, numbersOf(limit));
+    state.limit = limit;
+    return state.table;
+  }
+
+  return {
+    fresh() {
+      states += 1;
+      const keys = tableOf([`${states}:1`, `${states}:2`]);
+      return { table: { ...tableOf([]), $a: 0, $b: 0, $c: 0, $keys: keys }, limit: undefined };
+    },
+    earliest: (limit, state, atUs, cost, nowUs) =>
+      rule["$earliest"]!(under(limit, state), atUs, cost, drawerAt(nowUs)),
+    commit(limit, state, atUs, cost, nowUs) {
+      rule["$commit"]!(under(limit, state), atUs, cost, drawerAt(nowUs));
+    },
+    adapt(from, to, state, nowUs) {
+      const before = under(from, state);
+      const after = { ...before, ...numbersOf(to) };
+      rule["$adapt"]?.(before, after, nowUs);
+      state.table = after;
+      state.limit = to;
+    },
+    excess: (limit, state, atUs, cost) => rule["$excess"]!(under(limit, state), atUs, cost),
+  };
+}
+
+function numbersOf({ kind, count, periodUs, capacity, resets }: Limit): Fields {
+  return {
+    $code: ruleOf(kind).code,
+    $count: count,
+    $period_us: periodUs,
+    $capacity: capacity,
+    $resets: resets && tableOf([...resets]),
+  };
+}
+
+function drawerAt(nowUs: number): Fields {
+  return { ...tableOf([]), $asker: "a", $now_us: nowUs, $order: 0, $lease: 1 };
+}

@@ -57,7 +57,7 @@ export function withCause(text: string, error: unknown): string {
  * The message of an error, as part of a sentence: `"connect ECONNREFUSED 127.0.0.1:6379"`, `"WRONGPASS invalid
  * username-password pair"`.
  */
-export function wordsOf(error: Error): string {
+export function messageOf(error: Error): string {
   // If a name has several addresses, the error for all of them has a code and no message.
   const { code } = error as NodeJS.ErrnoException;
   return withoutPasswords(error.message || code || error.name).replace(/\.$/, "");
@@ -179,7 +179,7 @@ const FOREVER = "forever";
  * Makes JSON write `"forever"` for each endless time in a result. In the process, the time stays Infinity, so that it
  * compares like any other number.
  */
-export function sayEndless<Result extends object>(result: Result): Result {
+export function withForever<Result extends object>(result: Result): Result {
   if (!Object.values(result).includes(Infinity)) return result;
   const toJSON = (): object => {
     const said = Object.entries(result).map(([name, value]: [string, unknown]) => [
@@ -211,9 +211,9 @@ export function factInJson(name: string, value: unknown): unknown {
 }
 
 /** Lists every leaf value in data with its path: `["maxBacklog.all", 500]`. */
-export function leavesOf(data: unknown, path: string = ""): (readonly [string, unknown])[] {
+export function listLeaves(data: unknown, path: string = ""): (readonly [string, unknown])[] {
   if (typeof data !== "object" || data === null) return data === undefined ? [] : [[path, data]];
   return Object.entries(data).flatMap(([name, value]) =>
-    leavesOf(value, path === "" ? name : `${path}.${name}`),
+    listLeaves(value, path === "" ? name : `${path}.${name}`),
   );
 }

@@ -4,7 +4,7 @@ import {
   onOneLine,
   withoutPasswords,
   withoutSecrets,
-  wordsOf,
+  messageOf,
   factInJson,
 } from "./describe.ts";
 import { namedOf, type Key, type NamedKeys } from "./key-path.ts";
@@ -335,7 +335,7 @@ export function isReply(error: unknown): error is Error {
 /** The rejection in an error. Undefined if the error is not a reply of Redis. */
 export function redisRefusalOf(error: unknown): RedisRefusal | undefined {
   if (!isReply(error)) return undefined;
-  return { reason: wordsOf(error), remedy: remedyFor(error.message) };
+  return { reason: messageOf(error), remedy: remedyFor(error.message) };
 }
 
 function remedyFor(message: string): string {

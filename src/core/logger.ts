@@ -12,7 +12,7 @@ export interface Logger {
  */
 export function guarded(logger: Logger, instead: Logger): Logger {
   function log(level: keyof Logger, facts: object, message: string): void {
-    const sayInstead = (error: unknown): void => {
+    const logInstead = (error: unknown): void => {
       const problem = `The logger failed: ${reasonOf(error)}. The lost message: ${message}`;
       try {
         instead[level](facts, problem);
@@ -23,9 +23,9 @@ export function guarded(logger: Logger, instead: Logger): Logger {
     try {
       const logged: unknown = logger[level](facts, message);
       // An async logger may reject later.
-      if (isThenable(logged)) logged.then(undefined, sayInstead);
+      if (isThenable(logged)) logged.then(undefined, logInstead);
     } catch (error) {
-      sayInstead(error);
+      logInstead(error);
     }
   }
 

@@ -1,7 +1,7 @@
 /**
  * Reads the states of many buckets at once, so that an overview does not ask for one after another.
  */
-import { sayEndless } from "../core/describe.ts";
+import { withForever } from "../core/describe.ts";
 import { readPolicyElsewhere, readPolicyText, type Policy } from "../core/policy/policy.ts";
 import type { Peeked, Store } from "../core/store.ts";
 import {
@@ -141,5 +141,5 @@ export function createStatuses(parts: StatusesParts): Statuses {
 }
 
 function withoutLimits({ limits: _limits, ...brief }: BucketStatus): BucketBrief {
-  return sayEndless(brief);
+  return withForever(brief);
 }

@@ -18,7 +18,7 @@ import type { Shown } from "./text.ts";
 export type Needs = "view" | "act" | "enqueue";
 
 /**
- * Whose names and data the result shows.
+ * LimitOwner names and data the result shows.
  *
  * `names`: of the target alone, which must be in the scope of the caller; or of many, of which `run` leaves out those
  * beyond the scope; or of processes, which every caller may see.

@@ -147,9 +147,10 @@ export const QUEUE_CHANGE: object = object(
   {
     id: text('"1764166000000-2000000"'),
     queue: text("The queue; of an endpoint, the sender."),
-    endpoint: object({ tenant: text("Whose it is."), id: text("Left out for all of theirs.") }, [
-      "id",
-    ]),
+    endpoint: object(
+      { tenant: text("LimitOwner it is."), id: text("Left out for all of theirs.") },
+      ["id"],
+    ),
     action: text('"pause", "drain", "replay", "disable", "rules" and the like.'),
     atMs: number("When, in ms since 1970."),
     by: text("Who."),

@@ -277,7 +277,7 @@ export interface OfKey {
   readonly key?: Key | undefined;
 }
 
-/** Whose jobs are meant, and who makes the change and why. */
+/** LimitOwner jobs are meant, and who makes the change and why. */
 export interface OfKeyByHand extends OfKey, WhoAndWhy {}
 
 const OF_KEY = z.strictObject({ key: KEY_PATH.optional() });

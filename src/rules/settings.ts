@@ -1,4 +1,4 @@
-import { leavesOf } from "../core/describe.ts";
+import { listLeaves } from "../core/describe.ts";
 import { InvalidOptionError, StoreUnavailableError } from "../core/errors.ts";
 import { settingOf } from "../core/stores/insight/rules.ts";
 import { changedFacts, type ChangeFacts } from "../core/stores/insight/changes.ts";
@@ -60,7 +60,7 @@ async function isSender(insight: InsightStore, name: string): Promise<boolean> {
 }
 
 function valuesOf(text: string | undefined): ReadonlyMap<string, unknown> {
-  return new Map(text === undefined ? [] : leavesOf(JSON.parse(text)));
+  return new Map(text === undefined ? [] : listLeaves(JSON.parse(text)));
 }
 
 /** The settings that differ, before and after the change. */

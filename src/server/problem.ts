@@ -82,7 +82,7 @@ function textOf(problem: Problem): string {
 }
 
 /** Reads the state after a successful change. If the read fails, the response omits the state. */
-export async function readBeside<Read>(
+export async function readAfterChange<Read>(
   request: FastifyRequest,
   reading: Promise<Read>,
 ): Promise<Read | undefined> {
@@ -100,7 +100,7 @@ const UNREAD: Readonly<Record<string, readonly [code: ProblemCode, detail: strin
 };
 
 /** Answers bytes that are not HTTP, and closes the connection, because the start of the next request is unknown. */
-export function refuseUnread(error: Error & { readonly code?: string }, socket: Socket): void {
+export function rejectUnparsed(error: Error & { readonly code?: string }, socket: Socket): void {
   if (error.code === "ECONNRESET" || socket.destroyed) return;
   const [code, detail] = UNREAD[error.code ?? ""] ?? [
     "ERR_BAD_REQUEST",

@@ -4,7 +4,7 @@ import { stepOf } from "../core/limits/registry.ts";
 import { InvalidOptionError } from "../core/errors.ts";
 import { costTooLarge, isLeased, ruleOf } from "../core/limits/registry.ts";
 import type { Limit } from "../core/limits/rule.ts";
-import type { Whose } from "../core/policy/per-key.ts";
+import type { LimitOwner } from "../core/policy/per-key.ts";
 
 /** How much of each unit one call takes: `{ tokens: 800 }`; a number is calls. */
 export type Cost = number | Readonly<Record<string, number>>;
@@ -174,8 +174,8 @@ export interface CallTerms {
   readonly costs: readonly number[];
   /** For each shadow of the policy; undefined if it has none. */
   readonly shadowCosts: readonly number[] | undefined;
-  /** Whose each of the limits is. */
-  readonly whose: readonly Whose[];
+  /** LimitOwner each of the limits is. */
+  readonly whose: readonly LimitOwner[];
   /** The text of the policy that these limits are of. */
   readonly text: string;
   /** Whether its calls hold leases. */

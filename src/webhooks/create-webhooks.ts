@@ -1,5 +1,5 @@
 import { assertArgumentCount } from "../core/input/arguments.ts";
-import { reasonOf, wordsOf } from "../core/describe.ts";
+import { reasonOf, messageOf } from "../core/describe.ts";
 import { ClosedError, redisRefusalOf, SluiceError, StoreUnavailableError } from "../core/errors.ts";
 import { encodeKey, type Key } from "../core/key-path.ts";
 import { createEmitter, type Emitter } from "../core/events/events.ts";
@@ -331,7 +331,7 @@ export function createAsk(
       if (isClosed()) throw new ClosedError(what);
       if (cause instanceof SluiceError) throw cause;
       const refusal = redisRefusalOf(cause);
-      const met = cause instanceof Error ? ` (${wordsOf(cause)})` : "";
+      const met = cause instanceof Error ? ` (${messageOf(cause)})` : "";
       const problem =
         refusal === undefined
           ? `Redis gave no answer within ${timeoutMs} ms${met}; it may or may not have done what it was asked`

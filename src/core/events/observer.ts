@@ -60,7 +60,7 @@ export interface Observing {
 }
 
 /** Adds an observer. */
-export function hearToo(observing: Observing, added: Observer): void {
+export function addObserver(observing: Observing, added: Observer): void {
   const { observer } = observing;
   observing.observer = observer === undefined ? added : both(observer, added);
 }

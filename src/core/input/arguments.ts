@@ -88,7 +88,7 @@ function namedIn(value: unknown): [name: string, value: unknown] | undefined {
  *
  * @throws {@link InvalidOptionError} when a field is undefined.
  */
-export function refuseUndefined(where: string, given: unknown): void {
+export function assertNoUndefined(where: string, given: unknown): void {
   if (typeof given !== "object" || given === null) return;
   const option = Object.keys(given).find(
     (name) => (given as Record<string, unknown>)[name] === undefined,

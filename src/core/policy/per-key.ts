@@ -63,7 +63,7 @@ const RESERVED: readonly string[] = [...OF_LIMITS, ...OF_ANSWERS];
 const LONGEST_NAME = 40;
 
 /** The owner of a limit, as reports name it. It is the same object for the same level or name of a policy. */
-export interface Whose {
+export interface LimitOwner {
   /** `"bucket"`, `"key"`, or the name of a named key. */
   readonly scope: string;
   /** The index of the name in a path: 0 is the first. Undefined for limits of all keys, and for named keys. */
@@ -72,7 +72,7 @@ export interface Whose {
   readonly suffix: string;
 }
 
-const OF_ALL: Whose = Object.freeze({ scope: "bucket", level: undefined, suffix: "" });
+const OF_ALL: LimitOwner = Object.freeze({ scope: "bucket", level: undefined, suffix: "" });
 
 /** The compiled limits of keys. */
 export interface KeyPolicy {
@@ -94,9 +94,9 @@ export interface KeyPolicy {
   readonly names: readonly string[] | undefined;
   /** The limits of each level or name, and their owners. */
   readonly parts: readonly CompiledLimits[];
-  readonly whose: readonly Whose[];
+  readonly owners: readonly LimitOwner[];
   /** The owner of the limits of one scope. */
-  readonly whoseOf: (scopeKey: string) => Whose;
+  readonly ownerOf: (scopeKey: string) => LimitOwner;
   /** The text for other replicas. `true` stands for limits that only this process knows. */
   readonly text: PerKeyText;
   /** The arguments that functions receive for a path. */
@@ -131,16 +131,16 @@ export function ownScopeOf(policy: OfKeys, key: string, where?: string): KeyScop
 }
 
 /** The owner of each limit of a call: first the shared limits, then those of its scopes. */
-export function whoseLimits(
+export function ownersOfLimits(
   policy: OfKeys & { readonly limits: readonly Limit[] },
   scopes: readonly KeyScope[],
-): readonly Whose[] {
-  const ofKeys = scopes.flatMap(({ key, limits }) => limits.map(() => policy.perKey!.whoseOf(key)));
+): readonly LimitOwner[] {
+  const ofKeys = scopes.flatMap(({ key, limits }) => limits.map(() => policy.perKey!.ownerOf(key)));
   return [...policy.limits.map(() => OF_ALL), ...ofKeys];
 }
 
 /** The scope that a downstream's rejection refers to. */
-export interface Meant {
+export interface RejectionTarget {
   /** `"bucket"`, `"key"`, or the name of one of several keys. */
   readonly scope: string | undefined;
   /** The index of a name in a path. Defaults to the narrowest name with limits. */
@@ -153,27 +153,27 @@ const WHOLE_BUCKET: readonly undefined[] = [undefined];
  * The scopes that a rejection refers to. Undefined means the whole bucket, as for a key without separate limits. If the
  * response does not say which of several named keys it refers to, all of them are returned.
  */
-export function scopesMeant(
+export function scopesOfRejection(
   policy: OfKeys,
   key: string | undefined,
-  { scope: named, level }: Meant,
+  { scope: named, level }: RejectionTarget,
 ): readonly (KeyScope | undefined)[] {
   const scopes = named === "bucket" ? [] : scopesOf(policy, key);
   if (scopes.length === 0) return WHOLE_BUCKET;
-  const { names, whoseOf } = policy.perKey!;
+  const { names, ownerOf } = policy.perKey!;
   if (names !== undefined) {
-    const found = scopes.find(({ key: each }) => whoseOf(each).scope === named);
+    const found = scopes.find(({ key: each }) => ownerOf(each).scope === named);
     return found === undefined ? scopes : [found];
   }
   if (level === undefined) return [scopes.at(-1)];
-  return [scopes.findLast(({ key: each }) => whoseOf(each).level! <= level)];
+  return [scopes.findLast(({ key: each }) => ownerOf(each).level! <= level)];
 }
 
 /** The limits as errors and warnings show them: `"5/s"`, `"20/s (level 0), 2/s (level 1)"`. */
 export function formatPerKey(perKey: KeyPolicy): string {
   const parts = perKey.parts.map(({ fixed }, index) => {
     const limits = fixed === undefined ? "by its tier" : fixed.map(formatLimit).join(" + ");
-    return limits === "" ? "" : limits + perKey.whose[index]!.suffix;
+    return limits === "" ? "" : limits + perKey.owners[index]!.suffix;
   });
   return parts.filter((part) => part !== "").join(", ");
 }
@@ -255,7 +255,7 @@ function ofLevels(
   viewOf: ViewOf = wholePaths,
 ): KeyPolicy {
   const [first] = parts;
-  const whose = parts.map((_, level): Whose => {
+  const owners = parts.map((_, level): LimitOwner => {
     const suffix = parts.length === 1 ? "" : ` (level ${level})`;
     return Object.freeze({ scope: "key", level, suffix });
   });
@@ -273,8 +273,8 @@ function ofLevels(
       return scopes;
     },
     ...common(parts),
-    whose,
-    whoseOf: (scopeKey) => whose[levelsOfText(scopeKey) - 1]!,
+    owners,
+    ownerOf: (scopeKey) => owners[levelsOfText(scopeKey) - 1]!,
     fixed: parts.length === 1 ? first!.fixed : undefined,
     names: undefined,
     text: parts.length === 1 ? partText(first!) : { levels: parts.map(partText) },
@@ -288,7 +288,7 @@ function ofNames(
 ): KeyPolicy {
   const names = entries.map(([name]) => name);
   const places = new Map(names.map((name, place) => [name, place]));
-  const whose = names.map((scope): Whose => {
+  const owners = names.map((scope): LimitOwner => {
     return Object.freeze({ scope, level: undefined, suffix: ` (${scope})` });
   });
   return {
@@ -309,8 +309,8 @@ function ofNames(
       return scopes;
     },
     ...common(entries.map(([, part]) => part)),
-    whose,
-    whoseOf: (scopeKey) => whose[places.get(nameOfNamedKey(scopeKey))!]!,
+    owners,
+    ownerOf: (scopeKey) => owners[places.get(nameOfNamedKey(scopeKey))!]!,
     fixed: undefined,
     names,
     text: { names: entries.map(([name, part]) => [name, partText(part)] as const) },

@@ -8,7 +8,12 @@ import {
   type CountedMetric,
   type LabelValues,
 } from "../../core/events/metrics.ts";
-import { hearToo, type Observer, type Observing, type Series } from "../../core/events/observer.ts";
+import {
+  addObserver,
+  type Observer,
+  type Observing,
+  type Series,
+} from "../../core/events/observer.ts";
 
 /**
  * How many values of a label have their own series. For the buckets of a fleet, those with the most
@@ -192,7 +197,7 @@ export class SluicesCounts {
     const counts = known ?? new Counts();
     if (known === undefined) {
       ofSluices.set(observing, counts);
-      hearToo(observing, counts);
+      addObserver(observing, counts);
     }
     if (this.#open.has(counts)) return;
     this.#open.add(counts);

@@ -1,5 +1,5 @@
 import type { Queue as StoredQueue, Job as StoredJob, Queue } from "bullmq";
-import { wordsOf } from "../../core/describe.ts";
+import { messageOf } from "../../core/describe.ts";
 import {
   ClosedError,
   redisRefusalOf,
@@ -99,7 +99,7 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
       assertOpen();
       const refusal = redisRefusalOf(cause);
       const problem = refusal === undefined ? "could not be reached" : "refused it";
-      const met = cause instanceof Error ? ` (${wordsOf(cause)})` : "";
+      const met = cause instanceof Error ? ` (${messageOf(cause)})` : "";
       const what = `Redis ${problem} within ${timeoutMs} ms${met}; ${outcome}`;
       const text = `${what}. ${refusal?.remedy ?? "See that Redis runs"}, and try again.`;
       throw new StoreUnavailableError(text, cause);

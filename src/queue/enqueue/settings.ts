@@ -3,7 +3,7 @@
  * the rules file, and that over the code. A process reads overrides and rules while it uses the
  * queue, and not while it is idle.
  */
-import { leavesOf, reasonOf, sayEndless } from "../../core/describe.ts";
+import { listLeaves, reasonOf, withForever } from "../../core/describe.ts";
 import {
   expandSettings,
   mergeSettings,
@@ -137,7 +137,7 @@ export function createSettings({
       await refresh();
       const [byRules, byHand] = [ruled?.rules ?? {}, handRulesOf(held)].map(leavesBy);
       const { weightsOf: _code, ...settings } = now;
-      const all = new Map([...leavesOf(settings), ...byRules!, ...byHand!]);
+      const all = new Map([...listLeaves(settings), ...byRules!, ...byHand!]);
       return {
         settings: [...all].map(([name, value]): QueueSetting => {
           const read = { name, value: value as QueueSetting["value"] };
@@ -158,7 +158,7 @@ export function createSettings({
 }
 
 function leavesBy(rules: QueueRules): ReadonlyMap<string, unknown> {
-  return new Map(leavesOf(expandSettings(rules)));
+  return new Map(listLeaves(expandSettings(rules)));
 }
 
 interface Ruled extends RuledPolicy {
@@ -188,7 +188,7 @@ function textOf(held: readonly Held[]): string {
 function setByOf(held: readonly Held[], leaf: string): SetBy {
   const { said, atMs, forMs } = held.find(({ name }) => name === leaf.split(".", 1)[0])!;
   const { by, reason } = said!;
-  return sayEndless({ by, reason, atMs, endsInMs: forMs });
+  return withForever({ by, reason, atMs, endsInMs: forMs });
 }
 
 /** Overrides the weights of some names. All others keep those of the code. */

@@ -1,4 +1,4 @@
-import { sayEndless } from "../../core/describe.ts";
+import { withForever } from "../../core/describe.ts";
 import { headsOfText, decodeKey } from "../../core/key-path.ts";
 import type { LanesSeen } from "../../stores/redis/scripts/queue/lanes.ts";
 import type { LaneStore } from "../../stores/redis/queue/store.ts";
@@ -117,7 +117,7 @@ export function createExplanations({
     const sinceMs =
       waitsFor === "delay" ? job.enqueuedAtMs : waitsSinceMs(job, { waitsFor, dueAgainMs });
     const untilMs = forMs === undefined ? undefined : nowMs + Math.ceil(forMs);
-    return sayEndless({ waitsFor, limit, sinceMs, untilMs });
+    return withForever({ waitsFor, limit, sinceMs, untilMs });
   };
 }
 

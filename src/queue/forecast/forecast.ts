@@ -1,4 +1,4 @@
-import { sayEndless } from "../../core/describe.ts";
+import { withForever } from "../../core/describe.ts";
 import {
   headsOfText,
   isWithin,
@@ -286,7 +286,7 @@ export function createForecasts(parts: {
       const startsInMs = wholeMs(Math.max(fromMs + atMs, heldForMs(each.key)));
       const isMissed = startsInMs > deadlineInMs;
       const shown = decodeKey(each.key);
-      return isMissed ? [sayEndless({ id, key: shown, startsInMs, deadlineInMs })] : [];
+      return isMissed ? [withForever({ id, key: shown, startsInMs, deadlineInMs })] : [];
     });
     if (waiting === 0) return { ...facts, goneInMs: 0, missed };
     if (goneInMs < Infinity) return { ...facts, goneInMs, missed };

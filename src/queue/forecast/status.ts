@@ -1,4 +1,4 @@
-import { sayEndless } from "../../core/describe.ts";
+import { withForever } from "../../core/describe.ts";
 import { decodeKey, type Key } from "../../core/key-path.ts";
 import type { EndedSince, QueueCounts } from "../../stores/redis/scripts/queue/steering.ts";
 import type { LanesSeen } from "../../stores/redis/scripts/queue/lanes.ts";
@@ -198,7 +198,7 @@ function longestLanes({ lanes, others }: LanesSeen): Pick<QueueStatus, "lanes" |
   return {
     lanesInAll: waiting.length + others.lanes,
     lanes: longest.map(({ key, jobs, weight, asideMs }) =>
-      sayEndless({
+      withForever({
         key: decodeKey(key),
         jobs,
         weight,

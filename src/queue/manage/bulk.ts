@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { refuseUndefined } from "../../core/input/arguments.ts";
+import { assertNoUndefined } from "../../core/input/arguments.ts";
 import { KEY_PATH } from "../../core/input/key-options.ts";
 import { KEY, readOptions, wholeNumber } from "../../core/input/options.ts";
 import { readWhoAndWhy, type WhoAndWhy } from "../../core/input/who-and-why.ts";
@@ -135,14 +135,14 @@ export function createBulkChanges({
   return {
     remove,
     async removeJobs(given, byHand) {
-      refuseUndefined("removeJobs()", given);
+      assertNoUndefined("removeJobs()", given);
       const filter = readOptions("removeJobs()", REMOVED, given) as ReadFilter;
       const said = readWhoAndWhy("removeJobs()", byHand);
       return noteBulk({ action: "remove", filter: { ...filter }, ...said }, () => remove(filter));
     },
     async rescheduleJobs(given, due, byHand) {
       const where = "rescheduleJobs()";
-      refuseUndefined(where, given);
+      assertNoUndefined(where, given);
       const filter = readOptions(where, MOVED, given) as ReadFilter;
       // One time for all jobs, so that a job that is found twice is not moved twice.
       let at: JobMove["at"] = readDue(where, due);

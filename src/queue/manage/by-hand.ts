@@ -1,8 +1,8 @@
 /** `queue.set()`: settings that operators put over those of the rules and of the code; and `undo()`. */
 import * as z from "zod";
 import { InvalidOptionError, ChangedError } from "../../core/errors.ts";
-import { leavesOf } from "../../core/describe.ts";
-import { refuseUndefined } from "../../core/input/arguments.ts";
+import { listLeaves } from "../../core/describe.ts";
+import { assertNoUndefined } from "../../core/input/arguments.ts";
 import { LONGEST_MS, readOptional, readOptions, wholeNumber } from "../../core/input/options.ts";
 import {
   queueSettingSchemas,
@@ -165,7 +165,7 @@ export function createSettingByHand(parts: {
   return {
     async set(given) {
       const where = "set()";
-      refuseUndefined(where, given);
+      assertNoUndefined(where, given);
       const { forMs, by, reason, generation, ended, ...asked } = readSet(where, given);
       const names = [...Object.keys(asked), ...ended];
       if (!isSettable) {
@@ -182,7 +182,7 @@ export function createSettingByHand(parts: {
         const text = value === undefined ? undefined : JSON.stringify(said);
         return { name, text, forMs: forMs ?? Infinity };
       });
-      const asks = new Map(leavesOf(asked));
+      const asks = new Map(listLeaves(asked));
       const how = { queue, action: "set", by, reason, forMs } as const;
       await makeUnder(generation, byHand, async (since, { settings: held }) => {
         const before = await factsOf(names);

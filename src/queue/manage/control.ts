@@ -1,5 +1,5 @@
 import type { Queue as StoredQueue } from "bullmq";
-import { refuseUndefined } from "../../core/input/arguments.ts";
+import { assertNoUndefined } from "../../core/input/arguments.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { PRIORITIES, PRIORITY, type Priority } from "../../core/input/options.ts";
 import type { LaneStore } from "../../stores/redis/queue/store.ts";
@@ -98,7 +98,7 @@ export function createControl(parts: {
       return key === undefined ? access.ask(() => lanes.counts({ queue })) : countsOf(key);
     },
     async drain(given) {
-      refuseUndefined("drain()", given);
+      assertNoUndefined("drain()", given);
       const { key, ...byHand } = readOfKeyByHand("drain()", given);
       const drain = { action: "drain", filter: { key }, ...byHand } as const;
       return noteBulk(drain, () => (key === undefined ? drainAll() : bulk.remove({ key })));

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import type { Queue as StoredQueue } from "bullmq";
 import { InvalidOptionError } from "../../core/errors.ts";
-import { refuseUndefined } from "../../core/input/arguments.ts";
+import { assertNoUndefined } from "../../core/input/arguments.ts";
 import { KEY_PATH } from "../../core/input/key-options.ts";
 import { KEY, readOptions, wholeNumber } from "../../core/input/options.ts";
 import { readWhoAndWhy, type WhoAndWhy } from "../../core/input/who-and-why.ts";
@@ -127,7 +127,7 @@ export function createDeadLetters<Data>({
       const remedy = `give the id of a failed job, or a filter such as { reason: "timeout" }; ${action}({}) means all`;
       throw new InvalidOptionError({ where, option: "idOrFilter", value: given, remedy });
     }
-    refuseUndefined(where, given);
+    assertNoUndefined(where, given);
     const filter = readFilter(where, given);
     const since = filter.sinceMs === 0 ? undefined : filter.sinceMs;
     const { sinceMs: _sinceMs, ...about } = { ...filter, since };

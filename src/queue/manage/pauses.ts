@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { refuseUndefined } from "../../core/input/arguments.ts";
-import { sayEndless } from "../../core/describe.ts";
+import { assertNoUndefined } from "../../core/input/arguments.ts";
+import { withForever } from "../../core/describe.ts";
 import { KEY_PATH } from "../../core/input/key-options.ts";
 import { decodeKey, type Key } from "../../core/key-path.ts";
 import { LONGEST_MS, readOptional, wholeNumber } from "../../core/input/options.ts";
@@ -123,18 +123,18 @@ export function createPauses(parts: {
 
   const pauses: Pauses = {
     async pause(given) {
-      refuseUndefined("pause()", given);
+      assertNoUndefined("pause()", given);
       const { forMs = Infinity, ...others } = readOptional("pause()", PAUSE, given);
       await change(others, forMs);
     },
     async resume(given) {
-      refuseUndefined("resume()", given);
+      assertNoUndefined("resume()", given);
       await change(readOptional("resume()", RESUME, given), 0);
     },
     async paused() {
       const pauses = await access.ask(() => lanes.pauses({ queue }));
       return pauses.map(({ key, forMs }) =>
-        sayEndless({ key: key === undefined ? undefined : decodeKey(key), forMs }),
+        withForever({ key: key === undefined ? undefined : decodeKey(key), forMs }),
       );
     },
   };

@@ -83,7 +83,7 @@ export function accessOf(request: FastifyRequest): Access {
 }
 
 /** True if the route requires a token, and the sender has sent a valid one. */
-export function isLetIn(request: FastifyRequest): boolean {
+export function isAuthenticated(request: FastifyRequest): boolean {
   const { needs = "act" } = request.routeOptions.config;
   return needs !== "nothing" && (request as Judged)[ACCESS] !== undefined;
 }

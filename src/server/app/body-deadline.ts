@@ -1,7 +1,7 @@
 /** Ends requests whose body does not arrive. Each would otherwise occupy its connection, even without a token. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { refuseUnread } from "../problem.ts";
-import { isLetIn } from "../access/access.ts";
+import { rejectUnparsed } from "../problem.ts";
+import { isAuthenticated } from "../access/access.ts";
 
 /**
  * The time limit for a complete body without a token, and for the rest of a body whose request was already answered.
@@ -18,7 +18,7 @@ interface AwaitedBody {
   /** The time at which its request was first seen as answered. */
   answeredMs: number | undefined;
   /** The time at which a new byte was last seen, and the number of bytes by then. */
-  heardMs: number;
+  lastByteMs: number;
   bytes: number;
 }
 
@@ -41,7 +41,7 @@ export function installBodyDeadlines(app: FastifyInstance): void {
     if (headers["transfer-encoding"] !== undefined || (headers["content-length"] ?? "0") !== "0") {
       const nowMs = performance.now();
       const bytes = socket.bytesRead;
-      const times = { beganMs: nowMs, answeredMs: undefined, heardMs: nowMs };
+      const times = { beganMs: nowMs, answeredMs: undefined, lastByteMs: nowMs };
       const body: AwaitedBody = { request, reply, ...times, bytes };
       awaited.add(body);
       request.raw.once("close", () => awaited.delete(body));
@@ -53,14 +53,14 @@ export function installBodyDeadlines(app: FastifyInstance): void {
 function isLate(body: AwaitedBody, nowMs: number): boolean {
   const { request, reply, beganMs } = body;
   const { raw } = request;
-  if (!isLetIn(request)) return nowMs - beganMs >= STRANGER_MS;
+  if (!isAuthenticated(request)) return nowMs - beganMs >= STRANGER_MS;
   if (reply.raw.writableEnded) return nowMs - (body.answeredMs ??= nowMs) >= STRANGER_MS;
   // Unread bytes show that the server itself is slow, or the upstream of a forward.
   if (raw.socket.bytesRead !== body.bytes || raw.readableLength > 0) {
     body.bytes = raw.socket.bytesRead;
-    body.heardMs = nowMs;
+    body.lastByteMs = nowMs;
   }
-  return nowMs - body.heardMs >= SILENT_MS;
+  return nowMs - body.lastByteMs >= SILENT_MS;
 }
 
 function end({ request, reply }: AwaitedBody): void {
@@ -69,6 +69,6 @@ function end({ request, reply }: AwaitedBody): void {
   const timeout = Object.assign(new Error("the body did not arrive"), {
     code: "ERR_HTTP_REQUEST_TIMEOUT",
   });
-  if (isNext) refuseUnread(timeout, socket);
+  if (isNext) rejectUnparsed(timeout, socket);
   else socket.destroy();
 }

@@ -10,7 +10,7 @@ import {
 import { QUIET_PATHS } from "../health/health.ts";
 import type { ReadServerOptions } from "../options.ts";
 import { sayInJson } from "../../operations/text.ts";
-import { problemOf, refuseExpectation, refuseUnread, sendProblem } from "../problem.ts";
+import { problemOf, refuseExpectation, rejectUnparsed, sendProblem } from "../problem.ts";
 
 export function createApp(read: ReadServerOptions): FastifyInstance {
   const { tls, logger, bodyLimit, keepAliveTimeoutMs, trustProxy } = read;
@@ -24,7 +24,7 @@ export function createApp(read: ReadServerOptions): FastifyInstance {
     ...(trustProxy !== undefined && { trustProxy: proxiesOf(trustProxy) }),
     // Errors that occur before a route is found, and before there is a request.
     frameworkErrors: (error, _request, reply) => sendProblem(reply, problemOf(error)),
-    clientErrorHandler: refuseUnread,
+    clientErrorHandler: rejectUnparsed,
     // Requests are neither changed nor converted: unknown fields stay, and types must match.
     ajv: { customOptions: { removeAdditional: false, coerceTypes: false, verbose: true } },
     ...(logger === undefined || logger === false

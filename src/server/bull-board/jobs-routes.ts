@@ -1,5 +1,5 @@
 import type { FastifyInstance } from "fastify";
-import { wordsOf } from "../../core/describe.ts";
+import { messageOf } from "../../core/describe.ts";
 import { HttpProblem } from "../problem.ts";
 import type { BullBoardParts } from "./bull-board.ts";
 import { SUPPORTED_VERSION } from "./load-bull-board.cjs";
@@ -12,7 +12,7 @@ export async function jobsRoutes(app: FastifyInstance, parts: BullBoardParts): P
     const { bullBoardRoutes } = await import("./bull-board.ts");
     bullBoardRoutes(app, parts);
   } catch (error) {
-    missingRoutes(app, wordsOf(error as Error).split("\n", 1)[0]!);
+    missingRoutes(app, messageOf(error as Error).split("\n", 1)[0]!);
   }
 }
 

@@ -4,7 +4,7 @@ import type { QueuedJob } from "../../queue/enqueue/job-handle.ts";
 import type { EnqueueOptions } from "../../queue/options.ts";
 import { statusOfJob } from "../../operations/jobs.ts";
 import { JOB_STATUS } from "../../operations/shapes.ts";
-import { HttpProblem, readBeside } from "../problem.ts";
+import { HttpProblem, readAfterChange } from "../problem.ts";
 import type { Found } from "./found.ts";
 import { readOnce, withOnce } from "./once.ts";
 import { JOB, JOBS_TOLD, PROBLEM, QUEUE_PARAMS } from "./schemas.ts";
@@ -71,7 +71,7 @@ export function jobRoutes(
     const [job] = await store([data], async () => [await queue.enqueue(data, options)]);
     const { id, isNew } = job!;
     void reply.header("location", pathOf(name, id));
-    return { id, ...(await readBeside(request, statusOfJob(job!))), isNew };
+    return { id, ...(await readAfterChange(request, statusOfJob(job!))), isNew };
   }
 
   app.post<OfQueue & { Body: GivenJob | readonly GivenJob[] }>(

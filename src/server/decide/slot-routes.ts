@@ -25,7 +25,7 @@ const AGAIN =
   "A lease ends by itself unless it is renewed.";
 
 /** Adds a remedy to errors while Redis does not respond. */
-async function orSayAgain<Done>(work: Promise<Done>): Promise<Done> {
+async function adviseRetry<Done>(work: Promise<Done>): Promise<Done> {
   try {
     return await work;
   } catch (error) {
@@ -52,7 +52,7 @@ export function slotRoutes(app: FastifyInstance, slots: GivenSlots): void {
     common("Books the actual cost of the call; only the first request counts", SETTLE, SETTLED),
     async (request) => {
       const slot = await slotOf(request);
-      const booked = await orSayAgain(slots.settle(slot, request.body.cost));
+      const booked = await adviseRetry(slots.settle(slot, request.body.cost));
       return { id: request.params.id, booked };
     },
   );
@@ -67,8 +67,8 @@ export function slotRoutes(app: FastifyInstance, slots: GivenSlots): void {
       const { id } = request.params;
       const slot = await slotOf(request);
       const { cost } = request.body ?? {};
-      const booked = cost === undefined ? undefined : await orSayAgain(slots.settle(slot, cost));
-      await orSayAgain(slots.release(slot));
+      const booked = cost === undefined ? undefined : await adviseRetry(slots.settle(slot, cost));
+      await adviseRetry(slots.release(slot));
       return { id, ...(booked === undefined ? {} : { booked }) };
     },
   );
@@ -77,7 +77,7 @@ export function slotRoutes(app: FastifyInstance, slots: GivenSlots): void {
     common("Renews the slot of a running call for holdMs from now", RENEW, DONE),
     async (request) => {
       const slot = await slotOf(request);
-      await orSayAgain(slots.renew(slot, request.body.holdMs));
+      await adviseRetry(slots.renew(slot, request.body.holdMs));
       return { id: request.params.id };
     },
   );

@@ -81,7 +81,7 @@ export function forwardRoutes(app: FastifyInstance, parts: ForwardParts): void {
         if (pending.ending.signal.aborted) throw pending.ending.signal.reason;
         const mayFollow = !isLast && (!isStream(body) || !exchange.isSent);
         if (mayFollow && isWorthAnother(error, exchange.isSent)) continue;
-        if (clientHeaders.maxWaitMs !== undefined) sayNoRetry(reply, error);
+        if (clientHeaders.maxWaitMs !== undefined) forbidRetry(reply, error);
         throw failureOf(error, to.name, request);
       }
     }
@@ -213,6 +213,6 @@ function failureOf(error: unknown, forward: string, request: FastifyRequest): un
 }
 
 /** A client that set a maximum wait has an alternative, so its library should not retry automatically. */
-function sayNoRetry(reply: FastifyReply, error: unknown): void {
+function forbidRetry(reply: FastifyReply, error: unknown): void {
   if (error instanceof WaitTooLongError) void reply.header("x-should-retry", "false");
 }

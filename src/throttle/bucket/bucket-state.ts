@@ -1,6 +1,6 @@
-import { sayEndless } from "../../core/describe.ts";
+import { withForever } from "../../core/describe.ts";
 import { formatLimit } from "../../core/limits/registry.ts";
-import { scopesOf, whoseLimits } from "../../core/policy/per-key.ts";
+import { scopesOf, ownersOfLimits } from "../../core/policy/per-key.ts";
 import { asFarAsKnown, formatPolicy, type Policy } from "../../core/policy/policy.ts";
 import type { Limit } from "../../core/limits/rule.ts";
 import { limitsOfCall, type Peeked, type ShadowCounts } from "../../core/store.ts";
@@ -101,7 +101,7 @@ export function describeState(
   const closedUntilUs = Math.max(coolUntilUs, pausedUntilUs);
   const known = asFarAsKnown(policy);
   const scopes = scopesOf(known, key);
-  const whose = whoseLimits(known, scopes);
+  const whose = ownersOfLimits(known, scopes);
   const limits = limitsOfCall(policy.limits, scopes).map((limit, index): LimitState => {
     const { scope, level, suffix } = whose[index]!;
     const { remaining = limit.capacity, nextUs = nowUs } = statuses[index] ?? {};
@@ -117,7 +117,7 @@ export function describeState(
     };
   });
   const shadows = policy.shadows.map((limit, index) => shadowState(limit, peeked.shadows[index]));
-  return sayEndless({ ...briefState(peeked, policy, seen), limits, shadows });
+  return withForever({ ...briefState(peeked, policy, seen), limits, shadows });
 }
 
 function shadowState(limit: Limit, counts: ShadowCounts = NOTHING_COUNTED): ShadowState {
@@ -140,7 +140,7 @@ export function describeBriefly(
   policy: Policy,
   seen: SeenBeside,
 ): BriefState {
-  return sayEndless(briefState(peeked, policy, seen));
+  return withForever(briefState(peeked, policy, seen));
 }
 
 type BrieflyPeeked = Pick<

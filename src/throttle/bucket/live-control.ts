@@ -5,7 +5,7 @@
 import { hostname } from "node:os";
 import process from "node:process";
 import * as z from "zod";
-import { refuseUndefined } from "../../core/input/arguments.ts";
+import { assertNoUndefined } from "../../core/input/arguments.ts";
 import { describeValue } from "../../core/describe.ts";
 import { ChangedError, ClosedError, InvalidOptionError } from "../../core/errors.ts";
 import { LONGEST_MS, readOptional, readOptions, wholeNumber } from "../../core/input/options.ts";
@@ -310,12 +310,12 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
       await steer("configure", putting(set, state), read);
     },
     async pause(options) {
-      refuseUndefined("pause()", options);
+      assertNoUndefined("pause()", options);
       const read = oneKey("pause()", readOptional("pause()", PAUSE, options));
       await pauseFor("pause", read, read.forMs ?? Infinity);
     },
     async resume(options) {
-      refuseUndefined("resume()", options);
+      assertNoUndefined("resume()", options);
       await pauseFor("resume", oneKey("resume()", readOptional("resume()", RESUME, options)), 0);
     },
     async hold(key, forMs) {

@@ -10,7 +10,7 @@ import { types } from "node:util";
 import type { Answer, Feedback, QuotaPeriod, ReadFeedback } from "../../core/answer.ts";
 import { describeValue, isThenable, ignoreRejection, reasonOf } from "../../core/describe.ts";
 import { MOST_LEVELS, namedOf } from "../../core/key-path.ts";
-import { scopesMeant, type Meant } from "../../core/policy/per-key.ts";
+import { scopesOfRejection, type RejectionTarget } from "../../core/policy/per-key.ts";
 import type { Change, LimitedKey } from "../../core/store.ts";
 import type { FeedbackOptions } from "../call-options.ts";
 import type { Estimate } from "../costs.ts";
@@ -89,7 +89,7 @@ const NO_OUTCOME: ReportedOutcome = Object.freeze({
 });
 
 /** The interpretation that applies to a call, and what must cool down. */
-interface Verdict extends Meant {
+interface Verdict extends RejectionTarget {
   readonly answer: Answer;
 }
 
@@ -184,7 +184,7 @@ export function createFeedbackReader(
     if (refused && (stated || call.isSpared !== true)) cool(verdict, call);
     else if (!refused) {
       if (repeats.size > 0)
-        for (const scope of scopesMeant(known.policy, call.key, verdict))
+        for (const scope of scopesOfRejection(known.policy, call.key, verdict))
           repeats.delete(scope?.key ?? ALL_KEYS);
       if (pace === "headers") space(heard, call);
     }
@@ -199,7 +199,7 @@ export function createFeedbackReader(
 
   /** Starts a cooldown; with `adaptive`, cuts the rate instead. */
   function cool(verdict: Verdict, { key, atMs }: Pick<AnsweredCall, "key" | "atMs">): void {
-    for (const scope of scopesMeant(known.policy, key, verdict))
+    for (const scope of scopesOfRejection(known.policy, key, verdict))
       coolScope(verdict.answer, scope, atMs);
   }
 
@@ -241,7 +241,7 @@ export function createFeedbackReader(
   /** Spaces calls so that the rest of a quota lasts until its reset; never faster than the policy. */
   function space({ headers }: InterpretationWithBody, { key, estimate }: AnsweredCall): void {
     const nowMs = performance.now();
-    const scopes = scopesMeant(known.policy, key, { scope: undefined });
+    const scopes = scopesOfRejection(known.policy, key, { scope: undefined });
     const name = scopes.map((scope) => scope?.key ?? ALL_KEYS).join(" ");
     const lastMs = spacedAtMs.get(name) ?? -Infinity;
     if (headers === undefined || nowMs < lastMs + SPACE_EVERY_MS) return;

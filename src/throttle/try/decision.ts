@@ -1,6 +1,6 @@
 import { formatLimit, ruleOf } from "../../core/limits/registry.ts";
 import type { Limit, LimitStatus } from "../../core/limits/rule.ts";
-import type { Whose } from "../../core/policy/per-key.ts";
+import type { LimitOwner } from "../../core/policy/per-key.ts";
 import { LONGEST_MS } from "../../core/input/options.ts";
 import { causeOf, COOLING, PAUSED, SLOWED, type Granted } from "../../core/store.ts";
 import type { CallTerms } from "../costs.ts";
@@ -179,10 +179,10 @@ function untilMs(us: number, nowUs: number): number {
 }
 
 /** What all decisions of a limit have in common. Cached, because writing the name takes longer than the rest. */
-const known = new WeakMap<Limit, WeakMap<Whose, LimitDecision>>();
+const known = new WeakMap<Limit, WeakMap<LimitOwner, LimitDecision>>();
 
-function factsOf(limit: Limit, whose: Whose): LimitDecision {
-  const ofLimit = known.get(limit) ?? new WeakMap<Whose, LimitDecision>();
+function factsOf(limit: Limit, whose: LimitOwner): LimitDecision {
+  const ofLimit = known.get(limit) ?? new WeakMap<LimitOwner, LimitDecision>();
   const found = ofLimit.get(whose);
   if (found !== undefined) return found;
   const { unit, capacity, count, periodUs, kind } = limit;

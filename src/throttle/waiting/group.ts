@@ -1,7 +1,7 @@
 import { InvalidOptionError } from "../../core/errors.ts";
 import { isOfNames, namedOf, textOfScopes } from "../../core/key-path.ts";
 import { PRIORITIES, RANKS } from "../../core/input/options.ts";
-import { scopesOf, whoseLimits } from "../../core/policy/per-key.ts";
+import { scopesOf, ownersOfLimits } from "../../core/policy/per-key.ts";
 import type { Policy } from "../../core/policy/policy.ts";
 import { limitsOfCall, type KeyScope } from "../../core/store.ts";
 import type { TryCall } from "../call-options.ts";
@@ -341,7 +341,7 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
   function termsOf(scopes: readonly KeyScope[], costs: CallCosts): CallTerms {
     const { limits: shared, text } = policy();
     const scopeLimits = scopes.map(({ limits }) => limits);
-    const whose = whoseLimits(policy(), scopes);
+    const whose = ownersOfLimits(policy(), scopes);
     return callTermsOf({ ...costs, shared, scopeLimits, whose, text });
   }
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { InvalidOptionError, LineFullError } from "../../../src/core/errors.ts";
-import { sayEndless } from "../../../src/core/describe.ts";
+import { withForever } from "../../../src/core/describe.ts";
 
 /** What JSON makes of a value. */
 function throughJson(value: unknown): unknown {
@@ -9,7 +9,7 @@ function throughJson(value: unknown): unknown {
 
 describe("a result in JSON", () => {
   it('shows an endless time as "forever" at any depth, and keeps Infinity in the process', () => {
-    const result = sayEndless({ pausedForMs: Infinity, waiting: 3, key: undefined });
+    const result = withForever({ pausedForMs: Infinity, waiting: 3, key: undefined });
 
     expect(result).toEqual({ pausedForMs: Infinity, waiting: 3, key: undefined });
     expect(throughJson(result)).toEqual({ pausedForMs: "forever", waiting: 3 });
@@ -21,7 +21,7 @@ describe("a result in JSON", () => {
   it("is unchanged if all its times end", () => {
     const result = { pausedForMs: 5 };
 
-    expect(sayEndless(result)).toBe(result);
+    expect(withForever(result)).toBe(result);
     expect(Reflect.ownKeys(result)).toEqual(["pausedForMs"]);
   });
 });

@@ -55,7 +55,7 @@ interface UndoAsked {
   readonly generation?: number | undefined;
 }
 
-/** Whose last change is taken back, and how. */
+/** LimitOwner last change is taken back, and how. */
 interface UndoOfBucket {
   readonly bucket: string;
   /** The generation to begin with: if another comes, the last change may be another one. */

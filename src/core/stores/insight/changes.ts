@@ -1,5 +1,5 @@
 /** Changes by hand and by rules files, of buckets, queues and endpoints: what they are called, what each notes, how users see it. */
-import { sayEndless } from "../../describe.ts";
+import { withForever } from "../../describe.ts";
 import { isWithin, decodeKey, namedOf, type Key, type NamedKeys } from "../../key-path.ts";
 import type { PolicySource } from "../../store.ts";
 
@@ -408,7 +408,7 @@ function describeOfQueue(change: KeptQueueChange): QueueChange {
   return {
     ...facts,
     key: key === undefined ? undefined : decodeKey(key),
-    before: before && sayEndless({ ...before }),
-    after: after && sayEndless({ ...after }),
+    before: before && withForever({ ...before }),
+    after: after && withForever({ ...after }),
   };
 }

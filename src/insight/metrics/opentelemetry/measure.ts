@@ -5,7 +5,7 @@
 import type { Counter, Meter } from "@opentelemetry/api";
 import type { CountedMetric } from "../../../core/events/metrics.ts";
 import {
-  hearToo,
+  addObserver,
   type Observer,
   type Observing,
   type Series,
@@ -14,7 +14,7 @@ import { SeriesByLabels, type Labels } from "../counts.ts";
 import { INSTRUMENTS, type Instrument } from "./instruments.ts";
 
 export function measure(observing: Observing, meter: Meter): void {
-  hearToo(observing, createMeasuring(meter));
+  addObserver(observing, createMeasuring(meter));
 }
 
 export function createMeasuring(meter: Meter): Observer {

@@ -5,7 +5,7 @@
 
 import slotOf from "cluster-key-slot";
 import type { Cluster, Redis } from "ioredis";
-import { wordsOf } from "../../../core/describe.ts";
+import { messageOf } from "../../../core/describe.ts";
 import { isReply } from "../../../core/errors.ts";
 import type { StoreEvent } from "../../../core/events/events.ts";
 import type { Logger } from "../../../core/logger.ts";
@@ -175,7 +175,7 @@ export function createBreakers(redis: Redis | Cluster, options: BreakersOptions)
       onChange(state) {
         const { refusal } = breaker;
         const met = state === "down" ? (refusal ?? lastError()) : undefined;
-        const reason = met && wordsOf(met);
+        const reason = met && messageOf(met);
         const why = reason === undefined ? "" : `: ${reason}`;
         const failed = refusal === undefined ? "has failed repeatedly" : "refuses requests";
         const until = refusal === undefined ? "answers" : "takes one";

@@ -7,7 +7,7 @@
 
 import { setTimeout as pause } from "node:timers/promises";
 import type { Cluster, Redis } from "ioredis";
-import { wordsOf } from "../../../core/describe.ts";
+import { messageOf } from "../../../core/describe.ts";
 import {
   ClosedError,
   isReply,
@@ -125,7 +125,7 @@ export function createRequests(
 
 function noAnswer(timeoutMs: number, cause: unknown): StoreUnavailableError {
   const refusal = redisRefusalOf(cause);
-  const connectionError = cause instanceof Error ? ` (${wordsOf(cause)})` : "";
+  const connectionError = cause instanceof Error ? ` (${messageOf(cause)})` : "";
   const text =
     refusal === undefined
       ? `Redis gave no answer within ${timeoutMs} ms${connectionError}; nothing was started. Check that Redis runs and can be reached, or raise storeTimeoutMs.`
@@ -146,7 +146,7 @@ function breakerOpen(
       refusal,
     );
   }
-  const last = connectionError === undefined ? "" : ` (${wordsOf(connectionError)})`;
+  const last = connectionError === undefined ? "" : ` (${messageOf(connectionError)})`;
   return new StoreUnavailableError(
     `Redis at ${server} has failed repeatedly${last} and is not being asked now; nothing was started. ` +
       `Check that Redis runs, can be reached and accepts its user; requests go on as soon as it answers a probe.`,

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { sayEndless } from "../../../core/describe.ts";
+import { withForever } from "../../../core/describe.ts";
 import { InvalidOptionError } from "../../../core/errors.ts";
 import { LONGEST_MS, readOptions } from "../../../core/input/options.ts";
 import { formatLimit } from "../../../core/limits/registry.ts";
@@ -66,7 +66,7 @@ export function suppose(where: string, inForce: InForce, given: unknown): InForc
   const limits = policy.limits.map((limit, index) =>
     limitUnder(limit, { before: under.limits[index], was: state.limits[index], state }),
   );
-  return { ...inForce, policy, state: sayEndless({ ...supposed, limits }) };
+  return { ...inForce, policy, state: withForever({ ...supposed, limits }) };
 }
 
 const UNUSED = { level: 0, capacity: 1, nextFreeMs: 0 };
@@ -118,5 +118,11 @@ function outlookOf({ policy, state }: InForce, waiting: number): BucketOutlook {
   const fromMs = waiting === 0 ? 0 : Math.max(pausedForMs, coolingForMs);
   const rateMs = capPerSecond === undefined ? 0 : (Math.max(0, waiting - 1) * 1_000) / capPerSecond;
   const goneInMs = fromMs === Infinity ? Infinity : Math.round(fromMs + rateMs);
-  return sayEndless({ policy: formatPolicy(policy), capPerSecond, pausedForMs, waiting, goneInMs });
+  return withForever({
+    policy: formatPolicy(policy),
+    capPerSecond,
+    pausedForMs,
+    waiting,
+    goneInMs,
+  });
 }

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { sayEndless } from "../../../core/describe.ts";
+import { withForever } from "../../../core/describe.ts";
 import { InvalidOptionError } from "../../../core/errors.ts";
 import { readOptions, PRIORITIES, type Priority } from "../../../core/input/options.ts";
 import { formatLimit, ruleOf } from "../../../core/limits/registry.ts";
@@ -124,7 +124,7 @@ export function describeStatus<State extends BriefState>(
   const waiting = waitingOf(heard);
   const actualPerSecond = sum(heard.map((each) => recentOf(each, nowMs))) / 10;
   const isHeldBack = state.pausedForMs > 0 || state.coolingForMs > 0 || state.awayForMs > 0;
-  return sayEndless({
+  return withForever({
     ...state,
     name,
     capPerSecond: capOf({ limits }),
@@ -185,7 +185,7 @@ function setBy(
   nowMs: number,
 ): SetBy {
   const endsInMs = untilMs === undefined ? Infinity : Math.max(0, untilMs - nowMs);
-  return sayEndless({ by, reason, atMs, endsInMs });
+  return withForever({ by, reason, atMs, endsInMs });
 }
 
 function waitingOf(reports: readonly BucketActivity[]): Waiting {

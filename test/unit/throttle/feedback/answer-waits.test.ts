@@ -60,11 +60,11 @@ describe("an answer that limits", () => {
         },
       ];
 
-      const heardMs = asked.map(
+      const lastByteMs = asked.map(
         (headers) => interpret({ status: 429, headers }, nowMs + aheadMs).answer.afterMs,
       );
 
-      expect(heardMs).toEqual([20_000, 20_000, 20_000, 20_000]);
+      expect(lastByteMs).toEqual([20_000, 20_000, 20_000, 20_000]);
     },
   );
 

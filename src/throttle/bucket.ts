@@ -40,12 +40,12 @@ import type { WaitRegistry } from "./waiting/wait.ts";
 import type { NoRoomYet, WaitOptions } from "./waiting/waiting-call.ts";
 
 /**
- * A named source of slots for calls, shared by all replicas. Its events are those of this process's calls, except
- * `"change"`, which is of all replicas; they hold nothing up, and cost nothing while nobody listens.
+ * A named source of slots for calls, shared by all replicas. Its events report calls of this process. Only `"change"`
+ * reports changes by any replica. Events never delay a call.
  */
 export interface Bucket extends Emitter<BucketEvents> {
   readonly name: string;
-  /** How many callers wait in this process. */
+  /** The number of callers that wait in this process. */
   readonly waiting: number;
   /**
    * Waits for a slot; resolves when the call may start.
@@ -54,83 +54,85 @@ export interface Bucket extends Emitter<BucketEvents> {
    * @throws {@link CostTooLargeError} when the cost is above what a limit can give at once.
    * @throws {@link WaitTooLongError} when no slot came within `maxWaitMs`.
    * @throws {@link LineFullError} when `maxWaiting` leaves no room for this priority.
-   * @throws {@link StoreUnavailableError} when Redis gave no answer in time.
+   * @throws {@link StoreUnavailableError} when Redis did not reply in time.
    * @throws {@link ClosedError} when the sluice is closed.
    * @throws the signal's reason, when it is aborted.
    */
   draw(options?: DrawOptions): Promise<Slot>;
   /**
-   * Answers at once whether a call may start, and draws for it if so. A refusal is remembered until
-   * it can change: until then, further tries of the same key cost Redis nothing.
+   * Draws a slot if the call may start now, and returns at once. A refusal is cached until it can change: further tries
+   * of the same key then make no request to Redis.
    *
    * @throws as {@link Bucket.draw} does, but never for a wait.
    */
   tryDraw(options?: TryOptions): Promise<TryDecision>;
   /**
-   * Wraps a function: same `this`, arguments and result, but each call waits for its slot.
-   * Rejects with what the function throws, and with all that {@link Bucket.draw} throws.
+   * Wraps a function. The wrapped one has the same `this`, arguments and result, but each call waits for its slot.
+   * Rejects with the function's error, or as {@link Bucket.draw} does.
    */
   readonly throttled: Throttle;
   /**
-   * Makes one call in its slot, without wrapping: waits, runs the function, and resolves with its result.
-   * Rejects with what the function throws, and with all that {@link Bucket.draw} throws.
+   * Waits for a slot, runs the function once, and resolves with its result.
+   * Rejects with the function's error, or as {@link Bucket.draw} does.
    */
   run<Result>(fn: () => Result, options?: RunOptions<Result>): Promise<Awaited<Result>>;
-  /** A `fetch` that waits for its slots, heeds refusals, and sends a refused request again when the bucket lets it. */
+  /** A `fetch` that waits for a slot before each request. It obeys refusals, and then sends the request again. */
   readonly fetch: ThrottledFetch;
   /**
-   * Puts another policy in force for all replicas, over that of the code; `"code"` puts that in force again.
-   * Limits that all keys share take the place of all of those, shadows too; shadows alone, only that of shadows. What is
-   * left out stays. Counters are not reset. Configured policies outlive restarts, for 30 days after the last draw; with `forMs`, they end
-   * by themselves, up to two seconds late, as long as any process uses the bucket.
+   * Puts another policy in force for all replicas. It overrides the policy of the code; `"code"` removes the override.
+   * Shared limits replace all shared limits, shadows included. Shadows alone replace only shadows. Omitted options stay
+   * as they are, and counters keep their values.
    *
-   * @throws {@link InvalidOptionError} when the policy can never work, or names limits for all keys together where keys are spread over a cluster.
-   * @throws {@link ChangedError} when the bucket is of another `generation` than the options say; so do the others below.
-   * @throws {@link StoreUnavailableError} when Redis gave no answer in time; so do the others below.
-   * @throws {@link ClosedError} when the sluice is closed; so do the others below.
+   * An override survives restarts, and expires 30 days after the last draw. With `forMs` it ends by itself, at most two
+   * seconds late, as long as any process uses the bucket.
+   *
+   * @throws {@link InvalidOptionError} when the policy can never work, or gives shared limits to a bucket whose keys are
+   * spread over a cluster.
+   * @throws {@link ChangedError} when the bucket has another `generation` than the options say. So do the methods below.
+   * @throws {@link StoreUnavailableError} when Redis did not reply in time. So do the methods below.
+   * @throws {@link ClosedError} when the sluice is closed. So do the methods below.
    */
   configure<const Rate extends RateInput = RateInput, const KeyRate extends RateInput = RateInput>(
     policy: PolicyOptions<Rate, KeyRate> | "code",
     options?: ConfigureOptions,
   ): Promise<void>;
   /**
-   * Starts no call of any replica for a time, or until {@link Bucket.resume}; with a key, none of that key.
+   * Stops all calls of all replicas for a time, or until {@link Bucket.resume}. With a key, stops only calls of that key.
    *
-   * @throws {@link InvalidOptionError} when the key has no limits of its own, and so no state.
+   * @throws {@link InvalidOptionError} when the key has no limits, and so no state.
    */
   pause(options?: PauseOptions): Promise<void>;
-  /** Ends a pause of the bucket; with a key, that key's own. Throws as `pause` does. */
+  /** Ends the pause of the bucket, or of one key. Throws as `pause` does. */
   resume(options?: ResumeOptions): Promise<void>;
   /**
-   * Takes back the last change that `configure`, `pause` or `resume` made and that is still in force: what was in force
-   * before is again, a pause for the rest of its time. Returns that change; undefined if there is none.
+   * Undoes the latest change of `configure`, `pause` or `resume` that is still in force, and restores the state before
+   * it. A restored pause lasts for the rest of its time. Returns the undone change, or undefined if there is none.
    */
   undo(options?: UndoOptions): Promise<BucketChange | undefined>;
-  /** The state of the bucket for all replicas; with a key, that key's own limits too. Changes nothing. */
+  /** Returns the state of the bucket for all replicas. With a key, it includes the limits of that key. */
   peek(options?: KeyOptions): Promise<BucketState>;
   /**
-   * The bucket as an operator sees it, of all replicas: the cap beside the actual rate, what waits and what holds it back,
-   * and who set it. Replicas report each second while something happens, so it may be a second old.
+   * Returns an operator's view of the bucket: its cap and actual rate, the waiting callers, what limits them, and who set
+   * the policy. Replicas report every second while they are active, so the view may be a second old.
    */
   status(): Promise<BucketStatus>;
   /**
-   * What another policy or a pause would do to the callers that wait, and changes nothing: of jobs in a queue,
-   * `queue.preview` says it. Refuses what `configure` refuses.
+   * Returns what another policy or a pause would do to the waiting callers, without a change. For the jobs of a queue,
+   * use `queue.preview`.
    *
-   * @throws {@link InvalidOptionError} when the change could never work, or nothing would change.
+   * @throws {@link InvalidOptionError} when `configure` would reject the change, or nothing would change.
    */
   preview<const Rate extends RateInput = RateInput, const KeyRate extends RateInput = RateInput>(
     change: PreviewOptions<Rate, KeyRate>,
   ): Promise<BucketPreview>;
-  /** How many calls all replicas started, in steps of ten seconds, of the last 24 hours. */
+  /** Returns how many calls all replicas started in the last 24 hours, in steps of ten seconds. */
   history(options?: HistoryOptions): Promise<History>;
 }
 
-/** What a process tells of a bucket. */
+/** A process's activity in a bucket since its last report. */
 export interface LocalActivity extends Omit<BucketActivity, "startedIn10s"> {
-  /** Calls that started since it told it last. */
   readonly started: number;
-  /** Refusals of the downstream since then, after which a cooldown or a cut of the rate followed. */
+  /** Refusals of the downstream that caused a cooldown or a cut of the rate. */
   readonly refused: number;
 }
 
@@ -138,66 +140,65 @@ export interface LocalActivity extends Omit<BucketActivity, "startedIn10s"> {
 export interface ReportedCall {
   readonly slot: Slot;
   readonly cost: Cost | undefined;
-  /** Whether the bucket's breaker is open by it, so that a refusal that names no time needs no cooldown. */
+  /** True if this call opened the breaker. A refusal without a retry time then needs no cooldown. */
   readonly isSpared?: boolean | undefined;
-  /** Reads it in place of the bucket's own `feedback`. */
+  /** Reads the outcome instead of the bucket's `feedback`. */
   readonly read?: ReadFeedback | undefined;
 }
 
-/** A bucket as the rest of this sluice uses it. */
+/** The methods of a bucket that only this package uses. */
 export interface OwnedBucket extends Bucket {
   readonly policy: Policy;
-  /** Whether the code of this process says that policy, rather than rules or nobody. */
+  /** True if the code of this process declares the policy. */
   readonly isDeclared: boolean;
   readonly logger: Logger;
-  /** What each call costs that does not say so itself; undefined if the bucket does not know either. */
+  /** The default cost of calls, and how it is settled. */
   readonly calls: CallDefaults | undefined;
-  /** Whether the application itself calls through this bucket, and not only its workers. */
+  /** True if the application calls through this bucket, and not only its workers. */
   readonly isCalledByHand: boolean;
-  /** {@link Bucket.draw} with options that have been read already. May also throw, instead of rejecting. */
+  /** {@link Bucket.draw} with validated options. May throw instead of rejecting. */
   drawByHand(options: ObservedDrawCall): Promise<Slot>;
-  /** {@link Bucket.tryDraw} with options that have been read already. May also throw, instead of rejecting. */
+  /** {@link Bucket.tryDraw} with validated options. May throw instead of rejecting. */
   tryByHand(options: TryCall): Promise<TryDecision>;
   /**
-   * Draws with options that have been read already, for a worker. `waits` lists the wait until it is over, so that a
-   * worker can end it: a signal for each job would cost more than the draw.
+   * Draws for a worker, with validated options. `waits` lists the wait while it lasts, so that the worker can end it.
+   * A signal for each job would cost more than the draw.
    */
   drawForJob(options: WaitOptions, waits: WaitRegistry): Promise<DrawnSlot | NoRoomYet>;
   /**
-   * The interval that such a call takes of the limits that all keys share, and of those of its own key, in ms; 0 where
-   * there is no rate.
+   * Returns the time that such a call occupies in the shared limits and in those of its key, in ms. 0 without a rate.
    *
    * @throws as {@link Bucket.tryDraw} does for such a cost.
    */
   stepsOf(options: TryCall): { readonly sharedMs: number; readonly keyMs: number };
-  /** The policy in force and the state of the bucket; the policy that this process knows stays as it is. */
+  /** Returns the policy in force and the state of the bucket. Does not update the policy that this process knows. */
   inForce(): Promise<InForce>;
-  /** The same as if a change had been made. */
+  /** Returns the same as it would be after a change. */
   suppose(where: string, change: unknown): Promise<InForce>;
-  /** What this process has to tell of the bucket; each call that started is told once. */
+  /** Returns the activity since the last call of this method. */
   takeActivity(): LocalActivity;
-  /** Ends a policy that was given for a time. */
+  /** Ends an override whose time is over. */
   expire(override: Override): Promise<void>;
-  /** How many callers wait here because of the limits of their own key. */
+  /** The number of callers that wait in this process for the limits of their key. */
   readonly deferred: number;
-  /** Calls back when limits, a cooldown or a pause have changed, of one key or of all; returns a function that ends it. */
+  /** Calls back when limits, a cooldown or a pause change, of one key or of all. Returns a function that removes the listener. */
   onChange(listener: (key: string | undefined) => void): () => void;
   /**
-   * Checks what a call would draw, long before it does.
+   * Checks the cost of a later call.
    *
    * @throws {@link InvalidOptionError} and {@link CostTooLargeError} as {@link Bucket.draw} does.
    */
   checkDrawable(where: string, options: TryCall): Promise<void> | undefined;
-  /** The refusal of a call that is known to be hopeless, for one that does not wait in the bucket yet. */
+  /** Returns the rejection of a call that cannot start before its deadline, as far as this process knows. */
   refusalKnown(options: ObservedDrawCall): WaitTooLongError | undefined;
   /**
-   * Calls back with that refusal as soon as it is known, maybe at once, for a call that waits elsewhere until then; returns
-   * what ends that.
+   * Calls back with that rejection as soon as it is known, for a call that still waits outside the bucket. Returns a
+   * function that removes the callback.
    */
   whenHopeless(options: ObservedDrawCall, refuse: (refusal: WaitTooLongError) => void): () => void;
   /**
-   * Reads what a call of this cost, which left on this slot, returned or threw, and slows the bucket down if that is a
-   * refusal. A promise if a body has to be read, or the user's own function takes time. Never throws nor rejects.
+   * Reads the result or error of the call in this slot, and slows the bucket down after a refusal. Returns a promise if a
+   * body has to be read or the user's function is async. Never throws or rejects.
    */
   reportOutcome(
     resultOrError: unknown,
@@ -205,35 +206,38 @@ export interface OwnedBucket extends Bucket {
     cost: Cost | undefined,
     read?: ReadFeedback,
   ): ReportedOutcome | Promise<ReportedOutcome>;
-  /** The same for a job, of which the breaker learns from its worker. */
+  /** The same for a job. The worker reports the outcome of jobs to the breaker. */
   report(resultOrError: unknown, of: ReportedCall): ReportedOutcome | Promise<ReportedOutcome>;
-  /** Keeps jobs from starting while the downstream is away, in this process. */
+  /** Stops jobs of this process while the downstream is unreachable. */
   readonly breaker: Breaker;
-  /** What the breaker has found of the downstream of the bucket, or of one key: told to listeners, and to all processes. */
+  /** Reports a change that the breaker found to the listeners and to all processes. */
   readonly noteOutage: (key: string | undefined, change: DownstreamChange) => void;
-  /** Whether the downstream is away, of the bucket (undefined) or of single keys, as any process has found. */
+  /** Returns the outages that any process has found. An undefined key means the whole bucket. */
   readonly readOutages: (
     keys: readonly (string | undefined)[],
   ) => Promise<readonly (DownstreamOutage | undefined)[]>;
   /**
-   * Starts nothing of one key with limits of its own for a while, in any process; 0 ends that. Emits `cooldown`. Unlike `pause`
-   * and `resume`, it is no change by hand: it is in no log of changes, and a pause that lasts longer, or that has no end, stays.
+   * Stops one key with its own limits for a time, in all processes; 0 ends that. Emits `cooldown`. Unlike `pause`, it is
+   * not in the change log, and never shortens a longer pause.
    */
   hold(key: Key, forMs: number): Promise<void>;
-  /** Starts nothing of the bucket, or of one key with limits of its own, for a while. */
+  /** Starts a cooldown of the bucket, or of one key with its own limits. */
   readonly coolDown: (key: string | undefined, coolMs: number) => void;
-  /** Resolves when all refusals so far hold for all replicas, or could not be sent. */
+  /** Resolves when all refusals so far have reached Redis, or could not be sent. */
   outcomesReported(): Promise<void>;
-  /** A slot that any process of the fleet drew, to settle it and to end its lease. */
+  /** Returns a slot that any process drew, to settle it and to end its lease. */
   slotOf(facts: SlotFacts): Promise<DrawnSlot>;
-  /** Settles the cost that `read` finds in a call's result; what it does not find stays as estimated. */
+  /** Settles the cost that `read` finds in a call's result. Units that it omits stay as estimated. */
   settleByResult(read: SettleBy<unknown>, result: unknown, slot: Slot): void;
-  /** Draws again for the callers of one key, or of all: the bucket may have changed. */
+  /** Draws again for the callers of one key, or of all, after a change. */
   redraw(key?: string): void;
-  /** Does what a message of the store does: limits, a cooldown or a pause have changed, of one key or of all. */
+  /** Handles a change of one key, or of all, as if the store had sent its message. */
   changed(key?: string): void;
-  /** Calls back when the bucket is closed, at once if it is, with the error of those who wait; returns a function that ends it. */
+  /**
+   * Calls back when the bucket closes, with the error for waiting calls; at once if it is closed. Returns a function that
+   * removes the listener.
+   */
   onClose(fail: (reason: ClosedError) => void): () => void;
-  /** Fails all callers that wait, and gives unused slots back. */
+  /** Rejects all waiting calls, and returns unused slots. */
   close(): Promise<void>;
 }

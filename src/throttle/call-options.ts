@@ -1,10 +1,8 @@
 /**
- * The options of calls: their types, their checks, and how those of a wrapped function become those of one call.
+ * The options of calls. Readers here validate them once, where a user passes them.
  *
- * Where they act: `maxWaitMs` and `signal` end a wait in `waiting/wait.ts`, for calls in the line
- * (`waiting/waiting-call.ts`), for a look at the policy (`bucket/admission.ts`) and for `concurrency`
- * (`wrap/throttled.ts`); `priority` in `waiting/line.ts`; `key` in `core/policy/per-key.ts`; `cost` in `costs.ts`;
- * `settle` in `slot/slot.ts`; `feedback` in `feedback/feedback.ts`.
+ * Each option acts in one place: `maxWaitMs` and `signal` in `waiting/wait.ts`, `priority` in `waiting/line.ts`, `key` in
+ * `core/policy/per-key.ts`, `cost` in `costs.ts`, `settle` in `slot/slot.ts`, `feedback` in `feedback/feedback.ts`.
  */
 import * as z from "zod";
 import type { WaitTrace } from "../core/events/observer.ts";
@@ -31,54 +29,54 @@ import {
 } from "../core/input/options.ts";
 import { checkCost, type Cost } from "./costs.ts";
 
-/** How one call draws. Of a key, its own limits hold beside those of all. */
+/** How one call draws. With a key, the limits of the key apply in addition to the shared ones. */
 export interface DrawOptions extends KeyGiven {
-  /** What the call takes: a number of calls, or by unit, `{ tokens: 800 }`. Defaults to 1 call, and nothing of other units. */
+  /** The cost: a number of calls, or amounts by unit, such as `{ tokens: 800 }`. Defaults to 1 call and 0 of other units. */
   readonly cost?: Cost | undefined;
-  /** Which calls go first, over all replicas. Defaults to `"normal"`. */
+  /** Urgent calls go first, across all replicas. Defaults to `"normal"`. */
   readonly priority?: Priority | undefined;
-  /** How long to wait for a slot at most, from 1 ms; after that, the call rejects with `WaitTooLongError`. Defaults to no limit. */
+  /** The longest wait for a slot, from 1 ms. After it, the call rejects with `WaitTooLongError`. Defaults to no limit. */
   readonly maxWaitMs?: number | undefined;
-  /** Ends the wait: `draw` then rejects with the signal's reason. */
+  /** Ends the wait. The call then rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What `tryDraw` takes: it never waits. */
+/** Options of `tryDraw`, which never waits. */
 export type TryOptions = Pick<DrawOptions, "key" | "keys" | "cost">;
 
-/** The options of a draw once they are read: the key is encoded. */
+/** Validated options of a draw, with the encoded key. */
 export type DrawCall = KeyRead<DrawOptions>;
 
-/** The same of a try. */
+/** Validated options of a try, with the encoded key. */
 export type TryCall = KeyRead<TryOptions>;
 
-/** A call has got its slot. */
+/** A call got its slot. */
 export interface SlotEvent {
   readonly key: Key | undefined;
   /** The keys of a call that has several side by side. */
   readonly keys: NamedKeys | undefined;
   readonly priority: Priority;
-  /** How long the call waited for its slot, in ms: `37.2`. */
+  /** The wait for the slot, in ms: `37.2`. */
   readonly waitedMs: number;
   /** The slot on the Redis clock, in ms since 1970: `1790000000123.456`. */
   readonly atMs: number;
-  /** The limit that the call waited for: `"100/s"`. Undefined if it went within a millisecond. */
+  /** The limit that the call waited for: `"100/s"`. Undefined for waits below one millisecond. */
   readonly limitedBy: string | undefined;
 }
 
-/** Called with the slot of each call, just before the call starts. What it throws is logged. */
+/** Called with the slot of each call, just before the call starts. Its errors are logged. */
 export type OnSlot = (slot: SlotEvent) => unknown;
 
-/** What a draw takes besides, for whoever wraps it. */
+/** A draw with what wrappers add to it. */
 export interface ObservedDrawCall extends DrawCall {
   readonly onSlot?: OnSlot | undefined;
-  /** Hears how its wait ends. */
+  /** Receives the end of the wait. */
   readonly trace?: WaitTrace | undefined;
-  /** When its `maxWaitMs` ends, on `performance.now()`: set by {@link withDeadline} when the call comes. */
+  /** The deadline of `maxWaitMs` on `performance.now()`. {@link withDeadline} sets it. */
   readonly untilMs?: number | undefined;
 }
 
-/** Turns `maxWaitMs` into a deadline, once: a call that waits in several places keeps the first one. */
+/** Turns `maxWaitMs` into a deadline. A call that waits in several places keeps its first deadline. */
 export function withDeadline<Call extends Pick<ObservedDrawCall, "maxWaitMs" | "untilMs">>(
   call: Call,
 ): Call {
@@ -87,7 +85,7 @@ export function withDeadline<Call extends Pick<ObservedDrawCall, "maxWaitMs" | "
   return { ...call, untilMs: performance.now() + maxWaitMs };
 }
 
-/** How the calls of a wrapped function draw: key and cost may be functions of the arguments. */
+/** How the calls of a wrapped function draw. Key and cost may be functions of the arguments. */
 export interface CallOptions<Args extends unknown[] = never[], Result = never> extends Omit<
   DrawOptions,
   "key" | "keys" | "cost"
@@ -95,21 +93,21 @@ export interface CallOptions<Args extends unknown[] = never[], Result = never> e
   readonly key?: Key | ((...args: Args) => Key | undefined) | undefined;
   readonly keys?: NamedKeys | ((...args: Args) => NamedKeys | undefined) | undefined;
   readonly cost?: Cost | ((...args: Args) => Cost | undefined) | undefined;
-  /** The true cost, read from the result; a unit that is left out, or undefined, stays as estimated. */
+  /** Reads the actual cost from the result. Omitted and undefined units stay as estimated. */
   readonly settle?: SettleBy<Result> | undefined;
   /** Reads a cooldown from results and errors, instead of the bucket's own `feedback`. */
   readonly feedback?: ReadFeedback | undefined;
-  /** How many calls may wait for their slot or run at once in this process. Defaults to no bound. */
+  /** The most calls of this process that wait for a slot or run at once. Defaults to no bound. */
   readonly concurrency?: number | undefined;
-  /** Called with the slot of each call, just before the call starts: how long it waited, and for which limit. */
+  /** Called with the slot of each call, just before the call starts. */
   readonly onSlot?: OnSlot | undefined;
 }
 
-/** How one call draws, and what is read from its result. */
+/** How one call draws, and how its result is read. */
 export type RunOptions<Result = never> = DrawOptions &
   Pick<CallOptions<[], ResultOf<Result>>, "settle" | "feedback" | "onSlot">;
 
-/** What a call comes to: of a generator, what it returns at its end. */
+/** The result of a call. For a generator, its return value. */
 export type ResultOf<Returned> =
   Awaited<Returned> extends
     | Generator<unknown, infer End, never>
@@ -117,21 +115,19 @@ export type ResultOf<Returned> =
     ? End
     : Awaited<Returned>;
 
-/** The options of calls once they are read; what is a function of the arguments still is one. */
+/** Validated options of calls. Functions of the arguments stay functions. */
 export interface CallOptionsRead extends Omit<CallOptions, "key" | "keys"> {
-  /** The text of the key. */
+  /** The encoded key. */
   readonly key?: string | ByCall | undefined;
   readonly keys?: ByCall | undefined;
 }
 
-/** The options of one call: key and cost are what their functions answered, all else is as it was given. */
+/** The options of one call, with the results of the functions of key and cost. */
 export type OptionsOfCall<Given> = Omit<Given, "key" | "keys" | "cost"> & TryCall;
 
 /**
- * Makes the options of each call from those of its wrapped function. Unless key or cost depend on the arguments, all
- * calls get the same object.
- *
- * The reader throws {@link InvalidOptionError} when a key or a cost that a function answered can never work.
+ * Returns a function that computes the options of each call from its arguments. If neither key nor cost depends on them,
+ * all calls share one object. The function throws {@link InvalidOptionError} for an invalid key or cost.
  */
 export function optionsReader<Given extends CallOptionsRead>(
   where: string,
@@ -143,12 +139,12 @@ export function optionsReader<Given extends CallOptionsRead>(
     return () => options;
   }
 
-  // Both are there from the start: a copy whose shape grows takes much longer to make.
+  // Both properties exist from the start: copies of an object whose shape grows are much slower.
   const common = { ...others, key: undefined, cost: undefined };
   return (args) => {
     const ownCost = answerOf({ where, option: "cost" }, cost, args);
     const read: { key?: unknown; keys?: unknown; cost?: unknown } = {};
-    // What is no function was read before. A key alone is quicker to check.
+    // Only results of functions still need validation. A key alone is quicker to check.
     if (typeof key === "function") read.key = answerOf({ where, option: "key" }, key, args);
     if (keys !== undefined) read.keys = answerOf({ where, option: "keys" }, keys, args);
     if (ownCost !== undefined) read.cost = ownCost;
@@ -158,7 +154,7 @@ export function optionsReader<Given extends CallOptionsRead>(
   };
 }
 
-/** What a function of the arguments answers; all else is its own answer. */
+/** Calls `of` with the arguments if it is a function. Else returns it. */
 function answerOf<T>(
   about: { readonly where: string; readonly option: string },
   of: T | ((...args: never[]) => T),
@@ -171,21 +167,20 @@ function answerOf<T>(
   throw new InvalidOptionError({ ...about, value, remedy });
 }
 
-/** What a call cost, by unit; what is undefined or null stays as estimated. */
+/** The actual cost of a call by unit. Units that are undefined or null stay as estimated. */
 export type SettledCost = Readonly<Record<string, number | null | undefined>>;
 
-/** Reads what a call cost from its result; a unit that it leaves out, or undefined in place of all, stays as estimated. */
+/** Reads the actual cost from a result. Omitted units, or all for undefined, stay as estimated. */
 export type SettleBy<Result> = {
-  // A method's parameter may be narrower, as those of functions that users write are.
+  // A method, since its parameter may be narrower than `Result`.
   by(result: Result): KnownCost | Promise<KnownCost>;
 }["by"];
 
 type KnownCost = SettledCost | null | undefined;
 
-/** Any function that can be wrapped. */
 export type AnyFunction = (...args: never[]) => unknown;
 
-/** How the calls of one wrapped function draw; key and cost may depend on the arguments. */
+/** The call options of a function of type `F`. */
 export type ThrottledOptions<F extends AnyFunction> = CallOptions<
   Parameters<F>,
   ResultOf<ReturnType<F>>
@@ -194,58 +189,58 @@ export type ThrottledOptions<F extends AnyFunction> = CallOptions<
 export type FetchFunction = typeof globalThis.fetch;
 
 /**
- * How requests draw, and are sent. `key` and `cost` may be functions of what `fetch` is given: `(input, init) => …`.
- * `settle` gets a copy of the response, whose body arrives as the caller reads the response itself.
+ * How requests draw and are sent. `key` and `cost` may be functions of the arguments of `fetch`: `(input, init) => …`.
+ * `settle` receives a copy of the response. The body of the copy arrives while the caller reads the response.
  */
 export interface FetchOptions extends Omit<ThrottledOptions<FetchFunction>, "concurrency"> {
-  /** How often a request is sent at most, from 1, which is once. Defaults to 3. */
+  /** The most times that a request is sent, from 1. Defaults to 3. */
   readonly tries?: number | undefined;
-  /** What sends the requests, such as undici's `fetch` with a dispatcher of its own. Defaults to `globalThis.fetch`. */
+  /** Sends the requests, for example undici's `fetch` with your dispatcher. Defaults to `globalThis.fetch`. */
   readonly fetch?:
     | FetchFunction
     | ((...args: Parameters<FetchFunction>) => Promise<Response>)
     | undefined;
   /**
-   * Whether an answer is to be followed by another try; undefined leaves that to the bucket. It is asked only where
-   * a try is left and the request can be sent again. `false` never tries again.
+   * Returns true to send the request again after a response, or undefined to let the bucket decide. Called only if the
+   * request can be sent again and has tries left. `false` never sends it again.
    */
   readonly retry?: RetryBy | undefined;
 }
 
-/** Decides on another try of a request. */
+/** Decides whether a request is sent again. */
 export type RetryBy = false | ((response: Response, context: RetryContext) => boolean | undefined);
 
-/** What `retry` is told beside the response. */
+/** What `retry` receives beside the response. */
 export interface RetryContext {
-  /** What the answer means; with a `feedback` of your own, what that made of it. */
+  /** What the response means, by your `feedback` if you give one. */
   readonly answer: Answer;
-  /** How often the request has been sent: `1`. */
+  /** How many times the request was sent: `1`. */
   readonly tries: number;
   /** `"POST"`. */
   readonly method: string;
 }
 
-/** The `fetch` of a bucket; `with` gives one whose calls draw with other options. */
+/** The `fetch` of a bucket. `with` returns a `fetch` with other options. */
 export type ThrottledFetch = FetchFunction & {
   with(options: FetchOptions): ThrottledFetch;
 };
 
-/** How a bucket heeds the answers of its downstream. */
+/** How a bucket reacts to the responses of its downstream. */
 export interface FeedbackOptions {
-  /** Reads cooldowns, instead of by 429 and 503 in what calls return and throw. */
+  /** Reads cooldowns from results and errors. By default, 429 and 503 responses cause them. */
   readonly feedback?: ReadFeedback | undefined;
-  /** The longest cooldown that an answer can set. Defaults to 900,000 ms. */
+  /** The longest cooldown that a response can cause. Defaults to 900,000 ms. */
   readonly maxCooldownMs?: number | undefined;
-  /** Cuts the rate with each refusal, and lets it grow back. Defaults to off. */
+  /** Cuts the rate after each refusal, and lets it grow back. Defaults to off. */
   readonly adaptive?: AdaptiveOptions | undefined;
-  /** `"headers"` slows calls down before a quota is used up, by what headers say is left. Defaults to off. */
+  /** `"headers"` slows calls down before a quota is used up, by the quota headers of responses. Defaults to off. */
   readonly pace?: "headers" | undefined;
 }
 
 export interface AdaptiveOptions {
   /** The part of the rate that always remains, such as 0.1. */
   readonly floor: number;
-  /** How long the rate would take to grow back from nothing to the whole, such as 60,000 ms. */
+  /** The time in which the rate grows back from zero to the whole, such as 60,000 ms. */
   readonly recoverMs: number;
 }
 
@@ -256,11 +251,7 @@ const FEEDBACK: z.ZodType<ReadFeedback> = z.custom<ReadFeedback>(
   { error: "give false, or a function of what calls return and throw" },
 );
 
-/**
- * The part of the options of `bucket()` that is about answers.
- *
- * @internal
- */
+/** @internal */
 export const FEEDBACK_SHAPE: {
   feedback: z.ZodOptional<z.ZodType<ReadFeedback>>;
   maxCooldownMs: z.ZodOptional<z.ZodType<number>>;
@@ -327,45 +318,42 @@ const FETCH_OPTIONS = THROTTLED_OPTIONS.omit({ concurrency: true }).extend({
 
 export const THROTTLED_OPTION_NAMES: readonly string[] = Object.keys(THROTTLED_OPTIONS.shape);
 
-/** What `draw` takes. */
 export function readDrawOptions(where: string, given: unknown): DrawCall {
   return oneKey(where, readOptions(where, DRAW_OPTIONS, given));
 }
 
-/** What `tryDraw` takes. */
 export function readTryOptions(where: string, given: unknown): TryCall {
   const key = plainKeyOf(given);
   return key === undefined ? oneKey(where, readOptions(where, TRY_OPTIONS, given)) : { key };
 }
 
-/** What `throttled` takes. */
+/** Reads the options of `throttled`. */
 export function readCallOptions(where: string, given: unknown): CallOptionsRead {
   return oneKeyOrFunction(where, readOptions(where, THROTTLED_OPTIONS, given));
 }
 
-/** What `run` takes. */
 export function readRunOptions(where: string, given: unknown): OptionsOfCall<CallOptionsRead> {
   return oneKey(where, readOptions(where, RUN_OPTIONS, given));
 }
 
-/** What `.with` of a throttled function takes: it replaces what was given before, except where it is undefined. */
+/** Reads the options of `.with` of a throttled function. They replace earlier ones, except where they are undefined. */
 export function readOverrides(where: string, given: unknown): Partial<CallOptionsRead> {
   return overriding(readDrawOptions(where, given));
 }
 
-/** What `fetch` is given by its `with`. */
+/** Validated options of `fetch`. */
 export interface FetchCallOptions extends CallOptionsRead {
   readonly tries?: number | undefined;
   readonly fetch?: FetchFunction | undefined;
   readonly retry?: RetryBy | undefined;
 }
 
-/** The same for `fetch.with`. */
+/** Reads the options of `fetch.with`. */
 export function readFetchOverrides(where: string, given: unknown): FetchCallOptions {
   return overriding(oneKeyOrFunction(where, readOptions(where, FETCH_OPTIONS, given)));
 }
 
-/** What is put over other options: a key takes the place of a function of keys, and the other way round. */
+/** Returns the defined options. A key also replaces a function of keys, and the other way round. */
 function overriding<T extends CallOptionsRead>(read: T): T {
   const entries = Object.entries(read).filter(([, value]) => value !== undefined);
   const isKeyed = read.key !== undefined || read.keys !== undefined;
@@ -373,7 +361,7 @@ function overriding<T extends CallOptionsRead>(read: T): T {
   return { ...none, ...Object.fromEntries(entries) } as T;
 }
 
-/** As `oneKey`; either may be a function of the arguments. */
+/** As `oneKey`, but key and keys may be functions of the arguments. */
 function oneKeyOrFunction<Read extends { readonly key?: unknown; readonly keys?: unknown }>(
   where: string,
   read: Read,
@@ -384,7 +372,7 @@ function oneKeyOrFunction<Read extends { readonly key?: unknown; readonly keys?:
   return own as KeyRead<Read> & CallOptionsRead;
 }
 
-/** The text of the key, if these are plain options of a plain key alone: the full check would cost more than the rest of a try. */
+/** Returns the encoded key if a plain key is the only option. Full validation would take longer than the rest of a try. */
 function plainKeyOf(given: unknown): string | undefined {
   if (typeof given !== "object" || given === null || "cost" in given) return undefined;
   if (Object.getPrototypeOf(given) !== Object.prototype) return undefined;

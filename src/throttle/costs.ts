@@ -6,14 +6,14 @@ import { costTooLarge, isLeased, ruleOf } from "../core/limits/registry.ts";
 import type { Limit } from "../core/limits/rule.ts";
 import type { LimitOwner } from "../core/policy/per-key.ts";
 
-/** How much of each unit one call takes: `{ tokens: 800 }`; a number is calls. */
+/** The amount of each unit that one call uses: `{ tokens: 800 }`. A number is calls. */
 export type Cost = number | Readonly<Record<string, number>>;
 
 const A_COST =
   "give a whole number of calls from 1, or one for each unit that it takes, such as { tokens: 800 }";
 
 /**
- * Each wrong amount of a cost by unit is an issue at the path of its unit.
+ * Validates a cost. Each wrong amount is an issue at the path of its unit.
  *
  * @internal
  */
@@ -37,10 +37,10 @@ function isAmount(amount: unknown): boolean {
 }
 
 /**
- * The cost of one call for each limit: 1 for calls and 0 for other units, unless `cost` names the unit.
- * A concurrency limit counts running calls, whatever they cost. A unit that no limit counts costs nothing.
+ * Returns the cost of one call under each limit: 1 for calls and 0 for other units, unless `cost` names the unit. Under a
+ * concurrency limit, each call costs 1.
  *
- * @throws {@link CostTooLargeError} when a limit could never give so much at once.
+ * @throws {@link CostTooLargeError} when a cost exceeds the capacity of its limit.
  */
 export function costsOf(
   bucket: string,
@@ -56,7 +56,7 @@ export function costsOf(
   });
 }
 
-/** What a call needs beyond what was drawn for it before: no lease, whatever it costs. */
+/** Returns the costs that exceed what was drawn for the call before. It needs no second lease. */
 export function costsBeyond(
   before: readonly number[],
   costs: readonly number[],
@@ -67,7 +67,7 @@ export function costsBeyond(
   );
 }
 
-/** The same of limits that only count, beyond what was drawn for the call before; undefined if there are none. */
+/** Returns the costs under shadows that exceed what was drawn for the call before. Undefined if there are no shadows. */
 export function shadowCostsOf(
   shadows: readonly Limit[],
   cost: Cost | undefined,
@@ -85,7 +85,7 @@ function amountUnder({ unit }: Limit, byUnit: Readonly<Record<string, number>>):
   return Object.hasOwn(byUnit, unit) ? byUnit[unit]! : unit === "calls" ? 1 : 0;
 }
 
-/** A cost in which each unit that `over` leaves out is as in `under`. */
+/** Merges two costs by unit. The amounts of `over` win. */
 export function mergeCosts(under: Cost | undefined, over: Cost | undefined): Cost | undefined {
   if (under === undefined || over === undefined) return over ?? under;
   return { ...amountsOf(under), ...amountsOf(over) };
@@ -95,18 +95,18 @@ function amountsOf(cost: Cost = 1): Readonly<Record<string, number>> {
   return typeof cost === "object" ? cost : { calls: cost };
 }
 
-/** Whether this is a cost by unit; a promise and a list are none. */
+/** True for an object of amounts by unit, but not for a promise or a list. */
 export function isByUnit(cost: unknown): boolean {
   return typeof cost === "object" && cost !== null && !Array.isArray(cost) && !isThenable(cost);
 }
 
-/** The longest time that a limit may take to make up for a cost: a wrong figure must not stop a bucket for decades. */
+/** The longest time that a settled cost may block a limit: a wrong number must not stop a bucket for decades. */
 const MOST_DEBT_US = 366 * 86_400_000_000;
 
 /**
- * What a call cost beyond its estimate, for each limit; a unit that is left out stays as estimated.
+ * Returns the difference between actual and estimated cost under each limit. Omitted units stay as estimated.
  *
- * @throws {@link InvalidOptionError} when an amount can never be a cost.
+ * @throws {@link InvalidOptionError} when an amount is not a valid cost.
  */
 export function differences(
   limits: readonly Limit[],
@@ -134,7 +134,7 @@ export function differences(
   });
 }
 
-/** The same under limits that only count, of amounts that {@link differences} has checked: they refuse none. */
+/** The same for shadows, which reject no cost. {@link differences} has validated the amounts. */
 export function shadowDifferences(
   shadows: readonly Limit[],
   estimates: readonly number[],
@@ -143,7 +143,7 @@ export function shadowDifferences(
   return shadows.map((limit, index) => {
     const estimate = estimates[index]!;
     const difference = differenceUnder(limit, estimate, actual);
-    // A call that could never pass has taken no room.
+    // A shadow books no call that costs more than its capacity.
     return estimate <= limit.capacity && isBearable(limit, difference) ? difference : 0;
   });
 }
@@ -162,39 +162,39 @@ function isBearable({ kind, count, periodUs }: Limit, difference: number): boole
   return isWhole && (difference * periodUs) / count <= MOST_DEBT_US;
 }
 
-/** The limits and costs of the calls of a group; all keys that have the same limits share one. */
+/** The limits and costs of the calls of a group. Keys with equal limits share one object. */
 export interface CallTerms {
-  /** What all keys share. */
+  /** The limits that all keys share. */
   readonly shared: readonly Limit[];
-  /** What each of the call's keys has of its own, the widest first. */
+  /** The limits of each level of the call's key, the widest first. */
   readonly scopeLimits: readonly (readonly Limit[])[];
-  /** The shared limits and then those of the keys. */
+  /** The shared limits, then those of the keys. */
   readonly limits: readonly Limit[];
-  /** For each of the limits. */
+  /** One for each of `limits`. */
   readonly costs: readonly number[];
-  /** For each shadow of the policy; undefined if it has none. */
+  /** One for each shadow of the policy. Undefined if it has none. */
   readonly shadowCosts: readonly number[] | undefined;
-  /** LimitOwner each of the limits is. */
+  /** The owner of each of `limits`: the bucket or a level of keys. */
   readonly whose: readonly LimitOwner[];
-  /** The text of the policy that these limits are of. */
+  /** The text of the policy that has these limits. */
   readonly text: string;
-  /** Whether its calls hold leases. */
+  /** True if the calls hold leases. */
   readonly hasLeases: boolean;
-  /** Whether no key of its own has a limit on calls at once. */
+  /** True if no key has its own concurrency limit. */
   readonly areLeasesShared: boolean;
-  /** Whether all limits that hold units per time give them evenly. */
+  /** True if all rate limits drain evenly. */
   readonly areDrains: boolean;
-  /** Whether a draw numbers a lease for each slot of them, also for calls that need no lease of their own. */
+  /** True if a draw assigns a lease number to each slot, even for calls that need no lease. */
   readonly areNumbered: boolean;
-  /** What one call takes of the downstream, in ms. */
+  /** The time that one call occupies in the limits, in ms. */
   readonly stepMs: number;
-  /** The same under the limits that all keys share; 0 if there are none. */
+  /** The time that one call occupies in the shared limits, in ms. 0 if there are none. */
   readonly sharedStepMs: number;
-  /** The time between two calls of this cost where limits space them evenly; undefined where none does. */
+  /** The interval between two calls of this cost, if a limit spaces them evenly. */
   readonly intervalMs: number | undefined;
 }
 
-/** What a call costs under each limit, and under each that only counts. */
+/** The costs of a call under each limit and each shadow. */
 export type CallCosts = Pick<CallTerms, "costs"> & Partial<Pick<CallTerms, "shadowCosts">>;
 
 export function textOfCosts({ costs, shadowCosts }: CallCosts): string {
@@ -206,7 +206,7 @@ type CallTermsInput = Pick<CallTerms, "shared" | "scopeLimits" | "whose" | "text
 export function callTermsOf(given: CallTermsInput): CallTerms {
   const { shared, scopeLimits, costs, shadowCosts, whose, text } = given;
   const limits = [...shared, ...scopeLimits.flat()];
-  // A key's own limit is a gate: it is the shared or the widest one that others' slots are spaced by.
+  // The shared limits space the slots; without them, those of the widest level. Limits of narrower keys only delay calls.
   const spacing = shared.length > 0 ? shared : (scopeLimits[0] ?? []);
   const isSpaced = spacing.some(({ kind }) => ruleOf(kind).doesSpace === true);
   return {
@@ -227,11 +227,10 @@ export function callTermsOf(given: CallTermsInput): CallTerms {
   };
 }
 
-/** What a call is estimated to cost. */
+/** The estimated cost of a call. */
 export interface Estimate {
-  /** The cost of each unit. */
   readonly costOf: (unit: string) => number;
-  /** What one call takes of the downstream, in ms. */
+  /** The time that the call occupies in the limits, in ms. */
   readonly stepMs: number;
 }
 
@@ -243,7 +242,7 @@ export function estimateOf({ limits, costs, stepMs }: CallTerms): Estimate {
   return { costOf, stepMs };
 }
 
-/** What one call takes of what all keys share, and of what its own keys have, in ms; 0 where there is no rate. */
+/** Returns the time that one call occupies in the shared limits and in those of its key, in ms. 0 without a rate. */
 export function stepsOf({ shared, limits, costs }: CallTerms): {
   readonly sharedMs: number;
   readonly keyMs: number;

@@ -12,33 +12,32 @@ import {
 import type { KnownTerms, Store } from "../core/store.ts";
 import type { TryCall } from "./call-options.ts";
 
-/** A policy that is in force and that this process did not know. */
+/** A policy in force that this process did not know. */
 export interface PolicyUpdate {
   readonly text: string;
   readonly version: number;
-  /** Whether it was put over that of the code, by hand or by rules. */
+  /** True if an operator or the rules replaced the policy of the code. */
   readonly isOverride: boolean;
 }
 
 /**
- * The newest policy of a bucket that this process knows. The newest declaration
- * wins for all replicas: each draw carries the policy that its process knows, so
- * that a Redis that lost everything gets it again.
+ * The newest policy of a bucket that this process knows. The newest declaration wins for all replicas. Each draw carries
+ * the known policy, so a Redis that lost its data gets the policy back.
  */
 export interface KnownPolicy {
   readonly policy: Policy;
   /** The policy of the code. */
   readonly declared: Policy;
   readonly terms: KnownTerms;
-  /** A reply says that the known policy is in force, in this version. */
+  /** Records that the known policy is in force, in this version. */
   confirm(version: number): void;
-  /** The policy of a text that another process may have put in force. */
+  /** Parses the text of a policy that another process may have put in force. */
   read(text: string): Policy;
-  /** A reply says that another policy is in force. */
+  /** Records that another policy is in force. */
   learn(update: PolicyUpdate): void;
 }
 
-/** The policy that the code declares, and the one that is to be drawn with until another is heard of: that of the rules. */
+/** The policy that the code declares, and the rules' policy, which the process draws with until a reply names another. */
 export interface FirstPolicy {
   readonly policy: Policy;
   readonly startsWith?: Policy | undefined;
@@ -64,7 +63,7 @@ export function createKnownPolicy(
   function learn({ text, version, isOverride }: PolicyUpdate): void {
     policy = read(text);
     terms = termsOf(policy, version);
-    // A policy that was put over that of the code differs on purpose.
+    // An override differs from the code on purpose.
     if (hasWarned || isOverride || text === declared.text) return;
     hasWarned = true;
     logger.warn(
@@ -94,21 +93,21 @@ export function termsOf({ limits, shadows, shares, text }: Policy, version: numb
   return { limits, shares, text, version, shadows: shadows.length === 0 ? undefined : shadows };
 }
 
-/** What all the objects of one bucket work with. */
+/** What all parts of one bucket share. */
 export interface BucketContext {
   readonly store: Store;
   readonly bucket: string;
-  /** This process, as the store knows it. */
+  /** The name of this process in the store. */
   readonly asker: string;
   readonly known: KnownPolicy;
   readonly logger: Logger;
-  /** Counts what becomes of slots, for whoever observes the bucket. */
+  /** Counts granted, late, returned and refused slots for metrics. */
   readonly count: CountSlots;
 }
 
 /**
- * Looks up the policy in force, and resolves to whether it is another than the known one. A process learns policies by
- * its draws, but a call that the known policy refuses never comes to a draw. Rejects only where no policy is known yet.
+ * Reads the policy in force, and resolves to true if it is not the known one. A process learns policies from replies to
+ * its draws, but a call that the known policy rejects never draws. Rejects only while no policy is known.
  */
 export type RefreshPolicy = () => Promise<boolean>;
 
@@ -122,7 +121,7 @@ export function createPolicyRefresh(
   async function learnFirst(): Promise<true> {
     const text = await find(bucket).finally(() => (refreshing = undefined));
     if (text === undefined) throw unknownPolicy(bucket);
-    // Whatever is in force is newer.
+    // With version 1, any policy in force is newer.
     learn({ text, version: 1, isOverride: true });
     return true;
   }
@@ -133,7 +132,7 @@ export function createPolicyRefresh(
       const request = { bucket, terms, scopes: [] };
       const { text, version, source } = await store.peek(request);
       const isOverride = source !== "code";
-      // A policy that was declared here and never drawn with is newer than those of other processes.
+      // A policy that this process declared and has not drawn with yet is newer than those of other processes.
       const isNewer = isOverride || (terms.version > 0 && version > terms.version);
       if (text === known.terms.text || !isNewer) return false;
       learn({ text, version, isOverride });
@@ -153,7 +152,7 @@ export function createPolicyRefresh(
   };
 }
 
-/** The text of the policy that rules, or the code of other processes, give a bucket; undefined if none does. */
+/** Finds the text of the policy that the rules, or the code of other processes, give a bucket. */
 export type FindPolicy = (bucket: string) => Promise<string | undefined>;
 
 export function unknownPolicy(bucket: string): InvalidOptionError {
@@ -163,25 +162,25 @@ export function unknownPolicy(bucket: string): InvalidOptionError {
   return new InvalidOptionError({ where, option: "rate", value: undefined, remedy });
 }
 
-/** Whether a call was refused because of the policy: another policy may allow it. */
+/** True if the policy is why a call was rejected, so that another policy may allow it. */
 export function isByPolicy(refusal: unknown): refusal is CostTooLargeError | InvalidOptionError {
   return refusal instanceof CostTooLargeError || refusal instanceof InvalidOptionError;
 }
 
-/** Amounts by unit, and the option that has them: `cost.tokens` of `draw()`. */
+/** Amounts by unit, and the option that holds them, such as `cost.tokens` of `draw()`. */
 export interface AmountsByUnit {
   readonly where: string;
   /** The option's name before that of the unit: `"cost."`. */
   readonly path: string;
   readonly byUnit: Readonly<Record<string, unknown>>;
-  /** Whether the call may be for a key. */
+  /** True if the call has a key. */
   readonly isKeyed: boolean;
 }
 
 /**
- * Checks that some limit counts each unit: of the policy in force, of the code's, or of any tier. A unit that none of
- * them has is a typing error. A unit that only the policy in force lacks costs nothing: otherwise a live change that
- * leaves a unit out would fail all calls that wait.
+ * Checks that each unit is counted by a limit of the policy in force or of the declared policy. Any other unit is a typing
+ * error. A unit that only the declared policy counts costs nothing: a live change that drops a unit must not fail all
+ * waiting calls.
  *
  * @throws {@link InvalidOptionError} when no limit counts a unit.
  */
@@ -204,7 +203,6 @@ export function assertCounted(
   }
 }
 
-/** Checks the units of a call's cost as {@link assertCounted} does. */
 export function assertCostUnits(
   bucket: string,
   known: KnownPolicy,
@@ -215,7 +213,7 @@ export function assertCostUnits(
   assertCounted(bucket, known, { where, path: "cost.", byUnit: cost, isKeyed: key !== undefined });
 }
 
-/** Where a function gives the limits of keys, any unit may be in them. */
+/** True if the policy may count a unit. Limits that a function returns for each key may have any unit. */
 function counts({ limits, shadows, perKey }: Policy, unit: string, isKeyed: boolean): boolean {
   if ([...limits, ...shadows].some((limit) => limit.unit === unit)) return true;
   if (perKey === undefined) return false;

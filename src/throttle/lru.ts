@@ -1,9 +1,8 @@
 import { LRUCache } from "lru-cache";
 
 /**
- * A cache of the `most` values that were used last, by name. It takes its room as it fills: with `max`, the library
- * would reserve all of it at once, which for 10,000 is 158 KB and 2 ms for each bucket that is made. `onForget` gets
- * each value that leaves the cache, but none that is replaced.
+ * Creates a cache of the `most` latest values by name. `onForget` receives each evicted or deleted value. The cache uses
+ * `maxSize` because `max` would allocate all entries at once: 158 KB and 2 ms per bucket for 10,000 entries.
  */
 export function createLru<Value extends object | number>(
   most: number,

@@ -21,27 +21,23 @@ import {
   type WaitOptions,
 } from "../waiting/waiting-call.ts";
 
-/**
- * How calls come into a bucket: into its line, or back at once with a decision or an error. What can be refused is
- * refused before the call waits.
- */
+/** Lets calls into the line of a bucket, or rejects them before they wait. */
 export interface Admission {
   /**
    * Waits for a slot.
    *
    * @throws {@link ClosedError} after `close()`.
    * @throws {@link LineFullError} when the line is full for calls of this priority.
-   * @throws the signal's reason, when it is aborted already, and as {@link Groups.of} does.
+   * @throws the signal's reason, when it is already aborted, and as {@link Groups.of} does.
    */
   readonly draw: (options: ObservedDrawCall) => Promise<DrawnSlot>;
   /**
-   * Waits for what the call of a job needs beyond what was drawn for it. Like a job, it is never refused because the
-   * line is full.
+   * Waits for the costs of a job's call that exceed what was drawn for the job. Never rejects because the line is full.
    */
   drawBeyond(options: WaitOptions): Promise<DrawnSlot>;
   /**
-   * Waits as the call of a job does: it is never refused because the line is full, leaves when its key's time is too far
-   * off, and can be ended by whoever has `waits`.
+   * Waits for the slot of a job. Never rejects because the line is full. Resolves to `NoRoomYet` if the job's key has no
+   * room within `patienceMs`. The owner of `waits` can end the wait.
    */
   readonly drawForJob: OwnedBucket["drawForJob"];
   /** @throws {@link ClosedError} after `close()`, and as {@link Groups.of} does. */
@@ -49,16 +45,16 @@ export interface Admission {
   readonly check: OwnedBucket["checkDrawable"];
   readonly refusalKnown: OwnedBucket["refusalKnown"];
   readonly whenHopeless: OwnedBucket["whenHopeless"];
-  /** There is news of when calls can start, of one key or of all. */
+  /** Checks again whether calls of a key, or of all keys, can start before their deadlines. */
   readonly onChange: (key: string | undefined) => void;
-  /** From now on no call comes in. */
+  /** Rejects all further calls. */
   close(): void;
 }
 
 export interface AdmissionParts {
   readonly name: string;
   readonly maxWaiting: number;
-  /** How many callers wait in this process. */
+  /** Returns the number of callers that wait in this process. */
   readonly waiting: () => number;
   readonly groups: Groups;
   readonly pacer: Pacer;
@@ -74,7 +70,7 @@ export interface AdmissionParts {
   readonly listen: (() => void) | undefined;
 }
 
-/** How full a line may be for each priority. */
+/** The part of the line that each priority may fill. The rest is kept for more urgent calls. */
 const SHED_AT: Readonly<Record<Priority, number>> = {
   critical: 1,
   high: 0.9,
@@ -82,7 +78,6 @@ const SHED_AT: Readonly<Record<Priority, number>> = {
   low: 0.7,
 };
 
-/** What bounds a wait. */
 type Bounds = Pick<ObservedDrawCall, "key" | "maxWaitMs" | "untilMs" | "signal">;
 
 export function createAdmission(parts: AdmissionParts): Admission {
@@ -108,9 +103,9 @@ export function createAdmission(parts: AdmissionParts): Admission {
   }
 
   /**
-   * Lets a call in by the policy that is known here; if that refuses it, by the one in force. `call` is given `waits`,
-   * and since when the call waits, if the policy was looked up for it.
-   * Not async, and no closure for each call: they would cost as much as the rest.
+   * Admits a call by the known policy. If that policy rejects it, reads the policy in force and tries again. `call` then
+   * receives the time at which the wait began. Not async, and without a closure for each call: both would double the
+   * cost of a draw.
    */
   function enter<Options extends Bounds, T>(
     call: (options: Options, waits?: WaitRegistry, sinceMs?: number) => Promise<T>,
@@ -128,7 +123,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
     }
   }
 
-  /** Counts a call that is refused before it waits; those that wait do so themselves. */
+  /** Counts a call that is rejected before it waits. Waiting calls count themselves. */
   function counted<T>(refusal: unknown, answer: () => Promise<T>): Promise<T> {
     const count = (error: unknown): void => {
       if (error === refusal && isRefusal(error)) parts.tally.count("refused", 1);
@@ -144,8 +139,8 @@ export function createAdmission(parts: AdmissionParts): Admission {
   }
 
   /**
-   * Looks up whether another policy is in force than the one that refused a call, and throws the refusal if not. The
-   * caller waits meanwhile as it would in the line: its signal and its `maxWaitMs` hold, and its wait is among `waits`.
+   * Reads the policy in force after the known one rejected a call, and calls again if it is another policy. While it
+   * reads, the call waits as in the line: with its signal, its deadline, and an entry in `waits`.
    */
   function afterLookup<T>(
     refusal: unknown,
@@ -167,7 +162,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
       };
       const wait = new Wait(waiting, { signal, untilMs, waits });
       const goOn = (isOther: boolean): void => {
-        // The call is listed in the same turn: a leave always finds one of its waits.
+        // The call adds its next wait in the same turn, so `waits` always has an entry for it.
         if (!wait.end()) return;
         if (!isOther) throw refusal;
         assertOpen();
@@ -182,13 +177,13 @@ export function createAdmission(parts: AdmissionParts): Admission {
     });
   }
 
-  /** The same call, if its wait is followed. */
+  /** Adds a trace, if the wait is traced. */
   function followed<Options extends WaitOptions>(options: Options): Options {
     const trace = parts.tally.traces()?.begin(options.producer);
     return trace === undefined ? options : { ...options, trace };
   }
 
-  /** As a line fills, the rest of it is kept for more urgent calls. */
+  /** @throws {@link LineFullError} when the line is full for calls of this priority. */
   function shed({ priority = "normal", key }: ObservedDrawCall, group: Group): void {
     const waiting = parts.waiting();
     const most = maxWaiting * SHED_AT[priority];
@@ -220,12 +215,12 @@ export function createAdmission(parts: AdmissionParts): Admission {
       const estimates = context.estimate(group, { priority, isInLine: false });
       return new WaitTooLongError({ ...facts, ...estimates });
     } catch {
-      // The call hears of it when it draws, if the policy in force refuses it too.
+      // If the policy in force rejects the call too, its draw throws this error.
       return undefined;
     }
   }
 
-  /** Units were checked when the job was enqueued; the limit that counted them then may be gone. */
+  /** Does not check units again: enqueueing did, and the limit that counted them may be gone. */
   function waitForJob(
     options: WaitOptions,
     waits?: WaitRegistry,
@@ -235,7 +230,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
     const group = groups.of(options);
     const nowMs = performance.now();
     const roomInMs = group.notBeforeMs - nowMs;
-    // One whose time is over before that may be hopeless: it hears so instead of making way.
+    // A job that may miss its deadline does not yield: it waits for its rejection.
     const isInTime = untilMs >= group.notBeforeMs;
     if (roomInMs > patienceMs && isInTime) return Promise.resolve(new NoRoomYet(roomInMs, group));
     return new Promise((resolve, fail) => {
@@ -290,9 +285,9 @@ export function createAdmission(parts: AdmissionParts): Admission {
   };
 }
 
-/** Calls that wait elsewhere, and are to hear when it is known that they would wait in vain. */
+/** Calls that wait outside the line. They are rejected as soon as they cannot start before their deadlines. */
 interface Watches {
-  /** Calls `check` now, and whenever more may be known. Returns what ends that. */
+  /** Calls `check` now, and after each change. Returns a function that stops this. */
   add(options: ObservedDrawCall, check: () => void): () => void;
   onChange(key: string | undefined): void;
 }
@@ -304,7 +299,7 @@ function createWatches(look: (options: ObservedDrawCall) => Promise<void>): Watc
     add(options, check) {
       const { key } = options;
       const checkOn = (): void => void (watches.has(watch) && check());
-      // A call that cannot be looked at hears why when it draws.
+      // Any error is thrown again when the call draws.
       const lookOn = (): void => void look(options).then(checkOn, () => {});
       const watch = { key, look: lookOn };
       watches.add(watch);
@@ -314,7 +309,7 @@ function createWatches(look: (options: ObservedDrawCall) => Promise<void>): Watc
     },
     onChange(key) {
       if (watches.size === 0) return;
-      // Under another policy, the groups are made again first.
+      // After a policy change, the groups have to be created anew first.
       queueMicrotask(() => {
         for (const watch of watches) if (key === undefined || watch.key === key) watch.look();
       });
@@ -322,16 +317,15 @@ function createWatches(look: (options: ObservedDrawCall) => Promise<void>): Watc
   };
 }
 
-/** If an answer takes longer than this, callers wait for Redis rather than for a limit. */
+/** If a reply takes longer than this, errors name Redis as the cause of the wait, and no limit. */
 const SILENT_MS = 50;
-/** What holds a call back, as errors name it, until Redis says what does. */
 const UNANSWERED = "Redis, which has not answered yet";
 
-/** What errors say of a call's wait. */
+/** Estimates the retry time and the limiting cause that errors report. */
 function createEstimates(known: KnownPolicy, pacer: Pacer): Pick<CallContext, "estimate"> {
   const isSilent = (): boolean => pacer.askTimes.silentMs > SILENT_MS;
 
-  /** What is known of the group's calls, if it holds them back the longest. */
+  /** Returns the earliest start of the group's calls, if a limit or another cause decides it. */
   function longestOf(group: Group, nowMs: number): EarliestStart | undefined {
     const reply = pacer.earliestStarts.of(group, nowMs);
     return reply === undefined || reply.bindsAt === 0 ? undefined : reply;
@@ -349,15 +343,15 @@ function createEstimates(known: KnownPolicy, pacer: Pacer): Pick<CallContext, "e
     const { notBeforeMs, line, callTerms } = group;
     const { turnAtMs } = pacer.askTimes;
     const soonestMs = pacer.earliestStarts.of(group, nowMs)?.atMs ?? 0;
-    // A slot lies as far behind the turn at which it is drawn as its priority may book ahead.
+    // A replica's turn comes before its slot, by the time that its priority may book ahead.
     const aheadMs = (HORIZON_MS * known.policy.shares[RANKS[priority]]!) / 1_000;
     const turnMs = turnAtMs === 0 ? 0 : turnAtMs + aheadMs;
-    // A call that is refused immediately is in no line, and the turns in a reply may belong to such calls of other processes.
+    // A call that is rejected immediately is in no line. The turns in a reply may belong to such calls of other processes.
     const isKnown = !isInLine && soonestMs > nowMs;
     const dueMs = (isKnown ? soonestMs : Math.max(notBeforeMs, turnMs, soonestMs)) - nowMs;
     const waiting = group.scopes.length > 0 ? line.size : pacer.waiting;
     const others = isInLine ? waiting - 1 : waiting;
-    // The first caller goes when it is due, and the others one after the other.
+    // The first caller starts at its time, and the others one after the other.
     return dueMs > 0 ? dueMs + others * callTerms.stepMs : (others + 1) * callTerms.stepMs;
   }
 
@@ -367,10 +361,10 @@ function createEstimates(known: KnownPolicy, pacer: Pacer): Pick<CallContext, "e
       const { bindsAt, callTerms } = group;
       const reply = longestOf(group, nowMs);
       const binding = callTerms.limits[(reply?.bindsAt ?? bindsAt) - 1];
-      // It is not known when a lease comes free; and a pause or the like may hide that a lease is waited for.
+      // The time at which a lease becomes free is unknown. A pause or cooldown may hide that calls wait for a lease.
       const isOfLease =
         bindsAt < 0 ? callTerms.hasLeases : binding !== undefined && isLeased(binding);
-      // What is in no line is refused for what is known, however long Redis has been silent since.
+      // A call in no line is rejected by what is known, however long Redis has been silent.
       const isUnanswered = asker.isInLine && (!pacer.askTimes.hasAnswered || isSilent());
       const least = isUnanswered || isOfLease ? UNKNOWN_MS : 1;
       const inLineMs = waitMs(group, nowMs, asker);

@@ -1,4 +1,4 @@
-/** What a bucket tells of its calls, in this process. Nothing is put together while nobody listens. */
+/** The events of a bucket's calls in this process. Without listeners, no event object is created. */
 import { isThenable, reasonOf } from "../../core/describe.ts";
 import { ClosedError, isRefusal, type SluiceError } from "../../core/errors.ts";
 import { createEmitter, type Emitter } from "../../core/events/events.ts";
@@ -12,59 +12,59 @@ import type { Slot } from "../slot/slot.ts";
 import { nameBinding, type TryDecision } from "../try/decision.ts";
 import type { Group } from "../waiting/group.ts";
 
-/** Whom an event is about. */
+/** The key or keys of an event. */
 interface OfKey {
   readonly key: Key | undefined;
   /** The keys of a call that has several side by side. */
   readonly keys: NamedKeys | undefined;
 }
 
-/** A call was not let through. */
+/** A call was refused. */
 export interface RefusedEvent extends OfKey {
   readonly priority: Priority;
-  /** What the call was rejected with; undefined of a `tryDraw`, which answers. */
+  /** The error of the call. Undefined for `tryDraw`, which returns its refusal. */
   readonly error: SluiceError | undefined;
-  /** In how many ms the same call is likely to pass: `250`. Undefined if that is not known, or never. */
+  /** The time until the same call is likely to pass, in ms: `250`. Undefined if it is unknown, or never comes. */
   readonly retryAfterMs: number | undefined;
-  /** What refused it: `"100/s"`, `"a cooldown"`. Undefined if no limit did. */
+  /** The cause: `"100/s"`, `"a cooldown"`. Undefined if it was no limit. */
   readonly limitedBy: string | undefined;
 }
 
-/** The downstream refused a call of this process, and the bucket or the key cools down for all replicas. */
+/** The downstream refused a call of this process. A cooldown of the bucket or key follows, for all replicas. */
 export interface CooldownEvent {
-  /** The key that cools down, or the head of a path; undefined is the whole bucket, unless there are `keys`. */
+  /** The key that cools down, or the start of a path. Undefined for the whole bucket, and for `keys`. */
   readonly key: Key | undefined;
   readonly keys: NamedKeys | undefined;
-  /** For how long: `30000`. */
+  /** The length of the cooldown, in ms: `30000`. */
   readonly forMs: number;
 }
 
-/** An answer of the downstream has slowed the bucket or the key down for all replicas, by `adaptive` or `pace`. */
+/** A response of the downstream slowed the bucket or key down for all replicas, through `adaptive` or `pace`. */
 export interface SlowedEvent extends OfKey {
-  /** The part of the rate that a cut leaves: `0.7`. Undefined where calls keep a distance instead. */
+  /** The remaining part of the rate after a cut: `0.7`. Undefined if calls keep a distance instead. */
   readonly factor: number | undefined;
-  /** The distance that calls keep, in ms: `40`. Undefined of a cut. */
+  /** The distance that calls keep, in ms: `40`. Undefined for a cut. */
   readonly gapMs: number | undefined;
-  /** For how long calls keep the distance, in ms; or start not at all, after a cut. */
+  /** How long calls keep the distance, or how long none starts after a cut, in ms. */
   readonly forMs: number;
 }
 
-/** A replica, this one or another, has changed the policy, or has begun or ended a cooldown or pause. */
+/** Any replica changed the policy, or began or ended a cooldown or pause. */
 export interface ChangeEvent {
-  /** The key that it is about, or the head of a path; undefined is the whole bucket, unless there are `keys`. */
+  /** The changed key, or the start of a path. Undefined for the whole bucket, and for `keys`. */
   readonly key: Key | undefined;
   readonly keys: NamedKeys | undefined;
 }
 
-/** This process has found the downstream away, by failures in a row, or again by a job or a call that tried. */
+/** This process found the downstream unreachable, by failures in a row or by a failed probe. */
 export interface AwayEvent extends OfKey {
-  /** How long nothing starts, until the next one tries: `2000`. */
+  /** The time until the next probe, in ms: `2000`. Nothing else starts in it. */
   readonly forMs: number;
-  /** By what: `"TypeError: fetch failed (connect ECONNREFUSED 10.0.0.7:443)"`. */
+  /** The error: `"TypeError: fetch failed (connect ECONNREFUSED 10.0.0.7:443)"`. */
   readonly reason: string;
 }
 
-/** The downstream that this process had found away answers again. */
+/** The downstream is reachable again. */
 export type BackEvent = OfKey;
 
 /** The events of a bucket, by name. */
@@ -88,26 +88,26 @@ const EVENT_NAMES: readonly (keyof BucketEvents)[] = [
   "change",
 ];
 
-/** Tells listeners what happens; each of these does nothing but look while there are none. */
+/** Emits the events of a bucket. */
 export interface BucketEmitter extends Emitter<BucketEvents> {
-  /** A call got its slot; `group` is that of a call that waited. Tells its own `onSlot` too. */
+  /** Emits `slot`, and calls the call's own `onSlot`. Only a call that waited has a `group`. */
   readonly slotCame: (options: ObservedDrawCall, slot: Slot, group?: Group) => void;
-  /** Whether a draw or try is to be watched; if not, that makes no closure for each call. */
+  /** True if a draw or try has to be watched. Unwatched calls need no closure. */
   hasListener(name: "refused" | "slot"): boolean;
-  /** What a draw comes to; tells of its refusal. */
+  /** Returns the result of a draw, and emits its refusal. */
   watchDraw(options: ObservedDrawCall, draw: () => Promise<Slot>): Promise<Slot>;
-  /** What a try comes to; tells of its slot or refusal. */
+  /** Returns the result of a try, and emits its slot or refusal. */
   watchTry(options: TryCall, tryDraw: () => Promise<TryDecision>): Promise<TryDecision>;
-  /** An answer has changed the bucket in the store. */
+  /** Emits the change that a response has caused. */
   answered(key: string | undefined, change: Change): void;
   cooled(key: string | undefined, forMs: number): void;
-  /** The breaker has found something of the downstream of the bucket, or of one key. */
+  /** Emits `away` or `back`. */
   away(key: string | undefined, change: DownstreamChange): void;
   changed(key: string | undefined): void;
 }
 
 export function createBucketEmitter(name: string, given: Logger): BucketEmitter {
-  // What fails with each call is not logged with each: of a bucket's logger, warnings are sampled.
+  // A listener may fail with each call. The bucket's logger samples warnings, but not errors.
   const warn: Logger["warn"] = (facts, message) => given.warn(facts, message);
   const logger: Logger = { warn, error: warn };
   const emitter = createEmitter<BucketEvents>(`bucket "${name}"`, EVENT_NAMES, logger);
@@ -116,20 +116,20 @@ export function createBucketEmitter(name: string, given: Logger): BucketEmitter 
     if (emitter.hasListener("cooldown")) emitter.emit("cooldown", { ...namedOf(key), forMs });
   }
 
-  function tellOwn(tell: NonNullable<ObservedDrawCall["onSlot"]>, event: SlotEvent): void {
+  function callOnSlot(listener: NonNullable<ObservedDrawCall["onSlot"]>, event: SlotEvent): void {
     const report = (error: unknown): void => {
       const reason = reasonOf(error);
       logger.warn({ bucket: name, reason }, `onSlot of bucket "${name}" failed: ${reason}`);
     };
     try {
-      const result = tell(event);
+      const result = listener(event);
       if (isThenable(result)) result.then(undefined, report);
     } catch (error) {
       report(error);
     }
   }
 
-  function tellRefused({ key, priority = "normal" }: ObservedDrawCall, error: unknown): void {
+  function emitRefused({ key, priority = "normal" }: ObservedDrawCall, error: unknown): void {
     if (!isRefusal(error)) return;
     const { retryAfterMs, limitedBy } = error as Partial<RefusedEvent>;
     emitter.emit("refused", { ...namedOf(key), priority, error, retryAfterMs, limitedBy });
@@ -140,19 +140,19 @@ export function createBucketEmitter(name: string, given: Logger): BucketEmitter 
     off: (event, listener) => emitter.off(event, listener),
     slotCame(options, slot, group) {
       const { onSlot, trace } = options;
-      const isHeard = emitter.hasListener("slot");
-      if (onSlot === undefined && !isHeard && trace === undefined) return;
+      const hasListener = emitter.hasListener("slot");
+      if (onSlot === undefined && !hasListener && trace === undefined) return;
       const event = slotEventOf(options, slot, group);
       trace?.ended({ bucket: name, ...event });
-      if (isHeard) emitter.emit("slot", event);
-      if (onSlot !== undefined) tellOwn(onSlot, event);
+      if (hasListener) emitter.emit("slot", event);
+      if (onSlot !== undefined) callOnSlot(onSlot, event);
     },
     hasListener: (event) => emitter.hasListener(event),
     async watchDraw(options, draw) {
       try {
         return await draw();
       } catch (error) {
-        tellRefused(options, error);
+        emitRefused(options, error);
         throw error;
       }
     },
@@ -167,7 +167,7 @@ export function createBucketEmitter(name: string, given: Logger): BucketEmitter 
         }
         return decision;
       } catch (error) {
-        tellRefused(options, error);
+        emitRefused(options, error);
         throw error;
       }
     },
@@ -196,29 +196,29 @@ export function createBucketEmitter(name: string, given: Logger): BucketEmitter 
   };
 }
 
-/** A call that went within a millisecond waited for no limit. */
-const AT_ONCE_MS = 1;
+/** A shorter wait is not attributed to a limit. */
+const SHORTEST_WAIT_MS = 1;
 
 function slotEventOf(
   { key, priority = "normal" }: ObservedDrawCall,
   { waitedMs, atMs }: Slot,
   group: Group | undefined,
 ): SlotEvent {
-  const limitedBy = group === undefined || waitedMs < AT_ONCE_MS ? undefined : limitOf(group);
+  const limitedBy = group === undefined || waitedMs < SHORTEST_WAIT_MS ? undefined : limitOf(group);
   return { priority, waitedMs, atMs, limitedBy, ...namedOf(key) };
 }
 
-/** What held these calls back last; all of their limits where the last answer let them pass. */
+/** Names the latest cause that held these calls back. If the latest reply let them pass, names all their limits. */
 function limitOf({ bindsAt, callTerms }: Group): string {
   const binding = nameBinding(bindsAt, callTerms);
   if (binding !== undefined) return binding;
   return callTerms.limits.map((_, index) => nameBinding(index + 1, callTerms)).join(" + ");
 }
 
-/** Those who wait in a bucket outside its line, and fail when it is closed. */
+/** Rejects calls that wait outside the line when the bucket closes. */
 interface CloseListeners {
   readonly isClosed: boolean;
-  /** Calls back when the bucket is closed, at once if it is; returns a function that removes the listener. */
+  /** Calls back when the bucket closes, at once if it is closed. Returns a function that removes the listener. */
   add(fail: (reason: ClosedError) => void): () => void;
   close(): void;
 }

@@ -12,30 +12,28 @@ import {
   type OnStoreDown,
 } from "../outage/on-store-down.ts";
 
-/** What `bucket()` takes: the policy, and how each process applies it. */
+/** Options of `bucket()`: the policy, and how each process applies it. */
 export interface BucketOptions<
   Rate extends RateInput = RateInput,
   KeyRate extends RateInput = RateInput,
 >
   extends PolicyOptions<Rate, KeyRate>, FeedbackOptions, CallDefaultsOptions {
   /**
-   * How many callers may wait in this process; low calls are refused at 70 % of it, normal ones at 80 %,
-   * high ones at 90 %, with `LineFullError`. Defaults to no bound.
+   * The most callers that may wait in this process. Low calls reject with `LineFullError` from 70 % of it, normal calls
+   * from 80 %, high calls from 90 %. Defaults to no bound.
    */
   readonly maxWaiting?: number | undefined;
   /**
-   * What happens to calls while Redis does not answer: `"refuse"` fails them with `StoreUnavailableError`,
-   * `"wait"` lets them wait until it does, `{ local: 0.5 }` goes on at half of this process's part of the
-   * rate, and `"open"` lets them pass without any limit. Workers' jobs wait, unless calls go on locally.
-   * Defaults to `"refuse"`.
+   * What happens to calls while Redis does not reply. `"refuse"` rejects them with `StoreUnavailableError`, `"wait"`
+   * makes them wait, `{ local: 0.5 }` continues at half of this process's share of the rate, and `"open"` lets them pass
+   * without any limit. Jobs of workers wait, except with `local`. Defaults to `"refuse"`.
    */
   readonly onStoreDown?: OnStoreDown | undefined;
   /**
-   * When the bucket stops because its downstream is away: it refuses or resets connections, does not answer in time, or
-   * a proxy says so by 502, 503 or 504. After `failures` of these in a row nothing starts for `coolMs`, then one job at
-   * a time tries, each time after twice as long, up to `maxCoolMs`. Defaults to
-   * `{ failures: 5, coolMs: 1_000, maxCoolMs: 60_000 }` for the jobs of queues; if you set it, other calls count too.
-   * `false` turns it off.
+   * When the bucket stops because its downstream is unreachable: connections fail, responses time out, or a proxy
+   * returns 502, 503 or 504. After `failures` of these in a row, nothing starts for `coolMs`. Then one job at a time probes, each
+   * time after twice as long, up to `maxCoolMs`. Defaults to `{ failures: 5, coolMs: 1_000, maxCoolMs: 60_000 }` for the
+   * jobs of queues. If you set it, other calls count too. `false` turns it off.
    */
   readonly breaker?: BreakerSettings | false | undefined;
   /**
@@ -45,7 +43,7 @@ export interface BucketOptions<
   readonly onStateLost?: OnStateLost | undefined;
 }
 
-/** The same, with the policy apart from how each process applies it. */
+/** Validated bucket options. The policy is separate, and not yet validated. */
 export interface ReadBucketOptions {
   readonly policy: unknown;
   readonly maxWaiting: number | undefined;
@@ -56,7 +54,7 @@ export interface ReadBucketOptions {
   readonly onStateLost: OnStateLost | undefined;
 }
 
-/** `compilePolicy` reads what the policy holds. */
+/** `compilePolicy` validates the policy. */
 const ANYTHING = z.unknown().optional();
 const BUCKET_OPTIONS = z.strictObject({
   rate: ANYTHING,

@@ -44,10 +44,10 @@ import type { Tally } from "./facts/tally.ts";
 import { createLiveControl, type LiveControl } from "./live-control.ts";
 import { createJobSlotDraws } from "./job-slot-draws.ts";
 
-/** What a part is made of: the settings of its bucket, with the store of the part. */
+/** The settings of a bucket, with the store of the part. */
 export interface PartSettings extends FirstPolicy {
   readonly name: string;
-  /** Set where no code here says the policy: looks it up, unless rules say it. */
+  /** Finds the policy. Set if neither the code of this process nor the rules declare it. */
   readonly findPolicy?: FindPolicy | undefined;
   readonly store: Store;
   readonly replica: string;
@@ -57,24 +57,24 @@ export interface PartSettings extends FirstPolicy {
   readonly feedback?: FeedbackOptions | undefined;
   readonly onStoreDown?: OnStoreDown | undefined;
   readonly onStateLost?: OnStateLost | undefined;
-  /** The store in memory for `onStoreDown`; left out where the store itself lies there. */
+  /** Opens the store in memory for `onStoreDown`. Omitted if the bucket's store is in memory. */
   readonly openLocalStore?: OpenLocalStore | undefined;
-  /** Called at the first draw: from then on the bucket needs the messages about free leases and changes. */
+  /** Called at the first draw. From then on, the bucket needs the messages of the store. */
   readonly listen?: (() => void) | undefined;
 }
 
-/** What the parts of one bucket share, in this process. */
+/** What the parts of one bucket share in this process. */
 export interface SharedByParts {
-  /** How many callers wait in all parts. */
+  /** Returns the number of callers that wait in all parts. */
   readonly waiting: () => number;
   readonly refusals: Refusals;
-  readonly teller: BucketEmitter;
+  readonly events: BucketEmitter;
   readonly tally: Tally;
-  /** Called after each live change of one key, or of all: calls that wait in any part follow it at once. */
+  /** Called after each live change of one key, or of all, so that waiting calls follow it at once. */
   readonly onLiveChange: (key: string | undefined) => void;
 }
 
-/** The keys of a bucket that share one clock: all of them, or in a cluster one of 32 parts. */
+/** The keys of a bucket that share one clock: all keys, or one of 32 parts in a cluster. */
 export interface BucketPart
   extends
     Pick<Admission, "draw" | "tryDraw" | "drawForJob" | "check" | "refusalKnown" | "whenHopeless">,
@@ -85,12 +85,12 @@ export interface BucketPart
   readonly deferred: number;
   readonly drawOnJobSlot: ReturnType<typeof createJobSlotDraws>;
   readonly live: LiveControl;
-  /** Whether the policy in force gives a key limits of its own. */
+  /** True if the policy in force has limits for a key. */
   readonly hasOwnLimits: (key: string) => boolean;
   readonly outcomesReported: () => Promise<void>;
-  /** Draws again for the callers of one key, or of all: the bucket may have changed, or a lease is free. */
+  /** Draws again for the callers of one key, or of all, after a change or when a lease is free. */
   redraw(key?: string, reason?: WakeReason): void;
-  /** Drops the slots that are held, of one key or of all: they are worthless. */
+  /** Drops the held slots of one key, or of all, because a change made them void. */
   readonly forget: (key: string | undefined) => void;
   close(): Promise<void>;
 }
@@ -98,7 +98,7 @@ export interface BucketPart
 export function createPart(settings: PartSettings, shared: SharedByParts): BucketPart {
   const { name, replica, logger, insight, maxWaiting = Infinity } = settings;
   const { onStoreDown = "refuse", onStateLost = "empty" } = settings;
-  const { waiting, refusals, teller, tally } = shared;
+  const { waiting, refusals, events, tally } = shared;
   const count: CountSlots = tally.count;
   const waitsForStore = onStoreDown === "wait";
   const startsFull = onStateLost === "full";
@@ -153,9 +153,9 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
     known,
     tally,
     onSlot(options, slot, group) {
-      // What a call needs beyond its job's slot is no call of its own.
+      // A draw beyond a job's slot belongs to a call that already counted.
       if (options.beyond === undefined) tally.waited(slot.waitedMs, options.priority);
-      teller.slotCame(options, slot, group);
+      events.slotCame(options, slot, group);
     },
     listen: settings.listen,
   });
@@ -173,16 +173,16 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
       onChange(key, change) {
         redraw(key);
         if (change.do === "cool" || change.do === "cut") tally.cooled();
-        teller.answered(key, change);
+        events.answered(key, change);
       },
     },
     settings.feedback ?? {},
   );
   const foundSlots = createFoundSlots({ context, keeper, groups, refreshPolicy });
-  const onSlot = teller.slotCame;
+  const onSlot = events.slotCame;
   const drawOnJobSlot = createJobSlotDraws({ keeper, groups, admission, assertUnits, onSlot });
 
-  /** Another policy is in force: callers get the groups and costs that it makes of them. */
+  /** Moves waiting callers to their groups and costs under the new policy. */
   function regroup(callers: readonly Caller[]): void {
     groups.clear();
     tries.forget();
@@ -225,7 +225,7 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
     live,
     hasOwnLimits: (key) => ownScopeOf(known.policy, key) !== undefined,
     stepsOf(options) {
-      // Where all limits are per key, none applies to a call without a key.
+      // If all limits are per key, no limit applies to a call without a key.
       const isUnlimited = options.key === undefined && known.policy.limits.length === 0;
       return isUnlimited ? { sharedMs: 0, keyMs: 0 } : stepsOf(groups.of(options).callTerms);
     },
@@ -259,13 +259,13 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
   };
 }
 
-/** The holder of a call that the policy in force would never let pass. */
+/** The lease holder of a call that the policy in force does not allow. */
 const NO_HOLDER: LeaseHolder = {
   scopes: [],
   callTerms: callTermsOf({ shared: [], scopeLimits: [], costs: [], whose: [], text: "" }),
 };
 
-/** Slots that another process drew: this process settles them, and renews or ends their leases. */
+/** Settles slots that another process drew, and renews or ends their leases. */
 function createFoundSlots({
   context,
   keeper,
@@ -278,7 +278,7 @@ function createFoundSlots({
   readonly refreshPolicy: RefreshPolicy;
 }) {
   const { known } = context;
-  /** The leases of each other process that are renewed or ended here. */
+  /** The lease keepers for other processes, by their names. */
   const leasesOf = new Map<string, LeaseKeeper>();
 
   function keeperOf({ asker, lease }: SlotFacts): SlotContext {
@@ -292,7 +292,7 @@ function createFoundSlots({
     try {
       const { scopes, callTerms } = groups.of({ key, cost });
       if (policyDigest(known.terms) === policy) return { scopes, callTerms };
-      // The call was booked under limits that are gone; its lease may be one of those in force.
+      // The limits of the booking are gone, but its lease may belong to a limit in force.
       return { scopes, callTerms: { ...callTerms, text: "" } };
     } catch (error) {
       if (isByPolicy(error)) return NO_HOLDER;
@@ -312,7 +312,7 @@ function createFoundSlots({
         { generation, nowMs },
       );
     },
-    /** Resolves when the ends of leases have been sent. Leases that were only renewed here expire by themselves. */
+    /** Resolves when the released leases have been sent. Leases that were only renewed here expire by themselves. */
     async close(): Promise<void> {
       const keepers = [...leasesOf.values()];
       await Promise.all(keepers.map(async (leases) => leases.settled()));

@@ -5,52 +5,52 @@ import { asFarAsKnown, formatPolicy, type Policy } from "../../core/policy/polic
 import type { Limit } from "../../core/limits/rule.ts";
 import { limitsOfCall, type Peeked, type ShadowCounts } from "../../core/store.ts";
 
-/** The policy in force for all replicas, and the state of the bucket under it. */
+/** The policy in force, and the state of the bucket under it. */
 export interface InForce {
   readonly policy: Policy;
   readonly state: BucketState;
-  /** Ms until the whole rate is in force again: `0` if it is. */
+  /** Ms until the whole rate is in force again, or `0`. */
   readonly wholeInMs: number;
-  /** For how many ms calls keep a distance that answers asked for: `0` if there is none. */
+  /** Ms for which calls keep a distance that responses asked for, or `0`. */
   readonly spacedForMs: number;
   /** That distance, in ms. */
   readonly gapMs: number;
 }
 
-/** The state of one limit. The numbers are of 100 calls a minute, 97 of them used. */
+/** The state of one limit. The examples are for 100 calls a minute, 97 of them used. */
 export interface LimitState {
-  /** `"100/min"`; where keys have several levels or names, with that: `"2/s (level 1)"`. */
+  /** `"100/min"`. With several levels or names of keys, it names them: `"2/s (level 1)"`. */
   readonly name: string;
   readonly unit: string;
-  /** Whether the whole bucket shares it (`"bucket"`) or each key has its own (`"key"`); of keys by name, the name. */
+  /** `"bucket"` for a shared limit, `"key"` for a limit per key, or the name for keys by name. */
   readonly scope: string;
-  /** Which name of a path it is for: `0` is the first. Undefined of the bucket, and of keys by name. */
+  /** The level of a path, from `0`. Undefined for the bucket, and for keys by name. */
   readonly keyLevel: number | undefined;
   /** `100`. */
   readonly capacity: number;
-  /** What is used: `97`. */
+  /** The used part: `97`. */
   readonly level: number;
-  /** What could pass now: `3`. */
+  /** The free part: `3`. */
   readonly remaining: number;
-  /** Ms until a call of cost 1 may pass: `0`. Undefined if it is unknown, as of a concurrency limit that is used up. */
+  /** Ms until a call of cost 1 may pass: `0`. Undefined if unknown, as for a used-up concurrency limit. */
   readonly nextFreeMs: number | undefined;
 }
 
 /**
- * What a limit has counted that holds nothing back, for all replicas, since it has its numbers. Each call that leaves
- * takes its place in the line that there would have been.
+ * What a shadow limit has counted over all replicas, since its numbers last changed. It computes the line that its calls
+ * would have formed.
  */
 export interface ShadowState {
   /** `"50/s"`. */
   readonly name: string;
   readonly unit: string;
-  /** All calls that it has seen: `12000`. */
+  /** All counted calls: `12000`. */
   readonly calls: number;
-  /** Those that would have waited for it: `340`. */
+  /** Calls that would have waited: `340`. */
   readonly wouldHaveWaited: number;
   /** The longest of these waits, in ms: `1250`. */
   readonly longestWaitMs: number;
-  /** Those that cost more than it could ever give, or would have waited for more than an hour: `0`. */
+  /** Calls that cost more than its capacity, or would have waited for more than an hour: `0`. */
   readonly wouldHaveBeenRefused: number;
 }
 
@@ -58,23 +58,20 @@ export interface ShadowState {
 export interface BriefState {
   /** The policy in force: `"100/s"`. */
   readonly policy: string;
-  /** Whether it comes from the code, from the rules, or was configured over both. */
+  /** Where the policy comes from: an operator configured it, or the rules or the code declare it. */
   readonly policyFrom: "code" | "rules" | "configured";
   readonly generation: number;
   /** Ms until a cooldown ends: `0` if there is none. */
   readonly coolingForMs: number;
-  /** Ms until a pause ends: `0` if there is none; Infinity if it has no end, which JSON says as `"forever"`. */
+  /** Ms until a pause ends, or `0`. Infinity without an end, which is `"forever"` in JSON. */
   readonly pausedForMs: number;
-  /**
-   * While the downstream is away, of the bucket or of the key, as some process has found: ms until the next job tries
-   * whether it is back, at least 1. Else 0.
-   */
+  /** While a process finds the downstream unreachable: ms until the next probe, at least `1`. Else `0`. */
   readonly awayForMs: number;
-  /** The part of the rate that is in force after a refusal: `1` is all of it. */
+  /** The part of the rate that is in force after a refusal. `1` is the whole rate. */
   readonly rateFactor: number;
-  /** How many replicas drew in this second or the last. */
+  /** The number of replicas that drew in this second or the last. */
   readonly replicas: number;
-  /** How many callers wait in this process. */
+  /** The number of callers that wait in this process. */
   readonly waitingHere: number;
   /** Limits that only count: `[]` if the policy has none. */
   readonly shadows: readonly ShadowState[];
@@ -88,7 +85,6 @@ export interface BucketState extends BriefState {
 /** A pause without an end: about 30 years. */
 export const FOREVER_US = 1e15;
 
-/** What is known of a bucket beside its state. */
 type SeenBeside = Pick<BriefState, "waitingHere" | "awayForMs">;
 
 export function describeState(

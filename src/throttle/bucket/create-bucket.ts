@@ -38,30 +38,29 @@ import { createPartStores, partOf } from "./part-stores.ts";
 
 const NO_OPTIONS: DrawCall = Object.freeze({});
 
-/** The part that stands for the whole bucket. Calls without a key go there, and in a bucket of 32 parts it refuses them. */
+/** The part that represents the whole bucket. It serves calls without a key, or rejects them in a bucket of 32 parts. */
 const FIRST_PART = 0;
 const SHARED_LIMITS: readonly (keyof LimitsOptions)[] = ["rate", "burst", "concurrency", "limits"];
 
-/** What a bucket is made of. */
 export interface BucketSettings extends PartSettings {
-  /** Called with the first call or caller after each look at {@link OwnedBucket.takeActivity}. */
+  /** Called at the first activity after each {@link OwnedBucket.takeActivity}. */
   readonly onActivity?: (() => void) | undefined;
   readonly observing?: Observing | undefined;
   readonly calls?: CallDefaults | undefined;
   readonly breaker?: BreakerSettings | false | undefined;
 }
 
-/** Receives the store's messages about a bucket, or about one part of it. */
+/** Receives the store's messages about a bucket or one part of it. */
 export type WakeListener = (reason: WakeReason, key: string | undefined) => void;
 
 interface Placement {
-  /** Whether the keys are spread over 32 parts of a cluster; all limits are per key then. */
+  /** True if the keys are spread over 32 parts of a cluster. All limits are per key then. */
   readonly isSpread: boolean;
-  /** Called with each part that this process uses: from then on, the store's messages of this name are for it. */
-  readonly onOpen: (storeName: string, hear: WakeListener) => void;
+  /** Called for each part that this process opens, to subscribe it to the store's messages. */
+  readonly onOpen: (storeName: string, listener: WakeListener) => void;
 }
 
-/** Puts a bucket together: one part, or 32 of which each opens at its first use. */
+/** Creates a bucket of one part, or of 32 parts that open at their first use. */
 export function createBucket(
   settings: BucketSettings,
   { isSpread, onOpen }: Placement,
@@ -69,12 +68,12 @@ export function createBucket(
   const { name, policy, logger, insight, store } = settings;
   const stores = isSpread ? createPartStores(store, name) : [{ storeName: name, store }];
   const parts: BucketPart[] = [];
-  const teller = createBucketEmitter(name, logger);
+  const events = createBucketEmitter(name, logger);
   const tally = createTally(settings);
   const shared = {
     waiting: () => (isSpread ? sumOf((part) => part.waiting) : parts[FIRST_PART]!.waiting),
     refusals: createRefusals(),
-    teller,
+    events,
     tally,
     onLiveChange: redraw,
   };
@@ -91,7 +90,7 @@ export function createBucket(
   let isCalledByHand = false;
   let fetched: ThrottledFetch | undefined;
 
-  /** The part of a key, by its first name: all levels of a path lie in one. */
+  /** Returns the part of a key by its first name, so that all levels of a path share a part. */
   function partFor(key: string | undefined): BucketPart {
     const number = numberFor(key);
     return parts[number] ?? openPart(number);
@@ -101,7 +100,7 @@ export function createBucket(
     return isSpread && key !== undefined ? partOf(firstOfText(key)) : FIRST_PART;
   }
 
-  /** The part of a key that has not been read yet; the part refuses one that is not valid. */
+  /** Returns the part of a key before validation. The part rejects an invalid key. */
   function partForGiven(options: KeyOptions | undefined): BucketPart {
     const key: unknown = options?.key;
     const first: unknown = Array.isArray(key) ? key[0] : key;
@@ -118,13 +117,13 @@ export function createBucket(
   }
 
   function wake(number: number, reason: WakeReason, key: string | undefined): void {
-    // A part that no call has opened still has listeners: a worker that waits for room.
+    // A part without calls may still have a listener: a worker that waits for room.
     const part = parts[number] ?? openPart(number);
     if (reason === "change") {
       part.forget(key);
-      tellChange(key);
-      // A change of the whole bucket comes to every part.
-      if (key !== undefined || number === FIRST_PART) teller.changed(key);
+      notifyChange(key);
+      // Each part receives a change of the whole bucket. Only the first part emits it.
+      if (key !== undefined || number === FIRST_PART) events.changed(key);
     }
     part.redraw(key, reason);
   }
@@ -139,26 +138,26 @@ export function createBucket(
     return sum;
   }
 
-  /** Controls the bucket as a whole: a change in one part is made in all of them. */
+  /** Controls the whole bucket: any part makes such a change in all parts. */
   function live(): LiveControl {
     return partFor(undefined).live;
   }
 
-  function tellChange(key: string | undefined): void {
+  function notifyChange(key: string | undefined): void {
     for (const listener of changeListeners) listener(key);
   }
 
   function noteOutage(key: string | undefined, change: DownstreamChange): void {
     const { isBack, isRemote, forMs } = change;
-    teller.away(key, change);
+    events.away(key, change);
     if (isRemote) return;
-    // Without this note, other processes find out by their own failures, and so does this one.
+    // If the store is down too, other processes find the outage by their own failures.
     const coolMs = isBack ? undefined : Math.max(1, forMs);
     const note = { bucket: name, key, coolMs };
     partFor(undefined)
       .noteOutage(note)
       .catch(() => undefined);
-    if (isBack && key !== undefined) tellChange(key);
+    if (isBack && key !== undefined) notifyChange(key);
   }
 
   function redraw(key?: string): void {
@@ -168,34 +167,34 @@ export function createBucket(
 
   function drawByHand(options: ObservedDrawCall): Promise<Slot> {
     isCalledByHand = true;
-    // One signal may end a hundred waits; Node would warn of a leak.
+    // One signal may end a hundred waits. Node would warn about a leak.
     if (options.signal !== undefined) setMaxListeners(Infinity, options.signal);
     const hand = unusedJobSlot(bucket);
     const draw = (): Promise<Slot> =>
       hand === undefined
         ? partFor(options.key).draw(options)
         : partFor(options.key ?? hand.drawnFor.key).drawOnJobSlot(options, hand);
-    const drawing = teller.hasListener("refused")
-      ? teller.watchDraw(options, async () => draw())
+    const drawing = events.hasListener("refused")
+      ? events.watchDraw(options, async () => draw())
       : draw();
     return waitInside({ of: name, bucket: name, logger, limit: () => fullLimit(options) }, drawing);
   }
 
-  /** The limit of calls at once that has no place left for such a call. */
+  /** Returns the name of the concurrency limit that has no room for such a call. */
   async function fullLimit({ key }: ObservedDrawCall): Promise<string | undefined> {
     const { key: path } = namedOf(key);
     const { limits } = await bucket.peek(path === undefined ? {} : { key: path });
-    // When a place comes free is known of all other limits.
+    // Only concurrency limits do not know when they have room again.
     return limits.find((each) => each.remaining === 0 && each.nextFreeMs === undefined)?.name;
   }
 
   function tryByHand(options: TryCall): Promise<TryDecision> {
     const part = partFor(options.key);
-    if (!teller.hasListener("slot") && !teller.hasListener("refused")) return part.tryDraw(options);
-    return teller.watchTry(options, async () => part.tryDraw(options));
+    if (!events.hasListener("slot") && !events.hasListener("refused")) return part.tryDraw(options);
+    return events.watchTry(options, async () => part.tryDraw(options));
   }
 
-  /** A limit for all keys together cannot hold over parts that do not know of each other. */
+  /** Rejects shared limits: the parts of a bucket do not share state. */
   function assertPerKey(given: PolicyOptions): void {
     const option = SHARED_LIMITS.find((each) => given?.[each] !== undefined);
     if (option === undefined) return;
@@ -226,7 +225,7 @@ export function createBucket(
     get isCalledByHand() {
       return isCalledByHand;
     },
-    // Neither of the two is async: a promise around a promise would cost as much as the rest.
+    // `draw` and `tryDraw` are not async: a second promise would cost as much as the rest.
     draw(options) {
       try {
         return drawByHand(options === undefined ? NO_OPTIONS : readDrawOptions("draw()", options));
@@ -253,15 +252,15 @@ export function createBucket(
       return runOnce(bucket, fn, options);
     },
     on(event, listener, options) {
-      const stop = teller.on(event, listener, options);
+      const stop = events.on(event, listener, options);
       if (event === "change") {
-        // Messages about changes come to the parts that are open.
+        // Only open parts receive messages about changes.
         for (const number of stores.keys()) if (parts[number] === undefined) openPart(number);
         settings.listen?.();
       }
       return stop;
     },
-    off: (event, listener) => teller.off(event, listener),
+    off: (event, listener) => events.off(event, listener),
     throttled: ((fn: AnyFunction, options?: ThrottledOptions<AnyFunction>) => {
       isCalledByHand = true;
       return throttle(bucket, fn, options);
@@ -309,7 +308,7 @@ export function createBucket(
     async hold(given, forMs) {
       const key = encodeKey(given);
       const isHeld = await partFor(key).live.hold(key, forMs);
-      if (isHeld && forMs > 0) teller.cooled(key, forMs);
+      if (isHeld && forMs > 0) events.cooled(key, forMs);
     },
     peek: (options) => partForGiven(options).live.peek(options),
     inForce: () => live().inForce(),

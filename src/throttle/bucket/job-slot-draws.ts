@@ -1,12 +1,11 @@
 /**
- * How the first call of a job's handler leaves on the slot of its job (`slot/job-slot.ts`), whatever cost, key and
- * priority it names, so that both are charged once:
+ * The first call of a job's handler uses the slot of its job (`slot/job-slot.ts`), with any cost, key and priority. So job
+ * and call are charged once:
  *
- * - What the call needs beyond what its job drew is drawn for it, and what the job drew too much is given back.
- * - The job keeps its lease, and the call takes none. It waits before all who wait for leases: one of them may wait for
- *   the job's own.
- * - Where that is not enough, the job's slot goes back, its lease first, and the call draws as any other: when the slot
- *   is stale or has lost its lease, and when only one of the keys of job and call limits calls at once.
+ * - The call draws only the costs that exceed the job's. Surplus costs of the job are returned.
+ * - The call uses the job's lease. It goes before all calls that wait for leases, since they may wait for this lease.
+ * - In some cases the call cannot use the slot: the slot is stale or lost its lease, or only one of the keys of job and
+ *   call has a concurrency limit. Then the job returns its slot, the lease first, and the call draws like any other.
  */
 import { textOfNamed } from "../../core/key-path.ts";
 import { isLeased, ruleOf } from "../../core/limits/registry.ts";
@@ -25,20 +24,21 @@ interface JobSlotDrawParts {
   readonly admission: Pick<Admission, "draw" | "drawBeyond">;
   /** @throws {@link InvalidOptionError} when a cost names a unit that nothing counts. */
   readonly assertUnits: (where: string, options: TryCall) => void;
-  /** Called with the slot of a call for which nothing more was drawn. */
+  /** Called with the slot of a call that drew nothing more. */
   readonly onSlot: (options: ObservedDrawCall, slot: Slot) => void;
 }
 
-/** A call that leaves on the slot of its job. */
+/** What a call needs when it uses the slot of its job. */
 interface JobSlotCharge {
-  /** What its job has drawn, and what it needs itself. */
+  /** The group for which the job drew. */
   readonly drawn: Group;
+  /** The group of the call. */
   readonly needed: Group;
-  /** What is missing; undefined if nothing is. */
+  /** The group of the costs that exceed the job's. Undefined if there are none. */
   readonly missing: Group | undefined;
 }
 
-/** Returns what draws for the first call of a handler. */
+/** Returns a function that draws for the first call of a handler. */
 export function createJobSlotDraws({
   keeper,
   groups,
@@ -52,7 +52,7 @@ export function createJobSlotDraws({
     drawnFor: TryCall,
   ): JobSlotCharge | undefined {
     const { slot } = hand;
-    // A slot of another part of the bucket has nothing in common with the call.
+    // A slot of another part of the bucket shares no limit with the call.
     if (slot.keeper !== keeper || performance.now() >= hand.staleAtMs) return undefined;
     try {
       assertUnits("draw()", call);
@@ -70,8 +70,8 @@ export function createJobSlotDraws({
     }
   }
 
-  /** Leaves on the slot, with what was drawn beyond it. */
-  function leave(
+  /** Starts the call in the job's slot, and books what was drawn beyond it. */
+  function startInSlot(
     hand: JobSlot,
     charge: JobSlotCharge,
     key: string | undefined,
@@ -80,7 +80,7 @@ export function createJobSlotDraws({
     const { slot } = hand;
     const { drawn, needed, missing } = charge;
     if (needed !== drawn) {
-      // Under another policy by now, it is not known what of the job's cost is booked.
+      // After a policy change, the booked part of the job's cost is unknown.
       const isSamePolicy = slot.booking.group.callTerms.text === drawn.callTerms.text;
       const deltas = surplusOf(charge);
       if (isSamePolicy) keeper.giveBack({ group: drawn, slotUs: slot.slotUs, deltas });
@@ -109,16 +109,16 @@ export function createJobSlotDraws({
       });
     }
     if (charge.missing === undefined) {
-      const left = leave(hand, charge, key);
-      onSlot(call, left);
-      return Promise.resolve(left);
+      const own = startInSlot(hand, charge, key);
+      onSlot(call, own);
+      return Promise.resolve(own);
     }
-    // Whoever holds a lease must not wait behind those who wait for it.
+    // A call that holds a lease must not wait behind calls that wait for this lease.
     const rank = slot.hasLease ? ("critical" as const) : priority;
     return admission.drawBeyond({ ...call, priority: rank, beyond: drawnFor }).then(
-      (beyond) => leave(hand, charge, key, beyond),
+      (beyond) => startInSlot(hand, charge, key, beyond),
       (error: unknown) => {
-        // The slot is unused, so the next call may leave on it.
+        // The slot is unused, so the next call may use it.
         hand.isUsed = false;
         throw error;
       },
@@ -126,19 +126,19 @@ export function createJobSlotDraws({
   };
 }
 
-/** What a job has drawn; what its handler has settled holds in place of that. */
+/** Returns the cost that a job drew. Units that its handler has settled have their settled amounts. */
 function costDrawn({ slot: { settled }, drawnFor: { cost } }: JobSlot): Cost | undefined {
   if (settled === undefined) return cost;
   const known = Object.entries(settled).filter(([, amount]) => typeof amount === "number");
   return mergeCosts(cost, Object.fromEntries(known) as Record<string, number>);
 }
 
-/** Whether a group has leases of keys that the other does not have. */
+/** True if a group has leases of keys that the other group does not have. */
 function hasKeyLeasesBeside({ scopes }: Group, other: Group): boolean {
   return scopes.some(({ key, limits }) => !isOfKey(other, key) && limits.some(isLeased));
 }
 
-/** What was drawn that the call does not need; of the limits of another key, it needs nothing. */
+/** Returns the negative deltas of drawn costs that the call does not need. */
 function surplusOf({ drawn, needed }: JobSlotCharge): number[] {
   const { limits, costs } = drawn.callTerms;
   const under = costsUnder(drawn.scopes, needed);
@@ -147,7 +147,7 @@ function surplusOf({ drawn, needed }: JobSlotCharge): number[] {
   );
 }
 
-/** Gives back the slot of a job on which no call leaves. A lease that it kept could be the one that the call waits for. */
+/** Returns the slot of a job that no call uses. Its lease goes first: the call may wait for that one. */
 function giveUp(slot: DrawnSlot): void {
   slot.release();
   const { group, slotUs } = slot.booking;
@@ -158,7 +158,7 @@ function giveUp(slot: DrawnSlot): void {
   );
   const deltasOf = (isIncluded: (limit: Limit) => boolean): number[] =>
     back.map((delta, index) => (isIncluded(limits[index]!) ? delta : 0));
-  // The time of the slot has passed, and others may be booked behind it; what else it took, nothing has used.
+  // Limits that drain may have later bookings behind the slot, so they take it back only as unused. Other limits take it back in full.
   const isOfTime = ({ kind, unit }: Limit): boolean =>
     unit === "calls" && ruleOf(kind).doesDrain === true;
   slot.keeper.giveBack({ group, slotUs, deltas: deltasOf(isOfTime), isUnused: true });

@@ -1,6 +1,6 @@
 /**
- * `configure`, `pause`, `resume` and `undo`: what operators change of a bucket while it runs, for all replicas. Each
- * change is noted before it is made, with who made it and what was there before; what came of it is noted after.
+ * `configure`, `pause`, `resume` and `undo` change a running bucket for all replicas. The change log records each change
+ * before it is made, with its author and the state before. Afterwards, it records the result.
  */
 import { hostname } from "node:os";
 import process from "node:process";
@@ -51,34 +51,34 @@ import {
   type InForce,
 } from "./bucket-state.ts";
 
-/** Names one key, or the head of a path; without it, the whole bucket is meant. */
+/** Names one key, or the start of a path. Without a key, the whole bucket is meant. */
 export type KeyOptions = KeyGiven;
 
-/** Who changes something, and why: the log of changes says it. */
+/** Author, reason and condition of a change. */
 export interface ByHand extends WhoAndWhy {
   /**
-   * The generation that was seen, of `peek` or `status`: the change is refused with `ChangedError` if a policy, a pause or a
+   * The generation from `peek` or `status`. The change is rejected with `ChangedError` if the policy, a pause or a
    * cooldown of the bucket has changed since. Defaults to none: the change is made in any case.
    */
   readonly generation?: number | undefined;
 }
 
 export interface PauseOptions extends KeyOptions, ByHand {
-  /** For how long, in ms. Defaults to until it is resumed. */
+  /** The length of the pause, in ms. Defaults to no end. */
   readonly forMs?: number | undefined;
 }
 
 export interface ResumeOptions extends KeyOptions, ByHand {}
 
 export interface ConfigureOptions extends ByHand {
-  /** For how long, in ms: the policy of the rules, else of the code, is in force again after that. Defaults to until it is changed. */
+  /** How long the policy is in force, in ms. Then the policy of the rules or the code returns. Defaults to no end. */
   readonly forMs?: number | undefined;
 }
 
 export interface UndoOptions extends ByHand {
   /**
-   * The change that is to be taken back; refused with `ChangedError` if another came after it, and with `CannotUndoError` if
-   * it is none that can be taken back. Defaults to the last.
+   * The change to undo. Rejected with `ChangedError` after a later change, and with `CannotUndoError` if it cannot be
+   * undone. Defaults to the latest change.
    */
   readonly id?: string | undefined;
 }
@@ -98,28 +98,28 @@ export interface LiveControlParts extends BucketContext {
   readonly insight: InsightStore;
   readonly waiting: () => number;
   readonly refreshPolicy: RefreshPolicy;
-  /** Whether the code of this process says the policy. */
+  /** True if the code of this process declares the policy. */
   readonly isDeclared: boolean;
-  /** Called after each change of one key, or of all: calls that wait here follow it at once. */
+  /** Called after each change of one key, or of all. Waiting calls follow it at once. */
   readonly onChange: (key: string | undefined) => void;
 }
 
-/** Live changes of one bucket, for every replica, and a look at it. All of it rejects with {@link ClosedError} after `close`. */
+/** Changes and reads one bucket for all replicas. All methods reject with {@link ClosedError} after `close`. */
 export interface LiveControl {
   readonly configure: (policy: PolicyOptions | "code", options?: ConfigureOptions) => Promise<void>;
   readonly pause: (options?: PauseOptions) => Promise<void>;
   readonly resume: (options?: ResumeOptions) => Promise<void>;
   readonly undo: (options?: UndoOptions) => Promise<BucketChange | undefined>;
-  /** Pauses a key without a note in the log of changes; 0 ends that. False if a pause by hand holds it for longer. */
+  /** Pauses a key without an entry in the change log; 0 ends that. Returns false if an operator's pause lasts longer. */
   readonly hold: (key: string, forMs: number) => Promise<boolean>;
   readonly peek: (options?: KeyOptions) => Promise<BucketState>;
   readonly inForce: () => Promise<InForce>;
-  /** Puts the rules' or the code's policy in force in place of one whose time is over, unless that has been changed since. */
+  /** Ends an override whose time is over, unless it has changed. The policy of the rules or the code returns. */
   readonly expire: (override: Override) => Promise<void>;
   readonly close: () => void;
 }
 
-/** What the store is to do for a change, and what can be set by hand before and after it. */
+/** The store's part of a change, and the state that operators can set, before and after. */
 interface PlannedChange {
   readonly scope?: LimitedKey | undefined;
   readonly policy?: Policy;
@@ -128,13 +128,12 @@ interface PlannedChange {
   readonly after: SteeredState;
 }
 
-/** A policy, and where it comes from. */
 interface SetPolicy {
   readonly policy: Policy;
   readonly source: PolicySource;
 }
 
-/** What can be set by hand, as it was in a generation. */
+/** The state that operators can set, in one generation of the bucket. */
 interface Seen {
   readonly policy: Policy;
   readonly generation: number;
@@ -147,12 +146,12 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
   const log = createChangeLog({ store: insight, logger, process: OF_PROCESS });
   let isClosed = false;
 
-  /** The store would still answer after a close. */
+  /** Needed because the store still serves requests after the bucket has closed. */
   function assertOpen(): void {
     if (isClosed) throw new ClosedError(`Bucket "${bucket}"`);
   }
 
-  /** Changes the bucket for all processes, under the id of the change's note, which it returns. */
+  /** Returns a function that makes the change in the store, and then confirms the log entry with this id. */
   function apply({ scope, policy, change, after }: PlannedChange, generation: number | undefined) {
     return async (id: string = ""): Promise<string> => {
       const terms = policy === undefined ? known.terms : termsOf(policy, 0);
@@ -195,7 +194,7 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     return store.peek({ bucket, terms, scopes });
   }
 
-  /** What can be set by hand, as it is; of a key, its own pause. */
+  /** Returns the state that operators can set. With a key, the pause is the key's own. */
   async function steered(key?: string): Promise<Seen> {
     const [ofBucket, ofKey] = await Promise.all([
       look(known.policy, undefined),
@@ -243,7 +242,7 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     return { before, after, forMs: endOf(leftMs), make: apply(planned, since) };
   }
 
-  /** What holds where nothing was set by hand: the rules' policy, or without one that of the code. */
+  /** Returns the policy below an override: that of the rules, or else of the code. */
   async function beneath(): Promise<SetPolicy> {
     const { rules } = await insight.bucket(bucket);
     if (rules !== undefined) return { policy: known.read(rules.text), source: "rules" };
@@ -256,7 +255,7 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     return known.read(text);
   }
 
-  /** Leaves the policy that this process knows as it is, also where another is in force: its draws learn that. */
+  /** Does not update the policy that this process knows. Draws do that. */
   async function inForce(key?: string): Promise<InForce> {
     const keys = key === undefined ? [undefined] : [undefined, key];
     const [first, aways] = await Promise.all([
@@ -277,12 +276,12 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
   }
 
   async function expireSeen(override: Override, { generation, state }: Seen): Promise<void> {
-    // Whoever gave the same policy for longer has noted that before: it is seen here, or the generation is another.
+    // A prolonged override is visible here, because its log entry comes before the change. Or the generation differs.
     const facts = await insight.bucket(bucket);
     const current = state.source === "override" ? overrideOf(facts, state.text) : undefined;
     const isOwn = current?.id === override.id;
     if (current !== undefined && !isOwn && current.generation === undefined) {
-      // It may still be refused, and then this one is to be ended.
+      // The newer change may still be rejected, and then this override has to end.
       if (facts.nowMs - current.atMs < UNCONFIRMED_MS) return;
     }
     if (isOwn) {
@@ -345,7 +344,7 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
   };
 }
 
-/** Who changes something, unless that is said. */
+/** The author of changes without `by`. */
 export const OF_PROCESS: string = `${hostname()}:${process.pid}`;
 
 function subjectOf(change: StoreChange): "policy" | "pause" {
@@ -369,7 +368,7 @@ function pauseOf(pausedForMs: number): StoreChange {
   return { do: "pause", durationUs: pausedForMs === Infinity ? FOREVER_US : pausedForMs * 1_000 };
 }
 
-/** When the policy that a change took the place of was to end: by the change with which that one came. */
+/** Returns when the policy before a change was to end: the change that set it says so. */
 function endOfPolicyBefore(
   { before }: KeptBucketChange,
   older: readonly KeptBucketChange[],
@@ -386,7 +385,7 @@ function stateOf(policy: Policy, source: PolicySource, pausedForMs: number): Ste
   return { policy: formatPolicy(policy), text: policy.text, source, pausedForMs };
 }
 
-/** @throws {@link InvalidOptionError} when the key has no state; it says what to name instead. */
+/** @throws {@link InvalidOptionError} when the key has no state. The error says what to name instead. */
 function steeredScopeOf(where: string, policy: Policy, key: string): LimitedKey {
   const scope = ownScopeOf(policy, key, where);
   if (scope !== undefined) return scope;
@@ -401,12 +400,12 @@ function steeredScopeOf(where: string, policy: Policy, key: string): LimitedKey 
 }
 
 function steerRemedy(policy: Policy, key: string): string {
-  if (textsOfNamedKeys(key).length > 1) return "name one of the keys: each has a state of its own";
+  if (textsOfNamedKeys(key).length > 1) return "name one of the keys: each has its own state";
   const head = scopesOf(policy, key).at(-1);
   if (head !== undefined) {
     return `only its first names have limits: name ${describeValue(decodeKey(head.key))}, which stands for all below it`;
   }
   const isOfLevels = (policy.perKey?.parts.length ?? 0) > 1;
   const lacking = isOfLevels ? "perKey limits for its level" : "the bucket perKey";
-  return `a key without limits of its own has no state; give ${lacking}, or leave the key out`;
+  return `a key without limits has no state; give ${lacking}, or leave the key out`;
 }

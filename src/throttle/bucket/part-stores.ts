@@ -1,5 +1,5 @@
 /**
- * A bucket whose limits are all per key is stored in 32 parts, which a cluster spreads over its nodes. Each part has the
+ * A bucket whose limits are all per key is stored in 32 parts, which a cluster spreads over its nodes. Each part uses the
  * clock of its node. See docs/decisions/keys.md#keys-that-share-no-limit-spread-over-a-cluster.
  */
 import slotOf from "cluster-key-slot";
@@ -15,36 +15,36 @@ import type {
 
 /** The store as one part uses it. */
 export interface PartStore {
-  /** The part's name in the store: `"stripe:17"`; no bucket of a user can have such a name. */
+  /** The part's name in the store: `"stripe:17"`. Names of buckets cannot have a colon. */
   readonly storeName: string;
   readonly store: Store;
 }
 
 /**
- * Enough for clusters of up to 16 nodes that serve as many slots each: of 3 nodes the fullest has 1.05 times its share
- * of the parts, of 10 nodes 1.25 times. Few enough that tries for many keys still share requests. The number is part of
- * the layout of the state: with another, keys would be looked for in other parts.
+ * Enough for clusters of up to 16 equal nodes: the fullest of 3 nodes has 1.05 times its share of the parts, of 10 nodes
+ * 1.25 times. Few enough that tries for many keys still share requests. The stored layout depends on the number: a
+ * change would look for keys in other parts.
  */
 const PARTS = 32;
 /** How many hash slots a Redis cluster has. */
 const SLOTS = 16_384;
-/** How often replicas are counted in all parts at most: a queue's forecast looks at its bucket each time. */
+/** The shortest time between two counts of replicas in all parts. Each forecast of a queue needs the count. */
 const COUNT_EVERY_MS = 1_000;
 
 /**
- * The stores of all parts of a bucket. A request about one key, or about calls that wait, is for one part; a request
- * about the whole bucket goes to every part, also to those that this process has not used.
+ * Creates the stores of all parts of a bucket. Requests for one key or for waiting calls go to one part. Requests for the
+ * whole bucket go to all parts, even those that this process has not used.
  */
 export function createPartStores(store: Store, bucket: string): PartStore[] {
   const storeNames = storeNamesOf(bucket);
-  /** When this process first drew from any part, in µs on that part's clock; 0: not yet. */
+  /** When this process first drew from any part, in µs on that part's clock. 0 before that. */
   let sinceUs = 0;
   let countedAtMs = -Infinity;
   let replicas = Promise.resolve(0);
 
   /**
-   * A first draw from a part declares the policy as of this process's first draw from any part. Otherwise an old
-   * process would replace a newer policy there. A policy that was configured by hand stays in any case.
+   * Dates the declaration of the first draw from a part to this process's first draw from any part. Otherwise an old
+   * process would replace a newer policy there. An override stays in any case.
    */
   async function dated(request: DrawRequest): Promise<DrawRequest> {
     const { bucket: storeName, terms } = request;
@@ -59,7 +59,7 @@ export function createPartStores(store: Store, bucket: string): PartStore[] {
     return reply;
   }
 
-  /** Steers all parts, also when one fails; then rejects. The first part's generation is that of the bucket. */
+  /** Changes all parts. Rejects at the end if one failed. The bucket's generation is that of the first part. */
   async function steerAll({ generation, ...request }: SteerRequest): Promise<Steered> {
     const [first = "", ...others] = storeNames;
     const steered = await store.steer({ ...request, bucket: first, generation });
@@ -70,7 +70,7 @@ export function createPartStores(store: Store, bucket: string): PartStore[] {
     return steered;
   }
 
-  /** The most replicas of any part: a replica draws only from the parts of its keys. */
+  /** Returns the largest number of replicas in any part: a replica draws only from the parts of its keys. */
   async function countReplicas(request: ScopesRequest): Promise<number> {
     const peeking = storeNames.map((storeName) => store.peek({ ...request, bucket: storeName }));
     const answered = (await Promise.allSettled(peeking)).filter(isFulfilled);
@@ -103,7 +103,7 @@ export function createPartStores(store: Store, bucket: string): PartStore[] {
       peek: (request) =>
         request.scopes.length === 0 ? peekAll(withName(request)) : store.peek(withName(request)),
       learn: (request) => store.learn(request),
-      // Few are away, and who looks at several keys at once asks one node.
+      // Outages are few. In one part, a reader of several keys needs one node only.
       readOutages: (request) => store.readOutages({ ...request, bucket: storeNames[0]! }),
       noteOutage: (note) => store.noteOutage({ ...note, bucket: storeNames[0]! }),
       listen: (asker, wake) => store.listen(asker, wake),
@@ -113,12 +113,12 @@ export function createPartStores(store: Store, bucket: string): PartStore[] {
   });
 }
 
-/** The part of a key: the cluster's hash slots, cut into 32 pieces. */
+/** Returns the part of a key: one of 32 equal ranges of the cluster's hash slots. */
 export function partOf(name: string): number {
   return Math.floor((slotOf(name) * PARTS) / SLOTS);
 }
 
-/** For each part, the first name that hashes into it: so the parts are as even over the nodes as the slots. */
+/** Returns, for each part, the first name that hashes into its range, so that nodes share parts as they share slots. */
 function storeNamesOf(bucket: string): string[] {
   const storeNames: string[] = Array.from({ length: PARTS }, () => "");
   for (let number = 0; storeNames.includes(""); number++) {

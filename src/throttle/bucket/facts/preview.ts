@@ -10,30 +10,33 @@ import type { InsightStore } from "../../../core/stores/insight/store.ts";
 import type { BucketState, InForce, LimitState } from "../bucket-state.ts";
 import { capOf, countWaiting } from "./status.ts";
 
-/** A change as `configure` and `pause` would make it. */
+/** A change that `configure` or `pause` could make. */
 export interface PreviewOptions<
   Rate extends RateInput = RateInput,
   KeyRate extends RateInput = RateInput,
 > extends PolicyOptions<Rate, KeyRate> {
-  /** For how long the bucket would be paused from now on, in ms; Infinity without an end, 0 if it were resumed. Defaults to as it is. */
+  /** The length of a pause from now, in ms. Infinity for no end, 0 to resume. Defaults to the present state. */
   readonly pausedForMs?: number | undefined;
 }
 
-/** A bucket as it is, or would be. */
+/** A bucket before or after a change. */
 export interface BucketOutlook {
   /** `"100/s"`. */
   readonly policy: string;
-  /** What the rates that all calls share allow together, in calls of cost 1 a second. Undefined if there is none. */
+  /** The calls of cost 1 per second that all shared rates allow together. Undefined without a shared rate. */
   readonly capPerSecond: number | undefined;
-  /** Ms until a pause ends: `0` if there is none; Infinity if it has no end, which JSON says as `"forever"`. */
+  /** Ms until a pause ends, or `0`. Infinity without an end, which is `"forever"` in JSON. */
   readonly pausedForMs: number;
-  /** How many callers wait, of all processes. */
+  /** The number of waiting callers of all processes. */
   readonly waiting: number;
-  /** Ms until all of them have started, if no more come: by shared rates alone, `0` if none waits. Infinity while a pause has no end. */
+  /**
+   * Ms until all waiting callers have started, by shared rates alone and if no more come. `0` if none waits, Infinity
+   * while a pause has no end.
+   */
   readonly goneInMs: number;
 }
 
-/** What a change of a bucket would do. */
+/** The effect of a change. */
 export interface BucketPreview {
   readonly now: BucketOutlook;
   readonly after: BucketOutlook;
@@ -51,7 +54,7 @@ const PAUSED = z
   .optional();
 const PREVIEW = z.looseObject({ pausedForMs: PAUSED });
 
-/** The state of a bucket after a change. What has been used of a limit stays used where its kind stays. */
+/** Returns the state of a bucket after a change. A limit keeps its usage if its kind stays. */
 export function suppose(where: string, inForce: InForce, given: unknown): InForce {
   const { pausedForMs, ...policyGiven } = readOptions(where, PREVIEW, given) as PreviewOptions;
   const isPolicy = Object.values(policyGiven).some((value) => value !== undefined);
@@ -71,7 +74,7 @@ export function suppose(where: string, inForce: InForce, given: unknown): InForc
 
 const UNUSED = { level: 0, capacity: 1, nextFreeMs: 0 };
 
-/** A limit in place of the one before; what that one had used, this one has if it counts the same in the same way. */
+/** Returns the state of a limit that replaces another one. It keeps the usage if kind and unit stay. */
 function limitUnder(
   { kind, unit, capacity, count, periodUs, ...others }: Limit,
   from: {
@@ -84,7 +87,7 @@ function limitUnder(
   const { level, capacity: most, nextFreeMs = 0 } = (isKept && from.was) || UNUSED;
   const used = Math.min(capacity, Math.ceil((level * capacity) / most));
   const { pausedForMs, coolingForMs } = from.state;
-  // What was closed says nothing of the limit itself.
+  // A pause or cooldown hides when the limit itself would have room.
   const isHidden = nextFreeMs <= Math.max(pausedForMs, coolingForMs);
   const stepMs = Math.ceil(periodUs / (count * 1_000));
   const waitMs = isHidden || from.before?.periodUs !== periodUs ? stepMs : nextFreeMs;
@@ -100,7 +103,6 @@ function limitUnder(
   };
 }
 
-/** A bucket as it is, and as it would be. */
 export async function readPreview(
   name: string,
   insight: InsightStore,

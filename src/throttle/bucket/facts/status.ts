@@ -17,89 +17,88 @@ import {
 } from "../../../core/stores/insight/store.ts";
 import type { BriefState, BucketState, InForce } from "../bucket-state.ts";
 
-/** Who put something in force, and until when. */
+/** Who made a change that is in force, and when it ends. */
 export interface SetBy {
   readonly by: string;
   readonly reason: string | undefined;
   /** When, in ms since 1970, by the clock of Redis. */
   readonly atMs: number;
-  /** In how many ms it ends by itself. Infinity without an end, which JSON says as `"forever"`. */
+  /** Ms until it ends by itself. Infinity without an end, which is `"forever"` in JSON. */
   readonly endsInMs: number;
 }
 
-/** Callers that wait, of all replicas. */
+/** The waiting callers of all replicas. */
 export interface Waiting {
   readonly total: number;
   readonly byPriority: Readonly<Record<Priority, number>>;
-  /** How long the oldest has waited, in ms: `0` if none waits. */
+  /** How long the oldest one has waited, in ms. `0` if none waits. */
   readonly oldestMs: number;
 }
 
-/** What a replica told of a bucket. */
+/** A replica's latest report about a bucket. */
 export interface ReplicaOfBucket {
   /** A name that no other process has, as in `sluice.overview()`. */
   readonly replica: string;
-  /** How long ago it told it, in ms. */
+  /** The age of the report, in ms. */
   readonly toldAgoMs: number;
   readonly waiting: number;
-  /** Calls that it started in the ten seconds before, by second: `12.3`. */
+  /** Calls per second that it started in the ten seconds before: `12.3`. */
   readonly perSecond: number;
 }
 
-/** What an operator asks of a bucket first: the cap beside what is used, what holds it back, and who set it. */
+/** An operator's view of a bucket: its cap and actual rate, what limits it, and who set the policy. */
 export interface BucketStatus extends BucketState, OfAllReplicas {}
 
 /** A {@link BucketStatus} without the state of each limit. */
 export interface BucketBrief extends BriefState, OfAllReplicas {}
 
-/** What is known of a bucket beside its own state. */
 interface OfAllReplicas {
   readonly name: string;
-  /** What the rates that all calls share allow together, in calls of cost 1 a second: `100`. Undefined if there is none. */
+  /** The calls of cost 1 per second that all shared rates allow together: `100`. Undefined without a shared rate. */
   readonly capPerSecond: number | undefined;
-  /** Calls that all replicas started in the last ten seconds, by second: `98.4`. */
+  /** Calls per second that all replicas started in the last ten seconds: `98.4`. */
   readonly actualPerSecond: number;
-  /** How many answers of the downstream have cooled the bucket down or cut its rate, of all replicas: `12`. Only grows. */
+  /** How many responses caused a cooldown or a cut of the rate, over all replicas: `12`. Only grows. */
   readonly refusals: number;
   /** Where the policy in force comes from. */
   readonly source: PolicySource;
-  /** The version of the rules, where they say anything of the bucket; undefined if they do not. */
+  /** The version of the rules. Undefined if they do not name the bucket. */
   readonly rulesVersion: number | undefined;
-  /** Who put it over that of the rules or the code; undefined if nobody did, or it is not known. */
+  /** Who overrode the policy of the rules or the code. Undefined without an override, or if unknown. */
   readonly setBy: SetBy | undefined;
-  /** Who paused the bucket; undefined if it is not paused, or it is not known. */
+  /** Who paused the bucket. Undefined if it is not paused, or if unknown. */
   readonly pausedBy: SetBy | undefined;
-  /** What holds most of the callers back that wait: `"100/s"`, `"a pause"`. Undefined if none waits. */
+  /** What holds back most of the waiting callers: `"100/s"`, `"a pause"`. Undefined if none waits. */
   readonly limitedBy: string | undefined;
   readonly waiting: Waiting;
   readonly toldBy: readonly ReplicaOfBucket[];
-  /** Whether a process has used it in the last 30 days. False for a bucket that only a rules file names: there were no calls yet. */
+  /** True if a process used it in the last 30 days. False for a bucket that only a rules file names. */
   readonly hasCalls: boolean;
 }
 
 export interface HistoryOptions {
-  /** From when on, in ms since 1970. Defaults to 24 hours ago, which is as far as it goes back. */
+  /** The start, in ms since 1970. Defaults to 24 hours ago, the start of the stored history. */
   readonly sinceMs?: number | undefined;
-  /** Until when. Defaults to now. */
+  /** The end, in ms since 1970. Defaults to now. */
   readonly untilMs?: number | undefined;
 }
 
 /** A step of the history. */
 export interface Point extends Omit<StoredPoint, "waiting"> {
-  /** Callers that waited, of all processes, on average over the step: `{ normal: 12.5 }`. Priorities of which none did are left out. */
+  /** The average number of waiting callers of all processes: `{ normal: 12.5 }`. Priorities without callers are omitted. */
   readonly waiting: Readonly<Partial<Record<Priority, number>>>;
 }
 
-/** How many calls a bucket started, how many the downstream refused, and who waited, in steps of ten seconds; steps without any are left out. */
+/** Started calls, refusals of the downstream and waiting callers in steps of ten seconds. Empty steps are omitted. */
 export interface History {
   /** `10000`. */
   readonly stepMs: number;
-  /** The oldest first; `atMs` is when a step begins. */
+  /** The oldest first. `atMs` is the start of a step. */
   readonly points: readonly Point[];
 }
 
-/** Replicas tell of what has changed each second, and of what waits every ten. */
-const HEARD_MS = 15_000;
+/** Older reports are outdated: replicas report waiting callers at least every ten seconds. */
+const FRESH_MS = 15_000;
 
 export async function readStatus(
   name: string,
@@ -118,11 +117,11 @@ export function describeStatus<State extends BriefState>(
 ): State & OfAllReplicas {
   const { nowMs, reports, pause } = facts;
   const alive = reports.filter(({ atMs }) => nowMs - atMs < REPLICA_ALIVE_MS);
-  const heard = alive.filter(({ atMs }) => nowMs - atMs < HEARD_MS);
+  const fresh = alive.filter(({ atMs }) => nowMs - atMs < FRESH_MS);
   const isOverride = state.policyFrom === "configured";
   const override = isOverride ? overrideOf(facts, text) : undefined;
-  const waiting = waitingOf(heard);
-  const actualPerSecond = sum(heard.map((each) => recentOf(each, nowMs))) / 10;
+  const waiting = waitingOf(fresh);
+  const actualPerSecond = sum(fresh.map((each) => recentOf(each, nowMs))) / 10;
   const isHeldBack = state.pausedForMs > 0 || state.coolingForMs > 0 || state.awayForMs > 0;
   return withForever({
     ...state,
@@ -138,7 +137,7 @@ export function describeStatus<State extends BriefState>(
         ? setBy(pause, pause.forMs === undefined ? undefined : pause.atMs + pause.forMs, nowMs)
         : undefined,
     limitedBy:
-      mostWaiting(heard)?.limitedBy ??
+      mostWaiting(fresh)?.limitedBy ??
       (waiting.total > 0 && !isHeldBack ? rateInUse(limits, actualPerSecond) : undefined),
     waiting,
     hasCalls: facts.hasCalls,
@@ -151,18 +150,18 @@ export function describeStatus<State extends BriefState>(
   });
 }
 
-/** While a replica starts calls, it reports this often at least. */
+/** The longest time between two reports of a replica that starts calls. */
 const REPORTS_MS = 2_000;
 const RATE_MS = 10_000;
 
-/** How many calls of a replica fall into the last ten seconds: fewer the longer it has started none, or is dead. */
+/** Estimates how many calls of a replica fall into the last ten seconds. The older its report, the fewer. */
 function recentOf({ startedIn10s, atMs }: BucketFacts["reports"][number], nowMs: number): number {
   const agoMs = nowMs - atMs;
   if (agoMs <= REPORTS_MS) return startedIn10s;
   return Math.max(0, Math.round(startedIn10s * (1 - agoMs / RATE_MS)));
 }
 
-/** What the rates that all calls share allow together, in calls of cost 1 a second. */
+/** Returns the calls of cost 1 per second that all shared rates allow together. */
 export function capOf({ limits }: Pick<Policy, "limits">): number | undefined {
   const rates = ratesOf(limits);
   return rates.length === 0 ? undefined : Math.min(...rates.map(({ perSecond }) => perSecond));
@@ -173,10 +172,10 @@ function ratesOf(limits: Policy["limits"]) {
   return shared.map((limit) => ({ limit, perSecond: (limit.count * 1_000_000) / limit.periodUs }));
 }
 
-/** How many callers wait, by what replicas told. */
+/** Counts the waiting callers in the reports of replicas. */
 export async function countWaiting(name: string, insight: InsightStore): Promise<number> {
   const { nowMs, reports } = await insight.bucket(name);
-  return waitingOf(reports.filter(({ atMs }) => nowMs - atMs < HEARD_MS)).total;
+  return waitingOf(reports.filter(({ atMs }) => nowMs - atMs < FRESH_MS)).total;
 }
 
 function setBy(
@@ -195,17 +194,17 @@ function waitingOf(reports: readonly BucketActivity[]): Waiting {
   return { total: sum(byRank), byPriority: byPriority as Waiting["byPriority"], oldestMs };
 }
 
-/** The replica with the most callers that knows what holds them back. */
+/** Returns the report with the most waiting callers, among those that name a cause. */
 function mostWaiting(reports: readonly BucketActivity[]): BucketActivity | undefined {
   return reports
     .filter(({ limitedBy, waiting }) => limitedBy !== undefined && sum(waiting) > 0)
     .toSorted((a, b) => sum(b.waiting) - sum(a.waiting))[0];
 }
 
-/** From this share of its rate on, callers that have their slots already wait for the rate. */
+/** Callers that wait for a slot they already have count as limited by the rate from this usage on. */
 const USED_SHARE = 0.9;
 
-/** The lowest shared rate, if it is used up: callers wait for it whose slots are a little ahead, such as those of jobs. */
+/** Returns the lowest shared rate if it is used up. Callers with slots in the near future, such as jobs, wait for it. */
 function rateInUse(limits: Policy["limits"], actualPerSecond: number): string | undefined {
   const [lowest] = ratesOf(limits).toSorted((a, b) => a.perSecond - b.perSecond);
   if (lowest === undefined || actualPerSecond < USED_SHARE * lowest.perSecond) return undefined;

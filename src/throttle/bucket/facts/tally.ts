@@ -12,21 +12,21 @@ import type { LocalActivity } from "../../bucket.ts";
 import { nameBinding } from "../../try/decision.ts";
 import type { Waits } from "../../waiting/dispatch.ts";
 
-/** Counts what a bucket does in this process, for whoever reports or observes it. */
+/** Counts the activity of a bucket in this process, for reports and metrics. */
 export interface Tally {
-  /** Calls that did not wait have started. */
+  /** Counts started calls that did not wait. */
   readonly add: (calls: number) => void;
-  /** A call that waited starts. */
+  /** Counts a started call that waited. */
   readonly waited: (waitedMs: number, priority?: Priority) => void;
-  /** Other slots, and refusals: these are only observed. */
+  /** Counts other slots and refusals, for metrics only. */
   readonly count: CountSlots;
-  /** Who follows calls while they wait. */
+  /** Returns the tracing of waits, if it is on. */
   readonly traces: () => Traces | undefined;
-  /** The downstream refused a call, and a cooldown or a cut of the rate follows. */
+  /** Counts a refusal of the downstream that causes a cooldown or a cut of the rate. */
   readonly cooled: () => void;
-  /** A caller waits. */
+  /** Reports activity: a caller waits. */
   readonly touch: () => void;
-  /** The calls that started, and the refusals, since it was last taken; what happens next is activity again. */
+  /** Returns the counts since the last call of this method. The next event calls `onActivity` again. */
   take(): Pick<LocalActivity, "started" | "refused">;
 }
 
@@ -77,7 +77,7 @@ export function createTally({ name, onActivity = () => {}, observing }: TallyPar
   };
 }
 
-/** The series of one bucket, looked up once: every draw counts here. */
+/** The metrics of one bucket. Each is looked up once, since every draw counts here. */
 class BucketSeries {
   readonly slots: Readonly<Record<SlotOutcome, Series>>;
   readonly #bucket: string;
@@ -108,7 +108,7 @@ class BucketSeries {
   }
 }
 
-/** What this process tells of a bucket. */
+/** Returns the activity that this process reports about a bucket. */
 export function activityOf(
   counted: Pick<LocalActivity, "started" | "refused">,
   { byRank, sinceMs, most }: Waits,

@@ -269,10 +269,14 @@ export function codeSettingSchemas(): {
 export function completeSettings(given: QueueSettings): QueueSettings {
   return mapped(IN_CODE, ({ initial }, name) => {
     const value = given[name as keyof QueueSettings];
-    return initial === undefined || value === undefined
-      ? value
-      : layered<object>(initial as object, value as object);
+    return value === undefined ? undefined : mergeValues([initial, value]);
   }) as QueueSettings;
+}
+
+/** Merges values of one setting: objects part by part. Later values override earlier ones. */
+function mergeValues(values: readonly unknown[]): unknown {
+  const latest = values.findLast((value) => value !== undefined);
+  return typeof latest === "object" ? layered(...(values as (object | undefined)[])) : latest;
 }
 
 /** The settings that apply where neither code nor rules nor an operator give any. */
@@ -296,9 +300,7 @@ export interface SettingsInForce {
 /** Merges layers of settings, part by part. Later layers override earlier ones. */
 export function mergeSettings(...layers: readonly QueueRules[]): SettingsInForce {
   const expanded = layers.map(expandSettings);
-  return mapped(IN_CODE, ({ initial }, name) => {
-    const values = [initial, ...expanded.map((each) => each[name])];
-    const latest = values.findLast((value) => value !== undefined);
-    return typeof latest === "object" ? layered(...(values as (object | undefined)[])) : latest;
-  }) as unknown as SettingsInForce;
+  return mapped(IN_CODE, ({ initial }, name) =>
+    mergeValues([initial, ...expanded.map((each) => each[name])]),
+  ) as unknown as SettingsInForce;
 }

@@ -156,20 +156,17 @@ const buckets = operation({
       .describe("Adds calls by second in the last ten minutes, in steps of ten seconds."),
   }),
   answers: "The page, and how many there are.",
-  output: object(
-    {
-      atMs: NUMBER,
-      total: COUNT,
-      buckets: list(BRIEF),
-      queuedJobs: {
-        type: "object",
-        additionalProperties: COUNT,
-        description: "The due jobs that have not started, by the bucket of their queues.",
-      },
-      recent: { type: "object", additionalProperties: list(NUMBER) },
+  output: object({
+    atMs: NUMBER,
+    total: COUNT,
+    buckets: list(BRIEF),
+    queuedJobs: {
+      type: "object",
+      additionalProperties: COUNT,
+      description: "The due jobs that have not started, by the bucket of their queues.",
     },
-    ["recent"],
-  ),
+    "recent?": { type: "object", additionalProperties: list(NUMBER) },
+  }),
   privacy: IN_SCOPE,
   async run({ facts, caller }, { search = "", sort, offset, limit, recent }) {
     const { buckets: all, atMs, ...queued } = await facts.look();
@@ -366,7 +363,7 @@ const STEER = {
   needs: "act",
   privacy: OF_TARGET,
   answers: "The bucket as it is now, unless it could not be read.",
-  output: object({ status: STATUS, undone: CHANGE }, ["status", "undone"]),
+  output: object({ "status?": STATUS, "undone?": CHANGE }),
 } as const;
 
 async function changed(context: Context, name: string, make: (found: Bucket) => Promise<unknown>) {

@@ -37,7 +37,7 @@ const changes = operation({
     limit: limitField(100, 1_000),
   }),
   answers: "The changes, and where the next page begins if there may be one.",
-  output: object({ changes: list(LOGGED_CHANGE), next: TEXT }, ["next"]),
+  output: object({ changes: list(LOGGED_CHANGE), "next?": TEXT }),
   needs: "view",
   privacy: { names: "in the scope", data: "never" },
   undoable: false,

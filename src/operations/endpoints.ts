@@ -52,7 +52,7 @@ const tenants = operation({
   summary: "The tenants that have endpoints",
   input: z.strictObject({ ...OF_SENDER, limit: limitField(20, 200), cursor: CURSOR }),
   answers: "The tenants by name, and the cursor of the next page.",
-  output: object({ tenants: list(TEXT), cursor: TEXT }, ["cursor"]),
+  output: object({ tenants: list(TEXT), "cursor?": TEXT }),
   privacy: OF_TARGET,
   run: async (context, { sender, ...page }) => (await context.sender(sender)).tenants.list(page),
   http: { path: "GET /api/v1/endpoints/:sender/tenants", tag: "endpoints" },
@@ -77,7 +77,7 @@ const endpoints = operation({
     limit: limitField(25, 100),
   }),
   answers: "The endpoints by tenant and id, and the cursor of the next page.",
-  output: object({ endpoints: list(ENDPOINT), cursor: TEXT }, ["cursor"]),
+  output: object({ endpoints: list(ENDPOINT), "cursor?": TEXT }),
   privacy: OF_TARGET,
   run: async (context, { sender, ...page }) =>
     pageOf(await context.sender(sender), page, mayAct(context)),
@@ -174,7 +174,7 @@ const log = operation({
     data: DATA,
   }),
   answers: "The attempts, and the cursor of the next page.",
-  output: object({ entries: list(ATTEMPT), cursor: TEXT }, ["cursor"]),
+  output: object({ entries: list(ATTEMPT), "cursor?": TEXT }),
   privacy: SHOWS_DATA,
   async run(context, { sender, data, message, since, limit, cursor, ...whose }) {
     const { attempts } = await context.sender(sender);
@@ -217,7 +217,7 @@ const STEER = {
   target: "endpoint",
   input: z.strictObject({ ...OF_ENDPOINT, ...BY_HAND }),
   answers: "Whether it was changed, and the endpoint as it is now, unless it could not be read.",
-  output: object({ changed: { type: "boolean" }, endpoint: ENDPOINT }, ["endpoint"]),
+  output: object({ changed: { type: "boolean" }, "endpoint?": ENDPOINT }),
   undoable: true,
 } as const;
 
@@ -281,6 +281,29 @@ const enable = operation({
   },
 });
 
+const remove = operation({
+  ...STEER,
+  name: "endpoint.remove",
+  summary: "Removes an endpoint, its secret and its log for good",
+  answers: "That it was removed.",
+  output: object({ removed: { type: "boolean" } }),
+  undoable: false,
+  async run(context, { sender, tenant, endpoint: id }) {
+    const found = await context.sender(sender);
+    const removed = await found.endpoints.remove({ tenant, id }, context.byHand);
+    if (!removed) throw endpointMissing({ tenant, id });
+    return { removed };
+  },
+  http: { path: "POST /api/v1/endpoints/:sender/:tenant/:endpoint/remove", tag: "endpoints" },
+  cli: {
+    command: "endpoints remove <id>",
+    args: ["endpoint"],
+    confirm: "its secret and its log cannot be restored",
+    examples: ["sluice endpoints remove billing --yes --tenant acme"],
+    show: (_removed, { endpoint: id }) => `${String(id)} was removed.`,
+  },
+});
+
 const undo = operation({
   name: "endpoint.undo",
   target: "sender",
@@ -291,7 +314,7 @@ const undo = operation({
     ...BY_HAND,
   }),
   answers: "What was taken back.",
-  output: object({ undone: QUEUE_CHANGE }, ["undone"]),
+  output: object({ "undone?": QUEUE_CHANGE }),
   needs: "act",
   privacy: OF_TARGET,
   undoable: false,
@@ -369,8 +392,12 @@ async function nextTenant(sender: FoundWebhooks, after: string): Promise<string 
 async function oneOf(sender: FoundWebhooks, ref: Ref, withPath: boolean): Promise<EndpointFacts> {
   const found = await statusOf(sender, ref, withPath);
   if (found !== undefined) return found;
-  const name = JSON.stringify(`${ref.tenant}/${ref.id}`);
-  throw new RefusedError("ERR_ENDPOINT_MISSING", `There is no endpoint ${name}.`);
+  throw endpointMissing(ref);
+}
+
+function endpointMissing({ tenant, id }: Ref): RefusedError {
+  const name = JSON.stringify(`${tenant}/${id}`);
+  return new RefusedError("ERR_ENDPOINT_MISSING", `There is no endpoint ${name}.`);
 }
 
 type EndpointFacts = NonNullable<Awaited<ReturnType<typeof statusOf>>>;
@@ -421,5 +448,6 @@ export const ENDPOINT_OPERATIONS: readonly AnyOperation[] = [
   log,
   disable,
   enable,
+  remove,
   undo,
 ];

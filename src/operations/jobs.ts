@@ -90,7 +90,7 @@ const jobs = operation({
     data: DATA,
   }),
   answers: "The jobs, and the cursor of the next page.",
-  output: object({ jobs: list(JOB), cursor: TEXT }, ["cursor"]),
+  output: object({ jobs: list(JOB), "cursor?": TEXT }),
   privacy: SHOWS_DATA,
   async run(context, { queue, data, ...filter }) {
     const page = await (await context.queue(queue)).jobs(filter as object);
@@ -144,11 +144,12 @@ const job = operation({
   summary: "One job: where it is, what it waits for, and when it is expected to start",
   input: z.strictObject({ ...QUEUE, ...ID, data: DATA }),
   answers: "The job.",
-  output: object({ job: JOB, state: TEXT, why: { type: "object" }, eta: { type: "object" } }, [
-    "state",
-    "why",
-    "eta",
-  ]),
+  output: object({
+    job: JOB,
+    "state?": TEXT,
+    "why?": { type: "object" },
+    "eta?": { type: "object" },
+  }),
   privacy: SHOWS_DATA,
   run: async (context, { queue, id, data }) => lookAt(await jobOf(context, queue, id), data),
   http: {
@@ -412,16 +413,13 @@ const replay = operation({
   summary: "Puts dead letters back: the one of an id, or all that match",
   input: z.strictObject({ ...QUEUE, ...WHICH, ...BY_WHOM }),
   answers: "How many jobs were put back, and how the queue is steered now.",
-  output: object(
-    {
-      replayed: COUNT,
-      missing: list(TEXT),
-      pauses: list(QUEUE_PAUSE),
-      settings: SETTINGS_SEEN,
-      generation: COUNT,
-    },
-    ["pauses", "settings", "generation"],
-  ),
+  output: object({
+    replayed: COUNT,
+    missing: list(TEXT),
+    "pauses?": list(QUEUE_PAUSE),
+    "settings?": SETTINGS_SEEN,
+    "generation?": COUNT,
+  }),
   needs: "act",
   privacy: NO_DATA,
   undoable: false,

@@ -62,7 +62,7 @@ const queues = operation({
     limit: z.int().min(1).max(50).default(20).describe("How many at most."),
   }),
   answers: "The queues by name, and where the next page begins.",
-  output: object({ queues: list(LISTED_QUEUE), next: TEXT, unreachable: UNREACHABLE }, ["next"]),
+  output: object({ queues: list(LISTED_QUEUE), "next?": TEXT, unreachable: UNREACHABLE }),
   privacy: IN_SCOPE,
   async run({ sluice, caller }, { after, limit }) {
     const page = await sluice.overview({ limit, brief: true, afterQueue: after || undefined });
@@ -251,15 +251,12 @@ const STEER = {
   needs: "act",
   privacy: OF_TARGET,
   answers: "What was taken back, and how the queue is steered now, as far as it could be read.",
-  output: object(
-    {
-      undone: QUEUE_CHANGE,
-      pauses: list(QUEUE_PAUSE),
-      settings: SETTINGS_SEEN,
-      generation: COUNT,
-    },
-    ["undone", "pauses", "settings", "generation"],
-  ),
+  output: object({
+    "undone?": QUEUE_CHANGE,
+    "pauses?": list(QUEUE_PAUSE),
+    "settings?": SETTINGS_SEEN,
+    "generation?": COUNT,
+  }),
 } as const;
 
 interface SteeredNow {

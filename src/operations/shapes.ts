@@ -14,39 +14,36 @@ const endless = (description: string): object => ({
   description: `${description} "forever" if it has no end.`,
 });
 
-export const object = (
-  properties: Readonly<Record<string, object>>,
-  optional: readonly string[] = [],
-): object => ({
-  type: "object",
-  required: Object.keys(properties).filter((name) => !optional.includes(name)),
-  properties,
-});
+/** An object. A field whose name ends with `?` may be missing. */
+export const object = (fields: Readonly<Record<string, object>>): object => {
+  const names = Object.keys(fields);
+  const properties = Object.entries(fields).map(([name, schema]) => [plain(name), schema]);
+  return {
+    type: "object",
+    required: names.filter((name) => !name.endsWith("?")),
+    properties: Object.fromEntries(properties),
+  };
+};
+const plain = (name: string): string => name.replace(/\?$/, "");
 export const list = (items: object): object => ({ type: "array", items });
 
-const SET_BY: object = object(
-  {
-    by: text("Who."),
-    reason: text("Why."),
-    atMs: number("When, in ms since 1970, by the clock of Redis."),
-    endsInMs: endless("In how many ms it ends."),
-  },
-  ["reason"],
-);
+const SET_BY: object = object({
+  by: text("Who."),
+  "reason?": text("Why."),
+  atMs: number("When, in ms since 1970, by the clock of Redis."),
+  endsInMs: endless("In how many ms it ends."),
+});
 
-const LIMIT = object(
-  {
-    name: text('"100/s"'),
-    unit: text('"calls"'),
-    scope: text('"bucket", "key", or the name of the key.'),
-    keyLevel: count("Which name of a path it is for."),
-    capacity: number("What it gives at once."),
-    level: number("What is used of that."),
-    remaining: number("What could pass now."),
-    nextFreeMs: number("Ms until a call of cost 1 may pass."),
-  },
-  ["keyLevel", "nextFreeMs"],
-);
+const LIMIT = object({
+  name: text('"100/s"'),
+  unit: text('"calls"'),
+  scope: text('"bucket", "key", or the name of the key.'),
+  "keyLevel?": count("Which name of a path it is for."),
+  capacity: number("What it gives at once."),
+  level: number("What is used of that."),
+  remaining: number("What could pass now."),
+  "nextFreeMs?": number("Ms until a call of cost 1 may pass."),
+});
 
 const SHADOW = object({
   name: text('"50/s"'),
@@ -71,14 +68,14 @@ const STATUS_FIELDS = {
   policy: text("The policy in force."),
   policyFrom: text('"code", or where it was put over that.'),
   generation: count("Grows with each change; send it with a change that is based on what you saw."),
-  capPerSecond: number("What the rates that all calls share allow."),
+  "capPerSecond?": number("What the rates that all calls share allow."),
   actualPerSecond: number("Calls of all processes in the last ten seconds, by second."),
   refusals: count("Answers that cooled it down or cut its rate, of all processes. Only grows."),
   source: text('Where the policy comes from: "code", "override" or "rules".'),
-  rulesVersion: number("The version of the rules file, if it says anything of the bucket."),
-  setBy: SET_BY,
-  pausedBy: SET_BY,
-  limitedBy: text("What holds most of those back that wait."),
+  "rulesVersion?": number("The version of the rules file, if it says anything of the bucket."),
+  "setBy?": SET_BY,
+  "pausedBy?": SET_BY,
+  "limitedBy?": text("What holds most of those back that wait."),
   waiting: object({
     total: count("Callers that wait, of all processes."),
     byPriority: { type: "object", additionalProperties: { type: "integer" } },
@@ -104,11 +101,10 @@ const STATUS_FIELDS = {
     }),
   ),
 };
-const NOT_ALWAYS = ["capPerSecond", "rulesVersion", "setBy", "pausedBy", "limitedBy"];
 
 /** A bucket without the state of each limit. */
-export const BRIEF: object = object(STATUS_FIELDS, NOT_ALWAYS);
-export const STATUS: object = object({ ...STATUS_FIELDS, limits: list(LIMIT) }, NOT_ALWAYS);
+export const BRIEF: object = object(STATUS_FIELDS);
+export const STATUS: object = object({ ...STATUS_FIELDS, limits: list(LIMIT) });
 
 const STEERED = object({
   policy: text("The policy in force."),
@@ -116,26 +112,23 @@ const STEERED = object({
   pausedForMs: endless("For how long nothing starts."),
 });
 
-export const CHANGE: object = object(
-  {
-    id: text('"1764166000000-0"'),
-    bucket: text("The bucket."),
-    action: { type: "string", enum: ["configure", "pause", "resume", "undo", "expire", "rules"] },
-    subject: { type: "string", enum: ["policy", "pause"] },
-    atMs: number("When, in ms since 1970."),
-    by: text("Who."),
-    reason: text("Why."),
-    key: { description: "The key that it is about." },
-    keys: { description: "The keys by name that it is about." },
-    forMs: number("For how long it was to hold."),
-    before: STEERED,
-    after: STEERED,
-    undoes: text("The change that this one took back."),
-    undoneBy: text("The change that took this one back."),
-    failed: text("Why it was not made after all."),
-  },
-  ["reason", "key", "keys", "forMs", "undoes", "undoneBy", "failed"],
-);
+export const CHANGE: object = object({
+  id: text('"1764166000000-0"'),
+  bucket: text("The bucket."),
+  action: { type: "string", enum: ["configure", "pause", "resume", "undo", "expire", "rules"] },
+  subject: { type: "string", enum: ["policy", "pause"] },
+  atMs: number("When, in ms since 1970."),
+  by: text("Who."),
+  "reason?": text("Why."),
+  "key?": { description: "The key that it is about." },
+  "keys?": { description: "The keys by name that it is about." },
+  "forMs?": number("For how long it was to hold."),
+  before: STEERED,
+  after: STEERED,
+  "undoes?": text("The change that this one took back."),
+  "undoneBy?": text("The change that took this one back."),
+  "failed?": text("Why it was not made after all."),
+});
 
 const FACTS = (description: string): object => ({
   type: "object",
@@ -143,48 +136,30 @@ const FACTS = (description: string): object => ({
   description,
 });
 
-export const QUEUE_CHANGE: object = object(
-  {
-    id: text('"1764166000000-2000000"'),
-    queue: text("The queue; of an endpoint, the sender."),
-    endpoint: object(
-      { tenant: text("LimitOwner it is."), id: text("Left out for all of theirs.") },
-      ["id"],
-    ),
-    action: text('"pause", "drain", "replay", "disable", "rules" and the like.'),
-    atMs: number("When, in ms since 1970."),
-    by: text("Who."),
-    reason: text("Why."),
-    key: { description: "The key that it is about." },
-    filter: FACTS("Which jobs were meant, besides the key."),
-    forMs: number("For how long it was to hold."),
-    before: FACTS("A pause, jobs by state, the settings of an endpoint, or what rules say."),
-    after: FACTS("The same afterwards; left out if it is not known, and of what was removed."),
-    jobs: count("How many jobs it has changed."),
-    undoes: text("The change that this one took back."),
-    undoneBy: text("The change that took this one back."),
-    failed: text("Why it was not made after all, or not to its end."),
-  },
-  [
-    "endpoint",
-    "reason",
-    "key",
-    "filter",
-    "forMs",
-    "before",
-    "after",
-    "jobs",
-    "undoes",
-    "undoneBy",
-    "failed",
-  ],
-);
+export const QUEUE_CHANGE: object = object({
+  id: text('"1764166000000-2000000"'),
+  queue: text("The queue; of an endpoint, the sender."),
+  "endpoint?": object({ tenant: text("The tenant of the endpoint."), "id?": text("Left out for all of theirs.") }),
+  action: text('"pause", "drain", "replay", "disable", "rules" and the like.'),
+  atMs: number("When, in ms since 1970."),
+  by: text("Who."),
+  "reason?": text("Why."),
+  "key?": { description: "The key that it is about." },
+  "filter?": FACTS("Which jobs were meant, besides the key."),
+  "forMs?": number("For how long it was to hold."),
+  "before?": FACTS("A pause, jobs by state, the settings of an endpoint, or what rules say."),
+  "after?": FACTS("The same afterwards; left out if it is not known, and of what was removed."),
+  "jobs?": count("How many jobs it has changed."),
+  "undoes?": text("The change that this one took back."),
+  "undoneBy?": text("The change that took this one back."),
+  "failed?": text("Why it was not made after all, or not to its end."),
+});
 
 /** Of a bucket, or of a queue or an endpoint. */
 export const LOGGED_CHANGE: object = { anyOf: [CHANGE, QUEUE_CHANGE] };
 
 export const UNREACHABLE: object = list(
-  object({ bucket: text("Undefined for a server."), reason: text("Why.") }, ["bucket"]),
+  object({ "bucket?": text("Undefined for a server."), reason: text("Why.") }),
 );
 
 export const TOTALS: object = object({
@@ -203,10 +178,7 @@ export const TOTALS: object = object({
   unreachable: UNREACHABLE,
 });
 
-const WHY = object({ waitsFor: TEXT, limit: TEXT, sinceMs: NUMBER, untilMs: ENDLESS }, [
-  "limit",
-  "untilMs",
-]);
+const WHY = object({ waitsFor: TEXT, "limit?": TEXT, sinceMs: NUMBER, "untilMs?": ENDLESS });
 
 export const LANES: object = {
   ...list(object({ key: KEY, jobs: COUNT, weight: NUMBER, asideMs: ENDLESS })),
@@ -215,56 +187,43 @@ export const LANES: object = {
 
 export const SETTINGS_SEEN: object = {
   ...list(
-    object({ name: TEXT, value: { anyOf: [NUMBER, TEXT] }, setBy: TEXT, override: SET_BY }, [
-      "override",
-    ]),
+    object({ name: TEXT, value: { anyOf: [NUMBER, TEXT] }, setBy: TEXT, "override?": SET_BY }),
   ),
   description: 'What can be set, and what did: "override", "rules" or "code".',
 };
 
-export const QUEUE_STATUS: object = object(
-  {
-    name: TEXT,
-    generation: {
-      ...COUNT,
-      description:
-        "Grows with each change by hand; send it with one that is based on what you saw.",
-    },
-    jobs: object({ waiting: COUNT, active: COUNT, delayed: COUNT, done: COUNT, failed: COUNT }),
-    oldest: object({ id: TEXT, key: KEY, waitingMs: NUMBER, why: WHY }, ["key", "why"]),
-    unexplainedMs: {
-      ...NUMBER,
-      description: "How much of the wait of the oldest no limit, pause or turn explains.",
-    },
-    goneInMs: { ...ENDLESS, description: "Until the backlog is gone, if nothing changes." },
-    reason: { ...TEXT, description: "Why goneInMs is not known." },
-    lanes: LANES,
-    lanesInAll: { ...COUNT, description: "How many keys have jobs that wait." },
-    workers: COUNT,
-    places: COUNT,
-    workersWanted: COUNT,
-    donePerSecond: NUMBER,
-    failedPerSecond: NUMBER,
-    failureRate: NUMBER,
-    handlerMs: NUMBER,
-    settings: SETTINGS_SEEN,
-    rulesVersion: { ...NUMBER, description: "Of the rules, if they say anything of the queue." },
-  },
-  ["oldest", "goneInMs", "reason", "handlerMs", "rulesVersion"],
-);
+export const QUEUE_STATUS: object = object({
+  name: TEXT,
+  generation: count(
+    "Grows with each change by hand; send it with one that is based on what you saw.",
+  ),
+  jobs: object({ waiting: COUNT, active: COUNT, delayed: COUNT, done: COUNT, failed: COUNT }),
+  "oldest?": object({ id: TEXT, "key?": KEY, waitingMs: NUMBER, "why?": WHY }),
+  unexplainedMs: number("How much of the wait of the oldest no limit, pause or turn explains."),
+  "goneInMs?": { ...ENDLESS, description: "Until the backlog is gone, if nothing changes." },
+  "reason?": text("Why goneInMs is not known."),
+  lanes: LANES,
+  lanesInAll: count("How many keys have jobs that wait."),
+  workers: COUNT,
+  places: COUNT,
+  workersWanted: COUNT,
+  donePerSecond: NUMBER,
+  failedPerSecond: NUMBER,
+  failureRate: NUMBER,
+  "handlerMs?": NUMBER,
+  settings: SETTINGS_SEEN,
+  "rulesVersion?": number("Of the rules, if they say anything of the queue."),
+});
 
-export const LISTED_QUEUE: object = object(
-  {
-    name: TEXT,
-    bucket: TEXT,
-    workers: COUNT,
-    places: COUNT,
-    running: COUNT,
-    status: QUEUE_STATUS,
-    unreachable: { ...TEXT, description: "Why its status is not known." },
-  },
-  ["status", "unreachable"],
-);
+export const LISTED_QUEUE: object = object({
+  name: TEXT,
+  bucket: TEXT,
+  workers: COUNT,
+  places: COUNT,
+  running: COUNT,
+  "status?": QUEUE_STATUS,
+  "unreachable?": text("Why its status is not known."),
+});
 
 export const WORKER: object = object({
   worker: TEXT,
@@ -278,117 +237,93 @@ export const WORKER: object = object({
   paused: { type: "boolean" },
 });
 
-export const QUEUE_PAUSE: object = object({ key: KEY, forMs: ENDLESS }, ["key"]);
+export const QUEUE_PAUSE: object = object({ "key?": KEY, forMs: ENDLESS });
 
-export const SCHEDULE: object = object(
-  {
-    dedupeId: TEXT,
-    every: NUMBER,
-    cron: TEXT,
-    timeZone: TEXT,
-    nextAtMs: NUMBER,
-    nextRunsAtMs: list(NUMBER),
-    missed: COUNT,
-    last: object({ id: TEXT, startedAtMs: NUMBER, endedAtMs: NUMBER, outcome: TEXT }, [
-      "endedAtMs",
-      "outcome",
-    ]),
-  },
-  ["every", "cron", "timeZone", "last"],
-);
+export const SCHEDULE: object = object({
+  dedupeId: TEXT,
+  "every?": NUMBER,
+  "cron?": TEXT,
+  "timeZone?": TEXT,
+  nextAtMs: NUMBER,
+  nextRunsAtMs: list(NUMBER),
+  missed: COUNT,
+  "last?": object({ id: TEXT, startedAtMs: NUMBER, "endedAtMs?": NUMBER, "outcome?": TEXT }),
+});
 
-export const JOB: object = object(
-  {
-    id: TEXT,
-    name: TEXT,
-    key: KEY,
-    priority: TEXT,
-    attempts: COUNT,
-    attemptsMade: COUNT,
-    dedupeId: TEXT,
-    enqueuedAtMs: NUMBER,
-    dueAtMs: NUMBER,
-    startedAtMs: NUMBER,
-    endedAtMs: NUMBER,
-    data: { description: "Only if it was asked for." },
-    result: { description: "Only if it was asked for, and the job is done." },
-  },
-  ["name", "key", "dedupeId", "startedAtMs", "endedAtMs", "data", "result"],
-);
+export const JOB: object = object({
+  id: TEXT,
+  "name?": TEXT,
+  "key?": KEY,
+  priority: TEXT,
+  attempts: COUNT,
+  attemptsMade: COUNT,
+  "dedupeId?": TEXT,
+  enqueuedAtMs: NUMBER,
+  dueAtMs: NUMBER,
+  "startedAtMs?": NUMBER,
+  "endedAtMs?": NUMBER,
+  "data?": { description: "Only if it was asked for." },
+  "result?": { description: "Only if it was asked for, and the job is done." },
+});
 
-export const DEAD_LETTER: object = object(
-  {
-    id: TEXT,
-    name: TEXT,
-    key: KEY,
-    reason: TEXT,
-    failedAtMs: NUMBER,
-    attempts: COUNT,
-    stack: TEXT,
-    data: { description: "Only if it was asked for." },
-  },
-  ["name", "key", "stack", "data"],
-);
+export const DEAD_LETTER: object = object({
+  id: TEXT,
+  "name?": TEXT,
+  "key?": KEY,
+  reason: TEXT,
+  failedAtMs: NUMBER,
+  attempts: COUNT,
+  "stack?": TEXT,
+  "data?": { description: "Only if it was asked for." },
+});
 
-export const ATTEMPT: object = object(
-  {
-    message: TEXT,
-    endpoint: TEXT,
-    atMs: NUMBER,
-    attempt: COUNT,
-    purpose: { type: "string", enum: ["send", "test", "replay"] },
-    outcome: { ...TEXT, description: '"success", "server-error", "timeout" and the like.' },
-    status: COUNT,
-    durationMs: NUMBER,
-    error: TEXT,
-    by: TEXT,
-    answer: { ...TEXT, description: "The first of what was answered; only if it was asked for." },
-  },
-  ["status", "error", "by", "answer"],
-);
+export const ATTEMPT: object = object({
+  message: TEXT,
+  endpoint: TEXT,
+  atMs: NUMBER,
+  attempt: COUNT,
+  purpose: { type: "string", enum: ["send", "test", "replay"] },
+  outcome: { ...TEXT, description: '"success", "server-error", "timeout" and the like.' },
+  "status?": COUNT,
+  durationMs: NUMBER,
+  "error?": TEXT,
+  "by?": TEXT,
+  "answer?": text("The first of what was answered; only if it was asked for."),
+});
 
-const ENDPOINT_STATUS = object(
-  {
-    state: { type: "string", enum: ["well", "failing", "left alone", "disabled"] },
-    leftAloneForMs: { ...NUMBER, description: "For how long nothing is sent to it." },
-    failingSinceMs: { ...NUMBER, description: "In ms since 1970." },
-    failures: { ...COUNT, description: "Attempts in a row that failed." },
-    waiting: { ...COUNT, description: "Messages that are due and wait." },
-    attemptsInLastMinute: COUNT,
-    limits: {
-      ...list(object({ name: TEXT, value: { anyOf: [NUMBER, TEXT] }, setBy: TEXT })),
-      description:
-        'Its limits and those of its tenant, and who set each: "own", "rules" or "code".',
-    },
-    lastAttempt: ATTEMPT,
-    lastFailure: { ...ATTEMPT, description: "Of the last ten attempts." },
+const ENDPOINT_STATUS = object({
+  state: { type: "string", enum: ["well", "failing", "left alone", "disabled"] },
+  leftAloneForMs: number("For how long nothing is sent to it."),
+  "failingSinceMs?": number("In ms since 1970."),
+  failures: count("Attempts in a row that failed."),
+  waiting: count("Messages that are due and wait."),
+  attemptsInLastMinute: COUNT,
+  limits: {
+    ...list(object({ name: TEXT, value: { anyOf: [NUMBER, TEXT] }, setBy: TEXT })),
+    description: 'Its limits and those of its tenant, and who set each: "own", "rules" or "code".',
   },
-  ["failingSinceMs", "lastAttempt", "lastFailure"],
-);
+  "lastAttempt?": ATTEMPT,
+  "lastFailure?": { ...ATTEMPT, description: "Of the last ten attempts." },
+});
 
-export const ENDPOINT: object = object(
-  {
-    tenant: TEXT,
-    id: TEXT,
-    url: {
-      ...TEXT,
-      description:
-        'Without its query, which may be secret, and without its path unless the token has the role "act".',
-    },
-    types: list(TEXT),
-    rate: { description: "Its own; without it, the sender's holds." },
-    concurrency: COUNT,
-    ordered: { type: "boolean" },
-    description: TEXT,
-    headers: { ...list(TEXT), description: "Their names alone." },
-    secrets: { ...COUNT, description: "How many sign." },
-    disabled: object({ atMs: NUMBER, why: TEXT }),
-    createdAtMs: NUMBER,
-    changedAtMs: NUMBER,
-    status: ENDPOINT_STATUS,
-  },
-  ["types", "rate", "concurrency", "ordered", "description", "disabled"],
-);
+export const ENDPOINT: object = object({
+  tenant: TEXT,
+  id: TEXT,
+  url: text(
+    'Without its query, which may be secret, and without its path unless the token has the role "act".',
+  ),
+  "types?": list(TEXT),
+  "rate?": { description: "Its own; without it, the sender's holds." },
+  "concurrency?": COUNT,
+  "ordered?": { type: "boolean" },
+  "description?": TEXT,
+  headers: { ...list(TEXT), description: "Their names alone." },
+  secrets: count("How many sign."),
+  "disabled?": object({ atMs: NUMBER, why: TEXT }),
+  createdAtMs: NUMBER,
+  changedAtMs: NUMBER,
+  status: ENDPOINT_STATUS,
+});
 
 /** A job as its producers read it. */
 export const JOB_STATUS: object = {

@@ -20,7 +20,7 @@ interface Given {
   readonly tenant?: string;
 }
 
-/** Of a command that changes an endpoint. */
+/** The options of a command that changes an endpoint. */
 interface SaidGiven extends Given {
   readonly reason?: string;
 }
@@ -29,31 +29,31 @@ interface SinceGiven extends Given {
   readonly since?: string;
 }
 
-const CHANGES = new Set(["add", "remove", "rotate-secret"]);
+const CHANGES = new Set(["add", "rotate-secret"]);
 const KEYS = "SLUICE_WEBHOOK_KEYS";
 
 export function addEndpoints(program: Command, io: Io): void {
   const endpoints = program
     .command("endpoints")
-    .description("endpoints of webhooks: looks at them, steers them, and sends to them again")
+    .description("shows and changes endpoints of webhooks, and sends messages again")
     .helpCommand(false)
     .addHelpText(
       "after",
       `
-Secrets are not shown, but for one that was made just now. What makes one needs $${KEYS}, as the services have it.
+Only new secrets are shown. Commands that create one need $${KEYS}, with the value that the services have.
 
 Example: sluice endpoints list --tenant acme`,
     );
 
   addOperations(endpoints, io, "endpoints");
 
-  /** A command, what it gets of its sender, and an example of it. */
+  /** Adds a command. */
   function add<Options extends Given>(
     name: string,
     { about, example }: { readonly about: string; readonly example: string },
     act: (parts: {
       readonly found: FoundWebhooks;
-      /** The same, to send by it and to make secrets. */
+      /** Opens the sender, to send messages and to create secrets. */
       readonly hooks: () => Promise<Webhooks>;
       readonly tenant: string;
       readonly args: readonly string[];
@@ -65,9 +65,12 @@ Example: sluice endpoints list --tenant acme`,
       .command(name)
       .description(about)
       .option("--sender <name>", "the name of the sender", "webhooks")
-      .option("--tenant <tenant>", "needed, unless the sender has only one");
+      .option("--tenant <tenant>", "needed if the sender has several");
     if (CHANGES.has(name.split(" ", 1)[0]!)) {
-      command.option("--reason <text>", "why; the log of changes says it, with who did it");
+      command.option(
+        "--reason <text>",
+        "the reason; the change log shows it, and who made the change",
+      );
     }
     return command
       .addHelpText("after", `\nExample: sluice endpoints ${example}`)
@@ -77,7 +80,7 @@ Example: sluice endpoints list --tenant acme`,
           const { sender } = options;
           const found = await findWebhooks(sluice, sender);
           if (found === undefined) {
-            throw new NotFoundError(`No process has told of a sender of webhooks "${sender}".`);
+            throw new NotFoundError(`No process has reported a webhook sender "${sender}".`);
           }
           const tenant = options.tenant ?? (await onlyTenant(found));
           await act({
@@ -95,14 +98,14 @@ Example: sluice endpoints list --tenant acme`,
   add<SaidGiven & { types?: string[]; rate?: string; concurrency?: string }>(
     "add <id> <url>",
     {
-      about: "adds an endpoint, and prints the secret that was made for it",
+      about: "adds an endpoint, and prints its new secret",
       example: 'add billing https://acme.example/hooks --types "invoice.*" --tenant acme',
     },
     async ({ found, hooks, tenant, args: [id, url], options, show }) => {
       assertKeys(io);
       const { types, rate, concurrency } = options;
       if ((await found.endpoints.get({ tenant, id: id! })) !== undefined) {
-        throw wrong("id", id, "there is one of this id; code replaces it as a whole, by put()");
+        throw wrong("id", id, "an endpoint has this id; only code can replace it, with put()");
       }
       const endpoint = {
         tenant,
@@ -116,33 +119,18 @@ Example: sluice endpoints list --tenant acme`,
       show(added, ({ secret }) => `${id} was added. Its secret, shown this once:\n${secret}`);
     },
   )
-    .option("--types <types...>", "which events it gets; else all")
-    .option("--rate <rate>", "how fast it is called, such as 5/s; else as the sender says")
-    .option("--concurrency <count>", "how many calls it gets at once; else as the sender says")
-    .option("--http", "lets its URL be http://, also on this machine, if the sender does, too")
+    .option("--types <types...>", "the events that it gets; defaults to all")
+    .option("--rate <rate>", "the rate of calls, such as 5/s; defaults to that of the sender")
+    .option("--concurrency <count>", "the most calls at once; defaults to that of the sender")
+    .option("--http", "allows http:// URLs, also on this machine; the sender must allow them, too")
     .option(
       "--allow <ranges...>",
-      "private ranges that its URL may name, if the sender allows them, too",
+      "private ranges that the URL may be in; the sender must allow them, too",
     );
-  add<SaidGiven & { yes?: boolean }>(
-    "remove <id>",
-    {
-      about: "removes an endpoint, its secret and its log for good",
-      example: "remove billing --yes --tenant acme",
-    },
-    async ({ found, tenant, args: [id], options, show }) => {
-      if (options.yes !== true) {
-        throw wrong("--yes", undefined, "give --yes: its secret and its log cannot be had back");
-      }
-      const removed = await found.endpoints.remove({ tenant, id: id! }, byHand(options, io));
-      if (!removed) throw new NotFoundError(`There is no endpoint "${id}".`);
-      show({ removed }, () => `${id} was removed.`);
-    },
-  ).option("--yes", "needed: what is removed cannot be had back");
   add<SaidGiven & { grace: string }>(
     "rotate-secret <id>",
     {
-      about: "signs with a new secret from now on, and prints it",
+      about: "signs with a new secret from now on, and prints the secret",
       example: "rotate-secret billing --grace 2d --tenant acme",
     },
     async ({ hooks, tenant, args: [id], options, show }) => {
@@ -153,11 +141,11 @@ Example: sluice endpoints list --tenant acme`,
       const secret = await (await hooks()).endpoints.rotateSecret(asked, byHand(options, io));
       show({ secret }, () => `The new secret of ${id}, shown this once:\n${secret}`);
     },
-  ).option("--grace <time>", "how long the old one signs beside it, up to 7d, or 0", "1d");
+  ).option("--grace <time>", "how long the old secret also signs, up to 7d, or 0", "1d");
   add(
     "test <id>",
     {
-      about: "sends an event of type webhook.test to it, which its log then has",
+      about: "sends an event of type webhook.test to an endpoint; its log shows the attempt",
       example: "test billing --tenant acme",
     },
     async ({ hooks, tenant, args: [id], show }) => {
@@ -168,7 +156,7 @@ Example: sluice endpoints list --tenant acme`,
   add<SinceGiven & { message?: string; endpoint?: string; types?: string[]; all?: boolean }>(
     "replay",
     {
-      about: "sends a message again, or those of a time",
+      about: "sends a message again, or all messages of a period",
       example: "replay --endpoint billing --since 2h --tenant acme",
     },
     async ({ hooks, tenant, options, show }) => {
@@ -189,14 +177,14 @@ Example: sluice endpoints list --tenant acme`,
     },
   )
     .option("--message <id>", "this message")
-    .option("--endpoint <id>", "to this endpoint; else to those that it was sent to")
+    .option("--endpoint <id>", "to this endpoint; defaults to those that the message was sent to")
     .option("--types <types...>", "messages of these types")
-    .option("--since <time>", "messages of this time, such as 2h")
+    .option("--since <time>", "messages of this period, such as 2h")
     .option("--all", "all messages that are kept");
   add<SinceGiven>(
     "recover <id>",
     {
-      about: "sends again what has failed for good at an endpoint, the oldest first",
+      about: "sends failed messages to an endpoint again, the oldest first",
       example: "recover billing --since 1d --tenant acme",
     },
     async ({ hooks, tenant, args: [endpoint], options: { since }, show }) => {
@@ -205,12 +193,12 @@ Example: sluice endpoints list --tenant acme`,
       const recovered = await (await hooks()).recover(given);
       show({ recovered }, () => `${messages(recovered)} stored to be sent again.`);
     },
-  ).option("--since <time>", "what was sent in this time, such as 1d; else all that is kept");
+  ).option("--since <time>", "messages of this period, such as 1d; defaults to all that are kept");
 }
 
 /**
- * The sender as its processes declare it, with the limits for all that they declare: so it is the same as theirs, and what
- * it sends waits in their queue. Without keys, secrets cannot be made or read.
+ * Opens the sender with the limits that its processes declare, so its messages go into their queue.
+ * Without keys, it can neither create nor read secrets.
  */
 async function sameSender(
   sluice: Sluice,
@@ -220,7 +208,11 @@ async function sameSender(
   const text = await partsOf("sluice endpoints", sluice).insight.declared(name);
   const limits = text === undefined ? undefined : limitsElsewhere(text);
   if (limits === undefined) {
-    throw wrong("--sender", name, "its services run another version; use that version's command");
+    throw wrong(
+      "--sender",
+      name,
+      "its services run another version; use the command of that version",
+    );
   }
   return createWebhooks(sluice, {
     name,
@@ -231,7 +223,7 @@ async function sameSender(
   });
 }
 
-/** Which URLs are taken; only the code of the sender's services knows it. */
+/** The allowed URLs. Only the code of the sender's services knows them. */
 function targetsOf(options: Given): Pick<WebhooksOptions, "http" | "allow"> {
   const { http = false, allow = [] } = options as { http?: boolean; allow?: readonly string[] };
   return { http, allow: http ? [...LOOPBACK, ...allow] : allow };
@@ -243,10 +235,14 @@ function byHand({ reason }: SaidGiven, io: Io): WhoAndWhy {
   return { by: whoRuns(io), ...(reason === undefined ? {} : { reason }) };
 }
 
-/** @throws {@link InvalidOptionError} when a secret could not be sealed. */
+/** @throws {@link InvalidOptionError} when there is no key to encrypt a secret. */
 function assertKeys({ env }: Io): void {
   if (env[KEYS]) return;
-  throw wrong(`$${KEYS}`, undefined, "set it as the services have it: secrets are sealed by it");
+  throw wrong(
+    `$${KEYS}`,
+    undefined,
+    "set it to the value that the services have; it encrypts secrets",
+  );
 }
 
 function sinceOf(since: string | undefined): { readonly since?: number } {

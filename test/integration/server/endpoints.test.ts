@@ -108,6 +108,20 @@ describe("/api/v1/endpoints", () => {
     expect(await hooks.endpoints.get(REF)).toMatchObject({ disabled: { why: body.why } });
   });
 
+  it("removes an endpoint for good, and notes who did it", async () => {
+    await hooks.endpoints.put({ ...REF, url: "https://example.com/" });
+    const remove = "POST /api/v1/endpoints/{sender}/{tenant}/{endpoint}/remove";
+
+    const removed = await call(remove, { body: { by: "ann", reason: "left us" } });
+    const again = await call(remove, { method: "POST" });
+
+    expect(removed.json).toEqual({ removed: true });
+    expect(again.json).toMatchObject({ status: 404, code: "ERR_ENDPOINT_MISSING" });
+    expect(await hooks.endpoints.get(REF)).toBeUndefined();
+    const log = await ask(`${url}/api/v1/changes?limit=1`, { token: VIEW });
+    expect(log.json.changes[0]).toMatchObject({ action: "remove", reason: "left us" });
+  });
+
   it("gives the endpoints of all tenants by pages, and those of one", async () => {
     const url_ = "https://example.com/";
     for (const [tenant, many] of [

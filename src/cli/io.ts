@@ -12,24 +12,24 @@ export interface Io {
   readonly out: (text: string) => void;
   readonly err: (text: string) => void;
   readonly isTty: boolean;
-  /** Whether errors and progress go to a terminal. */
+  /** True if errors and progress go to a terminal. */
   readonly errIsTty?: boolean | undefined;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** How many columns help has. Defaults to those of the terminal. */
+  /** The width of help texts in columns. Defaults to that of the terminal. */
   readonly width?: number | undefined;
 }
 
-/** There is nothing of the name that a command was given. */
+/** The name that was given does not exist. */
 export class NotFoundError extends Error {
   override readonly name = "NotFoundError";
 }
 
-/** A file that cannot be used; what is wrong with it was told. */
+/** A rules file has problems, which were printed. */
 export class BrokenFileError extends Error {
   override readonly name = "BrokenFileError";
 }
 
-/** Newer rules are in force than those that were to be put in force. */
+/** Newer rules than those of the file are in force. */
 export class NewerRulesError extends Error {
   override readonly name = "NewerRulesError";
 }
@@ -46,7 +46,7 @@ export function globalsOf(command: Command, { env }: Pick<Io, "env">): GlobalOpt
   return redis === undefined || redis === "" ? given : { ...given, redis };
 }
 
-/** How long a command waits for Redis. */
+/** The longest time that a command waits for Redis. */
 const TIMEOUT_MS = 5_000;
 
 function noRedis(): InvalidOptionError {
@@ -54,7 +54,7 @@ function noRedis(): InvalidOptionError {
   return new InvalidOptionError({ where: "sluice", option: "--redis", value: undefined, remedy });
 }
 
-/** What is said of an option of code, in the words of the command line: here the time is fixed. */
+/** Replaces hints about options in code. The command line has a fixed timeout. */
 export function inOwnWords(text: string): string {
   return text.replace("or raise storeTimeoutMs", "or name another with --redis");
 }
@@ -93,7 +93,7 @@ export async function findQueue(sluice: Sluice, name: string): Promise<Queue<unk
   throw await missingName(sluice, "queue", name, "");
 }
 
-/** Which names there are; `forQueue` is the command for the name, should it be that of a queue. */
+/** Creates the error for a missing name. `forQueue` is the command to suggest if a queue has it. */
 export async function missingName(
   sluice: Sluice,
   what: "bucket" | "queue",
@@ -114,16 +114,16 @@ export async function missingName(
 
 let isService = false;
 
-/** Marks the command as one that serves or works: it keeps running when its output is no longer read. */
+/** Keeps the command running after its output is closed. For servers and workers. */
 export function serveUnread(): void {
   isService = true;
 }
 
-/** Call it when output can not be written: ends a command that only prints. */
+/** Ends a command that only prints, once its output is closed. */
 export function onUnreadable(error: NodeJS.ErrnoException): void {
   if (isService) return;
   if (error.code !== "EPIPE") throw error;
-  // The reader has seen enough, as `head` has.
+  // Programs such as `head` close their input early.
   process.exit();
 }
 
@@ -134,7 +134,7 @@ export function untilInterrupted(): Promise<void> {
   });
 }
 
-/** Prints a result: as JSON if that was asked for, else as people read it. */
+/** Prints a result as JSON with `--json`, or else as text. */
 export function print<Result>(
   command: Command,
   io: Io,
@@ -146,7 +146,7 @@ export function print<Result>(
   io.out(`${text}\n`);
 }
 
-/** Rows under heads; without lines between them, so that it can be cut by columns. */
+/** Formats a table without lines, so that `cut` and `awk` can read its columns. */
 export function table(heads: readonly string[], rows: readonly (readonly string[])[]): string {
   const none = { mid: "", "left-mid": "", "mid-mid": "", "right-mid": "" };
   const edges = { top: "", "top-mid": "", "top-left": "", "top-right": "" };
@@ -165,15 +165,15 @@ export function table(heads: readonly string[], rows: readonly (readonly string[
     .join("\n");
 }
 
-/** What can steer a terminal, or turn the order of what it shows. */
+/** Characters that can control a terminal or reverse the text that it shows. */
 const UNSEEN = /[\p{Cc}\p{Cf}\u2028\u2029]/gu;
 
-/** Names and reasons are of others: what they hold must not steer a terminal. */
+/** Replaces these characters. Other people choose names and reasons. */
 export function onOneLine(text: string): string {
   return text.replaceAll(UNSEEN, "?");
 }
 
-/** JSON that means the same; what JSON leaves as it is of such characters is written as `\\u009b`. */
+/** Escapes these characters in JSON: `\\u009b`. */
 function escaped(json: string): string {
   return json.replaceAll(UNSEEN, (found) => found.split("").map(escapeUnit).join(""));
 }
@@ -194,7 +194,7 @@ const LENGTHS: Readonly<Record<string, number>> = {
 /**
  * `"90s"`, `"15m"`, `"2h"` in ms.
  *
- * @throws {@link InvalidOptionError} when it is no time.
+ * @throws {@link InvalidOptionError} when the text is not a time.
  */
 export function parseDuration(option: string, text: string): number {
   const [, number = "", unit = ""] = /^(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)$/.exec(text.trim()) ?? [];
@@ -204,7 +204,7 @@ export function parseDuration(option: string, text: string): number {
   throw new InvalidOptionError({ where: "sluice", option, value: text, remedy });
 }
 
-/** Who runs the command, unless it says so. */
+/** Returns who runs the command. */
 export function whoRuns({ env }: Io): string {
   const user = env["SLUICE_BY"] ?? env["USER"] ?? env["LOGNAME"];
   return user === undefined || user === "" ? `pid ${process.pid}` : user;

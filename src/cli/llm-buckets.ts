@@ -1,9 +1,9 @@
-/** `--llm`: which bucket is for which API of a model, and the limits of the account. */
+/** Reads `--llm`: the LLM API of a bucket, and the limits of the account. */
 import { InvalidOptionError } from "../core/errors.ts";
 import type { LlmBucket } from "../llm/index.ts";
 import type { Sluice } from "../sluice/create-sluice.ts";
 
-/** One of them, as it was written: `"gpt=openai,requests=500/min,tokens=200000/min"`. */
+/** One value of `--llm`: `"gpt=openai,requests=500/min,tokens=200000/min"`. */
 interface Written {
   readonly text: string;
   readonly bucket: string;
@@ -14,9 +14,9 @@ interface Written {
 const EXAMPLE = "openai=openai,requests=500/min,tokens=200000/min";
 
 /**
- * Reads what `--llm` says, and returns what declares the buckets.
+ * Reads the values of `--llm`. Returns a function that declares the buckets.
  *
- * @throws {@link InvalidOptionError} when a text is none, or no forward takes that bucket.
+ * @throws {@link InvalidOptionError} when a value is invalid, or no `--forward` uses the bucket.
  */
 export async function readLlmBuckets(
   texts: readonly string[],
@@ -33,7 +33,7 @@ export async function readLlmBuckets(
   const buckets = new Map<string, LlmBucket>();
   for (const { text, bucket, provider, options } of texts.map(read)) {
     if (!forwards.includes(bucket)) {
-      const others = forwards.length === 0 ? "give one, too" : `there are ${forwards.join(", ")}`;
+      const others = forwards.length === 0 ? "give one" : `there are ${forwards.join(", ")}`;
       throw wrong(text, `name the bucket of a --forward; ${others}`);
     }
     if (buckets.has(bucket)) throw wrong(text, `bucket ${bucket} has a --llm already`);

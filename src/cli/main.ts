@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-/** `sluice`: the command line of operators. Each command opens a sluice on the Redis that it is given, and closes it. */
+/** The command line. Each command connects to Redis and closes its connection at the end. */
 import process from "node:process";
 import { onUnreadable } from "./io.ts";
 import { run } from "./program.ts";

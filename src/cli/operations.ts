@@ -1,4 +1,4 @@
-/** The commands of the operations, with their options and help. */
+/** Creates a command for each operation, with its options and help. */
 import type { Command, Option } from "commander";
 import { InvalidOptionError } from "../core/errors.ts";
 import { createFacts } from "../operations/facts.ts";
@@ -18,10 +18,10 @@ import { argsOf, fieldsOf, inLowerCase, optionsOf, readOption } from "./options.
 
 type Values = Readonly<Record<string, unknown>>;
 
-/** What `--queue` says: its command is for buckets without. */
-const OF_QUEUE = ["--queue", "the name is that of a queue, and no bucket's"] as const;
+/** Without this option, the name is that of a bucket. */
+const OF_QUEUE = ["--queue", "the name is that of a queue, not of a bucket"] as const;
 
-/** Adds the commands of a group, or those of no group. */
+/** Adds the commands of a group, or those without a group. */
 export function addOperations(parent: Command, io: Io, group?: "endpoints"): void {
   const commands = new Map<string, AnyOperation[]>();
   for (const each of OPERATIONS) {
@@ -33,14 +33,14 @@ export function addOperations(parent: Command, io: Io, group?: "endpoints"): voi
   for (const [words, operations] of commands) addCommand(parent.command(words), io, operations);
 }
 
-/** A command of one operation, or of two, for a bucket and for a queue. */
+/** Adds a command for one operation, or for two: one of a bucket and one of a queue. */
 function addCommand(command: Command, io: Io, operations: readonly AnyOperation[]): void {
   const [usual] = operations as [AnyOperation];
   command.description(usual.cli.about ?? inLowerCase(usual.summary));
   if (operations.some(({ cli }) => cli.when === "--queue")) command.option(...OF_QUEUE);
   const options = new Map<string, Option>();
   for (const option of operations.flatMap(optionsOf)) {
-    // The help of an option that two operations share is that of the first.
+    // An option that two operations share has the help of the first.
     if (!options.has(option.long!)) options.set(option.long!, option);
   }
   for (const option of options.values()) command.addOption(option);
@@ -61,7 +61,7 @@ function isMeant(when: string | undefined, args: readonly unknown[], values: Val
   return when === "[job]" && args[1] !== undefined;
 }
 
-/** @throws {@link InvalidOptionError} when an option is that of a bucket, and the name that of a queue, or the other way. */
+/** @throws {@link InvalidOptionError} when an option does not apply to a bucket, or to a queue. */
 function refuseOptionsOfOthers(
   command: Command,
   called: AnyOperation,
@@ -75,7 +75,7 @@ function refuseOptionsOfOthers(
     if (own.has(long) || !isGiven) continue;
     const others = called.cli.options?.map(([flags]) => flags.split(" ")[0]).join(", ") ?? "";
     const take = others === "" ? "" : `; a ${called.target} takes ${others}`;
-    const remedy = `leave it out: it is not of a ${called.target}${take}`;
+    const remedy = `remove it: a ${called.target} does not have it${take}`;
     const where = `sluice ${command.name()}`;
     throw new InvalidOptionError({ where, option: long, value: values[name], remedy });
   }
@@ -133,7 +133,7 @@ export function textOf(shown: Shown): string {
     .join("\n");
 }
 
-/** The command line may do everything: its user can reach Redis anyway. */
+/** The command line may do everything, because its user has access to Redis. */
 export function callerOf(io: Io): Door["caller"] {
   const all = (): boolean => true;
   return { by: (said) => said ?? whoRuns(io), mayUse: all, mayBucket: all, mayQueue: all };
@@ -141,7 +141,7 @@ export function callerOf(io: Io): Door["caller"] {
 
 const ONLY_TENANT = "only";
 
-/** @throws {@link InvalidOptionError} when the sender has several, of which one has to be named. */
+/** @throws {@link InvalidOptionError} when the sender has several tenants and none is named. */
 export async function onlyTenant({ tenants: all }: FoundWebhooks): Promise<string> {
   const { tenants } = await all.list({ limit: 20 });
   if (tenants.length === 0 || tenants.includes(ONLY_TENANT)) return ONLY_TENANT;
@@ -150,7 +150,7 @@ export async function onlyTenant({ tenants: all }: FoundWebhooks): Promise<strin
   throw new InvalidOptionError({ where, option: "--tenant", value: undefined, remedy });
 }
 
-/** What there is of that kind, and the command for a name of the other kind. */
+/** Lists the existing names, and suggests the command if the other kind has the name. */
 async function withHint(sluice: Sluice, command: Command, error: RefusedError): Promise<Error> {
   const { code, missing } = error;
   if (missing === undefined) return error;

@@ -1,4 +1,4 @@
-/** How the fields of operations are written on the command line. */
+/** Options of the command line for the fields of operations. */
 import { Option } from "commander";
 import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
@@ -6,7 +6,7 @@ import { OPTION_FORMS, type OptionForm } from "../operations/fields.ts";
 import type { AnyOperation } from "../operations/operation.ts";
 import { parseDuration } from "./io.ts";
 
-/** The fields of an operation that are options, with how each is written. */
+/** Returns the fields of an operation that are options. */
 export function fieldsOf({ input, cli }: AnyOperation): [name: string, field: z.ZodType][] {
   const hidden = new Set([...argsOf(cli), ...(cli.hidden ?? [])]);
   return Object.entries((input as z.ZodObject).shape as Record<string, z.ZodType>).filter(
@@ -35,7 +35,7 @@ export function optionsOf(called: AnyOperation): Option[] {
   return [...fields, ...own, ...yes];
 }
 
-/** The schema without what makes it optional. */
+/** Removes the wrappers that make a schema optional. */
 function innerOf(field: z.ZodType): z.ZodType {
   return field instanceof z.ZodOptional || field instanceof z.ZodDefault
     ? innerOf(field.unwrap() as z.ZodType)
@@ -55,7 +55,7 @@ function formOf(name: string, field: z.ZodType): Pick<OptionForm, "flags"> & Par
   return { flags: `--${name} <${place}>` };
 }
 
-/** What stands for the value of an option in its help, where that is not its name. */
+/** The placeholder of an option in the help, if it differs from the name. */
 const PLACES: Readonly<Record<string, string>> = {
   generation: "number",
   reason: "text",
@@ -65,7 +65,7 @@ const PLACES: Readonly<Record<string, string>> = {
   message: "id",
 };
 
-/** The value of a field, by the options that were given. */
+/** Reads the value of a field from the options. */
 export function readOption(
   name: string,
   field: z.ZodType,
@@ -85,7 +85,7 @@ export function readOption(
   return given;
 }
 
-/** @throws {@link InvalidOptionError} when it is no whole number from 1. */
+/** @throws {@link InvalidOptionError} when the text is not a whole number from 1. */
 export function countOf(option: string, text: string): number {
   const count = Number(text);
   if (Number.isInteger(count) && count >= 1) return count;

@@ -32,7 +32,7 @@ import {
   type Io,
 } from "./io.ts";
 
-/** What a command ends with; documented in docs/reference/cli.md. */
+/** The exit codes. `docs/reference/cli.md` lists them. */
 const EXIT = {
   ok: 0,
   failed: 1,
@@ -43,23 +43,23 @@ const EXIT = {
 } as const;
 
 const EXIT_CODES = `
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no such bucket, queue, job or endpoint, 4 Redis does not answer, 5 changed by somebody else meanwhile, or newer rules are in force.`;
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no such bucket, queue, job or endpoint, 4 Redis does not answer, 5 a conflict: another change came first, newer rules are in force, or the change cannot be undone.`;
 
-/** Runs one command; resolves to its exit code. */
+/** Runs one command. Resolves with its exit code. */
 export async function run(args: readonly string[], io: Io = OF_PROCESS): Promise<number> {
   const program = createProgram(io);
   try {
     await program.parseAsync(args, { from: "user" });
     return EXIT.ok;
   } catch (error) {
-    // Commander has said what is wrong, or was asked for help or the version.
+    // Commander has already printed the error, the help or the version.
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
     if (error instanceof NothingToUndoError) {
       io.err(`${error.message}\n`);
       return EXIT.changed;
     }
     const text = onOneLine(inOwnWords(error instanceof Error ? error.message : String(error)));
-    // An option of the command line is named with its command.
+    // Errors about an option already begin with the command.
     io.err(/^sluice\b.*?: option /.test(text) ? `${text}\n` : `sluice: ${text}\n`);
     return exitCodeOf(error);
   }
@@ -92,10 +92,10 @@ function exitCodeOf(error: unknown): number {
 
 export function createProgram(io: Io): Command {
   const program = new Command("sluice")
-    .description("Looks at and steers the buckets and queues of all processes that share a Redis.")
+    .description("Shows and changes the buckets and queues of all processes that share a Redis.")
     .version(readVersion(), "-V, --version", "prints the version of Sluice")
-    .option("--redis <url>", "where Redis is; else $REDIS_URL says it")
-    .option("--prefix <prefix>", "what every key in Redis starts with", "sluice")
+    .option("--redis <url>", "the address of Redis; defaults to $REDIS_URL")
+    .option("--prefix <prefix>", "the prefix of all keys in Redis", "sluice")
     .option("--json", "print JSON, one document for each command")
     .showSuggestionAfterError()
     .helpCommand("help [command]", "shows the help of a command")

@@ -5,21 +5,21 @@ export function addCompletion(program: Command, io: Io): void {
   program
     .command("completion")
     .addArgument(new Argument("<shell>").choices(["bash", "zsh", "fish"]))
-    .description("prints what makes a shell complete commands and their options")
+    .description("prints a script for completion of commands and options in a shell")
     .addHelpText("after", "\nExample: sluice completion bash > /etc/bash_completion.d/sluice")
     .action((shell: "bash" | "zsh" | "fish") => {
       io.out(shell === "fish" ? fish(program) : `${shell === "zsh" ? ZSH : ""}${bash(program)}`);
     });
 }
 
-/** zsh runs what is written for bash. */
+/** zsh runs the script for bash. */
 const ZSH = "autoload -U +X compinit && compinit\nautoload -U +X bashcompinit && bashcompinit\n";
 
 function optionsOf(command: Command): string[] {
   return command.options.flatMap(({ long, hidden }) => (hidden ? [] : (long ?? [])));
 }
 
-/** What may follow a command: its options, or the commands below it with theirs. */
+/** The words that may follow a command: its options, its sub-commands and their options. */
 function wordsAfter(command: Command): string[] {
   const below = command.commands.flatMap((each) => [each.name(), ...optionsOf(each)]);
   return [...new Set([...optionsOf(command), ...below])];

@@ -12,12 +12,12 @@ interface DemoOptions {
   readonly processes: string;
   readonly rate: string;
   readonly seconds: string;
-  /** Where this process calls: then it is one of those that the demo has started. */
+  /** The URL that this process calls. Only processes that the demo starts have it. */
   readonly caller?: string;
 }
 
 const BUCKET = "demo";
-/** How many calls wait in each process at any time. */
+/** The number of pending calls in each process. */
 const CALLS_AT_ONCE = 20;
 const BY = "x-process";
 
@@ -25,15 +25,15 @@ export function addDemo(program: Command, io: Io): void {
   program
     .command("demo")
     .description("shows several processes that share one rate, on your Redis")
-    .option("--processes <count>", "how many processes call", "3")
+    .option("--processes <count>", "the number of processes", "3")
     .option("--rate <rate>", "the rate that they share", "50/s")
-    .option("--seconds <count>", "for how long", "10")
+    .option("--seconds <count>", "the duration", "10")
     .addOption(new Option("--caller <url>").hideHelp())
     .addHelpText(
       "after",
       `
-Each process calls as often as it may, a server that counts what arrives. What it keeps in Redis begins with the prefix and
-"-demo", and expires by itself.
+Each process calls a server as often as its limit allows. The server counts the calls. All keys in Redis begin with the
+prefix and "-demo", and expire.
 
 Example: sluice demo --processes 5 --rate 200/s --seconds 20`,
     )
@@ -43,10 +43,10 @@ Example: sluice demo --processes 5 --rate 200/s --seconds 20`,
     });
 }
 
-/** Calls without end, each when its slot is there; ends with the process that has started it. */
+/** Calls the server in each slot, until the process that started this one ends. */
 async function callOn({ rate, caller }: DemoOptions, command: Command, io: Io): Promise<void> {
   process.once("disconnect", () => process.exit());
-  // Ctrl-C reaches all processes of a terminal; the demo itself ends this one.
+  // Ctrl-C reaches all processes of a terminal. The demo ends this one later.
   process.on("SIGINT", () => undefined);
   await withSluice(command, io, async (sluice) => {
     const bucket = sluice.bucket(BUCKET, { rate: rate as "1/s" });
@@ -63,7 +63,7 @@ async function callOn({ rate, caller }: DemoOptions, command: Command, io: Io): 
 
 interface Arrival {
   readonly atMs: number;
-  /** Which process has called, from 0. */
+  /** The index of the process that called. */
   readonly from: number;
 }
 
@@ -71,9 +71,9 @@ interface Result {
   readonly rate: string;
   readonly capPerSecond: number | undefined;
   readonly arrived: number;
-  /** How many calls of each process arrived. */
+  /** The calls of each process that arrived. */
   readonly byProcess: readonly number[];
-  /** The most that arrived in any second, wherever it began. */
+  /** The most calls that arrived in any period of a second. */
   readonly worstSecond: number;
   readonly seconds: readonly { readonly arrived: number; readonly byProcess: readonly number[] }[];
 }
@@ -89,7 +89,7 @@ async function runDemo(options: DemoOptions, command: Command, io: Io): Promise<
     command,
     io,
     async (sluice) => {
-      // Before any process is started: the rate is one, and Redis answers.
+      // Checks the rate and Redis before it starts processes.
       const { capPerSecond } = await sluice.bucket(BUCKET, { rate: rate as "1/s" }).status();
       await using arrivals = await countArrivals();
       await using callers = startCallers(arrivals.url, {
@@ -102,7 +102,7 @@ async function runDemo(options: DemoOptions, command: Command, io: Io): Promise<
       const row = (cells: readonly unknown[]): string =>
         cells.map((cell, at) => String(cell).padStart(columns[at]!.length)).join("  ");
       const tell = given.json === true ? () => {} : (text: string) => io.out(`${text}\n`);
-      tell(`${count} processes share ${rate}. Beside it: sluice top --prefix ${prefix}\n`);
+      tell(`${count} processes share ${rate}. To watch: sluice top --prefix ${prefix}\n`);
       tell(row(columns.map((name) => name.toUpperCase())));
       const ended = Promise.race([interrupted.then(() => "ended" as const), callers.lost]);
       const shown: Result["seconds"][number][] = [];
@@ -119,14 +119,14 @@ async function runDemo(options: DemoOptions, command: Command, io: Io): Promise<
         ...totalOf(arrivals.all, count),
         seconds: shown,
       };
-      if (result.arrived === 0) throw new Error("No call has arrived.");
+      if (result.arrived === 0) throw new Error("No call arrived.");
       print(command, io, result, describe);
     },
     { prefix },
   );
 }
 
-/** The server that is called; it notes when, and by whom. */
+/** Starts the server that records each call. */
 async function countArrivals() {
   const all: Arrival[] = [];
   const processes = new Map<string, number>();
@@ -142,7 +142,7 @@ async function countArrivals() {
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     all,
-    /** Resolves at the end of a second, counted from the first call. */
+    /** Resolves at the end of a second. The first call starts the first second. */
     async untilSecond(second: number): Promise<void> {
       await begun;
       await pause(Math.max(0, all[0]!.atMs + second * 1_000 - performance.now()));
@@ -163,7 +163,7 @@ interface CallersGiven {
 
 function startCallers(url: string, { count, rate, prefix, redis }: CallersGiven) {
   const args = ["--prefix", prefix, "demo", "--rate", rate, "--caller", url];
-  // The URL may hold a password, which the list of processes would show.
+  // The URL may contain a password, which the list of processes would show.
   const env = { ...process.env, REDIS_URL: redis };
   const children = Array.from({ length: count }, () =>
     fork(process.argv[1]!, args, { env, stdio: ["ignore", "ignore", "inherit", "ipc"] }),
@@ -172,14 +172,14 @@ function startCallers(url: string, { count, rate, prefix, redis }: CallersGiven)
   const exits = children.map((child) => once(child, "exit"));
   const losses = exits.map(async (exit, at) => {
     await exit;
-    if (!isEnding) throw new Error(`Process ${at + 1} of the demo has ended by itself.`);
+    if (!isEnding) throw new Error(`Process ${at + 1} of the demo ended unexpectedly.`);
     return "ended" as const;
   });
   const lost = Promise.race(losses);
   lost.catch(() => undefined);
   return {
     names: children.map((_child, at) => `process ${at + 1}`),
-    /** Rejects when one of them has ended by itself. */
+    /** Rejects when a process ends unexpectedly. */
     lost,
     async [Symbol.asyncDispose]() {
       isEnding = true;
@@ -219,5 +219,5 @@ function totalOf(
 }
 
 function describe({ rate, arrived, byProcess, worstSecond }: Result): string {
-  return `\n${arrived} calls arrived: ${byProcess.join(", ")} of each process. In no second came more than ${worstSecond}; the rate is ${rate}.`;
+  return `\n${arrived} calls arrived: ${byProcess.join(", ")} from the processes. At most ${worstSecond} arrived in any second; the rate is ${rate}.`;
 }

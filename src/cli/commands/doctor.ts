@@ -4,7 +4,7 @@ import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError, StoreUnavailableError } from "../../core/errors.ts";
 import { globalsOf, onOneLine, print, withSluice, type Io } from "../io.ts";
 
-/** One thing that was looked at. */
+/** The result of one check. */
 interface Finding {
   readonly what: string;
   readonly state: "good" | "warning" | "bad";
@@ -15,8 +15,8 @@ interface Finding {
 export function addDoctor(program: Command, io: Io): void {
   program
     .command("doctor")
-    .description("looks at Redis: version, memory, eviction, persistence, clock and latency")
-    .addHelpText("after", "\nExample: sluice doctor --redis redis://127.0.0.1:6379")
+    .description("checks Redis: version, memory, eviction, persistence, clock and latency")
+    .addHelpText("after", "\nExample: sluice doctor")
     .action(async (_options: object, command: Command) => {
       // A sluice reads the address, as for every other command.
       await withSluice(command, io, async () => {
@@ -37,9 +37,9 @@ async function examine(url: string): Promise<Finding[]> {
     retryStrategy: () => null,
     connectTimeout: 5_000,
   });
-  // What `connect` rejects with says only that the connection is closed.
-  let why: unknown;
-  redis.on("error", (error) => (why = error));
+  // `connect` rejects only with "connection is closed".
+  let lastError: unknown;
+  redis.on("error", (error) => (lastError = error));
   try {
     await redis.connect();
     const info = parseInfo(await redis.info());
@@ -52,8 +52,8 @@ async function examine(url: string): Promise<Finding[]> {
       await latencyOf(redis),
     ];
   } catch (error) {
-    throw new StoreUnavailableError(`Redis does not answer: ${reasonOf(why ?? error)}`, {
-      cause: why ?? error,
+    throw new StoreUnavailableError(`Redis does not answer: ${reasonOf(lastError ?? error)}`, {
+      cause: lastError ?? error,
     });
   } finally {
     redis.disconnect();
@@ -70,7 +70,7 @@ function parseInfo(text: string): Info {
   return new Map(pairs);
 }
 
-/** Releases with a known hole that lets whoever may run scripts run code in the server. */
+/** The first releases without the hole by which scripts can run code in the server. */
 const PATCHED: Readonly<Record<string, string>> = {
   "6.2": "6.2.20",
   "7.2": "7.2.11",
@@ -90,7 +90,7 @@ function versionOf(info: Info): Finding {
   }
   const patched = valkey === undefined ? PATCHED[`${major}.${minor}`] : undefined;
   if (patched === undefined || isAtLeast(version, patched)) return { what, state: "good", found };
-  const remedy = `CVE-2025-49844 lets whoever may run scripts run code in the server: upgrade to ${patched}`;
+  const remedy = `CVE-2025-49844 lets scripts run code in the server: upgrade to ${patched}`;
   return { what, state: "warning", found, remedy };
 }
 

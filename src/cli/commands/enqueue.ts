@@ -1,4 +1,4 @@
-/** `enqueue`: the lines of a file as jobs. Each line gets an id of its own, so that a file can be enqueued again from its beginning. */
+/** `enqueue`: stores each line of a file as a job. The ids of lines make it safe to run it again. */
 import { createHash, randomUUID } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { stat } from "node:fs/promises";
@@ -21,19 +21,21 @@ interface EnqueueGiven {
 export function addEnqueue(program: Command, io: Io): void {
   program
     .command("enqueue <queue>")
-    .description("enqueues the lines of a file, each a job as JSON: its data, and its options")
+    .description(
+      "enqueues a job for each line of a file; a line is JSON with the data and options of the job",
+    )
     .requiredOption("--file <path>", 'one {"data": …, "key": …} a line; - reads standard input')
     .option(
       "--run <name>",
-      "what lines are told apart by, beside their number; else the file and its time",
+      "a name for this import, part of the ids of its jobs; defaults to the file and its time",
     )
-    .option("--from <line>", "the first line that is enqueued", "1")
+    .option("--from <line>", "the first line to enqueue", "1")
     .addHelpText(
       "after",
       `
 A line has "data" and any option of a job: "id", "key", "name", "priority", "delayMs", "maxWaitMs", "attempts", …
-One without an id gets one of the run and the number of the line: what is there already is not enqueued again, as long
-as the queue keeps the job. If it stops in the middle, it says from which line to go on.
+A line without an id gets one from the run and its number. A job that the queue still has is not enqueued again.
+If the command fails, it prints the line from which to continue.
 
 Example: sluice enqueue charges --file jobs.jsonl`,
     )
@@ -50,7 +52,7 @@ Example: sluice enqueue charges --file jobs.jsonl`,
     });
 }
 
-/** A file that has not been written since is the same run; what comes from standard input is another each time. */
+/** An unchanged file is the same run. Each use of standard input is a new run. */
 async function runOf(file: string): Promise<string> {
   if (file === "-") return randomUUID();
   try {
@@ -71,7 +73,7 @@ function linesOf(file: string): AsyncIterable<string> {
   return createInterface({ input, crlfDelay: Infinity });
 }
 
-/** A line that is a job. */
+/** A line that contains a job. */
 interface Line {
   readonly number: number;
   readonly data: unknown;
@@ -96,9 +98,9 @@ async function enqueueLines({
   readonly run: string;
   readonly lines: AsyncIterable<string>;
 }): Promise<Count> {
-  let [number, enqueued, alreadyThere, toldAtMs] = [0, 0, 0, -Infinity];
+  let [number, enqueued, alreadyThere, printedAtMs] = [0, 0, 0, -Infinity];
   let batch: Line[] = [];
-  // With the same run, what was enqueued of a batch is there already.
+  // With the same run, the stored jobs of a batch are not stored again.
   const goOn = (line: number): string => `Go on with --run '${onOneLine(run)}' --from ${line}.`;
 
   async function flush(): Promise<void> {
@@ -118,8 +120,8 @@ async function enqueueLines({
       throw error;
     }
     batch = [];
-    if (io.errIsTty !== true || performance.now() - toldAtMs < PROGRESS_MS) return;
-    toldAtMs = performance.now();
+    if (io.errIsTty !== true || performance.now() - printedAtMs < PROGRESS_MS) return;
+    printedAtMs = performance.now();
     io.err(`\r${number} lines, ${enqueued} enqueued`);
   }
 
@@ -127,7 +129,7 @@ async function enqueueLines({
     number += 1;
     if (number < from || text.trim() === "") continue;
     const line = await readLine(text, { number, run }).catch(async (error: unknown) => {
-      // What comes before it is enqueued.
+      // Stores the lines before it.
       await flush();
       io.err(`${goOn(number)}\n`);
       throw error;

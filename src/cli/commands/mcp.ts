@@ -19,9 +19,9 @@ export function addMcp(program: Command, io: Io): void {
     .addHelpText(
       "after",
       `
-Without --allow, tools only read, and show no data of jobs. The log of changes shows who ran this command.
+Without --allow, tools only read, and show no data of jobs. The change log shows who ran this command.
 
-Example: sluice mcp --redis redis://127.0.0.1:6379
+Example: sluice mcp
 Example: sluice mcp --allow act`,
     )
     .action(async ({ allow }: { readonly allow?: "act" }, command: Command) => {
@@ -34,7 +34,7 @@ Example: sluice mcp --allow act`,
         const fail = (error: unknown): void => io.err(`${reasonOf(error)}\n`);
         const door = { sluice, facts: createFacts(sluice), caller, fail };
         const underway = new Set<Promise<void>>();
-        // The loop ends when the client closes its end.
+        // The loop ends when the client closes the connection.
         for await (const line of createInterface({ input: process.stdin })) {
           if (line.trim() === "") continue;
           const answering = answer(line, door, io).finally(() => underway.delete(answering));

@@ -29,20 +29,20 @@ import {
 
 type What = "check" | "diff" | "apply";
 
-/** What a file would change of one bucket, or of the queue or the sender of webhooks that the subject says. */
+/** What a file would change of a bucket, a queue or a webhook sender. */
 interface Difference {
   readonly bucket: string;
   readonly subject: "policy" | RulesSection;
-  /** The policy in force, and where it comes from; undefined: no process has told of the bucket. */
+  /** The policy in force and its source. Undefined if no process has reported the bucket. */
   readonly before: string | undefined;
   readonly source: string | undefined;
-  /** The policy by the file; undefined: the file says nothing of it, and that of the code holds again. */
+  /** The policy of the file. Undefined if the file has none, so the code's applies again. */
   readonly after: string | undefined;
 }
 
 const AT_ONCE = 100;
 
-/** How many of each the file names. */
+/** Counts the entries of each kind. */
 function countsOf({ buckets, settings }: Pick<Rules, "buckets" | "settings">) {
   const sections = [...settings.keys()].map((name) => settingOf(name)!.section);
   const queues = sections.filter((section) => section === "queue").length;
@@ -61,10 +61,10 @@ export function addRules(program: Command, io: Io): void {
     .command("rules")
     .addArgument(new Argument("<what>", "what to do").choices(["check", "diff", "apply"]))
     .argument("<file>", "the file, YAML or JSON")
-    .description("checks a rules file, shows what it would change, or puts it in force")
+    .description("checks a rules file, shows what it would change, or applies it")
     .addHelpText(
       "after",
-      "\ncheck needs no Redis. apply ends with 5 if newer rules are in force.\n\nExample: sluice rules check sluice.yaml",
+      "\ncheck needs no Redis. apply exits with 5 if newer rules are in force.\n\nExample: sluice rules check sluice.yaml",
     )
     .action(async (what: What, file: string, _options: object, command: Command) => {
       if (what === "apply") return apply(command, io, file);
@@ -80,12 +80,12 @@ export function addRules(program: Command, io: Io): void {
         print(command, io, await differences(sluice, rules), describe);
         const inForce = await partsOf("sluice rules", sluice).insight.rules();
         if (inForce === undefined || (rules.version ?? Infinity) >= inForce.version) return;
-        io.err(`${onOneLine(`But apply would be refused: ${newerText(inForce)}`)}\n`);
+        io.err(`${onOneLine(`But apply would fail: ${newerText(inForce)}`)}\n`);
       });
     });
 }
 
-/** @throws {@link BrokenFileError} when the file cannot be used, after each problem was told. */
+/** @throws {@link BrokenFileError} when the file has problems, which it prints first. */
 async function check(command: Command, io: Io, file: string): Promise<Rules> {
   const { rules, problems } = checkRules(file, await readText(file));
   if (rules !== undefined) return rules;
@@ -126,7 +126,7 @@ async function apply(command: Command, io: Io, file: string): Promise<void> {
       );
       if (given === undefined) {
         io.err(
-          `The file has no version, so the time of its change counts as one; any file with a version of its own is older.\n`,
+          `The file states no version, so its modification time is used. A file that states a version then counts as older.\n`,
         );
       }
     },
@@ -134,7 +134,7 @@ async function apply(command: Command, io: Io, file: string): Promise<void> {
   );
 }
 
-/** Of all that the file names, and those that rules name now, what is going to be another policy. */
+/** Compares all entries of the file, and of the rules in force, with what applies now. */
 async function differences(sluice: Sluice, rules: Rules): Promise<readonly Difference[]> {
   const { insight } = partsOf("sluice rules", sluice);
   const before = await insight.ruledNames();

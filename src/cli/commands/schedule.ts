@@ -1,4 +1,4 @@
-/** `schedule preview`: when the runs of a cron expression are due. */
+/** `schedule preview`: shows when the runs of a cron expression are due. */
 import type { Command } from "commander";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { readCronText, usesHash } from "../../core/input/cron-text.ts";
@@ -10,13 +10,13 @@ import { countOf } from "../options.ts";
 export function addSchedule(program: Command, io: Io): void {
   program
     .command("schedule")
-    .description("cron expressions of recurring jobs: when their runs are due")
+    .description("shows when recurring jobs are due")
     .addHelpText("after", '\nExample: sluice schedule preview "0 9 * * 1-5"')
     .command("preview <cron>")
     .description("prints the next runs of a cron expression; needs no Redis")
     .option("--tz <zone>", "the time zone of the expression", UTC)
-    .option("--id <dedupeId>", "the id of the schedule; needed where the expression has H")
-    .option("--count <runs>", "how many runs", "5")
+    .option("--id <dedupeId>", "the id of the schedule; needed if the expression has H")
+    .option("--count <runs>", "the number of runs", "5")
     .addHelpText(
       "after",
       '\nExample: sluice schedule preview "H 9 * * 1-5" --tz Europe/Berlin --id report',

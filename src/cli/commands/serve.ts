@@ -43,13 +43,13 @@ Example: sluice serve --insecure-local --forward gpt=https://api.openai.com --ll
 export function addServe(program: Command, io: Io): void {
   program
     .command("serve")
-    .description("serves the board, facts and steering over HTTP, until it is interrupted")
-    .option("--port <port>", "where to listen; 0 takes a free one", "3010")
-    .option("--host <address>", "where to listen", "127.0.0.1")
+    .description("serves the board and the HTTP API, until interrupted")
+    .option("--port <port>", "the port; 0 selects a free one", "3010")
+    .option("--host <address>", "the address to listen on", "127.0.0.1")
     .option("--socket <path>", "a Unix socket to listen on instead")
-    .option("--token <tokens...>", "tokens that may do everything; else $SLUICE_TOKEN")
+    .option("--token <tokens...>", "tokens that may do everything; defaults to $SLUICE_TOKEN")
     .option("--token-file <path>", "a file with one token, or with a JSON list of tokens and roles")
-    .option("--insecure-local", "no token is asked for; on loopback only")
+    .option("--insecure-local", "needs no token; on loopback only")
     .option("--tls-key <path>", "the private key for TLS, as PEM")
     .option("--tls-cert <path>", "the certificate for TLS, as PEM")
     .option(
@@ -62,22 +62,22 @@ export function addServe(program: Command, io: Io): void {
     )
     .option(
       "--llm <bucket=api...>",
-      "what the bucket of a --forward is for, so that its requests cost their tokens: openai, azure, anthropic, gemini or bedrock, with the limits of the account",
+      "the LLM API behind the bucket of a --forward, so that requests cost their tokens: openai, azure, anthropic, gemini or bedrock, with the limits of the account",
     )
     .option(
       "--forward-timeout <time>",
-      "how long the upstream of a --forward may be silent, such as 20m; 10m unless given",
+      "how long the upstream of a --forward may be silent, such as 20m; defaults to 10m",
     )
-    .option("--public-url <url>", "the address that browsers show, behind a proxy that has another")
+    .option("--public-url <url>", "the address in browsers, if a proxy has another one")
     .option(
       "--trust-proxy [addresses...]",
       "believes X-Forwarded-For, -Host and -Proto of these proxies; of all without addresses",
     )
     .option(
       "--keep-alive-timeout <time>",
-      "how long a connection stays open between requests; 72s unless given",
+      "how long a connection stays open between requests; defaults to 72s",
     )
-    .option("--rules <file>", "a rules file, which is put in force and watched")
+    .option("--rules <file>", "a rules file to apply and watch")
     .addHelpText("after", EXAMPLES)
     .action(async (options: ServeOptions, command: Command) => {
       const read = await readOptions(options, io);
@@ -85,7 +85,7 @@ export function addServe(program: Command, io: Io): void {
         command,
         io,
         async (sluice) => {
-          // A server that cannot listen must not have changed anything.
+          // A server that cannot listen must not change anything.
           const { rules } = partsOf("sluice serve", sluice);
           rules?.hold();
           const forwards = Object.keys(read.forward ?? {});
@@ -101,7 +101,7 @@ export function addServe(program: Command, io: Io): void {
             declareBuckets(sluice);
             rules?.release();
             io.out(grpc === undefined ? `${url}\n` : `${url}\ngrpc ${grpc}\n`);
-            void tellIfAway(sluice, io, () => isEnding);
+            void warnIfUnreachable(sluice, io, () => isEnding);
             await interrupted;
           } finally {
             isEnding = true;
@@ -113,8 +113,8 @@ export function addServe(program: Command, io: Io): void {
     });
 }
 
-/** The server listens also without Redis, so whoever has started it has to hear of that. */
-async function tellIfAway(sluice: Sluice, io: Io, isEnding: () => boolean): Promise<void> {
+/** Warns the operator if Redis is unreachable. The server listens anyway. */
+async function warnIfUnreachable(sluice: Sluice, io: Io, isEnding: () => boolean): Promise<void> {
   const reasons = await whyNotReady(sluice);
   if (isEnding()) return;
   for (const { reason } of reasons) {
@@ -204,7 +204,7 @@ async function tokensIn(path: string): Promise<readonly TokenOptions[]> {
   try {
     return JSON.parse(text) as readonly TokenOptions[];
   } catch (error) {
-    throw wrong("--token-file", path, `it is no list in JSON: ${(error as Error).name}`);
+    throw wrong("--token-file", path, `it is not a JSON list: ${(error as Error).name}`);
   }
 }
 

@@ -11,12 +11,12 @@ type Start = (sluice: Sluice) => unknown;
 export function addWorker(program: Command, io: Io): void {
   program
     .command("worker <module>")
-    .description("runs the workers that a module starts, until it is interrupted")
+    .description("runs the workers that a module starts, until interrupted")
     .addHelpText(
       "after",
       `
-Its default export is a function that gets a sluice, and declares buckets, queues and workers on it. On SIGINT or
-SIGTERM the workers end their jobs, as sluice.close() has them do. They keep running when the output is no longer read.
+The module's default export is a function that gets a sluice, and declares buckets, queues and workers on it.
+On SIGINT or SIGTERM the workers finish their jobs, as with sluice.close(). They keep running when the output is closed.
 
 Example: sluice worker ./charge-worker.js`,
     )
@@ -32,7 +32,7 @@ Example: sluice worker ./charge-worker.js`,
             "it started no worker: call sluice.worker(queue, handler) on the sluice that its default export gets",
           );
         }
-        io.err("Working; it ends at SIGINT or SIGTERM.\n");
+        io.err("Working; stop it with SIGINT or SIGTERM.\n");
         await interrupted;
       });
     });
@@ -41,10 +41,10 @@ Example: sluice worker ./charge-worker.js`,
 async function startOf(path: string): Promise<Start> {
   const url = pathToFileURL(resolve(path)).href;
   const loaded = (await import(url).catch((cause: unknown) => {
-    throw wrongModule(path, "it could not be loaded: name a file of JavaScript that can", cause);
+    throw wrongModule(path, "it could not be loaded: give a JavaScript file", cause);
   })) as { readonly default?: unknown };
   if (typeof loaded.default === "function") return loaded.default as Start;
-  throw wrongModule(path, "its default export has to be a function, which gets a sluice");
+  throw wrongModule(path, "its default export must be a function that gets a sluice");
 }
 
 function wrongModule(path: string, remedy: string, cause?: unknown): InvalidOptionError {

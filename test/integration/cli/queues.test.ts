@@ -305,7 +305,7 @@ describe("sluice worker", () => {
     const path = join(await folder(), "wrong.mjs");
     await writeFile(path, "export default 5;");
 
-    expect((await sluice("worker", path)).err).toContain("its default export has to be a function");
+    expect((await sluice("worker", path)).err).toContain("its default export must be a function");
     await writeFile(
       path,
       "export default (sluice) => void sluice.bucket('stripe', { rate: '1/s' });",

@@ -73,7 +73,7 @@ describe("sluice rules", () => {
     const older = files.write("older.yaml", "version: 2\nbuckets: { api: { rate: 20/s } }");
     const expected = await sluice("rules", "diff", older);
     expect(expected.out).toMatch(/^api +50\/s \(rules\) +20\/s$/m);
-    expect(expected.err).toContain("apply would be refused: version 3 (");
+    expect(expected.err).toContain("apply would fail: version 3 (");
     const refused = await sluice("rules", "apply", older);
     expect(refused.code).toBe(5);
     expect(refused.err).toContain("was not put in force: version 3 (");

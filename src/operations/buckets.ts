@@ -1,4 +1,4 @@
-/** What operators see of buckets, and how they change them. */
+/** Operations that show and change buckets. */
 import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
 import type { PolicyOptions } from "../core/policy/policy.ts";
@@ -72,7 +72,7 @@ const overview = operation({
   ...LOOK,
   name: "overview",
   target: "all",
-  summary: "All buckets together, and the processes that use them",
+  summary: "Totals of all buckets, and the processes that use them",
   input: z.strictObject({}),
   answers: "The totals.",
   output: TOTALS,
@@ -147,15 +147,15 @@ const buckets = operation({
     sort: z
       .enum(Object.keys(ORDERS) as [keyof typeof ORDERS])
       .default("name")
-      .describe("What comes first: the most of it."),
-    offset: z.int().min(0).default(0).describe("How many are left out before the page."),
+      .describe("The figure to sort by, the highest first."),
+    offset: z.int().min(0).default(0).describe("The number of buckets before the page."),
     limit: limitField(50, 200),
     recent: z
       .boolean()
       .optional()
-      .describe("Adds calls by second in the last ten minutes, in steps of ten seconds."),
+      .describe("Adds the calls per second of the last ten minutes, in steps of ten seconds."),
   }),
-  answers: "The page, and how many there are.",
+  answers: "The page, and the number of all buckets.",
   output: object({
     atMs: NUMBER,
     total: COUNT,
@@ -187,7 +187,7 @@ const buckets = operation({
   http: { path: "GET /api/v1/buckets", tag: "facts" },
   cli: {
     command: "buckets",
-    about: "all buckets: cap, actual rate, what waits and for what",
+    about: "all buckets: their caps, actual rates, pending calls, and what these wait for",
     examples: ["sluice buckets --json | jq '.buckets[].name'"],
     hidden: ["search", "sort", "offset", "limit", "recent"],
     run: allBuckets,
@@ -199,7 +199,7 @@ const bucket = operation({
   ...LOOK,
   name: "bucket.look",
   target: "bucket",
-  summary: "One bucket: its limits, what waits, and who set what is in force",
+  summary: "One bucket: its limits, its pending calls, and who set its policy",
   input: z.strictObject(BUCKET),
   answers: "The bucket.",
   output: STATUS,
@@ -222,7 +222,7 @@ const why = operation({
   ...LOOK,
   name: "bucket.why",
   target: "bucket",
-  summary: "Why calls of a bucket wait, since when, and who set that",
+  summary: "Why calls of a bucket wait, since when, and who caused it",
   input: z.strictObject(BUCKET),
   answers: "The reasons, the strongest first, and the jobs that wait for the bucket.",
   output: object({ bucket: TEXT, reasons: list(TEXT), jobs: list({ type: "object" }) }),
@@ -236,7 +236,8 @@ const why = operation({
   cli: {
     command: "why <name> [job]",
     args: ["bucket"],
-    about: "why calls of a bucket wait, since when, and who set that; or why a job of a queue does",
+    about:
+      "why calls of a bucket wait, since when, and who caused it; or why a job of a queue waits",
     examples: ["sluice why stripe", "sluice why charges order-17"],
     show: ({ reasons }: { readonly reasons: readonly string[] }) => reasons,
   },
@@ -246,9 +247,9 @@ const keys = operation({
   ...LOOK,
   name: "bucket.keys",
   target: "bucket",
-  summary: "The keys of which most jobs wait, of all queues that leave through a bucket",
+  summary: "The keys with the most pending jobs, over all queues of a bucket",
   input: z.strictObject(BUCKET),
-  answers: "Up to 20 keys, those with the most jobs first, and how many there are.",
+  answers: "Up to 20 keys, those with the most jobs first, and the number of all keys.",
   output: object({ lanes: LANES, lanesInAll: COUNT }),
   privacy: OF_TARGET,
   async run({ sluice, facts, caller }, { bucket: name }) {
@@ -299,7 +300,7 @@ const history = operation({
         waiting: {
           type: "object",
           additionalProperties: NUMBER,
-          description: "Callers that waited, by priority, on average over the step.",
+          description: "The average number of pending calls in the step, by priority.",
         },
       }),
     ),
@@ -328,9 +329,9 @@ const preview = operation({
   ...LOOK,
   name: "bucket.preview",
   target: "bucket",
-  summary: "What another policy or a pause would do to the callers that wait",
+  summary: "What another policy or a pause would do to pending calls",
   input: z.strictObject({ ...BUCKET, ...PREVIEW }),
-  answers: "The bucket as it is, and as it would be.",
+  answers: "The bucket now, and after the change.",
   output: object({ now: { type: "object" }, after: { type: "object" } }),
   privacy: OF_TARGET,
   run: async (context, { bucket: name, ...change }) =>
@@ -339,7 +340,7 @@ const preview = operation({
   cli: {
     command: "preview <name>",
     args: ["bucket"],
-    about: "what a rate or a pause would do to what waits for a bucket; changes nothing",
+    about: "what a rate or a pause would do to pending calls and jobs; changes nothing",
     examples: ["sluice preview stripe --rate 20/s"],
     ...readsPreview(),
     run: (door, { bucket: name, policy, pausedForMs }) =>
@@ -348,7 +349,7 @@ const preview = operation({
   },
 });
 
-/** Prints the bucket as it is after the change. */
+/** Prints the bucket after the change. */
 const AFTERWARDS: Pick<CommandLine<{ readonly status: unknown }>, "args" | "result" | "show"> = {
   args: ["bucket"],
   result: ({ status }) => status,
@@ -362,7 +363,7 @@ const STEER = {
   target: "bucket",
   needs: "act",
   privacy: OF_TARGET,
-  answers: "The bucket as it is now, unless it could not be read.",
+  answers: "The bucket after the change, unless it could not be read.",
   output: object({ "status?": STATUS, "undone?": CHANGE }),
 } as const;
 
@@ -376,7 +377,7 @@ async function changed(context: Context, name: string, make: (found: Bucket) => 
 const configure = operation({
   ...STEER,
   name: "bucket.configure",
-  summary: "Puts another policy in force, over that of the code",
+  summary: "Overrides the policy of the code",
   input: z.strictObject({
     ...BUCKET,
     policy: POLICY,
@@ -393,7 +394,7 @@ const configure = operation({
   cli: {
     ...AFTERWARDS,
     command: "set <name>",
-    about: "puts another rate or concurrency of a bucket in force, or settings of a queue",
+    about: "overrides the rate or concurrency of a bucket, or settings of a queue",
     examples: [
       'sluice set stripe --rate 20/s --for 1h --reason "429s"',
       "sluice set charges --queue --setting maxBacklog=500 --for 1h",
@@ -471,10 +472,13 @@ const resume = operation({
 const undo = operation({
   ...STEER,
   name: "bucket.undo",
-  summary: "Takes back the last change that is still in force",
+  summary: "Undoes the last change that is still in force",
   input: z.strictObject({
     ...BUCKET,
-    id: z.string().optional().describe("Refuses to take back any other change than this one."),
+    id: z
+      .string()
+      .optional()
+      .describe("The change to undo. If another one is the last, the request fails."),
     generation: GENERATION,
     ...BY_HAND,
   }),
@@ -485,7 +489,7 @@ const undo = operation({
   cli: {
     ...AFTERWARDS,
     command: "undo <name>",
-    about: "takes back the last change of a bucket or a queue that is in force",
+    about: "undoes the last change of a bucket or a queue",
     examples: ["sluice undo stripe"],
     result: (made) => {
       assertUndone(made);
@@ -512,7 +516,7 @@ export function changeOf({ policy = {}, pausedForMs }: PreviewGiven): Change {
   return (ms === undefined ? policy : { ...policy, pausedForMs: ms }) as Change;
 }
 
-/** A policy of the command line. */
+/** Reads a policy from the options of the command line. */
 function policyOf({ rate, concurrency }: Readonly<Record<string, unknown>>): object {
   return {
     ...(rate === undefined ? {} : { rate }),
@@ -535,17 +539,17 @@ export function readsPreview(): Pick<CommandLine<unknown>, "hidden" | "options" 
   };
 }
 
-/** The jobs that wait for a bucket, of the queues in the scope of the caller. */
+/** Returns the pending jobs of a bucket, in the queues that the caller may see. */
 async function jobsOf({ sluice, facts, caller }: Door, name: string) {
   return waitingJobs(sluice, (await facts.queuesOf(name)).filter(caller.mayQueue));
 }
 
 interface AllBuckets extends Pick<Overview, "buckets" | "unreachable" | "replicas"> {
-  /** By bucket: the jobs that wait for it; of those whose calls are jobs. */
+  /** The pending jobs of each bucket that has queues. */
   readonly jobs: Readonly<Record<string, readonly WaitingJobs[]>>;
 }
 
-/** All pages, with the state of each limit. */
+/** Reads all pages, with the state of each limit. */
 export async function allBuckets(door: Pick<Door, "sluice">): Promise<AllBuckets> {
   const { sluice } = door;
   const first = await sluice.overview({ limit: 1_000 });
@@ -650,7 +654,7 @@ function showBucket({
   ];
 }
 
-/** A table below an empty line, if it has rows. */
+/** Formats a table below an empty line, if it has rows. */
 function section(heads: readonly string[], rows: readonly (readonly string[])[]) {
   return rows.length === 0 ? [] : ["", { heads, rows }];
 }
@@ -666,7 +670,7 @@ function setByText(status: BucketStatus): string {
   return setBy === undefined ? "override, it is not known whose" : `override ${byText(setBy)}`;
 }
 
-/** What holds calls back, the strongest first. */
+/** Lists what delays calls, the strongest reason first. */
 function reasonsOf(status: BucketStatus, jobs: readonly WaitingJobs[]): string[] {
   const { pausedForMs, pausedBy, coolingForMs, awayForMs, rateFactor, waiting, limitedBy } = status;
   const reasons: string[] = [];
@@ -707,7 +711,7 @@ interface CodePreview {
   readonly after: string;
 }
 
-/** What a change would do to the callers of a bucket, and to the jobs of its queues. */
+/** Formats what a change would do to the calls of a bucket, and to the jobs of its queues. */
 async function previewOf(
   { sluice, facts, bucket: find }: Context,
   name: string,

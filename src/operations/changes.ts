@@ -1,4 +1,4 @@
-/** The log of changes. */
+/** Operations that show the change log. */
 import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
 import type {
@@ -12,7 +12,7 @@ import { assertInScope, operation, type AnyOperation } from "./operation.ts";
 import { list, LOGGED_CHANGE, object, TEXT } from "./shapes.ts";
 import { counted, duration, type Shown } from "./text.ts";
 
-/** There is no change that could be taken back. */
+/** No change can be undone. */
 export class NothingToUndoError extends Error {
   override readonly name = "NothingToUndoError";
   constructor() {
@@ -27,16 +27,16 @@ export function assertUndone({ undone }: { readonly undone?: unknown }): void {
 const changes = operation({
   name: "change.list",
   target: "all",
-  summary: "What was changed by hand, by whom and why; the newest first",
+  summary: "Changes by operators and rules: what, who and why, the newest first",
   input: z.strictObject({
     bucket: NAME.optional().describe("Only those of this bucket."),
     queue: NAME.optional().describe(
       "Only those of this queue, or of the endpoints of this sender.",
     ),
-    before: z.string().optional().describe("The next of the page before."),
+    before: z.string().optional().describe("The `next` of the previous page."),
     limit: limitField(100, 1_000),
   }),
-  answers: "The changes, and where the next page begins if there may be one.",
+  answers: "The changes, and the start of the next page if there may be one.",
   output: object({ changes: list(LOGGED_CHANGE), "next?": TEXT }),
   needs: "view",
   privacy: { names: "in the scope", data: "never" },
@@ -55,7 +55,7 @@ const changes = operation({
   cli: {
     command: "changes [name]",
     args: [],
-    about: "what was changed by hand, by whom and why; the newest first, of all or of one",
+    about: "changes by operators and rules: what, who and why, the newest first",
     examples: ["sluice changes stripe --limit 5", "sluice changes charges --queue"],
     defaults: { limit: 20 },
     hidden: ["bucket", "queue"],
@@ -97,7 +97,7 @@ function endpointText({ queue, endpoint }: QueueChange): string {
   return endpoint === undefined ? queue : `${queue}: ${endpoint.tenant}/${endpoint.id ?? "*"}`;
 }
 
-/** What a change of a queue or an endpoint did: of facts, those that are others now. */
+/** Formats what a change of a queue or an endpoint did: the facts that differ. */
 function factsText(change: QueueChange): string {
   const { key, filter, jobs, before, after, forMs, failed, undoneBy } = change;
   const names = Object.keys({ ...before, ...after });

@@ -1,4 +1,4 @@
-/** What operators see of the endpoints of webhooks, and how they disable and enable them; never a secret of theirs. */
+/** Operations that show and change endpoints of webhooks. No result contains a secret. */
 import * as z from "zod";
 import {
   listWebhooks,
@@ -27,7 +27,7 @@ const senders = operation({
   ...LOOK,
   name: "sender.list",
   target: "all",
-  summary: "The senders of webhooks",
+  summary: "The webhook senders",
   input: z.strictObject({}),
   answers: "Their names.",
   output: object({ senders: list(TEXT) }),
@@ -91,7 +91,7 @@ const endpoints = operation({
       if (page.endpoints.length === 0) return "There is no endpoint.";
       const rows = page.endpoints.map((each) => [
         each.id,
-        // A path may be as good as a password.
+        // A path may contain a secret.
         new URL(each.url).origin,
         each.types?.join(" ") ?? "all",
         stateOf(each),
@@ -114,7 +114,7 @@ const endpoint = operation({
   input: z.strictObject({
     ...OF_ENDPOINT,
     data: DATA,
-    limit: z.int().min(1).max(200).default(25).describe("How many attempts at most."),
+    limit: z.int().min(1).max(200).default(25).describe("The most attempts."),
   }),
   answers: "The endpoint.",
   output: object({ endpoint: ENDPOINT, attempts: list(ATTEMPT) }),
@@ -131,7 +131,7 @@ const endpoint = operation({
   cli: {
     command: "endpoints show <id>",
     args: ["endpoint"],
-    about: "one endpoint: what it gets, and how it does",
+    about: "one endpoint: its settings and its status",
     examples: ["sluice endpoints show billing --tenant acme"],
     hidden: ["limit"],
     result: ({ endpoint: facts, attempts }) => ({ ...facts, attempts }),
@@ -216,7 +216,8 @@ const STEER = {
   privacy: OF_TARGET,
   target: "endpoint",
   input: z.strictObject({ ...OF_ENDPOINT, ...BY_HAND }),
-  answers: "Whether it was changed, and the endpoint as it is now, unless it could not be read.",
+  answers:
+    "Whether it was changed, and the endpoint after the change, unless it could not be read.",
   output: object({ changed: { type: "boolean" }, "endpoint?": ENDPOINT }),
   undoable: true,
 } as const;
@@ -224,7 +225,7 @@ const STEER = {
 const disable = operation({
   ...STEER,
   name: "endpoint.disable",
-  summary: "Sends nothing more to an endpoint; what waits for it fails, and can be recovered",
+  summary: "Stops sending to an endpoint; its pending messages fail, and can be recovered",
   async run(context, { sender, tenant, endpoint: id }) {
     const found = await context.sender(sender);
     const changed = await found.endpoints.disable({ tenant, id }, context.byHand);
@@ -237,7 +238,7 @@ const disable = operation({
   cli: {
     command: "endpoints disable <id>",
     args: ["endpoint"],
-    about: "sends nothing more to it; what waits for it fails, and can be recovered",
+    about: "stops sending to an endpoint; its pending messages fail, and can be recovered",
     examples: ['sluice endpoints disable billing --reason "asked by phone" --tenant acme'],
     result: ({ changed }) => ({ changed }),
     show: ({ changed }: { readonly changed: boolean }, { endpoint: id }) =>
@@ -255,7 +256,7 @@ const disable = operation({
 const enable = operation({
   ...STEER,
   name: "endpoint.enable",
-  summary: "Sends to an endpoint again at once, as to one that never failed",
+  summary: "Sends to an endpoint again at once, and resets its failures",
   async run(context, { sender, tenant, endpoint: id }) {
     const found = await context.sender(sender);
     const changed = await found.endpoints.enable({ tenant, id }, context.byHand);
@@ -265,7 +266,7 @@ const enable = operation({
   cli: {
     command: "endpoints enable <id>",
     args: ["endpoint"],
-    about: "sends to it again, as to one that never failed",
+    about: "sends to an endpoint again, and resets its failures",
     examples: ["sluice endpoints enable billing --tenant acme"],
     result: ({ changed }) => ({ changed }),
     show: ({ changed }: { readonly changed: boolean }, { endpoint: id }) =>
@@ -307,13 +308,13 @@ const remove = operation({
 const undo = operation({
   name: "endpoint.undo",
   target: "sender",
-  summary: "Takes back that an endpoint was disabled or enabled",
+  summary: "Undoes that an endpoint was disabled or enabled",
   input: z.strictObject({
     ...OF_SENDER,
-    id: z.string().optional().describe("The change. Defaults to the last one."),
+    id: z.string().optional().describe("The change to undo. Defaults to the last one."),
     ...BY_HAND,
   }),
-  answers: "What was taken back.",
+  answers: "The change that was undone.",
   output: object({ "undone?": QUEUE_CHANGE }),
   needs: "act",
   privacy: OF_TARGET,
@@ -325,7 +326,7 @@ const undo = operation({
   http: { path: "POST /api/v1/endpoints/:sender/undo", tag: "endpoints" },
   cli: {
     command: "endpoints undo",
-    about: "takes back that an endpoint was disabled or enabled, the last time or by --id",
+    about: "undoes that an endpoint was disabled or enabled: the last time, or by --id",
     examples: ["sluice endpoints undo"],
     result(made) {
       assertUndone(made);
@@ -345,7 +346,7 @@ interface Ref {
   readonly id: string;
 }
 
-/** Endpoints by tenant and id, after the one that the cursor names. */
+/** Reads a page of endpoints in the order of tenant and id, after the cursor. */
 async function pageOf(
   sender: FoundWebhooks,
   {
@@ -375,7 +376,7 @@ async function pageOf(
   const found = await Promise.all(shownRefs.map((ref) => statusOf(sender, ref, withPaths)));
   const last = shownRefs.at(-1);
   return {
-    // An endpoint that was removed since is left out.
+    // Leaves out endpoints that were removed since.
     endpoints: found.filter((each) => each !== undefined),
     ...(isMore && last !== undefined ? { cursor: `${last.tenant}/${last.id}` } : {}),
   };
@@ -416,7 +417,7 @@ async function statusOf(sender: FoundWebhooks, ref: Ref, withPath: boolean) {
   };
 }
 
-/** What an operator sees of an endpoint. Paths often are secrets of chats, and queries hold tokens. */
+/** Returns what operators see of an endpoint. Its path may be a secret, and its query may contain a token. */
 function factsOf(found: Endpoint, withPath: boolean) {
   const { tenant, id, types, rate, concurrency, ordered, description, headers, secrets } = found;
   const { disabled, createdAtMs, changedAtMs } = found;

@@ -1,4 +1,4 @@
-/** Facts of many buckets and queues together: one look serves all who ask at the same time. */
+/** Facts of many buckets and queues. Requests at the same time share one snapshot. */
 import type { Overview } from "../insight/overview.ts";
 import type { JobExplanation } from "../queue/forecast/explain.ts";
 import type { QueueStatus } from "../queue/forecast/status.ts";
@@ -6,32 +6,32 @@ import type { Sluice } from "../sluice/create-sluice.ts";
 import type { BucketBrief, History } from "../throttle/bucket/facts/status.ts";
 
 interface Snapshot extends Omit<Overview<BucketBrief>, "next"> {
-  /** When it was taken, in ms since 1970, by the clock of this process. */
+  /** The time of the snapshot, in ms since 1970 on the clock of this process. */
   readonly atMs: number;
   /** The due jobs that have not started, by queue. A queue that cannot be read is missing. */
   readonly queuedJobs: ReadonlyMap<string, number>;
 }
 
 export interface Facts {
-  /** All buckets, and what `overview()` says beside them. */
+  /** Returns all buckets, and the other facts of `overview()`. */
   look(): Promise<Snapshot>;
-  /** Drops the last look, after a change. */
+  /** Drops the last snapshot, after a change. */
   forget(): void;
-  /** Calls a second of the last ten minutes, by bucket, the oldest first. */
+  /** Returns the calls per second of the last ten minutes by bucket, the oldest first. */
   recent(page: readonly BucketBrief[]): Promise<Record<string, number[]>>;
-  /** Brings the rows of a page up to date if the look that ordered them is old. */
+  /** Reads the rows of a page again if the snapshot that sorted them is old. */
   refreshed(page: readonly BucketBrief[], atMs: number): Promise<readonly BucketBrief[]>;
-  /** The names of the queues whose jobs draw from a bucket. */
+  /** Returns the names of the queues whose jobs draw from a bucket. */
   queuesOf(bucket: string): Promise<readonly string[]>;
 }
 
 const PAGE = 1_000;
 const LEAST_AGE_MS = 1_000;
-/** A look is kept ten times as long as it took. So looks take at most a tenth of the time. */
+/** A snapshot is kept for ten times as long as it took. So snapshots take at most a tenth of the time. */
 const AGE_BY_DURATION = 10;
-/** A look that takes longer is answered with the last one, while the next one runs. */
+/** If a snapshot takes longer, callers get the last one while the next one runs. */
 const QUICK_MS = 500;
-/** The order of many buckets may be older than the rows that are shown. */
+/** The sort order of many buckets may be older than the rows on a page. */
 const FRESH_MS = 3_000;
 const RECENT_MS = 600_000;
 /** The length of a step of the history. */
@@ -75,7 +75,7 @@ export function createFacts(sluice: Sluice): Facts {
     if (performance.now() < goodUntilMs) return snapshot;
     const next = lookOnce();
     if (tookMs < QUICK_MS) return next;
-    // The next caller gets the failure, if it fails again.
+    // If this fails again, the next caller gets the error.
     next.catch(() => (last = undefined));
     return snapshot;
   }
@@ -87,11 +87,11 @@ export function createFacts(sluice: Sluice): Facts {
     return history === undefined ? [] : ratesOf(history, nowMs);
   }
 
-  /** Rates change once a step, so they are kept for half of one. */
+  /** Rates change once per step, so they are kept for half a step. */
   function ratesNamed(name: string): Promise<number[]> {
     const found = rates.get(name);
     if (found !== undefined && found.untilMs > performance.now()) return found.read;
-    // The rest of the page shows that a server does not answer.
+    // Other parts of the page show that a server is unreachable.
     const read = readRates(name).catch(() => []);
     if (rates.size >= 1_000) rates.clear();
     rates.set(name, { read, untilMs: performance.now() + STEP_MS / 2 });
@@ -105,7 +105,7 @@ export function createFacts(sluice: Sluice): Facts {
       const { limits: _limits, ...brief } = found;
       return brief;
     } catch {
-      // Its server does not answer: the last known row is shown, and the totals name that server.
+      // Its server is unreachable. The last known row is shown, and the totals name that server.
       return status;
     }
   }
@@ -157,7 +157,7 @@ export function queuedByBucket(
   return Object.fromEntries(sums);
 }
 
-/** The step that is not over is left out. */
+/** Leaves out the current step. */
 function ratesOf({ stepMs, points }: History, nowMs: number): number[] {
   const steps = RECENT_MS / stepMs;
   const endMs = Math.floor(nowMs / stepMs) * stepMs;
@@ -168,7 +168,7 @@ function ratesOf({ stepMs, points }: History, nowMs: number): number[] {
   });
 }
 
-/** All buckets together. */
+/** The totals of all buckets. */
 export interface Totals extends Pick<Snapshot, "atMs" | "replicas" | "unreachable"> {
   readonly buckets: number;
   readonly waiting: number;
@@ -189,7 +189,7 @@ export function totalsOf(
 ): Totals {
   const sum = (count: (status: BucketBrief) => number): number =>
     buckets.reduce((total, status) => total + count(status), 0);
-  // Of a bucket without a cap, no share is known.
+  // A bucket without a cap has no known share.
   const capped = buckets.filter(({ capPerSecond }) => capPerSecond !== undefined);
   return {
     atMs,
@@ -210,7 +210,7 @@ export function totalsOf(
 
 type Order = "name" | "waiting" | "oldest" | "actual" | "share";
 
-/** What buckets are ordered by: the busiest first, of equals by name. */
+/** The figures by which buckets can be sorted. Equal buckets are sorted by name. */
 export const ORDERS: Readonly<Record<Order, (status: BucketBrief) => number>> = {
   name: () => 0,
   waiting: ({ waiting }: BucketBrief) => waiting.total,
@@ -230,10 +230,10 @@ async function statusesOf(
   return found.filter((status) => status !== undefined);
 }
 
-/** How many queues of a bucket are read for its keys, and how many keys are shown. */
+/** The most queues that are read for the keys of a bucket, and the most keys that are shown. */
 const [MOST_QUEUES_OF_KEYS, MOST_KEYS] = [10, 20];
 
-/** The keys of which most jobs wait, of several queues together. */
+/** Returns the keys with the most pending jobs, over several queues. */
 export async function busiestKeys(
   sluice: Sluice,
   queues: readonly string[],
@@ -246,18 +246,18 @@ export async function busiestKeys(
   };
 }
 
-/** Each queue costs a forecast. */
+/** Each queue needs a forecast. */
 export const MOST_FORECASTS = 20;
 
-/** The jobs of one queue that are due and wait for a bucket. */
+/** The due jobs of a queue that wait for its bucket. */
 export interface WaitingJobs {
   readonly queue: string;
   readonly waiting: number;
-  /** What the oldest of them waits for. */
+  /** What the oldest one waits for. */
   readonly why: JobExplanation | undefined;
 }
 
-/** The queues whose jobs wait for a bucket, those with the most first. */
+/** Returns the queues whose jobs wait for a bucket, those with the most jobs first. */
 export async function waitingJobs(
   sluice: Sluice,
   queues: readonly string[],

@@ -1,4 +1,4 @@
-/** Fields that several operations have, and how the command line writes those that it does not write as they are. */
+/** Fields that several operations share, and their options on the command line. */
 import * as z from "zod";
 import { JOB_STATES } from "../queue/job.ts";
 
@@ -7,11 +7,11 @@ export interface OptionForm {
   /** `"--for <time>"` */
   readonly flags: string;
   readonly reads: "duration" | "ago" | "names" | "text";
-  /** Its help, where the value is written in another way than in JSON. */
+  /** The help of the option, whose value may be written differently from JSON. */
   readonly help: string;
 }
 
-/** Fields that are not in it are `--name <text>`, `--name <count>` or `--name`, by their type. */
+/** All other fields are `--name <text>`, `--name <count>` or `--name`, depending on their type. */
 export const OPTION_FORMS: z.core.$ZodRegistry<OptionForm> = z.registry<OptionForm>();
 
 function field<Schema extends z.ZodType>(schema: Schema, form: OptionForm): Schema {
@@ -21,7 +21,7 @@ function field<Schema extends z.ZodType>(schema: Schema, form: OptionForm): Sche
 
 const text = (most = 1_024): z.ZodString => z.string().max(most);
 
-/** A field that may be left out. */
+/** An optional field. */
 type Field<Value> = z.ZodOptional<z.ZodType<Value>>;
 
 export const NAME: z.ZodString = text();
@@ -35,15 +35,15 @@ export const KEY: Field<string | string[] | Record<string, string>> = field(
 );
 
 export const FOR_MS: Field<number> = field(
-  z.int().min(1).optional().describe("For how long. Defaults to no end."),
+  z.int().min(1).optional().describe("The duration. Defaults to no end."),
   {
     flags: "--for <time>",
     reads: "duration",
-    help: "for how long, such as 15m; without it, until it is changed",
+    help: "the duration, such as 15m; defaults to no end",
   },
 );
 
-/** A moment in ms since 1970; the command line takes how long ago it was. */
+/** A time in ms since 1970. On the command line, a duration before now. */
 export const agoField = (name: string, about: string, help: string): Field<number> =>
   field(z.int().min(0).optional().describe(about), {
     flags: `--${name} <time>`,
@@ -55,27 +55,29 @@ export const GENERATION: Field<number> = z
   .int()
   .min(0)
   .optional()
-  .describe(
-    "The generation that you saw in the status: the change is refused if another one came since.",
-  );
+  .describe("The generation from the status. The change fails if there was another change since.");
 
 export const REASON: Field<string> = z
   .string()
   .optional()
-  .describe("Why; the log of changes shows it.");
+  .describe("The reason, which the change log shows.");
 
 const BY = field(
-  z.string().optional().describe("Who makes the change. Defaults to the name of the caller."),
-  { flags: "--by <name>", reads: "text", help: "who; defaults to $SLUICE_BY, else to the user" },
+  z.string().optional().describe("The author of the change. Defaults to the name of the caller."),
+  {
+    flags: "--by <name>",
+    reads: "text",
+    help: "the author; defaults to $SLUICE_BY, or to the user",
+  },
 );
 
-/** Who makes a change and why, of operations whose `reason` is a filter. */
+/** The author and reason of a change, for operations in which `reason` is a filter. */
 export const BY_WHOM: Readonly<Record<"by" | "why", Field<string>>> = {
   by: BY,
   why: z
     .string()
     .optional()
-    .describe("Why; the log of changes shows it. Here, reason is a filter."),
+    .describe("The reason, which the change log shows. Here, `reason` is a filter."),
 };
 
 export const BY_HAND: Readonly<Record<"by" | "reason" | "why", Field<string>>> = {
@@ -88,7 +90,7 @@ export const BY_HAND: Readonly<Record<"by" | "reason" | "why", Field<string>>> =
     .meta({ deprecated: true }),
 };
 
-/** What a resume of a bucket or a queue takes, and its form on the board. */
+/** The fields of a resume of a bucket or a queue, and its form on the board. */
 export const RESUMING = { key: KEY, generation: GENERATION, ...BY_HAND } as const;
 export const RESUME_FORM = {
   title: "Resume {name}",
@@ -97,7 +99,7 @@ export const RESUME_FORM = {
   done: "{name} is running again.",
 } as const;
 
-/** The same of a pause. */
+/** The same for a pause. */
 export const PAUSING = { forMs: FOR_MS, ...RESUMING } as const;
 export const PAUSE_FORM = {
   title: "Pause {name}",
@@ -111,17 +113,17 @@ export const DATA: z.ZodDefault<z.ZodBoolean> = field(
   z
     .boolean()
     .default(false)
-    .describe('Adds the data, which may be private: only for tokens of the role "act".'),
+    .describe('Adds the data, which may be private. Needs a token of the role "act".'),
   { flags: "--data", reads: "text", help: "with the data, which may be private" },
 );
 
-/** `most` holds for HTTP and MCP; the command line takes up to 1,000. */
+/** `most` applies to HTTP and MCP. The command line allows up to 1,000. */
 export const limitField = (usual: number, most: number): z.ZodDefault<z.ZodInt> =>
-  z.int().min(1).max(1_000).default(usual).describe("How many at most.").meta({ maximum: most });
+  z.int().min(1).max(1_000).default(usual).describe("The most results.").meta({ maximum: most });
 
 export const CURSOR: Field<string> = text(4_096)
   .optional()
-  .describe("The cursor of the page before.");
+  .describe("The cursor of the previous page.");
 
 export const STATE: Field<string> = z
   .enum(JOB_STATES as unknown as readonly ["waiting", ...string[]], {
@@ -130,7 +132,7 @@ export const STATE: Field<string> = z
   .optional()
   .describe(`Only jobs in this state: ${JOB_STATES.join(", ")}.`);
 
-/** Which dead letters are meant. */
+/** Selects dead letters. */
 export const FAILED_FILTER: {
   readonly key: typeof KEY;
   readonly name: Field<string>;
@@ -139,13 +141,13 @@ export const FAILED_FILTER: {
   readonly since: Field<number>;
 } = {
   key: KEY,
-  name: NAME.optional().describe("The name that the job was given."),
-  reason: NAME.optional().describe("A part of its reason, or of an error that led to it."),
-  code: NAME.optional().describe("The code of its error, or of one that led to it."),
+  name: NAME.optional().describe("The name of the job."),
+  reason: NAME.optional().describe("A part of the reason, or of an error that caused it."),
+  code: NAME.optional().describe("The code of the error, or of an error that caused it."),
   since: agoField(
     "since",
-    "Failed then or later, in ms since 1970.",
-    "those that failed in this time, such as 2h",
+    "The earliest failure, in ms since 1970.",
+    "those that failed in this period, such as 2h",
   ),
 };
 
@@ -161,9 +163,9 @@ export const PREVIEW: {
   pausedForMs: z
     .union([z.int().min(0), z.literal("forever")])
     .optional()
-    .describe('For how long the bucket would be paused: ms, "forever", or 0 for not at all.'),
+    .describe('The duration of the pause: ms, "forever", or 0 for none.'),
 };
 
 export const SENDER: z.ZodDefault<z.ZodString> = NAME.default("webhooks").describe(
-  "The name of the sender of webhooks.",
+  "The name of the webhook sender.",
 );

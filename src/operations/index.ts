@@ -1,4 +1,4 @@
-/** Every operation. A new one goes into the list at the end of its file, and every door has it. */
+/** All operations. The HTTP API, the command line and MCP read this list. */
 import { BUCKET_OPERATIONS } from "./buckets.ts";
 import { CHANGE_OPERATIONS } from "./changes.ts";
 import { ENDPOINT_OPERATIONS } from "./endpoints.ts";
@@ -14,7 +14,7 @@ export const OPERATIONS: readonly AnyOperation[] = [
   ...CHANGE_OPERATIONS,
 ];
 
-/** Runs the operation of a name, for doors that have a form of their own for it. */
+/** Runs an operation by its name, for routes that are written by hand. */
 export async function performNamed<Result>(
   name: string,
   door: Door,

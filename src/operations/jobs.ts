@@ -1,4 +1,4 @@
-/** What operators see of jobs and dead letters, and how they change them. */
+/** Operations that show and change jobs and dead letters. */
 import * as z from "zod";
 import { InvalidOptionError } from "../core/errors.ts";
 import type { QueuedJob } from "../queue/enqueue/job-handle.ts";
@@ -31,7 +31,7 @@ const LOOK = { needs: "view", undoable: false } as const;
 const SHOWS_DATA = { names: "of the target", data: "on request" } as const;
 const NO_DATA = { names: "of the target", data: "never" } as const;
 
-/** What a job is; its data and result only if they were asked for. */
+/** Returns the facts of a job, with its data and result only if requested. */
 function factsOf(job: QueuedJob<unknown>, withData: boolean) {
   const { id, name, key, priority, attempts, attemptsMade, dedupeId } = job;
   const { enqueuedAtMs, dueAtMs, startedAtMs, endedAtMs, startByMs } = job;
@@ -47,7 +47,7 @@ async function lookAt(job: QueuedJob<unknown>, withData: boolean) {
 
 type Looked = Awaited<ReturnType<typeof lookAt>>;
 
-/** The status of a job as its producers read it. */
+/** Returns the status of a job for its producers. */
 export async function statusOfJob(job: QueuedJob<unknown>): Promise<object> {
   return flat(await lookAt(job, false));
 }
@@ -57,18 +57,18 @@ function flat({ job, state, why, eta }: Looked): object {
   const startsInMs = eta?.startsInMs;
   return {
     ...facts,
-    // Of one that is done and no longer kept, only the id is known.
+    // A done job that is no longer kept has only its id.
     state: state ?? "gone",
     position: eta?.position,
     startsInMs,
     startsAtMs: startsInMs === undefined ? undefined : Math.round(Date.now() + startsInMs),
-    // Why no start can be promised.
+    // Why no start can be predicted.
     noStart: eta?.reason,
     waitsFor: why?.waitsFor,
   };
 }
 
-/** @throws {@link RefusedError} when there is no such job. */
+/** @throws {@link RefusedError} when the job does not exist. */
 async function jobOf(context: Context, queue: string, id: string): Promise<QueuedJob<unknown>> {
   const job = await (await context.queue(queue)).job(id);
   if (job === undefined) throw jobMissing(queue, id);
@@ -105,7 +105,7 @@ const jobs = operation({
   http: { path: "GET /api/v1/queues/:queue/jobs", tag: "queues" },
   cli: {
     command: "jobs <queue>",
-    about: "a page of the jobs of a queue, without their data unless that is asked for",
+    about: "a page of the jobs of a queue, with their data only if requested",
     examples: ["sluice jobs charges --state waiting --key acme --limit 5"],
     defaults: { limit: 20 },
     show: showJobs,
@@ -141,7 +141,7 @@ const job = operation({
   ...LOOK,
   name: "job.look",
   target: "job",
-  summary: "One job: where it is, what it waits for, and when it is expected to start",
+  summary: "One job: its state, what it waits for, and its expected start",
   input: z.strictObject({ ...QUEUE, ...ID, data: DATA }),
   answers: "The job.",
   output: object({
@@ -159,7 +159,7 @@ const job = operation({
       {
         path: "GET /v1/queues/:queue/jobs/:id",
         needs: "enqueue",
-        summary: "Where a job is, and when it is expected to start",
+        summary: "The state of a job, and its expected start",
         shape: flat,
         output: JOB_STATUS,
       },
@@ -199,7 +199,7 @@ const why = operation({
   ...LOOK,
   name: "job.why",
   target: "job",
-  summary: "Why a job waits, and when it is expected to start",
+  summary: "Why a job waits, and its expected start",
   input: z.strictObject({ ...QUEUE, ...ID }),
   answers: "What the job waits for; null if it runs or has ended.",
   output: object({
@@ -230,7 +230,7 @@ const cancel = operation({
   target: "job",
   summary: "Cancels a job",
   input: z.strictObject({ ...QUEUE, ...ID }),
-  answers: "Whether it was cancelled: one that has ended is not.",
+  answers: "Whether it was cancelled. A job that has ended is not.",
   output: object({ id: TEXT, cancelled: { type: "boolean" } }),
   needs: "act",
   privacy: NO_DATA,
@@ -264,7 +264,7 @@ const failed = operation({
       .int()
       .min(1)
       .default(50)
-      .describe("How many at most, the newest first.")
+      .describe("The most dead letters, the newest first.")
       .meta({ maximum: 1_000 }),
     data: DATA,
   }),
@@ -316,13 +316,17 @@ function showFailed(
   ];
 }
 
-/** One dead letter, several by their ids, or all that match. */
+/** Selects one dead letter, several by their ids, or all that match. */
 const WHICH = {
-  id: z.string().optional().describe("One dead letter; the filter then does not count."),
-  ids: z.array(z.string()).optional().describe("Several dead letters, in place of a filter."),
+  id: z.string().optional().describe("One dead letter. Filters are then ignored."),
+  ids: z.array(z.string()).optional().describe("Several dead letters, instead of a filter."),
   ...FAILED_FILTER,
-  limit: z.int().min(1).optional().describe("How many at most, the newest first. Defaults to all."),
-  all: z.boolean().optional().describe("All of them, without ids or a filter."),
+  limit: z
+    .int()
+    .min(1)
+    .optional()
+    .describe("The most dead letters, the newest first. Defaults to all."),
+  all: z.boolean().optional().describe("All dead letters, without ids or a filter."),
 };
 
 interface Which {
@@ -332,9 +336,9 @@ interface Which {
 }
 
 /**
- * Refuses a choice of dead letters that could mean two things.
+ * Rejects an ambiguous selection of dead letters.
  *
- * @throws {@link InvalidOptionError} when ids come beside a filter or `all`.
+ * @throws {@link InvalidOptionError} when ids are combined with a filter or `all`.
  */
 function assertOneChoice(where: string, { id, ids, all, ...filter }: Which): void {
   const isFiltered = all === true || Object.values(filter).some((value) => value !== undefined);
@@ -349,7 +353,7 @@ function assertOneChoice(where: string, { id, ids, all, ...filter }: Which): voi
   });
 }
 
-/** Acts on dead letters. `missing` are the ids that belong to no dead letter. */
+/** Changes dead letters. `missing` lists the ids that belong to no dead letter. */
 async function onDeadLetters(
   { id, ids = id === undefined ? undefined : [id], all: _all, ...filter }: Which,
   act: (one: string | FailedFilter) => Promise<number>,
@@ -365,7 +369,7 @@ async function onDeadLetters(
   return { count, missing };
 }
 
-/** What the command line says of which dead letters: to act on all, one has to say so. */
+/** Reads the selection from the command line. All dead letters need `--all`. */
 const BY_COMMAND = {
   args: ["queue"],
   hidden: ["id", "ids"],
@@ -394,7 +398,7 @@ const BY_COMMAND = {
 } as const;
 
 /**
- * Checks the body of `/v1`, where a replay of all dead letters has to be spelled out as `{}`.
+ * Checks the body of `/v1`, where `{}` selects all dead letters.
  *
  * @throws {@link InvalidOptionError} when there is no body, or an id beside a filter.
  */
@@ -410,9 +414,9 @@ function assertReplayBody(body: unknown): void {
 const replay = operation({
   name: "queue.replay",
   target: "queue",
-  summary: "Puts dead letters back: the one of an id, or all that match",
+  summary: "Puts dead letters back into the queue: by id, or all that match",
   input: z.strictObject({ ...QUEUE, ...WHICH, ...BY_WHOM }),
-  answers: "How many jobs were put back, and how the queue is steered now.",
+  answers: "The number of jobs that were put back, and the pauses and settings of the queue.",
   output: object({
     replayed: COUNT,
     missing: list(TEXT),
@@ -467,9 +471,9 @@ const replay = operation({
 const purge = operation({
   name: "queue.purge",
   target: "queue",
-  summary: "Removes dead letters for good: those of ids, or all that match",
+  summary: "Removes dead letters for good: by id, or all that match",
   input: z.strictObject({ ...QUEUE, ...WHICH, ...BY_WHOM }),
-  answers: "How many jobs were removed.",
+  answers: "The number of removed jobs.",
   output: object({ purged: COUNT, missing: list(TEXT) }),
   needs: "act",
   privacy: NO_DATA,
@@ -479,7 +483,7 @@ const purge = operation({
     assertOneChoice("queue.purge", which);
     const { all, ...choice } = which;
     if (all !== true && Object.values(choice).every((value) => value === undefined)) {
-      const remedy = "give true to remove all dead letters, or say which: by ids or a filter";
+      const remedy = "give true to remove all dead letters, or select some by ids or a filter";
       throw new InvalidOptionError({
         where: "queue.purge",
         option: "all",
@@ -498,7 +502,7 @@ const purge = operation({
     command: "purge <queue> [ids...]",
     about: "removes dead letters for good: by id, by a filter, or all",
     examples: ["sluice purge charges --key acme --yes"],
-    confirm: "what is removed cannot be had back; sluice failed shows which jobs those are",
+    confirm: "removed jobs cannot be restored; sluice failed lists them",
     result: ({ purged }) => ({ purged }),
     show: ({ purged }: { readonly purged: number }) =>
       `${counted(purged, "job was", "jobs were")} removed for good.`,

@@ -1,6 +1,6 @@
 /**
- * One thing that an operator can look at or change, declared once. The HTTP route, the command, the form of the board and
- * the MCP tool are made from it.
+ * An operation is one thing that an operator can look at or change. The HTTP route, the command, the
+ * form of the board and the MCP tool follow from its declaration.
  */
 import * as z from "zod";
 import { InvalidOptionError, type ErrorCode } from "../core/errors.ts";
@@ -14,17 +14,17 @@ import { REASON } from "./fields.ts";
 import type { Facts } from "./facts.ts";
 import type { Shown } from "./text.ts";
 
-/** What a token must be for. */
+/** The role that a token needs. */
 export type Needs = "view" | "act" | "enqueue";
 
 /**
  * LimitOwner names and data the result shows.
  *
- * `names`: of the target alone, which must be in the scope of the caller; or of many, of which `run` leaves out those
- * beyond the scope; or of processes, which every caller may see.
+ * `names`: `"of the target"`, which must be in the scope of the caller. `"in the scope"`: `run` leaves
+ * out all others. `"of processes"`: every caller may see them.
  *
- * `data`: whether the result can hold what customers sent. `"on request"`: only with the field `data`, which is refused to
- * callers that may only look.
+ * `data`: whether the result can contain data of customers. `"on request"`: only with the field
+ * `data`, which callers with the role `view` may not use.
  */
 interface Privacy {
   readonly names: "of the target" | "in the scope" | "of processes";
@@ -33,55 +33,55 @@ interface Privacy {
 
 type Target = "bucket" | "queue" | "job" | "endpoint" | "sender" | "all";
 
-/** A second path of the same operation, which older clients ask. */
+/** A second path of the same operation, for older clients. */
 export interface OtherPath<Result> {
   readonly path: string;
   readonly needs?: Needs;
-  /** Makes the fields that this path answers. Defaults to the same. */
+  /** Converts the result for this path. Defaults to the same result. */
   shape?(result: NoInfer<Result>): object;
   readonly summary?: string;
-  /** The JSON Schema of what `shape` makes. */
+  /** The JSON Schema of the converted result. */
   readonly output?: object;
   /** Defaults of fields that differ. */
   readonly defaults?: Readonly<Record<string, unknown>>;
-  /** Refuses bodies that only this path refuses. */
+  /** Rejects bodies that are invalid only for this path. */
   readonly check?: (body: unknown) => void;
 }
 
 export interface CommandLine<Result> {
-  /** The command and its arguments: `"pause <name>"`. Two operations may share one, if the second has a `when`. */
+  /** The command and its arguments: `"pause <name>"`. Two operations may share a command if the second has a `when`. */
   readonly command: string;
-  /** What the command does, where the summary is not said of the command line. */
+  /** What the command does. Defaults to the summary. */
   readonly about?: string;
-  /** The fields that the arguments are, in their order. Defaults to the names of the arguments. */
+  /** The fields of the arguments, in order. Defaults to the names of the arguments. */
   readonly args?: readonly string[];
-  /** Of two operations with one command, this one is meant if the flag or the argument is given. */
+  /** Selects this operation, of two with one command, if the flag or the argument is given. */
   readonly when?: "--queue" | "[job]";
   readonly examples: readonly string[];
   /** Values of fields that differ from the defaults. */
   readonly defaults?: Readonly<Record<string, unknown>>;
-  /** Fields that are no options, since `read` makes them. */
+  /** Fields without an option. `read` creates them. */
   readonly hidden?: readonly string[];
-  /** More options than the fields are: flags and their help. */
+  /** Options that are not fields: their flags and help. */
   readonly options?: readonly (readonly [flags: string, help: string])[];
-  /** Makes fields of options and arguments. */
+  /** Creates fields from options and arguments. */
   readonly read?: (
     options: Readonly<Record<string, unknown>>,
     args: readonly unknown[],
   ) => Readonly<Record<string, unknown>>;
-  /** Needs `--yes`, and why. */
+  /** Why the command needs `--yes`. */
   readonly confirm?: string;
-  /** Runs in place of the operation where the command line prints another selection of the same facts. */
+  /** Runs instead of the operation, if the command line prints other facts. */
   readonly run?: (
     context: Context,
     input: Readonly<Record<string, unknown>>,
     more: CommandRun,
   ) => unknown;
-  /** What is printed, and is the document with `--json`. Defaults to the result. */
+  /** The value to print, also with `--json`. Defaults to the result. */
   result?(result: NoInfer<Result>, input: Readonly<Record<string, unknown>>): unknown;
-  /** The same as people read it. */
+  /** Formats it for people. */
   show(printed: unknown, input: Readonly<Record<string, unknown>>): Shown;
-  /** Throws, after all was printed, if a part could not be done. */
+  /** Throws, after printing, if a part failed. */
   after?(result: NoInfer<Result>, input: Readonly<Record<string, unknown>>): void;
 }
 
@@ -101,21 +101,21 @@ interface Form {
 }
 
 export interface Operation<Schema extends z.ZodObject = z.ZodObject, Result = unknown> {
-  /** `"queue.pause"`: the log of changes names the change by the part after the dot. */
+  /** `"queue.pause"`. The part after the dot is the action in the change log. */
   readonly name: string;
   readonly target: Target;
   readonly summary: string;
   readonly input: Schema;
-  /** What is answered, in a sentence, and its JSON Schema. */
+  /** A description of the result, and its JSON Schema. */
   readonly answers: string;
   readonly output: object;
   readonly needs: Needs;
   readonly privacy: Privacy;
-  /** Whether `undo` of the target takes the change back. */
+  /** True if `undo` of the target can undo the change. */
   readonly undoable: boolean;
   run(context: Context, input: z.output<Schema>): Promise<Result>;
   readonly http: {
-    /** `"POST /api/v1/queues/:queue/pause"`; its parameters are fields, and so is all of the query or the body. */
+    /** `"POST /api/v1/queues/:queue/pause"`; parameters, query and body contain the fields. */
     readonly path: string;
     readonly tag: string;
     readonly also?: readonly OtherPath<Result>[];
@@ -124,7 +124,7 @@ export interface Operation<Schema extends z.ZodObject = z.ZodObject, Result = un
   readonly form?: Form;
 }
 
-/** Any operation: what a door calls with the input that it read. */
+/** Any operation, with input of any type. */
 export type AnyOperation = Operation<z.ZodObject, unknown>;
 
 export function operation<Schema extends z.ZodObject, Result>(
@@ -133,37 +133,37 @@ export function operation<Schema extends z.ZodObject, Result>(
   return declared;
 }
 
-/** Who calls, and what that caller may do. */
+/** The caller of an operation, and its rights. */
 export interface Caller {
-  /** Who makes a change, if the input says `said`. */
+  /** Returns the author of a change. The input may contain a name. */
   readonly by: (said?: string) => string;
   readonly mayUse: (needs: Needs) => boolean;
   readonly mayBucket: (name: string) => boolean;
   readonly mayQueue: (name: string) => boolean;
 }
 
-/** What a door gives to the operations that it runs. */
+/** What the HTTP API, the command line or MCP pass to an operation. */
 export interface Door {
   readonly sluice: Sluice;
   readonly facts: Facts;
   readonly caller: Caller;
-  /** Logs a change that was made: its operation, its target and who made it. */
+  /** Logs a change: its operation, target and author. */
   readonly changed?: (change: {
     readonly name: string;
     readonly by: string;
     readonly target: Readonly<Record<string, unknown>>;
   }) => void;
-  /** Hears why a reading beside a change failed; without it, the call fails. */
+  /** Receives the error if a read after a change fails. Without it, the call fails. */
   readonly warn?: (error: unknown) => void;
 }
 
 export interface Context extends Door {
-  /** Who makes this change, and why. */
+  /** The author and reason of this change. */
   readonly byHand: WhoAndWhy;
   readonly bucket: (name: string) => Promise<Bucket>;
   readonly queue: (name: string) => Promise<Queue<unknown>>;
   readonly sender: (name: string) => Promise<FoundWebhooks>;
-  /** Reads beside a change that is made already: undefined if it cannot be read. */
+  /** Waits for a read after a change. Returns undefined if it fails. */
   beside<Read>(reading: Promise<Read>): Promise<Read | undefined>;
 }
 
@@ -174,11 +174,11 @@ type RefusalCode =
   | "ERR_SENDER_MISSING"
   | "ERR_FORBIDDEN";
 
-/** There is no such thing, or the caller may not. */
+/** The target does not exist, or the caller does not have the right. */
 export class RefusedError extends Error {
   override readonly name = "RefusedError";
   readonly code: RefusalCode;
-  /** What there is not. */
+  /** The name that does not exist. */
   readonly missing: string | undefined;
 
   constructor(code: RefusalCode, message: string, missing?: string) {
@@ -195,7 +195,7 @@ export function jobMissing(queue: string, id: string): RefusedError {
   );
 }
 
-/** The field that names the bucket or queue whose scope counts. */
+/** Returns the field with the bucket or queue that must be in the scope of the caller. */
 export function scopeOf({ target }: AnyOperation): "bucket" | "queue" | "sender" | undefined {
   if (target === "all") return undefined;
   if (target === "bucket") return target;
@@ -205,7 +205,7 @@ export function scopeOf({ target }: AnyOperation): "bucket" | "queue" | "sender"
 /**
  * Runs an operation for a caller.
  *
- * @throws {@link RefusedError} when the caller may not, or there is no such target.
+ * @throws {@link RefusedError} when the caller does not have the right, or the target does not exist.
  * @throws {@link InvalidOptionError} when the input can never work.
  */
 export async function perform(
@@ -218,7 +218,7 @@ export async function perform(
   const input = readOptions(called.name, schema, given) as Record<string, unknown>;
   assertMay(called, door.caller, { ...input, needs });
   const { by, why, ...rest } = input as { by?: string; why?: string; reason?: string };
-  // Of dead letters, `reason` is a filter.
+  // For dead letters, `reason` is a filter.
   const saysReason = (schema.shape as Record<string, unknown>)["reason"] === REASON;
   if (saysReason && why !== undefined && rest.reason !== undefined) {
     const remedy = "leave it out, since there is a reason; why is its old name";
@@ -271,7 +271,7 @@ function assertMay(
   const name = scope === undefined ? undefined : String(input[scope]);
   if (name !== undefined) assertInScope(caller, scope === "bucket" ? "bucket" : "queue", name);
   const { data } = called.privacy;
-  // Who enqueues jobs knows their data.
+  // Producers know the data of jobs.
   if (data === "never" || input["data"] !== true) return;
   if (caller.mayUse("act") || caller.mayUse("enqueue")) return;
   throw new RefusedError(
@@ -280,7 +280,7 @@ function assertMay(
   );
 }
 
-/** @throws {@link RefusedError} when the name is beyond the scope of the caller. */
+/** @throws {@link RefusedError} when the name is outside the scope of the caller. */
 export function assertInScope(caller: Caller, what: "bucket" | "queue", name: string): void {
   if (what === "bucket" ? caller.mayBucket(name) : caller.mayQueue(name)) return;
   throw new RefusedError("ERR_FORBIDDEN", `The token is not for ${what} ${JSON.stringify(name)}.`);
@@ -302,7 +302,7 @@ function found<Found>(
   throw new RefusedError(code, `There is no ${words} ${JSON.stringify(name)}.`, name);
 }
 
-/** The JSON Schema of an input, as OpenAPI, forms and tools have it. */
+/** Returns the JSON Schema of an input, for OpenAPI, forms and tools. */
 export function inputSchemaOf({ input }: AnyOperation): {
   readonly properties: Readonly<Record<string, object>>;
   readonly required: readonly string[];

@@ -1,4 +1,4 @@
-/** What operators see of queues and workers, and how they change queues. */
+/** Operations that show queues and workers, and change queues. */
 import * as z from "zod";
 import { reasonOf } from "../core/describe.ts";
 import { QUEUE_SETTINGS } from "../core/input/queue-settings.ts";
@@ -58,10 +58,10 @@ const queues = operation({
   target: "all",
   summary: "A page of the queues, each with its status",
   input: z.strictObject({
-    after: NAME.optional().describe("The next of the page before."),
-    limit: z.int().min(1).max(50).default(20).describe("How many at most."),
+    after: NAME.optional().describe("The `next` of the previous page."),
+    limit: z.int().min(1).max(50).default(20).describe("The most queues."),
   }),
-  answers: "The queues by name, and where the next page begins.",
+  answers: "The queues by name, and the start of the next page.",
   output: object({ queues: list(LISTED_QUEUE), "next?": TEXT, unreachable: UNREACHABLE }),
   privacy: IN_SCOPE,
   async run({ sluice, caller }, { after, limit }) {
@@ -84,7 +84,7 @@ const queues = operation({
   http: { path: "GET /api/v1/queues", tag: "queues" },
   cli: {
     command: "queues",
-    about: "all queues: their bucket, their workers, and how many jobs these run",
+    about: "all queues: their bucket, their workers and running jobs",
     examples: ["sluice queues --json | jq '.[].name'"],
     hidden: ["after", "limit"],
     run: allQueues,
@@ -101,7 +101,7 @@ const queues = operation({
   },
 });
 
-/** All pages, without their status: each would cost a forecast. */
+/** Reads all pages, without the status, which needs a forecast for each queue. */
 async function allQueues({ sluice }: Pick<Context, "sluice">): Promise<readonly ListedQueue[]> {
   const found: ListedQueue[] = [];
   for (let afterQueue: string | undefined, isFirst = true; isFirst || afterQueue !== undefined;) {
@@ -148,8 +148,7 @@ const queue = operation({
   ...LOOK,
   name: "queue.look",
   target: "queue",
-  summary:
-    "One queue: its jobs by state, the oldest that is due and why it waits, pauses and schedules",
+  summary: "One queue: its jobs by state, why the oldest due job waits, its pauses and schedules",
   input: z.strictObject(QUEUE),
   answers: "The queue.",
   output: object({
@@ -172,7 +171,7 @@ const queue = operation({
   cli: {
     command: "queue <name>",
     args: ["queue"],
-    about: "one queue: its jobs, the oldest that is due and why, when all are gone",
+    about: "one queue: its jobs, why the oldest due job waits, and when the backlog will be empty",
     examples: ["sluice queue charges"],
     result: ({ status, ...more }) => ({ ...status, ...more }),
     show: showQueue,
@@ -228,9 +227,9 @@ const preview = operation({
   ...LOOK,
   name: "queue.preview",
   target: "queue",
-  summary: "What another policy or a pause of its bucket would do to the jobs that wait",
+  summary: "What another policy or a pause of its bucket would do to pending jobs",
   input: z.strictObject({ ...QUEUE, ...PREVIEW }),
-  answers: "The forecast as it is, and as it would be.",
+  answers: "The forecast now, and after the change.",
   output: object({ now: { type: "object" }, after: { type: "object" } }),
   privacy: OF_TARGET,
   run: async (context, { queue: name, ...change }) =>
@@ -250,7 +249,7 @@ const STEER = {
   target: "queue",
   needs: "act",
   privacy: OF_TARGET,
-  answers: "What was taken back, and how the queue is steered now, as far as it could be read.",
+  answers: "The undone change, and the pauses and settings of the queue, if they could be read.",
   output: object({
     "undone?": QUEUE_CHANGE,
     "pauses?": list(QUEUE_PAUSE),
@@ -265,7 +264,7 @@ interface SteeredNow {
   readonly generation: number | undefined;
 }
 
-/** How the queue is steered after a change. */
+/** Reads the pauses and settings of a queue after a change. */
 export async function steered(context: Context, found: Queue<unknown>): Promise<SteeredNow> {
   const [pauses, status] = await Promise.all([
     context.beside(found.paused()),
@@ -287,7 +286,7 @@ async function changed(
   return undone === undefined ? now : { undone, ...now };
 }
 
-/** Prints which pauses hold after the change. */
+/** Prints the pauses after the change. */
 const PAUSES: Pick<CommandLine<Steered>, "args" | "when" | "examples" | "result" | "show"> = {
   args: ["queue"],
   when: "--queue",
@@ -338,7 +337,7 @@ const SETTINGS = Object.fromEntries(
 const set = operation({
   ...STEER,
   name: "queue.set",
-  summary: "Puts settings in force, over those of rules and code",
+  summary: "Overrides settings of rules and code",
   input: z.strictObject({
     ...QUEUE,
     ...SETTINGS,
@@ -371,10 +370,10 @@ const set = operation({
 const undo = operation({
   ...STEER,
   name: "queue.undo",
-  summary: "Takes back a pause, a resume or a setting",
+  summary: "Undoes a pause, a resume or a setting",
   input: z.strictObject({
     ...QUEUE,
-    id: z.string().optional().describe("The change. Defaults to the last one."),
+    id: z.string().optional().describe("The change to undo. Defaults to the last one."),
     generation: GENERATION,
     ...BY_HAND,
   }),

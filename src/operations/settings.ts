@@ -1,12 +1,12 @@
-/** Settings of a queue as the command line writes them. */
+/** Settings of a queue on the command line. */
 import { InvalidOptionError } from "../core/errors.ts";
 import { SETTING_NAMES } from "../core/input/queue-settings.ts";
 
 /**
- * Settings of a queue, by the names that `sluice queue` shows: `defaults.attempts=3` is `{ defaults: { attempts: 3 } }`.
- * A value may be JSON: `weights=[{"acme":3},null]`.
+ * Reads settings of a queue, by the names that `sluice queue` shows. `defaults.attempts=3` becomes
+ * `{ defaults: { attempts: 3 } }`. A value may be JSON: `weights=[{"acme":3},null]`.
  *
- * @throws {@link InvalidOptionError} when one has no value, is none of a queue, or another one says the same.
+ * @throws {@link InvalidOptionError} when a setting has no value, is unknown, or appears twice.
  */
 export function settingsOf(given: readonly string[]): Readonly<Record<string, unknown>> {
   // A key may be called `__proto__`.
@@ -15,14 +15,14 @@ export function settingsOf(given: readonly string[]): Readonly<Record<string, un
   for (const text of given) {
     const [, path = "", said = ""] = /^([^=]+)=(.+)$/s.exec(text) ?? [];
     if (path === "") throw wrongSetting(text, "give a name and a value, such as maxBacklog=500");
-    // A key may have dots in its name.
+    // The name of a key may contain dots.
     const names = path.startsWith("weights.")
       ? ["weights", path.slice("weights.".length)]
       : path.split(".");
     if (!(SETTING_NAMES as readonly string[]).includes(names[0]!)) {
       throw wrongSetting(
         text,
-        `the settings are ${SETTING_NAMES.join(", ")}; --for and --generation stand beside them`,
+        `the settings are ${SETTING_NAMES.join(", ")}; --for and --generation are separate options`,
       );
     }
     if (/^weights\.\d+\./.test(path)) {
@@ -39,10 +39,10 @@ export function settingsOf(given: readonly string[]): Readonly<Record<string, un
   return settings;
 }
 
-const ONCE = "leave it out: another --setting says the same, or what it is a part of";
+const ONCE = "remove it: another --setting has the same name, or contains it";
 
 function inside(value: unknown, text: string): Record<string, unknown> {
-  // Only those that were made here have no prototype.
+  // Only objects from this function have no prototype.
   if (typeof value === "object" && value !== null && Object.getPrototypeOf(value) === null) {
     return value as Record<string, unknown>;
   }
@@ -54,7 +54,7 @@ function valueOf(said: string, text: string): unknown {
     try {
       return JSON.parse(said);
     } catch {
-      throw wrongSetting(text, "it is no JSON; give a number, a word, or JSON");
+      throw wrongSetting(text, "it is not JSON; give a number, a word, or JSON");
     }
   }
   return said.trim() !== "" && Number.isFinite(Number(said)) ? Number(said) : said;

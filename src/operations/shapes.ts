@@ -1,4 +1,4 @@
-/** The JSON Schemas of results. A field that is not known is left out, never `null`. */
+/** The JSON Schemas of results. An unknown field is left out, never `null`. */
 export const TEXT = { type: "string" };
 export const NUMBER = { type: "number" };
 export const COUNT = { type: "integer", minimum: 0 };
@@ -48,7 +48,7 @@ const LIMIT = object({
 const SHADOW = object({
   name: text('"50/s"'),
   unit: text('"calls"'),
-  calls: count("Calls that it has seen since it has its numbers."),
+  calls: count("Calls that it has seen with these numbers."),
   wouldHaveWaited: count("Those that would have waited for it."),
   longestWaitMs: number("The longest of these waits, in ms."),
   wouldHaveBeenRefused: count("Those that could never have passed, or not within an hour."),
@@ -66,27 +66,31 @@ export const REPLICA: object = object({
 const STATUS_FIELDS = {
   name: text("The bucket."),
   policy: text("The policy in force."),
-  policyFrom: text('"code", or where it was put over that.'),
-  generation: count("Grows with each change; send it with a change that is based on what you saw."),
-  "capPerSecond?": number("What the rates that all calls share allow."),
-  actualPerSecond: number("Calls of all processes in the last ten seconds, by second."),
-  refusals: count("Answers that cooled it down or cut its rate, of all processes. Only grows."),
+  policyFrom: text('"code", or where it was overridden.'),
+  generation: count(
+    "Increases with each change. Send it with a change that is based on this state.",
+  ),
+  "capPerSecond?": number("The rate that the shared limits allow."),
+  actualPerSecond: number("Calls per second of all processes in the last ten seconds."),
+  refusals: count(
+    "Responses that started a cooldown or reduced the rate, over all processes. Only increases.",
+  ),
   source: text('Where the policy comes from: "code", "override" or "rules".'),
-  "rulesVersion?": number("The version of the rules file, if it says anything of the bucket."),
+  "rulesVersion?": number("The version of the rules file, if it contains the bucket."),
   "setBy?": SET_BY,
   "pausedBy?": SET_BY,
-  "limitedBy?": text("What holds most of those back that wait."),
+  "limitedBy?": text("What delays most pending calls."),
   waiting: object({
-    total: count("Callers that wait, of all processes."),
+    total: count("Pending calls of all processes."),
     byPriority: { type: "object", additionalProperties: { type: "integer" } },
-    oldestMs: number("How long the oldest has waited."),
+    oldestMs: number("How long the oldest call has waited."),
   }),
   coolingForMs: endless("Ms until a cooldown ends."),
   pausedForMs: endless("Ms until a pause ends."),
-  awayForMs: endless("While the downstream is away: ms until the next try."),
-  rateFactor: number("The part of the rate in force after a refusal."),
-  replicas: count("How many processes drew in this second or the last."),
-  waitingHere: count("Callers that wait in the process of the server."),
+  awayForMs: endless("While the downstream is unreachable: ms until the next attempt."),
+  rateFactor: number("The factor of the rate after a refusal."),
+  replicas: count("The number of processes that drew in this second or the last."),
+  waitingHere: count("Pending calls in the process of the server."),
   shadows: list(SHADOW),
   hasCalls: {
     type: "boolean",
@@ -95,9 +99,9 @@ const STATUS_FIELDS = {
   toldBy: list(
     object({
       replica: text("The process."),
-      toldAgoMs: number("How long ago it reported this."),
-      waiting: count("Callers that wait there."),
-      perSecond: number("Calls that it started, by second."),
+      toldAgoMs: number("The age of this report."),
+      waiting: count("Pending calls of the process."),
+      perSecond: number("Calls per second that it started."),
     }),
   ),
 };
@@ -109,7 +113,7 @@ export const STATUS: object = object({ ...STATUS_FIELDS, limits: list(LIMIT) });
 const STEERED = object({
   policy: text("The policy in force."),
   source: text('"code", "override", or "rules".'),
-  pausedForMs: endless("For how long nothing starts."),
+  pausedForMs: endless("The rest of the pause."),
 });
 
 export const CHANGE: object = object({
@@ -120,14 +124,14 @@ export const CHANGE: object = object({
   atMs: number("When, in ms since 1970."),
   by: text("Who."),
   "reason?": text("Why."),
-  "key?": { description: "The key that it is about." },
-  "keys?": { description: "The keys by name that it is about." },
-  "forMs?": number("For how long it was to hold."),
+  "key?": { description: "The key that it affects." },
+  "keys?": { description: "The keys by name that it affects." },
+  "forMs?": number("Its intended duration."),
   before: STEERED,
   after: STEERED,
-  "undoes?": text("The change that this one took back."),
-  "undoneBy?": text("The change that took this one back."),
-  "failed?": text("Why it was not made after all."),
+  "undoes?": text("The change that this one undid."),
+  "undoneBy?": text("The change that undid this one."),
+  "failed?": text("Why it failed."),
 });
 
 const FACTS = (description: string): object => ({
@@ -144,18 +148,18 @@ export const QUEUE_CHANGE: object = object({
   atMs: number("When, in ms since 1970."),
   by: text("Who."),
   "reason?": text("Why."),
-  "key?": { description: "The key that it is about." },
-  "filter?": FACTS("Which jobs were meant, besides the key."),
-  "forMs?": number("For how long it was to hold."),
-  "before?": FACTS("A pause, jobs by state, the settings of an endpoint, or what rules say."),
-  "after?": FACTS("The same afterwards; left out if it is not known, and of what was removed."),
-  "jobs?": count("How many jobs it has changed."),
-  "undoes?": text("The change that this one took back."),
-  "undoneBy?": text("The change that took this one back."),
-  "failed?": text("Why it was not made after all, or not to its end."),
+  "key?": { description: "The key that it affects." },
+  "filter?": FACTS("The affected jobs, besides the key."),
+  "forMs?": number("Its intended duration."),
+  "before?": FACTS("A pause, jobs by state, the settings of an endpoint, or the rules."),
+  "after?": FACTS("The same afterwards. Left out if unknown or removed."),
+  "jobs?": count("The number of changed jobs."),
+  "undoes?": text("The change that this one undid."),
+  "undoneBy?": text("The change that undid this one."),
+  "failed?": text("Why it failed, or stopped early."),
 });
 
-/** Of a bucket, or of a queue or an endpoint. */
+/** A change of a bucket, a queue or an endpoint. */
 export const LOGGED_CHANGE: object = { anyOf: [CHANGE, QUEUE_CHANGE] };
 
 export const UNREACHABLE: object = list(
@@ -182,28 +186,28 @@ const WHY = object({ waitsFor: TEXT, "limit?": TEXT, sinceMs: NUMBER, "untilMs?"
 
 export const LANES: object = {
   ...list(object({ key: KEY, jobs: COUNT, weight: NUMBER, asideMs: ENDLESS })),
-  description: "The keys of which most jobs wait, up to 20.",
+  description: "The keys with the most pending jobs, up to 20.",
 };
 
 export const SETTINGS_SEEN: object = {
   ...list(
     object({ name: TEXT, value: { anyOf: [NUMBER, TEXT] }, setBy: TEXT, "override?": SET_BY }),
   ),
-  description: 'What can be set, and what did: "override", "rules" or "code".',
+  description: 'The settings, and what set each: "override", "rules" or "code".',
 };
 
 export const QUEUE_STATUS: object = object({
   name: TEXT,
   generation: count(
-    "Grows with each change by hand; send it with one that is based on what you saw.",
+    "Increases with each change by an operator. Send it with a change that is based on this state.",
   ),
   jobs: object({ waiting: COUNT, active: COUNT, delayed: COUNT, done: COUNT, failed: COUNT }),
   "oldest?": object({ id: TEXT, "key?": KEY, waitingMs: NUMBER, "why?": WHY }),
-  unexplainedMs: number("How much of the wait of the oldest no limit, pause or turn explains."),
-  "goneInMs?": { ...ENDLESS, description: "Until the backlog is gone, if nothing changes." },
+  unexplainedMs: number("The part of the oldest job's wait that no limit, pause or turn explains."),
+  "goneInMs?": { ...ENDLESS, description: "Until the backlog is empty, if nothing changes." },
   "reason?": text("Why goneInMs is not known."),
   lanes: LANES,
-  lanesInAll: count("How many keys have jobs that wait."),
+  lanesInAll: count("The number of keys with pending jobs."),
   workers: COUNT,
   places: COUNT,
   workersWanted: COUNT,
@@ -212,7 +216,7 @@ export const QUEUE_STATUS: object = object({
   failureRate: NUMBER,
   "handlerMs?": NUMBER,
   settings: SETTINGS_SEEN,
-  "rulesVersion?": number("Of the rules, if they say anything of the queue."),
+  "rulesVersion?": number("The version of the rules, if they contain the queue."),
 });
 
 export const LISTED_QUEUE: object = object({
@@ -262,8 +266,8 @@ export const JOB: object = object({
   dueAtMs: NUMBER,
   "startedAtMs?": NUMBER,
   "endedAtMs?": NUMBER,
-  "data?": { description: "Only if it was asked for." },
-  "result?": { description: "Only if it was asked for, and the job is done." },
+  "data?": { description: "Only if requested." },
+  "result?": { description: "Only if requested, and the job is done." },
 });
 
 export const DEAD_LETTER: object = object({
@@ -274,7 +278,7 @@ export const DEAD_LETTER: object = object({
   failedAtMs: NUMBER,
   attempts: COUNT,
   "stack?": TEXT,
-  "data?": { description: "Only if it was asked for." },
+  "data?": { description: "Only if requested." },
 });
 
 export const ATTEMPT: object = object({
@@ -288,22 +292,22 @@ export const ATTEMPT: object = object({
   durationMs: NUMBER,
   "error?": TEXT,
   "by?": TEXT,
-  "answer?": text("The first of what was answered; only if it was asked for."),
+  "answer?": text("The start of the response. Only if requested."),
 });
 
 const ENDPOINT_STATUS = object({
   state: { type: "string", enum: ["well", "failing", "left alone", "disabled"] },
-  leftAloneForMs: number("For how long nothing is sent to it."),
+  leftAloneForMs: number("How long nothing is sent to it."),
   "failingSinceMs?": number("In ms since 1970."),
-  failures: count("Attempts in a row that failed."),
-  waiting: count("Messages that are due and wait."),
+  failures: count("Consecutive failed attempts."),
+  waiting: count("Due messages that wait."),
   attemptsInLastMinute: COUNT,
   limits: {
     ...list(object({ name: TEXT, value: { anyOf: [NUMBER, TEXT] }, setBy: TEXT })),
     description: 'Its limits and those of its tenant, and who set each: "own", "rules" or "code".',
   },
   "lastAttempt?": ATTEMPT,
-  "lastFailure?": { ...ATTEMPT, description: "Of the last ten attempts." },
+  "lastFailure?": { ...ATTEMPT, description: "The latest failure among the last ten attempts." },
 });
 
 export const ENDPOINT: object = object({
@@ -313,34 +317,37 @@ export const ENDPOINT: object = object({
     'Without its query, which may be secret, and without its path unless the token has the role "act".',
   ),
   "types?": list(TEXT),
-  "rate?": { description: "Its own; without it, the sender's holds." },
+  "rate?": { description: "Its own rate. Defaults to that of the sender." },
   "concurrency?": COUNT,
   "ordered?": { type: "boolean" },
   "description?": TEXT,
-  headers: { ...list(TEXT), description: "Their names alone." },
-  secrets: count("How many sign."),
+  headers: { ...list(TEXT), description: "Only their names." },
+  secrets: count("The number of secrets that sign."),
   "disabled?": object({ atMs: NUMBER, why: TEXT }),
   createdAtMs: NUMBER,
   changedAtMs: NUMBER,
   status: ENDPOINT_STATUS,
 });
 
-/** A job as its producers read it. */
+/** A job for its producers. */
 export const JOB_STATUS: object = {
   type: "object",
   required: ["id"],
   properties: {
     id: { type: "string" },
-    isNew: { type: "boolean", description: "Whether this request has stored it." },
+    isNew: { type: "boolean", description: "Whether this request stored it." },
     state: {
       enum: ["waiting", "active", "delayed", "done", "failed", "gone"],
       description:
-        "Left out, with all that follows, when the job was stored and this could not be read.",
+        "Left out, with all fields below, if the job was stored but its state could not be read.",
     },
-    position: { type: "integer", description: "How many jobs are expected to start before it." },
+    position: {
+      type: "integer",
+      description: "The number of jobs that are expected to start before it.",
+    },
     startsInMs: { type: "number" },
     startsAtMs: { type: "number", description: "In ms since 1970." },
-    noStart: { type: "string", description: "Why no start can be promised, such as no worker." },
+    noStart: { type: "string", description: "Why no start can be predicted, such as no worker." },
     waitsFor: { type: "string" },
   },
 };

@@ -1,4 +1,4 @@
-/** How results are written for people. */
+/** Formats results for people. */
 import type { Key } from "../core/key-path.ts";
 import type { JobExplanation, WaitsFor } from "../queue/forecast/explain.ts";
 import type { JobEta } from "../queue/forecast/forecast.ts";
@@ -9,15 +9,15 @@ interface ShownTable {
   readonly rows: readonly (readonly string[])[];
 }
 
-/** What a command prints: lines and tables. */
+/** The output of a command: lines and tables. */
 export type Shown = string | readonly (string | ShownTable)[];
 
-/** Names before their values, one a line: `"cap:        100/s"`. */
+/** Formats names and values, one per line: `"cap:        100/s"`. */
 export function factLines(facts: readonly (readonly [string, string])[], width: number): string[] {
   return facts.map(([name, value]) => `${`${name}:`.padEnd(width)}${value}`);
 }
 
-/** JSON has no bigint: numbers above 2^53 are given as text. Nor has it Infinity: a time without an end is `"forever"`. */
+/** Converts values that JSON does not have: a bigint to text, and a time without an end to `"forever"`. */
 export function sayInJson(_name: string, value: unknown): unknown {
   if (typeof value === "bigint") return String(value);
   return value === Infinity ? "forever" : value;
@@ -37,7 +37,7 @@ export function duration(ms: number): string {
   return `${Number((ms / length).toFixed(1))} ${unit}`;
 }
 
-/** A rate with two places at most. */
+/** Formats a rate with at most two decimals. */
 export function perSecond(rate: number | undefined): string {
   return rate === undefined ? "-" : String(Number(rate.toFixed(2)));
 }
@@ -46,7 +46,7 @@ export function timeText(ms: number | undefined): string {
   return ms === undefined ? "-" : new Date(ms).toISOString();
 }
 
-/** The key of a job. */
+/** Formats the key of a job. */
 export function keyText(key: Key | undefined): string {
   return key === undefined ? "-" : typeof key === "string" ? key : JSON.stringify(key);
 }
@@ -56,7 +56,7 @@ export function counted(count: number, one: string, many = `${one}s`): string {
   return `${count} ${count === 1 ? one : many}`;
 }
 
-/** Who set what is in force by hand, when and for how long. */
+/** Formats who set an override, when and for how long. */
 export function byText({ by, reason, atMs, endsInMs }: SetBy): string {
   const why = reason === undefined ? "" : `, "${reason}"`;
   const end = endsInMs === Infinity ? "until it is changed" : `for another ${duration(endsInMs)}`;
@@ -89,12 +89,12 @@ export function whySentence(why: JobExplanation | undefined): string {
   return `${WAIT_REASONS[waitsFor]}${which}${end}`;
 }
 
-/** Why a job waits, with its position and its expected start if others start before it. */
+/** Formats why a job waits, with its position and expected start if others start before it. */
 export function whyText(why: JobExplanation | undefined, eta?: JobEta): string {
   if (why === undefined) return "it runs, or has ended";
   const { waitsFor, limit, untilMs } = why;
   const what = limit === undefined ? waitsFor : `${waitsFor}: ${limit}`;
-  // The next slot of the limit is not this job's.
+  // Another job gets the next slot of the limit.
   if (eta?.startsInMs !== undefined && eta.position > 0) {
     const others = eta.position === 1 ? "1 job starts" : `${eta.position} jobs start`;
     return `${what}; ${others} before it, which is expected to start in ${duration(eta.startsInMs)}`;

@@ -45,7 +45,7 @@ describe("jobs that workers have yet to begin", () => {
     expect({ unlaned, unlanedCalls }).toEqual({ unlaned: 5, unlanedCalls: 8 });
   });
 
-  it("stand before those in the lane of their key, if there is one", async () => {
+  it("come before those in the lane of their key, if there is one", async () => {
     const parked = await enqueue("a", 2);
     const held = await fetched("w", ["key a", "key b", "key a"], { share: 3 });
 
@@ -65,7 +65,7 @@ describe("jobs that workers have yet to begin", () => {
     expect(first.unlaned).toBe(0);
   });
 
-  it("are followed by those of their key that have yet to join its lane, and then by those in it", async () => {
+  it("come before jobs of their key that have yet to join its lane, and then those in it", async () => {
     const [parked] = await enqueue("a", 1, { share: 2 });
     await fetched("w", ["key a"], { share: 5 });
     const listed = await byHand.store("a", 3, { share: 2 });

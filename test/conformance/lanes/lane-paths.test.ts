@@ -23,7 +23,7 @@ function of(texts: readonly string[], head: string): number {
 }
 
 describe("lanes of paths", () => {
-  it("give a name one share of the turns, however many lanes lie below it", async () => {
+  it("give a name one share of the turns, however many lanes are below it", async () => {
     for (const endpoint of ENDPOINTS) await enqueue(endpoint, 2);
     await enqueue("other", 20);
 
@@ -85,7 +85,7 @@ describe("lanes of paths", () => {
     }
   });
 
-  it("leave nothing behind once their jobs are taken", async () => {
+  it("leave no state behind once their jobs are taken", async () => {
     for (const endpoint of ENDPOINTS) await enqueue(endpoint, 2, { weight: [2, 3], share: 2 });
     await enqueue("acme", 2);
 
@@ -96,7 +96,7 @@ describe("lanes of paths", () => {
     expect(await byHand.redis.hgetall(keyOf("lanes:state"))).not.toHaveProperty("paths");
   });
 
-  it("are not those of a name that begins alike", async () => {
+  it("are separate from those of a name with the same beginning", async () => {
     await enqueue(path("acme", "a"), 4);
     await enqueue("acme_2", 4);
     await enqueue("acmea", 4);
@@ -106,7 +106,7 @@ describe("lanes of paths", () => {
     expect(["acme", "acme_2", "acmea"].map((head) => of(texts, head))).toEqual([2, 2, 2]);
   });
 
-  it("keep their head's weight while all of them are aside", async () => {
+  it("keep their head's weight while all of them are skipped", async () => {
     const [first] = await enqueue(path("acme", "a"), 30, { weight: [3, 1] });
     await takeIds(1);
     await putBack(first!, { roomInMs: HOUR_MS });
@@ -126,7 +126,7 @@ describe("lanes of paths", () => {
 });
 
 describe("an endpoint that has no room", () => {
-  it("holds up no other endpoint of its tenant", async () => {
+  it("delays no other endpoint of its tenant", async () => {
     const [first] = await enqueue(path("acme", "a"), 5);
     await takeIds(1);
     await putBack(first!, { roomInMs: HOUR_MS });
@@ -138,7 +138,7 @@ describe("an endpoint that has no room", () => {
     expect((await take({ most: 1 })).nextMs).toBeGreaterThan(HOUR_MS - 60_000);
   });
 
-  it("has its jobs tried again one at a time, and its tenant's others go on", async () => {
+  it("has its jobs tried again one at a time, while others of its tenant continue", async () => {
     const [first] = await enqueue(path("acme", "a"), 5);
     await takeIds(1);
     await putBack(first!, { roomInMs: HOUR_MS });
@@ -188,7 +188,7 @@ describe("a tenant that has no room", () => {
     expect(await takeIds(3)).toHaveLength(taken);
   });
 
-  it("is tried with one job at a time of all its endpoints, until two in a row went at once", async () => {
+  it("is tried with one job at a time over all its endpoints, until two in a row started immediately", async () => {
     await setAside();
     await take({ woken: ["acme"] });
     const counts: number[] = [];
@@ -203,7 +203,7 @@ describe("a tenant that has no room", () => {
     expect(counts).toEqual([1, 1, 1, 1, 3]);
   });
 
-  it("has not used up its turn, nor its endpoint", async () => {
+  it("has not used up its turn, and neither has its endpoint", async () => {
     const [first] = await enqueue(path("acme", "a"), 3);
     await enqueue(path("acme", "b"), 3);
     await enqueue("other", 3);
@@ -224,7 +224,7 @@ describe("an earlier build, which knows no heads", () => {
     expect(await takeTexts(4)).toHaveLength(4);
   });
 
-  it("may put a lane of a path into the line of all: it is served, and leaves that", async () => {
+  it("may put a lane of a path into the order of all: it is served, and removed", async () => {
     await enqueue(path("acme", "a"), 3);
     await byHand.redis.zadd(keyOf("lanes:ready"), 0, path("acme", "a"));
     await enqueue("other", 3);
@@ -237,7 +237,7 @@ describe("an earlier build, which knows no heads", () => {
     );
   });
 
-  it("may have taken jobs: what it left in line is passed over", async () => {
+  it("may have taken jobs: their remaining entries in the order are skipped", async () => {
     const [id] = await enqueue(path("acme", "a"), 1);
     await enqueue(path("acme", "b"), 1);
     await byHand.redis.zrem(keyOf(`lanes:of:${path("acme", "a")}`), id!);
@@ -246,7 +246,7 @@ describe("an earlier build, which knows no heads", () => {
     expect(await takeTexts(2)).toEqual([path("acme", "b")]);
   });
 
-  it("finds the lane of a one-name key where it always was", async () => {
+  it("finds the lane of a one-name key in its earlier place", async () => {
     await enqueue("acme", 2, { weight: 3 });
 
     expect(await kept()).toEqual(["lanes:of:acme", "lanes:ready", "lanes:state", "lanes:weights"]);
@@ -258,7 +258,7 @@ describe("an earlier build, which knows no heads", () => {
 });
 
 describe("paths whose jobs are removed", () => {
-  it("leave nothing behind that would hold up jobs that come later", async () => {
+  it("leave no state behind that would delay later jobs", async () => {
     const [first] = await enqueue(path("acme", "a"), 3, { weight: [2, 2], share: 2 });
     await enqueue(path("acme", "b", "c"), 3);
     await enqueue("acme", 3);
@@ -273,7 +273,7 @@ describe("paths whose jobs are removed", () => {
     expect(await takeTexts(1)).toEqual([path("acme", "a")]);
   });
 
-  it("leave nothing behind when they are removed one by one", async () => {
+  it("leave no state behind when they are removed one by one", async () => {
     const ids = [...(await enqueue(path("acme", "a"), 2)), ...(await enqueue("acme", 1))];
     ids.push(...(await enqueue(path("acme", "b"), 1, { weight: [3, 3] })));
 

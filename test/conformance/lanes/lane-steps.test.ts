@@ -105,7 +105,7 @@ function createHistory() {
   return { waiting, act, finish };
 }
 
-it("whatever happens to lanes, no job is lost or given twice, and nothing of them is left", async () => {
+it("after any sequence of steps, no job is lost or given twice, and no state of lanes is left", async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(STEP, { minLength: 30, maxLength: 80 }), async (steps) => {
       // What a history that has failed left, while a shorter one is looked for.

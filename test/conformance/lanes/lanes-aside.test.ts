@@ -28,7 +28,7 @@ describe("a lane whose key has no room", () => {
     );
   });
 
-  it("holds up no jobs that have no key", async () => {
+  it("delays no jobs without a key", async () => {
     await setAside(HOUR_MS);
     await enqueue(NO_KEY, 3);
 
@@ -54,7 +54,7 @@ describe("a lane whose key has no room", () => {
     expect(await takeKeys(1)).toBe(taken);
   });
 
-  it("is tried with one job at a time, until two in a row went at once", async () => {
+  it("is tried with one job at a time, until two in a row started immediately", async () => {
     await setAside(HOUR_MS);
     await take({ woken: ["a"] });
     const probe = async (wentAtOnce: boolean): Promise<string> => {
@@ -68,7 +68,7 @@ describe("a lane whose key has no room", () => {
     expect(taken).toEqual(["a", "a", "a", "a", "aaa"]);
   });
 
-  it("gives one job alone also to a worker that asks for many, as a probe, and others in their turn", async () => {
+  it("gives only one job as a probe also to a worker that asks for many, beside others in their turn", async () => {
     await setAside(HOUR_MS);
     await enqueue("b", 2);
 
@@ -78,7 +78,7 @@ describe("a lane whose key has no room", () => {
     expect(came.toSorted()).toEqual(["a probe", "b turn", "b turn"]);
   });
 
-  it("is not held to single jobs again by a late report of a probe", async () => {
+  it("is not limited to single jobs again by a late report of a probe", async () => {
     await enqueue("a", 6);
 
     await take({
@@ -106,7 +106,7 @@ describe("a lane whose key has no room", () => {
 describe("jobs whose time to start is over", () => {
   const expired = { startByMs: 1 };
 
-  it("go to a worker at once, beside those that it asks for, though their lane is aside", async () => {
+  it("go to a worker immediately, beside those that it asks for, though their lane is skipped", async () => {
     await setAside(HOUR_MS);
     const parked = await byHand.parked();
     await enqueue("a", 1, { startByMs: Date.now() + HOUR_MS });
@@ -138,7 +138,7 @@ describe("jobs whose time to start is over", () => {
     ]);
   });
 
-  it("leave nothing of their lane when they were all of it", async () => {
+  it("remove their lane when they were all of it", async () => {
     await enqueue("a", 2, { ...expired, weight: 3, share: 2 });
 
     await take({ mostExpired: 2 });
@@ -147,7 +147,7 @@ describe("jobs whose time to start is over", () => {
     expect(await byHand.parked()).toBe(0);
   });
 
-  it("do not have a worker ask again and again while their queue is paused", async () => {
+  it("do not make a worker ask repeatedly while their queue is paused", async () => {
     await enqueue("a", 2, expired);
     await byHand.stored.pause();
 
@@ -157,7 +157,7 @@ describe("jobs whose time to start is over", () => {
     expect([nextMs, isMoreDue]).toEqual([undefined, false]);
   });
 
-  it("stay in their lane once their worker has sent them back, if it is over by Redis' clock alone", async () => {
+  it("stay in their lane after their worker returned them, if they are late only by Redis' clock", async () => {
     const [early] = await enqueue("a", 1, { startByMs: Date.now() - 1 });
     await take({ mostExpired: 1 });
 
@@ -179,7 +179,7 @@ describe("jobs whose time to start is over", () => {
   });
 });
 
-describe("a job of a tool's that comes due, with neither a key nor a priority", () => {
+describe("a due job from a tool, with neither a key nor a priority", () => {
   it("is given to the worker that asks then", async () => {
     const { id } = await byHand.stored.add("job", 0, { delay: 1 });
     await waitUntil(async () => Date.now() > (await dueAtMs(id!)), "it is due");

@@ -25,14 +25,14 @@ describe("jobs without a key", () => {
     expect(count(oneByOne, NO_KEY)).toBe(expected);
   });
 
-  it("count for as many calls as they stand for", async () => {
+  it("count for as many calls as they equal", async () => {
     await enqueue(NO_KEY, 12, { share: 3 });
     await enqueue("a", 12);
 
     expect(count(await takeKeys(12), NO_KEY)).toBe(3);
   });
 
-  it("save up no credit while there are none, and have no debt for what they took alone", async () => {
+  it("earn no credit while there are none, and have no debt for what they took alone", async () => {
     await enqueue("a", 20);
     await takeIds(10);
     await enqueue(NO_KEY, 10);
@@ -50,7 +50,7 @@ describe("jobs without a key", () => {
     }
   });
 
-  it("are taken by priority, and in the order in which they came", async () => {
+  it("are taken by priority, and in order of arrival", async () => {
     const low = await enqueue(NO_KEY, 2, { priority: 4 });
     const normal = await enqueue(NO_KEY, 2);
     const critical = await enqueue(NO_KEY, 2, { priority: 1 });
@@ -58,7 +58,7 @@ describe("jobs without a key", () => {
     expect(await takeIds(6)).toEqual([...critical, ...normal, ...low]);
   });
 
-  it("are taken first of all when a worker had lost them", async () => {
+  it("are taken first when a worker had lost them", async () => {
     const ids = await enqueue(NO_KEY, 3);
     await byHand.redis.zrem(keyOf("prioritized"), ids[2]!);
     await byHand.redis.rpush(keyOf("wait"), ids[2]!);
@@ -107,7 +107,7 @@ describe("jobs that BullMQ itself has removed", () => {
     expect((await takeKeys(2)).split("").toSorted().join("")).toBe("ab");
   });
 
-  it("are looked at up to a thousand by a request, and the next one goes on at once", async () => {
+  it("are skipped up to a thousand by a request, and the next request continues", async () => {
     await enqueue("a", 1_500);
     await byHand.stored.drain(true);
     await enqueue("a", 1);
@@ -120,7 +120,7 @@ describe("jobs that BullMQ itself has removed", () => {
     expect(second.parked).toBe(0);
   });
 
-  it("are passed over when they have no key either, or were to expire", async () => {
+  it("are skipped also without a key, or with an expired deadline", async () => {
     await byHand.redis.lpush(keyOf("wait"), "gone");
     const [removed] = await enqueue("a", 1, { startByMs: 1 });
     await byHand.stored.remove(removed!);
@@ -133,7 +133,7 @@ describe("jobs that BullMQ itself has removed", () => {
   });
 });
 
-describe("jobs with a key that lie where BullMQ fetches", () => {
+describe("jobs with a key in the place where BullMQ fetches", () => {
   it.each<[string, (ids: readonly string[]) => Promise<unknown>]>([
     [
       "a tool has promoted them",
@@ -190,7 +190,7 @@ describe("jobs with a key that lie where BullMQ fetches", () => {
     expect([ofA, keys.length - ofA]).toEqual([400, 400]);
   });
 
-  it("are said to be more, when one request does not move all", async () => {
+  it("are reported as remaining, when one request does not move all", async () => {
     const ids = await enqueue("a", 400);
     await byHand.redis.zrem(keyOf("delayed"), ...ids);
     await byHand.redis.lpush(keyOf("wait"), ...ids);
@@ -201,7 +201,7 @@ describe("jobs with a key that lie where BullMQ fetches", () => {
     expect(nextMs).toBe(0);
   });
 
-  it("come back to their place in their lane, when their worker was lost", async () => {
+  it("return to their position in their lane, when their worker was lost", async () => {
     const ids = await enqueue("a", 3);
     await takeIds(1);
     await byHand.redis.lrem(keyOf("active"), 1, ids[0]!);
@@ -218,7 +218,7 @@ describe("delayed jobs", () => {
     await byHand.redis.zadd(keyOf("delayed"), ...members);
   }
 
-  it("join their lanes when they come due, and those without a key BullMQ's queue", async () => {
+  it("join their lanes when they are due, and those without a key BullMQ's queue", async () => {
     const keyed = await store("a", 3, { delayMs: HOUR_MS });
     const keyless = await store(NO_KEY, 3, { delayMs: HOUR_MS });
     const before = await takeIds(10);
@@ -264,7 +264,7 @@ describe("delayed jobs", () => {
   });
 });
 
-describe("a queue that BullMQ holds back", () => {
+describe("a queue that BullMQ stops", () => {
   it("gives no job while it is paused, and no reason to ask again soon", async () => {
     await byHand.stored.pause();
     await enqueue("a", 2);
@@ -347,7 +347,7 @@ describe("a job that was taken", () => {
 });
 
 describe("a worker that asks", () => {
-  it("is there for as long as it says, and no longer once it takes that back", async () => {
+  it("counts as present for its announced time, and no longer once it withdraws that", async () => {
     const seen = [];
     for (const forMs of [HOUR_MS, 0]) {
       await byHand.lanes.noteWorker({ queue: "jobs", worker: "v", places: 7, forMs });

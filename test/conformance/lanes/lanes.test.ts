@@ -5,7 +5,7 @@ const byHand = lanesByHand();
 const { keyOf, join, enqueue, take, takeIds, takeKeys, putBack, placeOf, kept } = byHand;
 
 describe("jobs in lanes", () => {
-  it("leave by the weights of their keys, three of one for each of the other", async () => {
+  it("are taken by the weights of their keys, three of one for each of the other", async () => {
     await enqueue("a", 12, { weight: 3 });
     await enqueue("b", 12);
 
@@ -14,7 +14,7 @@ describe("jobs in lanes", () => {
     expect(keys.replaceAll("b", "")).toHaveLength(9);
   });
 
-  it("count for as many calls as they stand for", async () => {
+  it("count for as many calls as they equal", async () => {
     await enqueue("a", 12, { share: 3 });
     await enqueue("b", 12);
 
@@ -23,7 +23,7 @@ describe("jobs in lanes", () => {
     expect(keys.replaceAll("b", "")).toHaveLength(3);
   });
 
-  it("save up no credit for a key that was idle", async () => {
+  it("earn no credit for a key that was idle", async () => {
     await enqueue("a", 20);
     await takeKeys(10);
     await enqueue("b", 10);
@@ -33,7 +33,7 @@ describe("jobs in lanes", () => {
     expect(keys.replaceAll("b", "")).toHaveLength(3);
   });
 
-  it("do not shake off what their key has had when its lane runs empty", async () => {
+  it("keep the turns that their key has used when its lane becomes empty", async () => {
     await enqueue("a", 1);
     await enqueue("b", 9);
     await takeKeys(1);
@@ -42,7 +42,7 @@ describe("jobs in lanes", () => {
     expect(await takeKeys(2)).toBe("ba");
   });
 
-  it("leave their lane by priority, and then in the order in which they joined", async () => {
+  it("are taken by priority, and then in the order in which they joined", async () => {
     const low = await enqueue("a", 2, { priority: 4 });
     const normal = await enqueue("a", 2, { priority: 3 });
     const critical = await enqueue("a", 2, { priority: 1 });
@@ -75,7 +75,7 @@ describe("jobs in lanes", () => {
     expect([twice, await byHand.parked()]).toEqual([2, 1]);
   });
 
-  it("come due by themselves in a day, should all that is kept of lanes be lost", async () => {
+  it("become due by themselves in a day, should all state of lanes be lost", async () => {
     const [id] = await enqueue("a", 1);
 
     const dueInMs = Number(await byHand.redis.zscore(keyOf("delayed"), id!)) / 4_096 - Date.now();
@@ -100,7 +100,7 @@ describe("jobs in lanes", () => {
 });
 
 describe("the reports of lanes to workers and readers", () => {
-  it.each(["runs", "is paused"])("is that jobs wait, when the queue %s", async (how) => {
+  it.each(["runs", "is paused"])("say that jobs wait, when the queue %s", async (how) => {
     if (how === "is paused") await byHand.stored.pause();
 
     await enqueue("a", 1);
@@ -108,7 +108,7 @@ describe("the reports of lanes to workers and readers", () => {
     expect(await byHand.redis.zscore(keyOf("marker"), "0")).toBe(how === "runs" ? "0" : null);
   });
 
-  it("is that more jobs wait than were taken, while there are some", async () => {
+  it("say that more jobs wait than were taken, while there are some", async () => {
     await enqueue("a", 2);
     const isNotified = [];
     for (let n = 0; n < 2; n++) {
@@ -120,7 +120,7 @@ describe("the reports of lanes to workers and readers", () => {
     expect(isNotified).toEqual([1, 0]);
   });
 
-  it("is where a job stands, in its lane or beyond", async () => {
+  it("contain the position of a job, in its lane or beyond", async () => {
     const [first, second, third, fourth] = await enqueue("a", 4);
     await takeIds(2);
     const [keyless] = await enqueue(NO_KEY, 1);
@@ -138,7 +138,7 @@ describe("the reports of lanes to workers and readers", () => {
     expect(dueInMs).toBeLessThanOrEqual(HOUR_MS);
   });
 
-  it("is which jobs of lanes have the earliest deadlines, and how many jobs are before each", async () => {
+  it("contain the jobs of lanes with the earliest deadlines, and the number of jobs before each", async () => {
     const startByMs = Date.now() + HOUR_MS;
     const [first] = await enqueue("a", 1, { startByMs });
     const [second] = await enqueue("a", 1, { startByMs: startByMs + 1 });
@@ -157,7 +157,7 @@ describe("the reports of lanes to workers and readers", () => {
     }
   });
 
-  it("is of 500 of them each by itself, and of the others together", async () => {
+  it("contain the first 500 separately, and the others together", async () => {
     for (let n = 0; n < 502; n++) await enqueue(`k${n}`, 1);
 
     const { lanes: told, others } = await byHand.lanes.look({ queue: "jobs" });
@@ -168,7 +168,7 @@ describe("the reports of lanes to workers and readers", () => {
 });
 
 describe("lanes that are cleared", () => {
-  it("leave nothing behind that would hold up jobs that come later", async () => {
+  it("leave no state behind that would delay later jobs", async () => {
     const [first] = await enqueue("a", 3, { weight: 2, share: 2, startByMs: Date.now() + HOUR_MS });
     await enqueue("b", 3);
     await takeKeys(1);
@@ -202,7 +202,7 @@ describe("lanes that are cleared", () => {
 });
 
 describe("a job that comes back to its lane", () => {
-  it("has its old place there, or one behind all others when it joins anew", async () => {
+  it("has its old position there, or one behind all others when it joins again", async () => {
     const [first] = await enqueue("a", 3);
     await takeKeys(1);
 

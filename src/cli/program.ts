@@ -43,7 +43,7 @@ const EXIT = {
 } as const;
 
 const EXIT_CODES = `
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no such bucket, queue, job or endpoint, 4 Redis does not answer, 5 a conflict: another change came first, newer rules are in force, or the change cannot be undone.`;
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 no such bucket, queue, job or endpoint, 4 Redis does not answer, 5 a conflict. A conflict means that another change came first, newer rules are in force, or the change cannot be undone.`;
 
 /** Runs one command. Resolves with its exit code. */
 export async function run(args: readonly string[], io: Io = OF_PROCESS): Promise<number> {

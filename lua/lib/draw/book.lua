@@ -25,7 +25,7 @@ local function book_run(serving, slot_request, main, most, until_us, granted)
   granted.run_count, granted.run_at_us, granted.run_excess = count, at_us, excess
 end
 
--- Whether no call of this slot request holds a lease.
+-- True if no call of this slot request needs a lease.
 local function has_no_leases(main, gates)
   if not are_all_rates(main.scope) then return false end
   for index = 1, #gates do
@@ -34,8 +34,8 @@ local function has_no_leases(main, gates)
   return true
 end
 
--- A try takes what there is at one moment: many calls of one cost are one call of many times the cost. Where there is no
--- limit, each call may leave at the same moment, unless answers ask for a gap.
+-- A try takes what is free at one moment, so n calls of one cost count as one call of n times the cost. Without limits, all
+-- calls may start at the same moment, unless responses ask for a gap.
 local function is_at_once(serving, main, gates)
   if #main.scope.limits == 0 then
     return #gates == 0 and not keeps_gap(main.scope, main_opens_us(serving, main))
@@ -43,7 +43,7 @@ local function is_at_once(serving, main, gates)
   return serving.is_try and has_no_leases(main, gates)
 end
 
--- Returns what holds the next call back, if that is a gate.
+-- Returns the gate that delays the next call, if a gate delays it.
 local function book_list(serving, slot_request, main, gates, most, until_us, granted)
   local scope, costs, drawer, slots = main.scope, main.costs, serving.drawer, granted.slots
   local opens_us = main_opens_us(serving, main)

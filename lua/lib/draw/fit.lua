@@ -1,4 +1,4 @@
--- Whether a slot request fits into a scope, and the position that its asker keeps there if it does not.
+-- Decides whether a slot request fits into a scope, and which position its replica keeps there if it does not fit.
 local NO_POSITION = { turn_us = 0, since_us = 0, lease_order = 0 }
 local NOTHING = {}
 
@@ -7,7 +7,7 @@ local function horizon_of(serving, rank)
   return math.floor((serving.horizon_us * serving.shares[rank + 1]) / 1000)
 end
 
--- The line of a scope, opened at first use: the pending turns in it, and what the asker came for, by rank.
+-- The line of a scope, opened at first use. It has the pending turns, and what the replica asks for, by rank.
 local function line_of(serving, scope, own)
   local line = scope.line
   if not line then
@@ -22,26 +22,26 @@ local function line_of(serving, scope, own)
   return line
 end
 
--- Adds what the asker waits for in a line.
+-- Adds an amount that the replica waits for in a line.
 local function add_need(line, need)
   if line.waiting == NOTHING then line.waiting = {} end
   line.waiting[#line.waiting + 1] = need
 end
 
--- Calls that came together are behind each other, but not by more than this.
+-- Calls that arrived together are placed one after the other, up to this much later.
 local MOST_AHEAD_US = 1000000
 
--- Since when a call is in line.
+-- The time since which a call counts as waiting.
 local function since_of(since_us, now_us)
   return since_us == 0 and now_us or math.min(since_us, now_us + MOST_AHEAD_US)
 end
 
--- Since when an asker waits for its turn; math.huge if it has none: it comes last of those that came together.
+-- The time since which a replica waits for its turn. math.huge without a turn, so that it comes last among equals.
 local function turn_since_of(position)
   return position.since_us > 0 and position.since_us or math.huge
 end
 
--- What comes before calls of this order: of other askers, and of slot requests before this one.
+-- The amounts that come before calls of this order: of other replicas, and of earlier slot requests.
 local function ahead_in(line, order, since_us)
   local turns = line.others
   if #line.waiting == 0 then return #turns == 0 and NOTHING or ahead_of(turns, order, since_us) end
@@ -52,11 +52,11 @@ local function ahead_in(line, order, since_us)
   return ahead_of(turns, order, since_us)
 end
 
--- The most calls of one horizon, where no limit bounds them.
+-- The most calls of one horizon if no limit bounds them.
 local MOST_ROOM = 1000000
 
--- How long a call of these costs occupies what the limits give, how many of a horizon each asker may have, and how many of
--- those come without bursts.
+-- Returns how long a call of these costs uses up the limits, how many calls of a horizon each replica may have, and how many
+-- of these come without bursts.
 local function sizes_of(serving, limits, costs)
   local step_us, calls, flow, horizon_us = 0, MOST_ROOM, MOST_ROOM, serving.horizon_us
   for index = 1, #limits do
@@ -76,21 +76,21 @@ local function sizes_of(serving, limits, costs)
   return step_us, share, math.min(share, share_of(math.floor(flow), serving.alive))
 end
 
--- The same, worked out once for all calls of a class, whose limits and costs are the same.
+-- The same, computed once for all calls of a class. A class has the same limits and costs.
 local function size_class(serving, limits, class)
   if not class.flow then class.step_us, class.share, class.flow = sizes_of(serving, limits, class.costs) end
 end
 
--- The slice that is being served; nil if a slot request is judged by its own order: after a refusal, and for tries.
+-- The slice that is being served. Nil for tries and after a refusal: then each slot request is checked by its own order.
 local function slice_of(serving, line, rank)
   return not serving.is_try and not line.refused and line.slices[rank]
 end
 
--- What a slot request needs of the scope that decides its slots: what all keys share (number 0), or its widest key (1).
+-- What a slot request needs of the scope that decides its slots: the shared scope (number 0), or its widest key (1).
 local function fit(serving, slot_request, line, number)
   local scope, now_us, rank, class = line.scope, serving.now_us, slot_request.rank, slot_request.class
   local slice = slice_of(serving, line, rank)
-  -- Calls of a class that are in one slice fit alike.
+  -- Calls of one class in one slice have the same result.
   local main = slice and class.rank == rank and class.main
   if main and main.line == line then return main end
   size_class(serving, scope.limits, class)
@@ -107,8 +107,8 @@ local function fit(serving, slot_request, line, number)
   return main
 end
 
--- The same of a key beside it, whose limits come after `after` others. It gives nothing ahead, so what comes before a call
--- is not delayed there, and it has no share. Where no asker waits for the key, it has no line until one does.
+-- The same for a further key, whose limits come after `after` others. A key books nothing ahead, so it delays no earlier call
+-- and has no share. It has no line until a replica waits for it.
 local function fit_gate(serving, slot_request, scope, number, after, own)
   local line, ahead, drawer = scope.line, NOTHING, serving.drawer
   if not line and (own ~= NO_POSITION or scope.turns_until_us >= serving.missed_us) then line = line_of(serving, scope, own) end
@@ -124,32 +124,32 @@ end
 -- A script cannot reply with thousands of values.
 local MOST_LISTED = 1000
 
--- The earliest time at which anything may start; it moves with each booking.
+-- The earliest time at which a call may start. Each booking moves it.
 local function main_opens_us(serving, main)
   local opens_us, shared = opens_at_us(main.scope, serving.now_us, main.step_us), serving.bucket.shared
   if main.scope == shared then return opens_us end
   return math.max(opens_us, opens_at_us(shared, serving.now_us, main.step_us))
 end
 
--- The number, from 1 on, of the limit that holds the next call back; 0: none does.
+-- The number of the limit that delays the next call, from 1 on; 0 if none does.
 local function binding_at(fitting)
   local opens_us = opens_at_us(fitting.scope, fitting.drawer.now_us, fitting.step_us)
   return binding_of(fitting.scope, opens_us, fitting.costs, fitting.after, fitting.drawer)
 end
 
--- Until when a cooldown or a pause lets nothing start.
+-- The end of the cooldown or pause that is in force.
 local function closed_until_us(scope)
   return math.max(scope.cool_until_us, scope.paused_until_us)
 end
 
--- What holds a call back where no limit does, as a reply says it: a cooldown, a pause, or a rate that answers have slowed,
--- of a scope with this number.
+-- What delays a call if no limit does, in the form of a reply: a cooldown, a pause, or a rate that responses have slowed.
+-- It belongs to the scope with this number.
 local COOLING, PAUSED, SLOWED, CAUSES = -1, -2, -3, 3
 local function bound_by(cause, number)
   return cause - CAUSES * number
 end
 
--- A cooldown or a pause of one of these fittings, the one that lasts longest, if it lasts beyond this time; 0: none does.
+-- The longest cooldown or pause of these fittings that lasts beyond this time; 0 if there is none.
 local function closed_by(fittings, until_us)
   local latest_us, binds_at = until_us, 0
   for _, fitting in ipairs(fittings) do
@@ -162,7 +162,7 @@ local function closed_by(fittings, until_us)
   return binds_at
 end
 
--- Whether answers have slowed the rate of one of these fittings, the first such; 0: of none.
+-- The first of these fittings whose rate responses have slowed; 0 if there is none.
 local function slowed_by(fittings, now_us)
   for _, fitting in ipairs(fittings) do
     if keeps_gap(fitting.scope, now_us) then return bound_by(SLOWED, fitting.number) end
@@ -170,7 +170,7 @@ local function slowed_by(fittings, now_us)
   return 0
 end
 
--- Keeps the asker's position in a line for all that it waits for there; if that is nothing, it leaves.
+-- Keeps the replica's position in a line for everything that it waits for there. If that is nothing, the position ends.
 local function settle_line(serving, line)
   if serving.is_try then return NO_POSITION end
   local scope, own, lease_order, turn, turn_us = line.scope, line.own, 0, nil, 0
@@ -179,7 +179,7 @@ local function settle_line(serving, line)
     if need.turn_us == math.huge then
       if lease_order == 0 then lease_order = need.order end
     elseif need.due_us > 0 then
-      -- One that was served comes after those that asked at the same moment.
+      -- A replica that was served comes after those that drew at the same moment.
       local since_us = scope.is_served and serving.now_us + 1 or math.min(serving.now_us, turn_since_of(own))
       turn = turn or { asker = serving.asker, since_us = since_us, due_us = need.due_us, start_us = need.start_us, needs = {} }
       turn.due_us = math.min(turn.due_us, need.due_us)
@@ -202,7 +202,7 @@ local function settle_line(serving, line)
   return { turn_us = turn_us, since_us = since_us, lease_order = lease_order }
 end
 
--- The order of what is left of a slot request: its calls came evenly, as far as is known.
+-- The order of the rest of a slot request, on the assumption that its calls arrived evenly.
 local function order_of_rest(slot_request, served, now_us)
   local first_us = since_of(slot_request.since_us, now_us)
   if served == 0 then return order_of(slot_request.rank, first_us) end
@@ -211,14 +211,14 @@ local function order_of_rest(slot_request, served, now_us)
   return order_of(slot_request.rank, next_us + math.floor(((last_us - next_us) * (served - 1)) / slot_request.wanted))
 end
 
--- What `count` calls cost under the limits of a fitting.
+-- The costs of `count` calls under the limits of a fitting.
 local function times(fitting, count)
   local all, costs, after = {}, fitting.costs, fitting.after
   for index = 1, #fitting.scope.limits do all[index] = costs[after + index] * count end
   return all
 end
 
--- Whether all that comes before these calls keeps its time if so many of them are booked at once.
+-- True if booking this many calls at once delays nothing that comes before them.
 local function delays_none(fitting, count)
   if #fitting.ahead == 0 then return true end
   local opens_us = opens_at_us(fitting.scope, fitting.drawer.now_us, fitting.step_us)
@@ -229,7 +229,7 @@ local function delays_none(fitting, count)
   return true
 end
 
--- When this much could start after all that comes before it, and the limit, from 1 on, that decides it.
+-- The time at which this amount could start after everything before it, and the limit that decides, from 1 on.
 local function turn_of(fitting, ahead, opens_us, all)
   local sums = NOTHING
   for _, before in ipairs(ahead) do
@@ -245,7 +245,7 @@ local function turn_of(fitting, ahead, opens_us, all)
   return start_us, binding
 end
 
--- Whether all limits that such a call needs give evenly what they count.
+-- True if all limits that such a call needs drain evenly.
 local function gives_evenly(fitting)
   for index, limit in ipairs(fitting.scope.limits) do
     local rule = RULES[limit.code]
@@ -254,7 +254,7 @@ local function gives_evenly(fitting)
   return true
 end
 
--- The slot requests from a number on that are served with a slot request, from the same line and in the same slice.
+-- The slot requests that are served together with this one: from the same line, in the same slice.
 local function next_follower(serving, from, slot_request)
   local slot_requests, own = serving.slot_requests, #serving.bucket.shared.limits == 0 and slot_request.keys[1]
   while slot_requests[from] and slot_requests[from].rank == slot_request.rank do
@@ -266,9 +266,9 @@ local function next_follower(serving, from, slot_request)
   end
 end
 
--- What an asker comes for when its turn comes: `left` calls of this slot request and what follows it, as far as a horizon has room
--- for them. More calls come until then, so those that it was served in this draw count again; but were it for all that
--- wait, those behind it would ask too early.
+-- The amount that a replica will ask for at its turn: `left` calls of this slot request and the following ones, up to a
+-- horizon. More calls arrive until then, so the calls served in this draw count again. If it counted all pending calls,
+-- later replicas would draw too early.
 local function amounts_of_slice(serving, main, slot_request, left)
   local limits, amounts, used = main.scope.limits, {}, 0
   for index = 1, #limits do amounts[index] = 0 end
@@ -300,14 +300,14 @@ local function amounts_of_slice(serving, main, slot_request, left)
   return amounts, used >= 1
 end
 
--- Calls of a slot request that came within this time are served one after the other.
+-- Calls of a slot request that arrived within this time are served one after the other.
 local RUN_US = 50000
 
 local function turn_like(turn, order, amounts)
   return { order = order, turn_us = turn.turn_us, due_us = turn.due_us, start_us = turn.start_us, amounts = amounts }
 end
 
--- Adds what calls need that came with the first ones of a slot request.
+-- Adds the needs of calls that arrived together with the first calls of a slot request.
 local function add_rest(line, fitting, slot_request, turn, amounts, count)
   if slot_request.last_since_us - slot_request.since_us >= RUN_US then return end
   local rest, is_some = {}, false
@@ -318,16 +318,15 @@ local function add_rest(line, fitting, slot_request, turn, amounts, count)
   if is_some then add_need(line, turn_like(turn, turn.order, rest)) end
 end
 
--- Adds to a gate what the calls of a slot request need that are left: one of them, and of limits that do not give evenly the others
--- that came with it.
+-- Adds the rest of a slot request to a gate: one call, and for limits that do not drain evenly the calls that arrived with it.
 local function add_to_gate(serving, gate, slot_request, turn, left)
   local amounts, line = times(gate, 1), line_of(serving, gate.scope, NO_POSITION)
   add_need(line, turn_like(turn, turn.order, amounts))
   if not gives_evenly(gate) then add_rest(line, gate, slot_request, turn, amounts, left) end
 end
 
--- Keeps a position for what an asker waits for in a line: a slice. Where limits do not give evenly, what comes back at one
--- moment is for all that wait, so each of the slot requests has its own position there.
+-- Keeps a position for a slice that a replica waits for in a line. If limits do not drain evenly, much comes back at one moment
+-- for all waiting calls. Then each slot request has a separate position.
 local function wait_for(serving, main, slot_request, left, turn, amounts)
   local line = main.line
   add_need(line, turn_like(turn, turn.order, amounts))
@@ -346,7 +345,7 @@ local function wait_for(serving, main, slot_request, left, turn, amounts)
   end
 end
 
--- Keeps a position for a slot request that waits behind another one of its line, unless one of its rank has a position already.
+-- Keeps a position for a slot request behind another one of its line, unless its rank has a position already.
 local function wait_behind(serving, slot_request, line)
   if line.slices[slot_request.rank] then return end
   serving.drawer.order = order_of(slot_request.rank, since_of(slot_request.since_us, serving.now_us))
@@ -356,10 +355,10 @@ local function wait_behind(serving, slot_request, line)
   wait_for(serving, main, slot_request, slot_request.wanted, turn, amounts)
 end
 
--- Whether less is left beside what comes before a slice than it comes for: that is not worth a draw.
+-- True if less than a slice is left after what comes before it. Then a draw is not worth it.
 local function is_too_little(serving, slot_request, main, opens_us, until_us, most)
   if #main.ahead == 0 then return false end
-  -- A slice is judged once, at its first slot request.
+  -- A slice is checked once, at its first slot request.
   local line, all = main.line, nil
   if serving.is_try or line.refused then
     all = times(main, math.min(most, main.flow))
@@ -374,27 +373,28 @@ local function is_too_little(serving, slot_request, main, opens_us, until_us, mo
   return turn_of(main, NOTHING, opens_us, all) > until_us
 end
 
--- An asker that got nothing does not ask again before this time has passed; it asks again at least this often.
+-- The shortest and the longest time between two draws of a replica that got nothing.
 local LEAST_ASK_GAP_US, LONGEST_ASK_GAP_US = 1000, 500000
 
--- How long before its start a call is asked for again that others come before. If a horizon has many calls, a part of it is
--- left to those others, which may want more by then: otherwise many would ask a little too early and get nothing. An asker that
--- comes for a whole slice leaves a third of the horizon, since that much has to be free at once. Others leave an eighth.
+-- How long before its start a call with others before it is drawn again. If a horizon has many calls, a part of it is left to
+-- the others, because they may need more by then. Otherwise many replicas would draw a little too early and get nothing.
+-- A replica that needs a whole slice leaves a third of the horizon, because that much must be free at once. Others leave an
+-- eighth.
 local function ask_ahead_us(horizon_us, step_us, is_whole)
   local left_us = math.floor(horizon_us / (is_whole and 3 or 8))
   return step_us <= left_us / 8 and horizon_us - left_us or horizon_us
 end
 
--- Gives the asker a turn for the rest of a slot request. Returns when to ask again, and the limit, from 1 on, that the rest waits
--- for; 0 if none.
+-- Gives the replica a turn for the rest of a slot request. Returns when to draw again, and the limit that the rest waits for,
+-- from 1 on; 0 if none.
 local function refuse(serving, slot_request, main, granted, opens_us, horizon_us)
   local left, now_us, scope, shared = slot_request.wanted - granted.count, serving.now_us, main.scope, serving.bucket.shared
   local is_try, line = serving.is_try, main.line
   local next_us = earliest_for_all_us(scope, opens_us, main.costs, 0, main.drawer)
-  -- A try asks again for one call.
+  -- A try would ask again for one call.
   local amounts, is_whole = nil, false
   if is_try then amounts = times(main, 1) else amounts, is_whole = amounts_of_slice(serving, main, slot_request, left) end
-  -- The rest came later than those that were served.
+  -- The remaining calls arrived after the served ones.
   local order, has_some = order_of_rest(slot_request, granted.count, now_us), granted.count > 0 or scope.is_served
   local since_us = granted.count > 0 and math.huge or turn_since_of(line.own)
   local ahead = has_some and ahead_in(line, order, since_us) or main.ahead
@@ -403,11 +403,11 @@ local function refuse(serving, slot_request, main, granted, opens_us, horizon_us
   local is_later = not is_try and scope == shared and #ahead > 0
   local ahead_us = is_later and ask_ahead_us(horizon_us, main.step_us, is_whole) or horizon_us
   local turn_us = next_us == math.huge and math.huge or math.max(soonest_us, start_us - ahead_us)
-  -- In a bucket with limits per key only, a pause may end any time: a turn after it would keep the key waiting.
+  -- Without shared limits, a pause may end at any time. A turn after it would keep the key waiting.
   local is_bucket_closed = scope ~= shared and closed_until_us(shared) > now_us + horizon_us
   local due_us = scope == shared and math.min(turn_us, now_us + LONGEST_ASK_GAP_US) or turn_us
   if is_bucket_closed then due_us = 0 end
-  -- A try waits for nothing, so others of its request are not behind it.
+  -- A try never waits, so the later slot requests of its draw are not behind it.
   if not is_try then
     local turn = { order = order, turn_us = turn_us, due_us = due_us, start_us = start_us }
     wait_for(serving, main, slot_request, left, turn, amounts)

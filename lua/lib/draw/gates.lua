@@ -1,22 +1,22 @@
--- When the gates of a call let it start at a slot that the limits which decide the slots give.
+-- Decides when the gates of a call, its further keys, let it start at an offered slot.
 
--- A slot may be pushed back to this far from now to suit a key. So calls of the key keep to its rate although each is
--- asked for a little late, and other keys wait no longer than this.
+-- A slot may be moved to suit a key, up to this far from now. So calls of the key keep its rate although each draw comes a
+-- little late, and other keys wait no longer than this.
 local MOST_PUSHED_US = 2000
--- No slot is pushed for this long after a try: tries look only at now, and a pushed slot would refuse them.
+-- No slot is moved for this long after a try. Tries look only at the present, and a moved slot would refuse them.
 local UNTRIED_US = 3600000000
--- An eighth of the time until a key lets a call start goes by before it is asked for again: if nobody takes the slot just
--- before that time, the shared limits give no later one, and it would be asked for each millisecond.
+-- A call is drawn again after an eighth of the time until its key lets it start. If no call takes the slot just before that
+-- time, the shared limits offer no later one. Without this pause, the call would be drawn each millisecond.
 local PARTS_ASKED = 8
 
--- When the limits of a key let a call pass; whether that would delay nobody who waits for the key; and when the key opens.
+-- Returns when the limits of a key let a call pass, whether that delays no call that waits for the key, and when the key opens.
 local function pass_of(gate)
   local opens_us = opens_at_us(gate.scope, gate.drawer.now_us, gate.step_us)
   local passes_us = earliest_for_all_us(gate.scope, opens_us, gate.costs, gate.after, gate.drawer)
   return passes_us, passes_us < math.huge and delays_none(gate, 1), opens_us
 end
 
--- When to ask again for a call that a key lets start at this time.
+-- When to draw again for a call that a key lets start at this time.
 local function ask_at_us(gate, start_us, lead_us, may_be_now)
   local now_us = gate.drawer.now_us
   local soonest_us = may_be_now and now_us or now_us + LEAST_ASK_GAP_US
@@ -24,7 +24,7 @@ local function ask_at_us(gate, start_us, lead_us, may_be_now)
   return math.max(soonest_us, now_us + part_us, start_us - lead_us)
 end
 
--- When to ask again for a call that a key does not let start at a slot, and when it may start then; nil if the key does.
+-- When to draw again for a call that a key refuses at a slot, and when it may start then. Nil if the key lets it start.
 local function deferred_at(gate, slot_us, lead_us, is_try)
   local passes_us, is_free, opens_us = pass_of(gate)
   if is_free and passes_us <= slot_us then return nil end
@@ -34,7 +34,7 @@ local function deferred_at(gate, slot_us, lead_us, is_try)
   return { gate = gate, until_us = until_us, start_us = start_us, lead_us = lead_us }
 end
 
--- Calls of others that wait for the key come before the rest of a slot request that was served in part.
+-- Calls of other replicas that wait for the key come before the rest of a partly served slot request.
 local function put_behind(serving, slot_request, served, deferred)
   local gate, line = deferred.gate, deferred.gate.scope.line
   if served == 0 or not line or deferred.until_us == math.huge then return end
@@ -45,9 +45,8 @@ local function put_behind(serving, slot_request, served, deferred)
   deferred.until_us = ask_at_us(gate, deferred.start_us, deferred.lead_us, false)
 end
 
--- The gate that holds a call back: the narrowest, unless a wider one does so for longer. Whom a narrow key holds back for
--- an unknown time, as until a lease comes free, must not hold up others at a wider one, nor wait for a lease there before
--- the narrow key lets it pass.
+-- The gate that delays a call: the narrowest one, unless a wider one delays it for longer. A call may wait at a narrow key for
+-- an unknown time, such as for a lease. Then it must not delay other calls at a wider key, nor wait for a lease there.
 local function deferred_by(gates, slot_us, lead_us, is_try)
   local held = nil
   for index = #gates, 1, -1 do
@@ -58,9 +57,9 @@ local function deferred_by(gates, slot_us, lead_us, is_try)
   return held
 end
 
--- The time at which all gates let the call start: the slot, or up to MOST_PUSHED_US from now. Otherwise nil, and what holds
--- it back: the gate, when to ask again, and when it may start then.
--- The first slot says how far ahead the shared limits give slots now; they will still do so later.
+-- The time at which all gates let the call start: the slot, or up to MOST_PUSHED_US from now. Otherwise nil, then the gate that
+-- delays it, when to draw again, and when it may start then.
+-- The first slot shows how far ahead the shared limits give slots. That stays so later.
 local function start_through(serving, gates, first_us, slot_us, until_us)
   if #gates == 0 then return slot_us end
   local is_try, now_us, start_us, are_free = serving.is_try, serving.now_us, slot_us, true
@@ -71,11 +70,11 @@ local function start_through(serving, gates, first_us, slot_us, until_us)
     if passes_us > start_us then start_us = passes_us end
     are_free = are_free and passes_us < math.huge and (#gate.ahead == 0 or delays_none(gate, 1))
   end
-  -- A slot is not pushed past earlier turns: the key's times only go forward, so nothing would be left to them.
+  -- A slot is not moved past earlier turns. The key's times only go forward, so nothing would be left for them.
   if are_free and start_us == slot_us then return start_us end
   local is_tried = is_try or now_us < serving.bucket.tried_us + UNTRIED_US
   local push_us = is_tried and 0 or math.min(until_us - now_us, MOST_PUSHED_US)
-  -- What lets a call pass at its earliest time does so later too.
+  -- A gate that lets a call pass at its earliest time also does so later.
   if are_free and start_us <= now_us + push_us then return start_us end
   return nil, deferred_by(gates, slot_us, math.max(first_us - now_us, push_us), is_try)
 end

@@ -1,6 +1,6 @@
 -- Takes slots back.
 
--- The next slot that comes back lies before this one and is no longer the last: it becomes a hole.
+-- The next returned slot lies before this one and is no longer the last, so it becomes a hole.
 local function unbook(part, slot_us, drawer)
   if #part.scope.limits == 0 then return end
   local negative = {}
@@ -9,8 +9,8 @@ local function unbook(part, slot_us, drawer)
   part.scope.last_us = slot_us - 1
 end
 
--- Takes slots back, latest first. The last one booked is unbooked. One with others behind it becomes a hole that the next
--- draw takes first: a lower level would put a new slot on a time that is already booked.
+-- Takes slots back, latest first. The last booked slot is unbooked. A slot with later ones becomes a hole, which the next draw
+-- takes first. A lower level instead would put a new slot on a time that is already booked.
 -- The parts are the shared limits and those of the keys, each a scope and its costs.
 local function take_back(bucket, parts, given)
   local now_us, can_leave_holes = bucket.clock_us, true

@@ -1,5 +1,5 @@
--- What few draws need: its functions are made when it is first called for, since Lua takes as long to make a function as to
--- run it, and a script makes all of its own anew at each run.
+-- Functions that few draws need. They are created on first use. Each run of a script creates its functions anew, and creating
+-- one takes as long as running it.
 
 local shadow_functions = nil
 local function for_shadows()

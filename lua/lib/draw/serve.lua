@@ -1,6 +1,6 @@
 -- Serves the slot requests of one draw, one after the other.
 
--- A slot request before this one that waits for what this one needs too; others may fill what is left.
+-- An earlier slot request that waits for the same limits. Other slot requests may use what is left.
 local function refused_before(serving, slot_request)
   if serving.is_try then return nil end
   local shared, widest = serving.bucket.shared, slot_request.keys[1]
@@ -12,20 +12,20 @@ local function refused_before(serving, slot_request)
   return refused
 end
 
--- A call that wider limits hold back came to the gates of its narrower keys: others of those keys must not pass it there
--- meanwhile. Narrower keys that hold it back keep no position in wider ones: there, calls of other keys go on.
+-- A call that wider limits delay also waits at its narrower keys: other calls of these keys must not overtake it. A call that a
+-- narrower key delays keeps no position in wider scopes, so calls of other keys go on there.
 local function keep_behind(serving, gates, after_gate, slot_request, turn, left)
   if turn.turn_us == math.huge then return end
   local is_behind = after_gate == nil
   for _, gate in ipairs(gates) do
     local line = gate.scope.line
-    -- Unless no other asker waits in this line, nor has this one waited since before this draw.
+    -- This is not needed if no other replica waits in this line, and this replica did not wait before this draw.
     if is_behind and line and (line.own.since_us > 0 or #line.others > 0) then add_to_gate(serving, gate, slot_request, turn, left) end
     is_behind = is_behind or gate == after_gate
   end
 end
 
--- Gives the asker a turn in the line of the key that holds its call back.
+-- Gives the replica a turn in the line of the key that delays its call.
 local function end_at_gate(serving, slot_request, gates, granted, deferred)
   local gate, left = deferred.gate, slot_request.wanted - granted.count
   if not serving.is_try then
@@ -37,13 +37,13 @@ local function end_at_gate(serving, slot_request, gates, granted, deferred)
   end
   granted.not_before_us = deferred.until_us
   local binding = binding_at(gate)
-  -- If no limit of the key holds the call back, a cooldown, a pause or a gap of the key does.
+  -- If no limit of the key delays the call, a cooldown, a pause or a gap of the key does.
   local held = closed_by({ gate }, serving.now_us)
   if held == 0 then held = slowed_by({ gate }, serving.now_us) end
   granted.binds_at = binding > 0 and gate.after + binding or held
 end
 
--- Whether the slot requests of a line share one slice of a horizon. Leases of a key are no part of one: each slot request takes its own.
+-- True if the slot requests of a line share one slice of a horizon. With leases of a key, each slot request is separate.
 local function is_slice(main, gates)
   if main.number == 0 or #gates > 0 then return true end
   for _, limit in ipairs(main.scope.limits) do
@@ -52,7 +52,7 @@ local function is_slice(main, gates)
   return false
 end
 
--- Why a slot request got no more, and when to ask again.
+-- Sets why a slot request got no more slots, and when to draw again.
 local function end_slot_request(serving, slot_request, main, gates, granted, deferred, horizon_us)
   if deferred then
     end_at_gate(serving, slot_request, gates, granted, deferred)
@@ -67,7 +67,7 @@ local function end_slot_request(serving, slot_request, main, gates, granted, def
     if not serving.is_try then
       keep_behind(serving, gates, nil, slot_request, line.waiting[#line.waiting], slot_request.wanted - granted.count)
     end
-    -- A try keeps no position, so the time to ask again goes here.
+    -- A try keeps no position, so this field has the time to ask again.
     if is_own or serving.is_try then granted.not_before_us = turn_us end
   end
   local soonest_us, binds_at = soonest_of(serving, main, gates, horizon_us)
@@ -76,7 +76,7 @@ local function end_slot_request(serving, slot_request, main, gates, granted, def
   if serving.is_try then for_tries().until_open(serving, main, gates, granted) end
 end
 
--- The scope of a key; used up if Redis has lost it.
+-- The scope of a key. It starts used up if Redis has lost it.
 local function open_scope(key, now_us)
   local scope = key.scope or open_key(key, now_us)
   if key.is_lost then
@@ -86,9 +86,9 @@ local function open_scope(key, now_us)
   return scope
 end
 
--- When a call could start of a slot request that nothing is wanted for, or that waits behind another one.
+-- When a call could start, for a slot request that wants no slots, or that waits behind another one.
 local function look(serving, slot_request, refused, horizon_us)
-  -- All that wait behind it get the same reply.
+  -- All slot requests behind it get the same reply.
   if refused and not slot_request.is_bounded then return refused end
   local granted = {
     slots = NOTHING, count = 0, run_count = 0, run_at_us = 0, run_excess = 0, binds_at = 0, soonest_us = 0,
@@ -100,7 +100,7 @@ local function look(serving, slot_request, refused, horizon_us)
   return granted
 end
 
--- What a slot request has to fit: the limits that decide its slots, and the gates, which must all allow the very same ones.
+-- What a slot request must fit: the limits that decide its slots, and the gates, which must all allow the same slots.
 local function fit_all(serving, slot_request)
   local shared, gates, main, after = serving.bucket.shared, NOTHING, nil, #serving.bucket.shared.limits
   for index = 1, #slot_request.keys do
@@ -126,7 +126,7 @@ local function serve(serving, slot_request)
   serving.drawer.order = order_of(slot_request.rank, since_of(slot_request.since_us, now_us))
   local main, gates = fit_all(serving, slot_request)
   local line = main.line
-  -- A try waits for no turn, so the horizon is not shared out.
+  -- A try has no turn, so the horizon is not divided.
   local share_left = serving.is_try and slot_request.wanted or math.floor((1 - line.used) * main.share)
   local most, until_us = math.min(slot_request.wanted, math.max(line.used == 0 and 1 or 0, share_left)), now_us + horizon_us
   local is_from_holes = serving.bucket.holes > 0 and not serving.is_try
@@ -142,7 +142,7 @@ local function serve(serving, slot_request)
   else
     deferred = book_list(serving, slot_request, main, gates, most, until_us, granted)
   end
-  -- What was recycled was counted when it was booked.
+  -- A slot taken from a hole was counted when it was first booked.
   if #serving.shadows > 0 then for_shadows().count_calls(serving.shadows, granted, recycled, slot_request, main) end
   granted.count = #granted.slots + granted.run_count
   if granted.count > 0 then

@@ -1,11 +1,11 @@
--- Limits that hold nothing back, and only count which calls they would have.
+-- Shadow limits: they delay nothing, and only count the calls that they would have delayed.
 -- Their key has twelve doubles for each: code count period_us capacity a b c last_us calls waited refused longest_us. It
--- expires 30 days after the last call. It and the parts of their limits are the last keys of a request, but for after_them.
+-- expires 30 days after the last call. It and the parts of their limits are the last keys of a request, except after_them.
 local PER_SHADOW, KEEP_SHADOWS_MS = 12, 2592000000
 -- A call that would have waited longer than this counts as refused, and takes no room.
 local MOST_AHEAD_US = 3600000000
 
--- The shadows at the end of a request, as Redis has kept them; nil if one can never work.
+-- Reads the shadows at the end of a request and their state in Redis. Nil if one of them is invalid.
 local function read_shadows(next_number, after_them)
   local limits, parts = read_limits(next_number), 0
   if not limits or #limits == 0 then return limits end
@@ -39,7 +39,7 @@ local function save_shadows(shadows)
   redis.call('SET', shadows.key, table.concat(packed), 'PX', KEEP_SHADOWS_MS)
 end
 
--- Counts a call that leaves at a time. It takes its place in the line that there would have been.
+-- Counts a call that starts at a time. It books the slot that it would have had under this limit.
 local function count_call(shadow, at_us, cost, drawer)
   if cost == 0 then return end
   local limit, rule = shadow.limit, RULES[shadow.limit.code]
@@ -56,7 +56,7 @@ local function count_call(shadow, at_us, cost, drawer)
   shadow.last_us = slot_us
 end
 
--- Counts the calls for which slots were booked: a run, or one by one after those that were recycled.
+-- Counts the calls with booked slots: a run, or single slots after those that were taken from holes.
 local function count_calls(shadows, granted, recycled, slot_request, main)
   local limit = main.scope.limits[1]
   local drain, step = limit and limit.count or 1, limit and main.costs[1] * limit.period_us or 0
@@ -70,8 +70,8 @@ local function count_calls(shadows, granted, recycled, slot_request, main)
   end
 end
 
--- Books what a call cost beyond its estimate, or takes back what it cost less. Where a call at its time would be refused
--- for its wait, it most likely was: it has taken no room.
+-- Books the cost beyond a call's estimate, or takes back the unused part. If a call at that time would be refused for its wait,
+-- this call most likely was, and booked nothing.
 local function settle_shadows(shadows, slot_us, next_number, now_us)
   local drawer = { now_us = now_us }
   for _, shadow in ipairs(shadows) do

@@ -1,15 +1,15 @@
--- When a call can start at the earliest, however many others leave: what a reply tells of it, so that a call which does not
--- wait that long is refused at once.
+-- The earliest time at which a call can start, even if all others give up. Replies contain it, so that a call with an earlier
+-- deadline is rejected immediately.
 
--- Before when a scope surely lets nothing start. A cut rate grows back while a call waits: it is taken for what it will
--- have grown to by the time that the call would have to wait for if it did not grow. The next answer may end a gap.
+-- The time before which a scope lets no call start. A cut rate grows back while a call waits. So the rate is estimated at the
+-- time until which the call would wait at the current rate. The next response may end a gap.
 local function least_opens_at_us(scope, now_us, step_us)
   local latest_us = opens_at_us(scope, now_us, step_us)
   return math.max(now_us, scope.last_us, after_cut_us(scope, latest_us, step_us))
 end
 
--- When a call can start at the earliest in a scope, and what decides that; 0: nothing that lasts beyond until_us. A cooldown
--- or a pause of the scope beside it holds too. It is not known when a lease comes free: then the rest decides.
+-- The earliest start in a scope, and what decides it; 0 if nothing lasts beyond until_us. A cooldown or pause of the other scope
+-- also counts. Nothing says when a lease becomes free, so leases are left out.
 local function soonest_in(gate, beside, now_us, until_us)
   local scope, both = gate.scope, { beside, gate }
   local closed_us = math.max(closed_until_us(beside.scope), closed_until_us(scope))
@@ -25,9 +25,9 @@ local function soonest_in(gate, beside, now_us, until_us)
   return soonest_us, slowed_by(both, now_us)
 end
 
--- Of a slot request that was looked at, under the limits of the bucket and of its keys.
+-- For a slot request that was checked, under the limits of the bucket and of its keys.
 local function soonest_of(serving, main, gates, horizon_us)
-  -- A try is told when to ask again.
+  -- The reply to a try says when to ask again.
   if serving.is_try then return 0, 0 end
   local now_us = serving.now_us
   local until_us = now_us + horizon_us
@@ -39,7 +39,7 @@ local function soonest_of(serving, main, gates, horizon_us)
   return soonest_us, binds_at
 end
 
--- Of a slot request that was not served, under the limits of the bucket, and of its keys if those were opened.
+-- For a slot request that was not served, under the limits of the bucket, and of its keys if the draw opened them.
 local function soonest_unserved(serving, slot_request, key_scopes, horizon_us)
   local now_us, after, soonest_us, binds_at = serving.now_us, 0, 0, 0
   for index, scope in ipairs({ serving.bucket.shared, unpack(key_scopes) }) do

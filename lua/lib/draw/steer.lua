@@ -1,13 +1,13 @@
--- The changes of a scope; each returns whether slots that were handed out are worthless now.
+-- Changes of a scope. Each returns true if slots that were given out are invalid now.
 -- The rate right after a cooldown, per mille.
 local RAMP_FROM = 250
 
--- The last time for which slots were handed out. Answers to calls on those slots are about the rate before the change.
+-- The time of the last slot that was given out. Responses to calls on these slots are about the rate before the change.
 local function handed_out_until_us(scope, now_us)
   return math.max(now_us, scope.last_us)
 end
 
--- Until duration_us from now, nothing starts and the rate does not grow back; false if a cooldown lasts as long already.
+-- Lets no call start for duration_us, and the rate does not grow back. False if a cooldown lasts that long already.
 local function start_nothing(scope, now_us, duration_us)
   local until_us = now_us + duration_us
   if duration_us == 0 or until_us <= scope.cool_until_us then return false end
@@ -50,8 +50,8 @@ local CHANGES = {
   end,
 }
 
--- Puts a policy in force, from the code (0), by hand (1) or from rules (2). With does_yield, what was set by hand stays,
--- and so does what holds already. Says whether slots that were handed out are worthless now.
+-- Puts a policy in force: from the code (0), by an operator (1) or from rules (2). With does_yield, an operator's policy stays,
+-- and so does an equal policy. Returns true if slots that were given out are invalid now.
 local function configure(bucket, terms, version, source, does_yield)
   if does_yield then
     local is_same = bucket.source == source and (source == 0 or bucket.text == terms.text)

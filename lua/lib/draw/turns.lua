@@ -1,14 +1,14 @@
--- How many replicas draw from a bucket, and which of them comes first: the one whose call is the most urgent, and has
--- waited longest. Here a replica is an asker, by the name that it asks with.
--- A scope's turns are one string at scope.turns_key, in their order: doubles {how many doubles, turns {since_us due_us
--- start_us, needs, limits, per need its order and an amount of each limit}}, then the names of their askers, each after a
--- space. It expires a minute after the last turn.
+-- Counts the replicas that draw from a bucket, and orders them: the most urgent call first, then the longest wait. Here a
+-- replica is called an asker, and is known by its name.
+-- The turns of a scope are one string at scope.turns_key, in their order. It has doubles, and then the names of the askers, each
+-- after a space. It expires a minute after the last turn. The doubles:
+--   number of doubles; then per turn: since_us due_us start_us needs limits, and per need its order and an amount of each limit
 local WINDOW_US, KEEP_TURNS_MS = 1000000, 60000
--- Above every time of a bucket's clock until 2041, and small enough for four ranks to be whole numbers.
+-- Larger than every time of a bucket's clock until 2041, and small enough that four ranks stay whole numbers.
 local RANK_STEP = 2 ^ 51
--- Calls that came in the same millisecond came together: their askers take turns.
+-- Calls of the same millisecond count as simultaneous: their askers take turns.
 local TOGETHER_US = 1000
--- More turns than this are not kept, nor more needs of one asker, nor more numbers: Lua unpacks a few thousand at once.
+-- The most turns, needs of one asker, and numbers that are kept. Lua unpacks only a few thousand values at once.
 local MOST_TURNS, MOST_NEEDS, MOST_NUMBERS = 128, 8, 6000
 
 local NO_TURNS = {}
@@ -34,7 +34,7 @@ local function order_of(rank, since_us)
   return rank * RANK_STEP + since_us - since_us % TOGETHER_US
 end
 
--- The turns of a scope that were not missed, in their order.
+-- The turns of a scope in their order, without missed ones.
 local function read_turns(scope, missed_us)
   local packed = scope.turns_until_us >= missed_us and redis.call('GET', scope.turns_key)
   if not packed then return NO_TURNS end
@@ -55,7 +55,7 @@ local function read_turns(scope, missed_us)
   return turns
 end
 
--- Those of other askers, but for turns that were made under another count of limits.
+-- The turns of other askers, except those made under another number of limits.
 local function others_of(turns, asker, limit_count)
   local others = NO_TURNS
   for index = 1, #turns do
@@ -93,8 +93,7 @@ local function write_turns(scope, turns, now_us)
   redis.call('SET', scope.turns_key, packed, 'PX', string.format('%.0f', keep_ms))
 end
 
--- Sets an asker's turn, or takes it away, among all turns of the scope. Returns since when it waits for that; 0: it has no
--- turn.
+-- Sets or removes an asker's turn among all turns of the scope. Returns since when the asker waits; 0 without a turn.
 local function keep_turn(scope, all, asker, own_since_us, turn, now_us)
   if not turn and own_since_us == 0 then return 0 end
   local turns = {}
@@ -116,7 +115,7 @@ local function keep_turn(scope, all, asker, own_since_us, turn, now_us)
   return turn and turn.since_us or 0
 end
 
--- Takes the turn away that an asker gives up.
+-- Removes the turn that an asker gives up.
 local function leave_turn(scope, asker, since_us, now_us)
   local turns = read_turns(scope, 0)
   for index, turn in ipairs(turns) do
@@ -127,8 +126,8 @@ local function leave_turn(scope, asker, since_us, now_us)
   end
 end
 
--- What comes before a call of this order, in order, with the sums of what it and all before it need of each limit. Of
--- those that came together, the turn that has waited longest does.
+-- The turns before a call of this order. Each has the sums of what it and all earlier turns need of each limit. Among
+-- simultaneous calls, the longest waiting turn is first.
 local function ahead_of(turns, order, own_since_us)
   local before, is_sorted = {}, true
   for at = 1, #turns do
@@ -169,20 +168,20 @@ local function ahead_of(turns, order, own_since_us)
   return before
 end
 
--- How much later a limit gives this amount more.
+-- How much later a limit gives this additional amount.
 local function after_us(limit, amount)
   return RULES[limit.code].does_drain and math.ceil((amount * limit.period_us) / limit.count) or 0
 end
 
--- When a limit has room for an amount, which may be more than it can ever give at once.
+-- When a limit has room for an amount. The amount may be more than the limit can ever give at once.
 local function room_at_us(limit, at_us, amount)
   local earliest, beyond = RULES[limit.code].earliest, amount - limit.capacity
   if beyond <= 0 then return earliest(limit, at_us, amount, NO_ASKER) end
   return earliest(limit, at_us, limit.capacity, NO_ASKER) + math.ceil((beyond * limit.period_us) / limit.count)
 end
 
--- Whether what comes before a call has all the room it needs in time if this is booked before it: until until_us, or when
--- its asker was told.
+-- True if booking this call delays no earlier turn: each has its room until until_us, or until the time in its asker's last
+-- reply.
 local function is_in_time(scope, before, costs, opens_us, until_us)
   local limits, amounts = scope.limits, before.amounts
   for index = 1, #limits do

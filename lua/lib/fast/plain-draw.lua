@@ -1,6 +1,6 @@
--- A macro at the head of slots-draw: the plain draw, that most draws are. One leaky bucket, calls of one cost and priority,
--- and nothing unusual. It replies what the rest of slots-draw would in a third of the time: creating the functions of the
--- rest takes longer than all that is done here. If anything is unusual, it writes nothing and the rest runs.
+-- A macro at the head of slots-draw for the plain draw, the most frequent one: one leaky bucket, calls of one cost and priority.
+-- It replies the same as the rest of slots-draw in a third of the time, because it creates no functions. If anything is
+-- unusual, it writes nothing and the rest runs.
 -- It repeats the arithmetic of lib/limits/leaky-bucket and lib/draw; the histories of the conformance suite compare both.
 if #ARGV[3] == 168 and #ARGV[4] == 96 then
   local pinned_us, horizon_us, drew_us, how, _, _, own_since_us, lease_order, version, s1, s2, s3, s4, n_limits, code, count,
@@ -29,7 +29,7 @@ if #ARGV[3] == 168 and #ARGV[4] == 96 then
     local is_plain = version <= own_version and drew_us <= clock_us and own_code == 1 and own_count == count
       and own_period_us == period_us and own_capacity == capacity and holes == 0 and cool_us <= now and paused_us <= now
       and gap_until_us <= now and (factor >= 1000 or now >= slow_us + recover_us) and share_of_rank
-    -- The turns of others, see lib/draw/turns: seven numbers each, where all are of one need under one limit.
+    -- The turns of other askers, see lib/draw/turns: seven numbers each, if all have one need under one limit.
     local turns, askers, others = {}, {}, 0
     local line = is_plain and turns_until_us >= missed_us and redis.call('GET', KEYS[2])
     if line then
@@ -69,7 +69,7 @@ if #ARGV[3] == 168 and #ARGV[4] == 96 then
       local excess = level + (cost - capacity) * period_us
       local room = (until_us - at_us) * count - excess
       local fit = (until_us < at_us or room < 0) and 0 or floor(room / step) + 1
-      -- When there is room for an amount beside what is booked ahead of opens_us, as in room_at_us of lib/draw/turns.
+      -- The time with room for an amount beside the bookings ahead of opens_us, as in room_at_us of lib/draw/turns.
       local function room_at(opens_us, booked, amount)
         local beyond = amount - capacity
         local room_us = opens_us + ceil(max(0, booked + min(0, beyond) * period_us) / count)
@@ -127,7 +127,7 @@ if #ARGV[3] == 168 and #ARGV[4] == 96 then
         turn_since_us = granted > 0 and now + 1 or min(now, own_since_us > 0 and own_since_us or now)
         turns_until_us = max(turns_until_us, due_us)
         if soonest_us > until_us and soonest_us > opens_us then binds_at = 1 end
-        -- The own turn goes before the first that comes after it.
+        -- This asker's turn goes before the first later turn.
         local position = others
         for index = 0, others - 1 do
           local its_order = turns[index * 7 + 6]

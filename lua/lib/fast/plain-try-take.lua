@@ -1,6 +1,7 @@
 -- A macro over the locals of slots-try, for one key: takes as many calls as may start now from its one limit.
--- It reads now, code, count, period_us, capacity, wanted, cost, a, b and c. It sets granted, excess, used, life_us, and the
--- new a, b and c. It repeats the arithmetic of lib/limits for the kinds 1, 2 and 5 without calls: change them together, and
+-- Reads: now, code, count, period_us, capacity, wanted, cost, a, b, c.
+-- Sets: granted, excess, used, life_us, a, b, c.
+-- It repeats the arithmetic of lib/limits for the kinds 1, 2 and 5 without function calls. Change them together, and also
 -- plainStatus in src/core/limits, which reads `used`. x - x % 1 is a floor.
 local step = cost * period_us
 if code == 5 then

@@ -1,4 +1,4 @@
--- A macro over the locals of slots-try and scopes-try: reads the bucket, which has no limits and where nothing is unusual.
+-- A macro over the locals of slots-try and scopes-try: reads a bucket that has no limits and nothing unusual.
 -- It reads text (the policy's) and numbers, which begin with pinned_us, drew_us and the policy's version. It declares
 -- packed, generation, own_version, source, alive, alive_before, server_us, and the bucket's time (now).
 local packed = redis.call('GET', KEYS[1])

@@ -1,6 +1,6 @@
--- A macro over the locals of scopes-try, for one key that was drawn from: packs its state, in the form that it has in Redis.
--- It reads list, key, life_us, and what lib/fast/scopes-found declares. It declares state; of a key with one limit whose
--- life stays, only what lies behind the limit.
+-- A macro over the locals of scopes-try, for one key with granted calls: packs its state in the form that it has in Redis.
+-- Reads: list, key, life_us, and what lib/fast/scopes-found declares.
+-- Declares: state. For a key with one limit and an unchanged expiry, only the part after the limit.
 local slot, unusual, state = list.base + key * #list, unusual_of[key], nil
 if #list > 1 or unusual then
   local row, at = unusual and { now, unusual } or {}, unusual and 2 or 0

@@ -1,6 +1,6 @@
--- A macro over the locals of scopes-try: reads what calls of one kind take. It reads numbers, now and lists, and from
--- next_at on; it declares per shape, for each of its keys, the limits with the cost under each (shapes). next_at is then
--- where the slot requests begin.
+-- A macro over the locals of scopes-try: reads the shapes, which are the costs of one kind of call.
+-- Reads: now, lists, and numbers from next_at on.
+-- Declares: shapes. Each has, for each of its keys, the limits and the cost under each. next_at then points to the slot requests.
 local shapes = {}
 next_at = next_at + 1
 for index = 1, numbers[next_at] do

@@ -1,8 +1,8 @@
 -- A macro over the locals of scopes-try, for one slot request: takes as many calls as all limits of its keys let start now. It
 -- repeats the arithmetic of lib/fast/plain-try-take. x - x % 1 is a floor.
--- It reads numbers, now, shape, granted, and at, behind which the keys are. It adds to reply and sets how far that goes
--- (to); it sets granted, the new a, b and c, and of the keys that were drawn from how long they have to be kept on
--- (lives_us): 0 if they already expire at the right time.
+-- Reads: numbers, now, shape, granted, and at. The keys come after `at`.
+-- Sets: reply and its length (to), granted, a, b, c, and lives_us. The latter says how much longer each key with granted calls
+-- must live: 0 if it already expires at the right time.
 local used_at = to
 for each = 1, #shape do
   local part = shape[each]

@@ -3,7 +3,7 @@
 -- Lua can unpack a few thousand values at once; an even number, since each lease has two.
 local MOST_WRITTEN = 1000
 
--- Writes the leases that calls of this script have taken.
+-- Writes the leases that calls took in this run.
 local function flush_leases(limits, now_us)
   for index = 1, #limits do
     local limit = limits[index]
@@ -17,8 +17,7 @@ local function flush_leases(limits, now_us)
   end
 end
 
--- How many more calls could start under the limits on calls at once, beside all that wait for one; 0 if there is no such
--- limit.
+-- The number of leases that stay free after all waiting calls got one; 0 if there is no concurrency limit.
 local function spare_leases(limits, now_us)
   local spare = nil
   for index = 1, #limits do
@@ -33,7 +32,7 @@ local function spare_leases(limits, now_us)
 end
 
 MAKERS[6] = function()
-  -- How many other askers come before this one; all of them if it comes last.
+  -- The number of askers before this one; all other askers if it comes last.
   local function count_before(limit, drawer)
     limit.waiters = limit.waiters or waiters_of(limit, drawer.now_us)
     local before, own = 0, nil
@@ -47,14 +46,14 @@ MAKERS[6] = function()
   return {
     is_rate = false,
     parts = 2,
-    -- Only commit and keep_position change anything in Redis; counts that change within a script are kept in the limit.
+    -- Only commit and keep_position write to Redis. Counts that change within a run are kept in the limit.
     earliest = function(limit, at_us, cost, drawer)
-      -- Its lease was drawn before: it must not wait behind those that wait for one.
+      -- The call already has its lease, so it must not wait behind the waiting askers.
       if cost == 0 then return at_us end
       limit.active = limit.active or count_leases(limit, drawer.now_us)
       return limit.active + count_before(limit, drawer) + cost <= limit.count and at_us or math.huge
     end,
-    -- Leases are written by flush_leases, all of one script together.
+    -- flush_leases writes all leases of a run together.
     commit = function(limit, at_us, cost, drawer)
       if cost <= 0 then return end
       limit.active = limit.active and limit.active + 1

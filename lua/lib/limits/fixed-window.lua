@@ -1,7 +1,6 @@
 -- a: us at which the newest window began; b: used in it.
 MAKERS[5] = function()
-  -- The window that holds a time. Resets, if there are any, are the
-  -- beginnings of windows about now, as the asker worked them out.
+  -- The window that contains a time. Resets are the starts of calendar windows around now. The asker computes them.
   local function window_at(limit, at_us)
     if not limit.resets then
       local start_us = math.floor(at_us / limit.period_us) * limit.period_us
@@ -19,7 +18,7 @@ MAKERS[5] = function()
   return {
     is_rate = true,
     earliest = function(limit, at_us, cost)
-      -- After a booking was given back, the newest window may lie ahead; until it begins, nothing may pass.
+      -- After a give-back, the newest window may lie in the future. No call may pass before it begins.
       local from_us = math.max(at_us, limit.a)
       local start_us, end_us = window_at(limit, from_us)
       local used = start_us > limit.a and 0 or limit.b

@@ -14,7 +14,7 @@ MAKERS[1] = function()
     is_rate = true,
     does_drain = true,
     excess = excess_at,
-    -- As excess_at: a call in Lua takes as long as the arithmetic.
+    -- Repeats excess_at, because a function call in Lua takes as long as this arithmetic.
     earliest = function(limit, at_us, cost)
       local excess, count = (cost - limit.capacity) * limit.period_us, limit.count
       if limit.a >= at_us then excess = excess + (limit.a - at_us) * count + limit.b end

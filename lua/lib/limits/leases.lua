@@ -1,6 +1,7 @@
--- What a limit on calls at once keeps. keys[1] zset: "asker lease" -> us at which the lease ends;
--- keys[2] zset: "order asker" -> us at which that asker asked last.
--- A waiting asker asks every half second; one that was not seen for this long is gone.
+-- The state of a concurrency limit.
+-- keys[1] zset: "asker lease" -> us at which the lease ends
+-- keys[2] zset: "order asker" -> us of the asker's last draw
+-- A waiting asker draws every half second. An asker that did not draw for this long is gone.
 local WAITER_GONE_US = 1500000
 
 local function lease_name(asker, lease)
@@ -11,7 +12,7 @@ local function waiter_name(order, asker)
   return string.format('%016.0f %s', order, asker)
 end
 
--- The names of the askers that wait, in their order. It changes nothing.
+-- Returns the names of the waiting askers, in their order. Changes nothing.
 local function waiters_of(limit, now_us)
   local since = string.format('(%.0f', now_us - WAITER_GONE_US)
   local waiters = redis.call('ZRANGEBYSCORE', limit.keys[2], since, '+inf')
@@ -19,7 +20,7 @@ local function waiters_of(limit, now_us)
   return waiters
 end
 
--- How many leases calls still hold. It changes nothing.
+-- Returns the number of leases that calls still hold. Changes nothing.
 local function count_leases(limit, now_us)
   return redis.call('ZCOUNT', limit.keys[1], string.format('(%.0f', now_us), '+inf')
 end

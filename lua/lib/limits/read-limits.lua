@@ -1,5 +1,5 @@
--- Limits from an asker's numbers, and what Redis has kept of them. Lua makes room for twice as many fields where there are
--- more than eight, so what few limits have is added to those.
+-- Reads limits from an asker's numbers, and their state from Redis. A Lua table with more than eight fields takes twice the
+-- room, so rare fields are added only to the limits that have them.
 
 local function copy_limits(limits)
   local copies = {}
@@ -14,9 +14,8 @@ local function copy_limits(limits)
   return copies
 end
 
--- The next limits among an asker's numbers; nil if one of them can never work.
--- A count of -n means the limits of key number n: most keys have the same as others of their level. Without a count there
--- are none.
+-- Reads the next limits from an asker's numbers. Nil if one of them is invalid.
+-- A count of -n means the limits of key number n, because most keys of a level have the same limits. No count means no limits.
 local function read_limits(next_number, keys)
   local limits, limit_count = {}, next_number() or 0
   if limit_count < 0 then return keys and keys[-limit_count] and keys[-limit_count].template end
@@ -34,7 +33,7 @@ local function read_limits(next_number, keys)
   return limits
 end
 
--- Puts limits in force. What was booked under a limit of the same kind stays booked.
+-- Puts limits in force. Bookings under a limit of the same kind stay.
 local function apply_limits(found, limits, now_us)
   for index, limit in ipairs(limits) do
     local from = found and found[index]
@@ -48,14 +47,14 @@ local function apply_limits(found, limits, now_us)
   return limits
 end
 
--- How many Redis keys the parts of limits have.
+-- The number of Redis keys for the parts of limits.
 local function count_parts(limits)
   local count = 0
   for index = 1, #limits do count = count + (RULES[limits[index].code].parts or 0) end
   return count
 end
 
--- Gives limits the Redis keys of their parts, which come after `used` other keys.
+-- Assigns the Redis keys of their parts to limits. They come after `used` other keys.
 local function bind_keys(limits, used)
   for index = 1, #limits do
     local limit = limits[index]

@@ -1,8 +1,10 @@
--- The kinds of limits, by their numbers in Redis. A rule is a table:
---   earliest(limit, at_us, cost, drawer)  the earliest time at which the cost may pass; math.huge if that is unknown
---   commit(limit, at_us, cost, drawer)    books it; a negative cost takes back a booking of that time
---   src/core/limits/rule.ts explains the rest. `a`, `b` and `c` of a limit are its state.
--- A rule is made when it is first used: Lua takes long to make functions, and most buckets have one or two kinds of limits.
+-- The kinds of limits, by their numbers in Redis. `a`, `b` and `c` of a limit are its state. A rule is a table:
+--   earliest(limit, at_us, cost, drawer)  The earliest time at which the cost may pass; math.huge if that is unknown.
+--   commit(limit, at_us, cost, drawer)    Books the cost. A negative cost takes back a booking of that time.
+--   adapt(from, to, now_us)               Converts the state when the numbers of a limit change. Optional.
+--   excess(limit, at_us, cost)            The level to drain before at_us, in cost x period. Optional: allows runs of calls.
+--   keep_position, leave_position         Keep and end the position of an asker that waits for an unknown time. Optional.
+-- A rule is created on first use. Creating functions is slow in Lua, and most buckets have one or two kinds of limits.
 local MAKERS = {}
 local RULES = setmetatable({}, {
   __index = function(rules, code)

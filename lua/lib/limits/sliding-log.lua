@@ -1,16 +1,16 @@
--- a: the sum of all that was ever booked;
+-- a: the sum of all bookings, expired ones included;
 -- keys[1] zset: "slot_us total" -> that total, for each booking.
 MAKERS[3] = function()
-  -- Where more entries than this would have to be rewritten, a call that cost less gives nothing back.
+  -- If more entries than this would have to be rewritten, a call gives nothing of its cost back.
   local MOST_REWRITTEN = 1000
-  -- One draw may book many calls; it sets the expiry of the log anew only for calls this much later.
+  -- One draw may book many calls. It sets the expiry again only for calls this much later.
   local KEEP_FOR_US = 10000000
 
   local function slot_of(member)
     return tonumber(string.match(member, '^%d+'))
   end
 
-  -- The rank of the first entry of a time, found by halving: entries are in the order of their times.
+  -- The rank of the first entry of a time, by binary search: entries are sorted by time.
   local function rank_of(key, at_us, count)
     local low, high = 0, count
     while low < high do
@@ -20,7 +20,7 @@ MAKERS[3] = function()
     return low
   end
 
-  -- Takes back from what was booked at exactly this time, and lowers the totals of later entries.
+  -- Takes back from the bookings of exactly this time, and lowers the totals of later entries.
   local function take_back(limit, at_us, amount)
     local key = limit.keys[1]
     local count = redis.call('ZCARD', key)
@@ -56,14 +56,14 @@ MAKERS[3] = function()
       if cost < 0 then return take_back(limit, at_us, -cost) end
       if cost == 0 then return end
       local key, before = limit.keys[1], limit.a
-      -- Entries that an earlier policy left do not count.
+      -- Entries of an earlier policy do not count.
       if before == 0 then
         redis.call('DEL', key)
         limit.kept_until_us = nil
       end
       limit.a = before + cost
       redis.call('ZADD', key, limit.a, string.format('%.0f %.0f', at_us, limit.a))
-      -- Twice as many as count are kept: older ones count again when later ones are taken back. Not each call cleans up.
+      -- Twice the counted entries are kept, because older ones count again when later ones are taken back. Some calls clean up.
       local each = math.max(1, math.floor(limit.capacity / 8))
       if math.floor(before / each) ~= math.floor(limit.a / each) then
         redis.call('ZREMRANGEBYSCORE', key, '-inf', '(' .. string.format('%.0f', limit.a + 1 - 2 * limit.capacity))

@@ -7,7 +7,7 @@ MAKERS[4] = function()
     return start_us, 0, start_us == limit.a + limit.period_us and limit.b or 0
   end
 
-  -- How far into a window the part of the one before has shrunk to the room; one period if it never does.
+  -- The time in a window at which the share of the previous window fits into the room; one period if it never fits.
   local function fits(period_us, used_before, room)
     if room < 0 then return period_us end
     if used_before <= room then return 0 end
@@ -30,7 +30,7 @@ MAKERS[4] = function()
       limit.a, limit.b, limit.c = rolled(limit, at_us)
       limit.b = math.max(0, limit.b + cost)
     end,
-    -- Counters do not say when in a window units were used, so for another length all of them count as used now.
+    -- Counters do not say when units were used within a window. So after a change of the length, all count as used now.
     adapt = function(from, to, now_us)
       if from.period_us == to.period_us then return end
       local _, used, used_before = rolled(from, now_us)

@@ -22,7 +22,7 @@ import { createForecasts, type Forecast, type QueuePreview } from "./forecast/fo
 import { createStatus, type QueueStatus } from "./forecast/status.ts";
 import { readJobId } from "./job.ts";
 import {
-  createOrders,
+  createLaneOrders,
   type Ordered,
   createWeights,
   type Weights,
@@ -32,7 +32,7 @@ import { type OfKey, readDedupeId } from "./options.ts";
 import { createBulkChanges, type BulkChanges, createRetriedRuns } from "./manage/bulk.ts";
 import { createChanges, createNoteBulk } from "./manage/changes.ts";
 import { createControl, type QueueSteering } from "./manage/control.ts";
-import { createDeadLetters, type DeadLetters, createFreeKey } from "./manage/dead-letters.ts";
+import { createDeadLetters, type DeadLetters, createKeyCheck } from "./manage/dead-letters.ts";
 import { createEventStream, type QueueEmitter } from "./manage/events.ts";
 import { createFinishedWaits } from "./manage/finished.ts";
 import { createPages, type JobsOptions } from "./manage/pages.ts";
@@ -160,7 +160,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const forecasts = createForecasts({ queue: name, bucket, lanes, access });
   const pages = createPages({ queue: name, access, lanes });
   const isOrdered = (settings.ordered ?? false) !== false || elsewhere?.ordered !== undefined;
-  const freeKey = createFreeKey({ queue: name, access, lanes, isOrdered });
+  const withKeyCheck = createKeyCheck({ queue: name, access, lanes, isOrdered });
   const wakes = createWakeWatch((id) => connection.wakeFor({ queue: name, id }));
   const onDue = (id: string, atMs = 0): void => wakes.watch(id, atMs - access.clock.earliestMs());
   const changes = createChanges({ queue: name, access, lanes, onDue });
@@ -169,7 +169,14 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const { changeLog: log } = settings;
   const noteBulk = createNoteBulk({ queue: name, log, counts: () => control.counts() });
   const stores = { access, lanes, pages };
-  const parts = { queue: name, ...stores, freeKey, retriedRuns, noteBulk, onRemoved: waits.end };
+  const parts = {
+    queue: name,
+    ...stores,
+    withKeyCheck,
+    retriedRuns,
+    noteBulk,
+    onRemoved: waits.end,
+  };
   const bulk = createBulkChanges({ ...parts, changes });
   const control = createControl({ ...parts, bulk });
   const explain = createExplanations({ queue: name, bucket, lanes, access });
@@ -190,7 +197,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
     connection,
     logger,
     weightsOf,
-    orderOf: found?.orderOf ?? createOrders(name, settings.ordered),
+    orderOf: found?.orderOf ?? createLaneOrders(name, settings.ordered),
     checkCost: found?.checkCost,
     schema,
     maxJobBytes,

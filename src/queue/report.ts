@@ -16,7 +16,7 @@ export interface WorkerReport<Data, Result> {
   /** Emits events for what BullMQ's worker stores. */
   follow(stored: StoredWorker<Data, Result | undefined>): void;
   /** Reports a failed attempt that does not count. The job may start again after this many ms. */
-  spared(stored: Stored<Data>, error: Error, inMs: number): void;
+  notCounted(stored: Stored<Data>, error: Error, inMs: number): void;
   /** Reports that a handler starts. */
   started(stored: Stored<Data>): void;
   close(): void;
@@ -61,11 +61,11 @@ export function createReport<Data, Result>(
   return {
     emitter,
     tally,
-    spared(stored, error, inMs) {
+    notCounted(stored, error, inMs) {
       const { attemptsMade, opts } = stored;
       const attempt = attemptsMade + 1;
       const facts = { job: readJob(stored), attempt, attempts: opts.attempts ?? attempt };
-      log.note({ ...facts, error, next: { is: "spared" } });
+      log.note({ ...facts, error, next: { is: "not counted" } });
       if (!emitter.hasListener("failed")) return;
       const thrown = thrownOf(error);
       emitter.emit("failed", { ...facts, error: thrown, retryInMs: inMs, counts: false });
@@ -159,7 +159,7 @@ interface FailedAttempt {
   readonly next:
     | { readonly is: "retry"; readonly inMs: number }
     | { readonly is: "dead" }
-    | { readonly is: "spared" };
+    | { readonly is: "not counted" };
 }
 
 /** Logs failed attempts as warnings and dead letters as errors, up to a bound. */
@@ -235,7 +235,7 @@ function createFailureLog(queue: string, logger: Logger): FailureLog {
 
 function wordsFor(next: FailedAttempt["next"]): string {
   if (next.is === "dead") return "kept as a dead letter";
-  if (next.is === "spared") return "not counted, and tried again once the downstream is back";
+  if (next.is === "not counted") return "not counted, and tried again once the downstream is back";
   return `tried again in ${inWords(next.inMs)}`;
 }
 
@@ -337,7 +337,7 @@ interface Presence {
   /** Reports that the worker has ended. Never rejects. */
   close(): Promise<void>;
   /** Reports the attempts that ended after `close()`. Never rejects. */
-  tellLast(): Promise<void>;
+  sendLast(): Promise<void>;
 }
 
 /** How often a busy worker reports, and how long a report is valid. */
@@ -396,6 +396,6 @@ export function createPresence({
       await noting;
       await note(0);
     },
-    tellLast: () => note(0),
+    sendLast: () => note(0),
   };
 }

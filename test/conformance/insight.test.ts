@@ -143,15 +143,19 @@ describe.each([
   it("is which queues replicas have open, and which workers run in them until they end", async () => {
     const insight = open();
     const worker = { queue: "a|b", sinceMs: 5, running: 1, waiting: 2, concurrency: 9 };
-    const toldOf = (id: string) =>
+    const unawaitJobs = (id: string) =>
       ({ ...worker, worker: id, state: "running", paused: false }) as const;
     const queues = NAMES.map((name) => ({
       name,
       bucket: `of ${name}`,
       declared: { hasCosts: true },
     }));
-    await insight.report({ ...reportOf("a"), queues, workers: [toldOf("1"), toldOf("2")] });
-    await insight.report({ ...reportOf("b"), workers: [toldOf("3")] });
+    await insight.report({
+      ...reportOf("a"),
+      queues,
+      workers: [unawaitJobs("1"), unawaitJobs("2")],
+    });
+    await insight.report({ ...reportOf("b"), workers: [unawaitJobs("3")] });
     const workersNow = async () => (await insight.workers()).map((each) => each.worker).toSorted();
 
     const byName = NAMES.toSorted();
@@ -165,9 +169,9 @@ describe.each([
       declared: { hasCosts: true },
     });
     expect(await insight.queue("missing")).toBeUndefined();
-    expect(await insight.workers()).toContainEqual({ ...toldOf("2"), replica: "a" });
+    expect(await insight.workers()).toContainEqual({ ...unawaitJobs("2"), replica: "a" });
 
-    await insight.report({ ...reportOf("a"), workers: [toldOf("2")] });
+    await insight.report({ ...reportOf("a"), workers: [unawaitJobs("2")] });
     await insight.report(reportOf("a"));
     expect(await workersNow()).toEqual(["2", "3"]);
     await insight.report({ ...reportOf("b"), workers: [] });

@@ -14,7 +14,7 @@ import {
 import { namesOfText } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { RuledPolicy } from "../../core/stores/insight/rules.ts";
-import type { SteeredSettings } from "../../stores/redis/scripts/queue/steering.ts";
+import type { HandSettings } from "../../stores/redis/scripts/queue/steering.ts";
 import type { SetBy } from "../../throttle/bucket/facts/status.ts";
 import type { QueueSetting, SettingsStatus } from "../forecast/status.ts";
 import type { WeightsOf } from "../lanes/lane-options.ts";
@@ -36,7 +36,7 @@ export interface QueueSettingsLive {
 /** Reads the layers above the code. */
 export interface ReadSettings {
   readonly rules: () => Promise<RuledPolicy | undefined>;
-  readonly byHand: () => Promise<SteeredSettings>;
+  readonly byHand: () => Promise<HandSettings>;
 }
 
 /** Settings older than this are read again. */
@@ -97,7 +97,7 @@ export function createSettings({
     return { ...value, rules: isKnown ? ruled!.rules : parse<QueueRules>("rules", value.text) };
   }
 
-  function readHeld(setting: SteeredSettings["settings"][number]): Held {
+  function readHeld(setting: HandSettings["settings"][number]): Held {
     const { name, text } = setting;
     const known = held.find((each) => each.name === name && each.text === text);
     return { ...setting, said: known ? known.said : parse<Said>(`${name} by hand`, text) };
@@ -167,7 +167,7 @@ interface Ruled extends RuledPolicy {
 }
 
 /** An operator's override, as stored and parsed. */
-type Held = SteeredSettings["settings"][number] & { readonly said: Said | undefined };
+type Held = HandSettings["settings"][number] & { readonly said: Said | undefined };
 
 interface Said {
   readonly value: unknown;

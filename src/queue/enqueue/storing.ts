@@ -10,7 +10,7 @@ import { errorTypeOf, type Observing } from "../../core/events/observer.ts";
 import { decodeKey } from "../../core/key-path.ts";
 import type { Logger } from "../../core/logger.ts";
 import type { RunDeclaration } from "../../stores/redis/scripts/queue/runs.ts";
-import type { AddedJob, AddRequest, Heard } from "../../stores/redis/scripts/queue/jobs.ts";
+import type { AddedJob, AddRequest, WakeResult } from "../../stores/redis/scripts/queue/jobs.ts";
 import type { OwnedBucket } from "../../throttle/bucket.ts";
 import { addJobs, addLookedUpJobs, type NewJob } from "../bullmq/stored-queue.ts";
 import type { QueueConnection } from "../bullmq/connection.ts";
@@ -298,7 +298,7 @@ const MOST_TIMERS = 100;
  * still there. One look runs at a time, for all jobs stored since: at most four commands a second, and one every four
  * seconds while jobs wait for their turn anyway.
  */
-export function createWakeWatch(look: (id: string) => Promise<Heard>): WakeWatch {
+export function createWakeWatch(look: (id: string) => Promise<WakeResult>): WakeWatch {
   /** The watched job, and the last one that was enqueued since. */
   let watched: string | undefined;
   let latest: string | undefined;
@@ -320,9 +320,9 @@ export function createWakeWatch(look: (id: string) => Promise<Heard>): WakeWatch
 
   async function lookAt(id: string): Promise<void> {
     // While Redis is unreachable, no worker takes the job. Workers ask when Redis is back.
-    const heard = await look(id).catch((): Heard => "taken");
-    lookMs = heard === "taken" ? FIRST_LOOK_MS : Math.min(2 * lookMs, LAST_LOOK_MS);
-    const isOver = heard !== "woken" || lookMs === LAST_LOOK_MS;
+    const result = await look(id).catch((): WakeResult => "taken");
+    lookMs = result === "taken" ? FIRST_LOOK_MS : Math.min(2 * lookMs, LAST_LOOK_MS);
+    const isOver = result !== "woken" || lookMs === LAST_LOOK_MS;
     const next = isOver ? latest : id;
     if (isOver) latest = undefined;
     watched = undefined;

@@ -135,9 +135,9 @@ function waitsSinceMs(
 /** Returns the first reason that applies; undefined if the job runs, has ended, or does not exist. */
 function reasonFor(job: Job<unknown>, facts: Facts, nowMs: number): Reason | undefined {
   const { seen, isWorked, queueMs, keyMs, shared, own } = facts;
-  const { place } = seen;
-  if (place === undefined || place.in === "worker") return undefined;
-  const dueInMs = place.in === "delay" ? place.dueInMs : 0;
+  const { jobPosition } = seen;
+  if (jobPosition === undefined || jobPosition.in === "worker") return undefined;
+  const dueInMs = jobPosition.in === "delay" ? jobPosition.dueInMs : 0;
   if (dueInMs > 0 && job.attemptsMade > 0) return { waitsFor: "retry", forMs: dueInMs };
   // A job that is due now is on its way to its lane. It has a delay in case it gets lost there.
   if (dueInMs > 0 && job.dueAtMs > nowMs) return { waitsFor: "delay", forMs: dueInMs };

@@ -101,7 +101,7 @@ export interface QueuePreview {
   readonly after: Forecast;
 }
 
-interface View {
+interface BacklogView {
   readonly seen: LanesSeen;
   readonly pace: Pace;
   readonly drained: Drain;
@@ -164,7 +164,10 @@ export function createForecasts(parts: {
   }
 
   /** Reads the backlog for a job, or for a key and all keys below it. */
-  async function view(about: TryCall, { id, change }: ForecastRequest = {}): Promise<View> {
+  async function readBacklog(
+    about: TryCall,
+    { id, change }: ForecastRequest = {},
+  ): Promise<BacklogView> {
     const [seen, inForce, pauses, live, held] = await access.ask(() =>
       Promise.all([
         lanes.look({ queue, id, counted: MOST_COUNTED }),
@@ -222,23 +225,23 @@ export function createForecasts(parts: {
 
   return {
     async isParked(id) {
-      const { place } = await lanes.look({ queue, id });
-      return place?.in === "lane";
+      const { jobPosition } = await lanes.look({ queue, id });
+      return jobPosition?.in === "lane";
     },
     async eta(id, about) {
-      const backlog = await view(about, { id });
+      const backlog = await readBacklog(about, { id });
       const { heldForMs, keyReason } = backlog;
-      const { place } = backlog.seen;
-      if (place === undefined) return undefined;
-      if (place.in === "worker") return { position: 0, startsInMs: 0 };
-      const { position, atMs } = positionOf(place, backlog);
+      const { jobPosition } = backlog.seen;
+      if (jobPosition === undefined) return undefined;
+      if (jobPosition.in === "worker") return { position: 0, startsInMs: 0 };
+      const { position, atMs } = positionOf(jobPosition, backlog);
       const startsInMs = wholeMs(Math.max(atMs, heldForMs(about.key)));
       const reason = backlog.reason ?? (startsInMs === Infinity ? keyReason(about.key) : undefined);
       if (reason !== undefined) return { position, startsInMs: undefined, reason };
       return { position, startsInMs };
     },
     async glance() {
-      const backlog = await view({ key: undefined });
+      const backlog = await readBacklog({ key: undefined });
       return { expected: await forecastFrom(backlog, undefined), seen: backlog.seen };
     },
     forecast: async (given) => forecastOf(readOfKey("forecast()", given).key),
@@ -252,10 +255,10 @@ export function createForecasts(parts: {
   };
 
   async function forecastOf(key: string | undefined, change?: unknown): Promise<Forecast> {
-    return forecastFrom(await view({ key }, { change }), key);
+    return forecastFrom(await readBacklog({ key }, { change }), key);
   }
 
-  async function forecastFrom(backlog: View, key: string | undefined): Promise<Forecast> {
+  async function forecastFrom(backlog: BacklogView, key: string | undefined): Promise<Forecast> {
     const { seen, drained, fromMs, lanes: all, laneOf, live, heldForMs } = backlog;
     const loads = seen.lanes.filter((lane) => key === undefined || isWithin(lane.key, key));
     const isWhole =
@@ -315,37 +318,37 @@ function reasonOf({
 
 /** Returns how many jobs start before a job that waits or is delayed, and in how many ms it starts. */
 function positionOf(
-  place: Exclude<JobPosition, { in: "worker" }>,
-  backlog: View,
+  jobPosition: Exclude<JobPosition, { in: "worker" }>,
+  backlog: BacklogView,
 ): { readonly position: number; readonly atMs: number } {
   const { drained, fromMs, lanes, laneOf } = backlog;
-  if (place.in === "delay") {
-    const { startsInMs, position } = startOfDelayed(place, backlog);
+  if (jobPosition.in === "delay") {
+    const { startsInMs, position } = startOfDelayed(jobPosition, backlog);
     return { position, atMs: startsInMs };
   }
-  const own = place.in === "queue" ? LANELESS : laneOf(place.key);
-  const atMs = drained.startMs(own, place.callsBefore * lanes[own]!.lanes);
+  const own = jobPosition.in === "queue" ? LANELESS : laneOf(jobPosition.key);
+  const atMs = drained.startMs(own, jobPosition.callsBefore * lanes[own]!.lanes);
   const others = lanes.map(({ jobs, calls }, lane) => {
-    if (lane === own) return place.before * lanes[own]!.lanes;
+    if (lane === own) return jobPosition.before * lanes[own]!.lanes;
     return calls === 0 ? 0 : (drained.servedBy(lane, atMs) * jobs) / calls;
   });
   return { position: Math.round(sum(others)), atMs: fromMs + atMs };
 }
 
-function isCostly({ unlaned, unlanedCalls, lanes }: LanesSeen): boolean {
-  return unlanedCalls > unlaned || lanes.some(({ jobs, calls }) => calls > jobs);
+function isCostly({ laneless, lanelessCalls, lanes }: LanesSeen): boolean {
+  return lanelessCalls > laneless || lanes.some(({ jobs, calls }) => calls > jobs);
 }
 
 /** All pending jobs: those without a lane, each lane that was read, and the other lanes as one. */
 function lanesOf(seen: LanesSeen, groups: Groups): Lane[] {
-  const { unlaned, unlanedCalls, others } = seen;
+  const { laneless, lanelessCalls, others } = seen;
   const free = { weight: 1, lanes: 1, mostPerMs: Infinity, fromMs: 0 };
-  const first = { ...free, jobs: unlaned, calls: unlanedCalls };
+  const first = { ...free, jobs: laneless, calls: lanelessCalls };
   const read = seen.lanes.map((lane) => ({
     jobs: lane.jobs,
     calls: lane.calls,
     lanes: 1,
-    ...groups.placeOf(lane.key, lane),
+    ...groups.laneSettings(lane.key, lane),
   }));
   if (others.lanes === 0) return [first, ...read];
   const callsEach = sum(read.map(({ calls }) => calls)) / sum(read.map(({ jobs }) => jobs));
@@ -390,22 +393,22 @@ interface Backlog {
  * its lane have started.
  */
 function startOfDelayed(
-  place: Extract<JobPosition, { in: "delay" }>,
+  jobPosition: Extract<JobPosition, { in: "delay" }>,
   backlog: Backlog,
 ): { readonly startsInMs: number; readonly position: number } {
   const { seen, fromMs } = backlog;
   const growing = createLanes(backlog);
-  const own = growing.indexOf(place.key);
+  const own = growing.indexOf(jobPosition.key);
   // Less urgent jobs go behind it.
-  growing.set(own, { jobs: place.before, calls: place.callsBefore });
-  const dueMs = Math.max(0, place.dueInMs - fromMs);
-  for (const { inMs, ofKeys } of arrivalsOf(seen, place.dueInMs)) {
+  growing.set(own, { jobs: jobPosition.before, calls: jobPosition.callsBefore });
+  const dueMs = Math.max(0, jobPosition.dueInMs - fromMs);
+  for (const { inMs, ofKeys } of arrivalsOf(seen, jobPosition.dueInMs)) {
     growing.drainUntil(Math.min(dueMs, Math.max(0, inMs - fromMs)));
     for (const { key, jobs, calls } of ofKeys) growing.add(growing.indexOf(key), { jobs, calls });
   }
   growing.drainUntil(dueMs);
   const { atMs, position } = growing.emptyAt(own);
-  return { startsInMs: Math.max(place.dueInMs, fromMs + atMs), position };
+  return { startsInMs: Math.max(jobPosition.dueInMs, fromMs + atMs), position };
 }
 
 /**
@@ -444,9 +447,9 @@ function createLanes({ seen, lanes: from, pace, groups }: Omit<Backlog, "fromMs"
     if (known !== undefined) return known;
     // Beyond the bound, further keys share the last lane.
     if (lanes.length >= MOST_LANES) return lanes.length - 1;
-    const place = groups.placeOf(key!);
-    const fromMs = Math.max(0, place.fromMs - nowMs);
-    lanes.push({ jobs: 0, calls: 0, lanes: 1, ...place, fromMs });
+    const settings = groups.laneSettings(key!);
+    const fromMs = Math.max(0, settings.fromMs - nowMs);
+    lanes.push({ jobs: 0, calls: 0, lanes: 1, ...settings, fromMs });
     indexes.set(key, lanes.length - 1);
     return lanes.length - 1;
   }

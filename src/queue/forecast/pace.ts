@@ -181,7 +181,7 @@ function phasesOf(lines: readonly PacedLine[], fromMs: number): Phase[] {
 
 /** Where a key's lane takes its turns, how fast it may drain, and how long it and its parents are blocked. */
 export interface Groups {
-  placeOf(
+  laneSettings(
     key: string,
     lane?: { readonly weight: number; readonly asideMs: number },
   ): Pick<LaneLoad, "within" | "weight" | "mostPerMs" | "fromMs">;
@@ -208,7 +208,7 @@ export function createGroups(
   }
 
   return {
-    placeOf(key, { weight, asideMs } = { weight: 1, asideMs: 0 }) {
+    laneSettings(key, { weight, asideMs } = { weight: 1, asideMs: 0 }) {
       const path = headsOfText(key);
       const isHead = seen.has(key);
       const above = isHead ? path : path.slice(0, -1);

@@ -9,7 +9,7 @@ import type { Logger } from "../../core/logger.ts";
 import type {
   Arrival,
   LaneJob,
-  OrdersSeen,
+  WorkerOrders,
   Taken,
   TakenJob,
 } from "../../stores/redis/scripts/queue/lanes.ts";
@@ -33,7 +33,7 @@ export interface Fetcher extends JobSupply {
   /** Wakes the lane of a key that may have room again. `"*"` wakes all lanes. */
   wake(key: string): void;
   /** True while a request is in flight. Its reply may be lost if the connection breaks. */
-  readonly isAsking: boolean;
+  readonly isRequesting: boolean;
   /** True if a reply brought this job and the job has not ended yet. */
   holds(id: string, token: string): boolean;
   /** True if no worker held a job and no job was parked at the last request. */
@@ -41,7 +41,7 @@ export interface Fetcher extends JobSupply {
   /** Sends the pending updates. Resolves with the jobs that were fetched and not handed out. */
   close(): Promise<readonly TakenJob[]>;
   /** Sends the updates that came after `close()`. */
-  tellLast(): Promise<void>;
+  sendLast(): Promise<void>;
 }
 
 export interface FetcherParts {
@@ -58,7 +58,7 @@ export interface FetcherParts {
   /**
    * Called with what each reply says about the jobs of the worker, and when it was requested, on `performance.now()`.
    */
-  readonly hear: (seen: OrdersSeen, askedAtMs: number) => void;
+  readonly applyOrders: (seen: WorkerOrders, askedAtMs: number) => void;
   /** Returns how many more jobs may start: few while the breaker tests the downstream. */
   readonly admits: () => number;
   /** Returns how many waiting jobs are held back by their own key. They do not take the turns of other jobs. */
@@ -93,7 +93,8 @@ const MOST_TAKEN = 500;
 const MOST_EXPIRED = 50;
 
 export function createFetcher(parts: FetcherParts): Fetcher {
-  const { lanes, queue, workerId, logger, lockMs, capacity, admits, deferred, hear, least } = parts;
+  const { lanes, queue, workerId, logger, lockMs, capacity, admits, deferred, applyOrders, least } =
+    parts;
   const started = createRecentCount(SPEED_MS);
   /** Jobs that were fetched and not handed out. */
   const ready: HeldJob[] = [];
@@ -152,7 +153,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
     timer = undefined;
     asking = exchange(wanted).finally(() => {
       asking = undefined;
-      if (hasNews()) sendSoon();
+      if (hasUpdates()) sendSoon();
       notify();
     });
     return asking;
@@ -160,7 +161,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
 
   async function exchange(wanted: number): Promise<Taken> {
     const looksBefore = looks;
-    const news = { probes, woken: [...woken], ended: [...ended] };
+    const updates = { probes, woken: [...woken], ended: [...ended] };
     probes = [];
     woken = new Set();
     ended = new Set();
@@ -172,14 +173,14 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       requests += 1;
       const token = `${workerId}:${requests}:`;
       const counts = isClosed ? { most: 0, mostExpired: 0 } : split(wanted);
-      const asked = { queue, lockMs, token, ...counts, ...news };
+      const asked = { queue, lockMs, token, ...counts, ...updates };
       const taken = await lanes.take(asked);
       tripMs += (performance.now() - sentAtMs - tripMs) * TRIP_SHARE;
       for (const job of taken.jobs) {
         ready.push({ ...job, takenAtMs: sentAtMs });
         held.set(lockOf(job), job.orderedKey);
       }
-      hear(taken.orders, sentAtMs);
+      applyOrders(taken.orders, sentAtMs);
       isMoreDue = taken.isMoreDue;
       // A signal that came since the request may be newer than this reply.
       const isLatest = looks === looksBefore;
@@ -193,29 +194,29 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       // A closed connection brings no further reply.
       if (isClosed) throw error;
       // Jobs that were to join their lanes come due by themselves. All other updates are sent again.
-      probes.unshift(...news.probes);
-      for (const key of news.woken) woken.add(key);
-      for (const key of news.ended) ended.add(key);
+      probes.unshift(...updates.probes);
+      for (const key of updates.woken) woken.add(key);
+      for (const key of updates.ended) ended.add(key);
       throw error;
     }
   }
 
-  function hasNews(): boolean {
+  function hasUpdates(): boolean {
     return joining.length + probes.length + woken.size + ended.size > 0;
   }
 
   function sendSoon(): void {
     if (timer !== undefined || asking !== undefined) return;
-    timer = setTimeout(sendNews, GATHER_MS);
+    timer = setTimeout(sendUpdates, GATHER_MS);
   }
 
-  function sendNews(): void {
+  function sendUpdates(): void {
     timer = undefined;
     if (asking !== undefined) return;
     ask(want()).catch((error: unknown) => {
       if (isClosed) return;
       clearTimeout(timer);
-      timer = setTimeout(sendNews, RETRY_MS);
+      timer = setTimeout(sendUpdates, RETRY_MS);
       const reason = reasonOf(error);
       const problem = `Could not send the updates of the lanes of queue "${queue}"; retrying in 1 s: ${reason}`;
       logger.warn({ queue, reason }, problem);
@@ -308,20 +309,20 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       ended.add(key);
       // Sent at once, because no other job of this ordered key runs until then.
       clearTimeout(timer);
-      sendNews();
+      sendUpdates();
     },
-    get isAsking() {
+    get isRequesting() {
       return asking !== undefined;
     },
     holds: (id, token) => held.has(lockOf({ id, token })),
     get isQuiet() {
       return performance.now() < quietAtMs + QUIET_FOR_MS / 2;
     },
-    async tellLast() {
+    async sendLast() {
       await asking?.catch(() => undefined);
       clearTimeout(timer);
       timer = undefined;
-      if (hasNews()) await ask(0).catch(() => undefined);
+      if (hasUpdates()) await ask(0).catch(() => undefined);
       clearTimeout(timer);
     },
     async close() {

@@ -147,7 +147,7 @@ const SHAPE = z.object({
  * @throws {@link InvalidOptionError} when the option has a bad value. The returned function throws it for a job without
  * a key if all keys are ordered, and when the function of the key fails.
  */
-export function createOrders(
+export function createLaneOrders(
   queue: string,
   given: Ordered = false,
 ): (where: string, key: string | undefined) => LaneOrder | undefined {

@@ -19,8 +19,8 @@ import {
   type KeptQueueChange,
   type QueueChange,
 } from "../../core/stores/insight/changes.ts";
-import type { HandSetting, SteeredSettings } from "../../stores/redis/scripts/queue/steering.ts";
-import type { Steered } from "../../stores/redis/scripts/queue/steering.ts";
+import type { HandSetting, HandSettings } from "../../stores/redis/scripts/queue/steering.ts";
+import type { ChangeResult } from "../../stores/redis/scripts/queue/steering.ts";
 import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 
@@ -81,9 +81,13 @@ export const BY_HAND = {
 const UNDO = z.strictObject({ ...BY_HAND, id: TEXT.optional() });
 
 /** @throws {@link ChangedError} when nothing was changed. */
-export function assertSteered(queue: string, since: number | undefined, steered: Steered): void {
-  if (steered.isStale) {
-    throw new ChangedError({ queue, since: since!, generation: steered.generation });
+export function assertChanged(
+  queue: string,
+  since: number | undefined,
+  changed: ChangeResult,
+): void {
+  if (changed.isStale) {
+    throw new ChangedError({ queue, since: since!, generation: changed.generation });
   }
 }
 
@@ -127,7 +131,7 @@ export function createSettingByHand(parts: {
   readonly inverseOfPause: (last: KeptQueueChange, since: number) => Promise<Inverse>;
 }): SettingByHand {
   const { queue, access, lanes, log, settings, isSettable, inverseOfPause } = parts;
-  const byHand = (): Promise<SteeredSettings> => access.ask(() => lanes.byHand({ queue }));
+  const byHand = (): Promise<HandSettings> => access.ask(() => lanes.byHand({ queue }));
 
   /** Reads the values in force of some settings. */
   async function factsOf(names: readonly string[]): Promise<Values> {
@@ -138,9 +142,9 @@ export function createSettingByHand(parts: {
   }
 
   async function put(all: readonly HandSetting[], since: number): Promise<void> {
-    const steered = await access.ask(() => lanes.setByHand({ queue, settings: all, since }));
+    const changed = await access.ask(() => lanes.setByHand({ queue, settings: all, since }));
     settings.forget();
-    assertSteered(queue, since, steered);
+    assertChanged(queue, since, changed);
   }
 
   async function inverseOf(last: KeptQueueChange, since: number): Promise<Inverse> {

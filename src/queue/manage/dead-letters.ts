@@ -72,7 +72,7 @@ export function createDeadLetters<Data>({
   queue,
   access,
   lanes,
-  freeKey,
+  withKeyCheck,
   noteBulk,
   onRemoved,
   onDue,
@@ -81,7 +81,7 @@ export function createDeadLetters<Data>({
   readonly queue: string;
   readonly access: StoredAccess;
   readonly lanes: Pick<LaneStore, "remove">;
-  readonly freeKey: FreeKey;
+  readonly withKeyCheck: KeyCheck;
   readonly noteBulk: NoteBulk;
   readonly onRemoved: (ids: readonly string[]) => void;
   /** Called with the first of the jobs that were made due now. The worker that takes it finds the others. */
@@ -96,14 +96,16 @@ export function createDeadLetters<Data>({
   }
 
   async function replayAll(ids: readonly string[]): Promise<number> {
-    const replayed = await Promise.all(ids.map((id) => freeKey(id, () => replayJob(access, id))));
+    const replayed = await Promise.all(
+      ids.map((id) => withKeyCheck(id, () => replayJob(access, id))),
+    );
     const first = ids[replayed.indexOf(true)];
     if (first !== undefined) onDue(first);
     return replayed.filter(Boolean).length;
   }
 
   async function replayOne(id: string): Promise<number> {
-    const isReplayed = await freeKey(id, () => replayJob(access, id, keepAll));
+    const isReplayed = await withKeyCheck(id, () => replayJob(access, id, keepAll));
     if (isReplayed) onDue(id);
     return Number(isReplayed);
   }
@@ -343,10 +345,10 @@ async function holdDedupeId(access: StoredAccess, { id, opts }: Stored<unknown>)
 }
 
 /** Acts on a job that may block its ordered key. Afterwards, workers check that key. */
-type FreeKey = (id: string, act: () => Promise<boolean>) => Promise<boolean>;
+type KeyCheck = (id: string, act: () => Promise<boolean>) => Promise<boolean>;
 
 /** Without this, workers notice within seconds. A queue without order sends no request. */
-export function createFreeKey({
+export function createKeyCheck({
   queue,
   access,
   lanes,
@@ -356,7 +358,7 @@ export function createFreeKey({
   readonly access: StoredAccess;
   readonly lanes: Pick<LaneStore, "lookAtHeads">;
   readonly isOrdered: boolean;
-}): FreeKey {
+}): KeyCheck {
   if (!isOrdered) return (_id, act) => act();
 
   async function keyOf(id: string): Promise<string | undefined> {

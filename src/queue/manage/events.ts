@@ -137,7 +137,7 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
   let isWanted = false;
   let lastReason: string | undefined;
   /** The last of the events that wait for the facts of a failure. */
-  let telling: Promise<void> | undefined;
+  let emitting: Promise<void> | undefined;
 
   function listen(): Promise<void> {
     beginning ??= begin().catch((error: unknown) => {
@@ -159,26 +159,26 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
     const event = eventOf.get(given["event"] as string);
     if (event === undefined || !emitter.hasListener(event)) return;
     const payload = EVENT_READERS[event].read(given);
-    if (event === "failed") tellWithFacts(payload as QueueEvents["failed"]);
-    else if (telling === undefined) emitter.emit(event, payload);
-    else tellInTurn(telling, () => emitter.emit(event, payload));
+    if (event === "failed") emitWithFacts(payload as QueueEvents["failed"]);
+    else if (emitting === undefined) emitter.emit(event, payload);
+    else emitInTurn(emitting, () => emitter.emit(event, payload));
   }
 
   /** BullMQ's event has only the message. Later events wait until the other facts are read. */
-  function tellWithFacts(payload: QueueEvents["failed"]): void {
+  function emitWithFacts(payload: QueueEvents["failed"]): void {
     const reading = access
       .askAtOnce((queue) => readFailures(queue, [payload.jobId]))
       .catch((): readonly FailureFacts[] => []);
-    tellInTurn(Promise.all([reading, telling]), ([[found]]) =>
+    emitInTurn(Promise.all([reading, emitting]), ([[found]]) =>
       emitter.emit("failed", { ...payload, ...found }),
     );
   }
 
-  function tellInTurn<T>(turn: Promise<T>, tell: (value: T) => void): void {
-    const told = turn.then(tell).finally(() => {
-      if (telling === told) telling = undefined;
+  function emitInTurn<T>(turn: Promise<T>, emit: (value: T) => void): void {
+    const emitted = turn.then(emit).finally(() => {
+      if (emitting === emitted) emitting = undefined;
     });
-    telling = told;
+    emitting = emitted;
   }
 
   /** Resolves after the first try. Tries again each second until one succeeds. */
@@ -220,7 +220,7 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
     async close() {
       closed.abort();
       reading?.stop();
-      await telling;
+      await emitting;
     },
   };
 }

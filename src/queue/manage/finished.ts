@@ -53,7 +53,7 @@ export function createFinishedWaits({
   events,
 }: {
   readonly name: string;
-  readonly connection: Pick<QueueConnection, "awaitJobs" | "toldOf">;
+  readonly connection: Pick<QueueConnection, "awaitJobs" | "unawaitJobs">;
   readonly access: StoredAccess;
   readonly events: EventStream;
 }): FinishedWaits {
@@ -61,18 +61,18 @@ export function createFinishedWaits({
   const waits = new Map<string, Set<(outcome: Outcome) => void>>();
   /** The jobs whose results Redis keeps for this process. */
   const awaited = new Set<string>();
-  let told: string[] = [];
-  let telling: NodeJS.Timeout | undefined;
+  let released: string[] = [];
+  let releaseTimer: NodeJS.Timeout | undefined;
   let timer: NodeJS.Timeout | undefined;
   let isListening = false;
   /** True once no event is missed. */
-  let isHeard = false;
+  let missesNothing = false;
   let gathered: { readonly ids: Set<string>; readonly looking: Promise<void> } | undefined;
 
   function settle(id: string, outcome: Outcome): void {
     const waiting = waits.get(id) ?? [];
     waits.delete(id);
-    noteTold(id);
+    release(id);
     for (const end of waiting) end(outcome);
     if (waits.size === 0) clearInterval(timer);
   }
@@ -117,7 +117,7 @@ export function createFinishedWaits({
           else {
             awaited.add(id);
             // It may have ended while the reply was in flight.
-            if (!waits.has(id)) noteTold(id);
+            if (!waits.has(id)) release(id);
           }
         }
       }),
@@ -136,20 +136,20 @@ export function createFinishedWaits({
     await lookAt(ids).catch(() => undefined);
   }
 
-  function noteTold(id: string): void {
+  function release(id: string): void {
     if (!awaited.delete(id)) return;
-    told.push(id);
-    telling ??= setTimeout(tell, GATHER_MS).unref();
+    released.push(id);
+    releaseTimer ??= setTimeout(sendReleases, GATHER_MS).unref();
   }
 
-  function tell(): void {
-    telling = undefined;
-    const ids = told;
-    told = [];
+  function sendReleases(): void {
+    releaseTimer = undefined;
+    const ids = released;
+    released = [];
     // If this fails, the marks in Redis expire.
     for (const batch of inBatches(ids)) {
       access
-        .ask(() => connection.toldOf({ queue: name, process, ids: batch }))
+        .ask(() => connection.unawaitJobs({ queue: name, process, ids: batch }))
         .catch(() => undefined);
     }
   }
@@ -166,7 +166,7 @@ export function createFinishedWaits({
     waiting?.delete(end);
     if (waiting?.size === 0) {
       waits.delete(id);
-      noteTold(id);
+      release(id);
     }
     if (waits.size === 0) clearInterval(timer);
   }
@@ -176,9 +176,9 @@ export function createFinishedWaits({
    * before that, so that Redis keeps the job's result from then on.
    */
   async function begin(id: string): Promise<void> {
-    if (!isHeard) {
+    if (!missesNothing) {
       await Promise.all([look(id), events.listen()]);
-      isHeard = true;
+      missesNothing = true;
       if (!waits.has(id)) return;
     }
     await look(id);
@@ -221,7 +221,7 @@ export function createFinishedWaits({
     close() {
       const error = new ClosedError(`Queue "${name}"`);
       for (const id of waits.keys()) settle(id, { state: "failed", error });
-      clearTimeout(telling);
+      clearTimeout(releaseTimer);
     },
   };
 }

@@ -65,27 +65,27 @@ const JOBS = z.strictObject({
 });
 
 /** One structure in Redis that holds jobs of a state. */
-type Shelf = Pick<PageRequest, "shelf" | "parked">;
+type JobSet = Pick<PageRequest, "jobSet" | "parked">;
 
 /**
  * Where the jobs of each state are. A waiting job may move from one structure to the next, and not back, so a job that
  * keeps waiting is not missed.
  */
-const SHELVES: Readonly<Record<JobState, readonly Shelf[]>> = {
-  waiting: [{ shelf: "wait" }, { shelf: "prioritized" }, { shelf: "delayed", parked: true }],
-  active: [{ shelf: "active" }],
-  delayed: [{ shelf: "delayed", parked: false }],
-  done: [{ shelf: "completed" }],
-  failed: [{ shelf: "failed" }],
+const JOB_SETS: Readonly<Record<JobState, readonly JobSet[]>> = {
+  waiting: [{ jobSet: "wait" }, { jobSet: "prioritized" }, { jobSet: "delayed", parked: true }],
+  active: [{ jobSet: "active" }],
+  delayed: [{ jobSet: "delayed", parked: false }],
+  done: [{ jobSet: "completed" }],
+  failed: [{ jobSet: "failed" }],
 };
 const ALL = ["wait", "prioritized", "delayed", "active", "completed", "failed"] as const;
 
-function shelvesOf({ state, key }: ReadJobsFilter): readonly Shelf[] {
-  if (state === undefined) return ALL.map((shelf) => ({ shelf }));
-  if (state !== "waiting" || key === undefined) return SHELVES[state];
-  const own: Shelf[] = [{ shelf: "wait" }, { shelf: "prioritized" }, { shelf: { lane: key } }];
+function jobSetsOf({ state, key }: ReadJobsFilter): readonly JobSet[] {
+  if (state === undefined) return ALL.map((jobSet) => ({ jobSet }));
+  if (state !== "waiting" || key === undefined) return JOB_SETS[state];
+  const own: JobSet[] = [{ jobSet: "wait" }, { jobSet: "prioritized" }, { jobSet: { lane: key } }];
   const hasHeads = levelsOfText(key) < MOST_LEVELS;
-  return hasHeads ? [...own, { shelf: "delayed", parked: "below" }] : own;
+  return hasHeads ? [...own, { jobSet: "delayed", parked: "below" }] : own;
 }
 
 export function createPages(parts: {
@@ -97,22 +97,22 @@ export function createPages(parts: {
 
   function find(
     { key, name }: ReadJobsFilter,
-    { shelf, parked }: Shelf,
+    { jobSet, parked }: JobSet,
     { from, most }: Pick<PageRequest, "from" | "most">,
   ): ReturnType<LaneStore["page"]> {
-    const request = { shelf, parked, key, name, from, most, lookedAt: LOOKED_AT };
+    const request = { jobSet, parked, key, name, from, most, lookedAt: LOOKED_AT };
     return access.ask(() => lanes.page({ queue, ...request }));
   }
 
   return {
     async read(where, given) {
       const { cursor, limit = SHOWN, ...filter } = readOptional(where, JOBS, given);
-      const shelves = shelvesOf(filter);
-      let { at, from } = readCursor(where, cursor, shelves);
+      const jobSets = jobSetsOf(filter);
+      let { at, from } = readCursor(where, cursor, jobSets);
       const ids: string[] = [];
-      for (let looked = 0; at < shelves.length && ids.length < limit; looked += LOOKED_AT) {
+      for (let looked = 0; at < jobSets.length && ids.length < limit; looked += LOOKED_AT) {
         if (looked >= MOST_LOOKED_AT) break;
-        const found = await find(filter, shelves[at]!, { from, most: limit - ids.length });
+        const found = await find(filter, jobSets[at]!, { from, most: limit - ids.length });
         ids.push(...found.ids);
         from = found.end;
         if (from === "") at += 1;
@@ -121,14 +121,14 @@ export function createPages(parts: {
       return {
         // A job that was removed since is left out.
         jobs: jobs.filter((job) => job?.name !== undefined) as Stored<unknown>[],
-        cursor: at < shelves.length ? `${at} ${from}` : undefined,
+        cursor: at < jobSets.length ? `${at} ${from}` : undefined,
       };
     },
     async *idsOf(filter) {
-      for (const shelf of shelvesOf(filter)) {
+      for (const jobSet of jobSetsOf(filter)) {
         let from = "";
         do {
-          const { ids, end } = await find(filter, shelf, { from, most: LOOKED_AT });
+          const { ids, end } = await find(filter, jobSet, { from, most: LOOKED_AT });
           if (ids.length > 0) yield ids;
           from = end;
         } while (from !== "");
@@ -142,13 +142,13 @@ const SCORED = /^-?\d+(\.\d+)?(e[+-]?\d+)? ./;
 function readCursor(
   where: string,
   cursor: string | undefined,
-  shelves: readonly Shelf[],
+  jobSets: readonly JobSet[],
 ): { at: number; from: string } {
   if (cursor === undefined) return { at: 0, from: "" };
   const [, at, from] = /^(\d) (.*)$/s.exec(cursor) ?? [];
-  const shelf = shelves[Number(at)];
-  if (shelf !== undefined && from !== undefined && from.length < 2_000) {
-    const isList = shelf.shelf === "wait" || shelf.shelf === "active";
+  const jobSet = jobSets[Number(at)];
+  if (jobSet !== undefined && from !== undefined && from.length < 2_000) {
+    const isList = jobSet.jobSet === "wait" || jobSet.jobSet === "active";
     if (from === "" || isList || SCORED.test(from)) return { at: Number(at), from };
   }
   const remedy = NO_CURSOR.error;

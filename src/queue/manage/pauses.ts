@@ -9,7 +9,7 @@ import { endOf, type ChangeLog, type Inverse } from "../../core/stores/insight/c
 import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import type { OfKey } from "../options.ts";
-import { assertSteered, BY_HAND, type QueueByHand } from "./by-hand.ts";
+import { assertChanged, BY_HAND, type QueueByHand } from "./by-hand.ts";
 
 export interface QueuePauseOptions extends OfKey, QueueByHand {
   /** How long the pause lasts, in ms. Defaults to until it is resumed. */
@@ -78,9 +78,9 @@ export function createPauses(parts: {
     since: number | undefined,
   ): Promise<void> {
     await access.ask(async (stored) => {
-      const steered = await lanes.pause({ queue, key, forMs, since });
-      assertSteered(queue, since, steered);
-      if (steered.hasPutAway) await stored.resume();
+      const changed = await lanes.pause({ queue, key, forMs, since });
+      assertChanged(queue, since, changed);
+      if (changed.hasPutAway) await stored.resume();
     });
   }
 

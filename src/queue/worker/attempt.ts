@@ -57,8 +57,8 @@ export interface Attempt<Data> {
  * Thrown for a failed attempt that does not count, because the downstream is unreachable. The job goes back to the
  * queue.
  */
-export class Spared extends Error {
-  override readonly name = "Spared";
+export class UncountedFailure extends Error {
+  override readonly name = "UncountedFailure";
   readonly blocked: WhyBlocked;
   readonly failure: Error;
 
@@ -78,30 +78,30 @@ export async function runAttempt<Data, Result>(
   const { stored, job, context, slot } = attempt;
   const { cost } = job;
   /** Undefined until the handler runs, and for handlers that cannot make calls. */
-  let hand: JobSlot | undefined;
+  let jobSlot: JobSlot | undefined;
   context.begin(stored, slot);
   // Without its lease, another call may run in its place. If this process was blocked, the lease may be lost already.
   slot.onLeaseEnding((reason) => context.abort(reason));
   let result: Result | undefined;
-  let failed: Extract<CameTo<Result>, { thrown: unknown }> | undefined;
+  let failed: Extract<AttemptResult<Result>, { thrown: unknown }> | undefined;
   try {
     const given = await run(worker, { job, context }, () => {
       if (mayCallBucket(worker.handler, bucket, slot))
-        hand = jobSlotOf({ bucket, slot }, { ...job, key: keyTextOf(job) });
-      return hand;
+        jobSlot = jobSlotOf({ bucket, slot }, { ...job, key: keyTextOf(job) });
+      return jobSlot;
     });
     if (isFailure(given)) throw given;
     result = given;
   } catch (thrown) {
     const blocked = await whyBlocked(worker, attempt, thrown);
-    const call = { slot: hand?.replacedBy ?? slot, cost, isSpared: blocked !== undefined };
+    const call = { slot: jobSlot?.replacedBy ?? slot, cost, isSpared: blocked !== undefined };
     const { askedMs } = await bucket.report(thrown, call);
     failed = { thrown, askedMs, blocked };
   } finally {
     slot.release();
-    if (hand !== undefined) endJobSlot(hand);
+    if (jobSlot !== undefined) endJobSlot(jobSlot);
   }
-  failed ??= await refusedBy(worker, attempt, { result, slot: hand?.replacedBy ?? slot, cost });
+  failed ??= await refusedBy(worker, attempt, { result, slot: jobSlot?.replacedBy ?? slot, cost });
   if (failed !== undefined) return failedOutcome<Result>(worker, attempt, failed);
   return outcomeOf(worker, attempt, { result });
 }
@@ -111,7 +111,7 @@ async function refusedBy<Data, Result>(
   worker: AttemptWorker<Data, Result>,
   attempt: Attempt<Data>,
   { result, slot, cost }: { readonly result: unknown } & Pick<ReportedCall, "slot" | "cost">,
-): Promise<Extract<CameTo<Result>, { thrown: unknown }> | undefined> {
+): Promise<Extract<AttemptResult<Result>, { thrown: unknown }> | undefined> {
   const { bucket, failOnResponse = true } = worker;
   const failure = failOnResponse ? responseFailure(result) : undefined;
   const blocked = failure && (await whyBlocked(worker, attempt, failure));
@@ -126,7 +126,7 @@ async function refusedBy<Data, Result>(
 }
 
 /** The parts of an attempt that its outcome depends on, whatever its data. */
-interface OfAttempt {
+interface AttemptParts {
   readonly stored: Pick<Stored<unknown>, "opts" | "attemptsMade">;
   readonly job: Pick<Job<unknown>, "id" | "key">;
   readonly context: OwnedJobContext;
@@ -134,7 +134,7 @@ interface OfAttempt {
 }
 
 /** The outcome of a handler's call, for one job. */
-type CameTo<Result> =
+type AttemptResult<Result> =
   | { readonly result: Result }
   | {
       readonly thrown: unknown;
@@ -146,7 +146,7 @@ type CameTo<Result> =
 /** Reports a failure to the breaker. Resolves with a reason if the attempt does not count. */
 export async function whyBlocked(
   { downstream }: Pick<WorkerContext, "downstream">,
-  { job, context, pass }: OfAttempt,
+  { job, context, pass }: AttemptParts,
   thrown: unknown,
 ): Promise<WhyBlocked | undefined> {
   // These errors say nothing about the downstream.
@@ -161,9 +161,9 @@ export async function whyBlocked(
  */
 export async function failedOutcome<Result>(
   worker: Pick<WorkerContext, "queue" | "downstream" | "logger">,
-  attempt: OfAttempt,
-  failed: Extract<CameTo<Result>, { thrown: unknown }>,
-  counted: OfAttempt["job"] = attempt.job,
+  attempt: AttemptParts,
+  failed: Extract<AttemptResult<Result>, { thrown: unknown }>,
+  counted: AttemptParts["job"] = attempt.job,
 ): Promise<Result | undefined> {
   const { stored, context } = attempt;
   const { opts, attemptsMade } = stored as Stored<unknown>;
@@ -182,35 +182,37 @@ export async function failedOutcome<Result>(
 /** Returns the job's result for BullMQ to store, or throws the failure of its attempt. */
 export function outcomeOf<Result>(
   { queue, downstream, logger }: Pick<WorkerContext, "queue" | "downstream" | "logger">,
-  { stored, job, context, pass }: OfAttempt,
-  cameTo: CameTo<Result>,
+  { stored, job, context, pass }: AttemptParts,
+  attemptResult: AttemptResult<Result>,
 ): Result | undefined {
   if (context.isCancelled) throw cancelledFailure(job.id);
-  if ("thrown" in cameTo) {
-    setRetryDelay(stored, cameTo.thrown, cameTo.askedMs);
-    const failure = asFailure(cameTo.thrown);
-    throw cameTo.blocked === undefined ? failure : new Spared(failure, cameTo.blocked);
+  if ("thrown" in attemptResult) {
+    setRetryDelay(stored, attemptResult.thrown, attemptResult.askedMs);
+    const failure = asFailure(attemptResult.thrown);
+    throw attemptResult.blocked === undefined
+      ? failure
+      : new UncountedFailure(failure, attemptResult.blocked);
   }
   downstream.succeeded(job, pass);
-  if (isStorable(cameTo.result)) return cameTo.result;
+  if (isStorable(attemptResult.result)) return attemptResult.result;
   const problem = "A handler's result is not JSON, or too long; the job is done without it.";
   logger.warn({ queue, job: job.id }, problem);
   return undefined;
 }
 
 /**
- * Checks the job's data and runs the handler within its time limit. `takeHand` returns the slot for the handler's
+ * Checks the job's data and runs the handler within its time limit. `takeJobSlot` returns the slot for the handler's
  * calls. Not async: if the handler throws synchronously, this does too.
  */
 function run<Data, Result>(
   { handler, schema, timeoutMs }: AttemptWorker<Data, Result>,
   { job, context }: Pick<Attempt<Data>, "job" | "context">,
-  takeHand: () => JobSlot | undefined,
+  takeJobSlot: () => JobSlot | undefined,
 ): HandlerResult<Result> | Promise<HandlerResult<Result>> {
   const handle = (given: Job<Data>): HandlerResult<Result> | Promise<HandlerResult<Result>> => {
-    const hand = takeHand();
-    if (hand === undefined) return handler(given, context);
-    return runWithJobSlot(hand, () => handler(given, context));
+    const jobSlot = takeJobSlot();
+    if (jobSlot === undefined) return handler(given, context);
+    return runWithJobSlot(jobSlot, () => handler(given, context));
   };
   const running =
     schema === undefined ? handle(job) : checked({ schema }, { job, context }).then(handle);

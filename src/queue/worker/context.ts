@@ -19,7 +19,7 @@ import type { Discard, RetryAfter } from "./outcome.ts";
 /** What the parts of one worker share. */
 export interface WorkerContext<Data = unknown, Result = unknown> extends Omit<
   FetcherParts,
-  "hear" | "least"
+  "applyOrders" | "least"
 > {
   readonly lanes: LaneStore;
   readonly bucket: OwnedBucket;

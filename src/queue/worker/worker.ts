@@ -49,7 +49,7 @@ import {
 } from "./worker-options.ts";
 import { CANCELLED } from "../errors.ts";
 import { loadBullmq } from "../bullmq/load-bullmq.cjs";
-import { runAttempt, Spared } from "./attempt.ts";
+import { runAttempt, UncountedFailure } from "./attempt.ts";
 import { createDownstream } from "./held/downstream.ts";
 import {
   createRunning,
@@ -59,13 +59,13 @@ import {
   type WorkerContext,
 } from "./context.ts";
 import { createBatches } from "./handlers/batches.ts";
-import { createFetchedJobs, createJobLocks, createOrders } from "./held/held-jobs.ts";
+import { createFetchedJobs, createJobLocks, createJobOrders } from "./held/held-jobs.ts";
 import { areHandlers, openHandler } from "./handlers/open-handler.ts";
 import { createJobSlots, mayHaveBegun, noteStart, readFetched } from "./job-start.ts";
 import { cancelledFailure } from "./outcome.ts";
 import { createFailedRetention, createRetention } from "./retention.ts";
 import { createScheduledRuns, runOf } from "./runs.ts";
-import { createWaysBack } from "./held/ways-back.ts";
+import { createJobReturns } from "./held/job-returns.ts";
 
 /** Runs the jobs of a queue. It draws a slot for each job just before its handler runs. */
 export interface Worker<Data = unknown, Result = unknown> extends WorkerEmitter<Data, Result> {
@@ -158,20 +158,20 @@ export function createWorker<Data, Result>(
       options: batch,
     });
   const fetchedJobs = createFetchedJobs(worker);
-  const orders = createOrders({
+  const orders = createJobOrders({
     ...worker,
     onMissed: (id) => void removeCancelled(worker, id),
   });
   const fetcher = createFetcher({
     ...worker,
-    hear: (...seen) => orders.hear(...seen),
+    applyOrders: (...seen) => orders.apply(...seen),
     // One batch that waits for its slot, and one that fills.
     least: batch === undefined ? 1 : 2 * batch.size,
   });
   const isIdle = (): boolean => running.count === 0 && fetcher.isQuiet;
   const presence = createPresence({ ...worker, isIdle, tally: report.tally });
   const runs = createScheduledRuns(worker);
-  const back = createWaysBack<Data>({ ...worker, runs }, fetcher, report);
+  const back = createJobReturns<Data>({ ...worker, runs }, fetcher, report);
   let closing: Promise<void> | undefined;
   /** Counts the changes of limits, cooldowns and pauses. */
   let changes = 0;
@@ -183,8 +183,8 @@ export function createWorker<Data, Result>(
   // Every worker notices a job before the job's lock can have ended.
   const mayStall = (): boolean => lockMs < LEAST_QUIET_LOCK_MS || !isIdle();
   connection.restWhile(() => !mayStall());
-  const told = { ...worker, mayStall, onStored: runs.settle, onRecovered: runs.recover };
-  const stored = createStoredWorker(told, fetcher, process);
+  const storedParts = { ...worker, mayStall, onStored: runs.settle, onRecovered: runs.recover };
+  const stored = createStoredWorker(storedParts, fetcher, process);
   report.follow(stored);
   connection.onReady(() => void giveLostBack(worker, stored, fetcher));
   forgetCancels(stored);
@@ -272,7 +272,8 @@ export function createWorker<Data, Result>(
         const attempt = { stored: bullJob, job, context, slot: drawn, pass };
         return await (batches?.run(attempt) ?? runAttempt(worker, attempt));
       } catch (error) {
-        if (error instanceof Spared) return await back.spare(bullJob, context, { error, pass });
+        if (error instanceof UncountedFailure)
+          return await back.returnUncounted(bullJob, context, { error, pass });
         throw error;
       } finally {
         if (hasLease && key !== undefined) for (const head of headsOfText(key)) fetcher.wake(head);
@@ -349,7 +350,7 @@ export function createWorker<Data, Result>(
     await stored.close(isForced);
     if (!connection.isReady()) return;
     const kept = [retention.close(), failedRetention.close()];
-    await Promise.all([...kept, fetcher.tellLast(), presence.tellLast()]);
+    await Promise.all([...kept, fetcher.sendLast(), presence.sendLast()]);
   }
 
   const methods: Worker<Data, Result> = {
@@ -419,10 +420,10 @@ async function removeCancelled(
 async function giveLostBack(
   worker: Pick<WorkerContext, "queue" | "workerId" | "connection" | "lanes" | "weightsOf">,
   stored: StoredWorker,
-  fetcher: Pick<Fetcher, "isAsking" | "holds">,
+  fetcher: Pick<Fetcher, "isRequesting" | "holds">,
 ): Promise<void> {
   // No request was in flight when the connection was lost.
-  if (!fetcher.isAsking) return;
+  if (!fetcher.isRequesting) return;
   const { queue, workerId, connection } = worker;
   try {
     // This request follows all resent ones on the same connection, so each of those has its reply first.

@@ -21,10 +21,10 @@ it("a look counts the plain calls that jobs equal, by a sample of the first jobs
     ["a", 32],
     ["b", 5],
   ]);
-  expect(all.place).toEqual({ in: "lane", key: "a", before: 11, callsBefore: 31 });
-  expect(all.unlanedCalls).toBe(9);
+  expect(all.jobPosition).toEqual({ in: "lane", key: "a", before: 11, callsBefore: 31 });
+  expect(all.lanelessCalls).toBe(9);
   expect(few.lanes.map(({ calls }) => calls)).toEqual([36, 5]);
-  expect(few.place).toMatchObject({ callsBefore: 33 });
-  expect(beyond.place).toEqual({ in: "queue", before: 4, callsBefore: 8 });
-  expect(beyond.unlanedCalls).toBe(10);
+  expect(few.jobPosition).toMatchObject({ callsBefore: 33 });
+  expect(beyond.jobPosition).toEqual({ in: "queue", before: 4, callsBefore: 8 });
+  expect(beyond.lanelessCalls).toBe(10);
 });

@@ -34,15 +34,15 @@ describe("jobs that workers have yet to begin", () => {
 
     const places = [];
     for (const id of [mine[0], theirs[0], mine[1], mine[2], waiting])
-      places.push((await look(id)).place);
-    const { unlaned, unlanedCalls } = await look();
+      places.push((await look(id)).jobPosition);
+    const { laneless, lanelessCalls } = await look();
 
     const before = places.map((place) => (place as { before: number }).before);
     expect(before.slice(0, 2).toSorted((a, b) => a - b)).toEqual([0, 1]);
     expect(before.slice(2)).toEqual([2, 3, 4]);
     expect(places[3]).toEqual({ in: "hand", key: undefined, before: 3, callsBefore: 5 });
     expect(places[4]).toEqual({ in: "queue", before: 4, callsBefore: 7 });
-    expect({ unlaned, unlanedCalls }).toEqual({ unlaned: 5, unlanedCalls: 8 });
+    expect({ laneless, lanelessCalls }).toEqual({ laneless: 5, lanelessCalls: 8 });
   });
 
   it("come before those in the lane of their key, if there is one", async () => {
@@ -52,17 +52,22 @@ describe("jobs that workers have yet to begin", () => {
     const first = await look(parked[0]);
     const last = await look(held[2]);
 
-    expect(first.place).toEqual({ in: "lane", key: "a", before: 2, callsBefore: 6 });
+    expect(first.jobPosition).toEqual({ in: "lane", key: "a", before: 2, callsBefore: 6 });
     const { id: listed } = await byHand.stored.add("key b", 0, { priority: 3 });
-    expect((await look(listed)).place).toEqual({ in: "hand", key: "b", before: 1, callsBefore: 3 });
-    expect((await look()).unlaned).toBe(0);
-    expect(last.place).toEqual({ in: "hand", key: "a", before: 1, callsBefore: 3 });
+    expect((await look(listed)).jobPosition).toEqual({
+      in: "hand",
+      key: "b",
+      before: 1,
+      callsBefore: 3,
+    });
+    expect((await look()).laneless).toBe(0);
+    expect(last.jobPosition).toEqual({ in: "hand", key: "a", before: 1, callsBefore: 3 });
     expect(first.lanes.map(({ key, jobs, calls }) => [key, jobs, calls])).toEqual([
       ["a", 4, 8],
       ["b", 1, 3],
     ]);
     expect(first.others).toEqual({ lanes: 0, jobs: 0 });
-    expect(first.unlaned).toBe(0);
+    expect(first.laneless).toBe(0);
   });
 
   it("come before jobs of their key that have yet to join its lane, and then those in it", async () => {
@@ -72,7 +77,7 @@ describe("jobs that workers have yet to begin", () => {
     const { id: keyless } = await byHand.stored.add("job", 0, { priority: 3 });
 
     const places = [];
-    for (const id of [...listed, parked]) places.push((await look(id)).place);
+    for (const id of [...listed, parked]) places.push((await look(id)).jobPosition);
 
     expect(places).toEqual([
       { in: "hand", key: "a", before: 1, callsBefore: 5 },
@@ -80,7 +85,7 @@ describe("jobs that workers have yet to begin", () => {
       { in: "hand", key: "a", before: 3, callsBefore: 9 },
       { in: "lane", key: "a", before: 4, callsBefore: 11 },
     ]);
-    expect((await look(keyless)).place).toMatchObject({ in: "queue", callsBefore: 0 });
+    expect((await look(keyless)).jobPosition).toMatchObject({ in: "queue", callsBefore: 0 });
   });
 
   it("run unless they are reported as held, or were fetched after a reported job of their key", async () => {
@@ -89,7 +94,7 @@ describe("jobs that workers have yet to begin", () => {
     const [after, other] = await fetched("v", ["job", "key a"], { isTold: false });
 
     const places = [];
-    for (const id of [before, held, after, other]) places.push((await look(id)).place);
+    for (const id of [before, held, after, other]) places.push((await look(id)).jobPosition);
 
     expect(places[0]).toEqual({ in: "worker" });
     expect(places[1]).toMatchObject({ in: "hand", before: 0 });
@@ -101,19 +106,19 @@ describe("jobs that workers have yet to begin", () => {
     const [ended, held] = await fetched("w", ["job", "job"], {});
     await byHand.redis.lrem(keyOf("active"), 1, ended!);
 
-    const { unlaned, place } = await look(held);
+    const { laneless, jobPosition } = await look(held);
     await byHand.lanes.reportFetched({ queue: "jobs", worker: "w", ids: [], forMs: HOUR_MS });
 
-    expect({ unlaned, place }).toMatchObject({ unlaned: 1, place: { before: 0 } });
-    expect((await look(held)).place).toEqual({ in: "worker" });
+    expect({ laneless, jobPosition }).toMatchObject({ laneless: 1, jobPosition: { before: 0 } });
+    expect((await look(held)).jobPosition).toEqual({ in: "worker" });
     expect(await byHand.redis.keys(keyOf("lanes:held:*"))).toEqual([]);
   });
 
   it("are forgotten when their worker has not reported for its announced time", async () => {
     const [held] = await fetched("w", ["job"], { forMs: 1 });
 
-    await waitUntil(async () => (await look(held)).place?.in === "worker", "it is forgotten");
+    await waitUntil(async () => (await look(held)).jobPosition?.in === "worker", "it is forgotten");
 
-    expect((await look()).unlaned).toBe(0);
+    expect((await look()).laneless).toBe(0);
   });
 });

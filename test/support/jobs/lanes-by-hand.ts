@@ -104,7 +104,7 @@ export function lanesByHand() {
   }
 
   async function placeOf(id: string): Promise<unknown> {
-    return (await lanes.look({ queue: "jobs", id })).place;
+    return (await lanes.look({ queue: "jobs", id })).jobPosition;
   }
 
   /** What is kept of lanes. */

@@ -52,7 +52,7 @@ export function setUpFetcher(): FetcherSetup {
     logger: { warn: (_facts, message) => setup.warnings.push(message), error: () => {} },
     lockMs: 30_000,
     capacity: () => setup.places,
-    hear: () => {},
+    applyOrders: () => {},
     least: 1,
     admits: () => Infinity,
     deferred: () => setup.heldBack,

@@ -1,12 +1,12 @@
 import { expect, it } from "vitest";
-import type { Heard } from "../../../src/stores/redis/scripts/queue/jobs.ts";
+import type { WakeResult } from "../../../src/stores/redis/scripts/queue/jobs.ts";
 import { createWakeWatch } from "../../../src/queue/enqueue/storing.ts";
 import { fakeTimers } from "../../support/async/fake-timers.ts";
 
 const pass = fakeTimers({ leavesNone: true });
 
 /** `heard` answers for each job; what was asked, and when. */
-function setUp(heard: (id: string) => Heard) {
+function setUp(heard: (id: string) => WakeResult) {
   const looks: [id: string, atMs: number][] = [];
   const from = performance.now();
   const watch = createWakeWatch(async (id) => {
@@ -49,7 +49,7 @@ it("wakes other workers until one takes the job, for at most the time that each 
 });
 
 it("looks rarely while jobs wait for their turn, and soon again once one is taken", async () => {
-  let heard: Heard = "waiting";
+  let heard: WakeResult = "waiting";
   const { watch, looks } = setUp(() => heard);
 
   for (let second = 0; second < 60; second++) {

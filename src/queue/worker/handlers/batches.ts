@@ -59,7 +59,7 @@ interface Member<Data> {
 }
 
 /** The outcome of a batch's call. */
-interface Called {
+interface CallOutcome {
   readonly outcomes: readonly unknown[];
   readonly askedMs: number | undefined;
 }
@@ -69,14 +69,14 @@ interface Batch<Data> {
   readonly key: string | undefined;
   /** First the jobs that wait for the slot, then those that are not ready for the call yet. */
   readonly members: Map<OwnedJobContext, Member<Data>>;
-  readonly come: Attempt<Data>[];
+  readonly arrived: Attempt<Data>[];
   timer: NodeJS.Timeout | undefined;
   wait: CancellableWait | undefined;
   cost: Cost | undefined;
   isDrawing: boolean;
   slot: DrawnSlot | undefined;
-  called: Promise<Called>;
-  startCall: (calling: Promise<Called>) => void;
+  called: Promise<CallOutcome>;
+  startCall: (calling: Promise<CallOutcome>) => void;
 }
 
 const DEFAULT_WAIT_MS = 100;
@@ -102,12 +102,12 @@ export function createBatches<Data, Result>(
 
   function begin(group: string, key: string | undefined): Batch<Data> {
     let startCall!: Batch<Data>["startCall"];
-    const called = new Promise<Called>((resolve) => (startCall = resolve));
+    const called = new Promise<CallOutcome>((resolve) => (startCall = resolve));
     const batch: Batch<Data> = {
       group,
       key,
       members: new Map(),
-      come: [],
+      arrived: [],
       timer: undefined,
       wait: undefined,
       cost: undefined,
@@ -200,23 +200,23 @@ export function createBatches<Data, Result>(
 
   function callIfComplete(batch: Batch<Data>): void {
     if (batch.members.size > 0) return;
-    if (batch.come.length === 0) batch.slot!.release();
+    if (batch.arrived.length === 0) batch.slot!.release();
     else batch.startCall(call(batch));
   }
 
   /** Calls the handler. Never rejects: an error becomes the outcome of each job. */
-  async function call(batch: Batch<Data>): Promise<Called> {
-    const { come, cost, key } = batch;
+  async function call(batch: Batch<Data>): Promise<CallOutcome> {
+    const { arrived, cost, key } = batch;
     const slot = batch.slot!;
-    let hand: JobSlot | undefined;
-    if (mayCallBucket(handler, bucket, slot)) hand = jobSlotOf({ bucket, slot }, { key, cost });
-    const jobs = come.map(({ job }) => job);
-    const contexts = come.map(({ context }) => context);
+    let jobSlot: JobSlot | undefined;
+    if (mayCallBucket(handler, bucket, slot)) jobSlot = jobSlotOf({ bucket, slot }, { key, cost });
+    const jobs = arrived.map(({ job }) => job);
+    const contexts = arrived.map(({ context }) => context);
     const context = { slot, contexts, signal: signalOfAll(contexts) };
     const run = (): ReturnType<BatchHandler<Data, Result>> => handler(jobs, context);
     let outcomes: readonly unknown[];
     try {
-      const given = await (hand === undefined ? run() : runWithJobSlot(hand, run));
+      const given = await (jobSlot === undefined ? run() : runWithJobSlot(jobSlot, run));
       outcomes = readOutcomes(given, jobs.length).map((outcome) =>
         worker.failOnResponse === false ? outcome : (responseFailure(outcome) ?? outcome),
       );
@@ -224,12 +224,12 @@ export function createBatches<Data, Result>(
       outcomes = jobs.map(() => new Thrown(thrown));
     } finally {
       slot.release();
-      if (hand !== undefined) endJobSlot(hand);
+      if (jobSlot !== undefined) endJobSlot(jobSlot);
     }
     // The downstream sent one response, so it counts once.
     const first = outcomes.find((outcome) => outcome instanceof Error) ?? outcomes;
-    const told = first instanceof Thrown ? first.thrown : first;
-    const { askedMs } = await bucket.report(told, { slot: hand?.replacedBy ?? slot, cost });
+    const reported = first instanceof Thrown ? first.thrown : first;
+    const { askedMs } = await bucket.report(reported, { slot: jobSlot?.replacedBy ?? slot, cost });
     return { outcomes, askedMs };
   }
 
@@ -275,15 +275,15 @@ export function createBatches<Data, Result>(
       } catch (thrown) {
         return outcomeOf<Result>(worker, attempt, { thrown, blocked: undefined });
       }
-      batch.come.push({ ...attempt, job });
-      const index = batch.come.length - 1;
+      batch.arrived.push({ ...attempt, job });
+      const index = batch.arrived.length - 1;
       leave(batch, context);
       const limitMs = job.timeoutMs ?? worker.timeoutMs;
       const ending = limitMs === undefined ? batch.called : inTime(batch.called, limitMs, context);
       const ended = await ending.catch((error: unknown) => ({ late: error }));
       const fail = async (thrown: unknown, askedMs?: number): Promise<Result | undefined> => {
         // One call has failed, for any number of jobs and keys, so it counts once.
-        const failed = { id: batch.come[0]!.job.id, key: batch.key };
+        const failed = { id: batch.arrived[0]!.job.id, key: batch.key };
         const blocked = await whyBlocked(worker, { ...attempt, job: failed }, thrown);
         return failedOutcome<Result>(worker, attempt, { thrown, askedMs, blocked }, failed);
       };

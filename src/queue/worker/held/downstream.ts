@@ -92,8 +92,8 @@ export function createDownstream(parts: DownstreamParts): Downstream {
     for (const { jobId, key } of running.all()) {
       if (jobId !== job.id && !undecided.has(jobId) && isOther(key)) return true;
     }
-    const { lanes: seen, others, unlaned } = await lookAtLanes();
-    if (unlaned > 0 && isOther(undefined)) return true;
+    const { lanes: seen, others, laneless } = await lookAtLanes();
+    if (laneless > 0 && isOther(undefined)) return true;
     return others.jobs > 0 || seen.some(({ key, jobs }) => jobs > 0 && isOther(key));
   }
 

@@ -1,5 +1,5 @@
 import { headsOfText } from "../../../core/key-path.ts";
-import type { HeldJob, OrdersSeen } from "../../../stores/redis/scripts/queue/lanes.ts";
+import type { HeldJob, WorkerOrders } from "../../../stores/redis/scripts/queue/lanes.ts";
 import type { LaneStore } from "../../../stores/redis/queue/store.ts";
 import { pauseFor } from "../../../throttle/waiting/wait.ts";
 import type { OwnedJobContext, Running, WorkerContext } from "../context.ts";
@@ -9,9 +9,9 @@ import type { OwnedJobContext, Running, WorkerContext } from "../context.ts";
  * cancelled. Each fetch brings this. A worker that holds jobs and fetches none asks several times a second. A lost
  * message does no harm, because a job starts only on a reply of the last second.
  */
-interface HeldOrders {
+interface JobOrders {
   /** Stores what a reply said, and when it was requested, on `performance.now()`. */
-  hear(seen: OrdersSeen, askedAtMs: number): void;
+  apply(seen: WorkerOrders, askedAtMs: number): void;
   /** Called for each job that was fetched. */
   add(context: OwnedJobContext): void;
   /** True if the last reply is recent enough for a job to begin. */
@@ -28,7 +28,7 @@ const LOOK_MS = 350;
 const FRESH_MS = 1_000;
 const RECHECK_MS = 25;
 
-export function createOrders({
+export function createJobOrders({
   queue,
   workerId,
   lanes,
@@ -45,26 +45,26 @@ export function createOrders({
    * that.
    */
   readonly onMissed: (id: string) => void;
-}): HeldOrders {
+}): JobOrders {
   let isPaused = false;
   /** The locks of this worker's jobs that it knows to be cancelled. */
   let known = new Set<string>();
   /** Until when keys are paused, on `performance.now()`. */
   let pausedKeys: ReadonlyMap<string, number> = new Map();
   let version = "";
-  let heardAtMs = -Infinity;
+  let repliedAtMs = -Infinity;
   let asking: Promise<void> | undefined;
   let timer: NodeJS.Timeout | undefined;
   let isClosed = false;
 
-  function mayNot({ key }: OwnedJobContext): boolean {
+  function mustNotBegin({ key }: OwnedJobContext): boolean {
     if (isPaused) return true;
     if (key === undefined || pausedKeys.size === 0) return false;
     return headsOfText(key).some((head) => (pausedKeys.get(head) ?? 0) > performance.now());
   }
 
-  function hear(seen: OrdersSeen, askedAtMs: number): void {
-    heardAtMs = Math.max(heardAtMs, askedAtMs);
+  function apply(seen: WorkerOrders, askedAtMs: number): void {
+    repliedAtMs = Math.max(repliedAtMs, askedAtMs);
     isPaused = seen.isPaused;
     if (isPaused) for (const context of running.all()) context.recall();
     if (seen.version !== version) void ask();
@@ -86,9 +86,9 @@ export function createOrders({
     version = orders.version;
     const nowMs = performance.now();
     pausedKeys = new Map(orders.pausedKeys.map(({ key, forMs }) => [key!, nowMs + forMs]));
-    hear(orders, askedAtMs);
+    apply(orders, askedAtMs);
     if (pausedKeys.size > 0)
-      for (const context of running.all()) if (mayNot(context)) context.recall();
+      for (const context of running.all()) if (mustNotBegin(context)) context.recall();
     if (orders.cancelled.length > 0) cancel(orders.cancelled);
   }
 
@@ -111,19 +111,19 @@ export function createOrders({
   function look(): void {
     timer = undefined;
     if (running.count === 0) return;
-    const leftMs = heardAtMs + LOOK_MS - performance.now();
+    const leftMs = repliedAtMs + LOOK_MS - performance.now();
     if (leftMs > 0) return lookIn(leftMs);
     void ask().then(() => lookIn(LOOK_MS));
   }
 
   function areFresh(): boolean {
-    return performance.now() < heardAtMs + FRESH_MS;
+    return performance.now() < repliedAtMs + FRESH_MS;
   }
 
   return {
-    hear,
+    apply,
     add(context) {
-      if (mayNot(context)) context.recall();
+      if (mustNotBegin(context)) context.recall();
       lookIn(LOOK_MS);
     },
     get isPaused() {

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { RuledPolicy } from "../../../../src/core/stores/insight/rules.ts";
-import type { SteeredSettings } from "../../../../src/stores/redis/scripts/queue/steering.ts";
+import type { HandSettings } from "../../../../src/stores/redis/scripts/queue/steering.ts";
 import { createSettings } from "../../../../src/queue/enqueue/settings.ts";
 import { deferred } from "../../../support/async/deferred.ts";
 
@@ -10,7 +10,7 @@ function setting(name: string, value: unknown, text = JSON.stringify({ value, by
 }
 
 function open(
-  byHand: () => Promise<SteeredSettings>,
+  byHand: () => Promise<HandSettings>,
   rules: () => Promise<RuledPolicy | undefined> = async () => undefined,
 ) {
   const warnings: string[] = [];
@@ -25,7 +25,7 @@ function open(
 
 it("does not overwrite a local change with an older reading", async () => {
   const [asked, slow] = [deferred(), deferred()];
-  let kept: SteeredSettings["settings"] = [setting("maxBacklog", 1)];
+  let kept: HandSettings["settings"] = [setting("maxBacklog", 1)];
   let reads = 0;
   const { settings } = open(async () => {
     const answer = { generation: 1, settings: kept };

@@ -24,7 +24,7 @@ function lanesOf(
 ): LaneLoad[] {
   const perMsOf = (text: string): number => limits[text] ?? Infinity;
   const groups = createGroups(heads, { perMsOf }, (text) => paused[text] ?? 0);
-  return keys.map((key) => ({ calls: 40, ...groups.placeOf(key) }));
+  return keys.map((key) => ({ calls: 40, ...groups.laneSettings(key) }));
 }
 
 /** How much of each lane is served in 10 ms, at one call a ms. */

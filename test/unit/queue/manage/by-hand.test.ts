@@ -3,7 +3,7 @@ import { ChangedError, InvalidOptionError } from "../../../../src/core/errors.ts
 import { createChangeLog } from "../../../../src/core/stores/insight/change-log.ts";
 import type {
   HandSetting,
-  SteeredSettings,
+  HandSettings,
 } from "../../../../src/stores/redis/scripts/queue/steering.ts";
 import { createMemoryInsight } from "../../../../src/stores/memory/memory-insight.ts";
 import type { StoredAccess } from "../../../../src/queue/bullmq/stored-queue.ts";
@@ -15,9 +15,9 @@ import { rejectionOf } from "../../../support/async/rejection.ts";
 /** A queue whose settings are kept here; what is in `meanwhile` comes just before a change of it, one each. */
 function openQueue() {
   const meanwhile: (() => Promise<void> | void)[] = [];
-  const kept = new Map<string, SteeredSettings["settings"][number]>();
+  const kept = new Map<string, HandSettings["settings"][number]>();
   let generation = 0;
-  const byHand = async (): Promise<SteeredSettings> => ({
+  const byHand = async (): Promise<HandSettings> => ({
     generation,
     settings: [...kept.values()],
   });

@@ -51,8 +51,8 @@ type AddedJobs = {
 };
 
 /** Why no job was stored: too many would wait, of one key or, without one, of all. */
-const NO_PLACE = readerOf({ waiting: int, limit: int, key: optional(text) });
-export type NoPlace = Read<typeof NO_PLACE>;
+const NO_ROOM = readerOf({ waiting: int, limit: int, key: optional(text) });
+export type NoRoom = Read<typeof NO_ROOM>;
 
 const JOBS_MET = rest({ id: text, isNew: flag, fields: { read: readFields } });
 /**
@@ -104,9 +104,9 @@ export const jobScripts = {
       }),
       json: fromEach(({ jobs }: AddedJobs) => jobs.map(({ json }) => json)),
     },
-    decode: (reply): readonly JobMet[] | NoPlace =>
+    decode: (reply): readonly JobMet[] | NoRoom =>
       typeof (reply as readonly unknown[])[0] === "number"
-        ? NO_PLACE.read(reply)
+        ? NO_ROOM.read(reply)
         : JOBS_MET.read(reply),
   }),
 
@@ -208,7 +208,7 @@ export const jobScripts = {
   }),
 
   /** Ends that for up to a thousand jobs. */
-  toldOf: shapeScript({
+  unawaitJobs: shapeScript({
     name: "queue/ends/jobs-unawait",
     keys: ({ ids, ...queue }: QueueName & { readonly ids: readonly string[] }) =>
       queueKeys(...ids.flatMap((id) => [`awaited:${id}`, `outcome:${id}`]))(queue),
@@ -225,7 +225,7 @@ export const jobScripts = {
 
 export type AddRequest = AddedJobs & Pick<QueueName, "queue">;
 /** What came of a job for which a worker was woken. */
-export type Heard = ScriptOutput<typeof jobScripts.wakeFor>;
+export type WakeResult = ScriptOutput<typeof jobScripts.wakeFor>;
 type About<Name extends keyof typeof jobScripts> = Omit<
   ScriptInput<(typeof jobScripts)[Name]>,
   keyof QueueName

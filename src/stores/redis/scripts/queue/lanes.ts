@@ -59,7 +59,7 @@ const ORDERS_SEEN = {
   /** Changes whenever `orders` has more to say. */
   version: text,
 };
-export type OrdersSeen = Read<typeof ORDERS_SEEN>;
+export type WorkerOrders = Read<typeof ORDERS_SEEN>;
 
 /** What a worker gets. */
 export interface Taken {
@@ -72,7 +72,7 @@ export interface Taken {
   readonly nextMs: number | undefined;
   /** Whether more jobs have come due, or have expired, than one request looks at. */
   readonly isMoreDue: boolean;
-  readonly orders: OrdersSeen;
+  readonly orders: WorkerOrders;
 }
 
 /** What a worker reports about lanes when it takes jobs. */
@@ -123,7 +123,7 @@ export type JobPosition =
   | { readonly in: "worker" };
 
 /** In a lane: the number of jobs before it, and their calls; else -1 to -4 and numbers, as `lanes-look.lua` says. */
-type PlaceSeen = readonly [key: string, before: number, number?, number?, number?];
+type PositionSeen = readonly [key: string, before: number, number?, number?, number?];
 
 const COUNTED = { key: optional(text), jobs: int, calls: int };
 const DUE_JOBS = { inMs: int, ofKeys: list(COUNTED) };
@@ -152,11 +152,11 @@ export interface LanesSeen {
   /** The lanes that were not read, and their jobs. */
   readonly others: { readonly lanes: number; readonly jobs: number };
   /** How many jobs wait without a lane, or have left theirs: fetched and not started, or to be fetched. */
-  readonly unlaned: number;
+  readonly laneless: number;
   /** How many plain calls those count as. */
-  readonly unlanedCalls: number;
+  readonly lanelessCalls: number;
   /** The position of the requested job; undefined if the queue does not have it. */
-  readonly place: JobPosition | undefined;
+  readonly jobPosition: JobPosition | undefined;
   /**
    * If the requested job is delayed: the delayed jobs that come due before it, the earliest first; of its own key only
    * those that are as urgent.
@@ -345,7 +345,7 @@ interface Looked extends Pick<LanesSeen, "others"> {
   readonly lanes: unknown;
   readonly heads: unknown;
   readonly waiting: readonly [jobs: number, calls: number];
-  readonly job?: PlaceSeen;
+  readonly job?: PositionSeen;
   readonly due: unknown;
   readonly more: number;
   readonly deadlines: unknown;
@@ -356,16 +356,16 @@ function readLooked({ waiting, job, more, others, ...lists }: Looked): LanesSeen
     lanes: SEEN_LANES.read(lists.lanes),
     heads: SEEN_HEADS.read(lists.heads),
     others,
-    unlaned: waiting[0],
-    unlanedCalls: waiting[1],
-    place: job && readPlace(job),
+    laneless: waiting[0],
+    lanelessCalls: waiting[1],
+    jobPosition: job && readPosition(job),
     due: SEEN_DUE.read(lists.due),
     moreDue: more,
     deadlines: DEADLINES.read(lists.deadlines),
   };
 }
 
-function readPlace([key, before, third = 0, fourth = 0, fifth = 0]: PlaceSeen): JobPosition {
+function readPosition([key, before, third = 0, fourth = 0, fifth = 0]: PositionSeen): JobPosition {
   if (before >= 0) return { in: "lane", key, before, callsBefore: third };
   if (before === -1) return { in: "queue", before: third, callsBefore: fourth };
   const own = key === "" ? undefined : key;

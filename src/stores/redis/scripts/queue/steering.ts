@@ -24,7 +24,7 @@ const STEERED = {
   /** The present generation: it grows with each pause, resume and setting by hand. 0 before the first. */
   generation: int,
 };
-export type Steered = Read<typeof STEERED>;
+export type ChangeResult = Read<typeof STEERED>;
 
 /** A setting of a queue to set by hand. */
 export interface HandSetting {
@@ -36,7 +36,7 @@ export interface HandSetting {
 }
 
 /** The settings of a queue that were set by hand and still hold. */
-export interface SteeredSettings {
+export interface HandSettings {
   readonly generation: number;
   readonly settings: readonly (HandSetting & {
     readonly text: string;
@@ -56,7 +56,7 @@ type JobShelf =
   | { readonly lane: string };
 
 type OnShelf = {
-  readonly shelf: JobShelf;
+  readonly jobSet: JobShelf;
   /** Only jobs that are parked in lanes, or that are not, or that are parked in lanes below the key; undefined for all. */
   readonly parked?: boolean | "below" | undefined;
 };
@@ -159,13 +159,13 @@ export const steeringScripts = {
   }),
 
   /**
-   * Returns the next jobs of a shelf: ended jobs with the newest first, other jobs by their due times, and those of a
+   * Returns the next jobs of a set of jobs: ended jobs with the newest first, other jobs by their due times, and those of a
    * list by their ids. A job that does not move is not missed. `end` is "" on the last page.
    */
   page: shapeScript({
     name: "queue/steer/jobs-page",
-    keys: ({ shelf, ...queue }: QueueName & OnShelf) => [
-      typeof shelf === "string" ? baseOf(queue) + shelf : laneOf({ ...queue, key: shelf.lane }),
+    keys: ({ jobSet, ...queue }: QueueName & OnShelf) => [
+      typeof jobSet === "string" ? baseOf(queue) + jobSet : laneOf({ ...queue, key: jobSet.lane }),
     ],
     args: {
       prefix,
@@ -175,7 +175,7 @@ export const steeringScripts = {
       lookedAt: int,
       /** How many jobs are found. */
       most: int,
-      kind: from(({ shelf }: OnShelf) => kindOf(shelf)),
+      kind: from(({ jobSet }: OnShelf) => kindOf(jobSet)),
       parked: from(({ parked }: OnShelf) =>
         parked === undefined ? "" : parked === "below" ? parked : parked ? "lane" : "free",
       ),
@@ -294,10 +294,10 @@ export interface QueueCounts {
 
 export type PageRequest = Omit<ScriptInput<typeof steeringScripts.page>, keyof QueueName>;
 
-function kindOf(shelf: JobShelf): string {
-  if (shelf === "wait") return "line";
-  if (shelf === "active") return "list";
-  return shelf === "completed" || shelf === "failed" ? "newest" : "zset";
+function kindOf(jobSet: JobShelf): string {
+  if (jobSet === "wait") return "line";
+  if (jobSet === "active") return "list";
+  return jobSet === "completed" || jobSet === "failed" ? "newest" : "zset";
 }
 
 interface SettingsRead {
@@ -307,7 +307,7 @@ interface SettingsRead {
 }
 
 /** A record is `<at>|<until, or nothing>|<JSON>`. */
-function readSettings({ generation, nowMs, pairs }: SettingsRead): SteeredSettings {
+function readSettings({ generation, nowMs, pairs }: SettingsRead): HandSettings {
   const settings = pairs.map(({ name, record }) => {
     const [atMs = "", untilMs = ""] = record.split("|", 2);
     const text = record.slice(`${atMs}|${untilMs}|`.length);

@@ -6,13 +6,13 @@ import { PARK_MS, encodedKeyOf, type Stored } from "../../bullmq/stored-job.ts";
 import type { Fetcher } from "../../lanes/fetcher.ts";
 import { parkFromWorker } from "../../lanes/park.ts";
 import type { WorkerReport } from "../../report.ts";
-import type { Spared } from "../attempt.ts";
+import type { UncountedFailure } from "../attempt.ts";
 import type { OwnedJobContext, WorkerContext } from "../context.ts";
 import type { ScheduledRuns } from "../runs.ts";
 import type { WhyBlocked } from "./downstream.ts";
 
 /** All of them reject or throw. */
-export interface WaysBack<Data> {
+export interface JobReturns<Data> {
   /**
    * Puts the job into its lane, so that others can use its place in this worker. It comes back in its turn, once its
    * key, or the parent key without room, has room.
@@ -25,10 +25,10 @@ export interface WaysBack<Data> {
   /** Puts the job back to wait, because the downstream of its key or of the whole bucket is unreachable. */
   holdBack(bullJob: Stored<Data>, context: OwnedJobContext, why: WhyBlocked): Promise<never>;
   /** Puts a job back whose attempt failed but does not count. */
-  spare(
+  returnUncounted(
     bullJob: Stored<Data>,
     context: OwnedJobContext,
-    how: { readonly error: Spared; readonly pass: Pass },
+    how: { readonly error: UncountedFailure; readonly pass: Pass },
   ): Promise<never>;
   /**
    * Puts the job back into its position in the queue. If the job is a cancelled run, its schedule continues without it.
@@ -38,13 +38,13 @@ export interface WaysBack<Data> {
   readonly leave: () => never;
 }
 
-export function createWaysBack<Data>(
+export function createJobReturns<Data>(
   worker: Pick<WorkerContext, "queue" | "lanes" | "weightsOf" | "connection"> & {
     readonly runs: Pick<ScheduledRuns, "leaveOut">;
   },
   fetcher: Pick<Fetcher, "park">,
-  report: Pick<WorkerReport<Data, unknown>, "spared">,
-): WaysBack<Data> {
+  report: Pick<WorkerReport<Data, unknown>, "notCounted">,
+): JobReturns<Data> {
   const { connection, runs } = worker;
 
   async function park(
@@ -69,14 +69,14 @@ export function createWaysBack<Data>(
     return park(bullJob, context, { inMs: () => Math.ceil(inMs) });
   }
 
-  async function spare(
+  async function returnUncounted(
     bullJob: Stored<Data>,
     context: OwnedJobContext,
-    { error, pass }: { readonly error: Spared; readonly pass: Pass },
+    { error, pass }: { readonly error: UncountedFailure; readonly pass: Pass },
   ): Promise<never> {
     const { failure, blocked } = error;
     if (context.isLost || !connection.isReady()) return leave();
-    report.spared(bullJob, failure, blocked.inMs);
+    report.notCounted(bullJob, failure, blocked.inMs);
     if (!pass.isProbe) return holdBack(bullJob, context, blocked);
     // The job goes behind others, so that another one is tried next: this job itself may be the cause.
     context.isGoingBack = true;
@@ -108,5 +108,5 @@ export function createWaysBack<Data>(
     throw movedToWait();
   }
 
-  return { park, holdBack, spare, giveBack, leave };
+  return { park, holdBack, returnUncounted, giveBack, leave };
 }

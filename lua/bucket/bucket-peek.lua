@@ -2,7 +2,7 @@
   bucket-peek: reads the state of a bucket, and the limits of some keys. Changes nothing.
 
   KEYS  as in slots-draw, with the requested keys
-  ARGV  [1] the policy's text  [2] numbers: pinned_us, terms, keys, and if there are shadows: those {limits}
+  ARGV  [1] text: the policy's text  [2] numbers: pinned_us, terms, keys, and if there are shadows: those {limits}
   Reply { now_us, generation, version, text, source, alive, cool_until_us, paused_until_us, factor, whole_at_us,
         gap_us, gap_until_us, { of each shadow: calls, waited, refused, longest_us }, status... }
         status: { remaining, reset_us, next_us } for one unit; -1 is an unknown time

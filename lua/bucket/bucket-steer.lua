@@ -2,9 +2,9 @@
   bucket-steer: changes a bucket, or one key of it, and announces the change to all replicas.
 
   KEYS  as in slots-draw, with one key or none
-  ARGV  [1] the policy's text  [2] the channel that all replicas listen to
-        [3] the message: the bucket's name, and after a newline the key's
-        [4] "configure", "pause", "space", "cool" or "cut"
+  ARGV  [1] text: the policy's text  [2] channel: the channel that all replicas listen to
+        [3] message: the bucket's name, and after a newline the key's
+        [4] change: "configure", "pause", "space", "cool" or "cut"
         [5] numbers: pinned_us, terms, keys, the required generation of the bucket, or 0, then those of the change
   Reply the generation in force, and 1 if it is not the required one. Then nothing was changed
 ]]

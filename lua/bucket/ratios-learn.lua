@@ -2,8 +2,8 @@
   ratios-learn: adds the ratios of actual to estimated costs of a bucket, and returns the means.
 
   KEYS  [1] ratios: hash, name -> "<samples> <mean, in millionths> <order>"; expires 30 days after the last sample
-  ARGV  [1] most names  [2] most samples  [3] least ratio  [4] most ratio, in millionths; then, for each sample:
-        name, ratio in millionths
+  ARGV  [1] most_names  [2] most_samples  [3] least: the least ratio, in millionths  [4] most: the greatest one
+        [5…] name, ratio: of each sample, in millionths
   Reply { name, mean in millionths, ... }
 ]]
 local key = KEYS[1]

@@ -2,9 +2,9 @@
   slot-note: stores the state of a slot that a server has given to a caller, if no cost is booked at the same time.
 
   KEYS  [1] note: hash, see lib/state/slot-note
-  ARGV  [1] what to note: look, settle, release or renew
-        [2] until when the slot is held unless it was renewed, in ms since 1970  [3] for how long it is renewed, in ms
-        [4] the request, which may be repeated after a lost reply
+  ARGV  [1] what: look, settle, release or renew
+        [2] until_ms: when the slot expires unless it is renewed, in ms since 1970  [3] hold_ms: ms for which it is renewed
+        [4] request: identifies the request, which may be repeated after a lost reply
   Reply { the state before: held, settled or over; how long it is held now, in ms }
 ]]
 -- @include lib/now

@@ -2,92 +2,67 @@ import {
   SOURCES,
   type Change,
   type LimitedKey,
-  type Peeked,
   type ScopesRequest,
-  type ShadowCounts,
-  type Steered,
   type SteerRequest,
 } from "../../../../core/store.ts";
 import { frameKeys, frameNumbers, packNumbers, shadowsNumbers, type Frame } from "./frame.ts";
-import { defineScript, type Script } from "../script.ts";
+import { shapeScript } from "../script.ts";
+import { flag, flat, from, int, oneOf, rest, text } from "../shape.ts";
 import { readStatus } from "./slots-draw.ts";
 
-type Reply = readonly [
-  nowUs: number,
-  generation: number,
-  version: number,
-  text: string,
-  source: number,
-  alive: number,
-  coolUntilUs: number,
-  pausedUntilUs: number,
-  factor: number,
-  wholeAtUs: number,
-  gapUs: number,
-  gapUntilUs: number,
-  shadows: readonly number[],
-  ...statuses: readonly (readonly number[])[],
-];
+const policyText = from(({ terms }: Pick<ScopesRequest, "terms">) => terms.text);
 
-export const bucketPeek: Script<ScopesRequest & Frame, Peeked> = defineScript({
+export const bucketPeek = shapeScript({
   name: "bucket/bucket-peek",
-  keys: (input) => frameKeys(input, input.terms.shadows),
-  args: (input) => {
-    const { terms, pinnedUs = 0 } = input;
-    const numbers = [pinnedUs, ...frameNumbers(input), ...shadowsNumbers(terms)];
-    return [terms.text, packNumbers(numbers)];
+  keys: (input: ScopesRequest & Frame) => frameKeys(input, input.terms.shadows),
+  args: {
+    text: policyText,
+    numbers: from((input: ScopesRequest & Frame) =>
+      packNumbers([input.pinnedUs ?? 0, ...frameNumbers(input), ...shadowsNumbers(input.terms)]),
+    ),
   },
-  decode: (reply) => {
-    const [nowUs, generation, version, text, source, alive, ...others] = reply as Reply;
-    const [coolUntilUs, pausedUntilUs, factor, wholeAtUs, gapUs, gapUntilUs, ...more] = others;
-    const [shadows, ...statuses] = more;
-    return {
-      nowUs,
-      generation,
-      version,
-      text,
-      source: SOURCES[source]!,
-      alive,
-      coolUntilUs,
-      pausedUntilUs,
-      factor,
-      wholeAtUs,
-      gapUs,
-      gapUntilUs,
-      statuses: statuses.map(readStatus),
-      shadows: readCounts(shadows),
-    };
+  reply: {
+    nowUs: int,
+    generation: int,
+    version: int,
+    text,
+    source: oneOf(SOURCES),
+    alive: int,
+    coolUntilUs: int,
+    pausedUntilUs: int,
+    factor: int,
+    wholeAtUs: int,
+    gapUs: int,
+    gapUntilUs: int,
+    shadows: flat({ calls: int, waited: int, refused: int, longestUs: int }),
+    statuses: rest({ read: (reply) => readStatus(reply as readonly number[]) }),
   },
 });
 
-function readCounts(numbers: readonly number[]): ShadowCounts[] {
-  return Array.from({ length: numbers.length / 4 }, (_, index) => {
-    const [calls, waited, refused, longestUs] = numbers.slice(index * 4);
-    return { calls: calls!, waited: waited!, refused: refused!, longestUs: longestUs! };
-  });
-}
-
-export const bucketSteer: Script<SteerRequest & Frame, Steered> = defineScript({
+export const bucketSteer = shapeScript({
   name: "bucket/bucket-steer",
-  keys: (input) => frameKeys({ ...input, scopes: steeredOf(input) }),
-  args: (input) => {
-    const { terms, prefix, bucket, scope, change, generation = 0, pinnedUs = 0 } = input;
-    const frame = frameNumbers({ terms, scopes: steeredOf(input) });
-    const numbers = packNumbers([pinnedUs, ...frame, generation, ...changeNumbers(change)]);
-    const message = scope === undefined ? bucket : `${bucket}\n${scope.key}`;
-    return [terms.text, changesChannel(prefix), message, change.do, numbers];
+  keys: (input: SteerRequest & Frame) => frameKeys({ ...input, scopes: steeredOf(input) }),
+  args: {
+    text: policyText,
+    channel: from(({ prefix }: Frame) => changesChannel(prefix)),
+    message: from(({ bucket, scope }: SteerRequest) =>
+      scope === undefined ? bucket : `${bucket}\n${scope.key}`,
+    ),
+    change: from(({ change }: SteerRequest) => change.do),
+    numbers: from((input: SteerRequest & Frame) => {
+      const { terms, change, generation = 0, pinnedUs = 0 } = input;
+      const frame = frameNumbers({ terms, scopes: steeredOf(input) });
+      return packNumbers([pinnedUs, ...frame, generation, ...changeNumbers(change)]);
+    }),
   },
-  decode(reply) {
-    const [generation, isStale] = reply as readonly [number, number];
-    return { generation, isStale: isStale === 1 };
-  },
+  reply: { generation: int, isStale: flag },
 });
 
 function steeredOf({ scope }: SteerRequest): readonly LimitedKey[] {
   return scope === undefined ? [] : [scope];
 }
 
-/** The channel on which replicas learn that slots are worthless; a message is a bucket's name, and after a newline a key. */
+/** Notifies replicas that their slots are invalid. A message is the name of a bucket, and after a newline a key. */
 export function changesChannel(prefix: string): string {
   return `${prefix}:changes`;
 }

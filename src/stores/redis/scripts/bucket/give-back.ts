@@ -2,7 +2,7 @@ import type { ReturnRequest, SettleRequest } from "../../../../core/store.ts";
 import { frameKeys, frameNumbers, packNumbers, shadowsNumbers, type Frame } from "./frame.ts";
 import type { GivenSlot, SlotNoted } from "../../../../core/stores/insight/slots.ts";
 import { slotNoteKey } from "../keys.ts";
-import { readSlotNoted } from "./slot-note.ts";
+import { SLOT_NOTED } from "./slot-note.ts";
 import { defineScript, type Script } from "../script.ts";
 
 export type SlotsReturn = ReturnRequest & Frame;
@@ -53,5 +53,5 @@ export const givenSettle: Script<
     slotNoteKey(input.prefix, input.bucket, input.slot),
   ],
   args: (input) => [...costsSettle.args(input), input.untilMs, input.request],
-  decode: readSlotNoted,
+  decode: (reply) => SLOT_NOTED.read(reply),
 });

@@ -4,28 +4,24 @@ import {
   MOST_RATIO,
   MOST_SAMPLES,
 } from "../../../../core/policy/ratios.ts";
-import type { LearnRequest } from "../../../../core/store.ts";
 import { ratiosKey } from "../keys.ts";
-import { defineScript, type Script } from "../script.ts";
+import { shapeScript } from "../script.ts";
+import { constant, int, mapped, rest, text } from "../shape.ts";
 
-type Learn = LearnRequest & { readonly prefix: string };
-
-export const ratiosLearn: Script<Learn, ReadonlyMap<string, number>> = defineScript({
+export const ratiosLearn = shapeScript({
   name: "bucket/ratios-learn",
-  keys: ({ prefix, bucket }) => [ratiosKey(prefix, bucket)],
-  args: ({ seen }) => [
-    MOST_NAMES,
-    MOST_SAMPLES,
-    LEAST_RATIO,
-    MOST_RATIO,
-    ...seen.flatMap(({ name, ratio }) => [name, ratio]),
+  keys: ({ prefix, bucket }: { readonly prefix: string; readonly bucket: string }) => [
+    ratiosKey(prefix, bucket),
   ],
-  decode(reply) {
-    const parts = reply as readonly (string | number)[];
-    const means = new Map<string, number>();
-    for (let index = 0; index < parts.length; index += 2) {
-      means.set(String(parts[index]), Number(parts[index + 1]));
-    }
-    return means;
+  args: {
+    mostNames: constant(MOST_NAMES),
+    mostSamples: constant(MOST_SAMPLES),
+    least: constant(LEAST_RATIO),
+    most: constant(MOST_RATIO),
+    seen: rest({ name: text, ratio: int }),
   },
+  reply: mapped(
+    rest({ name: text, mean: int }),
+    (means) => new Map(means.map(({ name, mean }) => [name, mean])),
+  ),
 });

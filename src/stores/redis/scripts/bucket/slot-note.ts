@@ -1,21 +1,21 @@
 import type { SlotNote, SlotNoted } from "../../../../core/stores/insight/slots.ts";
 import { slotNoteKey } from "../keys.ts";
-import { defineScript, type Script } from "../script.ts";
+import { shapeScript } from "../script.ts";
+import { int, optional, readerOf, text, word } from "../shape.ts";
 
-interface Given extends SlotNote {
-  readonly prefix: string;
-  /** Identifies the request, which is sent again if its reply is lost. */
-  readonly request: string;
-}
+export const SLOT_NOTED = readerOf({ state: word<SlotNoted["state"]>(), leftMs: int });
 
-export const slotNote: Script<Given, SlotNoted> = defineScript({
+export const slotNote = shapeScript({
   name: "bucket/slot-note",
-  keys: ({ prefix, bucket, slot }) => [slotNoteKey(prefix, bucket, slot)],
-  args: ({ what, untilMs, holdMs = 0, request }) => [what, untilMs, holdMs, request],
-  decode: readSlotNoted,
+  keys: ({ prefix, bucket, slot }: Pick<SlotNote, "bucket" | "slot"> & { prefix: string }) => [
+    slotNoteKey(prefix, bucket, slot),
+  ],
+  args: {
+    what: word<SlotNote["what"]>(),
+    untilMs: int,
+    holdMs: optional(int, 0),
+    /** Identifies the request, which is sent again if its reply is lost. */
+    request: text,
+  },
+  reply: SLOT_NOTED,
 });
-
-export function readSlotNoted(reply: unknown): SlotNoted {
-  const [state, leftMs] = reply as [SlotNoted["state"], number];
-  return { state, leftMs };
-}

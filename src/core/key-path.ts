@@ -110,11 +110,3 @@ export function namedOf(text: string | undefined): Named {
   const keys = textsOfNamedKeys(text).map((each) => [nameOfNamedKey(each), valueOfNamedKey(each)]);
   return { key: undefined, keys: Object.freeze(Object.fromEntries(keys)) };
 }
-
-/** Encodes the form that users see into text. */
-export function textOfNamed({ key, keys }: Named): string | undefined {
-  if (keys !== undefined) {
-    return textOfNamedKeys(Object.entries(keys).map(([name, of]) => textOfNamedKey(name, of)));
-  }
-  return key === undefined ? undefined : encodeKey(key);
-}

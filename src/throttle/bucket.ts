@@ -34,7 +34,7 @@ import type { DownstreamChange } from "./outage/breaker.ts";
 import type { Breaker } from "./outage/breaker.ts";
 import type { ReportedOutcome } from "./feedback/feedback.ts";
 import type { CallDefaults } from "./wrap/call-defaults.ts";
-import type { DrawnSlot, Slot, SlotFacts } from "./slot/slot.ts";
+import type { DrawnSlot, KeyedSlot, Slot, SlotFacts } from "./slot/slot.ts";
 import type { TryDecision } from "./try/decision.ts";
 import type { WaitRegistry } from "./waiting/wait.ts";
 import type { NoRoomYet, WaitOptions } from "./waiting/waiting-call.ts";
@@ -138,7 +138,7 @@ export interface LocalActivity extends Omit<BucketActivity, "startedIn10s"> {
 
 /** The call whose outcome is reported. */
 export interface ReportedCall {
-  readonly slot: Slot;
+  readonly slot: KeyedSlot;
   readonly cost: Cost | undefined;
   /** True if this call opened the breaker. A refusal without a retry time then needs no cooldown. */
   readonly isSpared?: boolean | undefined;
@@ -154,10 +154,11 @@ export interface OwnedBucket extends Bucket {
   readonly logger: Logger;
   /** The default cost of calls, and how it is settled. */
   readonly calls: CallDefaults | undefined;
+  draw(options?: DrawOptions): Promise<KeyedSlot>;
   /** True if the application calls through this bucket, and not only its workers. */
   readonly isCalledByHand: boolean;
   /** {@link Bucket.draw} with validated options. May throw instead of rejecting. */
-  drawByHand(options: ObservedDrawCall): Promise<Slot>;
+  drawByHand(options: ObservedDrawCall): Promise<KeyedSlot>;
   /** {@link Bucket.tryDraw} with validated options. May throw instead of rejecting. */
   tryByHand(options: TryCall): Promise<TryDecision>;
   /**
@@ -202,7 +203,7 @@ export interface OwnedBucket extends Bucket {
    */
   reportOutcome(
     resultOrError: unknown,
-    slot: Slot,
+    slot: KeyedSlot,
     cost: Cost | undefined,
     read?: ReadFeedback,
   ): ReportedOutcome | Promise<ReportedOutcome>;
@@ -228,7 +229,7 @@ export interface OwnedBucket extends Bucket {
   /** Returns a slot that any process drew, to settle it and to end its lease. */
   slotOf(facts: SlotFacts): Promise<DrawnSlot>;
   /** Settles the cost that `read` finds in a call's result. Units that it omits stay as estimated. */
-  settleByResult(read: SettleBy<unknown>, result: unknown, slot: Slot): void;
+  settleByResult(read: SettleBy<unknown>, result: unknown, slot: KeyedSlot): void;
   /** Draws again for the callers of one key, or of all, after a change. */
   redraw(key?: string): void;
   /** Handles a change of one key, or of all, as if the store had sent its message. */

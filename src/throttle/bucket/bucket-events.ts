@@ -95,7 +95,7 @@ export interface BucketEmitter extends Emitter<BucketEvents> {
   /** True if a draw or try has to be watched. Unwatched calls need no closure. */
   hasListener(name: "refused" | "slot"): boolean;
   /** Returns the result of a draw, and emits its refusal. */
-  watchDraw(options: ObservedDrawCall, draw: () => Promise<Slot>): Promise<Slot>;
+  watchDraw<Drawn>(options: ObservedDrawCall, draw: () => Promise<Drawn>): Promise<Drawn>;
   /** Returns the result of a try, and emits its slot or refusal. */
   watchTry(options: TryCall, tryDraw: () => Promise<TryDecision>): Promise<TryDecision>;
   /** Emits the change that a response has caused. */

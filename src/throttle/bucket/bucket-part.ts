@@ -1,6 +1,5 @@
 import type { CountSlots } from "../../core/events/observer.ts";
 import type { Logger } from "../../core/logger.ts";
-import { textOfNamed } from "../../core/key-path.ts";
 import { ownScopeOf } from "../../core/policy/per-key.ts";
 import type { WakeReason, Store } from "../../core/store.ts";
 import type { InsightStore } from "../../core/stores/insight/store.ts";
@@ -231,7 +230,7 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
     },
     report(resultOrError, { slot, cost, read, isSpared }) {
       const { atMs } = slot;
-      const key = textOfNamed(slot);
+      const key = slot.encodedKey;
       const estimate = (): Estimate => estimateOf(groups.of({ key, cost }).callTerms);
       return feedback.readOutcome(resultOrError, { key, atMs, estimate, isSpared }, read);
     },

@@ -2,7 +2,7 @@ import { setMaxListeners } from "node:events";
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { Observing } from "../../core/events/observer.ts";
 import { PRIORITIES } from "../../core/input/options.ts";
-import { firstOfText, namedOf, encodeKey, textOfNamed } from "../../core/key-path.ts";
+import { firstOfText, namedOf, encodeKey } from "../../core/key-path.ts";
 import type { LimitsOptions } from "../../core/policy/limit-makers.ts";
 import type { PolicyOptions } from "../../core/policy/policy.ts";
 import type { WakeReason } from "../../core/store.ts";
@@ -20,7 +20,7 @@ import {
 import type { DownstreamChange } from "../outage/breaker.ts";
 import { createBreaker, type BreakerSettings } from "../outage/breaker.ts";
 import { unusedJobSlot } from "../slot/job-slot.ts";
-import type { Slot } from "../slot/slot.ts";
+import type { KeyedSlot } from "../slot/slot.ts";
 import type { TryDecision } from "../try/decision.ts";
 import { createRefusals } from "../try/try-draw.ts";
 import type { Waits } from "../waiting/dispatch.ts";
@@ -165,12 +165,12 @@ export function createBucket(
     for (const part of openParts()) part.redraw();
   }
 
-  function drawByHand(options: ObservedDrawCall): Promise<Slot> {
+  function drawByHand(options: ObservedDrawCall): Promise<KeyedSlot> {
     isCalledByHand = true;
     // One signal may end a hundred waits. Node would warn about a leak.
     if (options.signal !== undefined) setMaxListeners(Infinity, options.signal);
     const hand = unusedJobSlot(bucket);
-    const draw = (): Promise<Slot> =>
+    const draw = (): Promise<KeyedSlot> =>
       hand === undefined
         ? partFor(options.key).draw(options)
         : partFor(options.key ?? hand.drawnFor.key).drawOnJobSlot(options, hand);
@@ -270,13 +270,13 @@ export function createBucket(
       return (fetched ??= createFetch(bucket));
     },
     reportOutcome(resultOrError, slot, cost, read) {
-      const key = textOfNamed(slot);
+      const key = slot.encodedKey;
       if (settings.breaker && unusedJobSlot(bucket) === undefined) {
         breaker.noteCall(key, resultOrError);
       }
       return partFor(key).report(resultOrError, { slot, cost, read });
     },
-    report: (resultOrError, of) => partFor(textOfNamed(of.slot)).report(resultOrError, of),
+    report: (resultOrError, of) => partFor(of.slot.encodedKey).report(resultOrError, of),
     breaker,
     noteOutage,
     readOutages: (keys) => partFor(undefined).readOutages({ bucket: name, keys }),
@@ -286,7 +286,7 @@ export function createBucket(
     },
     slotOf: (facts) => partFor(facts.key).slotOf(facts),
     settleByResult: (read, result, slot) =>
-      partFor(textOfNamed(slot)).settleByResult(read, result, slot),
+      partFor(slot.encodedKey).settleByResult(read, result, slot),
     redraw,
     changed(key) {
       if (key !== undefined) return wake(numberFor(key), "change", key);

@@ -7,13 +7,12 @@
  * - In some cases the call cannot use the slot: the slot is stale or lost its lease, or only one of the keys of job and
  *   call has a concurrency limit. Then the job returns its slot, the lease first, and the call draws like any other.
  */
-import { textOfNamed } from "../../core/key-path.ts";
 import { isLeased, ruleOf } from "../../core/limits/registry.ts";
 import type { Limit } from "../../core/limits/rule.ts";
 import type { ObservedDrawCall, TryCall } from "../call-options.ts";
 import { mergeCosts, type Cost } from "../costs.ts";
 import { SharedSlot, type JobSlot } from "../slot/job-slot.ts";
-import type { DrawnSlot, Slot, SlotContext } from "../slot/slot.ts";
+import type { DrawnSlot, KeyedSlot, Slot, SlotContext } from "../slot/slot.ts";
 import { costsUnder, isOfKey, type Group, type Groups } from "../waiting/group.ts";
 import type { WaitOptions } from "../waiting/waiting-call.ts";
 import type { Admission } from "./admission.ts";
@@ -76,7 +75,7 @@ export function createJobSlotDraws({
     charge: JobSlotCharge,
     key: string | undefined,
     beyond?: DrawnSlot,
-  ): Slot {
+  ): KeyedSlot {
     const { slot } = hand;
     const { drawn, needed, missing } = charge;
     if (needed !== drawn) {
@@ -87,11 +86,11 @@ export function createJobSlotDraws({
       const later = beyond && { slotUs: beyond.slotUs, costs: missing!.callTerms.costs };
       slot.booking = { group: needed, slotUs: slot.slotUs, later };
     }
-    if (beyond === undefined && key === textOfNamed(slot)) return slot;
+    if (beyond === undefined && key === slot.encodedKey) return slot;
     return (hand.replacedBy = new SharedSlot(slot, key, beyond ?? slot));
   }
 
-  return function drawOnJobSlot(options: ObservedDrawCall, hand: JobSlot): Promise<Slot> {
+  return function drawOnJobSlot(options: ObservedDrawCall, hand: JobSlot): Promise<KeyedSlot> {
     options.signal?.throwIfAborted();
     const { slot } = hand;
     const drawnFor = { ...hand.drawnFor, cost: costDrawn(hand) };

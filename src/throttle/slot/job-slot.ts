@@ -8,7 +8,7 @@ import { namedOf, type Key, type NamedKeys } from "../../core/key-path.ts";
 import type { Priority } from "../../core/input/options.ts";
 import { HORIZON_MS } from "../../core/policy/limit-makers.ts";
 import type { SettledCost, TryCall } from "../call-options.ts";
-import { assertSlotArguments, type DrawnSlot, type Slot } from "./slot.ts";
+import { assertSlotArguments, type DrawnSlot, type KeyedSlot, type Slot } from "./slot.ts";
 
 /** What a job's slot was drawn for. */
 export interface JobCall extends TryCall {
@@ -28,7 +28,7 @@ export interface JobSlot {
    * The slot that the handler's first call got instead, if it did not use this one: the call's result belongs to that
    * slot.
    */
-  replacedBy: Slot | undefined;
+  replacedBy: KeyedSlot | undefined;
 }
 
 const jobSlots = new AsyncLocalStorage<JobSlot>();
@@ -107,7 +107,8 @@ export function releaseUnusedJobLease(bucket: object): void {
 }
 
 /** The job's slot as its handler's call sees it: with the call's own key, and the time of what was drawn beyond it. */
-export class SharedSlot implements Slot {
+export class SharedSlot implements KeyedSlot {
+  readonly #encodedKey: string | undefined;
   readonly bucket: string;
   readonly key: Key | undefined;
   readonly keys: NamedKeys | undefined;
@@ -118,6 +119,7 @@ export class SharedSlot implements Slot {
 
   constructor(ofJob: DrawnSlot, key: string | undefined, last: Slot) {
     const named = namedOf(key);
+    this.#encodedKey = key;
     this.bucket = ofJob.bucket;
     this.key = named.key;
     this.keys = named.keys;
@@ -125,6 +127,10 @@ export class SharedSlot implements Slot {
     this.waitedMs = last.waitedMs;
     this.generation = last.generation;
     this.#ofJob = ofJob;
+  }
+
+  get encodedKey(): string | undefined {
+    return this.#encodedKey;
   }
 
   get hasLease(): boolean {

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { setTimeout as pause } from "node:timers/promises";
 import { reasonOf } from "../../core/describe.ts";
 import { assertArgumentCount } from "../../core/input/arguments.ts";
-import { namedOf, textOfNamed, type Key, type NamedKeys } from "../../core/key-path.ts";
+import { namedOf, type Key, type NamedKeys } from "../../core/key-path.ts";
 import type { SettleRequest } from "../../core/store.ts";
 import type { GivenSlot, SlotNote, SlotNoted } from "../../core/stores/insight/slots.ts";
 import type { SettledCost, SettleBy } from "../call-options.ts";
@@ -39,6 +39,12 @@ export interface Slot {
   /** Releases at the end of a block: `using slot = await bucket.draw()`. */
   [Symbol.dispose](): void;
   [Symbol.asyncDispose](): Promise<void>;
+}
+
+/** A slot as the rest of Sluice uses it. */
+export interface KeyedSlot extends Slot {
+  /** The encoded key of its call, kept because decoding and encoding again would cost time for each result. */
+  readonly encodedKey: string | undefined;
 }
 
 /** The cost that is booked for one call, at its slot. */
@@ -131,7 +137,8 @@ const NEVER = new AbortController().signal;
  * A drawn slot. A class, because a million of them may be drawn in a second, and closures would cost more than the
  * draw.
  */
-export class DrawnSlot implements Slot {
+export class DrawnSlot implements KeyedSlot {
+  readonly #encodedKey: string | undefined;
   readonly bucket: string;
   readonly key: Key | undefined;
   readonly keys: NamedKeys | undefined;
@@ -151,6 +158,7 @@ export class DrawnSlot implements Slot {
     { generation, nowMs }: Start,
   ) {
     const named = namedOf(key);
+    this.#encodedKey = key;
     this.bucket = group.keeper.name;
     this.key = named.key;
     this.keys = named.keys;
@@ -164,6 +172,10 @@ export class DrawnSlot implements Slot {
   /** The bucket, or the part of a bucket, that it was drawn from. */
   get keeper(): SlotContext {
     return this.#group.keeper;
+  }
+
+  get encodedKey(): string | undefined {
+    return this.#encodedKey;
   }
 
   get slotUs(): number {
@@ -194,11 +206,10 @@ export class DrawnSlot implements Slot {
     const { slotUs, generation } = this;
     const { callTerms, keeper } = this.#group;
     const { asker } = keeper.leases;
-    const key = textOfNamed(this);
     return {
       slotUs,
       generation,
-      key,
+      key: this.#encodedKey,
       cost,
       policy: policyDigest(callTerms),
       lease: this.#lease,

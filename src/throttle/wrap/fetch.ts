@@ -17,7 +17,7 @@ import {
 } from "../call-options.ts";
 import type { ReportedOutcome } from "../feedback/feedback.ts";
 import { readProperty } from "../feedback/properties.ts";
-import type { Slot } from "../slot/slot.ts";
+import type { KeyedSlot } from "../slot/slot.ts";
 import { refusedCost, settleRefused, withDefaults, type FilledOptions } from "./call-defaults.ts";
 import { copyOf, streamResponse, type ResponseCopy, type Tap } from "./response-stream.ts";
 
@@ -37,7 +37,7 @@ interface SentRequest {
 
 /** One try of a request, with its response. */
 interface Tried {
-  readonly slot: Slot;
+  readonly slot: KeyedSlot;
   readonly response: Response;
   /** True if the call lasts until its response has streamed. */
   readonly isHeld: boolean;
@@ -118,7 +118,7 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
   }
 
   /** A slot for a retry; undefined if there is none, so that the last response is returned. */
-  async function drawAgain(own: RequestOptions, last: Tried): Promise<Slot | undefined> {
+  async function drawAgain(own: RequestOptions, last: Tried): Promise<KeyedSlot | undefined> {
     try {
       return await bucket.drawByHand(own);
     } catch (error) {
@@ -130,7 +130,7 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
 
   async function send(
     { input, init, signal, again }: SentRequest,
-    slot: Slot,
+    slot: KeyedSlot,
     { cost, feedback }: RequestOptions,
   ): Promise<Tried> {
     const isHeld = slot.hasLease;

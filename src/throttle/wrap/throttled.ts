@@ -22,7 +22,7 @@ import {
 } from "../call-options.ts";
 import { isResponse } from "../feedback/layers.ts";
 import { releaseUnusedJobLease, unusedJobSlot } from "../slot/job-slot.ts";
-import type { Slot } from "../slot/slot.ts";
+import type { KeyedSlot } from "../slot/slot.ts";
 import { createLine, type Waiter } from "../waiting/line.ts";
 import { Wait } from "../waiting/wait.ts";
 import { methodNoted, settleRefused, withDefaults, type FilledOptions } from "./call-defaults.ts";
@@ -108,7 +108,7 @@ async function callOnSlot(
 ): Promise<unknown> {
   const { cost, feedback, settle, settlesAhead = false } = options;
   let isSettled = false;
-  let slot: Slot;
+  let slot: KeyedSlot;
   try {
     slot = await bucket.drawByHand(options);
     options.onDrawn?.(slot);

@@ -1,4 +1,3 @@
-import { textOfNamed } from "../../../src/core/key-path.ts";
 import { ruleOf } from "../../../src/core/limits/registry.ts";
 import type { Limit } from "../../../src/core/limits/rule.ts";
 import { HORIZON_US } from "../../../src/core/policy/limit-makers.ts";
@@ -6,7 +5,7 @@ import { keyLimitsOf, scopesOf } from "../../../src/core/policy/per-key.ts";
 import type { Policy } from "../../../src/core/policy/policy.ts";
 import { EXCESS } from "../../support/draws/bounds.ts";
 import { idealOf } from "./ideal.ts";
-import type { MixCaller } from "./mix.ts";
+import { keyOf, type MixCaller } from "./mix.ts";
 import type { MixCall, MixRun } from "./run-mix.ts";
 
 const HORIZON_MS = HORIZON_US / 1_000;
@@ -156,8 +155,7 @@ export function stoodStillOf(
     if (known !== undefined) return known;
     const { kind, count, capacity, periodUs } = limit;
     const own = callers.filter(
-      (caller) =>
-        scope === undefined || isOf(policy, scope)({ key: textOfNamed(callerKeys(caller)) }),
+      (caller) => scope === undefined || isOf(policy, scope)({ key: keyOf(caller) }),
     );
     const amount = own.length * most(calls, index);
     const periods =
@@ -176,8 +174,4 @@ export function stoodStillOf(
       return Math.min(wentMs, forMs) - atMs - turns - HORIZON_MS;
     }),
   );
-}
-
-function callerKeys({ key, keys }: MixCaller) {
-  return { key, keys };
 }

@@ -5,7 +5,13 @@ import {
   slidingWindow,
   tokenBucket,
 } from "../../../src/core/policy/limit-makers.ts";
-import type { Key, NamedKeys } from "../../../src/core/key-path.ts";
+import {
+  encodeKey,
+  textOfNamedKey,
+  textOfNamedKeys,
+  type Key,
+  type NamedKeys,
+} from "../../../src/core/key-path.ts";
 import { InvalidOptionError } from "../../../src/core/errors.ts";
 import { compilePolicy, type PolicyOptions } from "../../../src/core/policy/policy.ts";
 import type { Limit } from "../../../src/core/limits/rule.ts";
@@ -20,6 +26,16 @@ export interface MixCaller {
   readonly startMs: number;
   /** How long it thinks between two calls. */
   readonly thinkMs: number;
+}
+
+/** The encoded key of a caller. */
+export function keyOf({ key, keys }: MixCaller): string | undefined {
+  if (keys !== undefined) {
+    return textOfNamedKeys(
+      Object.entries(keys).map(([name, value]) => textOfNamedKey(name, value)),
+    );
+  }
+  return key === undefined ? undefined : encodeKey(key);
 }
 
 /** Limits, and callers of several replicas that keep them busy. */

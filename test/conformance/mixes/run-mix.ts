@@ -6,10 +6,10 @@ import { createArrivals } from "../../../src/throttle/waiting/waiting-call.ts";
 import { RANKS } from "../../../src/core/input/options.ts";
 import { keyLimitsOf } from "../../../src/core/policy/per-key.ts";
 import { compilePolicy, type Policy } from "../../../src/core/policy/policy.ts";
-import { textOfNamed, textOfScopes } from "../../../src/core/key-path.ts";
+import { textOfScopes } from "../../../src/core/key-path.ts";
 import type { Store, SlotRequest } from "../../../src/core/store.ts";
 import { slotsOf } from "../../support/draws/asker.ts";
-import { randomOf, type Mix, type MixCaller } from "./mix.ts";
+import { keyOf, randomOf, type Mix, type MixCaller } from "./mix.ts";
 import type { VirtualTime } from "./virtual-time.ts";
 
 /** A call of a mix; times are ms since it began, and `wentMs` is Infinity if the call never went. */
@@ -95,7 +95,7 @@ export async function runMix(
   async function callOn(caller: MixCaller): Promise<void> {
     const { replica, cost, priority, ...when } = caller;
     const keys = { key: caller.key, keys: caller.keys };
-    const key = textOfNamed(keys);
+    const key = keyOf(caller);
     await time.sleep(when.startMs);
     const costs = costsOf(policy, key, cost);
     while (time.now() < endMs) {

@@ -148,6 +148,7 @@ describe("a generator that a throttled function returns", () => {
       bucket: name,
       key,
       keys: undefined,
+      encodedKey: undefined,
       atMs,
       waitedMs,
       generation,

@@ -90,6 +90,7 @@ describe("run", () => {
     drawn.release();
     vi.spyOn(bucket, "drawByHand").mockResolvedValue({
       ...drawn,
+      encodedKey: undefined,
       hasLease: true,
       signal: lost.signal,
       settle: async () => {},

@@ -150,7 +150,7 @@ export function createSettingByHand(parts: {
   async function inverseOf(last: KeptQueueChange, since: number): Promise<Inverse> {
     if (last.action !== "set") return inverseOfPause(last, since);
     const goneMs = access.clock.earliestMs() - last.atMs;
-    if (last.forMs !== undefined && goneMs >= last.forMs) return { why: NOT_NOW.settingOver };
+    if (last.forMs !== undefined && goneMs >= last.forMs) return { reason: NOT_NOW.settingOver };
     const was = last.was as readonly HandSetting[];
     const back = was.map(({ name, text, forMs }): HandSetting => {
       const leftMs = (forMs ?? Infinity) - goneMs;

@@ -108,11 +108,11 @@ export function createPauses(parts: {
     since: number,
   ): Promise<Inverse> {
     const goneMs = access.clock.earliestMs() - atMs;
-    if (forMs !== undefined && goneMs >= forMs) return { why: NOT_NOW.pauseOver };
+    if (forMs !== undefined && goneMs >= forMs) return { reason: NOT_NOW.pauseOver };
     const was = before?.["pausedForMs"];
-    if (typeof was !== "number") return { why: NOT_NOW.unknownBefore };
+    if (typeof was !== "number") return { reason: NOT_NOW.unknownBefore };
     const leftMs = Math.max(0, Math.floor(was - goneMs));
-    if (leftMs === 0 && after?.["pausedForMs"] === 0) return { why: NOT_NOW.noPauseLeft };
+    if (leftMs === 0 && after?.["pausedForMs"] === 0) return { reason: NOT_NOW.noPauseLeft };
     return {
       before: { pausedForMs: await pausedForMs(key) },
       after: { pausedForMs: leftMs },

@@ -76,10 +76,10 @@ export function createNoted({ sender, log, read, setDisabled }: NotedParts): Not
   async function inverseOf({ endpoint, before, after }: KeptQueueChange): Promise<Inverse> {
     const name = { tenant: endpoint!.tenant, endpoint: endpoint!.id! };
     const now = await read(name);
-    if (now === undefined) return { why: NOT_NOW.endpointRemoved };
+    if (now === undefined) return { reason: NOT_NOW.endpointRemoved };
     const isDisabled = now.disabled !== undefined;
     if (isDisabled !== after?.["disabled"]) {
-      return { why: NOT_NOW.endpointIs(isDisabled ? "disabled" : "enabled") };
+      return { reason: NOT_NOW.endpointIs(isDisabled ? "disabled" : "enabled") };
     }
     const why = before?.["disabled"] === true ? String(before["why"]) : undefined;
     return {

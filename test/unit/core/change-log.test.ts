@@ -67,7 +67,7 @@ it("names the rules file whose change it cannot undo", async () => {
     {
       bucket: "stripe",
       see: async () => ({ generation: 1 }),
-      inverseOf: async () => ({ why: "" }),
+      inverseOf: async () => ({ reason: "" }),
     },
     { id },
   );

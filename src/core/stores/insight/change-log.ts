@@ -37,7 +37,7 @@ type QueueDraft = Draft<NewQueueChange, "queue" | "action">;
 /** Makes a change under the id of its note; undefined where it could not be noted. */
 type Make<Made> = (id: string | undefined) => Promise<Made>;
 
-/** What takes a change back; or why nothing does any more. */
+/** How to undo a change, or the reason why it cannot be undone. */
 export type Inverse<Facts = QueueDraft["before"]> =
   | {
       readonly before: Facts;
@@ -45,7 +45,7 @@ export type Inverse<Facts = QueueDraft["before"]> =
       readonly forMs?: number | undefined;
       readonly make: Make<unknown>;
     }
-  | { readonly why: string };
+  | { readonly reason: string };
 
 interface UndoAsked {
   /** The change; undefined is the last one that is in force. */
@@ -244,7 +244,7 @@ export function createChangeLog({
     }
     onFound(last.id);
     const inverse = await inverseOf(of, last, { ...log, since, older: log.own.slice(at + 1) });
-    if ("why" in inverse) throw refuse(inverse.why);
+    if ("reason" in inverse) throw refuse(inverse.reason);
     const { make: how, ...facts } = inverse;
     const undoing = { ...aboutOf(last), action: "undo", undoes: last.id, by, reason, ...facts };
     const undo = await make(undoing as QueueDraft, how);

@@ -54,7 +54,7 @@ function openQueue() {
   } as unknown as StoredAccess;
   const log = createChangeLog({ store: insight, logger: console, process: "web-7:1" });
   const parts = { queue: "jobs", access, lanes, log, settings, isSettable: true };
-  const inverseOfPause = async () => ({ why: "there are none here" });
+  const inverseOfPause = async () => ({ reason: "there are none here" });
   const queue = createSettingByHand({ ...parts, inverseOfPause });
   const changes = () => insight.changes({ queue: "jobs", before: undefined, limit: 100 });
   const valueOf = async (name: string) =>

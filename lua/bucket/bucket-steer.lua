@@ -5,8 +5,10 @@
   ARGV  [1] text: the policy's text  [2] channel: the channel that all replicas listen to
         [3] message: the bucket's name, and after a newline the key's
         [4] change: "configure", "pause", "space", "cool" or "cut"
-        [5] numbers: pinned_us, terms, keys, the required generation of the bucket, or 0, then those of the change
-  Reply the generation in force, and 1 if it is not the required one. Then nothing was changed
+        [5] numbers: pinned_us, terms, keys, the generation that the caller expects the bucket to have (0 for any), then
+            the numbers of the change
+  Reply { generation, 0 } after a change, or { generation, 1 } if the bucket has another generation than expected. In
+        that case, nothing was changed
 ]]
 -- @include lib/now
 -- @include lib/request/numbers

@@ -1,6 +1,6 @@
 --[[
-  slots-draw: books slots for the slot requests of a replica, in their order, within the horizon. Once a slot request does
-  not fit, it and those behind it get a turn at which the replica draws again.
+  slots-draw: books slots for a replica's slot requests, in their order. A slot must start within the horizon. The first
+  slot request without a slot, and all slot requests after it, get a turn: the time when the replica draws again.
 
   KEYS  [1] state  string: see lib/state/pack; expires an hour after the bucket has drained
         [2] turns  string: see lib/draw/turns; expires a minute after the last turn

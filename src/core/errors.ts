@@ -173,10 +173,16 @@ export class CannotUndoError extends SluiceError<CannotUndoError> {
   /** The id of the change: `"1764166000000-0"`. */
   declare readonly change: string;
   /** The reason, and what to do instead. */
+  declare readonly reason: string;
+  /** @deprecated Use `reason`, which has the same value. */
   declare readonly why: string;
 
-  constructor({ change, of, why }: { change: string; of: string; why: string }) {
-    super(`Change ${change} of ${of} cannot be undone: ${why}.`, { change, why });
+  constructor({ change, of, reason }: { change: string; of: string; reason: string }) {
+    super(`Change ${change} of ${of} cannot be undone: ${reason}.`, {
+      change,
+      reason,
+      why: reason,
+    });
   }
 }
 

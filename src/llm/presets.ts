@@ -37,9 +37,9 @@ export interface LlmOptions {
   /** Requests per time, as your account allows: `"500/min"`. Defaults to no limit. */
   readonly requests?: RateInput | undefined;
   /**
-   * Counts the tokens of a text, such as `countTokens` of gpt-tokenizer. If it throws, the built-in
-   * estimate is used. The bucket corrects both by the usage that calls report. Defaults to an
-   * estimate by characters.
+   * Counts the tokens of a text, such as `countTokens` of gpt-tokenizer. If this function throws,
+   * the built-in estimate is used. After each call, the bucket replaces the count by the usage in
+   * the response. Defaults to an estimate by characters.
    */
   readonly tokenizer?: CountTokens | undefined;
   /**

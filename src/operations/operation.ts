@@ -79,7 +79,7 @@ export interface CommandLine<Result> {
   ) => unknown;
   /** The value to print, also with `--json`. Defaults to the result. */
   result?(result: NoInfer<Result>, input: Readonly<Record<string, unknown>>): unknown;
-  /** Formats it for people. */
+  /** Formats the printed value for people. */
   show(printed: unknown, input: Readonly<Record<string, unknown>>): Shown;
   /** Throws, after printing, if a part failed. */
   after?(result: NoInfer<Result>, input: Readonly<Record<string, unknown>>): void;
@@ -91,7 +91,7 @@ interface CommandRun {
   readonly perform: () => Promise<unknown>;
 }
 
-/** The dialog of the board. `{name}` is the target. */
+/** The texts and fields of this operation's dialog on the board. `{name}` in a text stands for the target's name. */
 interface Form {
   readonly title: string;
   readonly fields: readonly string[];

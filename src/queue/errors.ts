@@ -45,8 +45,8 @@ export class JobLostError extends SluiceError<JobLostError> {
   readonly code = "ERR_JOB_LOST";
   declare readonly jobId: string;
 
-  constructor({ jobId, why }: { jobId: string; why: string }) {
-    super(`Job ${jobId} is no longer this worker's: ${why}. End its work; another may run it.`, {
+  constructor({ jobId, reason }: { jobId: string; reason: string }) {
+    super(`Job ${jobId} is no longer this worker's: ${reason}. End its work; another may run it.`, {
       jobId,
     });
   }

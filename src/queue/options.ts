@@ -163,23 +163,24 @@ const RULES: readonly {
   {
     option: "dedupeMs",
     isBroken: (o) => o.dedupeMs !== undefined && o.dedupeId === undefined,
-    remedy: "give the dedupeId, too: this says how long it holds",
+    remedy: "set dedupeId, too; dedupeMs is how long that id blocks further jobs",
   },
   {
     option: "dedupe",
     isBroken: (o) => o.dedupe !== undefined && o.dedupeId === undefined,
-    remedy: "give the dedupeId, too: this says what becomes of a second job of it",
+    remedy: "set dedupeId, too; dedupe decides what happens to a second job with the same dedupeId",
   },
   {
     option: "dedupeMs",
     isBroken: (o) => has(o.dedupeMs, o.dedupe) && o.dedupe !== "first",
-    remedy: 'leave it out: "last" and "again" drop no job, not even one that comes too soon',
+    remedy:
+      'remove dedupeMs; it only applies with dedupe: "first", because "last" and "again" drop no job',
   },
   { option: "cron", isBroken: (o) => has(o.cron, o.every), remedy: "give it or every, not both" },
   {
     option: "timeZone",
     isBroken: (o) => o.timeZone !== undefined && o.cron === undefined,
-    remedy: "it is the time zone of cron; leave it out",
+    remedy: "remove timeZone, or set cron; timeZone only applies to cron",
   },
   {
     option: "dedupeId",
@@ -277,7 +278,7 @@ export interface OfKey {
   readonly key?: Key | undefined;
 }
 
-/** LimitOwner jobs are meant, and who makes the change and why. */
+/** Selects the jobs of a key, and records in the change log who makes the change and why. */
 export interface OfKeyByHand extends OfKey, WhoAndWhy {}
 
 const OF_KEY = z.strictObject({ key: KEY_PATH.optional() });
@@ -292,7 +293,7 @@ export function readOfKey(where: string, given: unknown): { readonly key?: strin
   return readOptional(where, OF_KEY, given);
 }
 
-/** The same, with who makes the change and why. Throws as {@link readOfKey} does. */
+/** Like {@link readOfKey}, and also reads who makes the change and why. */
 export function readOfKeyByHand(
   where: string,
   given: unknown,

@@ -55,7 +55,10 @@ async function noteAll(
   const failed = (await Promise.allSettled(noting)).find(({ status }) => status === "rejected");
   if (failed === undefined) return;
   const why = reasonOf((failed as PromiseRejectedResult).reason);
-  logger.warn({ reason: why }, `What the rules have changed was not noted: ${why}`);
+  logger.warn(
+    { reason: why },
+    `Could not record the changes by the rules in the change log: ${why}`,
+  );
 }
 
 function stateOf(

@@ -206,7 +206,8 @@ export function installProblems(app: FastifyInstance): void {
   app.setSchemaErrorFormatter((issues, part) => invalidRequest(issues as SchemaIssue[], part));
   app.setErrorHandler((error, request: FastifyRequest, reply) => {
     const problem = problemOf(error);
-    if (problem.code === "ERR_INTERNAL") request.log.error({ err: error }, "A request failed.");
+    if (problem.code === "ERR_INTERNAL")
+      request.log.error({ err: error }, "A request failed with an internal error.");
     return sendProblem(reply, problem);
   });
   const methodsOf = watchRoutes(app);

@@ -128,7 +128,8 @@ export function differences(
   return limits.map((limit, index) => {
     const difference = differenceUnder(limit, estimates[index]!, actual);
     if (isBearable(limit, difference)) return difference;
-    const remedy = "the limit would take more than a year to make up for it";
+    const remedy =
+      "report a smaller amount: the limit would need more than a year to work off this one";
     const { unit } = limit;
     throw new InvalidOptionError({ where: "settle()", option: unit, value: byUnit[unit], remedy });
   });

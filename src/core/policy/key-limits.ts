@@ -27,9 +27,9 @@ export interface CompiledLimits {
   readonly all: readonly Limit[] | undefined;
 }
 
-/** Context for compiling the limits of a key. */
+/** Facts about the rest of the policy that decide which limits of a key are valid. */
 interface Beside {
-  /** Known limits that also apply to each call of such a key. A call can never exceed them. */
+  /** The fixed limits of the bucket and of wider keys, which also apply to each call of this key. */
   readonly wider: readonly Limit[];
   /** True if the key may have no limits. */
   readonly isOneOfMany: boolean;

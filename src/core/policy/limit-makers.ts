@@ -401,9 +401,13 @@ export function limitSchemas(): {
   const per = z
     .string({ error: "give a time such as 1s, 5min or 1d" })
     .describe("How long the window is: 1s, 5min, 1d.");
-  const unit = UNIT.optional().describe("What it counts: calls unless named.");
+  const unit = UNIT.optional().describe(
+    "The unit that the limit counts, such as tokens. Defaults to calls.",
+  );
   const units = wholeNumber(1, MOST, "units");
-  const shadow = A_SHADOW.describe("Whether it only counts which calls it would have held back.");
+  const shadow = A_SHADOW.describe(
+    "If true, the limit delays no call. It only counts the calls that it would have delayed.",
+  );
   const schemas = { rate, per, units, beside: { unit, shadow } };
   const kinds = Object.entries(IN_FILES).map(([kind, { fields }]) =>
     z.strictObject({ kind: z.literal(kind), ...fields(schemas) }),

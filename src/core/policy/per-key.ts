@@ -97,7 +97,10 @@ export interface KeyPolicy {
   readonly owners: readonly LimitOwner[];
   /** The owner of the limits of one scope. */
   readonly ownerOf: (scopeKey: string) => LimitOwner;
-  /** The text for other replicas. `true` stands for limits that only this process knows. */
+  /**
+   * The limits of keys as stored in Redis, where other replicas read them. `true` stands for limits that only this process
+   * knows, such as those that a function returns.
+   */
   readonly text: PerKeyText;
   /** The arguments that functions receive for a path. */
   readonly viewOf: ViewOf | undefined;

@@ -145,13 +145,13 @@ function isShadow({ shadow }: Limit): boolean {
 }
 
 /**
- * Rejects shadows beside limits of keys alone. Slots of different keys are not booked in the order of their times, so a
- * shadow could not count them.
+ * Rejects shadows if the bucket has limits only for its keys. A shadow must see all slots in the order of their times, but
+ * slots of different keys are booked in any order.
  */
 function assertInOrder(where: string, { limits, shadows, perKey }: Omit<Policy, "text">): void {
   if (shadows.length === 0 || limits.length > 0 || perKey === undefined) return;
   const remedy =
-    "beside limits of keys, a shadow needs a limit that holds for all calls: give one, such as the one that holds now";
+    "a shadow needs a limit that applies to all calls, not only limits of keys; add such a limit to the bucket";
   const value = formatLimits(shadows);
   throw new InvalidOptionError({ where, option: "shadow", value, remedy });
 }

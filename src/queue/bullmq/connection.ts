@@ -13,13 +13,13 @@ export function storedQueueName(name: string): string {
   return `{${name}}`;
 }
 
-/** What BullMQ's queues and workers have in common. */
+/** The events that BullMQ's queues and workers both emit. */
 interface Reporter {
   on(event: "error", listener: (error: Error) => void): unknown;
   on(event: "ready", listener: () => void): unknown;
 }
 
-/** Reports what happens to a connection. */
+/** Logs the errors of a connection, and recognizes when an outage is over. */
 interface ErrorReports {
   readonly onError: (error: Error) => void;
   readonly onReady: () => void;
@@ -27,8 +27,8 @@ interface ErrorReports {
 }
 
 /**
- * Logs the errors that no caller waits for. An outage is logged once: not at each try to reconnect, and not for each of
- * several objects that replace one another.
+ * Logs errors that reject no caller's promise. An outage is logged once, although each attempt to reconnect and each
+ * replacement of a BullMQ object reports the same error again.
  */
 export function createErrorReports(source: string, logger: Logger): ErrorReports {
   let lastMessage: string | undefined;

@@ -175,7 +175,7 @@ class JobHandle {
 
 assertArgumentCount(JobHandle.prototype);
 
-/** A job's data and facts, with methods that ask its queue. */
+/** Combines a job's stored data and state with the methods of its handle, which send requests to the job's queue. */
 export function queuedJob<Data, Result>(
   job: Job<Data>,
   source: JobSource,

@@ -24,7 +24,7 @@ import type { ChangeResult } from "../../stores/redis/scripts/queue/steering.ts"
 import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 
-/** Who changes a queue and why, and which state of it that is based on. */
+/** Who changes a queue and why, and the queue's generation that this person saw. */
 export interface QueueByHand extends WhoAndWhy {
   /**
    * The generation in the `status()` that you saw. If the queue was paused, resumed or set since, the change is refused

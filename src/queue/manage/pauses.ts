@@ -32,20 +32,21 @@ export interface QueueResumeOptions extends OfKey, QueueByHand {}
  */
 export interface Pauses {
   /**
-   * Pauses the whole queue, or one key and all below it, until `resume()` or for `forMs`. Jobs can still be enqueued.
-   * Within a second after this resolves, no worker starts such jobs any more. Jobs that workers had fetched and not
-   * started go back to their positions. Running jobs continue. A later pause of the same replaces an earlier one.
+   * Pauses the whole queue, or one key and all keys below it, until `resume()` or for `forMs`. Jobs can still be
+   * enqueued. At most a second after this promise resolves, workers start no more of the paused jobs. Jobs that a worker
+   * had fetched but not started return to their positions. Running jobs continue. A new pause of the same queue or key
+   * replaces the old one.
    *
    * @throws {@link InvalidOptionError} when an option can never work.
    * @throws {@link ChangedError} when another change came since the `generation` that was given.
    */
   pause(options?: QueuePauseOptions): Promise<void>;
   /**
-   * Ends a pause of the queue; with a key, the pause of that key. Each pause is ended separately. Throws as `pause`
-   * does.
+   * Ends the pause of the queue, or of one key with `key`. Resuming the queue does not resume its paused keys. Throws as
+   * `pause` does.
    */
   resume(options?: QueueResumeOptions): Promise<void>;
-  /** Returns the pauses in force: the queue's first, then those of keys, by when they end. */
+  /** Returns the active pauses: first the queue's, then those of keys, the earliest end first. */
   paused(): Promise<QueuePause[]>;
 }
 

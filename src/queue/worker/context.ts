@@ -152,7 +152,7 @@ export interface OwnedJobContext extends JobContext, WaitRegistry {
   cancel(): void;
   abort(reason: unknown): void;
   /** Gives the job up because another worker may have it: ends the wait for its slot, or aborts its handler. */
-  lose(why: string): void;
+  lose(reason: string): void;
 }
 
 const RECALLED = "the job goes back into the queue";
@@ -267,11 +267,11 @@ class FetchedContext implements OwnedJobContext {
     this.#controller?.abort(reason);
   }
 
-  lose(why: string): void {
+  lose(reason: string): void {
     this.isLost = true;
-    const reason = new JobLostError({ jobId: this.jobId, why });
-    this.abort(reason);
-    this.leave(reason);
+    const error = new JobLostError({ jobId: this.jobId, reason });
+    this.abort(error);
+    this.leave(error);
   }
 }
 
@@ -311,7 +311,7 @@ export interface Running {
   /** Ends all waits for slots. */
   leave(reason: string): void;
   /** Ends all jobs with {@link JobLostError}, because other workers may run them. */
-  lose(why: string): void;
+  lose(reason: string): void;
   /** Resolves with true as soon as no job is left, or with false after the earliest deadline. */
   untilNone(): Promise<boolean>;
   /** Sets a deadline for `untilNone()`, in ms from now. */
@@ -359,8 +359,8 @@ export function createRunning(): Running {
     leave(reason) {
       for (const context of contexts) context.leave(reason);
     },
-    lose(why) {
-      for (const context of contexts) context.lose(why);
+    lose(reason) {
+      for (const context of contexts) context.lose(reason);
     },
     untilNone() {
       if (contexts.size === 0) return Promise.resolve(true);

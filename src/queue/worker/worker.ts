@@ -226,7 +226,7 @@ export function createWorker<Data, Result>(
     let pass: Pass | undefined;
     try {
       if (wasCancelled(taken.fields)) {
-        // A job that has started somewhere ends as failed. One that has not is removed.
+        // If a handler may have started this cancelled job before, the job ends as failed. Otherwise it is removed.
         if (mayHaveBegun(bullJob)) throw cancelledFailure(bullJob.id!);
         context.cancel();
       }
@@ -413,9 +413,10 @@ async function removeCancelled(
 }
 
 /**
- * Puts back the jobs that were fetched for this worker by replies that were lost with their connection. The worker does
- * not know these jobs, and no other worker gets them before their locks end. Called each time Redis becomes reachable
- * again. Never rejects: a job that is not put back returns when its lock ends.
+ * Puts jobs back into the queue whose fetch replies were lost with the connection. Redis has locked such a job for this
+ * worker, but the worker never learned of it. Without this function, the job would wait until its lock expires. Called
+ * each time Redis becomes reachable again. Never rejects: a job that could not be put back returns to the queue when its
+ * lock expires.
  */
 async function giveLostBack(
   worker: Pick<WorkerContext, "queue" | "workerId" | "connection" | "lanes" | "weightsOf">,

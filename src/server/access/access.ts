@@ -281,7 +281,8 @@ function refuseRoutesWithoutNeeds(app: FastifyInstance): void {
   app.addHook("onReady", async () => {
     const open = routes.find(({ needs }) => needs() === undefined);
     if (open === undefined) return;
-    const remedy = 'say what it needs, such as { config: { needs: "view" } }';
+    const remedy =
+      'set the right that a token needs for this route, such as { config: { needs: "view" } }';
     const where = `the route ${open.path}`;
     throw new InvalidOptionError({ where, option: "config.needs", value: undefined, remedy });
   });

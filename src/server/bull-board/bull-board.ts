@@ -222,7 +222,8 @@ function apiRoute(app: FastifyInstance, route: AppControllerRoute, parts: BullBo
 /** The page of bull-board shows the field `error`. */
 function sendAsTheyRead(error: Error, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   const problem = problemOf(error);
-  if (problem.code === "ERR_INTERNAL") request.log.error({ err: error }, "A request failed.");
+  if (problem.code === "ERR_INTERNAL")
+    request.log.error({ err: error }, "A bull-board request failed with an internal error.");
   return sendProblem(reply, { ...problem, error: problem.detail });
 }
 

@@ -200,15 +200,15 @@ function isWorthAnother(error: unknown, isSent: boolean): boolean {
 function failureOf(error: unknown, forward: string, request: FastifyRequest): unknown {
   if (error instanceof SluiceError || error instanceof HttpProblem) return error;
   const { code } = error as { readonly code?: string };
-  request.log.warn({ forward, reason: reasonOf(error) }, "An upstream did not respond.");
+  request.log.warn({ forward, reason: reasonOf(error) }, "No upstream of this forward responded.");
   if (TIMEOUT_CODES.has(code ?? ""))
     return new HttpProblem(
       "ERR_UPSTREAM_TIMEOUT",
-      "The upstream was silent for longer than the timeoutMs of this forward.",
+      "The upstream sent nothing for longer than the timeoutMs of this forward.",
     );
   return new HttpProblem(
     "ERR_UPSTREAM_UNREACHABLE",
-    "The upstream is unreachable, or its response broke off.",
+    "The upstream is unreachable, or its connection closed before the response was complete.",
   );
 }
 

@@ -267,7 +267,7 @@ export function createFeedbackReader(
       .catch((error: unknown) =>
         logger.warn(
           { bucket, reason: reasonOf(error) },
-          "Could not slow the bucket down as a downstream's answer asks; calls go on at the same rate.",
+          "Could not slow the bucket down as a response demanded; calls continue at the same rate.",
         ),
       )
       .finally(() => underWay.delete(steering));
@@ -276,7 +276,10 @@ export function createFeedbackReader(
 
   /** A successful call must not fail because of the user's function or a newer policy. */
   function giveUp(error: unknown): ReportedOutcome {
-    logger.warn({ bucket, reason: reasonOf(error) }, "Could not read an answer; ignored it.");
+    logger.warn(
+      { bucket, reason: reasonOf(error) },
+      "Could not read the feedback in a response; the bucket ignores this response.",
+    );
     return NO_OUTCOME;
   }
 

@@ -162,7 +162,7 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
       }
     } catch (error) {
       const reason = reasonOf(error);
-      logger.warn({ bucket, reason }, "Could not renew leases; retrying until they end.");
+      logger.warn({ bucket, reason }, "Could not renew leases; retrying until they expire.");
     }
   }
 
@@ -194,7 +194,7 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
           const reason = reasonOf(error);
           logger.warn(
             { bucket, reason },
-            "Could not give leases back; they will end by themselves.",
+            "Could not release leases; Redis frees their places when they expire.",
           );
         })
         .finally(() => returning.delete(giving));

@@ -32,7 +32,7 @@ const MOST_LOOKUPS = 12;
 /** The number of groups that one reply certainly covers. */
 export const MOST_ASKED_ABOUT: number = FIRST_WISHES + MOST_LOOKUPS;
 
-/** The part of the largest recent turn that is expected of the next one. */
+/** Each turn forgets a tenth of the largest recent turn, so that an old peak does not count forever. */
 const KEPT_OF_TURN = 0.9;
 
 /** Limits the number of slot requests in a request. */
@@ -43,8 +43,8 @@ export interface SlotRequestCount {
 }
 
 /**
- * A request asks for as many slots as one turn brings, plus a few: Redis spends time on each slot request, even without a slot
- * for it. If all are granted, the turn may have brought more.
+ * Adapts the number of slot requests to the number of slots that a turn usually brings, plus a few. More slot requests would
+ * only cost time in Redis. When Redis grants all slots of a full request, the next request doubles the number.
  */
 export function createSlotRequestCount(): SlotRequestCount {
   let most = FIRST_WISHES;

@@ -372,7 +372,7 @@ export function createHeap<T>(comesBefore: (a: T, b: T) => boolean): Heap<T> {
     return right < items.length && comesBefore(items[right]!, items[left]!) ? right : left;
   }
 
-  /** The next item in order is always directly below one of those taken. */
+  /** Searches only directly below the items already taken, because a heap has its next item there. */
   function firstOf(count: number): T[] {
     const taken: T[] = [];
     const next = items.length > 0 ? [0] : [];

@@ -134,10 +134,10 @@ export class Group {
 /** Callers of one priority that have no slot yet. */
 export interface Unserved {
   readonly rank: number;
-  /** The number of the first of them, or a lower number. */
+  /** The number of the first such caller, or a lower number. */
   readonly number: number;
   readonly wanted: number;
-  /** The queue positions of the first, the second and the last of them, on `performance.now()`. */
+  /** When the first, second and last such caller joined the queue, on `performance.now()`. */
   readonly sinceMs: number;
   readonly nextSinceMs: number;
   readonly lastSinceMs: number;
@@ -156,7 +156,7 @@ export function servedOf({ line, held }: Group): number[] {
   });
 }
 
-/** True if this caller, the last of its priority, is the first one without a slot. */
+/** True if all callers that go before this one have a slot. The caller must be the last one of its priority. */
 export function isFirstUnserved(caller: Caller): boolean {
   const { group } = caller;
   const served = servedOf(group);
@@ -167,7 +167,10 @@ export function isFirstUnserved(caller: Caller): boolean {
   return lacking === 1;
 }
 
-/** Skipping more callers than this one by one would take long; beyond it, their arrivals count as evenly spaced. */
+/**
+ * The most callers that a search steps over one by one. With more callers, it estimates their arrival times as evenly
+ * spaced, because stepping would take too long.
+ */
 const MOST_PASSED = 100;
 
 /** The callers without a slot, grouped by priority, the most urgent first. */

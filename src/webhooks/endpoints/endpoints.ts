@@ -193,7 +193,8 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
   /** Encrypts a value. Requires a key. */
   function seal(where: string, option: string, text: string, name: EndpointName): string {
     if (sealing !== undefined) return sealing.seal(text, name);
-    const remedy = "remove it, or give the sender keys, which encrypt it in Redis";
+    const remedy =
+      "remove this option, or set keys on the sender, which encrypt the value in Redis";
     throw new InvalidOptionError({ where, option, value: "***", remedy });
   }
 
@@ -366,7 +367,8 @@ export function createEndpoints(parts: EndpointsParts): Endpoints {
     name: EndpointName,
   ): void {
     if (secrets.every(({ sealed }) => tryOpen(sealing!, sealed, name) !== undefined)) return;
-    const remedy = "give 0, or give the sender the key that encrypted the old secret";
+    const remedy =
+      "set graceMs to 0, or add the key that encrypted the old secret to the sender's keys";
     throw new InvalidOptionError({ where, option: "graceMs", value: graceMs, remedy });
   }
 

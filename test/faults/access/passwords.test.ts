@@ -127,7 +127,7 @@ describe("a password stays hidden", () => {
       expect(String(reason.cause)).toContain("WRONGPASS");
     }
     expect((ofQueue as Error).message).toContain("Check the user and the password");
-    expect(said[0]).toMatch(/only probes are sent until it takes one: WRONGPASS/);
+    expect(said[0]).toMatch(/only probes are sent until one succeeds: WRONGPASS/);
   });
 
   it.each([

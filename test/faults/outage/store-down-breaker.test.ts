@@ -68,7 +68,7 @@ describe("a Redis that takes commands and does not answer", () => {
     ]);
     const loggedOfServer = logged.filter((line) => line.includes(server));
     expect(loggedOfServer).toEqual([
-      `warn: Redis at ${server} has failed repeatedly; only probes are sent until it answers.`,
+      `warn: Redis at ${server} has failed repeatedly; only probes are sent until one succeeds.`,
       `warn: Redis at ${server} answers again.`,
     ]);
   });

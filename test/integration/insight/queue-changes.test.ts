@@ -161,7 +161,7 @@ describe("a change of a queue", () => {
     ] as const) {
       const error = await rejectionOf(queue.undo(given));
       expect(error).toBeInstanceOf(CannotUndoError);
-      expect(error).toMatchObject({ code: "ERR_CANNOT_UNDO", why: expect.stringMatching(why) });
+      expect(error).toMatchObject({ code: "ERR_CANNOT_UNDO", reason: expect.stringMatching(why) });
     }
 
     expect(await queue.paused()).toMatchObject([{ key: "acme" }]);

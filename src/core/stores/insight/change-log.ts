@@ -123,7 +123,7 @@ export async function makeUnder<Seen extends { readonly generation: number }, Ma
     try {
       return await make(generation ?? seen.generation, seen);
     } catch (error) {
-      // One that was asked for by its id stays refused.
+      // An undo that names a change by its id must not be repeated, because a later change affects the same setting.
       const isStale = error instanceof ChangedError && typeof error.since === "number";
       if (!isStale || generation !== undefined || time === MOST_TRIES) throw error;
     }
@@ -146,7 +146,10 @@ export function createChangeLog({
   async function settle(id: string, of: object, ...noting: readonly Promise<void>[]) {
     await Promise.all(noting).catch((error: unknown) => {
       const reason = reasonOf(error);
-      logger.warn({ ...of, change: id, reason }, `What became of change ${id} was not noted.`);
+      logger.warn(
+        { ...of, change: id, reason },
+        `Could not record in the change log how change ${id} ended.`,
+      );
     });
   }
 
@@ -155,7 +158,7 @@ export function createChangeLog({
     await settle(id, of, store.amendChange(change, fate));
   }
 
-  /** Of a change that is not noted, there is no id. */
+  /** Records a change, and returns its id. Returns undefined if the change could not be recorded. */
   async function note(change: NewChange): Promise<string | undefined> {
     try {
       return await store.noteChange(change);
@@ -231,7 +234,7 @@ export function createChangeLog({
     if (id === undefined && last === undefined) return undefined;
     const target = "bucket" in of ? `bucket "${of.bucket}"` : `queue "${of.queue}"`;
     const refuse = (why: string): CannotUndoError =>
-      new CannotUndoError({ change: last?.id ?? id!, of: target, why });
+      new CannotUndoError({ change: last?.id ?? id!, of: target, reason: why });
     if (last === undefined) throw refuse(NOT_NOW.unknown);
     const why = refusalOf(last) ?? whyNot(last, log);
     if (why !== undefined) throw refuse(why);

@@ -142,7 +142,7 @@ function childFiles(given: string): { readonly mainFile: string; readonly ourFil
     return { mainFile: join(bullmq, "classes/main.js"), ourFile: ours.href };
   }
   const remedy =
-    'its process starts from files of "sluice", which a bundle does not hold: leave "sluice" out of the bundle (as "external"), or give the function itself';
+    'the child process loads files of "sluice" that are not in your bundle; mark "sluice" as external in the bundler, or pass the function itself';
   throw new InvalidOptionError({ where: "worker()", option: "handler", value: given, remedy });
 }
 

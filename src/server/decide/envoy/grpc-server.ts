@@ -180,11 +180,15 @@ function errorOf(
   { log }: GrpcServerOptions,
 ): { readonly code: number; readonly details: string } {
   if (error instanceof RangeError) {
-    return { code: status.INVALID_ARGUMENT, details: "The request is not such a message." };
+    return {
+      code: status.INVALID_ARGUMENT,
+      details: "The request is not a valid message of this gRPC method.",
+    };
   }
   const problem = problemOf(error);
-  if (problem.code === "ERR_INTERNAL") log.error({ err: error }, "A request failed.");
-  else log.warn({ code: problem.code, reason: problem.detail }, "A request was not answered.");
+  if (problem.code === "ERR_INTERNAL")
+    log.error({ err: error }, "A gRPC request failed with an internal error.");
+  else log.warn({ code: problem.code, reason: problem.detail }, "Rejected a gRPC request.");
   const codes: Readonly<Record<number, number>> = {
     400: status.INVALID_ARGUMENT,
     401: status.UNAUTHENTICATED,

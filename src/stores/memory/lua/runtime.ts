@@ -428,7 +428,10 @@ export function setMeta(table: Table, meta: Table): Table {
   return table;
 }
 
-/** Converts doubles to bytes and back, in the machine's byte order. That is `struct`'s `<` wherever Node runs. */
+/**
+ * `doubles` and `bytes` share memory, which converts numbers to bytes and back. The bytes are little-endian, as `struct`'s
+ * `<` demands, because every machine that Node supports is little-endian.
+ */
 let doubles = new Float64Array(64);
 let bytes = Buffer.from(doubles.buffer);
 

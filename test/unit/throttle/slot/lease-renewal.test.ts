@@ -62,7 +62,7 @@ describe("a bucket whose calls hold leases", () => {
 
     expect(signal.reason).toBeInstanceOf(LeaseLostError);
     expect(toldMs).toBe(27_000);
-    expect(warnings[0]!.message).toBe("Could not renew leases; retrying until they end.");
+    expect(warnings[0]!.message).toBe("Could not renew leases; retrying until they expire.");
     slot.release();
     await bucket.close();
   });

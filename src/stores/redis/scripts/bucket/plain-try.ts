@@ -11,25 +11,31 @@ export function isTryOfKeys({ isTry, horizonUs, terms }: SlotsDraw): boolean {
   return isTry && horizonUs === 0 && terms.limits.length === 0;
 }
 
-/** Whether the scripts know such a limit. */
+/** True if the fast scripts can apply this limit: its kind has a plain form, and its window is not aligned to a clock. */
 export function isPlain({ kind, align }: Limit): boolean {
   return ruleOf(kind).plainStatus !== undefined && align === undefined;
 }
 
-/** The numbers of a reply; those of the slot requests begin at `REPLY_HEAD`. */
+/**
+ * Reads one number of the reply, which is an array of numbers. The first `REPLY_HEAD` numbers describe the bucket, the
+ * rest the slot requests.
+ */
 export type PackedReply = (index: number) => number;
 export const REPLY_HEAD = 5;
 
-/** A script that does the same as `slots-draw`; undefined, with nothing written, if the state turns out to be unusual. */
+/**
+ * A faster script with the same result as `slots-draw`. It only handles common states. For any other state, it writes
+ * nothing and the result is undefined.
+ */
 export type PlainTryScript<Input extends SlotsDraw = SlotsDraw> = Script<
   Input,
   DrawReply | undefined
 >;
 
 interface PlainTry<Input> extends Pick<Script<Input, unknown>, "name" | "keys"> {
-  /** Adds what it is asked behind the numbers of the bucket. */
+  /** Appends the slot requests and their costs to the numbers of the bucket. */
   readonly addNumbers: (numbers: number[], input: Input) => void;
-  /** Reads what the slot requests got, behind the numbers of the bucket. */
+  /** Reads the result of each slot request. In the reply, these numbers follow those of the bucket. */
   readonly readAll: (input: Input, reply: PackedReply) => Granted[];
 }
 

@@ -70,10 +70,13 @@ export type JobEnd =
 
 const STORED_END = { state: int, text, facts: text };
 
-/** Present while somebody replays dead letters: no job has this name. */
+/** The name of a lock that Redis holds during a replay of dead letters. No job has this name. */
 export const REPLAYING = "replaying:";
 
-/** How long it is noted that a process waits for a job, and then its result kept: longer than waits take to be renewed. */
+/**
+ * How long Redis remembers that a process waits for a job, and how long it keeps the job's result for that process. Longer
+ * than the time after which a process renews its waits.
+ */
 const AWAITED_MS = 600_000;
 const awaitedMs = constant(AWAITED_MS);
 

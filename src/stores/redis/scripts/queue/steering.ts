@@ -57,11 +57,11 @@ type JobShelf =
 
 type OnShelf = {
   readonly jobSet: JobShelf;
-  /** Only jobs that are parked in lanes, or that are not, or that are parked in lanes below the key; undefined for all. */
+  /** `true`: only jobs parked in lanes. `false`: only other jobs. `"below"`: only jobs parked below the key. */
   readonly parked?: boolean | "below" | undefined;
 };
 
-/** When jobs are due. */
+/** The new time at which the moved jobs are due. */
 export interface JobMove {
   /** In ms since 1970, or in ms from now on. */
   readonly at: { readonly ms: number } | { readonly inMs: number };

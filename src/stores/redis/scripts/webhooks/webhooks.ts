@@ -112,14 +112,17 @@ export type HealthSeen = "ok" | "bad" | "same";
 const partOf = <Value extends string | number>(field: string) =>
   optional(written((value: Value) => `"${field}":${JSON.stringify(value)}`));
 
-/** Marks an entry among the keys of changed limits: the key is to be woken. No tenant's name begins with it. */
+/**
+ * The list of changed limits holds encoded keys. An entry with this prefix asks workers to wake the key that follows it. No
+ * tenant's name begins with this prefix.
+ */
 export const WOKEN = "!";
-/** Marks the digest of an expunged tenant there. */
+/** In the same list, an entry with this prefix holds the digest of an expunged tenant. */
 export const FORGOTTEN = "*";
 
 /** The most messages that one script removes, because Redis serves no other request during a script. */
 const EXPUNGED_AT_ONCE = 100;
-/** The same for the line of an ordered endpoint. */
+/** The most messages that one script removes from the queue of an ordered endpoint. */
 const REMOVED_AT_ONCE = 1_000;
 /** The most bytes in one batch: as many as one message may have. */
 const MOST_BATCH_BYTES = 300_000;

@@ -143,7 +143,10 @@ const FACTS = (description: string): object => ({
 export const QUEUE_CHANGE: object = object({
   id: text('"1764166000000-2000000"'),
   queue: text("The queue; of an endpoint, the sender."),
-  "endpoint?": object({ tenant: text("The tenant of the endpoint."), "id?": text("Left out for all of theirs.") }),
+  "endpoint?": object({
+    tenant: text("The tenant of the endpoint."),
+    "id?": text("Left out for all of theirs."),
+  }),
   action: text('"pause", "drain", "replay", "disable", "rules" and the like.'),
   atMs: number("When, in ms since 1970."),
   by: text("Who."),

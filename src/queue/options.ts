@@ -150,7 +150,7 @@ const ENQUEUE_OPTIONS = z.strictObject({
     .optional(),
   missed: z.enum(["skip", "once"], { error: 'give "skip" or "once"' }).optional(),
   overlap: z.boolean({ error: "give true or false" }).optional(),
-});
+} satisfies Record<keyof EnqueueOptions, z.ZodType>);
 export const ENQUEUE_OPTION_NAMES: readonly string[] = Object.keys(ENQUEUE_OPTIONS.shape);
 
 /** Options that exclude or need one another. */

@@ -7,7 +7,7 @@ import { JOB_STATUS } from "../../operations/shapes.ts";
 import { HttpProblem, readAfterChange } from "../problem.ts";
 import type { Found } from "./found.ts";
 import { readOnce, withOnce } from "./once.ts";
-import { JOB, JOBS_TOLD, PROBLEM, QUEUE_PARAMS } from "./schemas.ts";
+import { ENQUEUE_BODY, JOBS_TOLD, PROBLEM, QUEUE_PARAMS } from "./schemas.ts";
 
 /** A job in a request. */
 type GivenJob = { readonly data: unknown } & {
@@ -83,9 +83,9 @@ export function jobRoutes(
         params: QUEUE_PARAMS,
         body: {
           content: {
-            "application/json": { schema: JOB },
+            "application/json": { schema: ENQUEUE_BODY },
             ...Object.fromEntries(
-              NDJSON.map((type) => [type, { schema: { type: "array", items: JOB } }]),
+              NDJSON.map((type) => [type, { schema: { type: "array", items: ENQUEUE_BODY } }]),
             ),
           },
         },

@@ -1,3 +1,4 @@
+import type { EnqueueOptions } from "../../queue/options.ts";
 import { STATUS_OF_CODE } from "../problem.ts";
 
 const KEY = {
@@ -150,7 +151,8 @@ export const SETTLE: object = object({ cost: SETTLED }, ["cost"]);
 export const RELEASE: object = optional(object({ cost: SETTLED }));
 export const RENEW: object = object({ holdMs: HOLD_MS }, ["holdMs"]);
 export const QUEUE_PARAMS: object = object({ queue: { type: "string" } }, ["queue"]);
-export const JOB: object = object(
+/** The body of a request that enqueues a job. */
+export const ENQUEUE_BODY: object = object(
   {
     data: { description: "The data for the handler: any JSON." },
     key: KEY,
@@ -175,7 +177,7 @@ export const JOB: object = object(
     timeZone: { type: "string" },
     missed: { enum: ["skip", "once"] },
     overlap: { type: "boolean" },
-  },
+  } satisfies Record<keyof EnqueueOptions | "data", object>,
   ["data"],
 );
 export const JOBS_TOLD: object = {

@@ -18,7 +18,7 @@ import type { Shown } from "./text.ts";
 export type Needs = "view" | "act" | "enqueue";
 
 /**
- * LimitOwner names and data the result shows.
+ * Which names and data the result shows.
  *
  * `names`: `"of the target"`, which must be in the scope of the caller. `"in the scope"`: `run` leaves
  * out all others. `"of processes"`: every caller may see them.

@@ -173,8 +173,14 @@ const WAIT_HEADER =
   /(?:^|-)(?:retry-after(?<limit>-(?!ms$|millis|seconds?$).+?)??|retry-(?:in|delay|pushback)|backoff)(?:-(?<unit>ms|millis|milliseconds|secs?|seconds))?$/;
 /** Endings of `retry-after` headers that contain no time. */
 const NO_LIMIT = /-(?:count|attempts?|reason|limit|max|type|policy)$/;
-/** Headers in ms whose names do not contain the unit. Services and clients of AWS use ms. */
-const IN_MS: ReadonlySet<string> = new Set(["x-amz-retry-after", "x-amzn-retry-after"]);
+/**
+ * The unit of headers that ask for a wait under another name, or without naming its unit. Services and
+ * clients of AWS use ms.
+ */
+const WAIT_HEADERS: ReadonlyMap<string, "ms" | "s"> = new Map([
+  ["x-amz-retry-after", "ms"],
+  ["x-amzn-retry-after", "ms"],
+]);
 
 interface WaitHeader {
   /** The limit in its name, with a dash before it; `""` if the name has none. */
@@ -183,12 +189,14 @@ interface WaitHeader {
 }
 
 export function readWaitHeader(name: string): WaitHeader | undefined {
+  const known = WAIT_HEADERS.get(name);
+  if (known !== undefined) return { limit: "", isInMs: known === "ms" };
   if (!name.includes("retry") && !name.includes("backoff")) return undefined;
   const groups = WAIT_HEADER.exec(name)?.groups;
   if (groups === undefined) return undefined;
   const { limit = "", unit = "" } = groups;
   if (NO_LIMIT.test(limit)) return undefined;
-  return { limit, isInMs: unit.startsWith("m") || IN_MS.has(name) };
+  return { limit, isInMs: unit.startsWith("m") };
 }
 
 /** The properties in which an error keeps its causes. */

@@ -81,7 +81,10 @@ describe("sluice rules", () => {
 
     const undated = files.write("undated.yaml", "buckets: { api: { rate: 30/s } }");
     const { code, err } = await sluice("rules", "apply", undated);
-    expect([code, err]).toEqual([0, expect.stringContaining("version of its own is older")]);
+    expect([code, err]).toEqual([
+      0,
+      expect.stringContaining("states a version then counts as older"),
+    ]);
     expect((await sluice("--redis", "redis://127.0.0.1:1", "rules", "apply", file)).code).toBe(4);
   });
 

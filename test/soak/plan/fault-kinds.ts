@@ -5,7 +5,7 @@ interface FaultKind {
   /** Strikes one process of this kind, if it does not strike all. */
   readonly target?: "worker" | "replica";
   /**
-   * LimitOwner jobs' locks can end because of it, so that the jobs are done again: those of the process that it strikes, or
+   * Whose jobs' locks can end because of it, so that the jobs are done again: those of the process that it strikes, or
    * of all workers, because Redis did not get or did not accept their renewals.
    */
   readonly endsLocks: "target" | "all" | "none";

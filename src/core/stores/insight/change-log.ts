@@ -55,7 +55,7 @@ interface UndoAsked {
   readonly generation?: number | undefined;
 }
 
-/** LimitOwner last change is taken back, and how. */
+/** Selects the change to undo, and says how to undo it. */
 interface UndoOfBucket {
   readonly bucket: string;
   /** The generation to begin with: if another comes, the last change may be another one. */

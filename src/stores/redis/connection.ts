@@ -14,17 +14,20 @@ export interface RedisClient {
   duplicate(...given: never[]): unknown;
 }
 
-/** Where Redis is: a URL, ioredis options, or a client of yours, which is copied and left as it is. */
+/** How to reach Redis: a URL, ioredis options, or your own client. Sluice copies the client and does not change it. */
 export type RedisInput = string | RedisOptions | RedisClient;
 
-/** What a connection is for: the state of buckets; what replicas publish; new jobs; a worker's jobs; events of queues. */
+/**
+ * The use of a connection: the state of buckets, notifications from other replicas, new jobs, the jobs of a worker, or the
+ * events of queues.
+ */
 export type ConnectionUse = "store" | "subscriber" | "producer" | "worker" | "events";
 
 /** A worker or subscriber gives up the connection to a server that sends nothing for this long. */
 const SILENCE_MS = 5_000;
 /** BullMQ blocks for at most this long, on copies of our connections. */
 const LONGEST_BLOCK_MS = 10_000;
-/** How long a read of events waits. */
+/** How long a blocking read of events waits for the next event. */
 export const EVENTS_BLOCK_MS = 5_000;
 
 /** A connection of Sluice's own, with the settings and patches that its use demands. */
@@ -42,7 +45,7 @@ export function connect(input: RedisInput, use: ConnectionUse): Redis | Cluster 
   return client;
 }
 
-/** The patches that every connection needs: it is tried until it is closed, and then no part of it stays open. */
+/** Applies the patches that every connection needs: it reconnects until it is closed, and a close ends all parts of it. */
 function keepConnecting(client: Redis | Cluster): void {
   searchUntilClosed(client);
   connectUntilClosed(client);
@@ -53,9 +56,9 @@ function keepConnecting(client: Redis | Cluster): void {
 }
 
 /**
- * The patches of connections whose commands may block, as a worker's do while its queue is empty. A time limit of the
- * user's options would end each block, so there is none (https://github.com/redis/ioredis/issues/1630); silence and
- * a close end the wait instead.
+ * Applies the patches for connections whose commands may block, such as a worker's while its queue is empty. A
+ * `commandTimeout` in the user's options would end each block, so this function removes it
+ * (https://github.com/redis/ioredis/issues/1630). A silent server or a close ends the wait instead.
  */
 function allowBlocking(client: Redis | Cluster): void {
   dropTimeLimit(client);
@@ -75,7 +78,7 @@ function dropTimeLimit(client: Redis | Cluster): void {
   delete settings?.commandTimeout;
 }
 
-/** For a connection that does nothing but block: until a second after it, the end of a block shows that the server is there. */
+/** For connections that only block. Each block ends within `longestMs`, so the server is pinged only a second after that. */
 function boundBlocks(client: Redis | Cluster, longestMs: number): void {
   dropTimeLimit(client);
   boundBlocking(client, longestMs + SILENCE_MS, longestMs + 1_000);
@@ -86,7 +89,7 @@ function boundBlocking(client: Redis | Cluster, silenceMs: number, pingAfterMs?:
   rejectWhenClosed(client);
 }
 
-/** Whether ioredis can read a URL. If a `%` in its password is not encoded, ioredis throws an error that holds the password. */
+/** True if ioredis can parse a URL. On an unencoded `%` in the password, ioredis throws an error with the password in it. */
 export function canRead(url: string): boolean {
   try {
     const probe = new Redis(url.trim(), { lazyConnect: true });
@@ -123,7 +126,7 @@ function passwordsOf({ password, sentinelPassword }: RedisOptions): RedisOptions
   };
 }
 
-/** How the primary is found, behind Sentinel. */
+/** The class with which ioredis finds the primary through Sentinel. */
 function finder({ sentinels, Connector }: RedisOptions): RedisOptions {
   return sentinels && Connector === undefined ? { Connector: PatientConnector } : {};
 }
@@ -138,7 +141,7 @@ function isClient(input: RedisOptions | RedisClient): input is RedisClient {
 
 /** A command of the store that takes longer ends its connection. */
 const COMMAND_TIMEOUT_MS = 1_000;
-/** How often a cluster's client asks which node serves what: a subscriber would stay on a node that hangs. */
+/** How often a cluster's client refreshes its list of nodes. Without this, a subscriber would stay on a hanging node. */
 const CLUSTER_REFRESH_MS = 5_000;
 
 const COMMON_SETTINGS: RedisOptions = {
@@ -147,7 +150,7 @@ const COMMON_SETTINGS: RedisOptions = {
   // Without it, a connection that is closed while it connects becomes ready after all:
   // https://github.com/redis/ioredis/issues/2099, mended after 5.11.1.
   enableReadyCheck: true,
-  // ioredis forgets what it has gathered when the connection is closed.
+  // With auto-pipelining, ioredis would drop the gathered commands when the connection is closed.
   enableAutoPipelining: false,
   retryStrategy: reconnectAfterMs,
   reconnectOnError: needsReconnect,

@@ -64,18 +64,18 @@ export function combineStores(stores: readonly Store[], storeOf: (bucket: string
   };
 }
 
-/** What to do with rules that several servers were offered: what any of them needs. */
+/** Verdicts of a server on a rules file. If the servers disagree, the first verdict in this list applies. */
 const VERDICTS: readonly RulesAnswer["verdict"][] = ["older", "apply", "wait", "done"];
 
-/** What each server knows of the fleet, as one: that of a bucket or a queue is on its server. */
+/** Combines the fleet's state from all servers. The state of a bucket or queue is on the server that holds it. */
 export function combineInsight(
   stores: readonly InsightStore[],
   storeOfName: (bucket: string) => InsightStore,
 ): InsightStore {
-  // What rules say of a queue is on the server of the queue.
+  // The rules for a queue's settings are stored on the queue's server.
   const storeOf = (name: string): InsightStore => storeOfName(settingOf(name)?.name ?? name);
 
-  /** What those answer that do; rejects if none does. */
+  /** Asks all servers, and returns their replies and errors. Rejects if all of them fail. */
   async function fromAll<T>(
     ask: (store: InsightStore) => Promise<T>,
   ): Promise<{ readonly answers: readonly T[]; readonly errors: readonly unknown[] }> {

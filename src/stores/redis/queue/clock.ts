@@ -1,69 +1,69 @@
 /**
- * The clock of a Redis server, as far as this process can know it. Each answer that has the server's time bounds how far
- * the server's clock is ahead of this process's monotonic one: it was written after the question was sent, and before
- * the answer came. The bounds of all answers together are as near as the quickest round trip. This process's wall clock
- * may be wrong, or step: it is not used.
+ * Estimates the clock of a Redis server. Redis writes its time into a reply after this process sent the request, and before
+ * the reply arrives. So each reply bounds how far the server's clock is ahead of this process's monotonic clock. All replies
+ * together bound it as closely as the fastest round trip. The wall clock of this process is not used, because it may be
+ * wrong or jump.
  */
 
 /**
- * The clock of the server that holds a queue. It never takes a command for each job: what it does not learn from
- * other answers, it asks every ten seconds at most.
+ * The clock of the server that holds a queue. It learns the time from replies to other requests. It sends its own request at
+ * most every ten seconds, and never one for each job.
  */
 export interface RedisClock {
-  /** Undefined if the times below are right; else what to wait for until they are. Rejects as the connection does. */
+  /** Undefined if the times below are usable now. Otherwise resolves once they are, and rejects if the request fails. */
   ready(): Promise<void> | undefined;
-  /** Now, in whole ms since 1970; not after the server's own time. */
+  /** A lower bound of the server's current time, in whole ms since 1970. */
   earliestMs(): number;
-  /** Now, in whole ms since 1970; not before the server's own time. */
+  /** An upper bound of the server's current time, in whole ms since 1970. */
   latestMs(): number;
 }
 
-/** What an answer of the server says: that it was this time there, at some moment between these two. */
+/** One reply with the server's time, and when its request was sent and the reply arrived. */
 interface ClockSample {
   /** On `performance.now()`. */
   readonly sentMs: number;
   readonly arrivedMs: number;
-  /** In ms since 1970: the time there lay between these two. */
+  /** The server's time lay between these two, in ms since 1970. */
   readonly fromMs: number;
   readonly toMs: number;
 }
 
 export interface SampledClock extends RedisClock {
-  /** Takes in an answer that had the server's time. */
+  /** Learns from a reply that contains the server's time. */
   sample(sample: ClockSample): void;
-  /** There may be another server from now on; and what was asked before may be sent only now. */
+  /** Called when the connection may reach another server from now on. Earlier requests may be sent only after that. */
   distrust(): void;
 }
 
-/** Older knowledge is made new beside its next use; from `STALE_MS` on, the next use waits for it. */
+/** An estimate older than this is refreshed in the background on its next use. After `STALE_MS`, the next use waits. */
 const AGED_MS = 10_000;
 const STALE_MS = 60_000;
-/** What is known no better by the first answer, it is asked again. */
+/** If the bounds after the first reply are further apart than this, the clock sends a second request. */
 const WIDE_MS = 5;
-/** How much faster or slower one of the two clocks may run than the other, while one is being corrected: 1 ms in a second. */
+/** The assumed largest difference in speed of the two clocks, while one is being corrected: 1 ms per second. */
 const MOST_DRIFT = 1 / 1_000;
-/** If wall clock and monotonic clock have moved apart by more, this machine may have slept, and its monotonic clock too. */
+/** If the wall clock and the monotonic clock drift apart by more than this, the machine may have been asleep. */
 const MOST_APART_MS = 1_000;
 
-/** What is known of the server's clock: how many ms it is ahead of `performance.now()`. */
+/** Bounds of how many ms the server's clock is ahead of `performance.now()`. */
 interface Known {
   readonly leastMs: number;
   readonly mostMs: number;
-  /** Since when, on `performance.now()`. */
+  /** When these bounds were learned, on `performance.now()`. */
   readonly atMs: number;
-  /** How far this process's wall clock was ahead then. */
+  /** How far this process's wall clock was ahead of `performance.now()` at that time. */
   readonly wallAheadMs: number;
 }
 
 export function createClock(askUs: () => Promise<number>): SampledClock {
   let known: Known | undefined;
-  /** Whether the server may be another than the one that is known, and since when, on `performance.now()`. */
+  /** True if the connection may now reach another server. `doubtedAtMs` is since when, on `performance.now()`. */
   let isDoubted = false;
   let doubtedAtMs = -Infinity;
   let asking: Promise<void> | undefined;
 
   function sample({ sentMs, arrivedMs, fromMs, toMs }: ClockSample): void {
-    // It has waited for a connection, so when it was asked says little.
+    // This request may have waited for a connection, so its send time gives no close bound.
     const isOld = sentMs < doubtedAtMs;
     if (isOld && known !== undefined) return;
     const seen = { leastMs: fromMs - arrivedMs, mostMs: toMs - sentMs };
@@ -94,7 +94,7 @@ export function createClock(askUs: () => Promise<number>): SampledClock {
 
   async function untilKnown(): Promise<void> {
     while (ageMs() >= STALE_MS) await ask();
-    // As when this process was busy as the answer came, at its start.
+    // For example, this process was busy with its start when the reply arrived.
     if (known !== undefined && known.mostMs - known.leastMs > WIDE_MS) await ask();
   }
 
@@ -120,7 +120,7 @@ export function createClock(askUs: () => Promise<number>): SampledClock {
 
 type Bounds = Pick<Known, "leastMs" | "mostMs">;
 
-/** What both say; what was seen last if they exclude each other, since then the server's clock has stepped. */
+/** Combines old and new bounds. If they exclude each other, the server's clock has jumped, and only the new ones count. */
 function narrowed(known: Known, seen: Bounds, nowMs: number): Bounds {
   const driftMs = (nowMs - known.atMs) * MOST_DRIFT;
   const leastMs = Math.max(known.leastMs - driftMs, seen.leastMs);

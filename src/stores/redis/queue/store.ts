@@ -7,9 +7,9 @@ import { steeringScripts } from "../scripts/queue/steering.ts";
 import { bindScripts } from "../scripts/script.ts";
 import type { SampledClock } from "./clock.ts";
 
-/** In how many lanes one script looks for the oldest job. */
+/** The most lanes that one script searches for the oldest job. */
 const LANES_AT_ONCE = 50;
-/** How long it is noted that somebody replays dead letters: longer than a round trip of many takes. */
+/** How long one request protects dead letters from removal during a replay. Longer than a request for many jobs takes. */
 const REPLAYING_MS = 60_000;
 
 type OfQueue = Pick<QueueName, "queue">;
@@ -35,12 +35,12 @@ export function createRedisLanes(
     async take(request: Parameters<typeof scripts.take>[0]) {
       const sentMs = performance.now();
       const { nowMs, ...taken } = await scripts.take(request);
-      // Whole ms: it was up to one later.
+      // The reply has whole ms, so the real time was up to 1 ms later.
       const times = { sentMs, arrivedMs: performance.now(), fromMs: nowMs, toMs: nowMs + 1 };
       clockOf?.(request.queue).sample(times);
       return taken;
     },
-    /** Stores which jobs a worker has fetched and not started, in the order in which it fetched them, for `look`. */
+    /** Stores the jobs that a worker has fetched but not started, in the order of the fetches. `look` reads them. */
     async reportFetched({
       queue,
       worker,
@@ -49,14 +49,14 @@ export function createRedisLanes(
     }: OfQueue & {
       readonly worker: string;
       readonly ids: readonly string[];
-      /** How long that holds, in ms, unless a later report says otherwise. */
+      /** How long this report is valid, in ms. A later report replaces it. */
       readonly forMs: number;
     }) {
       const key = lanesHeld({ prefix, queue, worker });
       if (ids.length === 0) await redis.del(key);
       else await redis.set(key, JSON.stringify(ids), "PX", forMs);
     },
-    /** Finds the oldest of the jobs that are due and have not begun, among those of 500 lanes; undefined if none waits. */
+    /** Finds the oldest job that is due but not started, in up to 500 lanes and outside lanes. Undefined if no job waits. */
     async oldest({ queue }: OfQueue) {
       const keys = (await scripts.look({ queue })).lanes.map(({ key }) => key);
       let found = await scripts.oldest({ queue, ofKeys: [], others: true });
@@ -67,7 +67,7 @@ export function createRedisLanes(
       }
       return found;
     },
-    /** Counts the jobs that are parked in the lane of a key, and in those below it. */
+    /** Counts the jobs that are parked in the lane of a key, and in the lanes of the keys below it. */
     async waitingOf({ queue, key }: OfQueue & { readonly key: string }) {
       const [own, below] = await Promise.all([
         redis.zcard(laneOf({ prefix, queue, key })),

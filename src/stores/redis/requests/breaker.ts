@@ -1,6 +1,6 @@
 /**
- * Breakers: a server that does not answer, or refuses what it is asked, is left alone until it takes a probe. Each
- * server has one, so that a cluster goes on with the nodes that answer.
+ * Circuit breakers for Redis servers. A server that does not reply or refuses requests gets only probes until one succeeds.
+ * Each server has its own breaker, so a cluster continues with its healthy nodes.
  */
 
 import slotOf from "cluster-key-slot";
@@ -13,11 +13,11 @@ import { isCluster } from "../connection.ts";
 import { lastErrorOf } from "../ioredis/readiness.ts";
 import { withTimeout } from "../ioredis/time-limit.ts";
 
-/** When a breaker opens, and how often it probes. */
+/** Decides when a breaker opens, and how often it probes. */
 export interface BreakerOptions {
   /** After this many failures in a row, the server gets no more requests. Defaults to 3. */
   readonly failures?: number | undefined;
-  /** How often one probe is sent then, give or take a quarter. Defaults to 30,000 ms. */
+  /** The time between two probes of such a server, varied at random by up to a quarter. Defaults to 30,000 ms. */
   readonly probeMs?: number | undefined;
 }
 
@@ -33,16 +33,16 @@ export interface BreakerOptions {
  */
 export interface Breaker {
   readonly isOpen: boolean;
-  /** What the server answered to the last request that failed, if it answered. */
+  /** The server's error reply to the last failed request. Undefined if there was no reply. */
   readonly refusal: Error | undefined;
-  /** A request was answered in time. */
+  /** Call this after a request got its reply in time. */
   succeed(): void;
   /**
-   * A request that was sent at `sentAtMs` of `performance.now()` was not: a time-out, or a lost connection. Or it was
-   * refused all that time.
+   * Call this after a request failed: it timed out, lost its connection, or was refused on every attempt. `sentAtMs` is when
+   * the request was sent, on `performance.now()`.
    */
   fail(sentAtMs: number, refusal?: Error): void;
-  /** A connection is ready again, which is a reason to probe at once. */
+  /** Call this when a connection is ready again. The breaker then probes at once. */
   ready(): void;
   /** Ends the probes. */
   close(): void;
@@ -57,24 +57,24 @@ type BreakerState =
 const FAILURES = 3;
 const PROBE_MS = 30_000;
 const REFUSED_PROBE_MS = 1_000;
-/** Replicas that lost Redis at one moment do not probe at one moment. */
+/** Spreads the probes of replicas that lost Redis at the same moment. */
 const JITTER = 0.25;
 
 export function createBreaker(
   { failures: most = FAILURES, probeMs = PROBE_MS }: BreakerOptions,
   parts: {
-    /** Sends the server a write that changes nothing, since a server that refuses writes answers reads; rejects in time. */
+    /** Sends a write that changes nothing, because a server may refuse writes but reply to reads. Rejects after a timeout. */
     readonly probe: () => Promise<unknown>;
     readonly onChange: (state: "up" | "down") => void;
   },
 ): Breaker {
   let state: BreakerState = { is: "closed", failures: 0 };
-  /** Requests that were under way at a failure do not count as further failures. */
+  /** Requests sent before the last failure do not count as further failures. */
   let failedAtMs = -Infinity;
-  /** Whether a request was answered since a probe closed it; if not, a connection alone is no reason to probe again. */
+  /** True if a request succeeded after the last probe. If not, a ready connection alone triggers no probe. */
   let isProven = true;
   let refusal: Error | undefined;
-  /** How often a server that refused has been probed since a request was answered. */
+  /** The number of probes of a refusing server since the last successful request. */
   let refusedProbes = 0;
 
   function open(): void {
@@ -169,7 +169,7 @@ export function createBreakers(redis: Redis | Cluster, options: BreakersOptions)
 
   function create(server: string, bucket: string): ServerBreaker {
     const breaker = createBreaker(options.breaker, {
-      // It fails at once while there is no connection. No key has this name; one that is full still takes it.
+      // Fails at once without a connection. No key has this name. A server with full memory accepts a DEL.
       probe: () =>
         withTimeout(timeoutMs, redis.del(`${keyOf(bucket)}:probe`), () => new Error("no answer")),
       onChange(state) {
@@ -224,8 +224,8 @@ function connectionTo(redis: Redis | Cluster, server: string): Redis | undefined
 }
 
 /**
- * Connects anew: a new connection that becomes ready is a reason to probe at once. Over the old one, a server that
- * answers again would be found by a regular probe only, half a minute later.
+ * Opens a new connection, because the breaker probes at once when a connection becomes ready. On the old connection, only the
+ * next regular probe would find out, up to half a minute later, that the server replies again.
  */
 function reconnect(connection: Redis | undefined): void {
   if (connection?.status === "ready") connection.disconnect(true);
@@ -239,7 +239,7 @@ export function serverNames(redis: Redis | Cluster): (bucket: string) => string 
   return () => name;
 }
 
-/** The same name, from the connection to a node of a cluster. */
+/** The name of a cluster's node, from the connection to it. */
 function nodeName({ options: { host, port } }: Redis): string {
   return `${host}:${port}`;
 }

@@ -22,23 +22,26 @@ import { refusalOf } from "../scripts/script.ts";
 
 export interface Requests {
   /**
-   * Runs `run` until it succeeds or the time limit is over. Each try is a new command, never the first one resent: a
-   * booking whose reply was lost is left to expire.
+   * Runs `run` until it succeeds or the time limit is over. Each attempt sends a new command. If the reply to an earlier attempt
+   * was lost, the slots that it booked expire unused.
    *
    * @throws {@link StoreUnavailableError} when there is no answer in time, or the breaker is open.
    */
   send<T>(bucket: string, run: () => Promise<T>): Promise<T>;
-  /** Runs `run` once: what is given back twice would be granted twice. Throws as `send` does. */
+  /**
+   * Runs `run` only once, for requests that must not be repeated. For example, slots that were given back twice would be
+   * granted twice. Throws as `send` does.
+   */
   sendOnce<T>(bucket: string, run: () => Promise<T>): Promise<T>;
   close(): void;
 }
 
-/** One request under way. */
+/** One request in flight. */
 interface Sent {
   readonly breaker: ServerBreaker;
   /** The error of the last try. */
   lastError: unknown;
-  /** Whether its time limit is over. */
+  /** True if the request's time limit is over. */
   isOver: boolean;
 }
 
@@ -57,7 +60,7 @@ export function createRequests(
     if (breaker.isOpen) throw breakerOpen(breaker, lastError());
   }
 
-  /** The error that Redis replied with comes first, then the last one of the connection, then the missing answer. */
+  /** Returns Redis's error reply, or else the connection's last error, or else the error for the missing reply. */
   function causeOf(sent: Sent): unknown {
     return isReply(sent.lastError) ? sent.lastError : (lastError() ?? sent.lastError);
   }

@@ -28,9 +28,9 @@ export interface Script<Input, Output> {
   readonly args: (input: Input) => readonly Operand[];
   /** The names of the arguments, if shapes describe them: the linter compares them with the header of the script. */
   readonly argNames?: readonly ArgName[];
-  /** Whether Redis may refuse it when its memory is full, since it brings new jobs. All others run then, too. */
+  /** True if the script stores new jobs. Only such scripts may fail when Redis's memory is full. */
   readonly bringsJobs?: boolean;
-  /** Whether the reply is bytes rather than text. */
+  /** True if the reply is bytes, not text. */
   readonly isPacked?: boolean;
   readonly decode: (reply: unknown, input: Input) => Output;
 }
@@ -168,7 +168,7 @@ function isOutOfMemory(error: unknown): boolean {
   return error instanceof Error && /^(-?OOM|ERR .*\bOOM) /.test(error.message);
 }
 
-/** Whether a command runs a script by its digest. */
+/** True if a command runs a script by its digest. */
 export function isScript({ name }: Pick<Command, "name">): boolean {
   return name === "evalsha";
 }

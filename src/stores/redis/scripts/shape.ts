@@ -30,7 +30,7 @@ export interface Derived<Input> {
 
 /** Names of arguments, or of the parts of a reply, in their order. */
 export type Fields = Readonly<Record<string, Reader<unknown> | Derived<never>>>;
-/** The same of a reply, or of the arguments that one of many values takes. */
+/** Like the above, for a reply, or for the arguments of one of many values. */
 export type Parts = Readonly<Record<string, Reader<unknown>>>;
 
 /** What a shape, or fields of them, read. */
@@ -138,7 +138,7 @@ export function flat<Given extends Parts>(given: Given): Reader<readonly Read<Gi
   return { read: (reply) => values.read(reply) };
 }
 
-/** What follows, without a list around it. */
+/** Reads the rest of the reply as a list, although the reply has no list around these values. */
 export function rest<Given extends Reader<unknown> | Parts>(given: Given): Rest<Read<Given>> {
   const parts = isReader(given) ? undefined : Object.entries(given);
   const one = isReader(given) ? given : undefined;

@@ -4,7 +4,7 @@ import type { Limit } from "../../../../core/limits/rule.ts";
 import type { KnownTerms, ScopesRequest } from "../../../../core/store.ts";
 import { bucketKeys } from "../keys.ts";
 
-/** What each script of a bucket needs besides its request. */
+/** The fields that each script of a bucket receives in addition to its own. */
 export interface Frame {
   readonly prefix: string;
   /** Set by tests only; production leaves the time to the server. */

@@ -77,7 +77,10 @@ export function definePlainTry<Input extends SlotsDraw>({
   });
 }
 
-/** What a slot request got that is not said. Replies are copies of it: V8 would come to allocate literals among its old objects. */
+/**
+ * The default reply to a slot request. Replies are copies of this object, because V8 would allocate many object literals
+ * directly in its old generation.
+ */
 export const NOTHING: Granted = {
   slotsUs: [],
   run: undefined,

@@ -28,7 +28,7 @@ interface Plan {
   readonly shapes: readonly Shape[];
   /** The number of the shape of each slot request. */
   readonly shapeOf: readonly number[];
-  /** Whether no key is in several slot requests. */
+  /** True if each key is in only one slot request. */
   readonly isEachOnce: boolean;
 }
 
@@ -43,7 +43,7 @@ interface ListedKey {
   readonly index: number;
 }
 
-/** What calls have in common that take the same of keys with the same limits. */
+/** Shared by calls with the same costs whose keys have the same limits. */
 interface Shape {
   readonly lists: readonly KeyList[];
   readonly costs: readonly number[];

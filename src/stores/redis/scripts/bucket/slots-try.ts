@@ -49,7 +49,7 @@ export const slotsTry: PlainTryScript = definePlainTry({
     ),
 });
 
-/** Runs are copies of it, as replies are of `NOTHING`. */
+/** Runs are copies of this object, for the same reason as replies are copies of `NOTHING`. */
 const NO_RUN: Run = { count: 0, atUs: 0, excess: 0, step: 0, drain: 0 };
 
 function readGranted(

@@ -18,12 +18,18 @@ import {
 } from "../shape.ts";
 import { HELD_JOB, prefix, type LaneJob } from "./lanes.ts";
 
-/** What happens to a job whose `dedupeId` another has: the first is kept, the last one's data, or it runs again. */
+/**
+ * What happens to a new job whose `dedupeId` another job already has:
+ *
+ * - `"first"` drops the new job.
+ * - `"last"` replaces the data of the other job.
+ * - `"again"` runs the new job after the other one.
+ */
 export type DedupeMode = "first" | "last" | "again";
 
-/** A job to be stored, if none is there that has its id or its dedupeId. */
+/** A job to store, unless a stored job has the same id or dedupeId. */
 export interface AddedJob {
-  /** An id of its own; without one it gets the next number. */
+  /** The id that the caller chose. Undefined: the queue's next number. */
   readonly id: string | undefined;
   readonly name: string;
   /** Its data, as JSON. */
@@ -33,7 +39,7 @@ export interface AddedJob {
   readonly timestamp: number;
   readonly delay: number;
   readonly priority: number;
-  /** Whether it joins the lane of its key at once, and with which weights. */
+  /** True if the job joins its key's lane at once. `weights` then sets the weights of the lane and its heads. */
   readonly isParked: boolean;
   readonly weights: LaneJob["weights"];
   readonly dedupe:
@@ -41,27 +47,29 @@ export interface AddedJob {
     | undefined;
 }
 
-/** Jobs to be stored, all or none. */
+/** Jobs to store. Either all of them are stored, or none. */
 type AddedJobs = {
   readonly jobs: readonly AddedJob[];
-  /** How many jobs may wait in a queue, of all keys together and of each; undefined for any number. */
+  /** The most jobs that may wait in the queue, for all keys together and for each key. Undefined for no limit. */
   readonly most:
     | { readonly all?: number | undefined; readonly perKey?: number | undefined }
     | undefined;
 };
 
-/** Why no job was stored: too many would wait, of one key or, without one, of all. */
+/** The reply if no job was stored because too many jobs would wait: those of `key`, or of the whole queue without a key. */
 const NO_ROOM = readerOf({ waiting: int, limit: int, key: optional(text) });
 export type NoRoom = Read<typeof NO_ROOM>;
 
 const JOBS_MET = rest({ id: text, isNew: flag, fields: { read: readFields } });
 /**
- * What is stored of a job that was to be added: this one, or the fields of an earlier one's hash, none if it is gone; they are
- * undefined where those of others were too many for one reply.
+ * The stored job for one requested job: the new job, or an earlier job with the same id or dedupeId.
+ *
+ * `fields` is the hash of an earlier job, empty if that job no longer exists. It is undefined for a new job, and if the
+ * reply had no room left.
  */
 export type JobMet = Read<typeof JOBS_MET>[number];
 
-/** How a job ended, as it is stored. `facts` are those of the error that failed it, as JSON; empty without one. */
+/** How a job ended, as stored. `facts` holds the fields of the error that made the job fail, as JSON, or `""` if none. */
 export type JobEnd =
   | { readonly state: "done"; readonly json: string }
   | { readonly state: "failed"; readonly reason: string; readonly facts: string }
@@ -70,7 +78,7 @@ export type JobEnd =
 
 const STORED_END = { state: int, text, facts: text };
 
-/** The name of a lock that Redis holds during a replay of dead letters. No job has this name. */
+/** The name of a Redis key that exists during a replay of dead letters. No job has this name. */
 export const REPLAYING = "replaying:";
 
 /**
@@ -84,7 +92,7 @@ type JobName = QueueName & { readonly id: string };
 const jobKey = ({ id, ...queue }: JobName): readonly string[] => [baseOf(queue) + id];
 
 export const jobScripts = {
-  /** Stores jobs in their order, all or none; says for each what is stored then, or why none is. */
+  /** Stores jobs in their order, all or none. Returns the stored job for each, or why none was stored. */
   addJobs: shapeScript({
     name: "queue/enqueue/jobs-add",
     bringsJobs: true,
@@ -113,7 +121,7 @@ export const jobScripts = {
         : JOBS_MET.read(reply),
   }),
 
-  /** Lets the job go that was to run once more after one of this dedupeId, if that one has ended. */
+  /** Starts the job that was stored to run after another job with its dedupeId, if that other job has ended. */
   letFollow: shapeScript({
     name: "queue/enqueue/jobs-follow",
     keys: ({ dedupeId, ...queue }: QueueName & { readonly dedupeId: string }) => [
@@ -124,7 +132,7 @@ export const jobScripts = {
   }),
 
   /**
-   * Checks whether a worker has taken a job that is due. If none has, another worker is woken, unless none waits for jobs.
+   * Checks whether a worker has fetched a job that is due. If none has, wakes another worker that waits for jobs, if any.
    */
   wakeFor: shapeScript({
     name: "queue/enqueue/jobs-watch",
@@ -139,21 +147,21 @@ export const jobScripts = {
     name: "queue/workers/jobs-begin",
     keys: jobKey,
     args: {
-      /** The deadline that it keeps by that, in ms since 1970. */
+      /** The deadline that the job meets by starting now, in ms since 1970. */
       startByMs: optional(int),
-      /** Whether a worker has died with it: if the next one does too, it may be the cause. */
+      /** True if a worker died while it held this job. If the next worker dies too, the job may be the cause. */
       isSuspect: flag,
     },
   }),
 
-  /** Reads what is known of the starts of a job that was fetched again, after a worker has died with it. */
+  /** Reads the recorded starts of a job that was fetched again after a worker died while it held the job. */
   recall: shapeScript({
     name: "queue/workers/jobs-recall",
     keys: jobKey,
     reply: {
-      /** How many workers have died while it ran, of those deaths that are known: `2`. */
+      /** The number of workers known to have died while they ran this job: `2`. */
       deaths: int,
-      /** The deadline that it has kept by starting, in ms since 1970; undefined if none. */
+      /** The deadline that the job met by starting, in ms since 1970. Undefined if it met none. */
       keptMs: optional(int),
     },
   }),
@@ -170,38 +178,38 @@ export const jobScripts = {
     reply: flat(HELD_JOB),
   }),
 
-  /** Removes done jobs that are no longer kept; true if there may be more. */
+  /** Removes the done jobs that exceed the limits. Returns true if there may be more to remove. */
   forgetDone: shapeScript({
     name: "queue/ends/jobs-forget",
     keys: queueKeys("completed"),
     args: {
       prefix,
-      /** How many are kept at most. */
+      /** The most done jobs that are kept. */
       count: int,
-      /** How long they are kept. */
+      /** How long done jobs are kept. */
       forMs: int,
       awaitedMs,
     },
     reply: flag,
   }),
 
-  /** Removes dead letters that are no longer kept, unless somebody replays some. */
+  /** Removes the dead letters that exceed the limits, except during a replay of dead letters. */
   forgetFailed: shapeScript({
     name: "queue/ends/failed-forget",
     keys: queueKeys("failed", REPLAYING),
     args: {
       prefix,
-      /** How many are kept at most; by default any number. */
+      /** The most dead letters that are kept. Undefined for any number. */
       count: optional(int),
-      /** How long they are kept; by default for ever. */
+      /** How long dead letters are kept. Undefined for no end. */
       forMs: optional(int),
     },
     reply: { removed: int, isMore: flag },
   }),
 
   /**
-   * Reads how each job of up to a thousand ended, undefined if it has not: then its result is kept for this process from now
-   * on for ten minutes, also when the job is no longer kept.
+   * Reads how each of up to a thousand jobs ended. For a job that has not ended, the answer is undefined. Redis then keeps the
+   * job's later result for this process for ten minutes, even if the job itself is removed.
    */
   awaitJobs: shapeScript({
     name: "queue/ends/jobs-await",
@@ -210,7 +218,7 @@ export const jobScripts = {
     reply: mapped(rest(STORED_END), (ends) => ends.map(readEnd)),
   }),
 
-  /** Ends that for up to a thousand jobs. */
+  /** Cancels `awaitJobs`: Redis no longer keeps the results of these jobs for this process. Up to a thousand jobs. */
   unawaitJobs: shapeScript({
     name: "queue/ends/jobs-unawait",
     keys: ({ ids, ...queue }: QueueName & { readonly ids: readonly string[] }) =>
@@ -227,13 +235,13 @@ export const jobScripts = {
 };
 
 export type AddRequest = AddedJobs & Pick<QueueName, "queue">;
-/** What came of a job for which a worker was woken. */
+/** The result of `wakeFor`. */
 export type WakeResult = ScriptOutput<typeof jobScripts.wakeFor>;
 type About<Name extends keyof typeof jobScripts> = Omit<
   ScriptInput<(typeof jobScripts)[Name]>,
   keyof QueueName
 >;
-/** Which dead letters are kept. */
+/** How many dead letters are kept, and for how long. */
 export type KeptFailed = About<"forgetFailed">;
 
 function readFields(reply: unknown): readonly string[] | undefined {

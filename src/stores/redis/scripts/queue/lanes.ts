@@ -21,7 +21,7 @@ import {
 /** BullMQ's keys of a queue that the scripts of lanes write. */
 export const LANE_KEYS = ["wait", "delayed", "events", "meta", "marker"] as const;
 
-/** How the names of a queue's keys begin. */
+/** The prefix of the names of all Redis keys of a queue. */
 export const prefix = from(baseOf);
 
 /** A job that joins its lane. */
@@ -29,9 +29,9 @@ export interface LaneJob {
   readonly id: string;
   /** The new weights of its lane and of the heads above it, the widest first; undefined leaves the weights as they are. */
   readonly weights?: readonly number[] | undefined;
-  /** Ms until there is room again, for a job that a worker returns for lack of room. */
+  /** Set for a job that a worker returns because its key has no room: the ms until the key has room again. */
   readonly roomInMs?: number | undefined;
-  /** What has no room: a head of the job's key; by default the key. */
+  /** The part of the job's key that has no room: a head of its path. Undefined: the whole key. */
   readonly aside?: string | undefined;
   /** Moves a job in its lane behind all others of its priority; elsewhere the job stays where it is. */
   readonly isAnew?: boolean | undefined;
@@ -49,39 +49,39 @@ export interface TakenJob {
   /** The key of an ordered lane, which gives no other job until this one has ended. */
   readonly orderedKey: string | undefined;
   readonly token: string;
-  /** The fields of its hash as BullMQ stores them: names and values in turns. */
+  /** The fields of the job's hash in BullMQ's format: each name is followed by its value. */
   readonly fields: readonly string[];
 }
 
-/** Whether a worker may begin the jobs that it holds. */
+/** Decides whether a worker may start the jobs that it has fetched. */
 const ORDERS_SEEN = {
   isPaused: flag,
-  /** Changes whenever `orders` has more to say. */
+  /** Changes whenever the reply of `orders` would change. */
   version: text,
 };
 export type WorkerOrders = Read<typeof ORDERS_SEEN>;
 
-/** What a worker gets. */
+/** The reply to a worker that fetches jobs. */
 export interface Taken {
   readonly jobs: readonly TakenJob[];
   /** How many jobs are parked in all lanes. */
   readonly parked: number;
-  /** How many jobs workers hold, of all kinds. */
+  /** The number of jobs that all workers hold, with and without a lane. */
   readonly active: number;
-  /** Ms until there may be another job: 0 if there may be one now; undefined if none is known. */
+  /** Ms until the next job may be due. 0: a job may be due now. Undefined: no next job is known. */
   readonly nextMs: number | undefined;
-  /** Whether more jobs have come due, or have expired, than one request looks at. */
+  /** True if more jobs are due or expired than one request handles. */
   readonly isMoreDue: boolean;
   readonly orders: WorkerOrders;
 }
 
 /** What a worker reports about lanes when it takes jobs. */
 type LaneUpdates = {
-  /** Probes that have started: their key, and whether their slots came at once. */
+  /** The started probes: the key of each, and whether it got its slot at once. */
   readonly probes: readonly (readonly [key: string, wentAtOnce: boolean])[];
   /** Keys that may have room again; `"*"` for all. */
   readonly woken: readonly string[];
-  /** Keys of ordered lanes whose jobs have ended, or are to be tried again. */
+  /** Keys of ordered lanes whose running job has ended or failed with a retry, so that the lane can continue. */
   readonly ended: readonly string[];
 };
 
@@ -100,7 +100,7 @@ export const PAUSED_KEY = { key: text, forMs: endlessMs };
 export const HELD_JOB = { id: text, token: text };
 export type HeldJob = Read<typeof HELD_JOB>;
 
-/** How many jobs go before another, and how many plain calls those count as. */
+/** The number of jobs that start before a given job, and their cost in calls of cost 1. */
 interface Before {
   readonly before: number;
   readonly callsBefore: number;
@@ -111,8 +111,8 @@ interface Before {
  *
  * - in the lane of its key;
  * - in the queue, to be fetched;
- * - in the hand of a worker that has not started it: jobs of the same key, or of none, count before it;
- * - delayed: the jobs count before it that would go first if it were due now;
+ * - fetched by a worker, but not started: only jobs with the same key, or without a key, count as before it;
+ * - delayed: the jobs that would start first if this job were due now count as before it;
  * - with a worker that runs it.
  */
 export type JobPosition =
@@ -132,12 +132,12 @@ export type DueJobs = Read<typeof DUE_JOBS>;
 
 const SEEN_LANES = list({
   key: text,
-  /** How many wait, with those that workers have fetched and not started. */
+  /** The number of waiting jobs, including those that workers have fetched but not started. */
   jobs: int,
   weight: int,
-  /** Ms for which the lane is still aside, since its key has no room. */
+  /** Ms until the lane takes turns again. Until then it is skipped, because its key has no room. */
   asideMs: int,
-  /** How many plain calls the jobs count as. */
+  /** The cost of these jobs, in calls of cost 1. */
   calls: int,
 });
 const SEEN_HEADS = list({ key: text, weight: int, asideMs: int });
@@ -149,20 +149,20 @@ export interface LanesSeen {
   readonly lanes: Read<typeof SEEN_LANES>;
   /** The heads of the paths of these lanes. */
   readonly heads: Read<typeof SEEN_HEADS>;
-  /** The lanes that were not read, and their jobs. */
+  /** The number of lanes that this reply leaves out, and of their jobs. */
   readonly others: { readonly lanes: number; readonly jobs: number };
-  /** How many jobs wait without a lane, or have left theirs: fetched and not started, or to be fetched. */
+  /** The number of pending jobs outside lanes: jobs without a lane, and jobs already taken from their lane. */
   readonly laneless: number;
-  /** How many plain calls those count as. */
+  /** The cost of these jobs outside lanes, in calls of cost 1. */
   readonly lanelessCalls: number;
   /** The position of the requested job; undefined if the queue does not have it. */
   readonly jobPosition: JobPosition | undefined;
   /**
-   * If the requested job is delayed: the delayed jobs that come due before it, the earliest first; of its own key only
-   * those that are as urgent.
+   * If the requested job is delayed: the delayed jobs that are due before it, the earliest first. Jobs with the same key are
+   * included only if they have the same priority.
    */
   readonly due: Read<typeof SEEN_DUE>;
-  /** How many more such jobs there are. */
+  /** The number of further such jobs that `due` leaves out. */
   readonly moreDue: number;
   /** The jobs with the earliest deadlines. */
   readonly deadlines: Read<typeof DEADLINES>;
@@ -188,7 +188,7 @@ export const laneScripts = {
       prefix,
       /** How many jobs the worker can start soon. */
       most: int,
-      /** How many jobs it takes beside those whose deadline has passed. */
+      /** The most jobs past their deadline that the worker takes in addition. */
       mostExpired: int,
       /** How long the jobs' locks last. */
       lockMs: int,
@@ -228,7 +228,7 @@ export const laneScripts = {
     },
   }),
 
-  /** Reads what holds for the jobs that workers have. */
+  /** Reads whether a worker may start its fetched jobs: pauses and cancellations. */
   orders: shapeScript({
     name: "queue/workers/jobs-orders",
     keys: queueKeys("meta", "lanes:state", "lanes:cancelled", "lanes:paused"),
@@ -238,7 +238,7 @@ export const laneScripts = {
     },
     reply: {
       ...ORDERS_SEEN,
-      /** The keys that are paused, whose jobs may not begin. */
+      /** The paused keys. Their jobs must not start. */
       pausedKeys: flat(PAUSED_KEY),
       /** The locks of running jobs that were cancelled in the last hour. */
       cancelled: rest(mapped(text, readLock)),
@@ -290,7 +290,7 @@ export const laneScripts = {
     keys: queueKeys("wait", "delayed", "prioritized", "active", "workers:live"),
     args: {
       prefix,
-      /** The job whose place is read. */
+      /** The job whose position is read. Undefined for none. */
       id: optional(text),
       mostLanes: constant(MOST_LANES),
       mostDeadlines: constant(MOST_DEADLINES),
@@ -299,14 +299,17 @@ export const laneScripts = {
     reply: mapped(json<Looked>(), readLooked),
   }),
 
-  /** Has workers look at once at the ordered lanes of keys, since their heads were replayed, purged or removed. */
+  /** Makes workers check the ordered lanes of these keys now, because the first job was replayed, purged or removed. */
   lookAtHeads: shapeScript({
     name: "queue/lanes/heads-look",
     keys: queueKeys(...LANE_KEYS),
     args: { prefix, ofKeys: rest(text) },
   }),
 
-  /** Takes removed jobs out of their lanes, some at a time; jobs that have joined since keep their places. True if it is to go on. */
+  /**
+   * Takes removed jobs out of their lanes, a limited number per call. Jobs that joined later keep their positions. Returns
+   * true if another call is needed.
+   */
   clear: shapeScript({
     name: "queue/lanes/lanes-clear",
     keys: queueKeys(...LANE_KEYS),
@@ -314,7 +317,7 @@ export const laneScripts = {
     reply: flag,
   }),
 
-  /** Finds the oldest of the jobs that are due and have not begun, in the lanes of some keys, and perhaps outside lanes. */
+  /** Finds the oldest job that is due but not started, in the lanes of these keys. With `others`, also outside lanes. */
   oldest: shapeScript({
     name: "queue/lanes/oldest-look",
     keys: queueKeys("wait", "prioritized", "delayed", "workers:live"),
@@ -325,7 +328,7 @@ export const laneScripts = {
   }),
 };
 
-/** What a worker reports, and how many jobs it takes. */
+/** A worker's request for jobs, with its reports about lanes. */
 export type TakeRequest = Omit<ScriptInput<typeof laneScripts.take>, "prefix">;
 
 /** BullMQ's name of a job carries its key. */
@@ -335,7 +338,7 @@ function keyIn(fields: readonly string[]): string {
 }
 
 function readLock(lock: string): HeldJob {
-  // Of the two, only an id may hold blanks.
+  // The first blank separates the token from the id, because only an id may contain blanks.
   const end = lock.indexOf(" ");
   return { id: lock.slice(end + 1), token: lock.slice(0, end) };
 }

@@ -15,26 +15,26 @@ export interface RunName {
   readonly id: string;
 }
 
-/** What is known of the times of a cron schedule, to compute the next one. */
+/** The state of a cron schedule from which the worker computes the next run's time. */
 export interface CronState {
   readonly nowMs: number;
-  /** The first time that is not counted yet. */
+  /** The first time of the schedule that is not yet counted as run or missed. */
   readonly atMs: number;
-  /** Whether the run at hand is the one for that time. */
+  /** True if the current run is the one for `atMs`. */
   readonly isInTime: boolean;
   readonly cron: string;
   readonly timeZone: string;
 }
 
-/** The next time of a cron schedule that is yet to come, and how many have passed before it, uncounted. */
+/** The next future time of a cron schedule, and the number of times before it that have passed without being counted. */
 export interface NextCron extends Omit<CronState, "nowMs"> {
   readonly nextMs: number;
   readonly passed: number;
 }
 
 /**
- * The run that waits next, with the fields of its hash, and whether the schedule is new; or the present, from which the next
- * time of cron is to be computed.
+ * The next waiting run with the fields of its hash, and whether the schedule is new. Or only Redis's current time, from which
+ * the caller must compute the next time of the cron expression and declare the schedule again.
  */
 export type RunDeclared =
   | {
@@ -46,9 +46,9 @@ export type RunDeclared =
   | { readonly nowMs: number };
 
 export type RunAnswer =
-  /** The worker goes on with it. */
+  /** The worker continues with the run. */
   | { readonly says: "go"; readonly isOfSchedule: boolean }
-  /** It is no longer there, or counted as missed: nothing is left to do with it. */
+  /** The run no longer exists (`"gone"`), or counts as missed (`"left out"`). The worker does nothing more with it. */
   | { readonly says: "gone" | "left out" }
   | ({ readonly says: "next time?" } & CronState);
 
@@ -86,7 +86,7 @@ export const runScripts = {
     args: {
       prefix,
       name: text,
-      /** Its fields as BullMQ stores them, and ours. */
+      /** The schedule's fields: BullMQ's, and those that Sluice adds. */
       fields: json<Readonly<Record<string, string | number>>>(),
       /** The next time of cron, in ms since 1970, computed from an earlier answer. */
       cronMs: optional(int, 0),
@@ -96,7 +96,7 @@ export const runScripts = {
     ),
   }),
 
-  /** Asks what a worker does with a run: wait for its slot, begin it, or leave it out since it is too late. */
+  /** Decides what a worker does with a run: wait for its slot, start it, or skip it because it is too late. */
   begin: shapeScript({
     name: "queue/runs/runs-begin",
     keys: keysOf,
@@ -112,25 +112,25 @@ export const runScripts = {
     reply: ANSWER,
   }),
 
-  /** Takes note of what became of a run that had begun. */
+  /** Records how a started run ended. */
   settle: shapeScript({
     name: "queue/runs/runs-settle",
     keys: keysOf,
     args: {
       prefix,
       ...RUN,
-      /** Whether it has begun as a run of this schedule for certain. */
+      /** True if the run has certainly started as a run of this schedule. */
       hasBegun: flag,
     },
   }),
 
-  /** Ends a schedule, and removes its runs that wait, wherever they do. */
+  /** Ends a schedule, and removes its waiting runs from all lists and lanes. */
   end: shapeScript({
     name: "queue/runs/runs-end",
     keys: keysOf,
     args: { prefix, name: text },
     reply: {
-      /** Whether there was such a schedule. */
+      /** True if the schedule existed. */
       isEnded: flag,
       /** The ids of the runs that were removed. */
       removed: rest(text),
@@ -140,7 +140,7 @@ export const runScripts = {
 
 /** A schedule as it is declared. */
 export type RunDeclaration = Omit<ScriptInput<typeof runScripts.declare>, keyof QueueName>;
-/** What a worker is about to do with a run. */
+/** The step of a run that a worker is about to take. */
 export type RunStep = Omit<ScriptInput<typeof runScripts.begin>, keyof QueueName>;
 
 /** BullMQ's keys that the scripts of schedules write. */

@@ -29,13 +29,13 @@ export type ChangeResult = Read<typeof STEERED>;
 /** A setting of a queue to set by hand. */
 export interface HandSetting {
   readonly name: string;
-  /** JSON; undefined ends it. */
+  /** The value as JSON. Undefined ends the override. */
   readonly text: string | undefined;
   /** Infinity without an end. */
   readonly forMs: number;
 }
 
-/** The settings of a queue that were set by hand and still hold. */
+/** The settings of a queue that an operator has overridden, without ended overrides. */
 export interface HandSettings {
   readonly generation: number;
   readonly settings: readonly (HandSetting & {
@@ -45,7 +45,7 @@ export interface HandSettings {
   })[];
 }
 
-/** Where jobs of a queue are looked for: in BullMQ's lists and sorted sets, or in the lane of a key. */
+/** The Redis key that is searched for jobs: one of BullMQ's lists and sorted sets, or the lane of a key. */
 type JobShelf =
   | "wait"
   | "prioritized"
@@ -70,8 +70,8 @@ export interface JobMove {
 }
 
 /**
- * Where jobs are that are removed: those that are pending wait or are delayed; `"any"` means all of which no worker has the
- * lock.
+ * The state of the jobs to remove. `"pending"` includes waiting and delayed jobs. `"any"` includes all jobs that no worker has
+ * locked.
  */
 export type RemovedState = "pending" | "done" | "failed" | "any";
 
@@ -86,7 +86,7 @@ const ENDED_IN: Readonly<Record<RemovedState, readonly string[]>> = {
 const ENDED = {
   done: int,
   failed: int,
-  /** How long their handlers took together. */
+  /** The total time that their handlers ran, in ms. */
   busyMs: int,
 };
 /** Attempts that have ended. */
@@ -100,7 +100,7 @@ const untilEnded: Shape<number> = {
 const settingsKeys = queueKeys("lanes:state", "lanes:settings");
 
 export const steeringScripts = {
-  /** Pauses one key, or the whole queue. Nothing is changed if another change came since a generation. */
+  /** Pauses one key, or the whole queue. Changes nothing if the queue has changed since the generation `since`. */
   pause: shapeScript({
     name: "queue/steer/pauses-set",
     keys: queueKeys(...LANE_KEYS, "paused"),
@@ -110,17 +110,17 @@ export const steeringScripts = {
       key: optional(text),
       /** Infinity without an end; 0 ends the pause. */
       forMs: endlessMs,
-      /** The generation that was seen. */
+      /** The generation that the caller has read. Undefined: the change is always made. */
       since: optional(int),
     },
     reply: {
       ...STEERED,
-      /** An old version of BullMQ put jobs away, which its own `resume` brings back. */
+      /** True if an old version of BullMQ moved jobs to another list. BullMQ's own `resume` moves them back. */
       hasPutAway: flag,
     },
   }),
 
-  /** Reads which pauses hold: the queue's own first, then those of keys by when they end. */
+  /** Reads the active pauses: first the queue's, then those of keys, the earliest end first. */
   pauses: shapeScript({
     name: "queue/steer/pauses-look",
     keys: queueKeys("meta", "lanes:paused"),
@@ -135,7 +135,7 @@ export const steeringScripts = {
     name: "queue/steer/settings-set",
     keys: settingsKeys,
     args: {
-      /** The generation that was seen. */
+      /** The generation that the caller has read. Undefined: the change is always made. */
       since: optional(int),
       settings: rest({
         name: text,
@@ -159,8 +159,8 @@ export const steeringScripts = {
   }),
 
   /**
-   * Returns the next jobs of a set of jobs: ended jobs with the newest first, other jobs by their due times, and those of a
-   * list by their ids. A job that does not move is not missed. `end` is "" on the last page.
+   * Returns one page of a set of jobs. Ended jobs come newest first, jobs in a sorted set by their due times, and jobs in a
+   * list by their ids. A job that keeps its position between two pages is never skipped. `end` is "" on the last page.
    */
   page: shapeScript({
     name: "queue/steer/jobs-page",
@@ -169,11 +169,11 @@ export const steeringScripts = {
     ],
     args: {
       prefix,
-      /** Where the last page ended; "" for the first one. */
+      /** The `end` of the previous page, or "" for the first page. */
       from: text,
-      /** How many jobs are looked at. */
+      /** The most jobs that this page examines. */
       lookedAt: int,
-      /** How many jobs are found. */
+      /** The most jobs that this page returns. */
       most: int,
       kind: from(({ jobSet }: OnShelf) => kindOf(jobSet)),
       parked: from(({ parked }: OnShelf) =>
@@ -186,7 +186,7 @@ export const steeringScripts = {
     reply: { end: text, ids: rest(text) },
   }),
 
-  /** Counts the jobs in each state, all at one moment; those parked in lanes wait. */
+  /** Counts the jobs in each state, all at the same moment. Jobs parked in lanes count as waiting. */
   counts: shapeScript({
     name: "queue/steer/jobs-count",
     keys: queueKeys(
@@ -201,7 +201,7 @@ export const steeringScripts = {
     reply: { waiting: int, active: int, delayed: int, done: int, failed: int },
   }),
 
-  /** Gives jobs another time that wait or are delayed; the others stay as they are. */
+  /** Changes the due time of waiting and delayed jobs. Jobs in another state stay unchanged. */
   move: shapeScript({
     name: "queue/steer/jobs-move",
     keys: queueKeys(...LANE_KEYS, "prioritized", "repeat"),
@@ -213,14 +213,14 @@ export const steeringScripts = {
       ids: rest(text),
     },
     reply: {
-      /** When they are due, in ms since 1970. */
+      /** The new due time of the moved jobs, in ms since 1970. */
       atMs: int,
-      /** For each job whether it was moved, was due then already, or stays as it is. */
+      /** For each job: `"moved"`, `"same"` if it already had this due time, or `"refused"` if its state forbids the move. */
       moves: rest(oneOf(["refused", "moved", "same"])),
     },
   }),
 
-  /** Removes jobs of a state with all that is kept of them; replies with their ids. Of many calls at once, one gets each. */
+  /** Removes jobs of a state with all their data, and returns their ids. Of concurrent calls, only one returns a job. */
   remove: shapeScript({
     name: "queue/steer/jobs-remove",
     keys: ({ state, ...queue }: QueueName & { readonly state: RemovedState }) =>
@@ -243,13 +243,13 @@ export const steeringScripts = {
     reply: oneOf(["missing", "updated", "active", "done"]),
   }),
 
-  /** Notes that a worker is alive for `forMs` from now on; for 0 that it is not. */
+  /** Records that a worker is alive for the next `forMs`. With 0, records that it has stopped. */
   noteWorker: shapeScript({
     name: "queue/workers/workers-note",
     keys: queueKeys("workers:live", "workers:ended"),
     args: {
       worker: text,
-      /** How many jobs it can have at once. */
+      /** The number of jobs that this worker can hold at once. */
       places: int,
       forMs: int,
       done: from(({ ended = NONE }: EndedAttempts) => ended.done),
@@ -258,7 +258,7 @@ export const steeringScripts = {
     },
   }),
 
-  /** Counts the workers of all processes that were alive a moment ago, and the jobs that they can have at once. */
+  /** Counts the live workers of all processes, and the jobs that these workers can hold at once. */
   workers: shapeScript({
     name: "queue/workers/workers-look",
     keys: queueKeys("workers:live"),
@@ -274,7 +274,7 @@ export const steeringScripts = {
 };
 
 type EndedAttempts = {
-  /** What came of the worker's attempts since it said so last. */
+  /** The worker's attempts that ended since its previous report. */
   readonly ended?: Ended | undefined;
 };
 
@@ -283,7 +283,7 @@ export type Moved = ScriptOutput<typeof steeringScripts.move>;
 export type LiveWorkers = ScriptOutput<typeof steeringScripts.workers>;
 export type EndedSince = ScriptOutput<typeof steeringScripts.ended>;
 
-/** How many jobs of a queue are in each state. */
+/** The number of jobs of a queue, by state. */
 export interface QueueCounts {
   readonly waiting: number;
   readonly active: number;

@@ -3,6 +3,7 @@ import { dirname, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { defineConfig, type DefaultTheme } from "vitepress";
 import llmstxt from "vitepress-plugin-llms";
+import { linkCopies } from "./link-copies.ts";
 import packageJson from "../../package.json" with { type: "json" };
 
 const DOCS = fileURLToPath(new URL("..", import.meta.url));
@@ -11,15 +12,17 @@ type Pages = readonly (readonly [path: string, title?: string])[];
 
 /** A part of the sidebar. A page without a title here has its first heading as its title. */
 function section(text: string, pages: Pages, collapsed?: boolean): DefaultTheme.SidebarItem {
-  const items = pages.map(([path, title = titleOf(path)]) => ({ text: title, link: `/${path}` }));
+  const items = pages.map(([path, title]) => ({ text: titleOf(path, title), link: `/${path}` }));
   return { text, items, ...(collapsed === undefined ? {} : { collapsed }) };
 }
 
-function titleOf(path: string): string {
-  const file = resolve(DOCS, `${path}.md`);
-  const [, title] = existsSync(file) ? (/^# (.+)$/m.exec(readFileSync(file, "utf8")) ?? []) : [];
-  if (title === undefined)
-    throw new Error(`The sidebar names docs/${path}.md, which has no heading.`);
+/** @throws if there is no such page. VitePress itself checks the links of pages only. */
+function titleOf(path: string, given?: string): string {
+  const name = `docs/${path.replace(/\/$/, "/index")}.md`;
+  const file = resolve(DOCS, "..", name);
+  if (!existsSync(file)) throw new Error(`The sidebar names ${name}, which does not exist.`);
+  const title = given ?? /^# (.+)$/m.exec(readFileSync(file, "utf8"))?.[1];
+  if (title === undefined) throw new Error(`The sidebar names ${name}, which has no heading.`);
   return title;
 }
 
@@ -99,7 +102,7 @@ const SIDEBAR = [
     ["reference/api/server/", "API: sluice/server"],
     ["reference/api/insight/metrics/", "API: sluice/metrics"],
     ["reference/api/insight/metrics/opentelemetry/", "API: sluice/opentelemetry"],
-    ["reference/api/testing/", "API: sluice/testing"],
+    ["reference/api/sluice/testing/", "API: sluice/testing"],
     ["reference/limits"],
     ["reference/queue"],
     ["reference/refusals"],
@@ -163,10 +166,14 @@ export default defineConfig({
   },
   vite: {
     plugins: [
-      llmstxt({ ignoreFiles: ["reference/changelog.md", "reference/api/**", "node_modules/**"] }),
+      llmstxt({
+        excludeIndexPage: false,
+        ignoreFiles: ["reference/changelog.md", "reference/api/**", "node_modules/**"],
+      }),
     ],
     build: { chunkSizeWarningLimit: 2_000 },
   },
+  buildEnd: ({ outDir }) => linkCopies(DOCS, outDir),
   themeConfig: {
     nav: [
       { text: "Start", link: "/start/install" },

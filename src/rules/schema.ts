@@ -24,7 +24,10 @@ function makeSchema() {
       .describe("Calls that may run at once, over all replicas."),
     limits: z.array(limit).optional().describe("More limits; a call needs room in all of them."),
   });
-  const ofKeys = limits.extend({
+  const ofTier = limits.extend({
+    shadow: shadow.describe("Rejected: only limits that all keys share can be shadows."),
+  });
+  const ofKeys = ofTier.extend({
     tier: z
       .string({ error: "give the name of a tier" })
       .optional()
@@ -69,7 +72,7 @@ function makeSchema() {
         "The file with the greater version applies. Defaults to the file's modification time.",
       ),
     tiers: z
-      .record(NAME, limits)
+      .record(NAME, ofTier)
       .optional()
       .describe("Named limits of keys, which the perKey of a bucket can refer to."),
     defaults: policy.optional().describe("Defaults for the buckets below."),

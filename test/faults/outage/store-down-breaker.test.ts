@@ -55,7 +55,7 @@ describe("a Redis that takes commands and does not answer", () => {
 
     reportFigures("Redis takes commands and does not answer", {
       recoveryMs,
-      "draws until the breaker opens": draws,
+      "draws until the circuit breaker opens": draws,
       "asked while it is open": askedWhileOpen,
     });
     expect(reasons.every((reason) => reason instanceof StoreUnavailableError)).toBe(true);

@@ -18,11 +18,14 @@ const FAILURES: Readonly<Record<VerificationFailure, string>> = {
     "it is signed, but its body is neither JSON nor a form with JSON in its field payload; set the webhook's content type to application/json",
 };
 
-/** Thrown when a webhook was not signed with one of the secrets, or not lately. Answer it with 400, and do nothing of what it says. */
+/**
+ * Thrown when a webhook has no valid signature for the secrets, or its timestamp is not recent. Respond with 400, and do not
+ * process the webhook.
+ */
 export class WebhookVerificationError extends SluiceError<WebhookVerificationError> {
   override readonly name = "WebhookVerificationError";
   readonly code = "ERR_WEBHOOK_NOT_VERIFIED";
-  /** What is wrong with it: `"no-match"`. */
+  /** The reason why the verification failed: `"no-match"`. */
   declare readonly reason: VerificationFailure;
 
   constructor(reason: VerificationFailure) {
@@ -30,7 +33,7 @@ export class WebhookVerificationError extends SluiceError<WebhookVerificationErr
   }
 }
 
-/** Thrown when a tenant has no endpoint of this id: what another tenant has is not there. */
+/** Thrown when a tenant has no endpoint with this id. Endpoints of other tenants do not count. */
 export class EndpointMissingError extends SluiceError<EndpointMissingError> {
   override readonly name = "EndpointMissingError";
   readonly code = "ERR_ENDPOINT_MISSING";
@@ -43,7 +46,7 @@ export class EndpointMissingError extends SluiceError<EndpointMissingError> {
   }
 }
 
-/** Thrown when a tenant has no message of this id: it was never sent, or is no longer kept. */
+/** Thrown when a tenant has no message with this id. The message was never sent, or is no longer kept. */
 export class MessageMissingError extends SluiceError<MessageMissingError> {
   override readonly name = "MessageMissingError";
   readonly code = "ERR_MESSAGE_MISSING";
@@ -62,7 +65,7 @@ export class EndpointDisabledError extends SluiceError<EndpointDisabledError> {
   override readonly name = "EndpointDisabledError";
   readonly code = "ERR_ENDPOINT_DISABLED";
   declare readonly endpoint: string;
-  /** Why it is disabled: `"failing"`, `"gone"`, or what was given to `disable()`. */
+  /** Why the endpoint is disabled: `"failing"`, `"gone"`, or the reason passed to `disable()`. */
   declare readonly why: string;
 
   constructor({ endpoint, why }: { endpoint: string; why: string }) {
@@ -70,12 +73,12 @@ export class EndpointDisabledError extends SluiceError<EndpointDisabledError> {
   }
 }
 
-/** Thrown when a secret in Redis cannot be read: the key that sealed it is not among those that are known, or it was changed. */
+/** Thrown when an encrypted secret in Redis cannot be read. The sender lacks the key, or the stored value was changed. */
 export class SecretUnreadableError extends SluiceError<SecretUnreadableError> {
   override readonly name = "SecretUnreadableError";
   readonly code = "ERR_SECRET_UNREADABLE";
   declare readonly endpoint: string;
-  /** The id of the key that it was sealed with. */
+  /** The id of the key that encrypted the secret. */
   declare readonly keyId: string;
 
   constructor({ endpoint, keyId }: { endpoint: string; keyId: string }) {

@@ -124,7 +124,7 @@ export type HandlerInput<Data, Result> =
 /** A job that a worker has fetched: its context and the wait for its slot. */
 export interface OwnedJobContext extends JobContext, WaitRegistry {
   readonly jobId: string;
-  /** The key whose pause recalls the job. */
+  /** The job's encoded key. A pause of this key sends the job back to the queue. */
   readonly key: string | undefined;
   /** The token of its lock. A later fetch of the same job gets another token. */
   readonly token: string;
@@ -165,7 +165,7 @@ export interface FetchedJob {
   readonly key?: string | undefined;
   readonly token: string;
   readonly attempt: number;
-  /** When its lock began, on `performance.now()`. Defaults to now. */
+  /** When the job's lock began, on `performance.now()`. Defaults to now. */
   readonly lockedAtMs?: number;
 }
 
@@ -173,7 +173,7 @@ export function createJobContext(fetched: FetchedJob): OwnedJobContext {
   return new FetchedContext(fetched);
 }
 
-/** A class whose parts are created on first use: a signal for each job cost as much as everything else about a job. */
+/** Creates its parts on first use. An abort signal for each job would cost as much time as the rest of its handling. */
 class FetchedContext implements OwnedJobContext {
   readonly jobId: string;
   readonly key: string | undefined;
@@ -296,11 +296,11 @@ export function assertProgress(value: unknown): void {
 /** The jobs that a worker has fetched and not finished. */
 export interface Running {
   readonly count: number;
-  /** How many of them have not started yet. */
+  /** The number of fetched jobs that have not started yet. */
   readonly unbegun: number;
   /** Adds a job that was fetched. */
   add(fetched: FetchedJob): OwnedJobContext;
-  /** Notes that a job has its slot. */
+  /** Records that a job has its slot. */
   started(context: OwnedJobContext): void;
   /** Removes a job that has ended, or goes back. */
   end(context: OwnedJobContext): void;

@@ -165,7 +165,7 @@ export function noteStart(
   const noting = connection.noteBegun({ queue, id, startByMs, isSuspect: mayKill });
   const noted = connection.inTime(NOTE_MS, noting).catch((error: unknown) => {
     const facts = { queue, job: id, reason: reasonOf(error) };
-    const problem = `Could not record that the job started; if its worker dies, ${mayKill ? "that will not count" : "it will expire"}.`;
+    const problem = `Could not record that the job started; if its worker dies, ${mayKill ? "its death will not count against the job" : "the job may expire"}.`;
     logger.warn(facts, problem);
   });
   return mayKill ? noted : undefined;

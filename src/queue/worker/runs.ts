@@ -85,7 +85,7 @@ export function createScheduledRuns({
     mayWait: async (run) => (await ask(run, "look"))?.says === "go",
     mayBegin: begin,
     async mayFail(run, token, failure) {
-      // It will be retried, and its schedule waits for that.
+      // The run will be retried, and its schedule waits for the retry.
       if (!isFinalError(failure)) return true;
       if (!isExpiry(failure)) return begin(run, token);
       const answer = await ask(run, "miss");

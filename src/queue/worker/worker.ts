@@ -101,7 +101,7 @@ export interface WorkerSettings<Data, Result> {
 }
 
 const CLOSED = "the worker is closed";
-/** With shorter locks, an idle worker looks as often as a busy one for jobs of other workers whose locks have ended. */
+/** With shorter locks, an idle worker searches for expired locks of other workers as often as a busy worker. */
 const LEAST_QUIET_LOCK_MS = 30_000;
 /** How long a closing worker waits for Redis, after its handlers have ended, to store the outcomes of their jobs. */
 const REDIS_GRACE_MS = 2_000;
@@ -329,7 +329,7 @@ export function createWorker<Data, Result>(
     await withinGrace(closeStored(!haveAllEnded || !connection.isReady()));
     locks.close();
     orders.close();
-    // Not earlier, because a job whose process is ended counts as failed.
+    // Must come after the handlers have ended, because a job whose child process is killed counts as failed.
     await opened.close();
     connection.close();
     status = { state: "closed", sinceMs: Date.now() };
@@ -397,8 +397,8 @@ function forgetCancels(stored: StoredWorker): void {
 }
 
 /**
- * Removes a job whose attempt failed before this worker knew that it was cancelled, so that it waits for its next
- * attempt. Never rejects: if this fails, the worker that fetches the job next ends it.
+ * Removes a cancelled job that waits for its next attempt, because its attempt failed before this worker learned of the
+ * cancellation. Never rejects. If the removal fails, the worker that fetches the job next ends it.
  */
 async function removeCancelled(
   { queue, lanes }: Pick<WorkerContext, "queue" | "lanes">,

@@ -346,12 +346,12 @@ function createEstimates(known: KnownPolicy, pacer: Pacer): Pick<CallContext, "e
     // A replica's turn comes before its slot, by the time that its priority may book ahead.
     const aheadMs = (HORIZON_MS * known.policy.shares[RANKS[priority]]!) / 1_000;
     const turnMs = turnAtMs === 0 ? 0 : turnAtMs + aheadMs;
-    // A call that is rejected immediately is in no line. The turns in a reply may belong to such calls of other processes.
+    // A call that is rejected immediately never joins a line, so turns do not delay it.
     const isKnown = !isInLine && soonestMs > nowMs;
     const dueMs = (isKnown ? soonestMs : Math.max(notBeforeMs, turnMs, soonestMs)) - nowMs;
     const waiting = group.scopes.length > 0 ? line.size : pacer.waiting;
     const others = isInLine ? waiting - 1 : waiting;
-    // The first caller starts at its time, and the others one after the other.
+    // The first caller starts when it is due, and the others follow one after the other.
     return dueMs > 0 ? dueMs + others * callTerms.stepMs : (others + 1) * callTerms.stepMs;
   }
 

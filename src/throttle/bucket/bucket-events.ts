@@ -45,7 +45,7 @@ export interface SlowedEvent extends OfKey {
   readonly factor: number | undefined;
   /** The distance that calls keep, in ms: `40`. Undefined for a cut. */
   readonly gapMs: number | undefined;
-  /** How long calls keep the distance, or how long none starts after a cut, in ms. */
+  /** How long calls keep `gapMs`, or how long no call starts after a cut, in ms. */
   readonly forMs: number;
 }
 

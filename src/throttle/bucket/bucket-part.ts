@@ -62,7 +62,7 @@ export interface PartSettings extends FirstPolicy {
   readonly listen?: (() => void) | undefined;
 }
 
-/** What the parts of one bucket share in this process. */
+/** State and callbacks that all parts of one bucket share in this process. */
 export interface SharedByParts {
   /** Returns the number of callers that wait in all parts. */
   readonly waiting: () => number;

@@ -11,15 +11,15 @@ export interface InForce {
   readonly state: BucketState;
   /** Ms until the whole rate is in force again, or `0`. */
   readonly wholeInMs: number;
-  /** Ms for which calls keep a distance that responses asked for, or `0`. */
+  /** Ms until calls no longer keep the minimum distance that responses demanded. `0` without such a distance. */
   readonly spacedForMs: number;
-  /** That distance, in ms. */
+  /** The minimum distance between two calls that responses demanded, in ms. */
   readonly gapMs: number;
 }
 
 /** The state of one limit. The examples are for 100 calls a minute, 97 of them used. */
 export interface LimitState {
-  /** `"100/min"`. With several levels or names of keys, it names them: `"2/s (level 1)"`. */
+  /** The limit as text: `"100/min"`. Includes the level or name if several have limits: `"2/s (level 1)"`. */
   readonly name: string;
   readonly unit: string;
   /** `"bucket"` for a shared limit, `"key"` for a limit per key, or the name for keys by name. */
@@ -130,7 +130,7 @@ function shadowState(limit: Limit, counts: ShadowCounts = NOTHING_COUNTED): Shad
 
 const NOTHING_COUNTED: ShadowCounts = { calls: 0, waited: 0, longestUs: 0, refused: 0 };
 
-/** The same without its limits, of a policy without shadows. */
+/** Describes a bucket without its limits and shadows. */
 export function describeBriefly(
   peeked: BrieflyPeeked,
   policy: Policy,

@@ -20,7 +20,7 @@ export interface AskTimes {
   nextAtMs(nowMs: number, hasLookups: boolean, lastSharedSlotMs: number): number;
   /** When this process's turn comes, from the latest reply; 0 if it has none. */
   readonly turnAtMs: number;
-  /** How long the store has not replied to a pending request, in ms. */
+  /** The time since the oldest unanswered request was sent, in ms. 0 if the store has replied. */
   readonly silentMs: number;
   /** True after the first reply. */
   readonly hasAnswered: boolean;
@@ -39,8 +39,8 @@ export interface AskTimes {
 }
 
 /**
- * A process whose turn is later sends a request after this time anyway, because the message that its turn comes sooner
- * can get lost.
+ * A process that waits for a later turn sends a request after this time anyway. Its turn may have come earlier, and the
+ * message about that can get lost.
  */
 export const RECHECK_MS: number = LONGEST_ASK_GAP_US / 1_000;
 /** The store keeps the queue position of a process that waits for a lease for half a second longer than this. */
@@ -49,7 +49,7 @@ const LONGEST_RECHECK_MS = 1_000;
  * The distance between checks of keys, if it is short enough to keep their queue positions: some 100 scripts a second.
  */
 const KEY_EVERY_MS = 1;
-/** Keys that are due within this time are checked together: one script for each would cost many times as much. */
+/** Keys that are due within this time are checked together, because one script for each key would cost far more. */
 const TOGETHER_MS = 50;
 const GATHER_MS = 10;
 /** The shortest time between two requests that `scheduleSoon` causes. */
@@ -70,7 +70,7 @@ export function createAskTimes(
   let storeAtMs = 0;
   /** True if a notification arrived after the last request was sent: the reply to it is then outdated. */
   let wasNotified = false;
-  /** When the request of `scheduleSoon` is due; Infinity if there is none. */
+  /** When the request that `scheduleSoon` scheduled is due. Infinity if none is scheduled. */
   let soonAtMs = Infinity;
 
   /** True if a group has a call that goes before the call with the turn, and that the last request did not include. */
@@ -85,7 +85,7 @@ export function createAskTimes(
   return {
     nextAtMs(nowMs, hasLookups, lastSharedSlotMs) {
       let readyAtMs = Infinity;
-      /** When a call starts to be allowed by its key, if it goes before the call with the turn. */
+      /** The earliest time when a key allows a call that goes before the call with the turn. */
       let passesAtMs = Infinity;
       /** The latest slot that is held in a group that still needs slots. */
       let lastSlotAtMs = -Infinity;
@@ -176,7 +176,7 @@ export interface Received {
   readonly arrivedMs: number;
   /** How far this process's clock is ahead of the bucket's. */
   readonly offsetMs: number;
-  /** It arrived so late that its slots may have passed: see `lateness.ts`. */
+  /** True if the reply arrived so late that its slots may have passed. See `lateness.ts`. */
   readonly isStale: boolean;
 }
 

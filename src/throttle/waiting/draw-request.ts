@@ -196,14 +196,14 @@ export function mostLeases(limits: readonly Limit[], slotRequests: readonly Slot
 
 /** This process's queue positions in a bucket. */
 export interface WaitPositions {
-  /** Its position in the queue of the bucket itself. */
+  /** The position in the queue of the bucket itself. */
   shared: WaitPosition;
-  /** Its position in the queue of one key. */
+  /** The position in the queue of one key. */
   of(key: string): WaitPosition;
-  /** The same scopes, with the positions in their queues. */
+  /** Returns copies of the scopes with this process's queue positions filled in. */
   in(scopes: readonly KeyScope[]): readonly KeyScope[];
   keep(key: string, position: WaitPosition): void;
-  /** Like `in`, but forgets these positions, except of keys that other callers of this process wait for. */
+  /** Like `in`, but then forgets the positions, except for keys that other callers of this process wait for. */
   giveUp(scopes: readonly KeyScope[], isWaitedFor: (key: string) => boolean): readonly KeyScope[];
   /**
    * A new generation of slots has begun, which has new turns for the bucket itself. A process that waited for a lease

@@ -18,7 +18,7 @@ import type { Caller, Group, EarliestStart, CachedReply } from "./group.ts";
 export interface EarliestStartCache {
   /** Stores a reply, unless it is stale or the cache was cleared after its request. */
   learn(reply: Drawn, asked: AskedSlots, learned: Received & { readonly epoch: number }): void;
-  /** How often the cache was cleared. A reply to a request of an older epoch is ignored. */
+  /** The number of times that the cache was cleared. Replies to requests of an older epoch are ignored. */
   readonly epoch: number;
   /** Clears the cache. */
   forget(): void;
@@ -36,12 +36,12 @@ export interface EarliestStartCache {
   hasReply(group: Group): boolean;
 }
 
-/** A reply about a limit of the bucket; it holds for calls that cost as much or more. */
+/** A reply about a limit of the bucket. It is valid for calls that cost at least `costs`. */
 interface CachedBucketReply extends CachedReply {
   readonly costs: readonly number[];
 }
 
-/** Another process may have given something back to a limit without a notification. */
+/** A reply about a limit expires after this time, because another process may give slots back without a notification. */
 const LIMIT_FRESH_MS = HORIZON_MS;
 /** The most by which this process's estimate of the bucket's clock may be off. */
 const MARGIN_MS = 5;
@@ -242,9 +242,9 @@ export function createEarlyRejection({
     if (toCheck.size === 0) return;
     const refused = takeTooLate();
     if (refused.length === 0) return;
-    // All of them have left their lines, so their estimates do not count each other.
+    // All refused callers were already taken out of their lines, so the estimates in their errors ignore each other.
     for (const caller of refused) caller.refuse();
-    // The store does not know the callers behind them yet.
+    // The store has not yet been asked about the callers that come next.
     scheduleSoon();
   }
 
@@ -258,7 +258,7 @@ export function createEarlyRejection({
       if (untilMs === Infinity) return false;
       lastUntilMs = Math.max(lastUntilMs, untilMs);
       if (untilMs >= earliestStarts.surelyNotBeforeMs(group, performance.now())) return false;
-      // Its key may hold it back for longer than the bucket does. In a flood of calls, not every call is looked up.
+      // The key may delay the call for longer than the bucket does. With too many calls to look up, the bucket's time decides.
       const isKnown = group.scopes.length === 0 || earliestStarts.hasReply(group);
       return isKnown || withoutStartTime.size >= MOST_ASKED_ABOUT;
     },

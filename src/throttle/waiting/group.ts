@@ -23,15 +23,15 @@ export interface Caller extends Waiter {
   /** Numbers callers by their arrival at the bucket. */
   readonly number: number;
   /**
-   * Its queue position: when it arrived, on `performance.now()`, or when the caller arrived whose position it took
-   * over. Earlier callers are asked for first.
+   * The queue position, a time of `performance.now()`: when this caller arrived, or when the caller arrived whose position
+   * it took over. Requests ask for earlier positions first.
    */
   queuedMs: number;
-  /** When it arrived, on `performance.now()`. */
+  /** When this caller arrived, on `performance.now()`. */
   readonly sinceMs: number;
-  /** How long it waits for its key, in ms; if the key's time is later, it fails with `NoRoomYet`. */
+  /** How long this caller waits for room in its key, in ms. If the room comes later, the call fails with `NoRoomYet`. */
   readonly patienceMs: number;
-  /** Its deadline, on `performance.now()`. */
+  /** The call's deadline, on `performance.now()`. */
   readonly untilMs: number;
   /** True for the call of a started job: it goes before all other calls of its priority. */
   readonly isOfStartedJob: boolean;
@@ -44,23 +44,23 @@ export interface Caller extends Waiter {
   refuse(): void;
 }
 
-/** The earliest start of a call, and what decides it. */
+/** The earliest start of a call, and the limit that delays it until then. */
 export interface EarliestStart {
   /** On `performance.now()`. */
   readonly atMs: number;
-  /** As in `Granted`. */
+  /** The number of that limit, as in `Granted`. */
   readonly bindsAt: number;
 }
 
-/** What one reply said about a group of calls. It is void if the cache was cleared since: then its epoch is older. */
+/** The part of one reply about a group of calls. Invalid if `epoch` is older than the cache's, which was cleared since. */
 export interface CachedReply extends EarliestStart {
   readonly arrivedMs: number;
   readonly epoch: number;
 }
 
 /**
- * The calls of one key and cost, which can use each other's slots. A class, because there may be one for each tried
- * call. Those have no waiting callers, so they need no line.
+ * The calls of one key and cost, which can use each other's slots. This is a class to save memory, because each `tryDraw`
+ * may create a group. Such a group has no waiting callers, so it creates no line.
  */
 export class Group {
   readonly callTerms: CallTerms;
@@ -68,13 +68,13 @@ export class Group {
   readonly name: string;
   /** The levels of the calls' key that have their own limits, the widest first. */
   readonly scopes: readonly KeyScope[];
-  /** True if a caller with limited patience ever joined: searching 100,000 callers for one would take long. */
+  /** True if a caller with limited patience ever joined. Saves a search through up to 100,000 callers. */
   hasImpatient = false;
-  /** The key of the level that held these calls back last, if one did. Only the pacer writes it. */
+  /** The key, or head of it, that last delayed these calls. Undefined if none did. Only the pacer writes this field. */
   heldBy: string | undefined;
-  /** The earliest deadline of its callers, or an earlier time, on `performance.now()`. */
+  /** A lower bound of its callers' deadlines, on `performance.now()`. */
   leastUntilMs: number = Infinity;
-  /** When its newest caller arrived, on `performance.now()`. */
+  /** When the newest caller of this group arrived, on `performance.now()`. */
   newestSinceMs = 0;
   /** The latest reply about these calls. Only `early-rejection.ts` writes it. */
   cachedReply: CachedReply | undefined = undefined;
@@ -83,13 +83,13 @@ export class Group {
 
   // Only `group-schedule.ts` writes the fields below. They stay valid while no caller waits: the next caller finds its
   // key still deferred.
-  /** When the group may be asked for again, on `performance.now()`; 0: at any time. */
+  /** The earliest time when a request may ask for this group, on `performance.now()`. 0: at any time. */
   readonly notBeforeMs: number = 0;
   /** Callers up to this number go first: they had arrived when the key deferred this group. */
   readonly behind: number = 0;
   /** Breaks ties between groups. */
   readonly queuedAt: number = 0;
-  /** Its part of the schedule: "nowhere" while each of its callers has a slot. */
+  /** The part of the schedule that holds this group. `"nowhere"` while all its callers have slots. */
   readonly position: "free" | "deferred" | "nowhere" = "nowhere";
   /** True if a change notification about the key arrived after the last request that included it. */
   readonly wasNotified: boolean = false;

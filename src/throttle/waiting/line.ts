@@ -5,23 +5,24 @@ import { PRIORITIES, type Priority } from "../../core/input/options.ts";
 export interface Waiter {
   readonly priority: Priority;
   /**
-   * The priority of the caller whose position it took; undefined if it has its own position. Only the line writes it.
+   * The priority of the caller whose position this caller took over. Undefined if it has its own position. Only the line
+   * writes this field.
    */
   inheritedPriority?: Priority | undefined;
-  /** The encoded key of its lane; undefined: it waits behind all callers that arrived before. */
+  /** The encoded key of the caller's lane. Undefined: no lane, so the caller waits behind all earlier callers. */
   readonly lane?: string | undefined;
   /**
    * The weights of the heads of its lane, the widest first: how many turns each has in a round. Defaults to 1 for each.
    */
   readonly laneWeights?: readonly number[] | undefined;
   /**
-   * The round of turns in which it goes; fractions order callers within a round. Only the line writes this and the two
-   * fields below.
+   * The round of turns in which this caller goes. Fractions order callers within a round. Only the line writes this field and
+   * the next two.
    */
   round: number;
-  /** The turns of the first name of its lane. */
+  /** The turns of the first name of the caller's lane. */
   turns?: Turns | undefined;
-  /** Its turns at the levels below the first name, where lanes lie there. */
+  /** The caller's turns at the levels below the first name, if there are lanes at those levels. */
   turnsWithin?: Turn[] | undefined;
   previous: Waiter | undefined;
   next: Waiter | undefined;
@@ -43,7 +44,7 @@ export interface Line<W extends Waiter> {
   firstOf(rank: number): W | undefined;
   lastOf(rank: number): W | undefined;
   push(waiter: W): void;
-  /** Removes the next caller, of one rank if that is given. */
+  /** Removes and returns the next caller, or the next caller of `rank`. */
   shift(rank?: number): W | undefined;
   /** Removes a caller from any position. */
   remove(waiter: W): void;
@@ -59,7 +60,7 @@ interface Turns {
   round: number;
   lastRound: number;
   waiting: number;
-  /** Of a head: the lanes below it, while they have callers. */
+  /** For a head: the lanes below it, while these lanes have callers. */
   within: Lanes | undefined;
 }
 

@@ -470,8 +470,8 @@ function giveBack(
 const MOST_REFUNDS = 20;
 
 /**
- * Gives back what late slots took of quotas, and of units such as tokens. Their time itself is lost. Resolves when the
- * store has answered. Never rejects.
+ * Returns the usage of late slots to quotas, and to limits on units such as tokens. The start times of these slots stay
+ * unused. Resolves when the store has replied. Never rejects.
  */
 export async function refundUnused(
   context: BucketContext,
@@ -481,7 +481,7 @@ export async function refundUnused(
   const { store, bucket, known, count } = context;
   if (slots.length > 0) count("late", slots.length);
   const { limits, shared, costs, text } = callTerms;
-  /** Settled to zero, as for a call that used nothing. */
+  /** True for limits whose cost is settled to zero, as for a call that used nothing. */
   const isSettled = limits.map((limit, index) => isOfUnits(limit) && costs[index]! > 0);
   const isReturned = limits.map(
     (limit, index) => !isSettled[index] && (index >= shared.length || isQuota(limit)),
@@ -511,7 +511,10 @@ async function sent(sending: Promise<void>, { bucket, logger }: BucketContext): 
   try {
     await sending;
   } catch (error) {
-    logger.warn({ bucket, reason: reasonOf(error) }, "Unused slots could not be given back.");
+    logger.warn(
+      { bucket, reason: reasonOf(error) },
+      "Could not give unused slots back; their usage still counts.",
+    );
   }
 }
 
@@ -522,9 +525,9 @@ function isOfUnits({ kind, unit }: Limit): boolean {
 }
 
 /**
- * True for a limit that counts usage within a window. A limit that drains evenly and is shared by all keys cannot be
- * given back later: it may have drained, and other calls are booked behind it. A key's own limit can be given back:
- * otherwise a slow limit would lose an hour because a slot came 10 ms late.
+ * True for a limit that counts usage within a window. Usage of a limit that drains evenly and is shared by all keys cannot be
+ * returned later: it may have drained, and other calls are booked behind it. The caller returns usage of a key's own limit
+ * in any case. Otherwise a slow limit would lose an hour because a slot came 10 ms late.
  */
 function isQuota({ kind }: Limit): boolean {
   const { isRate, doesDrain } = ruleOf(kind);

@@ -18,17 +18,17 @@ export interface WaitOptions extends ObservedDrawCall {
   readonly lane?: string | undefined;
   /** The weights of the lane's heads, the widest first: how many turns each has in a round. Defaults to 1 for each. */
   readonly laneWeights?: readonly number[] | undefined;
-  /** What the call's job has already drawn; the call waits only for what it needs beyond that. */
+  /** The slot that the call's job has already drawn. The call waits only for the cost that exceeds it. */
   readonly beyond?: TryCall | undefined;
   /** The trace context of the producer of the call's job. */
   readonly producer?: string | undefined;
 }
 
-/** The call was not willing to wait until its key has room. */
+/** The result of a call whose key has no room within `patienceMs`. */
 export class NoRoomYet {
   /** Ms until its key may have room. */
   readonly roomInMs: number;
-  /** The level without room: the call's key, or a head of it. */
+  /** The key without room: the call's key, or a head of it. */
   readonly of: string | undefined;
 
   constructor(roomInMs: number, { heldBy }: Pick<Group, "heldBy">) {
@@ -94,7 +94,7 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
   ) {
     this.#context = context;
     this.group = group;
-    // Its job arrived before all calls that are waiting now.
+    // A call of a running job gets the first number, because its job arrived before all calls that wait now.
     this.number = options.beyond === undefined ? context.takeNumber() : 0;
     this.options = options;
     this.#settling = settling;
@@ -178,10 +178,10 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
   }
 }
 
-/** Distance in the queue between calls that arrive together, and the most by which a call is put back … */
+/** The time between the queue positions of calls that arrive together, and the most by which one is delayed. */
 const APART_MS = 1;
 const MOST_APART_MS = 200;
-/** … unless one call takes longer than that: then the distance is the time of one call, up to two of them. */
+/** If one call takes longer than that at the bucket's rate, that time is used instead, up to twice. */
 const MOST_APART_STEPS = 2;
 const LONGEST_APART_MS = 1_000;
 

@@ -31,7 +31,7 @@ import { asFailure, expiredFailure, responseFailure } from "../outcome.ts";
 
 /** Replaces the draws and attempts of single jobs. */
 export interface Batches<Data, Result> {
-  /** As {@link JobSlots.draw}. Resolves with the slot of the job's batch. */
+  /** Like {@link JobSlots.draw}, but resolves with the slot that the job's whole batch shares. */
   draw(job: Job<Data>, context: OwnedJobContext): Promise<DrawnSlot | NoRoomYet | undefined>;
   /** Runs a job with its batch. Resolves with the job's own result, or rejects with its own failure. */
   run(attempt: Attempt<Data>): Promise<Result | undefined>;

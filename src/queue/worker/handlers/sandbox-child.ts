@@ -71,7 +71,7 @@ function contextOf(stored: SandboxedJob, signal: AbortSignal): JobContext {
     attempt,
     slot: {
       ...slot,
-      // Jobs have no such list.
+      // A job has one key, never several named keys.
       keys: undefined,
       signal,
       settle: async (cost) => send({ sluice: "settle", cost }),

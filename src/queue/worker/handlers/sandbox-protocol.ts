@@ -26,12 +26,12 @@ export interface ChildFailure {
   readonly name: string;
   readonly message: string;
   readonly stack: string | undefined;
-  /** Its code and status, and the errors that led to it. */
+  /** The error's code, status and causes. */
   readonly facts: ErrorFacts;
   readonly [property: string]: unknown;
 }
 
-/** What a handler does with its slot. The parent process holds the slot. */
+/** An action of the handler on its slot, which the parent process holds. */
 export type SlotMessage =
   | { readonly sluice: "settle"; readonly cost: SettledCost }
   | { readonly sluice: "release" };

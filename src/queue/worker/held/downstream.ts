@@ -17,18 +17,18 @@ export interface Downstream {
   /** Reports that a job failed. Resolves with a reason if the attempt does not count. */
   failed(job: JobOfKey, pass: Pass, thrown: unknown): Promise<WhyBlocked | undefined>;
   /**
-   * Waits to learn whether the breaker opens, after a failure that counts towards that and would be the job's last. If
-   * it opens, the job will start again. Resolves with undefined if other jobs succeed, or if no job is left whose
-   * failure could open it.
+   * Called after a failure that would be the job's last. Waits until it is clear whether the breaker opens. If the breaker
+   * opens, resolves with the reason, and the job will start again. Resolves with undefined if other jobs succeed, or if no
+   * job is left whose failure could open the breaker.
    */
   verdict(
     job: JobOfKey,
     context: { readonly jobId: string; readonly signal: AbortSignal },
   ): Promise<WhyBlocked | undefined>;
   succeeded(job: JobOfKey, pass: Pass): void;
-  /** How many jobs wait for their verdicts. */
+  /** The number of jobs that wait in `verdict`. */
   readonly undecided: number;
-  /** Ends these waits: the jobs will start again elsewhere. */
+  /** Ends the waits in `verdict`. The waiting jobs will start again in other workers. */
   close(): void;
 }
 
@@ -45,14 +45,14 @@ interface DownstreamParts {
   readonly connection: Pick<QueueConnection, "inTime">;
 }
 
-/** How long the end of a handler may wait for Redis to say whether other workers found the downstream unreachable. */
+/** How long a failed job may wait for Redis's reply whether other workers found the downstream unreachable. */
 const ASK_MS = 1_000;
 /** While jobs wait for their verdicts: how often to check this process, and how often Redis. */
 const LOOK_MS = 50;
 const LOOK_REDIS_MS = 1_000;
-/** How long one look at the lanes is shared. */
+/** How long one reading of the lanes serves all jobs in `verdict`. */
 const SHARED_MS = 200;
-/** The longest wait of one job. It is longer where limits rarely let jobs start: as long as this many of them take. */
+/** The longest wait of one job in `verdict`. With slow limits, it is the time in which `LONGEST_STEPS` jobs start. */
 const LONGEST_MS = 60_000;
 const LONGEST_STEPS = 20;
 
@@ -102,7 +102,7 @@ export function createDownstream(parts: DownstreamParts): Downstream {
       const { sharedMs, keyMs } = bucket.stepsOf({ key });
       return Math.max(LONGEST_MS, LONGEST_STEPS * (sharedMs + keyMs));
     } catch {
-      // Under the limits in force, no such call could pass.
+      // The current limits would reject such a call.
       return LONGEST_MS;
     }
   }

@@ -5,12 +5,12 @@ import { pauseFor } from "../../../throttle/waiting/wait.ts";
 import type { OwnedJobContext, Running, WorkerContext } from "../context.ts";
 
 /**
- * What Redis says about the jobs that a worker holds: whether the queue or their keys are paused, and which jobs were
- * cancelled. Each fetch brings this. A worker that holds jobs and fetches none asks several times a second. A lost
- * message does no harm, because a job starts only on a reply of the last second.
+ * Tracks pauses and cancellations that affect the jobs of a worker. Each fetch reply contains them. A worker that holds jobs
+ * but fetches none requests them several times a second. A lost reply does no harm, because a job starts only if the latest
+ * reply is less than a second old.
  */
 interface JobOrders {
-  /** Stores what a reply said, and when it was requested, on `performance.now()`. */
+  /** Applies a reply. `askedAtMs` is when it was requested, on `performance.now()`. */
   apply(seen: WorkerOrders, askedAtMs: number): void;
   /** Called for each job that was fetched. */
   add(context: OwnedJobContext): void;
@@ -23,7 +23,7 @@ interface JobOrders {
   close(): void;
 }
 
-/** How often a worker with jobs asks at least, and how old a reply may be for a job to begin. */
+/** The longest time between two such requests, and the greatest age of a reply at which a job may start. */
 const LOOK_MS = 350;
 const FRESH_MS = 1_000;
 const RECHECK_MS = 25;
@@ -159,7 +159,7 @@ interface FetchedJobs {
 
 /** Once the first job has waited for this long, all waiting ones are reported. */
 const LONG_MS = 50;
-/** How often changed reports are sent, how long a report is valid, and how often an unchanged one is repeated. */
+/** The time between changed reports, how long a report is valid, and the time between unchanged reports. */
 const REPORT_MS = 100;
 const HOLDS_FOR_MS = 3_000;
 const REPEAT_MS = 1_000;
@@ -271,7 +271,7 @@ interface JobLocksSettings {
   readonly onError: (error: Error) => void;
 }
 
-/** How often locks are checked while one lasts. Each is renewed before half of that time is over. */
+/** The number of checks during the life of one lock. A lock is renewed before half of its life is over. */
 const LOOKS = 4;
 const LOST = "its lock was lost";
 
@@ -296,7 +296,7 @@ export function createJobLocks({ running, lockMs, extend, onError }: JobLocksSet
     }, lookMs);
   }
 
-  /** Returns the jobs whose locks are due, each once: a job that was fetched again had lost its earlier lock. */
+  /** Returns the jobs whose locks are due for renewal. If a job was fetched twice, only its newer lock counts. */
   function dueJobs(): OwnedJobContext[] {
     const newest = new Map<string, OwnedJobContext>();
     for (const job of running.all()) {

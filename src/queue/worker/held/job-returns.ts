@@ -1,4 +1,4 @@
-/** How a worker returns a job without an attempt that counts. Each function throws what BullMQ expects for that. */
+/** Returns jobs to the queue without a counted attempt. Each function throws the error that BullMQ expects for this. */
 import type { RunName } from "../../../stores/redis/scripts/queue/runs.ts";
 import type { Pass } from "../../../throttle/outage/breaker.ts";
 import { codeOf, movedToDelayed, movedToWait, NOT_THERE } from "../../bullmq/errors.ts";
@@ -11,7 +11,7 @@ import type { OwnedJobContext, WorkerContext } from "../context.ts";
 import type { ScheduledRuns } from "../runs.ts";
 import type { WhyBlocked } from "./downstream.ts";
 
-/** All of them reject or throw. */
+/** All functions reject or throw. */
 export interface JobReturns<Data> {
   /**
    * Puts the job into its lane, so that others can use its place in this worker. It comes back in its turn, once its

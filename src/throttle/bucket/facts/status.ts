@@ -17,11 +17,11 @@ import {
 } from "../../../core/stores/insight/store.ts";
 import type { BriefState, BucketState, InForce } from "../bucket-state.ts";
 
-/** Who made a change that is in force, and when it ends. */
+/** Who made an active override or pause, and when it ends. */
 export interface SetBy {
   readonly by: string;
   readonly reason: string | undefined;
-  /** When, in ms since 1970, by the clock of Redis. */
+  /** When the change was made, in ms since 1970, by the clock of Redis. */
   readonly atMs: number;
   /** Ms until it ends by itself. Infinity without an end, which is `"forever"` in JSON. */
   readonly endsInMs: number;
@@ -31,7 +31,7 @@ export interface SetBy {
 export interface Waiting {
   readonly total: number;
   readonly byPriority: Readonly<Record<Priority, number>>;
-  /** How long the oldest one has waited, in ms. `0` if none waits. */
+  /** How long the oldest waiting caller has waited, in ms. `0` if none waits. */
   readonly oldestMs: number;
 }
 
@@ -58,9 +58,9 @@ interface OfAllReplicas {
   readonly capPerSecond: number | undefined;
   /** Calls per second that all replicas started in the last ten seconds: `98.4`. */
   readonly actualPerSecond: number;
-  /** How many responses caused a cooldown or a cut of the rate, over all replicas: `12`. Only grows. */
+  /** The number of responses that caused a cooldown or a cut of the rate, over all replicas: `12`. Only grows. */
   readonly refusals: number;
-  /** Where the policy in force comes from. */
+  /** The source of the active policy. */
   readonly source: PolicySource;
   /** The version of the rules. Undefined if they do not name the bucket. */
   readonly rulesVersion: number | undefined;
@@ -68,7 +68,7 @@ interface OfAllReplicas {
   readonly setBy: SetBy | undefined;
   /** Who paused the bucket. Undefined if it is not paused, or if unknown. */
   readonly pausedBy: SetBy | undefined;
-  /** What holds back most of the waiting callers: `"100/s"`, `"a pause"`. Undefined if none waits. */
+  /** The limit or pause that delays most of the waiting callers: `"100/s"`, `"a pause"`. Undefined if none waits. */
   readonly limitedBy: string | undefined;
   readonly waiting: Waiting;
   readonly toldBy: readonly ReplicaOfBucket[];

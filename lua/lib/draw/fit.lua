@@ -86,7 +86,7 @@ local function slice_of(serving, line, rank)
   return not serving.is_try and not line.refused and line.slices[rank]
 end
 
--- What a slot request needs of the scope that decides its slots: the shared scope (number 0), or its widest key (1).
+-- Describes a slot request under the scope that decides its slots: the shared scope (number 0), or its widest key (1).
 local function fit(serving, slot_request, line, number)
   local scope, now_us, rank, class = line.scope, serving.now_us, slot_request.rank, slot_request.class
   local slice = slice_of(serving, line, rank)
@@ -107,8 +107,8 @@ local function fit(serving, slot_request, line, number)
   return main
 end
 
--- The same for a further key, whose limits come after `after` others. A key books nothing ahead, so it delays no earlier call
--- and has no share. It has no line until a replica waits for it.
+-- Like fit, but for a further key. The costs for its limits come after the first `after` costs. Such a key books nothing ahead,
+-- so it delays no earlier call and has no share. The key has no line until a replica waits for it.
 local function fit_gate(serving, slot_request, scope, number, after, own)
   local line, ahead, drawer = scope.line, NOTHING, serving.drawer
   if not line and (own ~= NO_POSITION or scope.turns_until_us >= serving.missed_us) then line = line_of(serving, scope, own) end
@@ -142,8 +142,8 @@ local function closed_until_us(scope)
   return math.max(scope.cool_until_us, scope.paused_until_us)
 end
 
--- What delays a call if no limit does, in the form of a reply: a cooldown, a pause, or a rate that responses have slowed.
--- It belongs to the scope with this number.
+-- Encodes the cause of a delay for a reply, if no limit is the cause: a cooldown, a pause, or a rate that responses have slowed.
+-- The number is that of the scope with this cause.
 local COOLING, PAUSED, SLOWED, CAUSES = -1, -2, -3, 3
 local function bound_by(cause, number)
   return cause - CAUSES * number
@@ -218,7 +218,7 @@ local function times(fitting, count)
   return all
 end
 
--- True if booking this many calls at once delays nothing that comes before them.
+-- True if booking this many calls at once delays none of the calls ahead of them.
 local function delays_none(fitting, count)
   if #fitting.ahead == 0 then return true end
   local opens_us = opens_at_us(fitting.scope, fitting.drawer.now_us, fitting.step_us)
@@ -345,7 +345,7 @@ local function wait_for(serving, main, slot_request, left, turn, amounts)
   end
 end
 
--- Keeps a position for a slot request behind another one of its line, unless its rank has a position already.
+-- Gives a slot request that comes behind another one a position in the line, unless its rank already has one.
 local function wait_behind(serving, slot_request, line)
   if line.slices[slot_request.rank] then return end
   serving.drawer.order = order_of(slot_request.rank, since_of(slot_request.since_us, serving.now_us))
@@ -355,7 +355,7 @@ local function wait_behind(serving, slot_request, line)
   wait_for(serving, main, slot_request, slot_request.wanted, turn, amounts)
 end
 
--- True if less than a slice is left after what comes before it. Then a draw is not worth it.
+-- True if the calls ahead leave less than a whole slice. A draw is then not worth its cost.
 local function is_too_little(serving, slot_request, main, opens_us, until_us, most)
   if #main.ahead == 0 then return false end
   -- A slice is checked once, at its first slot request.
@@ -376,10 +376,10 @@ end
 -- The shortest and the longest time between two draws of a replica that got nothing.
 local LEAST_ASK_GAP_US, LONGEST_ASK_GAP_US = 1000, 500000
 
--- How long before its start a call with others before it is drawn again. If a horizon has many calls, a part of it is left to
--- the others, because they may need more by then. Otherwise many replicas would draw a little too early and get nothing.
--- A replica that needs a whole slice leaves a third of the horizon, because that much must be free at once. Others leave an
--- eighth.
+-- How long before a call's start its replica draws again, if other calls are ahead. With many calls per horizon, the replica
+-- waits until a part of the horizon has passed, because the calls ahead may need more by then. Otherwise many replicas would
+-- draw a little too early and get nothing. This part is a third of the horizon for a replica that needs a whole slice at once,
+-- and an eighth for others.
 local function ask_ahead_us(horizon_us, step_us, is_whole)
   local left_us = math.floor(horizon_us / (is_whole and 3 or 8))
   return step_us <= left_us / 8 and horizon_us - left_us or horizon_us

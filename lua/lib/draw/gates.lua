@@ -70,7 +70,7 @@ local function start_through(serving, gates, first_us, slot_us, until_us)
     if passes_us > start_us then start_us = passes_us end
     are_free = are_free and passes_us < math.huge and (#gate.ahead == 0 or delays_none(gate, 1))
   end
-  -- A slot is not moved past earlier turns. The key's times only go forward, so nothing would be left for them.
+  -- A slot is not moved past earlier turns of the key. The key books only later and later times, so these turns would get no slot.
   if are_free and start_us == slot_us then return start_us end
   local is_tried = is_try or now_us < serving.bucket.tried_us + UNTRIED_US
   local push_us = is_tried and 0 or math.min(until_us - now_us, MOST_PUSHED_US)

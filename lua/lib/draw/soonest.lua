@@ -8,8 +8,9 @@ local function least_opens_at_us(scope, now_us, step_us)
   return math.max(now_us, scope.last_us, after_cut_us(scope, latest_us, step_us))
 end
 
--- The earliest start in a scope, and what decides it; 0 if nothing lasts beyond until_us. A cooldown or pause of the other scope
--- also counts. Nothing says when a lease becomes free, so leases are left out.
+-- Returns the earliest start in a scope, and the number of the limit or cause that delays it. The number is 0 if the start is
+-- at until_us or earlier. A cooldown or pause of the other scope also counts. Limits on leases are left out, because it is
+-- unknown when a lease becomes free.
 local function soonest_in(gate, beside, now_us, until_us)
   local scope, both = gate.scope, { beside, gate }
   local closed_us = math.max(closed_until_us(beside.scope), closed_until_us(scope))
@@ -25,7 +26,7 @@ local function soonest_in(gate, beside, now_us, until_us)
   return soonest_us, slowed_by(both, now_us)
 end
 
--- For a slot request that was checked, under the limits of the bucket and of its keys.
+-- The earliest start for a slot request that was checked, under the limits of the bucket and of its keys.
 local function soonest_of(serving, main, gates, horizon_us)
   -- The reply to a try says when to ask again.
   if serving.is_try then return 0, 0 end

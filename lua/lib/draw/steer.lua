@@ -1,8 +1,9 @@
--- Changes of a scope. Each returns true if slots that were given out are invalid now.
--- The rate right after a cooldown, per mille.
+-- Changes of a scope, such as a pause. Each change returns true if slots that replicas hold are invalid now.
+
+-- The rate right after a cooldown, in per mille of the full rate.
 local RAMP_FROM = 250
 
--- The time of the last slot that was given out. Responses to calls on these slots are about the rate before the change.
+-- The time of the last booked slot. Responses to calls until then result from the rate before the change.
 local function handed_out_until_us(scope, now_us)
   return math.max(now_us, scope.last_us)
 end

@@ -126,8 +126,8 @@ local function leave_turn(scope, asker, since_us, now_us)
   end
 end
 
--- The turns before a call of this order. Each has the sums of what it and all earlier turns need of each limit. Among
--- simultaneous calls, the longest waiting turn is first.
+-- Returns the turns before a call of this order. Each turn contains, per limit, the sum of its own need and of all earlier turns'
+-- needs. Among simultaneous calls, the turn that has waited longest is first.
 local function ahead_of(turns, order, own_since_us)
   local before, is_sorted = {}, true
   for at = 1, #turns do

@@ -258,7 +258,7 @@ describe("a service in one file", () => {
 
     expect(lines).toEqual([
       ...PACED,
-      expect.stringMatching(/^InvalidOptionError: .* leave "sluice" out of the bundle/),
+      expect.stringMatching(/^InvalidOptionError: .* mark "sluice" as external in the bundler/),
       "did this",
     ]);
   });

@@ -16,6 +16,7 @@ interface Schema {
   readonly enum?: readonly unknown[];
   readonly const?: unknown;
   readonly anyOf?: readonly Schema[];
+  readonly oneOf?: readonly Schema[];
   readonly items?: Schema;
   readonly required?: readonly string[];
   readonly properties?: Readonly<Record<string, Schema>>;
@@ -63,12 +64,22 @@ function typeOf(schema: Schema, root: Schema = schema): string {
   if (schema.const !== undefined) return `\`${JSON.stringify(schema.const)}\``;
   if (schema.anyOf)
     return [...new Set(schema.anyOf.map((each) => typeOf(each, root)))].join(" or ");
+  if (schema.oneOf) return "a [kind of limit](#kinds-of-limits)";
   if (schema.items) return `list of ${typeOf(schema.items, root)}`;
   return [schema.type ?? "any value"].flat().join(" or ");
 }
 
 function resolveRef(ref: string, root: Schema): Schema {
   return root.$defs![ref.replace("#/$defs/", "")]!;
+}
+
+function descriptionOf({ description, $ref }: Schema, root: Schema): string {
+  return description ?? ($ref ? descriptionOf(resolveRef($ref, root), root) : "");
+}
+
+/** Follows references until the schema itself. */
+function resolved(schema: Schema, root: Schema): Schema {
+  return schema.$ref ? resolved(resolveRef(schema.$ref, root), root) : schema;
 }
 
 function cell(text: string): string {
@@ -164,12 +175,7 @@ function keysOf(schema: Schema, root: Schema, path: string, above: readonly stri
   }
   const own = Object.entries(schema.properties ?? {}).flatMap(([name, field]) => {
     const at = path === "" ? name : `${path}.${name}`;
-    const resolved = field.$ref ? resolveRef(field.$ref, root) : field;
-    const row = [
-      `\`${at}\``,
-      typeOf(field, root),
-      cell(field.description ?? resolved.description ?? ""),
-    ];
+    const row = [`\`${at}\``, typeOf(field, root), cell(descriptionOf(field, root))];
     return [row, ...keysOf(field, root, at, above)];
   });
   const inner = schema.additionalProperties;
@@ -180,6 +186,28 @@ function keysOf(schema: Schema, root: Schema, path: string, above: readonly stri
   return [...own, ...named, ...either, ...items].filter(
     ([key]) => !seen.has(key!) && seen.add(key!),
   );
+}
+
+/** The keys of each kind of limit. Limits are the only `oneOf` of the schema. */
+function kindsOfLimits(root: Schema): string {
+  const kinds = Object.values(root.$defs!).flatMap(({ oneOf = [] }) => oneOf);
+  const tables = kinds.map((kind) => {
+    const { properties = {}, required = [] } = resolved(kind, root);
+    const { kind: name, ...others } = properties;
+    const rows = Object.entries(others).map(([key, field]) => {
+      const label = `\`${key}\`${required.includes(key) ? " (required)" : ""}`;
+      return [label, typeOf(field, root), cell(descriptionOf(field, root))];
+    });
+    const title = String(resolved(name!, root).const);
+    return `### \`kind: ${title}\`\n\n${table(["key", "type", "meaning"], rows)}`;
+  });
+  const example =
+    "limits: [500/min, { kind: leaky-bucket, rate: 90000/min, unit: tokens, burst: 32000 }]";
+  return `## Kinds of limits
+
+An entry of \`limits\` is a rate, which makes a leaky bucket, or an object with a \`kind\` and the keys below: \`${example}\`. [Limits](limits.md) explains what each kind does.
+
+${tables.join("\n\n")}`;
 }
 
 function rulesPage(): string {
@@ -194,6 +222,8 @@ function rulesPage(): string {
 Every key of \`sluice.yaml\`. Generated from the schema that the check uses; editors use the same schema from \`sluice.schema.json\`. The [guide](../guides/operate/rules-file.md) shows how to work with the file.
 
 ${sections.join("\n\n")}
+
+${kindsOfLimits(schema)}
 `;
 }
 

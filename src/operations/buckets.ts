@@ -5,6 +5,7 @@ import type { PolicyOptions } from "../core/policy/policy.ts";
 import type { Overview } from "../insight/overview.ts";
 import type { Forecast, QueuePreview } from "../queue/forecast/forecast.ts";
 import type { Bucket } from "../throttle/bucket.ts";
+import type { BucketState } from "../throttle/bucket/bucket-state.ts";
 import type { BucketOutlook, BucketPreview } from "../throttle/bucket/facts/preview.ts";
 import type { BucketBrief, BucketStatus } from "../throttle/bucket/facts/status.ts";
 import { assertUndone } from "./changes.ts";
@@ -259,6 +260,8 @@ const keys = operation({
   cli: {
     command: "keys <name>",
     args: ["bucket"],
+    about:
+      "the keys with the most pending jobs, over all queues of a bucket; sluice why says why they wait",
     examples: ["sluice keys stripe"],
     show({ lanes, lanesInAll }: Awaited<ReturnType<typeof busiestKeys>>) {
       if (lanes.length === 0) return "No job with a key waits.";
@@ -401,7 +404,10 @@ const configure = operation({
     ],
     hidden: ["policy"],
     options: [
-      ["--rate <rate>", "such as 50/s; it replaces all limits that the keys share"],
+      [
+        "--rate <rate>",
+        "such as 50/s; it replaces all limits that the keys share, also of other units and the concurrency",
+      ],
       ["--concurrency <calls>", "how many calls at once"],
       ["--code", "puts the policy of the code in force again"],
       ["--dry-run", "says what would change, and changes nothing"],
@@ -417,13 +423,24 @@ const configure = operation({
       }
       return { policy: isPolicy ? policyOf({ rate, concurrency }) : "code" };
     },
-    run: (door, { bucket: name, policy }, { options, perform }) =>
-      options["dryRun"] === true
-        ? previewOf(door, String(name), policy as PolicyOptions | "code")
-        : perform(),
+    async run(door, { bucket: name, policy }, { options, perform }) {
+      if (options["dryRun"] === true) {
+        return previewOf(door, String(name), policy as PolicyOptions | "code");
+      }
+      const before = await (await door.bucket(String(name))).peek();
+      const made = (await perform()) as { readonly status?: BucketStatus };
+      const dropped = policy === "code" ? [] : droppedBy(before, made.status);
+      return dropped.length === 0 ? made : { status: { ...made.status, dropped } };
+    },
     result: (made) => ("status" in made ? made.status : made),
-    show: (printed: BucketStatus | Preview | CodePreview) =>
-      "pausedForMs" in printed ? AFTERWARDS.show(printed, {}) : showPreview(printed),
+    show: (printed: (BucketStatus & { readonly dropped?: string[] }) | Preview | CodePreview) => {
+      if (!("pausedForMs" in printed)) return showPreview(printed);
+      const { dropped } = printed;
+      const after = AFTERWARDS.show(printed, {}) as string;
+      return dropped === undefined
+        ? after
+        : [after, `It replaces all shared limits; no longer in force: ${dropped.join(", ")}.`];
+    },
   },
   form: {
     title: "Change the rate of {name}",
@@ -503,6 +520,13 @@ const undo = operation({
     done: "The change was undone.",
   },
 });
+
+/** Lists the shared limits that a change removes, if it leaves fewer than before. */
+function droppedBy(before: BucketState, after: BucketState | undefined): string[] {
+  if (after === undefined || after.limits.length >= before.limits.length) return [];
+  const kept = new Set(after.limits.map(({ name }) => name));
+  return before.limits.map(({ name }) => name).filter((name) => !kept.has(name));
+}
 
 interface PreviewGiven {
   readonly policy?: object | undefined;

@@ -69,7 +69,7 @@ function makeSchema() {
     version: wholeNumber(1, Number.MAX_SAFE_INTEGER, "versions")
       .optional()
       .describe(
-        "The file with the greater version applies. Defaults to the file's modification time.",
+        "The file with the greater version applies. Defaults to the file's modification time in ms since 1970, so a file that states a small number later counts as older.",
       ),
     tiers: z
       .record(NAME, ofTier)

@@ -41,6 +41,7 @@ export function addEndpoints(program: Command, io: Io): void {
       "after",
       `
 Only new secrets are shown. Commands that create one need $${KEYS}, with the value that the services have.
+A sender is what createWebhooks() opens in your code; --sender is its option "name".
 
 Example: sluice endpoints list --tenant acme`,
     );
@@ -64,7 +65,7 @@ Example: sluice endpoints list --tenant acme`,
     const command = endpoints
       .command(name)
       .description(about)
-      .option("--sender <name>", "the name of the sender", "webhooks")
+      .option("--sender <name>", "the name of the webhook sender", "webhooks")
       .option("--tenant <tenant>", "needed if the sender has several");
     if (CHANGES.has(name.split(" ", 1)[0]!)) {
       command.option(
@@ -130,7 +131,8 @@ Example: sluice endpoints list --tenant acme`,
   add<SaidGiven & { grace: string }>(
     "rotate-secret <id>",
     {
-      about: "signs with a new secret from now on, and prints the secret",
+      about:
+        "creates and prints a new secret; during the grace time, the old one signs too (in the github style, it signs alone)",
       example: "rotate-secret billing --grace 2d --tenant acme",
     },
     async ({ hooks, tenant, args: [id], options, show }) => {
@@ -141,7 +143,7 @@ Example: sluice endpoints list --tenant acme`,
       const secret = await (await hooks()).endpoints.rotateSecret(asked, byHand(options, io));
       show({ secret }, () => `The new secret of ${id}, shown this once:\n${secret}`);
     },
-  ).option("--grace <time>", "how long the old secret also signs, up to 7d, or 0", "1d");
+  ).option("--grace <time>", "how long the old secret still signs, up to 7d, or 0", "1d");
   add(
     "test <id>",
     {

@@ -64,7 +64,7 @@ export function addRules(program: Command, io: Io): void {
     .description("checks a rules file, shows what it would change, or applies it")
     .addHelpText(
       "after",
-      "\ncheck needs no Redis. apply exits with 5 if newer rules are in force.\n\nExample: sluice rules check sluice.yaml",
+      "\ncheck needs no Redis; diff and apply do: --redis or $REDIS_URL. apply exits with 5 if newer rules are in force.\n\nExample: sluice rules check sluice.yaml",
     )
     .action(async (what: What, file: string, _options: object, command: Command) => {
       if (what === "apply") return apply(command, io, file);

@@ -332,6 +332,10 @@ interface Fields extends UnitOption {
   readonly leaseMs?: number;
 }
 
+function ofWindow(units: z.ZodType<number>): z.ZodType<number> {
+  return units.describe("How many units may start in one window.");
+}
+
 /** How a rules file writes each kind: its fields, and the function that takes them. */
 const IN_FILES: Readonly<
   Record<
@@ -343,24 +347,36 @@ const IN_FILES: Readonly<
   >
 > = {
   "leaky-bucket": {
-    fields: ({ rate, units, beside }) => ({ rate, burst: units.optional(), ...beside }),
+    fields: ({ rate, units, beside }) => ({
+      rate,
+      burst: units
+        .optional()
+        .describe(
+          "How many units may start at once after an idle time. A call that costs more can never start. Defaults to 1.",
+        ),
+      ...beside,
+    }),
     make: ({ rate, ...options }) => leakyBucket(rate as "1/s", options),
   },
   "token-bucket": {
-    fields: ({ rate, units, beside }) => ({ refill: rate, capacity: units, ...beside }),
+    fields: ({ rate, units, beside }) => ({
+      refill: rate,
+      capacity: units.describe("How many units fit in the bucket, and may start at once."),
+      ...beside,
+    }),
     make: ({ refill, ...options }) => tokenBucket({ ...options, refill: refill as "1/s" }),
   },
   "sliding-log": {
-    fields: ({ units, per, beside }) => ({ max: units, per, ...beside }),
+    fields: ({ units, per, beside }) => ({ max: ofWindow(units), per, ...beside }),
     make: ({ max, per, ...options }) => slidingLog(max, per as "1s", options),
   },
   "sliding-window": {
-    fields: ({ units, per, beside }) => ({ max: units, per, ...beside }),
+    fields: ({ units, per, beside }) => ({ max: ofWindow(units), per, ...beside }),
     make: ({ max, per, ...options }) => slidingWindow(max, per as "1s", options),
   },
   "fixed-window": {
     fields: ({ units, per, beside }) => ({
-      max: units,
+      max: ofWindow(units),
       per,
       ...beside,
       align: z
@@ -368,14 +384,21 @@ const IN_FILES: Readonly<
           z.literal("epoch"),
           z.strictObject({ at: z.string(), timeZone: z.string() }).describe("A local time."),
         ])
-        .optional(),
+        .optional()
+        .describe(
+          'When windows begin. "epoch", the default: at multiples of per since 1970 (UTC). With per: 1d, a local time: { at: "00:00", timeZone: "Europe/Berlin" }.',
+        ),
     }),
     make: ({ max, per, ...options }) => fixedWindow(max, per as "1s", options),
   },
   concurrency: {
     fields: () => ({
-      max: wholeNumber(1, MOST_AT_ONCE, "calls"),
-      leaseMs: wholeNumber(1_000, LONGEST_MS, "milliseconds").optional(),
+      max: wholeNumber(1, MOST_AT_ONCE, "calls").describe("How many calls may run at once."),
+      leaseMs: wholeNumber(1_000, LONGEST_MS, "milliseconds")
+        .optional()
+        .describe(
+          "How many ms after the death of its process a call counts as ended. Defaults to 30000.",
+        ),
     }),
     make: ({ max, ...options }) => concurrency(max, options),
   },

@@ -12,7 +12,8 @@ const OF_PATH = {
       type: "string",
       maxLength: 1_024,
       pattern: "^/[\\w!$&'()*+,./:=@~%-]*$",
-      description: "The path of the cookie. Defaults to that of publicUrl, or /.",
+      description:
+        "The path of the cookie. Defaults to the path of publicUrl, or to / without it. The board gives its own path.",
     },
   },
 } as const;

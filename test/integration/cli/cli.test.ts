@@ -97,6 +97,17 @@ describe("sluice", () => {
     expect(await bucket.peek()).toMatchObject({ policyFrom: "code" });
   });
 
+  it("names the limits that a rate removes", async () => {
+    const bucket = sluices.open().bucket("openai", { rate: "100/s", concurrency: 25 });
+    await bucket.draw();
+
+    const first = await sluice("set", "openai", "--rate", "20/s");
+    const second = await sluice("set", "openai", "--rate", "10/s");
+
+    expect(first.out).toContain("no longer in force: 100/s, 25 at once.");
+    expect(second.out).not.toContain("no longer");
+  });
+
   it('prints JSON with "forever" for endless times', async () => {
     const bucket = await usedBucket();
     await bucket.pause();

@@ -78,7 +78,7 @@ const LIBRARY: Readonly<Record<string, readonly [name: string, type: Type, isOne
 const RESERVED = new Set(
   [
     "abstract arguments await boolean break byte case catch char class const continue debugger",
-    "default delete do double else enum eval export extends false final finally float",
+    "default delete do double else enum export extends false final finally float",
     "for function goto if implements import in instanceof int interface let long native",
     "new null package private protected public return short static super switch synchronized this",
     "throw throws transient true try typeof var void volatile while with yield undefined",

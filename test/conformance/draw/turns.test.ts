@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { leakyBucket } from "../../../src/core/policy/limit-makers.ts";
+import { leakyBucket, slidingLog } from "../../../src/core/policy/limit-makers.ts";
 import { createAsker, policyOf, slotsOf, type Asker } from "../../support/draws/asker.ts";
 import { jainIndex, simulate } from "../../support/draws/simulate.ts";
 import { storeKinds } from "../../support/draws/store-kinds.ts";
@@ -86,6 +86,21 @@ describe.each(storeKinds())("turns in $name", ({ open }) => {
       expect(slotsOf(await other!.draw(1))).toHaveLength(count);
     },
   );
+
+  it("keep the free room of a window for the replica that came first", async () => {
+    const pinned = open();
+    const policy = policyOf({ limits: [slidingLog(20, "1s")] });
+    const [first, second] = ["a", "b"].map((name) =>
+      createAsker(pinned.store, { bucket: "b", name, policy }),
+    );
+    await first!.draw(19);
+    pinned.clock.advanceMs(30);
+
+    const later = await second!.drawAll([{ wanted: 11 }, { wanted: 5, cost: 3 }]);
+    const rest = await first!.draw(3);
+
+    expect([slotsOf(later), slotsOf(rest)].map((slots) => slots.length)).toEqual([1, 3]);
+  });
 
   it("are put off by as many calls as are more urgent, and by no more", async () => {
     const pinned = open();

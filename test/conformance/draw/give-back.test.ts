@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import {
+  concurrency,
   fixedWindow,
   leakyBucket,
   slidingLog,
@@ -52,6 +53,19 @@ describe.each(storeKinds())("slots given back to $name", ({ open }) => {
     const third = slotsOf(await b!.draw(3));
 
     expect(third).toEqual([first[1]!, first[2]!, second.at(-1)! + 10_000]);
+  });
+
+  it("stay unused when others are booked behind them and calls hold leases", async () => {
+    const pinned = open();
+    const leased = policyOf({ limits: [leakyBucket("100/s"), concurrency(5)] });
+    const [a, b] = ["a", "b"].map((name) =>
+      createAsker(pinned.store, { bucket: "b", name, policy: leased }),
+    );
+    const slots = slotsOf(await a!.draw(3));
+
+    await a!.giveBack([slots[1]!]);
+
+    expect(slotsOf(await b!.draw(1))).toEqual([slots[2]! + 10_000]);
   });
 
   it("are given to the next asker as many as it asks for, the earliest first", async () => {

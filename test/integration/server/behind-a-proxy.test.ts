@@ -31,7 +31,7 @@ async function useBoard(board: string, { bucket }: Awaited<ReturnType<typeof ope
   await page.getByLabel("Token").press("Enter");
   await page.getByRole("link", { name: "stripe" }).click();
   await page.getByRole("button", { name: "Pause" }).click();
-  await page.getByLabel("Why").fill("maintenance");
+  await page.getByLabel("Reason").fill("maintenance");
   await page.getByRole("button", { name: "Pause all calls" }).click();
   await waitUntil(async () => (await bucket.peek()).pausedForMs > 0, "the bucket is paused");
   await page.getByRole("link", { name: "Jobs" }).click();

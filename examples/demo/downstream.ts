@@ -65,8 +65,8 @@ export async function startDownstream(
   const secrets = Object.fromEntries(
     [...customers, WARM_UP].map((customer) => [pathOf(customer), customer.secret]),
   );
-  const told: ToDownstream = { maxPerSecond, secrets, silentPath: pathOf(WARM_UP) };
-  const args = [JSON.stringify(told)];
+  const settings: ToDownstream = { maxPerSecond, secrets, silentPath: pathOf(WARM_UP) };
+  const args = [JSON.stringify(settings)];
   // About 8 s after the start, V8 shrinks the memory of an idle process; that blocked this one for 4 and 18 ms.
   const nodeArgs = ["--no-memory-reducer"];
   const child = startChild("examples/demo/downstream-process.ts", { args, nodeArgs });

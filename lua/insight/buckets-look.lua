@@ -37,7 +37,7 @@ for at, name in ipairs(ARGV) do
   local paused = redis.call('HGET', base .. ':pauses', name)
   local id = paused and string.match(paused, '^[^|]*|(.+)$')
   reply[at + 1] = {
-    redis.call('HGETALL', base .. ':told:' .. name),
+    redis.call('HGETALL', base .. ':reports:' .. name),
     redis.call('HGETALL', base .. ':overrides:' .. name),
     redis.call('HGET', base .. ':declared', name),
     redis.call('HGET', base .. ':rules:texts', name),

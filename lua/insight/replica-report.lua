@@ -34,23 +34,23 @@ redis.call('PEXPIRE', base .. ':replicas', alive_ms)
 local replicas = redis.call('ZCARD', base .. ':replicas')
 
 -- Removes the reports of killed replicas.
-local function forget_dead(told)
-  if redis.call('HLEN', told) <= replicas then return end
-  for _, name in ipairs(redis.call('HKEYS', told)) do
-    if not redis.call('ZSCORE', base .. ':replicas', name) then redis.call('HDEL', told, name) end
+local function forget_dead(reports)
+  if redis.call('HLEN', reports) <= replicas then return end
+  for _, name in ipairs(redis.call('HKEYS', reports)) do
+    if not redis.call('ZSCORE', base .. ':replicas', name) then redis.call('HDEL', reports, name) end
   end
 end
 
 for at = 8, #ARGV, 7 do
   local bucket, state, started, refused, declared, waited, for_ms = unpack(ARGV, at, at + 6)
-  local told = base .. ':told:' .. bucket
+  local reports = base .. ':reports:' .. bucket
   if is_last then
-    redis.call('HDEL', told, replica)
+    redis.call('HDEL', reports, replica)
   else
-    redis.call('HSET', told, replica, now .. '|' .. state)
-    redis.call('PEXPIRE', told, alive_ms)
+    redis.call('HSET', reports, replica, now .. '|' .. state)
+    redis.call('PEXPIRE', reports, alive_ms)
   end
-  forget_dead(told)
+  forget_dead(reports)
   redis.call('ZADD', base .. ':names', 0, bucket)
   redis.call('ZADD', base .. ':seen', now, bucket)
   if declared ~= '' then redis.call('HSET', base .. ':declared', bucket, declared) end

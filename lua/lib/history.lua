@@ -32,10 +32,10 @@ end
 
 -- Adds callers that have waited for this long until now, by rank, as "c,h,n,l". They count in this step and up to three
 -- earlier ones. The values of all replicas are added up, so no replica needs to know which others are running.
-local function add_waits(prefix, times, told, for_ms)
-  if told == '' then return end
+local function add_waits(prefix, times, counts, for_ms)
+  if counts == '' then return end
   local waited, part_ms = {}, times.now % times.step_ms
-  for count in string.gmatch(told .. ',', '([%d.]*),') do waited[#waited + 1] = count end
+  for count in string.gmatch(counts .. ',', '([%d.]*),') do waited[#waited + 1] = count end
   for back = 0, 3 do
     local ms = math.min(for_ms, part_ms)
     if ms > 0 then add_to_step(prefix, times.now - back * times.step_ms, times, waited, ms) end

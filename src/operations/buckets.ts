@@ -629,7 +629,7 @@ function showBucket({
   jobs,
   ...status
 }: BucketStatus & { readonly jobs: readonly WaitingJobs[] }): Shown {
-  const { limits, waiting, toldBy, shadows } = status;
+  const { limits, waiting, reports, shadows } = status;
   const cap = status.capPerSecond === undefined ? "-" : `${perSecond(status.capPerSecond)}/s`;
   const actual = `${perSecond(status.actualPerSecond)}/s over the last 10 s`;
   const byPriority = Object.entries(waiting.byPriority)
@@ -668,11 +668,11 @@ function showBucket({
     ),
     ...section(
       ["replica", "calls/s", "waiting", "reported"],
-      toldBy.map((report) => [
+      reports.map((report) => [
         report.replica,
         perSecond(report.perSecond),
         String(report.waiting),
-        `${duration(report.toldAgoMs)} ago`,
+        `${duration(report.reportedAgoMs)} ago`,
       ]),
     ),
   ];

@@ -63,6 +63,15 @@ export const REPLICA: object = object({
   seenAtMs: number("When it last reported."),
 });
 
+/** The latest report of a replica about a bucket; `toldAgoMs` is its former name of `reportedAgoMs`. */
+const REPORT = object({
+  replica: text("The process."),
+  reportedAgoMs: number("The age of this report."),
+  toldAgoMs: number("Deprecated: the same as reportedAgoMs."),
+  waiting: count("Pending calls of the process."),
+  perSecond: number("Calls per second that it started."),
+});
+
 const STATUS_FIELDS = {
   name: text("The bucket."),
   policy: text("The policy in force."),
@@ -96,14 +105,8 @@ const STATUS_FIELDS = {
     type: "boolean",
     description: "Whether a process has used it in the last 30 days; false if only rules name it.",
   },
-  toldBy: list(
-    object({
-      replica: text("The process."),
-      toldAgoMs: number("The age of this report."),
-      waiting: count("Pending calls of the process."),
-      perSecond: number("Calls per second that it started."),
-    }),
-  ),
+  reports: list(REPORT),
+  toldBy: list(REPORT),
 };
 
 /** A bucket without the state of each limit. */

@@ -30,8 +30,8 @@ describe("the overview", () => {
     expect(replicas[0]).toMatchObject({ host: hostname(), pid: process.pid });
     expect(replicas[0]!.version).toMatch(/^\d+\.\d+\.\d+/);
     const [own] = buckets;
-    expect(own!.toldBy.map(({ replica }) => replica)).toEqual([
-      replicas.find(({ replica }) => replica === own!.toldBy[0]!.replica)!.replica,
+    expect(own!.reports.map(({ replica }) => replica)).toEqual([
+      replicas.find(({ replica }) => replica === own!.reports[0]!.replica)!.replica,
     ]);
   });
 
@@ -48,9 +48,9 @@ describe("the overview", () => {
         (await a.bucket("api", { rate: "10000/s", burst: 100 }).status()).actualPerSecond >= 3.2,
       "all are counted",
     );
-    const { actualPerSecond, toldBy } = await here.status();
+    const { actualPerSecond, reports } = await here.status();
     expect(actualPerSecond).toBe(3.2);
-    expect(toldBy).toHaveLength(2);
+    expect(reports).toHaveLength(2);
     const { stepMs, points } = await here.history();
     expect(stepMs).toBe(10_000);
     expect(points.reduce((total, { started }) => total + started, 0)).toBe(32);
@@ -104,7 +104,7 @@ describe("the overview", () => {
 
     const { replicas, buckets } = await operator.overview();
     expect(replicas).toEqual([]);
-    expect(buckets.map(({ name, toldBy }) => [name, toldBy])).toEqual([["api", []]]);
+    expect(buckets.map(({ name, reports }) => [name, reports])).toEqual([["api", []]]);
     expect((await operator.bucket("api", { rate: "100/s" }).history()).points).toMatchObject([
       { started: 1 },
     ]);
@@ -145,7 +145,7 @@ describe("the overview", () => {
     const bucket = service.bucket("api", { rate: "1000/s" });
     const redis = new Redis(inject("redisUrl"));
     onTestFinished(() => redis.disconnect());
-    const told = `${sluices.prefix()}:{:fleet}:told:api`;
+    const told = `${sluices.prefix()}:{:fleet}:reports:api`;
     const state = JSON.stringify({ waiting: [0, 0, 5, 0], oldestMs: 1, startedIn10s: 100 });
     for (let dead = 0; dead < 5; dead++) await redis.hset(told, `dead-${dead}`, `1|${state}`);
 

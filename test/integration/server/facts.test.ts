@@ -62,7 +62,7 @@ describe("/api/v1", () => {
   it("says that a change was made though how the bucket is then cannot be read", async () => {
     const redis = new Redis(inject("redisUrl"));
     onTestFinished(() => redis.disconnect());
-    await redis.set(`${sluices.prefix()}:{:fleet}:told:stripe`, "no list of replicas");
+    await redis.set(`${sluices.prefix()}:{:fleet}:reports:stripe`, "no list of replicas");
 
     const paused = await call("POST /api/v1/buckets/{bucket}/pause", { body: {} });
 

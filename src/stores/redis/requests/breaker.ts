@@ -178,11 +178,11 @@ export function createBreakers(redis: Redis | Cluster, options: BreakersOptions)
         const reason = met && messageOf(met);
         const why = reason === undefined ? "" : `: ${reason}`;
         const failed = refusal === undefined ? "has failed repeatedly" : "refuses requests";
-        const news =
+        const event =
           state === "up"
             ? "answers again"
             : `${failed}; only probes are sent until one succeeds${why}`;
-        logger.warn({ server, state }, `Redis at ${server} ${news}.`);
+        logger.warn({ server, state }, `Redis at ${server} ${event}.`);
         if (state === "down" && refusal === undefined) reconnect(connectionTo(redis, server));
         onChange({ state, server, reason });
       },

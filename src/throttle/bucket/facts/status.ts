@@ -40,6 +40,8 @@ export interface ReplicaOfBucket {
   /** A name that no other process has, as in `sluice.overview()`. */
   readonly replica: string;
   /** The age of the report, in ms. */
+  readonly reportedAgoMs: number;
+  /** @deprecated Use `reportedAgoMs`. */
   readonly toldAgoMs: number;
   readonly waiting: number;
   /** Calls per second that it started in the ten seconds before: `12.3`. */
@@ -71,6 +73,9 @@ interface OfAllReplicas {
   /** The limit or pause that delays most of the waiting callers: `"100/s"`, `"a pause"`. Undefined if none waits. */
   readonly limitedBy: string | undefined;
   readonly waiting: Waiting;
+  /** The latest report of each replica that uses the bucket. */
+  readonly reports: readonly ReplicaOfBucket[];
+  /** @deprecated Use `reports`. */
   readonly toldBy: readonly ReplicaOfBucket[];
   /** True if a process used it in the last 30 days. False for a bucket that only a rules file names. */
   readonly hasCalls: boolean;
@@ -123,6 +128,16 @@ export function describeStatus<State extends BriefState>(
   const waiting = waitingOf(fresh);
   const actualPerSecond = sum(fresh.map((each) => recentOf(each, nowMs))) / 10;
   const isHeldBack = state.pausedForMs > 0 || state.coolingForMs > 0 || state.awayForMs > 0;
+  const reports = alive.map((each) => {
+    const reportedAgoMs = Math.max(0, nowMs - each.atMs);
+    return {
+      replica: each.replica,
+      reportedAgoMs,
+      toldAgoMs: reportedAgoMs,
+      waiting: sum(each.waiting),
+      perSecond: recentOf(each, nowMs) / 10,
+    };
+  });
   return withForever({
     ...state,
     name,
@@ -141,12 +156,8 @@ export function describeStatus<State extends BriefState>(
       (waiting.total > 0 && !isHeldBack ? rateInUse(limits, actualPerSecond) : undefined),
     waiting,
     hasCalls: facts.hasCalls,
-    toldBy: alive.map((each) => ({
-      replica: each.replica,
-      toldAgoMs: Math.max(0, nowMs - each.atMs),
-      waiting: sum(each.waiting),
-      perSecond: recentOf(each, nowMs) / 10,
-    })),
+    reports,
+    toldBy: reports,
   });
 }
 

@@ -49,7 +49,7 @@ export function bucketView({ name, redraw, stay, mayAct }) {
         ask(`api/v1/changes?${query}`, { signal }),
       ]);
       const byName = new Map(replicas.map((replica) => [replica.replica, replica]));
-      const processes = status.toldBy.map((each) => ({ ...each, ...byName.get(each.replica) }));
+      const processes = status.reports.map((each) => ({ ...each, ...byName.get(each.replica) }));
       const deploys = deploysOf(processes, sinceMs);
       return { status, processes, keys, history, changes, deploys, sinceMs };
     },
@@ -84,13 +84,13 @@ export function bucketView({ name, redraw, stay, mayAct }) {
         tablePanel(
           "Processes",
           ["Process", "#Calls per second", "#Waiting calls", "#Last report"],
-          processes.map(({ host, pid, replica, perSecond, waiting, toldAgoMs }) => [
+          processes.map(({ host, pid, replica, perSecond, waiting, reportedAgoMs }) => [
             host === undefined
               ? h("code", {}, replica.slice(0, 8))
               : h("span", {}, host, h("span.muted", {}, ` · ${pid}`)),
             rate(perSecond),
             count(waiting),
-            `${duration(toldAgoMs)} ago`,
+            `${duration(reportedAgoMs)} ago`,
           ]),
           "No process has reported this bucket in the last 90 seconds.",
         ),

@@ -1,7 +1,8 @@
 import { cpSync, existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 
-const LINK = /(!?)\[([^\]]*)\]\(([^)\s]+)\)/g;
+/** A block of code, code in a line, or a link. */
+const LINK = /```[^]*?```|`[^`\n]*`|(!?)\[([^\]]*)\]\(([^)\s]+)\)/g;
 
 /**
  * Mends the links of the Markdown copies in the built site. A copy of `decisions/index.md` is at
@@ -16,7 +17,8 @@ export function linkCopies(docs: string, site: string): void {
     const source = existsSync(join(docs, copy)) ? copy : index;
     const mended = readFileSync(join(site, copy), "utf8").replaceAll(
       LINK,
-      (link, mark: string, text: string, target: string) => {
+      (link, mark: string, text: string, target: string | undefined) => {
+        if (target === undefined) return link;
         const [path = "", anchor] = target.split("#");
         if (path === "" || /^\w+:/.test(path)) return link;
         const from = path.startsWith("/") ? docs : dirname(join(docs, source));

@@ -84,7 +84,8 @@ const overview = operation({
       ({ bucket }) => bucket === undefined || mayBucket(bucket),
     );
     const buckets = snapshot.buckets.filter(({ name }) => mayBucket(name));
-    return totalsOf({ ...snapshot, unreachable }, buckets, queuedByBucket(snapshot, mayQueue));
+    const queued = queuedByBucket(snapshot, await facts.queued(), mayQueue);
+    return totalsOf({ ...snapshot, unreachable }, buckets, queued);
   },
   http: { path: "GET /api/v1/overview", tag: "facts" },
   cli: {
@@ -170,7 +171,7 @@ const buckets = operation({
   }),
   privacy: IN_SCOPE,
   async run({ facts, caller }, { search = "", sort, offset, limit, recent }) {
-    const { buckets: all, atMs, ...queued } = await facts.look();
+    const { buckets: all, atMs, queues } = await facts.look();
     const wanted = search.toLowerCase();
     const found = all.filter(
       ({ name }) => name.toLowerCase().includes(wanted) && caller.mayBucket(name),
@@ -178,9 +179,9 @@ const buckets = operation({
     const by = ORDERS[sort];
     const page = found.toSorted((a, b) => by(b) - by(a)).slice(offset, offset + limit);
     const rows = await facts.refreshed(page, atMs);
-    const byBucket = queuedByBucket(queued, caller.mayQueue);
+    const byBucket = queuedByBucket({ queues }, await facts.queued(), caller.mayQueue);
     const queuedJobs = Object.fromEntries(
-      rows.flatMap(({ name }) => (name in byBucket ? [[name, byBucket[name]!]] : [])),
+      rows.flatMap(({ name }) => (byBucket.has(name) ? [[name, byBucket.get(name)!]] : [])),
     );
     const answer = { atMs, total: found.length, buckets: rows, queuedJobs };
     return recent === true ? { ...answer, recent: await facts.recent(page) } : answer;
@@ -427,9 +428,11 @@ const configure = operation({
       if (options["dryRun"] === true) {
         return previewOf(door, String(name), policy as PolicyOptions | "code");
       }
-      const before = await (await door.bucket(String(name))).peek();
+      // A change in an emergency must not fail because the policy before it cannot be read.
+      const read = async () => (await door.bucket(String(name))).peek();
+      const before = policy === "code" ? undefined : await read().catch(() => undefined);
       const made = (await perform()) as { readonly status?: BucketStatus };
-      const dropped = policy === "code" ? [] : droppedBy(before, made.status);
+      const dropped = before === undefined ? [] : droppedBy(before, made.status);
       return dropped.length === 0 ? made : { status: { ...made.status, dropped } };
     },
     result: (made) => ("status" in made ? made.status : made),

@@ -1,4 +1,5 @@
 /** Facts of many buckets and queues. Requests at the same time share one snapshot. */
+import { setTimeout as pause } from "node:timers/promises";
 import type { Overview } from "../insight/overview.ts";
 import type { JobExplanation } from "../queue/forecast/explain.ts";
 import type { QueueStatus } from "../queue/forecast/status.ts";
@@ -8,13 +9,16 @@ import type { BucketBrief, History } from "../throttle/bucket/facts/status.ts";
 interface Snapshot extends Omit<Overview<BucketBrief>, "next"> {
   /** The time of the snapshot, in ms since 1970 on the clock of this process. */
   readonly atMs: number;
-  /** The due jobs that have not started, by queue. A queue that cannot be read is missing. */
-  readonly queuedJobs: ReadonlyMap<string, number>;
 }
+
+/** The due jobs that have not started, by queue. A queue that cannot be read is missing. */
+type QueuedJobs = ReadonlyMap<string, number>;
 
 export interface Facts {
   /** Returns all buckets, and the other facts of `overview()`. */
   look(): Promise<Snapshot>;
+  /** Counts the queued jobs. While Redis is slow, returns the last counts. */
+  queued(): Promise<QueuedJobs>;
   /** Drops the last snapshot, after a change. */
   forget(): void;
   /** Returns the calls per second of the last ten minutes by bucket, the oldest first. */
@@ -42,12 +46,14 @@ export function createFacts(sluice: Sluice): Facts {
   let last:
     | { readonly snapshot: Snapshot; readonly tookMs: number; goodUntilMs: number }
     | undefined;
+  let counting: Promise<QueuedJobs> | undefined;
+  let counts: QueuedJobs | undefined;
+  let countsUntilMs = 0;
   const rates = new Map<string, { readonly read: Promise<number[]>; readonly untilMs: number }>();
 
   async function lookAnew(): Promise<Snapshot> {
     const beganMs = performance.now();
     const first = await sluice.overview({ limit: PAGE, brief: true });
-    const counting = countQueued(sluice, first.queues);
     const buckets = [...first.buckets];
     const unreachable = [...first.unreachable];
     for (let after = first.next; after !== undefined;) {
@@ -56,8 +62,7 @@ export function createFacts(sluice: Sluice): Facts {
       unreachable.push(...page.unreachable);
       after = page.next;
     }
-    const queuedJobs = await counting;
-    const snapshot = { ...first, buckets, unreachable, queuedJobs, atMs: Date.now() };
+    const snapshot = { ...first, buckets, unreachable, atMs: Date.now() };
     const tookMs = performance.now() - beganMs;
     const ageMs = Math.max(LEAST_AGE_MS, tookMs * AGE_BY_DURATION);
     last = { snapshot, tookMs, goodUntilMs: performance.now() + ageMs };
@@ -78,6 +83,24 @@ export function createFacts(sluice: Sluice): Facts {
     // If this fails again, the next caller gets the error.
     next.catch(() => (last = undefined));
     return snapshot;
+  }
+
+  async function countAnew(): Promise<QueuedJobs> {
+    const { queues } = await look();
+    const beganMs = performance.now();
+    const counted = await countQueued(sluice, queues);
+    const nowMs = performance.now();
+    countsUntilMs = nowMs + Math.max(LEAST_AGE_MS, (nowMs - beganMs) * AGE_BY_DURATION);
+    return (counts = counted);
+  }
+
+  async function queued(): Promise<QueuedJobs> {
+    if (counts !== undefined && performance.now() < countsUntilMs) return counts;
+    counting ??= countAnew().finally(() => (counting = undefined));
+    if (counts === undefined) return counting;
+    const before = counts;
+    const isSlow = pause(QUICK_MS, before, { ref: false });
+    return Promise.race([counting.catch(() => before), isSlow]);
   }
 
   async function readRates(name: string): Promise<number[]> {
@@ -112,6 +135,7 @@ export function createFacts(sluice: Sluice): Facts {
 
   return {
     look,
+    queued,
     forget() {
       if (last !== undefined) last.goodUntilMs = -Infinity;
     },
@@ -129,10 +153,7 @@ export function createFacts(sluice: Sluice): Facts {
   };
 }
 
-async function countQueued(
-  sluice: Sluice,
-  queues: Snapshot["queues"],
-): Promise<ReadonlyMap<string, number>> {
+async function countQueued(sluice: Sluice, queues: Snapshot["queues"]): Promise<QueuedJobs> {
   const counted = queues.map(async ({ name }) => {
     // A queue that cannot be read does not hide the others.
     const counts = await sluice
@@ -146,15 +167,16 @@ async function countQueued(
 
 /** The queued jobs of the queues that the caller may see, by bucket. */
 export function queuedByBucket(
-  { queues, queuedJobs }: Pick<Snapshot, "queues" | "queuedJobs">,
+  { queues }: Pick<Snapshot, "queues">,
+  queuedJobs: QueuedJobs,
   mayQueue: (name: string) => boolean,
-): Readonly<Record<string, number>> {
+): ReadonlyMap<string, number> {
   const sums = new Map<string, number>();
   for (const { name, bucket } of queues) {
     const jobs = mayQueue(name) ? queuedJobs.get(name) : undefined;
     if (jobs !== undefined) sums.set(bucket, (sums.get(bucket) ?? 0) + jobs);
   }
-  return Object.fromEntries(sums);
+  return sums;
 }
 
 /** Leaves out the current step. */
@@ -185,7 +207,7 @@ export interface Totals extends Pick<Snapshot, "atMs" | "replicas" | "unreachabl
 export function totalsOf(
   { atMs, replicas, unreachable }: Pick<Snapshot, "atMs" | "replicas" | "unreachable">,
   buckets: readonly BucketBrief[],
-  queuedJobs: Readonly<Record<string, number>>,
+  queuedJobs: ReadonlyMap<string, number>,
 ): Totals {
   const sum = (count: (status: BucketBrief) => number): number =>
     buckets.reduce((total, status) => total + count(status), 0);
@@ -202,7 +224,7 @@ export function totalsOf(
     paused: sum(({ pausedForMs }) => Number(pausedForMs > 0)),
     away: sum(({ awayForMs }) => Number(awayForMs > 0)),
     overrides: sum(({ source }) => Number(source === "override")),
-    queuedJobs: Object.values(queuedJobs).reduce((total, jobs) => total + jobs, 0),
+    queuedJobs: [...queuedJobs.values()].reduce((total, jobs) => total + jobs, 0),
     replicas,
     unreachable,
   };

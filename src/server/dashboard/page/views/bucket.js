@@ -162,19 +162,24 @@ export function bucketView({ name, redraw, stay, mayAct }) {
   }
 }
 
-function rateEffect({ actualPerSecond: actual }, { now, after }) {
+function rateEffect({ actualPerSecond: actual, limits }, { now, after }) {
   const [from, to] = [now.capPerSecond, after.capPerSecond].map(rate);
   const change =
     now.capPerSecond === undefined
       ? `The bucket has no cap now. It will be ${to} calls per second.`
-      : from === to
+      : now.policy === after.policy
         ? `${to} calls per second, as now.`
-        : `From ${from} to ${to} calls per second.`;
+        : from === to
+          ? `${to} calls per second.`
+          : `From ${from} to ${to} calls per second.`;
   const tight =
     actual > after.capPerSecond
       ? ` Now there are ${rate(actual)} per second, so calls will wait.`
       : "";
-  return `${change} ${drain({ now, after })}${tight}`;
+  const shared = limits.filter(({ scope }) => scope === "bucket").map(({ name }) => name);
+  const removed =
+    shared.length > 1 ? ` The new rate replaces all of these: ${shared.join(", ")}.` : "";
+  return `${change}${removed} ${drain({ now, after })}${tight}`;
 }
 
 function drain({ now, after }) {

@@ -33,6 +33,11 @@ const SORTS = {
   "Longest wait": "oldest",
 };
 
+/** The value of a bucket, whatever its name is. */
+function ownOf(values, name) {
+  return Object.hasOwn(values, name) ? values[name] : undefined;
+}
+
 export function bucketsView({ redraw, stay }) {
   const shown = stay("buckets", { search: "", sort: "waiting", pages: [] });
 
@@ -51,7 +56,11 @@ export function bucketsView({ redraw, stay }) {
         ask("api/v1/overview", { signal }),
         ask(`api/v1/buckets?${query}`, { signal }),
       ]);
-      if (page.buckets.length === 0) shown.pages = [];
+      // The last page can become empty while it is open.
+      if (page.buckets.length === 0 && offset > 0) {
+        shown.pages = [];
+        return this.load(signal);
+      }
       return { totals, page, offset };
     },
     draw({ totals, page: { buckets, queuedJobs, recent, total }, offset }) {
@@ -83,7 +92,9 @@ export function bucketsView({ redraw, stay }) {
           table(
             "Buckets",
             HEADS,
-            buckets.map((status) => row(status, queuedJobs[status.name], recent[status.name])),
+            buckets.map((status) =>
+              row(status, ownOf(queuedJobs, status.name), ownOf(recent, status.name)),
+            ),
             empty,
             { keys: buckets.map(({ name }) => name), heading },
           ),

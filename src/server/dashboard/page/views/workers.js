@@ -38,10 +38,8 @@ export function workersView() {
         tablePanel(
           "Processes",
           ["Process", "Version", "#Uptime", "#Workers", "#Running jobs", "#Last report"],
-          replicas.map(
-            (replica) => processRow(replica, alive),
-            "No process has reported in the last 90 seconds.",
-          ),
+          replicas.map((replica) => processRow(replica, alive)),
+          "No process has reported in the last 90 seconds.",
         ),
       ];
     },

@@ -27,7 +27,9 @@ local function read_limits(next_number, keys)
     local reset_count = next_number()
     if reset_count > 0 then limit.resets = {} end
     for reset = 1, reset_count do limit.resets[reset] = next_number() end
-    if not RULES[limit.code] or limit.count < 1 or limit.period_us < 1 or limit.capacity < 1 then return nil end
+    local rule = RULES[limit.code]
+    -- While Redis is unreachable, a process may already run all calls of its share: 0 leases are left.
+    if not rule or limit.count < (rule.is_rate and 1 or 0) or limit.period_us < 1 or limit.capacity < 1 then return nil end
     limits[index] = limit
   end
   return limits

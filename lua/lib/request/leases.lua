@@ -7,7 +7,7 @@ local function read_leases(packed)
   local server_us, limits, leases = now_us(next_number()), {}, {}
   for index = 1, next_number() do
     local count, period_us = next_number(), next_number() or 0
-    if count < 1 or period_us < 1 then return nil end
+    if not count or count < 0 or period_us < 1 then return nil end
     limits[index] = { count = count, period_us = period_us, keys = { KEYS[2 * index], KEYS[2 * index + 1] } }
   end
   for index = 1, next_number() or 0 do leases[index] = next_number() end

@@ -83,8 +83,6 @@ describe("a script in Redis that gets an impossible argument", () => {
     "a draw": (asker, key) => asker.drawAll([{ key, wanted: 1 }]),
     "a settled cost": (asker, key) => asker.settle(US, { calls: 1 }, key),
     "a slot given back": (asker, key) => asker.giveBack([US], 1, key),
-    "a lease renewed": (asker, key) => asker.renew([1], key),
-    "a lease released": (asker, key) => asker.release([1], key),
     "a pause": (asker, key) => asker.steer({ do: "pause", durationUs: US }, key),
     "a look": (asker, key) => asker.peek(key),
   };

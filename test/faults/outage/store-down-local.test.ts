@@ -116,6 +116,22 @@ describe("a bucket that goes on locally", () => {
     ).toHaveLength(1);
   });
 
+  it("lets calls wait for a lease while it runs all calls of its share", async () => {
+    const outage = await start();
+    const { sluice } = outage.open();
+    const bucket = sluice.bucket("b", { concurrency: 4, onStoreDown: { local: 0.5 } });
+    const running = [await bucket.draw(), await bucket.draw()];
+    outage.begin();
+
+    const tried = await bucket.tryDraw();
+    const waiting = bucket.draw();
+    for (const slot of running) slot.release();
+    const started = await waiting;
+
+    expect(tried).toMatchObject({ allowed: false, limitedBy: "4 at once" });
+    expect(started.hasLease).toBe(true);
+  });
+
   it("starts without a burst on Redis, so that locally started calls are not given out again", async () => {
     const outage = await start();
     const { sluice } = outage.open();

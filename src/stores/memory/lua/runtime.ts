@@ -363,8 +363,10 @@ export function concat(
 
 export function insert(table: Table, ...given: [Value] | [number, Value]): undefined {
   if (table.a === none) table.a = [];
-  if (given.length === 1) table.a.push(given[0]);
-  else table.a.splice(given[0] - 1, 0, given[1]);
+  if (given.length === 1) {
+    table.a.push(given[0]);
+    if (table.h !== undefined) takeNext(table, table.h);
+  } else table.a.splice(given[0] - 1, 0, given[1]);
 }
 
 export function remove({ a }: Table, at: number = a.length): Value {

@@ -856,10 +856,12 @@ function emit(chunk: Chunk, { localOf, functions, functionOf }: Resolved): strin
   const fields = [...new Set(fieldsOf(chunk))].sort();
   const outside = ["KEYS", "ARGV", "$c", ...[...sharedLocals].map(({ js }) => js)];
   const declared = temps.length === 0 ? "" : `let ${temps.join(", ")};\n`;
+  // The commands hold the whole state of a store, which must not outlive the run.
   const body = `${shared.join("\n")}\nreturn function ($keys, $args, $commands) {\n${[
-    "KEYS = $keys;\nARGV = $args;\n$c = $commands;\n",
+    "KEYS = $keys;\nARGV = $args;\n$c = $commands;\ntry {\n",
     declared,
     main,
+    "\n} finally {\nKEYS = ARGV = $c = undefined;\n}",
   ].join("")}\n};`;
   const used = Object.keys(runtime).filter((name) => body.includes(`$${name}`));
   return (

@@ -50,7 +50,7 @@ export function createMemoryRedis(given: {
   function find(key: Value): Content | undefined {
     const kept = keys.get(key as string);
     if (kept === undefined) return undefined;
-    if (kept.expiresAtMs > nowMs()) return kept.content;
+    if (kept.expiresAtMs >= nowMs()) return kept.content;
     keys.delete(key as string);
     return undefined;
   }
@@ -233,7 +233,7 @@ export function createMemoryRedis(given: {
       const now = nowMs();
       if (now < sweepAtMs) return;
       sweepAtMs = now + SWEEP_EVERY_MS;
-      for (const [key, { expiresAtMs }] of keys) if (expiresAtMs <= now) keys.delete(key);
+      for (const [key, { expiresAtMs }] of keys) if (expiresAtMs < now) keys.delete(key);
     },
     clear: () => keys.clear(),
   };

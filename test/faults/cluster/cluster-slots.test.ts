@@ -24,7 +24,7 @@ const request = {
   scope,
   scopes: [scope],
   ids: ["1", "}{2"],
-  shelf: { lane: "{a}:b%" },
+  jobSet: { lane: "{a}:b%" },
   slotRequest: { scopes: [scope] },
   // In a cluster, other buckets may lie on other nodes.
   buckets: ["bucket", "}{"],

@@ -37,7 +37,7 @@ it("rejects requests for slots while Redis is unreachable, and applies each repe
     expect(Number(headers["retry-after"])).toBeGreaterThan(0);
     expect(headers["content-type"]).toContain("application/problem+json");
     expect(json).toMatchObject({ code: "ERR_STORE_UNAVAILABLE" });
-    expect(json.detail).toContain("takes effect once");
+    expect(json.detail).toContain("takes effect only once");
     expect(json.detail).toContain("ends by itself");
   }
   expect(settled.map(({ status }) => status)).toEqual([200, 200]);

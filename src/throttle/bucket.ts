@@ -40,99 +40,104 @@ import type { WaitRegistry } from "./waiting/wait.ts";
 import type { NoRoomYet, WaitOptions } from "./waiting/waiting-call.ts";
 
 /**
- * A named source of slots for calls, shared by all replicas. Its events report calls of this process. Only `"change"`
- * reports changes by any replica. Events never delay a call.
+ * A named set of limits that all replicas share. Each call draws a slot from the bucket before it starts. Bucket events
+ * report the calls of this process; only `"change"` events report changes by any replica. Events never delay a call.
  */
 export interface Bucket extends Emitter<BucketEvents> {
   readonly name: string;
-  /** The number of callers that wait in this process. */
+  /** The number of callers in this process that wait for a slot. */
   readonly waiting: number;
   /**
    * Waits for a slot; resolves when the call may start.
    *
    * @throws {@link InvalidOptionError} when an option can never work.
-   * @throws {@link CostTooLargeError} when the cost is above what a limit can give at once.
-   * @throws {@link WaitTooLongError} when no slot came within `maxWaitMs`.
-   * @throws {@link LineFullError} when `maxWaiting` leaves no room for this priority.
+   * @throws {@link CostTooLargeError} when the cost exceeds the capacity of a limit.
+   * @throws {@link WaitTooLongError} when no slot is free within `maxWaitMs`.
+   * @throws {@link LineFullError} when as many callers wait as `maxWaiting` allows for this priority.
    * @throws {@link StoreUnavailableError} when Redis did not reply in time.
    * @throws {@link ClosedError} when the sluice is closed.
    * @throws the signal's reason, when it is aborted.
    */
   draw(options?: DrawOptions): Promise<Slot>;
   /**
-   * Draws a slot if the call may start now, and returns at once. A refusal is cached until it can change: further tries
-   * of the same key then make no request to Redis.
+   * Draws a slot if the call may start now. Never waits for a slot. This process caches a refusal until another try can
+   * succeed. Until then, tries with the same key and cost make no request to Redis.
    *
-   * @throws as {@link Bucket.draw} does, but never for a wait.
+   * @throws the errors of {@link Bucket.draw}, except those that end a wait.
    */
   tryDraw(options?: TryOptions): Promise<TryDecision>;
   /**
-   * Wraps a function. The wrapped one has the same `this`, arguments and result, but each call waits for its slot.
-   * Rejects with the function's error, or as {@link Bucket.draw} does.
+   * Wraps a function. The wrapped function has the same `this`, arguments and result, but each call first waits for a
+   * slot. The call rejects with the function's error, or with an error of {@link Bucket.draw}.
    */
   readonly throttled: Throttle;
   /**
-   * Waits for a slot, runs the function once, and resolves with its result.
-   * Rejects with the function's error, or as {@link Bucket.draw} does.
+   * Waits for a slot, runs the function once, and resolves with its result. Rejects with the function's error, or with
+   * an error of {@link Bucket.draw}.
    */
   run<Result>(fn: () => Result, options?: RunOptions<Result>): Promise<Awaited<Result>>;
-  /** A `fetch` that waits for a slot before each request. It obeys refusals, and then sends the request again. */
+  /**
+   * A `fetch` that waits for a slot before each request. After a refusal such as a 429, `fetch` waits until the
+   * cooldown is over and then sends the request again.
+   */
   readonly fetch: ThrottledFetch;
   /**
-   * Puts another policy in force for all replicas. It overrides the policy of the code; `"code"` removes the override.
-   * Shared limits replace all shared limits, shadows included. Shadows alone replace only shadows. Omitted options stay
-   * as they are, and counters keep their values.
+   * Changes the active policy for all replicas. The new policy overrides the policy in the code; `"code"` removes the
+   * override. If you set any shared limit, it replaces all shared limits and all shadow limits. If you set only shadow
+   * limits, they replace only the shadow limits. Omitted options and all counters keep their values.
    *
-   * An override survives restarts, and expires 30 days after the last draw. With `forMs` it ends by itself, at most two
-   * seconds late, as long as any process uses the bucket.
+   * An override survives restarts, and expires 30 days after the last draw. With `forMs`, the override ends by itself,
+   * at most two seconds late. For this, at least one process must use the bucket.
    *
-   * @throws {@link InvalidOptionError} when the policy can never work, or gives shared limits to a bucket whose keys are
-   * spread over a cluster.
-   * @throws {@link ChangedError} when the bucket has another `generation` than the options say. So do the methods below.
-   * @throws {@link StoreUnavailableError} when Redis did not reply in time. So do the methods below.
-   * @throws {@link ClosedError} when the sluice is closed. So do the methods below.
+   * @throws {@link InvalidOptionError} when the policy can never work, or sets shared limits for a bucket whose keys
+   * are spread over a cluster.
+   * @throws {@link ChangedError} when the bucket's generation differs from the option `generation`. The methods below
+   * throw this error too.
+   * @throws {@link StoreUnavailableError} when Redis did not reply in time. The methods below throw this error too.
+   * @throws {@link ClosedError} when the sluice is closed. The methods below throw this error too.
    */
   configure<const Rate extends RateInput = RateInput, const KeyRate extends RateInput = RateInput>(
     policy: PolicyOptions<Rate, KeyRate> | "code",
     options?: ConfigureOptions,
   ): Promise<void>;
   /**
-   * Stops all calls of all replicas for a time, or until {@link Bucket.resume}. With a key, stops only calls of that key.
+   * Stops all calls in all replicas for `forMs`, or until {@link Bucket.resume}. With a key, stops only the calls of
+   * that key.
    *
-   * @throws {@link InvalidOptionError} when the key has no limits, and so no state.
+   * @throws {@link InvalidOptionError} when the key has no limits, because such a key has no state to pause.
    */
   pause(options?: PauseOptions): Promise<void>;
-  /** Ends the pause of the bucket, or of one key. Throws as `pause` does. */
+  /** Ends the pause of the bucket, or of one key. Throws the same errors as `pause`. */
   resume(options?: ResumeOptions): Promise<void>;
   /**
-   * Undoes the latest change of `configure`, `pause` or `resume` that is still in force, and restores the state before
-   * it. A restored pause lasts for the rest of its time. Returns the undone change, or undefined if there is none.
+   * Undoes the latest change by `configure`, `pause` or `resume` that is still active, and restores the state before
+   * that change. A restored pause keeps its end time. Returns the undone change, or undefined if there is none.
    */
   undo(options?: UndoOptions): Promise<BucketChange | undefined>;
-  /** Returns the state of the bucket for all replicas. With a key, it includes the limits of that key. */
+  /** Returns the state of the bucket for all replicas. With a key, the state includes the limits of that key. */
   peek(options?: KeyOptions): Promise<BucketState>;
   /**
-   * Returns an operator's view of the bucket: its cap and actual rate, the waiting callers, what limits them, and who set
-   * the policy. Replicas report every second while they are active, so the view may be a second old.
+   * Returns an operator's view of the bucket: its cap and actual rate, the waiting callers, the limit that delays them,
+   * and who set the policy. Replicas report every second while they are active, so the view may be a second old.
    */
   status(): Promise<BucketStatus>;
   /**
-   * Returns what another policy or a pause would do to the waiting callers, without a change. For the jobs of a queue,
-   * use `queue.preview`.
+   * Returns the effect that another policy or a pause would have on the waiting callers. Changes nothing. For the jobs
+   * of a queue, use `queue.preview`.
    *
-   * @throws {@link InvalidOptionError} when `configure` would reject the change, or nothing would change.
+   * @throws {@link InvalidOptionError} when `configure` would reject the change, or the options contain no change.
    */
   preview<const Rate extends RateInput = RateInput, const KeyRate extends RateInput = RateInput>(
     change: PreviewOptions<Rate, KeyRate>,
   ): Promise<BucketPreview>;
-  /** Returns how many calls all replicas started in the last 24 hours, in steps of ten seconds. */
+  /** Returns the number of calls that all replicas started in the last 24 hours, in steps of ten seconds. */
   history(options?: HistoryOptions): Promise<History>;
 }
 
-/** A process's activity in a bucket since its last report. */
+/** The activity of one process in a bucket since the last report of that process. */
 export interface LocalActivity extends Omit<BucketActivity, "startedIn10s"> {
   readonly started: number;
-  /** Refusals of the downstream that caused a cooldown or a cut of the rate. */
+  /** The number of refusals by the downstream that caused a cooldown or a rate cut. */
   readonly refused: number;
 }
 
@@ -142,7 +147,7 @@ export interface ReportedCall {
   readonly cost: Cost | undefined;
   /** True if this call opened the breaker. A refusal without a retry time then needs no cooldown. */
   readonly isSpared?: boolean | undefined;
-  /** Reads the outcome instead of the bucket's `feedback`. */
+  /** Reads the outcome of this call, in place of the bucket's `feedback` function. */
   readonly read?: ReadFeedback | undefined;
 }
 
@@ -152,54 +157,61 @@ export interface OwnedBucket extends Bucket {
   /** True if the code of this process declares the policy. */
   readonly isDeclared: boolean;
   readonly logger: Logger;
-  /** The default cost of calls, and how it is settled. */
+  /** The default `cost` and `settle` options of calls. */
   readonly calls: CallDefaults | undefined;
   draw(options?: DrawOptions): Promise<KeyedSlot>;
-  /** True if the application calls through this bucket, and not only its workers. */
+  /** True if the application itself calls through this bucket. False if only its workers draw from the bucket. */
   readonly isCalledByHand: boolean;
-  /** {@link Bucket.draw} with validated options. May throw instead of rejecting. */
+  /** Does the same as {@link Bucket.draw}, for validated options. May throw instead of rejecting. */
   drawByHand(options: ObservedDrawCall): Promise<KeyedSlot>;
-  /** {@link Bucket.tryDraw} with validated options. May throw instead of rejecting. */
+  /** Does the same as {@link Bucket.tryDraw}, for validated options. May throw instead of rejecting. */
   tryByHand(options: TryCall): Promise<TryDecision>;
   /**
-   * Draws for a worker, with validated options. `waits` lists the wait while it lasts, so that the worker can end it.
-   * A signal for each job would cost more than the draw.
+   * Draws a slot for a worker's job, with validated options. The bucket lists the pending wait in `waits`, so that the
+   * worker can cancel it. An `AbortSignal` for each job would cost more than the draw.
    */
   drawForJob(options: WaitOptions, waits: WaitRegistry): Promise<DrawnSlot | NoRoomYet>;
   /**
-   * Returns the time that such a call occupies in the shared limits and in those of its key, in ms. 0 without a rate.
+   * Returns the time that a call with these options uses up in the shared limits and in the limits of its key, in ms.
+   * The time is 0 if no rate applies.
    *
-   * @throws as {@link Bucket.tryDraw} does for such a cost.
+   * @throws the errors of {@link Bucket.tryDraw} for an invalid cost.
    */
   stepsOf(options: TryCall): { readonly sharedMs: number; readonly keyMs: number };
-  /** Returns the policy in force and the state of the bucket. Does not update the policy that this process knows. */
+  /** Returns the active policy and the state of the bucket. Does not update this process's copy of the policy. */
   inForce(): Promise<InForce>;
-  /** Returns the same as it would be after a change. */
+  /** Returns the policy and the state as they would be after a change. Changes nothing. */
   suppose(where: string, change: unknown): Promise<InForce>;
   /** Returns the activity since the last call of this method. */
   takeActivity(): LocalActivity;
-  /** Ends an override whose time is over. */
+  /** Ends an override that has expired. */
   expire(override: Override): Promise<void>;
-  /** The number of callers that wait in this process for the limits of their key. */
+  /** The number of callers in this process that wait for per-key limits. */
   readonly deferred: number;
-  /** Calls back when limits, a cooldown or a pause change, of one key or of all. Returns a function that removes the listener. */
+  /**
+   * Calls `listener` when the limits, a cooldown or a pause change, for one key or for all keys. Returns a function
+   * that removes the listener.
+   */
   onChange(listener: (key: string | undefined) => void): () => void;
   /**
-   * Checks the cost of a later call.
+   * Checks before a call draws whether the call's cost is valid and within the limits.
    *
    * @throws {@link InvalidOptionError} and {@link CostTooLargeError} as {@link Bucket.draw} does.
    */
   checkDrawable(where: string, options: TryCall): Promise<void> | undefined;
-  /** Returns the rejection of a call that cannot start before its deadline, as far as this process knows. */
+  /**
+   * Returns the rejection of a call if this process already knows that the call cannot start before its deadline.
+   * Otherwise returns undefined.
+   */
   refusalKnown(options: ObservedDrawCall): WaitTooLongError | undefined;
   /**
-   * Calls back with that rejection as soon as it is known, for a call that still waits outside the bucket. Returns a
-   * function that removes the callback.
+   * Calls `refuse` as soon as this process knows that the call cannot start before its deadline. Used for calls that
+   * still wait outside the bucket. Returns a function that removes the callback.
    */
   whenHopeless(options: ObservedDrawCall, refuse: (refusal: WaitTooLongError) => void): () => void;
   /**
-   * Reads the result or error of the call in this slot, and slows the bucket down after a refusal. Returns a promise if a
-   * body has to be read or the user's function is async. Never throws or rejects.
+   * Reads the result or error of the call in this slot, and slows the bucket down after a refusal. Returns a promise if
+   * a body has to be read or the user's `feedback` function is async. Never throws or rejects.
    */
   reportOutcome(
     resultOrError: unknown,
@@ -207,36 +219,39 @@ export interface OwnedBucket extends Bucket {
     cost: Cost | undefined,
     read?: ReadFeedback,
   ): ReportedOutcome | Promise<ReportedOutcome>;
-  /** The same for a job. The worker reports the outcome of jobs to the breaker. */
+  /**
+   * Reads the result or error of a job, like `reportOutcome`, but without the breaker. The worker reports job outcomes
+   * to the breaker itself.
+   */
   report(resultOrError: unknown, of: ReportedCall): ReportedOutcome | Promise<ReportedOutcome>;
-  /** Stops jobs of this process while the downstream is unreachable. */
+  /** The bucket's breaker. It stops the jobs of this process while the downstream is unreachable. */
   readonly breaker: Breaker;
-  /** Reports a change that the breaker found to the listeners and to all processes. */
+  /** Reports the start or end of an outage to the event listeners of this process and to all other processes. */
   readonly noteOutage: (key: string | undefined, change: DownstreamChange) => void;
   /** Returns the outages that any process has found. An undefined key means the whole bucket. */
   readonly readOutages: (
     keys: readonly (string | undefined)[],
   ) => Promise<readonly (DownstreamOutage | undefined)[]>;
   /**
-   * Stops one key with its own limits for a time, in all processes; 0 ends that. Emits `cooldown`. Unlike `pause`, it is
-   * not in the change log, and never shortens a longer pause.
+   * Stops one key that has its own limits for `forMs`, in all processes; 0 ends the stop. Emits `cooldown`. Unlike
+   * `pause`, `hold` writes no change log entry and never shortens a longer pause.
    */
   hold(key: Key, forMs: number): Promise<void>;
   /** Starts a cooldown of the bucket, or of one key with its own limits. */
   readonly coolDown: (key: string | undefined, coolMs: number) => void;
-  /** Resolves when all refusals so far have reached Redis, or could not be sent. */
+  /** Resolves when Redis has received all refusals so far. Refusals that could not be sent do not delay this. */
   outcomesReported(): Promise<void>;
-  /** Returns a slot that any process drew, to settle it and to end its lease. */
+  /** Returns a slot that any process drew, so that this process can settle the slot and end its lease. */
   slotOf(facts: SlotFacts): Promise<DrawnSlot>;
-  /** Settles the cost that `read` finds in a call's result. Units that it omits stay as estimated. */
+  /** Settles the cost that `read` finds in a call's result. Units that `read` omits keep their estimates. */
   settleByResult(read: SettleBy<unknown>, result: unknown, slot: KeyedSlot): void;
-  /** Draws again for the callers of one key, or of all, after a change. */
+  /** Draws again for the waiting callers of one key, or of all keys, after a change. */
   redraw(key?: string): void;
-  /** Handles a change of one key, or of all, as if the store had sent its message. */
+  /** Handles a change of one key, or of all keys, as if the store had sent a change message. */
   changed(key?: string): void;
   /**
-   * Calls back when the bucket closes, with the error for waiting calls; at once if it is closed. Returns a function that
-   * removes the listener.
+   * Calls `fail` with the error for waiting calls when the bucket closes, or immediately if it is already closed.
+   * Returns a function that removes the listener.
    */
   onClose(fail: (reason: ClosedError) => void): () => void;
   /** Rejects all waiting calls, and returns unused slots. */

@@ -1,8 +1,9 @@
 /**
- * The options of calls. Readers here validate them once, where a user passes them.
+ * The options of calls. The `read…` functions here validate each option once, when a user passes it.
  *
- * Each option acts in one place: `maxWaitMs` and `signal` in `waiting/wait.ts`, `priority` in `waiting/line.ts`, `key` in
- * `core/policy/per-key.ts`, `cost` in `costs.ts`, `settle` in `slot/slot.ts`, `feedback` in `feedback/feedback.ts`.
+ * One file implements each option: `maxWaitMs` and `signal` in `waiting/wait.ts`, `priority` in `waiting/line.ts`,
+ * `key` in `core/policy/per-key.ts`, `cost` in `costs.ts`, `settle` in `slot/slot.ts`, `feedback` in
+ * `feedback/feedback.ts`.
  */
 import * as z from "zod";
 import type { WaitTrace } from "../core/events/observer.ts";
@@ -29,50 +30,53 @@ import {
 } from "../core/input/options.ts";
 import { checkCost, type Cost } from "./costs.ts";
 
-/** How one call draws. With a key, the limits of the key apply in addition to the shared ones. */
+/** The options of one draw. With a key, the limits of the key apply in addition to the shared limits. */
 export interface DrawOptions extends KeyGiven {
   /** The cost: a number of calls, or amounts by unit, such as `{ tokens: 800 }`. Defaults to 1 call and 0 of other units. */
   readonly cost?: Cost | undefined;
-  /** Urgent calls go first, across all replicas. Defaults to `"normal"`. */
+  /** Calls with a higher priority start first, across all replicas. Defaults to `"normal"`. */
   readonly priority?: Priority | undefined;
-  /** The longest wait for a slot, from 1 ms. After it, the call rejects with `WaitTooLongError`. Defaults to no limit. */
+  /**
+   * The longest wait for a slot, from 1 ms. After that time, the call rejects with `WaitTooLongError`. Defaults to no
+   * limit.
+   */
   readonly maxWaitMs?: number | undefined;
-  /** Ends the wait. The call then rejects with the signal's reason. */
+  /** Cancels the wait when it aborts. The call then rejects with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Options of `tryDraw`, which never waits. */
+/** The options of `tryDraw`. It never waits, so it has no options for waiting. */
 export type TryOptions = Pick<DrawOptions, "key" | "keys" | "cost">;
 
-/** Validated options of a draw, with the encoded key. */
+/** Validated options of a draw. The key is encoded. */
 export type DrawCall = KeyRead<DrawOptions>;
 
-/** Validated options of a try, with the encoded key. */
+/** Validated options of `tryDraw`. The key is encoded. */
 export type TryCall = KeyRead<TryOptions>;
 
-/** A call got its slot. */
+/** Reports that a call got its slot. */
 export interface SlotEvent {
   readonly key: Key | undefined;
-  /** The keys of a call that has several side by side. */
+  /** The named keys of the call, if the call has several keys. */
   readonly keys: NamedKeys | undefined;
   readonly priority: Priority;
-  /** The wait for the slot, in ms: `37.2`. */
+  /** How long the call waited for the slot, in ms: `37.2`. */
   readonly waitedMs: number;
-  /** The slot on the Redis clock, in ms since 1970: `1790000000123.456`. */
+  /** The slot's time on the Redis clock, in ms since 1970: `1790000000123.456`. */
   readonly atMs: number;
   /** The limit that the call waited for: `"100/s"`. Undefined for waits below one millisecond. */
   readonly limitedBy: string | undefined;
 }
 
-/** Called with the slot of each call, just before the call starts. Its errors are logged. */
+/** Called with the slot of each call, just before the call starts. If it throws, the error is only logged. */
 export type OnSlot = (slot: SlotEvent) => unknown;
 
-/** A draw with what wrappers add to it. */
+/** The options of a draw, plus those that the wrappers of calls add. */
 export interface ObservedDrawCall extends DrawCall {
   readonly onSlot?: OnSlot | undefined;
-  /** Receives the end of the wait. */
+  /** The trace of this wait. It is notified when the wait ends. */
   readonly trace?: WaitTrace | undefined;
-  /** The deadline of `maxWaitMs` on `performance.now()`. {@link withDeadline} sets it. */
+  /** The time at which `maxWaitMs` is over, on `performance.now()`. {@link withDeadline} sets it. */
   readonly untilMs?: number | undefined;
 }
 
@@ -85,7 +89,7 @@ export function withDeadline<Call extends Pick<ObservedDrawCall, "maxWaitMs" | "
   return { ...call, untilMs: performance.now() + maxWaitMs };
 }
 
-/** How the calls of a wrapped function draw. Key and cost may be functions of the arguments. */
+/** The options of a wrapped function's calls. `key`, `keys` and `cost` may be functions of the call's arguments. */
 export interface CallOptions<Args extends unknown[] = never[], Result = never> extends Omit<
   DrawOptions,
   "key" | "keys" | "cost"
@@ -93,9 +97,9 @@ export interface CallOptions<Args extends unknown[] = never[], Result = never> e
   readonly key?: Key | ((...args: Args) => Key | undefined) | undefined;
   readonly keys?: NamedKeys | ((...args: Args) => NamedKeys | undefined) | undefined;
   readonly cost?: Cost | ((...args: Args) => Cost | undefined) | undefined;
-  /** Reads the actual cost from the result. Omitted and undefined units stay as estimated. */
+  /** Reads the actual cost from the result. Omitted and undefined units keep their estimates. */
   readonly settle?: SettleBy<Result> | undefined;
-  /** Reads a cooldown from results and errors, instead of the bucket's own `feedback`. */
+  /** Reads cooldowns from results and errors, in place of the bucket's `feedback`. */
   readonly feedback?: ReadFeedback | undefined;
   /** The most calls of this process that wait for a slot or run at once. Defaults to no bound. */
   readonly concurrency?: number | undefined;
@@ -103,11 +107,11 @@ export interface CallOptions<Args extends unknown[] = never[], Result = never> e
   readonly onSlot?: OnSlot | undefined;
 }
 
-/** How one call draws, and how its result is read. */
+/** The options of `run`: how the call draws its slot, and how its result is read. */
 export type RunOptions<Result = never> = DrawOptions &
   Pick<CallOptions<[], ResultOf<Result>>, "settle" | "feedback" | "onSlot">;
 
-/** The result of a call. For a generator, its return value. */
+/** The result of a call. If the call returns a generator, this is the generator's return value. */
 export type ResultOf<Returned> =
   Awaited<Returned> extends
     | Generator<unknown, infer End, never>
@@ -115,19 +119,20 @@ export type ResultOf<Returned> =
     ? End
     : Awaited<Returned>;
 
-/** Validated options of calls. Functions of the arguments stay functions. */
+/** Validated options of a wrapped function. Options that are functions of the arguments are still functions. */
 export interface CallOptionsRead extends Omit<CallOptions, "key" | "keys"> {
-  /** The encoded key. */
+  /** The encoded key, or a function that returns the key of each call. */
   readonly key?: string | ByCall | undefined;
   readonly keys?: ByCall | undefined;
 }
 
-/** The options of one call, with the results of the functions of key and cost. */
+/** The options of one call. If `key`, `keys` or `cost` was a function, this contains the function's result. */
 export type OptionsOfCall<Given> = Omit<Given, "key" | "keys" | "cost"> & TryCall;
 
 /**
- * Returns a function that computes the options of each call from its arguments. If neither key nor cost depends on them,
- * all calls share one object. The function throws {@link InvalidOptionError} for an invalid key or cost.
+ * Returns a function that computes the options of each call from its arguments. If neither key nor cost depends on the
+ * arguments, all calls share one options object. The function throws {@link InvalidOptionError} for an invalid key or
+ * cost.
  */
 export function optionsReader<Given extends CallOptionsRead>(
   where: string,
@@ -144,7 +149,7 @@ export function optionsReader<Given extends CallOptionsRead>(
   return (args) => {
     const ownCost = answerOf({ where, option: "cost" }, cost, args);
     const read: { key?: unknown; keys?: unknown; cost?: unknown } = {};
-    // Only results of functions still need validation. A key alone is quicker to check.
+    // Constants were validated before, so only function results need validation. A key alone is quicker to check.
     if (typeof key === "function") read.key = answerOf({ where, option: "key" }, key, args);
     if (keys !== undefined) read.keys = answerOf({ where, option: "keys" }, keys, args);
     if (ownCost !== undefined) read.cost = ownCost;
@@ -154,7 +159,7 @@ export function optionsReader<Given extends CallOptionsRead>(
   };
 }
 
-/** Calls `of` with the arguments if it is a function. Else returns it. */
+/** Calls `of` with the arguments if `of` is a function. Otherwise returns `of`. */
 function answerOf<T>(
   about: { readonly where: string; readonly option: string },
   of: T | ((...args: never[]) => T),
@@ -167,12 +172,15 @@ function answerOf<T>(
   throw new InvalidOptionError({ ...about, value, remedy });
 }
 
-/** The actual cost of a call by unit. Units that are undefined or null stay as estimated. */
+/** The actual cost of a call by unit. Units that are undefined or null keep their estimates. */
 export type SettledCost = Readonly<Record<string, number | null | undefined>>;
 
-/** Reads the actual cost from a result. Omitted units, or all for undefined, stay as estimated. */
+/**
+ * Reads the actual cost from a result. Omitted units keep their estimates. If the function returns undefined, all units
+ * do.
+ */
 export type SettleBy<Result> = {
-  // A method, since its parameter may be narrower than `Result`.
+  // TypeScript checks the parameters of methods less strictly, so `by` may accept a narrower type than `Result`.
   by(result: Result): KnownCost | Promise<KnownCost>;
 }["by"];
 
@@ -189,20 +197,24 @@ export type ThrottledOptions<F extends AnyFunction> = CallOptions<
 export type FetchFunction = typeof globalThis.fetch;
 
 /**
- * How requests draw and are sent. `key` and `cost` may be functions of the arguments of `fetch`: `(input, init) => …`.
- * `settle` receives a copy of the response. The body of the copy arrives while the caller reads the response.
+ * The options of a bucket's `fetch`. `key` and `cost` may be functions of the arguments of `fetch`:
+ * `(input, init) => …`. `settle` receives a copy of the response. The body of the copy arrives while the caller reads
+ * the response.
  */
 export interface FetchOptions extends Omit<ThrottledOptions<FetchFunction>, "concurrency"> {
   /** The most times that a request is sent, from 1. Defaults to 3. */
   readonly tries?: number | undefined;
-  /** Sends the requests, for example undici's `fetch` with your dispatcher. Defaults to `globalThis.fetch`. */
+  /**
+   * The function that sends the requests, for example undici's `fetch` with your dispatcher. Defaults to
+   * `globalThis.fetch`.
+   */
   readonly fetch?:
     | FetchFunction
     | ((...args: Parameters<FetchFunction>) => Promise<Response>)
     | undefined;
   /**
    * Returns true to send the request again after a response, or undefined to let the bucket decide. Called only if the
-   * request can be sent again and has tries left. `false` never sends it again.
+   * request can be sent again and has tries left. With `false`, a request is never sent again.
    */
   readonly retry?: RetryBy | undefined;
 }
@@ -210,37 +222,40 @@ export interface FetchOptions extends Omit<ThrottledOptions<FetchFunction>, "con
 /** Decides whether a request is sent again. */
 export type RetryBy = false | ((response: Response, context: RetryContext) => boolean | undefined);
 
-/** What `retry` receives beside the response. */
+/** The second argument of `retry`, after the response. */
 export interface RetryContext {
-  /** What the response means, by your `feedback` if you give one. */
+  /** The interpretation of the response. If you set `feedback`, this is its interpretation. */
   readonly answer: Answer;
-  /** How many times the request was sent: `1`. */
+  /** The number of times that the request was sent so far: `1`. */
   readonly tries: number;
-  /** `"POST"`. */
+  /** The HTTP method in upper case: `"POST"`. */
   readonly method: string;
 }
 
-/** The `fetch` of a bucket. `with` returns a `fetch` with other options. */
+/** The `fetch` of a bucket. Its method `with` returns the same `fetch` with other options. */
 export type ThrottledFetch = FetchFunction & {
   with(options: FetchOptions): ThrottledFetch;
 };
 
 /** How a bucket reacts to the responses of its downstream. */
 export interface FeedbackOptions {
-  /** Reads cooldowns from results and errors. By default, 429 and 503 responses cause them. */
+  /** Reads cooldowns from results and errors. By default, refusals such as 429 and 503 responses cause cooldowns. */
   readonly feedback?: ReadFeedback | undefined;
   /** The longest cooldown that a response can cause. Defaults to 900,000 ms. */
   readonly maxCooldownMs?: number | undefined;
-  /** Cuts the rate after each refusal, and lets it grow back. Defaults to off. */
+  /** Cuts the rate after each refusal, and lets the rate grow back afterwards. Defaults to off. */
   readonly adaptive?: AdaptiveOptions | undefined;
-  /** `"headers"` slows calls down before a quota is used up, by the quota headers of responses. Defaults to off. */
+  /**
+   * With `"headers"`, the bucket reads the quota headers of responses and slows calls down before a quota is used up.
+   * Defaults to off.
+   */
   readonly pace?: "headers" | undefined;
 }
 
 export interface AdaptiveOptions {
-  /** The part of the rate that always remains, such as 0.1. */
+  /** The fraction of the rate that always remains, such as 0.1. */
   readonly floor: number;
-  /** The time in which the rate grows back from zero to the whole, such as 60,000 ms. */
+  /** The time in which the rate grows back from zero to the full rate, in ms. For example 60,000. */
   readonly recoverMs: number;
 }
 
@@ -336,7 +351,7 @@ export function readRunOptions(where: string, given: unknown): OptionsOfCall<Cal
   return oneKey(where, readOptions(where, RUN_OPTIONS, given));
 }
 
-/** Reads the options of `.with` of a throttled function. They replace earlier ones, except where they are undefined. */
+/** Reads the options of `.with` of a throttled function. Defined options replace the earlier ones. */
 export function readOverrides(where: string, given: unknown): Partial<CallOptionsRead> {
   return overriding(readDrawOptions(where, given));
 }
@@ -353,7 +368,7 @@ export function readFetchOverrides(where: string, given: unknown): FetchCallOpti
   return overriding(oneKeyOrFunction(where, readOptions(where, FETCH_OPTIONS, given)));
 }
 
-/** Returns the defined options. A key also replaces a function of keys, and the other way round. */
+/** Returns the defined options. Setting `key` also removes an earlier `keys`, and the other way round. */
 function overriding<T extends CallOptionsRead>(read: T): T {
   const entries = Object.entries(read).filter(([, value]) => value !== undefined);
   const isKeyed = read.key !== undefined || read.keys !== undefined;
@@ -361,7 +376,7 @@ function overriding<T extends CallOptionsRead>(read: T): T {
   return { ...none, ...Object.fromEntries(entries) } as T;
 }
 
-/** As `oneKey`, but key and keys may be functions of the arguments. */
+/** Works like `oneKey`, but `key` and `keys` may also be functions of the arguments. */
 function oneKeyOrFunction<Read extends { readonly key?: unknown; readonly keys?: unknown }>(
   where: string,
   read: Read,
@@ -372,7 +387,10 @@ function oneKeyOrFunction<Read extends { readonly key?: unknown; readonly keys?:
   return own as KeyRead<Read> & CallOptionsRead;
 }
 
-/** Returns the encoded key if a plain key is the only option. Full validation would take longer than the rest of a try. */
+/**
+ * Returns the encoded key if a plain key is the only option. This shortcut exists because full validation would take
+ * longer than the rest of a `tryDraw`.
+ */
 function plainKeyOf(given: unknown): string | undefined {
   if (typeof given !== "object" || given === null || "cost" in given) return undefined;
   if (Object.getPrototypeOf(given) !== Object.prototype) return undefined;

@@ -6,14 +6,14 @@ import { costTooLarge, isLeased, ruleOf } from "../core/limits/registry.ts";
 import type { Limit } from "../core/limits/rule.ts";
 import type { LimitOwner } from "../core/policy/per-key.ts";
 
-/** The amount of each unit that one call uses: `{ tokens: 800 }`. A number is calls. */
+/** The amount of each unit that one call uses: `{ tokens: 800 }`. A plain number counts calls. */
 export type Cost = number | Readonly<Record<string, number>>;
 
 const A_COST =
   "give a whole number of calls from 1, or one for each unit that it takes, such as { tokens: 800 }";
 
 /**
- * Validates a cost. Each wrong amount is an issue at the path of its unit.
+ * Validates a cost. Adds an issue for each invalid amount, at the path of the amount's unit.
  *
  * @internal
  */
@@ -37,8 +37,8 @@ function isAmount(amount: unknown): boolean {
 }
 
 /**
- * Returns the cost of one call under each limit: 1 for calls and 0 for other units, unless `cost` names the unit. Under a
- * concurrency limit, each call costs 1.
+ * Returns the cost of one call under each limit. If `cost` does not name the limit's unit, the cost is 1 for calls and
+ * 0 for other units. Under a concurrency limit, each call costs 1.
  *
  * @throws {@link CostTooLargeError} when a cost exceeds the capacity of its limit.
  */
@@ -56,7 +56,7 @@ export function costsOf(
   });
 }
 
-/** Returns the costs that exceed what was drawn for the call before. It needs no second lease. */
+/** Returns the costs of a call beyond those that were already drawn for it. The call needs no second lease. */
 export function costsBeyond(
   before: readonly number[],
   costs: readonly number[],
@@ -67,7 +67,10 @@ export function costsBeyond(
   );
 }
 
-/** Returns the costs under shadows that exceed what was drawn for the call before. Undefined if there are no shadows. */
+/**
+ * Returns the cost of a call under each shadow limit, without the cost `beyond` that was already drawn. Undefined if
+ * there are no shadow limits.
+ */
 export function shadowCostsOf(
   shadows: readonly Limit[],
   cost: Cost | undefined,
@@ -100,11 +103,15 @@ export function isByUnit(cost: unknown): boolean {
   return typeof cost === "object" && cost !== null && !Array.isArray(cost) && !isThenable(cost);
 }
 
-/** The longest time that a settled cost may block a limit: a wrong number must not stop a bucket for decades. */
+/**
+ * The longest time for which a settled cost may block a limit. Without this bound, a wrong number could stop a bucket
+ * for decades.
+ */
 const MOST_DEBT_US = 366 * 86_400_000_000;
 
 /**
- * Returns the difference between actual and estimated cost under each limit. Omitted units stay as estimated.
+ * Returns the actual minus the estimated cost under each limit. Omitted units count as estimated, with a difference of
+ * 0.
  *
  * @throws {@link InvalidOptionError} when an amount is not a valid cost.
  */
@@ -135,7 +142,9 @@ export function differences(
   });
 }
 
-/** The same for shadows, which reject no cost. {@link differences} has validated the amounts. */
+/**
+ * Does the same as {@link differences} for shadow limits, but rejects no cost. That function has validated the amounts.
+ */
 export function shadowDifferences(
   shadows: readonly Limit[],
   estimates: readonly number[],
@@ -144,7 +153,7 @@ export function shadowDifferences(
   return shadows.map((limit, index) => {
     const estimate = estimates[index]!;
     const difference = differenceUnder(limit, estimate, actual);
-    // A shadow books no call that costs more than its capacity.
+    // A shadow limit never booked a call that cost more than its capacity, so there is nothing to correct.
     return estimate <= limit.capacity && isBearable(limit, difference) ? difference : 0;
   });
 }
@@ -163,23 +172,23 @@ function isBearable({ kind, count, periodUs }: Limit, difference: number): boole
   return isWhole && (difference * periodUs) / count <= MOST_DEBT_US;
 }
 
-/** The limits and costs of the calls of a group. Keys with equal limits share one object. */
+/** The limits and costs that apply to all calls of a group. Groups of keys with equal limits share one object. */
 export interface CallTerms {
   /** The limits that all keys share. */
   readonly shared: readonly Limit[];
-  /** The limits of each level of the call's key, the widest first. */
+  /** The limits of each level of the call's key. The widest level comes first. */
   readonly scopeLimits: readonly (readonly Limit[])[];
-  /** The shared limits, then those of the keys. */
+  /** All limits of the call: the shared limits, followed by the per-key limits. */
   readonly limits: readonly Limit[];
-  /** One for each of `limits`. */
+  /** The cost under each of `limits`, in the same order. */
   readonly costs: readonly number[];
-  /** One for each shadow of the policy. Undefined if it has none. */
+  /** The cost under each shadow limit of the policy. Undefined if the policy has no shadow limits. */
   readonly shadowCosts: readonly number[] | undefined;
-  /** The owner of each of `limits`: the bucket or a level of keys. */
+  /** The owner of each of `limits`: the bucket, or a level of its keys. */
   readonly whose: readonly LimitOwner[];
-  /** The text of the policy that has these limits. */
+  /** The text of the policy that these limits come from. */
   readonly text: string;
-  /** True if the calls hold leases. */
+  /** True if the calls hold leases while they run, because of a concurrency limit. */
   readonly hasLeases: boolean;
   /** True if no key has its own concurrency limit. */
   readonly areLeasesShared: boolean;
@@ -187,15 +196,15 @@ export interface CallTerms {
   readonly areDrains: boolean;
   /** True if a draw assigns a lease number to each slot, even for calls that need no lease. */
   readonly areNumbered: boolean;
-  /** The time that one call occupies in the limits, in ms. */
+  /** The time that one call uses up in the rate limits, in ms: the longest cost × period ÷ count of these limits. */
   readonly stepMs: number;
-  /** The time that one call occupies in the shared limits, in ms. 0 if there are none. */
+  /** The same time for the shared limits only, in ms. 0 without shared rate limits. */
   readonly sharedStepMs: number;
-  /** The interval between two calls of this cost, if a limit spaces them evenly. */
+  /** The interval between two calls of this cost, in ms. Undefined if no limit spaces calls evenly. */
   readonly intervalMs: number | undefined;
 }
 
-/** The costs of a call under each limit and each shadow. */
+/** The costs of a call under each limit and each shadow limit. */
 export type CallCosts = Pick<CallTerms, "costs"> & Partial<Pick<CallTerms, "shadowCosts">>;
 
 export function textOfCosts({ costs, shadowCosts }: CallCosts): string {
@@ -207,7 +216,8 @@ type CallTermsInput = Pick<CallTerms, "shared" | "scopeLimits" | "whose" | "text
 export function callTermsOf(given: CallTermsInput): CallTerms {
   const { shared, scopeLimits, costs, shadowCosts, whose, text } = given;
   const limits = [...shared, ...scopeLimits.flat()];
-  // The shared limits space the slots; without them, those of the widest level. Limits of narrower keys only delay calls.
+  // The shared limits space the slots. If there are none, the limits of the widest key level do. Limits of narrower
+  // levels only delay calls.
   const spacing = shared.length > 0 ? shared : (scopeLimits[0] ?? []);
   const isSpaced = spacing.some(({ kind }) => ruleOf(kind).doesSpace === true);
   return {
@@ -228,10 +238,10 @@ export function callTermsOf(given: CallTermsInput): CallTerms {
   };
 }
 
-/** The estimated cost of a call. */
+/** The estimated cost of a call, by unit. */
 export interface Estimate {
   readonly costOf: (unit: string) => number;
-  /** The time that the call occupies in the limits, in ms. */
+  /** The time that the call uses up in the rate limits, in ms. */
   readonly stepMs: number;
 }
 
@@ -243,7 +253,10 @@ export function estimateOf({ limits, costs, stepMs }: CallTerms): Estimate {
   return { costOf, stepMs };
 }
 
-/** Returns the time that one call occupies in the shared limits and in those of its key, in ms. 0 without a rate. */
+/**
+ * Returns the time that one call occupies in the shared limits and in the limits of its key, in ms. The time is 0 if no
+ * rate applies.
+ */
 export function stepsOf({ shared, limits, costs }: CallTerms): {
   readonly sharedMs: number;
   readonly keyMs: number;

@@ -12,7 +12,7 @@ import {
 import type { KnownTerms, Store } from "../core/store.ts";
 import type { TryCall } from "./call-options.ts";
 
-/** A policy in force that this process did not know. */
+/** An active policy that this process did not know yet. */
 export interface PolicyUpdate {
   readonly text: string;
   readonly version: number;
@@ -21,23 +21,26 @@ export interface PolicyUpdate {
 }
 
 /**
- * The newest policy of a bucket that this process knows. The newest declaration wins for all replicas. Each draw carries
- * the known policy, so a Redis that lost its data gets the policy back.
+ * The newest policy of a bucket that this process knows. If replicas declare different policies, the newest declaration
+ * applies to all of them. Each draw sends the known policy, which restores it in a Redis that lost its data.
  */
 export interface KnownPolicy {
   readonly policy: Policy;
-  /** The policy of the code. */
+  /** The policy that the code of this process declares. */
   readonly declared: Policy;
   readonly terms: KnownTerms;
-  /** Records that the known policy is in force, in this version. */
+  /** Records that the known policy is active, and its version. */
   confirm(version: number): void;
-  /** Parses the text of a policy that another process may have put in force. */
+  /** Parses the text of a policy, which may come from another process. */
   read(text: string): Policy;
-  /** Records that another policy is in force. */
+  /** Records that another policy is now active. */
   learn(update: PolicyUpdate): void;
 }
 
-/** The policy that the code declares, and the rules' policy, which the process draws with until a reply names another. */
+/**
+ * The policies with which a process starts: `policy` is declared by the code. `startsWith` comes from the rules, and
+ * applies until a reply names another policy.
+ */
 export interface FirstPolicy {
   readonly policy: Policy;
   readonly startsWith?: Policy | undefined;
@@ -63,7 +66,7 @@ export function createKnownPolicy(
   function learn({ text, version, isOverride }: PolicyUpdate): void {
     policy = read(text);
     terms = termsOf(policy, version);
-    // An override differs from the code on purpose.
+    // No warning for an override: it differs from the code on purpose.
     if (hasWarned || isOverride || text === declared.text) return;
     hasWarned = true;
     logger.warn(
@@ -93,11 +96,11 @@ export function termsOf({ limits, shadows, shares, text }: Policy, version: numb
   return { limits, shares, text, version, shadows: shadows.length === 0 ? undefined : shadows };
 }
 
-/** What all parts of one bucket share. */
+/** The objects that the components of a bucket share. */
 export interface BucketContext {
   readonly store: Store;
   readonly bucket: string;
-  /** The name of this process in the store. */
+  /** The name by which the store knows this process. */
   readonly asker: string;
   readonly known: KnownPolicy;
   readonly logger: Logger;
@@ -106,8 +109,9 @@ export interface BucketContext {
 }
 
 /**
- * Reads the policy in force, and resolves to true if it is not the known one. A process learns policies from replies to
- * its draws, but a call that the known policy rejects never draws. Rejects only while no policy is known.
+ * Reads the active policy. Resolves to true if it differs from the known policy. A process usually learns policies from
+ * replies to its draws, but a call that the known policy rejects never draws. Rejects only if no policy is known at
+ * all.
  */
 export type RefreshPolicy = () => Promise<boolean>;
 
@@ -121,7 +125,7 @@ export function createPolicyRefresh(
   async function learnFirst(): Promise<true> {
     const text = await find(bucket).finally(() => (refreshing = undefined));
     if (text === undefined) throw unknownPolicy(bucket);
-    // With version 1, any policy in force is newer.
+    // Any active policy has a version above 1, so the next reply can replace this policy.
     learn({ text, version: 1, isOverride: true });
     return true;
   }
@@ -132,7 +136,8 @@ export function createPolicyRefresh(
       const request = { bucket, terms, scopes: [] };
       const { text, version, source } = await store.peek(request);
       const isOverride = source !== "code";
-      // A policy that this process declared and has not drawn with yet is newer than those of other processes.
+      // Version 0 means that this process has declared the policy but not drawn with it yet. Such a policy is newer
+      // than those of other processes.
       const isNewer = isOverride || (terms.version > 0 && version > terms.version);
       if (text === known.terms.text || !isNewer) return false;
       learn({ text, version, isOverride });
@@ -152,7 +157,7 @@ export function createPolicyRefresh(
   };
 }
 
-/** Finds the text of the policy that the rules, or the code of other processes, give a bucket. */
+/** Finds the text of a bucket's policy in the rules, or in the declaration by another process. */
 export type FindPolicy = (bucket: string) => Promise<string | undefined>;
 
 export function unknownPolicy(bucket: string): InvalidOptionError {
@@ -162,15 +167,15 @@ export function unknownPolicy(bucket: string): InvalidOptionError {
   return new InvalidOptionError({ where, option: "rate", value: undefined, remedy });
 }
 
-/** True if the policy is why a call was rejected, so that another policy may allow it. */
+/** True if the call was rejected because of the policy, so that another policy may allow the call. */
 export function isByPolicy(refusal: unknown): refusal is CostTooLargeError | InvalidOptionError {
   return refusal instanceof CostTooLargeError || refusal instanceof InvalidOptionError;
 }
 
-/** Amounts by unit, and the option that holds them, such as `cost.tokens` of `draw()`. */
+/** Amounts by unit, with the name of the option for error messages, such as `cost.tokens` of `draw()`. */
 export interface AmountsByUnit {
   readonly where: string;
-  /** The option's name before that of the unit: `"cost."`. */
+  /** The prefix of the option's name, before the unit: `"cost."`. */
   readonly path: string;
   readonly byUnit: Readonly<Record<string, unknown>>;
   /** True if the call has a key. */
@@ -178,9 +183,9 @@ export interface AmountsByUnit {
 }
 
 /**
- * Checks that each unit is counted by a limit of the policy in force or of the declared policy. Any other unit is a typing
- * error. A unit that only the declared policy counts costs nothing: a live change that drops a unit must not fail all
- * waiting calls.
+ * Checks that each unit is counted by a limit of the active or the declared policy. Any other unit is probably a typing
+ * error. A unit that only the declared policy counts is accepted and costs nothing. Otherwise a live change that drops
+ * a unit would fail all waiting calls.
  *
  * @throws {@link InvalidOptionError} when no limit counts a unit.
  */
@@ -213,7 +218,10 @@ export function assertCostUnits(
   assertCounted(bucket, known, { where, path: "cost.", byUnit: cost, isKeyed: key !== undefined });
 }
 
-/** True if the policy may count a unit. Limits that a function returns for each key may have any unit. */
+/**
+ * True if the policy may count a unit. If a function returns the limits of each key, any unit is possible for a call
+ * with a key.
+ */
 function counts({ limits, shadows, perKey }: Policy, unit: string, isKeyed: boolean): boolean {
   if ([...limits, ...shadows].some((limit) => limit.unit === unit)) return true;
   if (perKey === undefined) return false;

@@ -1,8 +1,9 @@
 import { LRUCache } from "lru-cache";
 
 /**
- * Creates a cache of the `most` latest values by name. `onForget` receives each evicted or deleted value. The cache uses
- * `maxSize` because `max` would allocate all entries at once: 158 KB and 2 ms per bucket for 10,000 entries.
+ * Creates a cache that keeps the `most` recently used values by name, where `most` is a number. `onForget` receives
+ * each evicted or deleted value. The cache sets `maxSize` instead of `max`, because `max` would allocate all entries at
+ * once: 158 KB and 2 ms per bucket for 10,000 entries.
  */
 export function createLru<Value extends object | number>(
   most: number,

@@ -21,31 +21,32 @@ import {
   type WaitOptions,
 } from "../waiting/waiting-call.ts";
 
-/** Lets calls into the line of a bucket, or rejects them before they wait. */
+/** Adds calls to the line of a bucket, or rejects them before they wait. */
 export interface Admission {
   /**
    * Waits for a slot.
    *
    * @throws {@link ClosedError} after `close()`.
    * @throws {@link LineFullError} when the line is full for calls of this priority.
-   * @throws the signal's reason, when it is already aborted, and as {@link Groups.of} does.
+   * @throws the signal's reason, when the signal is already aborted, and the errors of {@link Groups.of}.
    */
   readonly draw: (options: ObservedDrawCall) => Promise<DrawnSlot>;
   /**
-   * Waits for the costs of a job's call that exceed what was drawn for the job. Never rejects because the line is full.
+   * Waits for a slot for the additional cost of a job's call: the cost beyond what the job has drawn. Never rejects
+   * because the line is full.
    */
   drawBeyond(options: WaitOptions): Promise<DrawnSlot>;
   /**
-   * Waits for the slot of a job. Never rejects because the line is full. Resolves to `NoRoomYet` if the job's key has no
-   * room within `patienceMs`. The owner of `waits` can end the wait.
+   * Waits for the slot of a job. Never rejects because the line is full. Resolves to `NoRoomYet` if the job's key has
+   * no room within `patienceMs`. The owner of `waits` can cancel the wait.
    */
   readonly drawForJob: OwnedBucket["drawForJob"];
-  /** @throws {@link ClosedError} after `close()`, and as {@link Groups.of} does. */
+  /** @throws {@link ClosedError} after `close()`, and the errors of {@link Groups.of}. */
   readonly tryDraw: (options: TryCall) => Promise<TryDecision>;
   readonly check: OwnedBucket["checkDrawable"];
   readonly refusalKnown: OwnedBucket["refusalKnown"];
   readonly whenHopeless: OwnedBucket["whenHopeless"];
-  /** Checks again whether calls of a key, or of all keys, can start before their deadlines. */
+  /** Checks the watched calls of one key or of all keys again: can they still start before their deadlines? */
   readonly onChange: (key: string | undefined) => void;
   /** Rejects all further calls. */
   close(): void;
@@ -61,16 +62,18 @@ export interface AdmissionParts {
   readonly tries: TryDraws;
   readonly known: KnownPolicy;
   readonly refreshPolicy: RefreshPolicy;
-  /** @throws {@link InvalidOptionError} when a cost names a unit that nothing counts. */
+  /** @throws {@link InvalidOptionError} when a cost names a unit that no limit counts. */
   readonly assertUnits: (where: string, options: TryCall) => void;
   readonly tally: Pick<Tally, "touch" | "count" | "traces">;
   /** Called with the slot of each call. */
   readonly onSlot: CallContext["onSlot"];
-  /** Called when the first call comes. */
+  /** Called at the first call, to subscribe to the store's messages. */
   readonly listen: (() => void) | undefined;
 }
 
-/** The part of the line that each priority may fill. The rest is kept for more urgent calls. */
+/**
+ * The fraction of `maxWaiting` up to which calls of each priority may wait. The rest is reserved for more urgent calls.
+ */
 const SHED_AT: Readonly<Record<Priority, number>> = {
   critical: 1,
   high: 0.9,
@@ -103,9 +106,9 @@ export function createAdmission(parts: AdmissionParts): Admission {
   }
 
   /**
-   * Admits a call by the known policy. If that policy rejects it, reads the policy in force and tries again. `call` then
-   * receives the time at which the wait began. Not async, and without a closure for each call: both would double the
-   * cost of a draw.
+   * Admits a call under the policy that this process knows. If that policy rejects the call, reads the active policy
+   * and tries again. `call` then receives the time at which the wait began. This function is not async and creates no
+   * closure for a call that is admitted, because either would double the cost of a draw.
    */
   function enter<Options extends Bounds, T>(
     call: (options: Options, waits?: WaitRegistry, sinceMs?: number) => Promise<T>,
@@ -123,7 +126,10 @@ export function createAdmission(parts: AdmissionParts): Admission {
     }
   }
 
-  /** Counts a call that is rejected before it waits. Waiting calls count themselves. */
+  /**
+   * Runs `answer`, and counts the call as refused if it fails with `refusal`. Such a call was rejected before it
+   * waited; waiting calls count themselves.
+   */
   function counted<T>(refusal: unknown, answer: () => Promise<T>): Promise<T> {
     const count = (error: unknown): void => {
       if (error === refusal && isRefusal(error)) parts.tally.count("refused", 1);
@@ -139,8 +145,8 @@ export function createAdmission(parts: AdmissionParts): Admission {
   }
 
   /**
-   * Reads the policy in force after the known one rejected a call, and calls again if it is another policy. While it
-   * reads, the call waits as in the line: with its signal, its deadline, and an entry in `waits`.
+   * Reads the active policy after the known policy rejected a call. Calls `call` again if the active policy is another
+   * one. Until then, the call waits as in the line: with its signal, its deadline, and an entry in `waits`.
    */
   function afterLookup<T>(
     refusal: unknown,
@@ -177,7 +183,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
     });
   }
 
-  /** Adds a trace, if the wait is traced. */
+  /** Adds a trace to the options if waits are traced. */
   function followed<Options extends WaitOptions>(options: Options): Options {
     const trace = parts.tally.traces()?.begin(options.producer);
     return trace === undefined ? options : { ...options, trace };
@@ -215,12 +221,15 @@ export function createAdmission(parts: AdmissionParts): Admission {
       const estimates = context.estimate(group, { priority, isInLine: false });
       return new WaitTooLongError({ ...facts, ...estimates });
     } catch {
-      // If the policy in force rejects the call too, its draw throws this error.
+      // Ignored here: if the active policy rejects the call too, the draw throws the error.
       return undefined;
     }
   }
 
-  /** Does not check units again: enqueueing did, and the limit that counted them may be gone. */
+  /**
+   * Does not check the units of the cost. They were checked when the job was enqueued, and a live change may have
+   * removed the limit that counts them.
+   */
   function waitForJob(
     options: WaitOptions,
     waits?: WaitRegistry,
@@ -230,7 +239,7 @@ export function createAdmission(parts: AdmissionParts): Admission {
     const group = groups.of(options);
     const nowMs = performance.now();
     const roomInMs = group.notBeforeMs - nowMs;
-    // A job that may miss its deadline does not yield: it waits for its rejection.
+    // A job that may miss its deadline does not resolve to `NoRoomYet`. It keeps waiting until it is rejected.
     const isInTime = untilMs >= group.notBeforeMs;
     if (roomInMs > patienceMs && isInTime) return Promise.resolve(new NoRoomYet(roomInMs, group));
     return new Promise((resolve, fail) => {
@@ -285,9 +294,9 @@ export function createAdmission(parts: AdmissionParts): Admission {
   };
 }
 
-/** Calls that wait outside the line. They are rejected as soon as they cannot start before their deadlines. */
+/** Watches calls that wait outside the line, and rejects them as soon as they cannot start before their deadlines. */
 interface Watches {
-  /** Calls `check` now, and after each change. Returns a function that stops this. */
+  /** Calls `check` now and after each change. Returns a function that ends the watch. */
   add(options: ObservedDrawCall, check: () => void): () => void;
   onChange(key: string | undefined): void;
 }
@@ -299,7 +308,7 @@ function createWatches(look: (options: ObservedDrawCall) => Promise<void>): Watc
     add(options, check) {
       const { key } = options;
       const checkOn = (): void => void (watches.has(watch) && check());
-      // Any error is thrown again when the call draws.
+      // Ignores errors, because the draw of the call will throw them again.
       const lookOn = (): void => void look(options).then(checkOn, () => {});
       const watch = { key, look: lookOn };
       watches.add(watch);
@@ -309,7 +318,7 @@ function createWatches(look: (options: ObservedDrawCall) => Promise<void>): Watc
     },
     onChange(key) {
       if (watches.size === 0) return;
-      // After a policy change, the groups have to be created anew first.
+      // Checks in a microtask: after a policy change, the groups must first be created again.
       queueMicrotask(() => {
         for (const watch of watches) if (key === undefined || watch.key === key) watch.look();
       });
@@ -317,15 +326,15 @@ function createWatches(look: (options: ObservedDrawCall) => Promise<void>): Watc
   };
 }
 
-/** If a reply takes longer than this, errors name Redis as the cause of the wait, and no limit. */
+/** If a reply takes longer than this, errors name Redis instead of a limit as the cause of the wait. */
 const SILENT_MS = 50;
 const UNANSWERED = "Redis, which has not answered yet";
 
-/** Estimates the retry time and the limiting cause that errors report. */
+/** Estimates the retry time and the limit that errors report. */
 function createEstimates(known: KnownPolicy, pacer: Pacer): Pick<CallContext, "estimate"> {
   const isSilent = (): boolean => pacer.askTimes.silentMs > SILENT_MS;
 
-  /** Returns the earliest start of the group's calls, if a limit or another cause decides it. */
+  /** Returns the earliest start of the group's calls. Undefined if no limit or other cause delays them. */
   function longestOf(group: Group, nowMs: number): EarliestStart | undefined {
     const reply = pacer.earliestStarts.of(group, nowMs);
     return reply === undefined || reply.bindsAt === 0 ? undefined : reply;
@@ -343,15 +352,16 @@ function createEstimates(known: KnownPolicy, pacer: Pacer): Pick<CallContext, "e
     const { notBeforeMs, line, callTerms } = group;
     const { turnAtMs } = pacer.askTimes;
     const soonestMs = pacer.earliestStarts.of(group, nowMs)?.atMs ?? 0;
-    // A replica's turn comes before its slot, by the time that its priority may book ahead.
+    // Replicas may book slots ahead of time, depending on the priority. A replica's slot therefore comes `aheadMs`
+    // later than its turn.
     const aheadMs = (HORIZON_MS * known.policy.shares[RANKS[priority]]!) / 1_000;
     const turnMs = turnAtMs === 0 ? 0 : turnAtMs + aheadMs;
-    // A call that is rejected immediately never joins a line, so turns do not delay it.
+    // Turns only delay calls in a line. A call that is rejected immediately never joins one.
     const isKnown = !isInLine && soonestMs > nowMs;
     const dueMs = (isKnown ? soonestMs : Math.max(notBeforeMs, turnMs, soonestMs)) - nowMs;
     const waiting = group.scopes.length > 0 ? line.size : pacer.waiting;
     const others = isInLine ? waiting - 1 : waiting;
-    // The first caller starts when it is due, and the others follow one after the other.
+    // The first caller starts at its earliest time, and each further caller one step later.
     return dueMs > 0 ? dueMs + others * callTerms.stepMs : (others + 1) * callTerms.stepMs;
   }
 
@@ -361,10 +371,11 @@ function createEstimates(known: KnownPolicy, pacer: Pacer): Pick<CallContext, "e
       const { bindsAt, callTerms } = group;
       const reply = longestOf(group, nowMs);
       const binding = callTerms.limits[(reply?.bindsAt ?? bindsAt) - 1];
-      // The time at which a lease becomes free is unknown. A pause or cooldown may hide that calls wait for a lease.
+      // The time at which a lease becomes free is unknown. During a pause or cooldown, the calls may also wait for a
+      // lease.
       const isOfLease =
         bindsAt < 0 ? callTerms.hasLeases : binding !== undefined && isLeased(binding);
-      // A call in no line is rejected by what is known, however long Redis has been silent.
+      // A call outside the line is rejected because of a known limit, even if Redis does not reply.
       const isUnanswered = asker.isInLine && (!pacer.askTimes.hasAnswered || isSilent());
       const least = isUnanswered || isOfLease ? UNKNOWN_MS : 1;
       const inLineMs = waitMs(group, nowMs, asker);

@@ -1,4 +1,4 @@
-/** The events of a bucket's calls in this process. Without listeners, no event object is created. */
+/** Emits the events of a bucket's calls in this process. Event objects are only created if there is a listener. */
 import { isThenable, reasonOf } from "../../core/describe.ts";
 import { ClosedError, isRefusal, type SluiceError } from "../../core/errors.ts";
 import { createEmitter, type Emitter } from "../../core/events/events.ts";
@@ -12,62 +12,73 @@ import type { Slot } from "../slot/slot.ts";
 import { nameBinding, type TryDecision } from "../try/decision.ts";
 import type { Group } from "../waiting/group.ts";
 
-/** The key or keys of an event. */
+/** The key or named keys that an event is about. */
 interface OfKey {
   readonly key: Key | undefined;
-  /** The keys of a call that has several side by side. */
+  /** The named keys of the call, if the call has several keys. */
   readonly keys: NamedKeys | undefined;
 }
 
-/** A call was refused. */
+/** Reports that a call was refused. */
 export interface RefusedEvent extends OfKey {
   readonly priority: Priority;
-  /** The error of the call. Undefined for `tryDraw`, which returns its refusal. */
+  /** The error of the call. Undefined for `tryDraw`, which returns a refusal instead of throwing. */
   readonly error: SluiceError | undefined;
-  /** The time until the same call is likely to pass, in ms: `250`. Undefined if it is unknown, or never comes. */
+  /**
+   * The time until the same call is likely to pass, in ms: `250`. Undefined if the time is unknown, or if the call can
+   * never pass.
+   */
   readonly retryAfterMs: number | undefined;
-  /** The cause: `"100/s"`, `"a cooldown"`. Undefined if it was no limit. */
+  /** The limit or other cause of the refusal: `"100/s"`, `"a cooldown"`. Undefined if no limit caused it. */
   readonly limitedBy: string | undefined;
 }
 
-/** The downstream refused a call of this process. A cooldown of the bucket or key follows, for all replicas. */
+/** Reports that the downstream refused a call of this process. The bucket or key then cools down for all replicas. */
 export interface CooldownEvent {
-  /** The key that cools down, or the start of a path. Undefined for the whole bucket, and for `keys`. */
+  /**
+   * The key that cools down, or the start of a key path. Undefined if the whole bucket cools down, or if `keys` is set.
+   */
   readonly key: Key | undefined;
   readonly keys: NamedKeys | undefined;
   /** The length of the cooldown, in ms: `30000`. */
   readonly forMs: number;
 }
 
-/** A response of the downstream slowed the bucket or key down for all replicas, through `adaptive` or `pace`. */
+/**
+ * Reports that a response of the downstream slowed the bucket or key down for all replicas. The option `adaptive` or
+ * `pace` causes this.
+ */
 export interface SlowedEvent extends OfKey {
-  /** The remaining part of the rate after a cut: `0.7`. Undefined if calls keep a distance instead. */
+  /**
+   * The fraction of the rate that a rate cut leaves: `0.7`. Undefined if the response demanded a distance between
+   * calls.
+   */
   readonly factor: number | undefined;
-  /** The distance that calls keep, in ms: `40`. Undefined for a cut. */
+  /** The minimum distance between two calls, in ms: `40`. Undefined for a rate cut. */
   readonly gapMs: number | undefined;
-  /** How long calls keep `gapMs`, or how long no call starts after a cut, in ms. */
+  /** How long calls keep the distance `gapMs`, in ms. For a rate cut, how long no call starts at first. */
   readonly forMs: number;
 }
 
-/** Any replica changed the policy, or began or ended a cooldown or pause. */
+/** Reports that any replica changed the policy, or began or ended a cooldown or pause. */
 export interface ChangeEvent {
-  /** The changed key, or the start of a path. Undefined for the whole bucket, and for `keys`. */
+  /** The changed key, or the start of a key path. Undefined if the whole bucket changed, or if `keys` is set. */
   readonly key: Key | undefined;
   readonly keys: NamedKeys | undefined;
 }
 
-/** This process found the downstream unreachable, by failures in a row or by a failed probe. */
+/** Reports that this process found the downstream unreachable, after several failures in a row or a failed probe. */
 export interface AwayEvent extends OfKey {
-  /** The time until the next probe, in ms: `2000`. Nothing else starts in it. */
+  /** The time until the next probe, in ms: `2000`. Nothing else starts before that. */
   readonly forMs: number;
-  /** The error: `"TypeError: fetch failed (connect ECONNREFUSED 10.0.0.7:443)"`. */
+  /** The error of the failed call: `"TypeError: fetch failed (connect ECONNREFUSED 10.0.0.7:443)"`. */
   readonly reason: string;
 }
 
-/** The downstream is reachable again. */
+/** Reports that the downstream is reachable again. */
 export type BackEvent = OfKey;
 
-/** The events of a bucket, by name. */
+/** The type of each event of a bucket, by event name. */
 export interface BucketEvents {
   readonly slot: SlotEvent;
   readonly refused: RefusedEvent;
@@ -90,15 +101,18 @@ const EVENT_NAMES: readonly (keyof BucketEvents)[] = [
 
 /** Emits the events of a bucket. */
 export interface BucketEmitter extends Emitter<BucketEvents> {
-  /** Emits `slot`, and calls the call's own `onSlot`. Only a call that waited has a `group`. */
+  /** Emits `slot`, and calls the `onSlot` option of the call. Only a call that waited has a `group`. */
   readonly slotCame: (options: ObservedDrawCall, slot: Slot, group?: Group) => void;
-  /** True if a draw or try has to be watched. Unwatched calls need no closure. */
+  /**
+   * True if the event has a listener. Without one, callers skip `watchDraw` and `watchTry`, which need a closure for
+   * each call.
+   */
   hasListener(name: "refused" | "slot"): boolean;
-  /** Returns the result of a draw, and emits its refusal. */
+  /** Runs a draw and returns its result. Emits `refused` if the draw rejects with a refusal. */
   watchDraw<Drawn>(options: ObservedDrawCall, draw: () => Promise<Drawn>): Promise<Drawn>;
-  /** Returns the result of a try, and emits its slot or refusal. */
+  /** Runs a `tryDraw` and returns its decision. Emits `slot` or `refused`. */
   watchTry(options: TryCall, tryDraw: () => Promise<TryDecision>): Promise<TryDecision>;
-  /** Emits the change that a response has caused. */
+  /** Emits `cooldown` or `slowed` after a response of the downstream changed the bucket. */
   answered(key: string | undefined, change: Change): void;
   cooled(key: string | undefined, forMs: number): void;
   /** Emits `away` or `back`. */
@@ -107,7 +121,7 @@ export interface BucketEmitter extends Emitter<BucketEvents> {
 }
 
 export function createBucketEmitter(name: string, given: Logger): BucketEmitter {
-  // A listener may fail with each call. The bucket's logger samples warnings, but not errors.
+  // Logs errors of listeners as warnings: a listener may fail for each call, and the logger samples only warnings.
   const warn: Logger["warn"] = (facts, message) => given.warn(facts, message);
   const logger: Logger = { warn, error: warn };
   const emitter = createEmitter<BucketEvents>(`bucket "${name}"`, EVENT_NAMES, logger);
@@ -196,7 +210,7 @@ export function createBucketEmitter(name: string, given: Logger): BucketEmitter 
   };
 }
 
-/** A shorter wait is not attributed to a limit. */
+/** A slot event names no limit if the call waited for less than this. */
 const SHORTEST_WAIT_MS = 1;
 
 function slotEventOf(
@@ -208,17 +222,23 @@ function slotEventOf(
   return { priority, waitedMs, atMs, limitedBy, ...namedOf(key) };
 }
 
-/** Names the latest cause that held these calls back. If the latest reply let them pass, names all their limits. */
+/**
+ * Names the latest cause that delayed the calls of this group. If the latest reply let the calls pass, names all their
+ * limits.
+ */
 function limitOf({ bindsAt, callTerms }: Group): string {
   const binding = nameBinding(bindsAt, callTerms);
   if (binding !== undefined) return binding;
   return callTerms.limits.map((_, index) => nameBinding(index + 1, callTerms)).join(" + ");
 }
 
-/** Rejects calls that wait outside the line when the bucket closes. */
+/** Rejects the calls that wait outside the bucket's line when the bucket closes. */
 interface CloseListeners {
   readonly isClosed: boolean;
-  /** Calls back when the bucket closes, at once if it is closed. Returns a function that removes the listener. */
+  /**
+   * Calls `fail` when the bucket closes, or immediately if it is already closed. Returns a function that removes the
+   * listener.
+   */
   add(fail: (reason: ClosedError) => void): () => void;
   close(): void;
 }

@@ -19,31 +19,38 @@ export interface BucketOptions<
 >
   extends PolicyOptions<Rate, KeyRate>, FeedbackOptions, CallDefaultsOptions {
   /**
-   * The most callers that may wait in this process. Low calls reject with `LineFullError` from 70 % of it, normal calls
-   * from 80 %, high calls from 90 %. Defaults to no bound.
+   * The most callers that may wait in this process. Calls reject with `LineFullError` as soon as a part of this number
+   * waits: 70 % for calls with low priority, 80 % for normal, 90 % for high and 100 % for critical. Defaults to no
+   * bound.
    */
   readonly maxWaiting?: number | undefined;
   /**
-   * What happens to calls while Redis does not reply. `"refuse"` rejects them with `StoreUnavailableError`, `"wait"`
-   * makes them wait, `{ local: 0.5 }` continues at half of this process's share of the rate, and `"open"` lets them pass
-   * without any limit. Jobs of workers wait, except with `local`. Defaults to `"refuse"`.
+   * What happens to calls while Redis does not reply. Defaults to `"refuse"`. Jobs of workers wait with every setting
+   * except `local`.
+   *
+   * - `"refuse"` rejects calls with `StoreUnavailableError`.
+   * - `"wait"` makes calls wait until Redis replies again.
+   * - `{ local: 0.5 }` continues at half of this process's share of the rate.
+   * - `"open"` lets calls pass without any limit.
    */
   readonly onStoreDown?: OnStoreDown | undefined;
   /**
-   * When the bucket stops because its downstream is unreachable: connections fail, responses time out, or a proxy
-   * returns 502, 503 or 504. After `failures` of these in a row, nothing starts for `coolMs`. Then one job at a time probes, each
-   * time after twice as long, up to `maxCoolMs`. Defaults to `{ failures: 5, coolMs: 1_000, maxCoolMs: 60_000 }` for the
-   * jobs of queues. If you set it, other calls count too. `false` turns it off.
+   * Stops the bucket while its downstream is unreachable. Failed connections, timeouts, and a 502, 503 or 504 from a
+   * proxy count as failures. After `failures` of them in a row, no call or job starts for `coolMs`. Then one job at a
+   * time runs as a probe. After each failed probe, the wait doubles, up to `maxCoolMs`.
+   *
+   * Defaults to `{ failures: 5, coolMs: 1_000, maxCoolMs: 60_000 }`, where only the jobs of queues count. If you set
+   * this option, other calls count too. `false` turns the breaker off.
    */
   readonly breaker?: BreakerSettings | false | undefined;
   /**
-   * How the bucket starts when Redis has lost its state: `"empty"` as if a burst had just left, `"full"` as if none
-   * had. Defaults to `"empty"`.
+   * How the bucket starts after Redis has lost the bucket's state. With `"empty"`, no burst is available at first, as
+   * if one had just passed. With `"full"`, a whole burst may pass at once. Defaults to `"empty"`.
    */
   readonly onStateLost?: OnStateLost | undefined;
 }
 
-/** Validated bucket options. The policy is separate, and not yet validated. */
+/** Validated bucket options. `policy` is separate, because `compilePolicy` validates it later. */
 export interface ReadBucketOptions {
   readonly policy: unknown;
   readonly maxWaiting: number | undefined;
@@ -54,7 +61,7 @@ export interface ReadBucketOptions {
   readonly onStateLost: OnStateLost | undefined;
 }
 
-/** `compilePolicy` validates the policy. */
+/** Used for the options of the policy, which `compilePolicy` validates later. */
 const ANYTHING = z.unknown().optional();
 const BUCKET_OPTIONS = z.strictObject({
   rate: ANYTHING,

@@ -43,10 +43,10 @@ import type { Tally } from "./facts/tally.ts";
 import { createLiveControl, type LiveControl } from "./live-control.ts";
 import { createJobSlotDraws } from "./job-slot-draws.ts";
 
-/** The settings of a bucket, with the store of the part. */
+/** The settings of a bucket. `store` is the store of one part. */
 export interface PartSettings extends FirstPolicy {
   readonly name: string;
-  /** Finds the policy. Set if neither the code of this process nor the rules declare it. */
+  /** Looks up the policy. Set only if neither the code of this process nor the rules declare one. */
   readonly findPolicy?: FindPolicy | undefined;
   readonly store: Store;
   readonly replica: string;
@@ -56,9 +56,9 @@ export interface PartSettings extends FirstPolicy {
   readonly feedback?: FeedbackOptions | undefined;
   readonly onStoreDown?: OnStoreDown | undefined;
   readonly onStateLost?: OnStateLost | undefined;
-  /** Opens the store in memory for `onStoreDown`. Omitted if the bucket's store is in memory. */
+  /** Opens the in-memory store that `onStoreDown` uses. Omitted if the bucket's own store is in memory. */
   readonly openLocalStore?: OpenLocalStore | undefined;
-  /** Called at the first draw. From then on, the bucket needs the messages of the store. */
+  /** Called at the first draw, to subscribe to the store's messages. Buckets without draws need no messages. */
   readonly listen?: (() => void) | undefined;
 }
 
@@ -69,11 +69,14 @@ export interface SharedByParts {
   readonly refusals: Refusals;
   readonly events: BucketEmitter;
   readonly tally: Tally;
-  /** Called after each live change of one key, or of all, so that waiting calls follow it at once. */
+  /** Called after each live change of one key or of all keys, so that waiting calls follow the change at once. */
   readonly onLiveChange: (key: string | undefined) => void;
 }
 
-/** The keys of a bucket that share one clock: all keys, or one of 32 parts in a cluster. */
+/**
+ * One part of a bucket: the keys that share one clock. A bucket has one part with all its keys, or 32 parts in a
+ * cluster.
+ */
 export interface BucketPart
   extends
     Pick<Admission, "draw" | "tryDraw" | "drawForJob" | "check" | "refusalKnown" | "whenHopeless">,
@@ -84,12 +87,12 @@ export interface BucketPart
   readonly deferred: number;
   readonly drawOnJobSlot: ReturnType<typeof createJobSlotDraws>;
   readonly live: LiveControl;
-  /** True if the policy in force has limits for a key. */
+  /** True if the active policy has per-key limits for this key. */
   readonly hasOwnLimits: (key: string) => boolean;
   readonly outcomesReported: () => Promise<void>;
-  /** Draws again for the callers of one key, or of all, after a change or when a lease is free. */
+  /** Draws again for the waiting callers of one key or of all keys, after a change or when a lease becomes free. */
   redraw(key?: string, reason?: WakeReason): void;
-  /** Drops the held slots of one key, or of all, because a change made them void. */
+  /** Drops the unused slots of one key or of all keys, because a change has made them invalid. */
   readonly forget: (key: string | undefined) => void;
   close(): Promise<void>;
 }
@@ -152,7 +155,7 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
     known,
     tally,
     onSlot(options, slot, group) {
-      // A draw beyond a job's slot belongs to a call that already counted.
+      // A draw with `beyond` belongs to a call that uses its job's slot, which was already counted.
       if (options.beyond === undefined) tally.waited(slot.waitedMs, options.priority);
       events.slotCame(options, slot, group);
     },
@@ -181,7 +184,7 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
   const onSlot = events.slotCame;
   const drawOnJobSlot = createJobSlotDraws({ keeper, groups, admission, assertUnits, onSlot });
 
-  /** Moves waiting callers to their groups and costs under the new policy. */
+  /** Moves waiting callers to new groups and costs after a policy change. */
   function regroup(callers: readonly Caller[]): void {
     groups.clear();
     tries.forget();
@@ -224,7 +227,7 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
     live,
     hasOwnLimits: (key) => ownScopeOf(known.policy, key) !== undefined,
     stepsOf(options) {
-      // If all limits are per key, no limit applies to a call without a key.
+      // Under a policy with only per-key limits, a call without a key has no limits.
       const isUnlimited = options.key === undefined && known.policy.limits.length === 0;
       return isUnlimited ? { sharedMs: 0, keyMs: 0 } : stepsOf(groups.of(options).callTerms);
     },
@@ -258,7 +261,7 @@ export function createPart(settings: PartSettings, shared: SharedByParts): Bucke
   };
 }
 
-/** The lease holder of a call that the policy in force does not allow. */
+/** Stands for the lease holder of a call that the active policy does not allow. */
 const NO_HOLDER: LeaseHolder = {
   scopes: [],
   callTerms: callTermsOf({ shared: [], scopeLimits: [], costs: [], whose: [], text: "" }),
@@ -277,7 +280,7 @@ function createFoundSlots({
   readonly refreshPolicy: RefreshPolicy;
 }) {
   const { known } = context;
-  /** The lease keepers for other processes, by their names. */
+  /** The lease keepers for leases of other processes, by process name. */
   const leasesOf = new Map<string, LeaseKeeper>();
 
   function keeperOf({ asker, lease }: SlotFacts): SlotContext {
@@ -291,7 +294,7 @@ function createFoundSlots({
     try {
       const { scopes, callTerms } = groups.of({ key, cost });
       if (policyDigest(known.terms) === policy) return { scopes, callTerms };
-      // The limits of the booking are gone, but its lease may belong to a limit in force.
+      // The limits that the cost was booked under are gone, but the lease may belong to an active limit.
       return { scopes, callTerms: { ...callTerms, text: "" } };
     } catch (error) {
       if (isByPolicy(error)) return NO_HOLDER;
@@ -311,7 +314,10 @@ function createFoundSlots({
         { generation, nowMs },
       );
     },
-    /** Resolves when the released leases have been sent. Leases that were only renewed here expire by themselves. */
+    /**
+     * Resolves when all released leases have been sent to the store. Leases that this process only renewed expire by
+     * themselves.
+     */
     async close(): Promise<void> {
       const keepers = [...leasesOf.values()];
       await Promise.all(keepers.map(async (leases) => leases.settled()));

@@ -5,84 +5,94 @@ import { asFarAsKnown, formatPolicy, type Policy } from "../../core/policy/polic
 import type { Limit } from "../../core/limits/rule.ts";
 import { limitsOfCall, type Peeked, type ShadowCounts } from "../../core/store.ts";
 
-/** The policy in force, and the state of the bucket under it. */
+/** The active policy of a bucket, and the bucket's state under this policy. */
 export interface InForce {
   readonly policy: Policy;
   readonly state: BucketState;
-  /** Ms until the whole rate is in force again, or `0`. */
+  /** Ms until the bucket is back at its full rate. `0` if the rate is not reduced. */
   readonly wholeInMs: number;
-  /** Ms until calls no longer keep the minimum distance that responses demanded. `0` without such a distance. */
+  /**
+   * Ms until calls need no minimum distance any more. Responses of the downstream demand such a distance. `0` without
+   * one.
+   */
   readonly spacedForMs: number;
-  /** The minimum distance between two calls that responses demanded, in ms. */
+  /** The minimum distance between two calls, in ms, as responses of the downstream demanded it. */
   readonly gapMs: number;
 }
 
-/** The state of one limit. The examples are for 100 calls a minute, 97 of them used. */
+/** The state of one limit. The example values belong to a limit of 100 calls a minute of which 97 are used. */
 export interface LimitState {
-  /** The limit as text: `"100/min"`. Includes the level or name if several have limits: `"2/s (level 1)"`. */
+  /**
+   * The limit as text: `"100/min"`. If several key levels or key names have limits, the text includes the level or
+   * name: `"2/s (level 1)"`.
+   */
   readonly name: string;
   readonly unit: string;
-  /** `"bucket"` for a shared limit, `"key"` for a limit per key, or the name for keys by name. */
+  /** `"bucket"` for a shared limit, `"key"` for a per-key limit. For named keys, the name of the key. */
   readonly scope: string;
-  /** The level of a path, from `0`. Undefined for the bucket, and for keys by name. */
+  /** The level of the key path that the limit belongs to, from `0`. Undefined for shared limits and for named keys. */
   readonly keyLevel: number | undefined;
-  /** `100`. */
+  /** The size of the limit: `100`. */
   readonly capacity: number;
-  /** The used part: `97`. */
+  /** The units in use: `97`. */
   readonly level: number;
-  /** The free part: `3`. */
+  /** The free units: `3`. */
   readonly remaining: number;
-  /** Ms until a call of cost 1 may pass: `0`. Undefined if unknown, as for a used-up concurrency limit. */
+  /**
+   * Ms until a call of cost 1 may pass: `0`. Undefined if this is unknown, for example for a used-up concurrency limit.
+   */
   readonly nextFreeMs: number | undefined;
 }
 
 /**
- * What a shadow limit has counted over all replicas, since its numbers last changed. It computes the line that its calls
- * would have formed.
+ * The counts of a shadow limit over all replicas, since the limit was last changed. A shadow limit delays no calls: it
+ * only computes how long calls would have waited.
  */
 export interface ShadowState {
-  /** `"50/s"`. */
+  /** The shadow limit as text: `"50/s"`. */
   readonly name: string;
   readonly unit: string;
-  /** All counted calls: `12000`. */
+  /** The number of counted calls: `12000`. */
   readonly calls: number;
-  /** Calls that would have waited: `340`. */
+  /** The number of calls that would have waited: `340`. */
   readonly wouldHaveWaited: number;
-  /** The longest of these waits, in ms: `1250`. */
+  /** The longest wait that a call would have had, in ms: `1250`. */
   readonly longestWaitMs: number;
-  /** Calls that cost more than its capacity, or would have waited for more than an hour: `0`. */
+  /** The number of calls that cost more than the limit's capacity, or would have waited for more than an hour: `0`. */
   readonly wouldHaveBeenRefused: number;
 }
 
-/** The state of a bucket without its limits, for all replicas. */
+/** The state of a bucket over all replicas, without the state of its limits. */
 export interface BriefState {
-  /** The policy in force: `"100/s"`. */
+  /** The active policy as text: `"100/s"`. */
   readonly policy: string;
-  /** Where the policy comes from: an operator configured it, or the rules or the code declare it. */
+  /** The source of the active policy: an operator configured it, or the rules or the code declare it. */
   readonly policyFrom: "code" | "rules" | "configured";
   readonly generation: number;
-  /** Ms until a cooldown ends: `0` if there is none. */
+  /** Ms until a cooldown ends. `0` without a cooldown. */
   readonly coolingForMs: number;
-  /** Ms until a pause ends, or `0`. Infinity without an end, which is `"forever"` in JSON. */
+  /**
+   * Ms until a pause ends. `0` without a pause. Infinity for a pause without an end, written as `"forever"` in JSON.
+   */
   readonly pausedForMs: number;
-  /** While a process finds the downstream unreachable: ms until the next probe, at least `1`. Else `0`. */
+  /** Ms until the next probe, at least `1`, if any process finds the downstream unreachable. Otherwise `0`. */
   readonly awayForMs: number;
-  /** The part of the rate that is in force after a refusal. `1` is the whole rate. */
+  /** The fraction of the rate that calls may use now. Refusals reduce it; `1` is the full rate. */
   readonly rateFactor: number;
-  /** The number of replicas that drew in this second or the last. */
+  /** The number of replicas that drew slots in the current or the previous second. */
   readonly replicas: number;
-  /** The number of callers that wait in this process. */
+  /** The number of callers in this process that wait for a slot. */
   readonly waitingHere: number;
-  /** Limits that only count: `[]` if the policy has none. */
+  /** The state of the shadow limits, which count calls without delaying them. `[]` if the policy has none. */
   readonly shadows: readonly ShadowState[];
 }
 
-/** The state of a bucket, for all replicas. */
+/** The state of a bucket and of its limits, over all replicas. */
 export interface BucketState extends BriefState {
   readonly limits: readonly LimitState[];
 }
 
-/** A pause without an end: about 30 years. */
+/** Stands for a pause without an end: about 30 years, in µs. */
 export const FOREVER_US = 1e15;
 
 type SeenBeside = Pick<BriefState, "waitingHere" | "awayForMs">;
@@ -163,7 +173,7 @@ function briefState(
   };
 }
 
-/** Infinity for the rest of a pause without an end. */
+/** Returns Infinity if this is the rest of a pause without an end. Otherwise returns `ms`. */
 export function orEndless(ms: number): number {
   return ms > FOREVER_US / 2_000 ? Infinity : ms;
 }

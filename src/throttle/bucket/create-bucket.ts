@@ -38,12 +38,17 @@ import { createPartStores, partOf } from "./part-stores.ts";
 
 const NO_OPTIONS: DrawCall = Object.freeze({});
 
-/** The part that represents the whole bucket. It serves calls without a key, or rejects them in a bucket of 32 parts. */
+/**
+ * The number of the part that represents the whole bucket. This part serves calls without a key. In a bucket of 32
+ * parts, it rejects such calls.
+ */
 const FIRST_PART = 0;
 const SHARED_LIMITS: readonly (keyof LimitsOptions)[] = ["rate", "burst", "concurrency", "limits"];
 
 export interface BucketSettings extends PartSettings {
-  /** Called at the first activity after each {@link OwnedBucket.takeActivity}. */
+  /**
+   * Called at the first activity of the process, and at the first activity after each {@link OwnedBucket.takeActivity}.
+   */
   readonly onActivity?: (() => void) | undefined;
   readonly observing?: Observing | undefined;
   readonly calls?: CallDefaults | undefined;
@@ -60,7 +65,7 @@ interface Placement {
   readonly onOpen: (storeName: string, listener: WakeListener) => void;
 }
 
-/** Creates a bucket of one part, or of 32 parts that open at their first use. */
+/** Creates a bucket with one part, or with 32 parts that are opened when they are first used. */
 export function createBucket(
   settings: BucketSettings,
   { isSpread, onOpen }: Placement,
@@ -90,7 +95,7 @@ export function createBucket(
   let isCalledByHand = false;
   let fetched: ThrottledFetch | undefined;
 
-  /** Returns the part of a key by its first name, so that all levels of a path share a part. */
+  /** Returns the part of a key. Only the first name of a key path decides, so all levels of the path share one part. */
   function partFor(key: string | undefined): BucketPart {
     const number = numberFor(key);
     return parts[number] ?? openPart(number);
@@ -100,7 +105,7 @@ export function createBucket(
     return isSpread && key !== undefined ? partOf(firstOfText(key)) : FIRST_PART;
   }
 
-  /** Returns the part of a key before validation. The part rejects an invalid key. */
+  /** Returns the part for an unvalidated key. The part itself rejects an invalid key. */
   function partForGiven(options: KeyOptions | undefined): BucketPart {
     const key: unknown = options?.key;
     const first: unknown = Array.isArray(key) ? key[0] : key;
@@ -117,12 +122,12 @@ export function createBucket(
   }
 
   function wake(number: number, reason: WakeReason, key: string | undefined): void {
-    // A part without calls may still have a listener: a worker that waits for room.
+    // Opens the part even if it has no calls: a worker that waits for room may listen to it.
     const part = parts[number] ?? openPart(number);
     if (reason === "change") {
       part.forget(key);
       notifyChange(key);
-      // Each part receives a change of the whole bucket. Only the first part emits it.
+      // All parts receive a message about a change of the whole bucket. Only the first part emits the event.
       if (key !== undefined || number === FIRST_PART) events.changed(key);
     }
     part.redraw(key, reason);
@@ -138,7 +143,10 @@ export function createBucket(
     return sum;
   }
 
-  /** Controls the whole bucket: any part makes such a change in all parts. */
+  /**
+   * Returns the control of the whole bucket. Each part's store applies changes of the whole bucket to all parts, so any
+   * part will do.
+   */
   function live(): LiveControl {
     return partFor(undefined).live;
   }
@@ -151,7 +159,7 @@ export function createBucket(
     const { isBack, isRemote, forMs } = change;
     events.away(key, change);
     if (isRemote) return;
-    // If the store is down too, other processes find the outage by their own failures.
+    // Errors are ignored: if the store is down too, other processes detect the outage by their own failures.
     const coolMs = isBack ? undefined : Math.max(1, forMs);
     const note = { bucket: name, key, coolMs };
     partFor(undefined)
@@ -167,7 +175,7 @@ export function createBucket(
 
   function drawByHand(options: ObservedDrawCall): Promise<KeyedSlot> {
     isCalledByHand = true;
-    // One signal may end a hundred waits. Node would warn about a leak.
+    // One signal may end a hundred waits. Without this, Node would warn about a leak of listeners.
     if (options.signal !== undefined) setMaxListeners(Infinity, options.signal);
     const hand = unusedJobSlot(bucket);
     const draw = (): Promise<KeyedSlot> =>
@@ -180,11 +188,11 @@ export function createBucket(
     return waitInside({ of: name, bucket: name, logger, limit: () => fullLimit(options) }, drawing);
   }
 
-  /** Returns the name of the concurrency limit that has no room for such a call. */
+  /** Returns the name of the concurrency limit that has no room for a call with these options. */
   async function fullLimit({ key }: ObservedDrawCall): Promise<string | undefined> {
     const { key: path } = namedOf(key);
     const { limits } = await bucket.peek(path === undefined ? {} : { key: path });
-    // Only concurrency limits do not know when they have room again.
+    // Only a full concurrency limit has no `nextFreeMs`, because the end of its calls is unknown.
     return limits.find((each) => each.remaining === 0 && each.nextFreeMs === undefined)?.name;
   }
 
@@ -194,7 +202,7 @@ export function createBucket(
     return events.watchTry(options, async () => part.tryDraw(options));
   }
 
-  /** Rejects shared limits: the parts of a bucket do not share state. */
+  /** Throws if a policy has shared limits, because the parts of a bucket share no state. */
   function assertPerKey(given: PolicyOptions): void {
     const option = SHARED_LIMITS.find((each) => given?.[each] !== undefined);
     if (option === undefined) return;
@@ -225,7 +233,7 @@ export function createBucket(
     get isCalledByHand() {
       return isCalledByHand;
     },
-    // `draw` and `tryDraw` are not async: a second promise would cost as much as the rest.
+    // `draw` and `tryDraw` are not async functions, because a second promise would double their cost.
     draw(options) {
       try {
         return drawByHand(options === undefined ? NO_OPTIONS : readDrawOptions("draw()", options));
@@ -254,7 +262,7 @@ export function createBucket(
     on(event, listener, options) {
       const stop = events.on(event, listener, options);
       if (event === "change") {
-        // Only open parts receive messages about changes.
+        // Opens all parts, because only open parts receive messages about changes.
         for (const number of stores.keys()) if (parts[number] === undefined) openPart(number);
         settings.listen?.();
       }

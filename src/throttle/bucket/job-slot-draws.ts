@@ -1,11 +1,14 @@
 /**
- * The first call of a job's handler uses the slot of its job (`slot/job-slot.ts`), with any cost, key and priority. So job
- * and call are charged once:
+ * The first call of a job's handler uses the job's slot (`slot/job-slot.ts`), whatever the call's cost, key and
+ * priority. So job and call are charged once:
  *
- * - The call draws only the costs that exceed the job's. Surplus costs of the job are returned.
- * - The call uses the job's lease. It goes before all calls that wait for leases, since they may wait for this lease.
- * - In some cases the call cannot use the slot: the slot is stale or lost its lease, or only one of the keys of job and
- *   call has a concurrency limit. Then the job returns its slot, the lease first, and the call draws like any other.
+ * - The call draws only the costs beyond those of the job. If the job drew more than the call needs, the surplus is
+ *   returned.
+ * - The call uses the job's lease. It goes ahead of all calls that wait for leases, because they may wait for this
+ *   lease.
+ * - The call cannot use the slot if the slot is stale or lost its lease. Nor can it if only one of the two keys, the
+ *   job's or the call's, has a concurrency limit. The job then returns its lease and its slot, and the call draws like
+ *   any other.
  */
 import { isLeased, ruleOf } from "../../core/limits/registry.ts";
 import type { Limit } from "../../core/limits/rule.ts";
@@ -21,23 +24,23 @@ interface JobSlotDrawParts {
   readonly keeper: SlotContext;
   readonly groups: Groups;
   readonly admission: Pick<Admission, "draw" | "drawBeyond">;
-  /** @throws {@link InvalidOptionError} when a cost names a unit that nothing counts. */
+  /** @throws {@link InvalidOptionError} when a cost names a unit that no limit counts. */
   readonly assertUnits: (where: string, options: TryCall) => void;
-  /** Called with the slot of a call that drew nothing more. */
+  /** Called with the slot of a call that needed no additional draw. */
   readonly onSlot: (options: ObservedDrawCall, slot: Slot) => void;
 }
 
-/** What a call needs when it uses the slot of its job. */
+/** The costs of a call that uses the slot of its job. */
 interface JobSlotCharge {
-  /** The group for which the job drew. */
+  /** The group of the job's own draw. */
   readonly drawn: Group;
   /** The group of the call. */
   readonly needed: Group;
-  /** The group of the costs that exceed the job's. Undefined if there are none. */
+  /** The group of the costs beyond those of the job. Undefined if there are no such costs. */
   readonly missing: Group | undefined;
 }
 
-/** Returns a function that draws for the first call of a handler. */
+/** Returns a function that draws a slot for the first call of a job's handler. */
 export function createJobSlotDraws({
   keeper,
   groups,
@@ -51,7 +54,7 @@ export function createJobSlotDraws({
     drawnFor: TryCall,
   ): JobSlotCharge | undefined {
     const { slot } = hand;
-    // A slot of another part of the bucket shares no limit with the call.
+    // The call cannot use a slot from another part of the bucket, because parts share no limits.
     if (slot.keeper !== keeper || performance.now() >= hand.staleAtMs) return undefined;
     try {
       assertUnits("draw()", call);
@@ -64,12 +67,12 @@ export function createJobSlotDraws({
       const isAll = missing.callTerms.costs.every((cost) => cost === 0);
       return { drawn, needed, missing: isAll ? undefined : missing };
     } catch {
-      // The draw throws it, unless another policy is in force.
+      // The draw throws this error again, unless it runs under a newer policy.
       return undefined;
     }
   }
 
-  /** Starts the call in the job's slot, and books what was drawn beyond it. */
+  /** Starts the call in the job's slot, and books the additional draw, if there was one. */
   function startInSlot(
     hand: JobSlot,
     charge: JobSlotCharge,
@@ -79,7 +82,7 @@ export function createJobSlotDraws({
     const { slot } = hand;
     const { drawn, needed, missing } = charge;
     if (needed !== drawn) {
-      // After a policy change, the booked part of the job's cost is unknown.
+      // After a policy change, it is unknown how much of the job's cost is still booked.
       const isSamePolicy = slot.booking.group.callTerms.text === drawn.callTerms.text;
       const deltas = surplusOf(charge);
       if (isSamePolicy) keeper.giveBack({ group: drawn, slotUs: slot.slotUs, deltas });
@@ -112,12 +115,13 @@ export function createJobSlotDraws({
       onSlot(call, own);
       return Promise.resolve(own);
     }
-    // A call that holds a lease must not wait behind calls that wait for this lease.
+    // With a lease, the call draws at the highest priority. Otherwise it could wait behind calls that wait for this
+    // lease.
     const rank = slot.hasLease ? ("critical" as const) : priority;
     return admission.drawBeyond({ ...call, priority: rank, beyond: drawnFor }).then(
       (beyond) => startInSlot(hand, charge, key, beyond),
       (error: unknown) => {
-        // The slot is unused, so the next call may use it.
+        // The call did not start, so the next call may use the job's slot.
         hand.isUsed = false;
         throw error;
       },
@@ -125,19 +129,19 @@ export function createJobSlotDraws({
   };
 }
 
-/** Returns the cost that a job drew. Units that its handler has settled have their settled amounts. */
+/** Returns the cost that a job drew. Units that the handler has settled count with their settled amounts. */
 function costDrawn({ slot: { settled }, drawnFor: { cost } }: JobSlot): Cost | undefined {
   if (settled === undefined) return cost;
   const known = Object.entries(settled).filter(([, amount]) => typeof amount === "number");
   return mergeCosts(cost, Object.fromEntries(known) as Record<string, number>);
 }
 
-/** True if a group has leases of keys that the other group does not have. */
+/** True if a group needs leases for keys that the other group does not have. */
 function hasKeyLeasesBeside({ scopes }: Group, other: Group): boolean {
   return scopes.some(({ key, limits }) => !isOfKey(other, key) && limits.some(isLeased));
 }
 
-/** Returns the negative deltas of drawn costs that the call does not need. */
+/** Returns the surplus of the job's drawn costs for each limit, as negative numbers. */
 function surplusOf({ drawn, needed }: JobSlotCharge): number[] {
   const { limits, costs } = drawn.callTerms;
   const under = costsUnder(drawn.scopes, needed);
@@ -146,7 +150,7 @@ function surplusOf({ drawn, needed }: JobSlotCharge): number[] {
   );
 }
 
-/** Returns the slot of a job that no call uses. Its lease goes first: the call may wait for that one. */
+/** Gives back a job's slot that the call cannot use. The lease goes back first, because the call may wait for it. */
 function giveUp(slot: DrawnSlot): void {
   slot.release();
   const { group, slotUs } = slot.booking;
@@ -157,7 +161,8 @@ function giveUp(slot: DrawnSlot): void {
   );
   const deltasOf = (isIncluded: (limit: Limit) => boolean): number[] =>
     back.map((delta, index) => (isIncluded(limits[index]!) ? delta : 0));
-  // Limits that drain may have later bookings behind the slot, so they take it back only as unused. Other limits take it back in full.
+  // A limit that drains may have later bookings behind this slot, so its part is returned with `isUnused`. Other limits
+  // get their part back in full.
   const isOfTime = ({ kind, unit }: Limit): boolean =>
     unit === "calls" && ruleOf(kind).doesDrain === true;
   slot.keeper.giveBack({ group, slotUs, deltas: deltasOf(isOfTime), isUnused: true });

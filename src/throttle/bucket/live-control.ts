@@ -1,6 +1,6 @@
 /**
- * `configure`, `pause`, `resume` and `undo` change a running bucket for all replicas. The change log records each change
- * before it is made, with its author and the state before. Afterwards, it records the result.
+ * `configure`, `pause`, `resume` and `undo` change a running bucket for all replicas. Each change is recorded in the
+ * change log before it is made, with its author and the previous state. Afterwards, the log entry receives the result.
  */
 import { hostname } from "node:os";
 import process from "node:process";
@@ -51,34 +51,37 @@ import {
   type InForce,
 } from "./bucket-state.ts";
 
-/** Names one key, or the start of a path. Without a key, the whole bucket is meant. */
+/** Selects one key, or the start of a key path. Without a key, the method applies to the whole bucket. */
 export type KeyOptions = KeyGiven;
 
-/** Author, reason and condition of a change. */
+/** The author, reason and precondition of an operator's change. */
 export interface ByHand extends WhoAndWhy {
   /**
-   * The generation from `peek` or `status`. The change is rejected with `ChangedError` if the policy, a pause or a
-   * cooldown of the bucket has changed since. Defaults to none: the change is made in any case.
+   * The generation that `peek` or `status` returned. If the policy, a pause or a cooldown of the bucket has changed
+   * since then, the change is rejected with `ChangedError`. By default, there is no such check.
    */
   readonly generation?: number | undefined;
 }
 
 export interface PauseOptions extends KeyOptions, ByHand {
-  /** The length of the pause, in ms. Defaults to no end. */
+  /** The length of the pause, in ms. By default, the pause has no end. */
   readonly forMs?: number | undefined;
 }
 
 export interface ResumeOptions extends KeyOptions, ByHand {}
 
 export interface ConfigureOptions extends ByHand {
-  /** How long the policy is in force, in ms. Then the policy of the rules or the code returns. Defaults to no end. */
+  /**
+   * How long the policy is active, in ms. After that, the policy of the rules or the code applies again. By default,
+   * the policy has no end.
+   */
   readonly forMs?: number | undefined;
 }
 
 export interface UndoOptions extends ByHand {
   /**
-   * The change to undo. Rejected with `ChangedError` after a later change, and with `CannotUndoError` if it cannot be
-   * undone. Defaults to the latest change.
+   * The id of the change to undo. Defaults to the latest change. `undo` rejects with `ChangedError` if there is a later
+   * change, and with `CannotUndoError` if the change cannot be undone.
    */
   readonly id?: string | undefined;
 }
@@ -100,7 +103,7 @@ export interface LiveControlParts extends BucketContext {
   readonly refreshPolicy: RefreshPolicy;
   /** True if the code of this process declares the policy. */
   readonly isDeclared: boolean;
-  /** Called after each change of one key, or of all. Waiting calls follow it at once. */
+  /** Called after each change of one key or of all keys, so that waiting calls follow the change at once. */
   readonly onChange: (key: string | undefined) => void;
 }
 
@@ -110,16 +113,21 @@ export interface LiveControl {
   readonly pause: (options?: PauseOptions) => Promise<void>;
   readonly resume: (options?: ResumeOptions) => Promise<void>;
   readonly undo: (options?: UndoOptions) => Promise<BucketChange | undefined>;
-  /** Pauses a key without an entry in the change log; 0 ends that. Returns false if an operator's pause lasts longer. */
+  /**
+   * Pauses a key without a change log entry; 0 ends this pause. Returns false if the key is already paused for longer.
+   */
   readonly hold: (key: string, forMs: number) => Promise<boolean>;
   readonly peek: (options?: KeyOptions) => Promise<BucketState>;
   readonly inForce: () => Promise<InForce>;
-  /** Ends an override whose time is over, unless it has changed. The policy of the rules or the code returns. */
+  /**
+   * Ends an override whose time is over, unless the override has changed. The policy of the rules or the code then
+   * applies again.
+   */
   readonly expire: (override: Override) => Promise<void>;
   readonly close: () => void;
 }
 
-/** The store's part of a change, and the state that operators can set, before and after. */
+/** A planned change: the request to the store, and the state before and after. This state is what operators can set. */
 interface PlannedChange {
   readonly scope?: LimitedKey | undefined;
   readonly policy?: Policy;
@@ -133,7 +141,7 @@ interface SetPolicy {
   readonly source: PolicySource;
 }
 
-/** The state that operators can set, in one generation of the bucket. */
+/** The state that operators can set, as read in one generation of the bucket. */
 interface Seen {
   readonly policy: Policy;
   readonly generation: number;
@@ -146,12 +154,12 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
   const log = createChangeLog({ store: insight, logger, process: OF_PROCESS });
   let isClosed = false;
 
-  /** Needed because the store still serves requests after the bucket has closed. */
+  /** Without this check, changes would still work after `close`, because the store serves other buckets. */
   function assertOpen(): void {
     if (isClosed) throw new ClosedError(`Bucket "${bucket}"`);
   }
 
-  /** Returns a function that makes the change in the store, and then confirms the log entry with this id. */
+  /** Returns a function that makes the change in the store, and then confirms its entry in the change log. */
   function apply({ scope, policy, change, after }: PlannedChange, generation: number | undefined) {
     return async (id: string = ""): Promise<string> => {
       const terms = policy === undefined ? known.terms : termsOf(policy, 0);
@@ -194,7 +202,10 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     return store.peek({ bucket, terms, scopes });
   }
 
-  /** Returns the state that operators can set. With a key, the pause is the key's own. */
+  /**
+   * Returns the state that operators can set. With a key, the state contains the key's own pause instead of the
+   * bucket's pause.
+   */
   async function steered(key?: string): Promise<Seen> {
     const [ofBucket, ofKey] = await Promise.all([
       look(known.policy, undefined),
@@ -242,7 +253,7 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     return { before, after, forMs: endOf(leftMs), make: apply(planned, since) };
   }
 
-  /** Returns the policy below an override: that of the rules, or else of the code. */
+  /** Returns the policy that applies without an override: the rules' policy, or otherwise the code's policy. */
   async function beneath(): Promise<SetPolicy> {
     const { rules } = await insight.bucket(bucket);
     if (rules !== undefined) return { policy: known.read(rules.text), source: "rules" };
@@ -255,7 +266,7 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
     return known.read(text);
   }
 
-  /** Does not update the policy that this process knows. Draws do that. */
+  /** Does not update this process's copy of the policy. Draws update it. */
   async function inForce(key?: string): Promise<InForce> {
     const keys = key === undefined ? [undefined] : [undefined, key];
     const [first, aways] = await Promise.all([
@@ -276,12 +287,13 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
   }
 
   async function expireSeen(override: Override, { generation, state }: Seen): Promise<void> {
-    // A prolonged override is visible here, because its log entry comes before the change. Or the generation differs.
+    // An operator may just have prolonged the override. Its new log entry is written before the change, so it is
+    // visible here. Otherwise the generation differs.
     const facts = await insight.bucket(bucket);
     const current = state.source === "override" ? overrideOf(facts, state.text) : undefined;
     const isOwn = current?.id === override.id;
     if (current !== undefined && !isOwn && current.generation === undefined) {
-      // The newer change may still be rejected, and then this override has to end.
+      // Waits until the newer change is confirmed or too old. If that change is rejected, this override must still end.
       if (facts.nowMs - current.atMs < UNCONFIRMED_MS) return;
     }
     if (isOwn) {
@@ -344,7 +356,7 @@ export function createLiveControl(parts: LiveControlParts): LiveControl {
   };
 }
 
-/** The author of changes without `by`. */
+/** The recorded author of changes without the option `by`. */
 export const OF_PROCESS: string = `${hostname()}:${process.pid}`;
 
 function subjectOf(change: StoreChange): "policy" | "pause" {
@@ -368,7 +380,10 @@ function pauseOf(pausedForMs: number): StoreChange {
   return { do: "pause", durationUs: pausedForMs === Infinity ? FOREVER_US : pausedForMs * 1_000 };
 }
 
-/** Returns when the policy before a change was to end: the change that set it says so. */
+/**
+ * Returns the planned end of the policy that applied before a change. The end is computed from the older change that
+ * set this policy. Infinity if the policy has no end.
+ */
 function endOfPolicyBefore(
   { before }: KeptBucketChange,
   older: readonly KeptBucketChange[],
@@ -385,7 +400,7 @@ function stateOf(policy: Policy, source: PolicySource, pausedForMs: number): Ste
   return { policy: formatPolicy(policy), text: policy.text, source, pausedForMs };
 }
 
-/** @throws {@link InvalidOptionError} when the key has no state. The error says what to name instead. */
+/** @throws {@link InvalidOptionError} when the key has no state. The error says which key to name instead. */
 function steeredScopeOf(where: string, policy: Policy, key: string): LimitedKey {
   const scope = ownScopeOf(policy, key, where);
   if (scope !== undefined) return scope;

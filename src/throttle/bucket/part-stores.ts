@@ -13,22 +13,25 @@ import type {
   Store,
 } from "../../core/store.ts";
 
-/** The store as one part uses it. */
+/** The store of one part of a bucket. */
 export interface PartStore {
-  /** The part's name in the store: `"stripe:17"`. Names of buckets cannot have a colon. */
+  /** The part's name in the store: `"stripe:17"`. Bucket names cannot contain a colon, so the name is unique. */
   readonly storeName: string;
   readonly store: Store;
 }
 
 /**
- * Enough for clusters of up to 16 equal nodes: the fullest of 3 nodes has 1.05 times its share of the parts, of 10 nodes
- * 1.25 times. Few enough that tries for many keys still share requests. The stored layout depends on the number: a
- * change would look for keys in other parts.
+ * The number of parts. It is enough for clusters of up to 16 equal nodes: the fullest of 3 nodes has 1.05 times its
+ * share of the parts, and of 10 nodes 1.25 times. It is low enough that tries for many keys still share requests. Never
+ * change this number: processes would look for stored keys in other parts.
  */
 const PARTS = 32;
-/** How many hash slots a Redis cluster has. */
+/** The number of hash slots in a Redis cluster. */
 const SLOTS = 16_384;
-/** The shortest time between two counts of replicas in all parts. Each forecast of a queue needs the count. */
+/**
+ * The shortest time between two counts of the replicas over all parts. Each queue forecast needs this count, so it is
+ * cached.
+ */
 const COUNT_EVERY_MS = 1_000;
 
 /**
@@ -37,14 +40,15 @@ const COUNT_EVERY_MS = 1_000;
  */
 export function createPartStores(store: Store, bucket: string): PartStore[] {
   const storeNames = storeNamesOf(bucket);
-  /** When this process first drew from any part, in µs on that part's clock. 0 before that. */
+  /** The time of this process's first draw from any part, in µs on that part's clock. 0 before the first draw. */
   let sinceUs = 0;
   let countedAtMs = -Infinity;
   let replicas = Promise.resolve(0);
 
   /**
-   * Dates the declaration of the first draw from a part to this process's first draw from any part. Otherwise an old
-   * process would replace a newer policy there. An override stays in any case.
+   * Sets the date of the policy declaration in this process's first draw from a part. The date is that of the process's
+   * first draw from any part. Otherwise, an old process that opens a part late would replace a newer policy there.
+   * Overrides are never replaced.
    */
   async function dated(request: DrawRequest): Promise<DrawRequest> {
     const { bucket: storeName, terms } = request;
@@ -59,7 +63,10 @@ export function createPartStores(store: Store, bucket: string): PartStore[] {
     return reply;
   }
 
-  /** Changes all parts. Rejects at the end if one failed. The bucket's generation is that of the first part. */
+  /**
+   * Changes all parts. Rejects after all requests have ended if one of them failed. The first part has the bucket's
+   * generation.
+   */
   async function steerAll({ generation, ...request }: SteerRequest): Promise<Steered> {
     const [first = "", ...others] = storeNames;
     const steered = await store.steer({ ...request, bucket: first, generation });
@@ -70,7 +77,10 @@ export function createPartStores(store: Store, bucket: string): PartStore[] {
     return steered;
   }
 
-  /** Returns the largest number of replicas in any part: a replica draws only from the parts of its keys. */
+  /**
+   * Returns the largest number of replicas in any part. No part sees all replicas, because a replica draws only from
+   * the parts of its keys.
+   */
   async function countReplicas(request: ScopesRequest): Promise<number> {
     const peeking = storeNames.map((storeName) => store.peek({ ...request, bucket: storeName }));
     const answered = (await Promise.allSettled(peeking)).filter(isFulfilled);
@@ -103,7 +113,7 @@ export function createPartStores(store: Store, bucket: string): PartStore[] {
       peek: (request) =>
         request.scopes.length === 0 ? peekAll(withName(request)) : store.peek(withName(request)),
       learn: (request) => store.learn(request),
-      // Outages are few. In one part, a reader of several keys needs one node only.
+      // Outages are few, so all are stored in the first part. A read for several keys then needs only one node.
       readOutages: (request) => store.readOutages({ ...request, bucket: storeNames[0]! }),
       noteOutage: (note) => store.noteOutage({ ...note, bucket: storeNames[0]! }),
       listen: (asker, wake) => store.listen(asker, wake),
@@ -113,12 +123,15 @@ export function createPartStores(store: Store, bucket: string): PartStore[] {
   });
 }
 
-/** Returns the part of a key: one of 32 equal ranges of the cluster's hash slots. */
+/** Returns the number of a key's part. Each part covers one of 32 equal ranges of the cluster's hash slots. */
 export function partOf(name: string): number {
   return Math.floor((slotOf(name) * PARTS) / SLOTS);
 }
 
-/** Returns, for each part, the first name that hashes into its range, so that nodes share parts as they share slots. */
+/**
+ * Returns a store name for each part. The name hashes into the part's own range, so a cluster spreads parts over its
+ * nodes like hash slots.
+ */
 function storeNamesOf(bucket: string): string[] {
   const storeNames: string[] = Array.from({ length: PARTS }, () => "");
   for (let number = 0; storeNames.includes(""); number++) {

@@ -1,10 +1,10 @@
 /**
- * Interprets a result or an error: whether the downstream refused the call, and for how long.
+ * Interprets the result or error of a call: did the downstream refuse the call, and for how long?
  *
- * - `layers.ts` finds the response in it.
+ * - `layers.ts` finds the response in a result or an error.
  * - `headers.ts` and `remaining.ts` read headers.
  * - `body.ts` reads bodies.
- * - `dialects.ts` lists the words of the APIs.
+ * - `dialects.ts` lists the words that APIs use for refusals.
  */
 import { types } from "node:util";
 import type { Answer, QuotaPeriod } from "../../core/answer.ts";
@@ -63,30 +63,30 @@ import {
 } from "./remaining.ts";
 import { readWaitInText } from "./retry-after.ts";
 
-/** What a result or an error means, with the response headers as the client keeps them. */
+/** The meaning of a result or an error, with the response headers in the form in which the client keeps them. */
 export interface Interpretation {
   readonly answer: Answer;
   readonly headers: unknown;
 }
 
-/** The bodies of responses that were read before. */
+/** The text of response bodies that were already read, by response. */
 export type ReadBodies = ReadonlyMap<object, string>;
 
-/** How long to wait after a refusal without a time. */
+/** The wait after a refusal that names no retry time, in ms. */
 export const USUAL_MS = 1_000;
-/** How long to wait after a refusal by GitHub's secondary rate limit. */
+/** The wait after a refusal by GitHub's secondary rate limit, in ms. */
 const SECONDARY_MS = 60_000;
-/** A shorter wait never counts as lasting. */
+/** A wait up to this length never counts as lasting, in ms. */
 const SHORT_MS = 60_000;
-/** A quota that resets later than this counts as lasting. */
+/** A refusal counts as lasting if its quota resets later than this, in ms. */
 const LASTING_MS = 900_000;
 
-/** Statuses for "too many calls" or "no capacity": RFC 6585, RFC 9110, and vendors' own. */
+/** The statuses that mean "too many calls" or "no capacity" by RFC 6585, by RFC 9110 or by the rules of a vendor. */
 const REFUSALS: ReadonlySet<number> = new Set([429, 503, 509, 529]);
 const OVERLOADED = 529;
 /**
- * Statuses that are refusals if their text says so, and those for which a header is enough: GitHub's, and Binance's for
- * a ban.
+ * The statuses that are refusals only if the text of the response says so, and those for which a header is enough. The
+ * latter are GitHub's 403 and Binance's 418 for a ban.
  */
 const [BY_SENTENCE, BY_HEADER] = [new Set([400, 403, 418, 420]), new Set([403, 418])];
 
@@ -106,8 +106,8 @@ const NOTHING: Answer = Object.freeze({
 export const NO_ANSWER: Interpretation = Object.freeze({ answer: NOTHING, headers: undefined });
 
 /**
- * Interprets a call's result or error, and the errors within it. Reads no response bodies; those in `bodies` were read
- * before. Never throws, whatever comes in.
+ * Interprets a call's result or error, and the errors inside it. Reads no response bodies itself: `bodies` has those
+ * that were already read. Never throws, for any input.
  */
 export function interpret(
   resultOrError: unknown,
@@ -124,15 +124,15 @@ export function interpret(
     if (heard.answer.refused) refusals.push(heard);
     else if (heard.answer.status !== undefined) {
       outermost ??= heard;
-      // The parts of a successful result are data.
+      // Nested objects of a successful result are data, so they are not interpreted.
       if (depth === 0 && heard.answer.status < 300 && !layer.isError) break;
     }
   }
-  // An app may wrap its provider's 429 in a 502; the 429 in the cause counts.
+  // A refusal inside takes precedence: an app may wrap its provider's 429 in a 502.
   return mostSpecific(refusals) ?? outermost ?? NO_ANSWER;
 }
 
-/** Properties that a plain success does not have. A result with one of them is read in full. */
+/** The properties that plain data does not have. A result without a status that has one of them is read in full. */
 const SIGNIFICANT = [
   ...STATUSES,
   ...PARTS,
@@ -148,7 +148,10 @@ const SIGNIFICANT = [
   "trailers",
 ];
 
-/** A shortcut for plain data and plain successes: reading those in full would take longer than the draw. */
+/**
+ * Returns the interpretation of plain data or of a plain success. Undefined for anything else. This shortcut exists
+ * because reading a result in full takes longer than a draw.
+ */
 function readPlainSuccess(source: object): Interpretation | undefined {
   if (types.isNativeError(source)) return undefined;
   const found = source as Readonly<Record<string, unknown>>;
@@ -160,8 +163,8 @@ function readPlainSuccess(source: object): Interpretation | undefined {
     }
     const isSuccess = typeof status === "number" && status >= 200 && status < 300;
     if (!isSuccess || !Number.isInteger(status) || found["error"] !== undefined) return undefined;
-    // Gaxios adds `data` to a response, but node-fetch's class warns if `data` is read. A `body` of the class is a
-    // stream.
+    // For a response class, reads only own properties. Gaxios adds `data` to a response, but node-fetch's class logs a
+    // warning if `data` is read. The `body` of such a class is a stream.
     const isClonable = typeof found["clone"] === "function";
     const partOf = (name: string): unknown =>
       isClonable && !Object.hasOwn(found, name) ? undefined : found[name];
@@ -176,7 +179,7 @@ function readPlainSuccess(source: object): Interpretation | undefined {
   }
 }
 
-/** A body as text may need to be parsed. */
+/** True if a body may contain errors, so that it must be read in full. A body may be parsed or text. */
 function mayContainErrors(body: unknown): boolean {
   if (typeof body === "string") return body.includes('"error');
   if (typeof body !== "object" || body === null) return false;
@@ -185,14 +188,16 @@ function mayContainErrors(body: unknown): boolean {
   return typeof status === "string" && status.startsWith("OVER_");
 }
 
-/** The most specific refusal: a wrapper often knows less than the error inside it. */
+/**
+ * Returns the most specific of several refusals, because a wrapping error often knows less than the error inside it.
+ */
 function mostSpecific(refusals: readonly Interpretation[]): Interpretation | undefined {
   const isFinal = ({ answer }: Interpretation): boolean => !answer.retry;
   const isStated = ({ answer }: Interpretation): boolean => answer.stated;
   return refusals.find(isFinal) ?? refusals.find(isStated) ?? refusals[0];
 }
 
-/** What was read from one layer, before it is interpreted. */
+/** The facts that were read from one layer, before they are interpreted. */
 interface Evidence {
   readonly status: number | undefined;
   readonly headers: ReadonlyMap<string, string>;
@@ -245,8 +250,8 @@ function readFailure(layer: Layer, facts: BodyFacts, { wallNowMs, bodies }: Read
 }
 
 /**
- * A server that cannot be reached refuses nothing. A server that names a time, or says that it is overloaded, was
- * reached.
+ * Interprets gRPC's code UNAVAILABLE. A server that is unreachable refuses nothing. If the error names a retry time or
+ * reports an overload, the server was reached and has refused the call.
  */
 function readUnavailable({ headers }: Layer, facts: BodyFacts, wallNowMs: number): void {
   const askedMs = readRetryAfter(listHeaders(headers), wallNowMs) ?? facts.waitMs;
@@ -254,7 +259,10 @@ function readUnavailable({ headers }: Layer, facts: BodyFacts, wallNowMs: number
   else if (askedMs !== undefined) facts.meanings.add("rate");
 }
 
-/** GraphQL refuses with a 200. Clients return its body itself, or keep it in `data` or `body`. */
+/**
+ * Reads the body of a success, because GraphQL refuses with a 200. Clients return the body itself, or keep it in `data`
+ * or `body`.
+ */
 function readSuccess(
   { source, parts }: Layer,
   facts: BodyFacts,
@@ -271,19 +279,19 @@ function readSuccess(
       readBody(body, facts, how);
     }
   }
-  // Slack's form: { ok: false, error: "ratelimited" }.
+  // Slack refuses in the form { ok: false, error: "ratelimited" }.
   const [isOk, error] = [readProperty(source, "ok"), readProperty(source, "error")];
   const meaning = isOk === false ? meaningInResult(error) : undefined;
   if (meaning !== undefined) facts.meanings.add(meaning);
 }
 
-/** AWS uses this name for throttling; others use it for permanent limits. */
+/** True for the `LimitExceededException` of AWS, which means throttling. Others use this name for permanent limits. */
 function isAwsLimit(source: object): boolean {
   const isAws = typeof readProperty(source, "$metadata") === "object";
   return isAws && readProperty(source, "name") === "LimitExceededException";
 }
 
-/** The status of a response whose client does not keep it. */
+/** Returns the status of a response if its client does not keep the status. */
 function statusFor(
   { source, isError }: Layer,
   { meanings, status }: BodyFacts,
@@ -303,7 +311,7 @@ function conclude(evidence: Evidence): Answer {
   const meaning = meaningOfRefusal(evidence);
   const shouldRetry = readShouldRetry(headers);
   if (meaning === undefined) {
-    // A 202 may also have a `Retry-After`, for when to fetch the outcome.
+    // Without a refusal, `Retry-After` may still name a time. For example, a 202 says when to fetch the outcome.
     const afterMs = readRetryAfter(headers, wallNowMs);
     const until = afterMs === undefined ? undefined : wallNowMs + afterMs;
     const stated = afterMs !== undefined;
@@ -334,7 +342,10 @@ function conclude(evidence: Evidence): Answer {
   };
 }
 
-/** Undefined if nothing was refused. GitHub responds with a 403 both to limited calls and to missing permissions. */
+/**
+ * Returns the meaning of a refusal. Undefined if nothing was refused. A 403 alone is not enough, because GitHub sends
+ * it both for limited calls and for missing permissions.
+ */
 function meaningOfRefusal({
   status,
   headers,
@@ -364,12 +375,12 @@ function isUsedUp(headers: ReadonlyMap<string, string>): boolean {
   return headers.get("x-ratelimit-remaining")?.trim() === "0";
 }
 
-/** The quota that was exceeded, and how long the downstream asks to wait. */
+/** The quota that a refused call exceeded, and the wait that the downstream asks for. */
 interface HitQuota {
   readonly waitMs: number | undefined;
   readonly period: QuotaPeriod | undefined;
   readonly unit: string | undefined;
-  /** True if the reset time of the quota is known, and not only a retry time. */
+  /** True if the reset time of the quota is known. False if only a retry time is known. */
   readonly isReset: boolean;
 }
 
@@ -389,7 +400,7 @@ function quotaOf(evidence: Evidence, meaning: Meaning): HitQuota {
   const isReset = usedUpMs !== undefined;
   const isDaily = period === "day" || period === "month";
   if (isDaily && facts.isGoogle) {
-    // Google's `RetryInfo` names some seconds even if the quota of a day is used up.
+    // Ignores Google's `RetryInfo`, which names some seconds even if a daily quota is used up.
     return { waitMs: untilMidnight("America/Los_Angeles", evidence), period, unit, isReset: true };
   }
   const retryAfterMs = readRetryAfter(headers, wallNowMs);
@@ -397,9 +408,9 @@ function quotaOf(evidence: Evidence, meaning: Meaning): HitQuota {
   const statedMs = isDaily
     ? longestOf(askedMs, usedUpMs)
     : latestOf(askedMs, usedUp, facts.resetMs);
-  // GitHub's GraphQL names the reset time of its points, but may leave out how many are left.
+  // GitHub's GraphQL API names the reset time of its points, but may omit the remaining points.
   const isGraphql = evidence.status === 200;
-  // A `Retry-After` of 0 is a result of rounding, so any other time in the response is better.
+  // A `Retry-After` of 0 is usually rounded down, so any other time in the response is better.
   const waitMs =
     (statedMs || undefined) ??
     readWaitInText(facts.text, wallNowMs) ??
@@ -417,11 +428,11 @@ function untilMidnight(timeZone: string, { headers, wallNowMs }: Evidence): numb
   return Math.ceil(resets.find((atUs) => atUs > nowMs * 1_000)! / 1_000 - nowMs);
 }
 
-/** How much of a body is read, and for how long. */
+/** The bounds for reading a body: the most bytes, and the longest time in ms. */
 const MOST_BODY_BYTES = 65_536;
 const LONGEST_READ_MS = 1_000;
 
-/** An interpretation, with the body if it had to be read. */
+/** An interpretation, with the text of the body if the body had to be read. */
 export interface InterpretationWithBody extends Interpretation {
   readonly body: string | undefined;
 }
@@ -429,12 +440,12 @@ export interface InterpretationWithBody extends Interpretation {
 const NOTHING_READ: InterpretationWithBody = Object.freeze({ ...NO_ANSWER, body: undefined });
 
 /**
- * Reads what a call returned or threw: whether its downstream refuses calls, for how long, and whether a retry is
- * useful. It knows the clients and downstreams of `docs/reference/refusals.md`, and others by the shape of their
- * results. A bucket reads its calls the same way.
+ * Interprets the result or error of a call: does the downstream refuse calls, for how long, and is a retry useful?
+ * `readAnswer` knows the clients and downstreams in `docs/reference/refusals.md`. It recognizes others by the shape of
+ * their results. A bucket interprets its calls in the same way.
  *
- * Await the result. It is available at once, except for a failed `Response` whose body is unread, either on its own or
- * within an error. Then a clone of that body is read, at most 64 KiB in at most one second. Never throws or rejects.
+ * Always await the return value. It is a promise if a failed `Response` has an unread body, on its own or inside an
+ * error. A clone of this body is then read: at most 64 KiB, in at most one second. Never throws or rejects.
  */
 export function readAnswer(response: Response): Promise<Answer>;
 export function readAnswer(resultOrError: unknown): Answer | Promise<Answer>;
@@ -444,7 +455,9 @@ export function readAnswer(resultOrError: unknown): Answer | Promise<Answer> {
   return isResponse(resultOrError) ? Promise.resolve(heard.answer) : heard.answer;
 }
 
-/** Like `readAnswer`, with headers and body. Returns a promise only if a body must be read. */
+/**
+ * Works like `readAnswer`, but also returns the headers and the body. Returns a promise only if a body must be read.
+ */
 export function interpretWithBody(
   resultOrError: unknown,
 ): InterpretationWithBody | Promise<InterpretationWithBody> {
@@ -463,7 +476,7 @@ async function readBodyAndInterpret(
   return { ...interpret(resultOrError, Date.now(), bodies), body };
 }
 
-/** The response with an unread body that may explain more than its status. */
+/** Returns the response whose unread body may explain more than its status. Undefined if there is none. */
 function unreadResponse(resultOrError: unknown): Response | undefined {
   if (typeof resultOrError !== "object" || resultOrError === null) return undefined;
   if (isResponse(resultOrError)) return hasUsefulBody(resultOrError) ? resultOrError : undefined;
@@ -473,7 +486,10 @@ function unreadResponse(resultOrError: unknown): Response | undefined {
     .find((part): part is Response => isResponse(part) && hasUsefulBody(part));
 }
 
-/** True if the body should be read: that of a failure, or of GraphQL, which refuses with a 200. */
+/**
+ * True if the body of a response should be read. It should if the response is a failure, or comes from GraphQL, which
+ * refuses with a 200.
+ */
 function hasUsefulBody(response: Response): boolean {
   try {
     return mayExplain(response) && isReadable(response);
@@ -486,17 +502,20 @@ function mayExplain({ status, headers, url }: Response): boolean {
   const type = headerOf(headers, "content-type") ?? "";
   if (status >= 400) return /json|xml|text|^$/i.test(type);
   const isGraphql = /graphql/i.test(type) || /\/graphql(?:\.json)?(?:[?#]|$)/.test(url);
-  // Refusals are short; a long response must not be delayed.
+  // Refusals are short, so a long response is not read, to avoid a delay.
   const isShort = !(Number(headerOf(headers, "content-length")) > MOST_BODY_BYTES);
   return isGraphql && isShort && /json/i.test(type);
 }
 
-/** Reading `body` may start it. With node-fetch, a clone would block the original until both are read. */
+/**
+ * True if a clone of the body can be read. Checked last, because access to `body` may start the stream. The body of
+ * node-fetch is excluded, because its clone would block the original until both are read.
+ */
 function isReadable({ body, bodyUsed }: Response): boolean {
   return typeof body?.getReader === "function" && !bodyUsed && !body.locked;
 }
 
-/** The beginning of a body, read from a clone; undefined if it did not arrive in time. */
+/** Reads the beginning of a body from a clone. Resolves to undefined if the body did not arrive in time. */
 async function readClone(response: Response): Promise<string | undefined> {
   let timer: NodeJS.Timeout | undefined;
   const reader = await bodyReader(response);
@@ -507,7 +526,7 @@ async function readClone(response: Response): Promise<string | undefined> {
     });
     return await Promise.race([readText(reader), late]);
   } catch {
-    // The connection broke; the caller of the response will see that too.
+    // The connection broke. The caller gets the same error when it reads the response.
     return undefined;
   } finally {
     clearTimeout(timer);

@@ -1,6 +1,6 @@
 /**
- * Reads what the body of a response says about a refusal. It works for any form of body, because it goes by the names
- * of the fields.
+ * Reads the facts about a refusal in the body of a response. It recognizes facts by the names of fields, so it works
+ * for any structure of the body.
  */
 import { types } from "node:util";
 import type { QuotaPeriod } from "../../core/answer.ts";
@@ -20,43 +20,43 @@ import { readProperty } from "./properties.ts";
 import { periodOf, unitOf } from "./remaining.ts";
 import { readDelayMs, readWaitMs } from "./retry-after.ts";
 
-/** What a body says. */
+/** The facts in a body about a refusal. */
 export interface BodyFacts {
   readonly meanings: Set<Meaning>;
-  /** The longest wait that it asks for, in ms. */
+  /** The longest wait that the body asks for, in ms. */
   waitMs: number | undefined;
   /** The longest time until a quota resets, in ms. */
   resetMs: number | undefined;
   period: QuotaPeriod | undefined;
   unit: string | undefined;
-  /** The status that it repeats: `429`. */
+  /** The HTTP status that the body repeats: `429`. */
   status: number | undefined;
-  /** True for the form of Google's APIs, whose daily quotas reset at midnight in California. */
+  /** True if the body has the form of Google's APIs. Their daily quotas reset at midnight in California. */
   isGoogle: boolean;
-  /** True if it names one of Google's limits that are daily unless the body says otherwise. */
+  /** True if the body names one of Google's limits that are daily by default. */
   isOfDay: boolean;
-  /** Its messages for people. */
+  /** The messages for people in the body. */
   text: string;
 }
 
 /** The state of reading one body. */
 interface Reading {
   readonly facts: BodyFacts;
-  /** True if it came with a success: then only unambiguous words count. */
+  /** True if the body came with a success. Then only unambiguous words count as a refusal. */
   readonly isResult: boolean;
   readonly wallNowMs: number;
   readonly seen: Set<object>;
   left: number;
 }
 
-/** Bounds against hostile bodies. */
+/** The bounds for reading a body, which protect against hostile bodies. */
 const [MOST_VALUES, DEEPEST, LONGEST_BODY, LONGEST_TEXT] = [1_000, 8, 65_536, 4_000];
 const MOST_IN_LIST = 100;
 
-/** A larger number of ms is a time: as a delay it would be three years. */
+/** A number of ms from here on is a point in time. As a delay, it would be three years. */
 const FIRST_EPOCH_MS = 1e11;
 
-/** Reads a body, parsed or as text, and adds what it says to `facts`. Never throws. */
+/** Reads a body, which may be parsed or text, and adds its facts to `facts`. Never throws. */
 export function readBody(
   body: unknown,
   facts: BodyFacts,
@@ -82,7 +82,7 @@ export function noFacts(): BodyFacts {
   };
 }
 
-/** The body of a success may contain any data, so only its errors are read. */
+/** Reads the errors in the body of a success. The other fields may contain any data, so they are ignored. */
 function readResult(body: unknown, reading: Reading): void {
   if (typeof body !== "object" || body === null) return;
   const [errors, error] = [readProperty(body, "errors"), readProperty(body, "error")];
@@ -91,7 +91,7 @@ function readResult(body: unknown, reading: Reading): void {
   }
   const { facts } = reading;
   if (isRpcRefusal(body, readProperty(error, "code"))) facts.meanings.add("rate");
-  // Marketo's codes are numbers, each with a message.
+  // Marketo uses numbers as codes, so only the message shows a refusal.
   if (readProperty(body, "success") === false && saysTooMany(facts.text)) {
     facts.meanings.add("rate");
   }
@@ -104,12 +104,18 @@ function readResult(body: unknown, reading: Reading): void {
   if (facts.meanings.size > 0) readQueryCost(readProperty(body, "extensions"), facts);
 }
 
-/** Google's maps refuse with a status of this form; in other data a status may be anything. */
+/**
+ * Returns a status such as `OVER_QUERY_LIMIT`, with which Google's maps refuse. Ignores other statuses, because the
+ * status in other data may mean anything.
+ */
 function overLimitOf(status: unknown): unknown {
   return typeof status === "string" && status.startsWith("OVER_") ? status : undefined;
 }
 
-/** JSON-RPC refuses with a 200, and so may OpenRouter. The error of a record with an id is data. */
+/**
+ * True if a successful response refuses the call: JSON-RPC refuses with a 200, and so may OpenRouter. Outside of
+ * JSON-RPC, an error next to an id is data of a record.
+ */
 function isRpcRefusal(body: object, code: unknown): boolean {
   const isRpc = readProperty(body, "jsonrpc") !== undefined;
   if (code === RPC_LIMIT_EXCEEDED) return isRpc;
@@ -120,7 +126,7 @@ function visit(name: string, value: unknown, reading: Reading, depth: number): v
   reading.left -= 1;
   if (reading.left < 0 || value === undefined || value === null) return;
   if (typeof value !== "object") return readPart(name, value, reading);
-  // An error inside is a layer of its own, which is read with its headers.
+  // Skips nested errors: each is a separate layer, which is read together with its own headers.
   if (depth > DEEPEST || reading.seen.has(value) || types.isNativeError(value)) return;
   reading.seen.add(value);
   readTime(name, value, reading);
@@ -162,7 +168,7 @@ function readPart(name: string, value: unknown, reading: Reading): void {
     if (!isResult && Number.isInteger(status) && status >= 400 && status <= 599) {
       facts.status ??= status;
     }
-    // HubSpot and others name the exceeded limit in place of a code.
+    // HubSpot and others use the name of the exceeded limit as the code.
     if (meaning === "quota" && typeof value === "string") facts.period ??= periodOf(value);
   }
   if (typeof value !== "string") return;
@@ -190,7 +196,10 @@ function readTime(name: string, value: unknown, { facts, wallNowMs }: Reading): 
   else facts.waitMs = Math.max(facts.waitMs ?? 0, waitMs);
 }
 
-/** Shopify names the cost of a query, what is left, and how fast that grows. */
+/**
+ * Computes the wait of Shopify's GraphQL API, whose responses name the cost of the query, the available points and the
+ * restore rate.
+ */
 function readQueryCost(extensions: unknown, facts: BodyFacts): void {
   const cost = readProperty(extensions, "cost");
   const status = readProperty(cost, "throttleStatus");
@@ -214,7 +223,10 @@ function longer(
   return LENGTHS.indexOf(one) >= LENGTHS.indexOf(other) ? one : other;
 }
 
-/** Parses text as JSON, or reads the codes of XML by their tags. Any other text is a message for people. */
+/**
+ * Parses text as JSON, or reads the codes in XML by their tags. Adds any other text to `facts.text`, as a message for
+ * people.
+ */
 function parse(text: string, reading: Reading): unknown {
   const { facts, isResult } = reading;
   const given = text.slice(0, LONGEST_BODY).trim();
@@ -236,7 +248,7 @@ function parse(text: string, reading: Reading): unknown {
   return undefined;
 }
 
-/** Reads the fields of JSON that was cut off, or that is followed by more text. */
+/** Reads the fields in JSON that cannot be parsed, because it was cut off or is followed by more text. */
 function readPieces(text: string, reading: Reading): void {
   const pieces = text.matchAll(/"([@\w.-]{1,40})"\s*:\s*(?:"([^"\\]{0,1000})"|(\d[\d.]{0,20}))/g);
   for (const [, name = "", words, digits] of pieces) {

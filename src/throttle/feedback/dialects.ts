@@ -1,24 +1,31 @@
 /**
- * The words by which APIs and their clients refuse calls: codes, sentences, names of headers and
- * names of properties. The readers beside this file say what the words mean. A new dialect usually
- * needs a change here only.
+ * The words with which APIs and their clients refuse calls: codes, sentences, header names and
+ * property names. The other files of this folder interpret these words. A new dialect usually needs
+ * a change here only.
  */
 import type { QuotaPeriod } from "../../core/answer.ts";
 import { readProperty } from "./properties.ts";
 
 /**
- * What a code means. `rate`: too many calls. `overloaded`: a server without capacity. `quota`: a
- * quota that is used up, often for hours. `spent`: an account for which waiting does not help.
+ * The meaning of a code:
+ *
+ * - `rate`: there were too many calls.
+ * - `overloaded`: the server has no capacity.
+ * - `quota`: a quota is used up, often for hours.
+ * - `spent`: the account is out of money or credits, so waiting does not help.
  */
 export type Meaning = "rate" | "overloaded" | "quota" | "spent";
 
-/** The JSON-RPC code for an exceeded limit (EIP-1474). Nodes that lag behind also use it. */
+/** The JSON-RPC code for an exceeded limit (EIP-1474). Ethereum nodes that lag behind also use this code. */
 export const RPC_LIMIT_EXCEEDED = -32005;
 
-/** The longest code that is read. */
+/** The longest code that is read, in characters. */
 const LONGEST_CODE = 200;
 
-/** Codes in lower case without punctuation. If several match, the first meaning counts. */
+/**
+ * The codes of each meaning, in lower case without punctuation. If several meanings match, the
+ * first one counts.
+ */
 const MEANINGS: readonly (readonly [Meaning, RegExp])[] = [
   [
     "spent",
@@ -35,15 +42,21 @@ const MEANINGS: readonly (readonly [Meaning, RegExp])[] = [
   ],
 ];
 
-/** Codes about a limit itself, which no call has exceeded: `InvalidRateLimit`, `rate_limit_policy_not_found`. */
+/**
+ * Matches codes that are about a limit itself and not about an exceeded limit: `InvalidRateLimit`,
+ * `rate_limit_policy_not_found`.
+ */
 const ABOUT_LIMITS =
   /^(?:invalid|missing|unknown|unsupported)|(?:notfound|exists|invalid|required|missing|disabled|unsupported)$/;
 
-/** Codes in the body of a successful response. Only unambiguous ones count. */
+/**
+ * Matches codes of refusals in the body of a successful response. Only unambiguous codes count
+ * there.
+ */
 const REFUSED_IN_RESULT =
   /^(?:graphql|api|query|request|user)?(?:rate(?:limit)?limit(?:s|ed|exceeded|reached|error)?|ratelimit(?:s|ed|exceeded|reached|error)?|throttled|throttling(?:error|exception)?|toomanyrequests|(?:provisioned)?throughputexceeded(?:exception)?|resourceexhausted|over(?:query|daily)limit|complexitybudgetexhausted|complexityexception|overloaded(?:error)?|maxlag)$/;
 
-/** Returns what a code means, or undefined for codes that refuse no call. */
+/** Returns the meaning of a code. Undefined if the code does not mean a refusal. */
 export function meaningOf(code: unknown): Meaning | undefined {
   if (code === RPC_LIMIT_EXCEEDED) return "rate";
   const forms = formsOf(code);
@@ -52,14 +65,17 @@ export function meaningOf(code: unknown): Meaning | undefined {
   return isAboutLimits ? undefined : meaning;
 }
 
-/** The same for a code in a successful response. */
+/**
+ * Returns the meaning of a code in a successful response. Undefined if the code does not mean a
+ * refusal.
+ */
 export function meaningInResult(code: unknown): Meaning | undefined {
   const found = formsOf(code).find((letters) => REFUSED_IN_RESULT.test(letters));
   if (found === undefined) return undefined;
   return /^(?:overload|maxlag)/.test(found) ? "overloaded" : "rate";
 }
 
-/** Returns the meaning that counts if a response has several. */
+/** Returns the meaning that counts if a response has several meanings. */
 export function strongest(meanings: ReadonlySet<Meaning>): Meaning | undefined {
   return MEANINGS.find(([meaning]) => meanings.has(meaning))?.[0];
 }
@@ -71,41 +87,58 @@ export function saysTooMany(sentence: string): boolean {
   );
 }
 
-/** True for GitHub's limit on bursts and expensive calls. The next call must wait for a minute. */
+/**
+ * True if a sentence reports GitHub's secondary limit, on bursts and expensive calls. The next call
+ * must then wait for a minute.
+ */
 export function saysSecondaryLimit(sentence: string): boolean {
   return /secondary rate limit|abuse detection/i.test(sentence);
 }
 
-/** True if a call exceeds the whole limit, so waiting does not help: OpenAI, Groq, ElevenLabs. */
+/**
+ * True if a sentence says that one call exceeds the whole limit, so that waiting does not help.
+ * OpenAI, Groq and ElevenLabs send such sentences.
+ */
 export function saysTooLarge(sentence: string): boolean {
   return /\brequest (?:is )?too large\b|\bmust be reduced in order to run\b|\bthis request exceeds your quota\b/i.test(
     sentence,
   );
 }
 
-/** True for a message that is too long. gRPC uses the code of a used-up quota for it. */
+/**
+ * True if a sentence says that a message is too long. gRPC uses the code of a used-up quota for
+ * such messages.
+ */
 export function saysTooLong(sentence: string): boolean {
   return /\blarger than (?:the )?(?:max|\d)/i.test(sentence);
 }
 
-/** True for a limit on existing resources. Google uses the code of a daily quota for it: `Quota 'CPUS' exceeded. Limit: 24.0 in region …`. */
+/**
+ * True if a sentence reports a limit on existing resources. Google uses the code of a daily quota
+ * for such limits: `Quota 'CPUS' exceeded. Limit: 24.0 in region …`.
+ */
 export function saysTooMuchExists(sentence: string): boolean {
   return /\bquota '[^']{1,100}' exceeded\.\s+limit: [\d.]+ (?:in|globally)\b/i.test(sentence);
 }
 
-/** True if an account is out of money, for APIs without a code for it: xAI, Gemini. */
+/**
+ * True if a sentence says that an account is out of money. xAI and Gemini have no code for this.
+ */
 export function saysSpent(sentence: string): boolean {
   return /\bused all available credits\b|\bcredits (?:are|have been) (?:depleted|used up|exhausted)\b/i.test(
     sentence,
   );
 }
 
-/** True for a used-up quota of Azure API Management. */
+/** True if a sentence reports a used-up quota of Azure API Management. */
 export function saysUsedUp(sentence: string): boolean {
   return /\bout of call volume quota\b/i.test(sentence);
 }
 
-/** True if a mail server accepts no more mail for now. A full mailbox does not count. */
+/**
+ * True if an error says that a mail server accepts no more mail for now. A full mailbox does not
+ * count.
+ */
 export function saysTooManyMails(error: object, message: string): boolean {
   const replyCode = readProperty(error, "responseCode");
   if (typeof replyCode !== "number" || replyCode < 400) return false;
@@ -122,7 +155,10 @@ export function saysOverloaded(sentence: string): boolean {
   return /\boverloaded\b|\bover capacity\b/i.test(sentence);
 }
 
-/** Returns the letters of a code, with and without its prefix: `quotaexceeded` of `messaging/quota-exceeded`. */
+/**
+ * Returns the letters of a code, with and without the code's prefix: `quotaexceeded` for
+ * `messaging/quota-exceeded`.
+ */
 function formsOf(code: unknown): readonly string[] {
   if (typeof code !== "string" || code.length > LONGEST_CODE) return [];
   const nameAt = code.search(/[^/:#]*$/);
@@ -130,7 +166,9 @@ function formsOf(code: unknown): readonly string[] {
   return names.map((name) => name.toLowerCase().replaceAll(/[^a-z0-9]/g, ""));
 }
 
-/** Names of properties in a body, in lower case without punctuation. */
+/**
+ * The patterns for property names in a body. Names are compared in lower case without punctuation.
+ */
 export const CODE_NAME =
   /^(?:type|code|reason|status|statuscode|error|errorcode|errortype|subcode|kind)$/;
 export const TEXT_NAME =
@@ -142,7 +180,7 @@ export const WAIT_NAME =
 export const RESET_NAME =
   /^(?:x?ratelimit)?resets?(?:at|in|after|time)?(?:ms|millis|milliseconds|inms)?(?:s|secs?|seconds|inseconds)?$/;
 
-/** The headers to look up if a client cannot list them. */
+/** The header names to look up if a client cannot list its headers. */
 export const USUAL_NAMES: readonly string[] = [
   "date",
   "age",
@@ -166,16 +204,17 @@ export const USUAL_NAMES: readonly string[] = [
 ];
 
 /**
- * A header that asks for a wait: `retry-after`, `x-ms-retry-after-ms`, `retry-after-long`. It may end
- * with a unit, or with the limit that was hit, as for named throttlers of NestJS.
+ * Matches the name of a header that asks for a wait: `retry-after`, `x-ms-retry-after-ms`,
+ * `retry-after-long`. The name may end with a unit. It may also end with the name of the exceeded
+ * limit, as for named throttlers of NestJS.
  */
 const WAIT_HEADER =
   /(?:^|-)(?:retry-after(?<limit>-(?!ms$|millis|seconds?$).+?)??|retry-(?:in|delay|pushback)|backoff)(?:-(?<unit>ms|millis|milliseconds|secs?|seconds))?$/;
-/** Endings of `retry-after` headers that contain no time. */
+/** Matches the endings of `retry-after` headers whose value is no time. */
 const NO_LIMIT = /-(?:count|attempts?|reason|limit|max|type|policy)$/;
 /**
- * The unit of headers that ask for a wait under another name, or without naming its unit. Services and
- * clients of AWS use ms.
+ * The unit of headers whose name does not show it, or does not show that they ask for a wait.
+ * Services and clients of AWS use ms.
  */
 const WAIT_HEADERS: ReadonlyMap<string, "ms" | "s"> = new Map([
   ["x-amz-retry-after", "ms"],
@@ -183,7 +222,7 @@ const WAIT_HEADERS: ReadonlyMap<string, "ms" | "s"> = new Map([
 ]);
 
 interface WaitHeader {
-  /** The limit in its name, with a dash before it; `""` if the name has none. */
+  /** The limit in the header's name, with a dash before it. `""` if the name contains no limit. */
   readonly limit: string;
   readonly isInMs: boolean;
 }
@@ -199,7 +238,7 @@ export function readWaitHeader(name: string): WaitHeader | undefined {
   return { limit, isInMs: unit.startsWith("m") };
 }
 
-/** The properties in which an error keeps its causes. */
+/** The properties in which an error stores other errors. */
 export const WITHIN = [
   "cause",
   "lastError",
@@ -212,7 +251,7 @@ export const WITHIN = [
   "original",
   "previous",
 ];
-/** The properties in which a result or an error keeps its response. */
+/** The properties in which a result or an error stores its response. */
 export const PARTS: readonly string[] = [
   "raw",
   "rawResponse",
@@ -225,9 +264,9 @@ export const PARTS: readonly string[] = [
   "originalResponse",
   "httpMeta",
 ];
-/** The same of errors only. In a result, these properties are data. */
+/** The properties in which only errors store a response. In a result, these properties are data. */
 export const PARTS_OF_ERRORS: readonly string[] = ["context", "output"];
-/** The properties of a response with its status, headers or body. */
+/** The properties in which a response stores its status, headers or body. */
 export const STATUSES: readonly string[] = [
   "status",
   "statusCode",
@@ -271,7 +310,7 @@ export const BODIES = [
   "extra",
 ];
 
-/** The properties in which an error keeps a wait. */
+/** The properties in which an error stores a wait. */
 export const WAITS = ["retryAfter", "retry_after", "retryAfterSeconds", "retryDelay"];
 export const WAITS_IN_MS = [
   "retryAfterMs",
@@ -281,7 +320,7 @@ export const WAITS_IN_MS = [
   "retryAfterInMilliseconds",
 ];
 
-/** Where an error keeps its own codes. */
+/** The properties in which an error stores its own codes. */
 export const CODES_OF_ERRORS: readonly string[] = [
   "name",
   "code",
@@ -297,7 +336,7 @@ export const CODES_OF_ERRORS: readonly string[] = [
 
 export type Figure = "remaining" | "limit" | "reset" | "delay";
 
-/** The words for the figures of a quota, in the names of headers. */
+/** The words in header names for the figures of a quota. */
 export const FIGURES: ReadonlyMap<string, Figure> = new Map([
   ["remaining", "remaining"],
   ["left", "remaining"],
@@ -312,13 +351,13 @@ export const FIGURES: ReadonlyMap<string, Figure> = new Map([
   ["resetafter", "reset"],
 ]);
 
-/** Units in the names of headers. */
+/** The words in header names for time units, with their length in ms. */
 export const TIME_UNITS: ReadonlyMap<string, number> = new Map([
   ["ms", 1],
   ["millis", 1],
   ["milliseconds", 1],
 ]);
-/** Words that name no quota. */
+/** The words in header names that do not distinguish quotas. */
 export const FILLERS: ReadonlySet<string> = new Set([
   "after",
   "at",
@@ -328,7 +367,7 @@ export const FILLERS: ReadonlySet<string> = new Set([
   "secs",
 ]);
 
-/** The words for the period of a quota, the longest first. */
+/** The words for the period of a quota. The longest period comes first. */
 export const PERIODS: readonly (readonly [QuotaPeriod, RegExp])[] = [
   ["month", /\bmonth(?:ly)?\b|\bper ?month/],
   ["day", /\bday\b|\bdaily\b|\bper ?day|\b24 ?h(?:ours?)?\b|\b[qrt]pd\b/],
@@ -337,7 +376,7 @@ export const PERIODS: readonly (readonly [QuotaPeriod, RegExp])[] = [
   ["second", /\bsecond(?:ly)?\b|\bper ?sec|\b[qrt]ps\b/],
 ];
 
-/** The words for what a quota counts. */
+/** The words for the unit that a quota counts. */
 export const UNITS: readonly (readonly [string, RegExp])[] = [
   ["input-tokens", /\binput ?tokens?\b|\bprompt tokens?\b|\bitpm\b/],
   ["output-tokens", /\boutput ?tokens?\b|\bcompletion tokens?\b|\botpm\b/],

@@ -19,24 +19,24 @@ import { createLru } from "../lru.ts";
 import { interpretWithBody, NO_ANSWER, USUAL_MS, type InterpretationWithBody } from "./answer.ts";
 import { readRemaining } from "./remaining.ts";
 
-/** The call whose result or error is read. */
+/** The call whose result or error is interpreted. */
 interface AnsweredCall {
   readonly key: string | undefined;
-  /** The time of its slot, in ms on the bucket's clock. */
+  /** The time of the call's slot, in ms on the bucket's clock. */
   readonly atMs: number;
-  /** True if the call opened its bucket's breaker, so that a refusal without a time needs no cooldown. */
+  /** True if the call opened its bucket's breaker. A refusal without a retry time then needs no cooldown. */
   readonly isSpared?: boolean | undefined;
-  /** @throws {@link CostTooLargeError} when a newer policy could never give as much. */
+  /** @throws {@link CostTooLargeError} when the cost exceeds the capacity of a limit in a newer policy. */
   readonly estimate: () => Estimate;
 }
 
-/** What a call's result or error says about the downstream. */
+/** The interpretation of a call's result or error, after the bucket has reacted to it. */
 export interface ReportedOutcome {
-  /** True if the downstream refused the call. The resulting cooldown or cut is on its way to the store. */
+  /** True if the downstream refused the call. The resulting cooldown or rate cut is already being sent to the store. */
   readonly isRefusal: boolean;
   /**
-   * How long the downstream asked to wait, in ms, at most as long as a cooldown may last: `1500`. Undefined if it named
-   * no time.
+   * The wait that the downstream asked for, in ms: `1500`. Never longer than the longest cooldown. Undefined if the
+   * downstream named no time.
    */
   readonly askedMs: number | undefined;
   /** The bucket's own interpretation. */
@@ -45,11 +45,11 @@ export interface ReportedOutcome {
   readonly answer: Answer;
 }
 
-/** Reads what calls return and throw, and slows the bucket down for all replicas. */
+/** Interprets the results and errors of calls, and slows the bucket down for all replicas after a refusal. */
 export interface FeedbackReader {
   /**
-   * `read` overrides the bucket's `feedback`. Returns a promise if a body must be read or the user's function takes
-   * time, for at most two seconds. Never throws or rejects.
+   * Interprets the outcome of one call. `read` replaces the bucket's `feedback`. Returns a promise if a body must be
+   * read or the user's function is async. The promise resolves within two seconds. Never throws or rejects.
    */
   readOutcome(
     resultOrError: unknown,
@@ -62,23 +62,31 @@ export interface FeedbackReader {
   settled(): Promise<void>;
 }
 
-/** The longest cooldown, and the longest one for a used-up quota: a day, and an hour for daylight saving time. */
+/**
+ * The longest cooldown, and the longest cooldown for a used-up quota. The latter is a day plus an hour for daylight
+ * saving time.
+ */
 const [MAX_COOL_MS, MAX_LASTING_MS] = [900_000, 90_000_000];
-/** The longest cooldown for repeated refusals without a time, and for those by an overloaded downstream. */
+/**
+ * The longest cooldown for repeated refusals that name no retry time. The second value is for an overloaded downstream.
+ */
 const [MAX_GROWN_MS, MAX_GROWN_OVERLOADED_MS] = [60_000, 8_000];
-/** A refusal counts as repeated within this many cooldowns after the last one. */
+/** A refusal counts as repeated if it comes within this many cooldown lengths after the last cooldown. */
 const REPEATS_WITHIN = 4;
-/** The part of the rate that a cut leaves, per mille. */
+/** The fraction of the rate that a rate cut leaves, in thousandths. */
 const [CUT_TO, NO_CUT] = [700, 1_000];
-/** After a cooldown the rate grows back in as much time as the cooldown took, within these bounds. */
+/**
+ * The bounds for the time in which the rate grows back after a cooldown. Within these bounds, this takes as long as the
+ * cooldown.
+ */
 const [LEAST_RAMP_US, MOST_RAMP_US] = [1_000_000, 10_000_000];
-/** The shortest time between two spacings of a key or bucket, because every response has such headers. */
+/** The shortest time between two `space` changes of a key or bucket, because every response may have quota headers. */
 const SPACE_EVERY_MS = 200;
-/** The most keys whose last spacing or whose refusals are remembered. */
+/** The most keys for which the last `space` change and the repeated refusals are stored. */
 const MOST_KEYS = 10_000;
-/** The longest time that the user's function may take. */
+/** The longest time that the user's async function may take. */
 const LONGEST_READ_MS = 1_000;
-/** Stands for all keys in place of a key; no key is empty. */
+/** Stands for the whole bucket in place of a key. No real key is empty. */
 const ALL_KEYS = "";
 const NOTHING = NO_ANSWER.answer;
 const NO_OUTCOME: ReportedOutcome = Object.freeze({
@@ -88,7 +96,7 @@ const NO_OUTCOME: ReportedOutcome = Object.freeze({
   answer: NOTHING,
 });
 
-/** The interpretation that applies to a call, and what must cool down. */
+/** The interpretation that applies to a call, and the scope that must cool down: the bucket or a key. */
 interface Verdict extends RejectionTarget {
   readonly answer: Answer;
 }
@@ -101,7 +109,7 @@ export function createFeedbackReader(
   const { maxCooldownMs, adaptive, pace } = options;
   const underWay = new Set<Promise<unknown>>();
   const spacedAtMs = createLru<number>(MOST_KEYS);
-  /** Consecutive refusals without a time, by key. */
+  /** The consecutive refusals without a retry time, by key. */
   const repeats = createLru<{ readonly count: number; readonly endsAtMs: number }>(MOST_KEYS);
   const warned = new Set<string>();
 
@@ -117,7 +125,7 @@ export function createFeedbackReader(
     return heard instanceof Promise ? heard.then(judge) : judge(heard);
   }
 
-  /** Calls the user's function; if that fails, the bucket's own interpretation applies. */
+  /** Calls the user's `feedback` function. If this function fails, the bucket's own interpretation applies. */
   function ask(
     read: ReadFeedback & object,
     resultOrError: unknown,
@@ -197,7 +205,7 @@ export function createFeedbackReader(
     return maxCooldownMs ?? (lasts ? MAX_LASTING_MS : MAX_COOL_MS);
   }
 
-  /** Starts a cooldown; with `adaptive`, cuts the rate instead. */
+  /** Starts a cooldown, or with `adaptive`, cuts the rate. */
   function cool(verdict: Verdict, { key, atMs }: Pick<AnsweredCall, "key" | "atMs">): void {
     for (const scope of scopesOfRejection(known.policy, key, verdict))
       coolScope(verdict.answer, scope, atMs);
@@ -205,7 +213,7 @@ export function createFeedbackReader(
 
   function coolScope(answer: Answer, scope: LimitedKey | undefined, atMs: number): void {
     const { afterMs, overloaded, lasts } = answer;
-    // Waiting would not help: other calls may still get what this call lacks.
+    // Without a wait there is no cooldown: waiting would not help this call, and other calls may still pass.
     if (afterMs === undefined) return;
     const coolMs = answer.stated ? afterMs : grown(scope?.key ?? ALL_KEYS, afterMs, overloaded);
     const durationUs = Math.round(Math.min(Math.max(coolMs, 0), longestMs(answer)) * 1_000);
@@ -217,19 +225,22 @@ export function createFeedbackReader(
       const recoverUs = adaptive.recoverMs * 1_000;
       steer(scope, { do: "cut", factor, floor, recoverUs, durationUs, slotUs });
     } else if (durationUs > 0) {
-      // A refusal that allows an immediate retry sets no cooldown.
+      // A refusal that allows an immediate retry starts no cooldown.
       const rampUs = Math.min(Math.max(durationUs, LEAST_RAMP_US), MOST_RAMP_US);
       steer(scope, { do: "cool", durationUs, rampUs, slotUs });
     }
   }
 
-  /** The cooldown for a refusal without a time, doubled each time that it repeats. */
+  /**
+   * Returns the length of the cooldown for a refusal without a retry time. The length doubles with each repeated
+   * refusal.
+   */
   function grown(name: string, usualMs: number, overloaded: boolean): number {
     const nowMs = performance.now();
     const before = repeats.get(name);
     const longest = Math.max(usualMs, overloaded ? MAX_GROWN_OVERLOADED_MS : MAX_GROWN_MS);
     const lengthOf = (count: number): number => Math.min(usualMs * 2 ** count, longest);
-    // Refusals during the cooldown count as one.
+    // Refusals during a cooldown do not count as repeated.
     if (before !== undefined && nowMs < before.endsAtMs) return lengthOf(before.count);
     const isRepeated =
       before !== undefined && nowMs < before.endsAtMs + REPEATS_WITHIN * lengthOf(before.count);
@@ -238,7 +249,10 @@ export function createFeedbackReader(
     return lengthOf(count);
   }
 
-  /** Spaces calls so that the rest of a quota lasts until its reset; never faster than the policy. */
+  /**
+   * Spaces calls so that the rest of a quota lasts until the quota resets. Does nothing if the policy is slower than
+   * that anyway.
+   */
   function space({ headers }: InterpretationWithBody, { key, estimate }: AnsweredCall): void {
     const nowMs = performance.now();
     const scopes = scopesOfRejection(known.policy, key, { scope: undefined });
@@ -274,7 +288,10 @@ export function createFeedbackReader(
     underWay.add(steering);
   }
 
-  /** A successful call must not fail because of the user's function or a newer policy. */
+  /**
+   * Logs an error instead of throwing it: a successful call must not fail because of the user's function or a newer
+   * policy.
+   */
   function giveUp(error: unknown): ReportedOutcome {
     logger.warn(
       { bucket, reason: reasonOf(error) },
@@ -301,7 +318,7 @@ export function createFeedbackReader(
       cool({ answer: { ...NOTHING, ...away }, scope }, { key, atMs: Date.now() });
     },
     async settled() {
-      // Reading a result may start a change, so wait for those too.
+      // Interpreting a result may start a change, so the second wait includes these changes.
       await Promise.all(underWay);
       await Promise.all(underWay);
     },
@@ -312,7 +329,7 @@ function byDefault({ answer }: InterpretationWithBody): Verdict {
   return { answer, scope: undefined };
 }
 
-/** Converts the result of the user's function to an answer. */
+/** Converts the result of the user's `feedback` function to the interpretation that applies. */
 function toVerdict(feedback: Feedback, heard: Answer): Verdict {
   if (!("refused" in feedback)) {
     const { coolMs: afterMs, scope, level, unit = heard.unit } = feedback;
@@ -330,7 +347,7 @@ function toVerdict(feedback: Feedback, heard: Answer): Verdict {
       afterMs,
       stated: heard.stated || afterMs !== heard.afterMs,
       scope: isPeriod || given === undefined ? (given as QuotaPeriod | undefined) : heard.scope,
-      // If nothing was refused, there was nothing to retry.
+      // Without a refusal in the response, `heard` has no useful `retry`.
       retry: heard.refused ? (changed.retry ?? heard.retry) : changed.refused,
     },
     scope: isPeriod ? undefined : given,
@@ -338,13 +355,16 @@ function toVerdict(feedback: Feedback, heard: Answer): Verdict {
   };
 }
 
-/** True if a call succeeded, as far as is known: its feedback must not take time. */
+/**
+ * True if a call probably succeeded. The user's function must not be async for such a call, because the result would be
+ * delayed.
+ */
 function isSuccess(resultOrError: unknown, { status, refused }: Answer): boolean {
   if (status !== undefined) return status < 300 && !refused;
   return !refused && !types.isNativeError(resultOrError);
 }
 
-/** The result of a promise, if it settles in time. */
+/** Returns the result of a promise. Rejects if the promise does not settle in time. */
 async function inTime(promise: PromiseLike<unknown>): Promise<unknown> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_resolve, reject) => {
@@ -363,7 +383,8 @@ const PERIODS: readonly unknown[] = ["second", "minute", "hour", "day", "month"]
 const REMEDY = "return { coolMs }, heard or a changed copy of it, or undefined";
 
 /**
- * Describes what is wrong with the result of the user's function, and what to return instead; undefined if nothing is.
+ * Describes the mistake in the result of the user's function, and what to return instead. Undefined if the result is
+ * valid.
  */
 function problemOf(given: unknown, names: readonly string[]): string | undefined {
   if (typeof given !== "object" || given === null) {
@@ -396,7 +417,7 @@ function problemOf(given: unknown, names: readonly string[]): string | undefined
   return `a scope of ${describeValue(scope)}, which is ignored; return ${listed}, or leave it out`;
 }
 
-/** Infinity asks for the longest cooldown; NaN is not a time. */
+/** True for a valid delay. Infinity asks for the longest cooldown, and NaN is invalid. */
 function isDelay(ms: unknown): boolean {
   return typeof ms === "number" && ms >= 0;
 }

@@ -2,13 +2,13 @@ import { readWaitHeader, USUAL_NAMES } from "./dialects.ts";
 import { readProperty } from "./properties.ts";
 import { readDelayMs, readHttpDateMs, readWaitMs } from "./retry-after.ts";
 
-/** The most headers that are read: no server sends more, and a hostile list would never end. */
+/** The most headers that are read. No server sends more, and a hostile list might never end. */
 const MOST_HEADERS = 2_000;
-/** How much of a header in JSON is read. */
+/** The number of characters that are read of a header with JSON. */
 const LONGEST_USAGE = 16_384;
 
 /**
- * A header's value by its lower-case name: `"120"` for `retry-after`. Undefined if there is none. Never throws.
+ * Returns the value of a header: `"120"` for `retry-after`. Undefined if the header is missing. Never throws.
  *
  * The `source` can have any form in which HTTP clients keep headers:
  *
@@ -16,7 +16,7 @@ const LONGEST_USAGE = 16_384;
  * - a plain object, a `Map`, or an array of pairs
  * - the flat array of Node and undici
  *
- * Several values of one name are joined with commas.
+ * If a header has several values, they are joined with commas.
  */
 export function headerOf(source: unknown, name: string): string | undefined {
   if (typeof source !== "object" || source === null) return undefined;
@@ -28,7 +28,10 @@ export function headerOf(source: unknown, name: string): string | undefined {
   }
 }
 
-/** All headers in any of these forms, by lower-case name; empty for any other source. Never throws. */
+/**
+ * Returns all headers by lower-case name. The `source` can have any form that {@link headerOf} accepts; for anything
+ * else, the map is empty. Never throws.
+ */
 export function listHeaders(source: unknown): ReadonlyMap<string, string> {
   const headers = new Map<string, string>();
   if (typeof source !== "object" || source === null) return headers;
@@ -60,7 +63,8 @@ function* entriesOf(source: object): Iterable<readonly [unknown, unknown]> {
   }
   const { get, entries } = source as { get?: unknown; entries?: unknown };
   if (typeof entries === "function") return yield* pairsIn(entries.call(source) as never);
-  // gRPC's metadata lists all first values with `getMap`. An object with nothing but `get` cannot be listed.
+  // gRPC's metadata lists the first value of each name with `getMap`. If an object has only `get`, the usual names are
+  // looked up.
   const listed = typeof get === "function" ? readProperty(source, "getMap") : undefined;
   if (typeof listed === "function") {
     yield* Object.entries(listed.call(source) as object);
@@ -76,7 +80,7 @@ function* pairsIn(pairs: Iterable<unknown>): Iterable<readonly [unknown, unknown
   for (const pair of pairs) {
     if (Array.isArray(pair)) yield [pair[0], pair[1]];
     else if (typeof pair === "object" && pair !== null) {
-      // The form of browser logs and of some platforms' clients.
+      // Browser logs and the clients of some platforms use this form.
       yield [readProperty(pair, "name") ?? readProperty(pair, "key"), readProperty(pair, "value")];
     }
   }
@@ -132,8 +136,9 @@ function toText(value: unknown): string | undefined {
 }
 
 /**
- * The server's time in epoch ms when it wrote these headers: their `Date`, plus `Age` if a cache kept them. If there is
- * no valid `Date`, this process's clock. Times in a response are on that clock, and ours may be an hour off.
+ * Returns the current time on the server's clock, in epoch ms: the header `Date`, plus `Age` if the response comes from
+ * a cache. Times in a response refer to this clock, and the clock of this process may be an hour off. Without a valid
+ * `Date`, returns the time of this process.
  */
 export function readServerTimeMs(headers: ReadonlyMap<string, string>, wallNowMs: number): number {
   const sentAtMs = readHttpDateMs(headers.get("date"), wallNowMs);
@@ -142,8 +147,9 @@ export function readServerTimeMs(headers: ReadonlyMap<string, string>, wallNowMs
 }
 
 /**
- * The wait that headers ask for; one in ms is more exact. If several limits have waits, the limit with nothing left
- * counts, or the longest wait if that is unknown.
+ * Returns the wait that headers ask for, in ms. A header with ms takes precedence over a header with seconds, because
+ * it is more exact. If several limits have waits, limits that still have units left are ignored. Of the others, the
+ * longest wait counts.
  */
 export function readRetryAfter(
   headers: ReadonlyMap<string, string>,
@@ -160,7 +166,7 @@ export function readRetryAfter(
   return exactMs ?? waitMs;
 }
 
-/** True if headers say that a limit has something left, so that it is not the exceeded one. */
+/** True if a limit has units left according to the headers, so that the call did not exceed it. */
 function isLeft(headers: ReadonlyMap<string, string>, limit: string): boolean {
   if (limit === "") return false;
   return ["x-ratelimit", "x-rate-limit", "ratelimit"].some(
@@ -168,7 +174,7 @@ function isLeft(headers: ReadonlyMap<string, string>, limit: string): boolean {
   );
 }
 
-/** The longest of several values, for example if a proxy added its own. */
+/** Returns the longest wait in a header with several values. For example, a proxy may have added its own value. */
 function readList(value: string, serverNowMs: number): number | undefined {
   const whole = readAhead(value, serverNowMs);
   if (whole !== undefined || !value.includes(",")) return whole;
@@ -178,20 +184,28 @@ function readList(value: string, serverNowMs: number): number | undefined {
     .reduce(longestOf, undefined);
 }
 
-/** A time in the past is ignored, because two clocks may differ; only a delay of 0 allows the next call at once. */
+/**
+ * Returns the wait in a value. Ignores a time in the past, because two clocks may differ. Only a delay of 0 allows the
+ * next call at once.
+ */
 function readAhead(value: string, serverNowMs: number): number | undefined {
   const waitMs = readWaitMs(value, serverNowMs);
   return waitMs === 0 && readWaitMs(value, 0) !== 0 ? undefined : waitMs;
 }
 
-/** Facebook's wait in minutes until an app or account gets access again. */
+/**
+ * Returns the wait until an app or account has access to Facebook's API again, in ms. The header names it in minutes.
+ */
 export function readRegainMs(headers: ReadonlyMap<string, string>): number | undefined {
   const usage = headers.get("x-business-use-case-usage")?.slice(0, LONGEST_USAGE) ?? "";
   const minutes = [...usage.matchAll(/"estimated_time_to_regain_access"\s*:\s*(\d{1,6})\b/g)];
   return Math.max(0, ...minutes.map(([, count]) => Number(count) * 60_000)) || undefined;
 }
 
-/** Whether headers allow a retry: `x-should-retry`, `stripe-should-retry`, and a negative pushback of gRPC. */
+/**
+ * Returns true or false if headers allow or forbid a retry, otherwise undefined. Reads `x-should-retry`,
+ * `stripe-should-retry` and gRPC's pushback, which forbids a retry if it is negative.
+ */
 export function readShouldRetry(headers: ReadonlyMap<string, string>): boolean | undefined {
   for (const [name, value] of headers) {
     const said = value.trim().toLowerCase();

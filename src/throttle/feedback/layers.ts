@@ -1,5 +1,6 @@
 /**
- * Finds where clients keep a response: an error may wrap others, and each may have a response with headers and a body.
+ * Finds the responses inside a result or an error. An error may wrap other errors, and each error may have a response
+ * with headers and a body.
  */
 import { types } from "node:util";
 import {
@@ -25,21 +26,24 @@ import { listHeaders } from "./headers.ts";
 import { readOwnProperty, readProperty } from "./properties.ts";
 import { readDelayMs, readWaitMs } from "./retry-after.ts";
 
-/** One error of a chain, or a result. */
+/** One error in a chain of errors, or a result. */
 export interface Layer {
   readonly source: object;
-  /** The objects that may have a status and headers, the most reliable first. */
+  /** The objects that may have a status and headers. The most reliable object comes first. */
   readonly parts: readonly object[];
   readonly status: number | undefined;
   readonly headers: object | undefined;
-  /** True if it was thrown: then its own name and codes count too. */
+  /** True if the source is an error. Its own name and codes then count too. */
   readonly isError: boolean;
 }
 
-/** How many errors are read, and how deeply they may be nested. */
+/** The bounds for reading errors: the most layers, the most errors of one list, and the deepest nesting. */
 const [MOST_LAYERS, MOST_ERRORS, DEEPEST] = [40, 20, 10];
 
-/** A result or an error, and the errors inside it, the outermost first. Never throws. */
+/**
+ * Returns the layers of a result or an error, followed by the layers of the errors inside it, the outermost first.
+ * Never throws.
+ */
 export function layersOf(source: object): readonly Layer[] {
   const layers: Layer[] = [];
   const seen = new Set<object>();
@@ -60,21 +64,21 @@ export function layersOf(source: object): readonly Layer[] {
 
 function layerOf(source: object): Layer {
   const isError = isErrorLike(source) || isGrpcStatus(source);
-  // An app may have given its error a status from the response inside.
+  // The response comes before the error itself, because an app may have set its own status on the error.
   const names = isError ? [...PARTS, ...PARTS_OF_ERRORS] : PARTS;
   const within = names.map((name) => readProperty(source, name));
-  // A client that never throws, such as Resend's, returns `data: null` and an error.
+  // Clients that never throw, such as Resend's, return `data: null` and an error.
   const isWithoutData = !isError && !isResponse(source) && readProperty(source, "data") === null;
   if (isWithoutData) within.push(readProperty(source, "error"));
   const parts = [readProperty(source, "response"), source, ...within].filter(isObject);
-  // Some wrap the response once more, for example an Axios error inside an app's own error.
+  // Some errors wrap the response once more, for example an app's own error with an Axios error inside.
   const inner = parts.map((part) => (part === source ? undefined : readProperty(part, "response")));
   parts.push(...inner.filter(isObject));
   const status = firstOf(parts, (part) => statusOf(part, isError));
   return { source, parts, status, headers: headersIn(parts), isError };
 }
 
-/** The headers of all parts; the most reliable part wins. */
+/** Merges the headers of all parts. If several parts have the same header, the most reliable part wins. */
 function headersIn(parts: readonly object[]): object | undefined {
   const found = new Set(parts.flatMap(headersOf));
   const [first, ...others] = found;
@@ -86,12 +90,15 @@ function headersIn(parts: readonly object[]): object | undefined {
   return all;
 }
 
-/** The HTTP status of an error's response, or of a response. */
+/** Returns the HTTP status of a response, or of the response inside an error. */
 export function statusIn(source: object): number | undefined {
   return layerOf(source).status;
 }
 
-/** The status of a returned response: of an object with headers, which is the result itself or under `response`. */
+/**
+ * Returns the status of a returned response. This is an object with headers: the result itself, or its property
+ * `response` or `rawResponse`.
+ */
 export function responseStatusIn(result: unknown): number | undefined {
   if (!isObject(result) || isErrorLike(result)) return undefined;
   const places = [result, ...["response", "rawResponse"].map((name) => readProperty(result, name))];
@@ -103,7 +110,10 @@ export function responseStatusIn(result: unknown): number | undefined {
   });
 }
 
-/** The causes of an error. Other properties of a result are data. */
+/**
+ * Returns the errors inside an error. In a result, only `cause` and an `error` that looks like one count, because other
+ * properties are data.
+ */
 function errorsWithin({ source, isError }: Layer): readonly object[] {
   if (!isError) {
     const error = readProperty(source, "error");
@@ -116,7 +126,7 @@ function errorsWithin({ source, isError }: Layer): readonly object[] {
   return [...named, ...lists.flat()];
 }
 
-/** The last error first. */
+/** Returns the objects in a list of errors, the last error first. */
 function listIn(errors: unknown): readonly object[] {
   try {
     if (!Array.isArray(errors)) return [];
@@ -126,13 +136,13 @@ function listIn(errors: unknown): readonly object[] {
   }
 }
 
-/** Possible bodies of a layer, parsed or as text. */
+/** Returns the possible bodies of a layer, parsed or as text. */
 export function bodiesOf({ source, parts, isError }: Layer): readonly unknown[] {
   const bodies = parts.flatMap((part) => {
     const read = isResponse(part) ? readOwnProperty : readProperty;
     return BODIES.map((name) => read(part, name));
   });
-  // Telegram's clients keep the body in `response`.
+  // Telegram's clients store the body in `response`.
   const response = readProperty(source, "response");
   if (isError && isObject(response) && statusOf(response, true) === undefined)
     bodies.push(response);
@@ -142,7 +152,7 @@ export function bodiesOf({ source, parts, isError }: Layer): readonly unknown[] 
   return bodies.filter((body) => typeof body === "string" || isPlainBody(body));
 }
 
-/** A stream cannot be read here, and an error is a layer of its own. */
+/** True for a parsed body. Streams cannot be read here, and an error is a separate layer. */
 function isPlainBody(body: unknown): boolean {
   if (!isObject(body) || isErrorLike(body)) return false;
   return (
@@ -151,29 +161,30 @@ function isPlainBody(body: unknown): boolean {
   );
 }
 
-/** The error's own codes. */
+/** Returns the codes in the properties of an error itself. */
 export function codesOf({ source }: Layer): readonly unknown[] {
-  // The quota errors of a storage, or of `getRandomValues()`, are not a downstream's.
+  // Quota errors of browser storage or of `getRandomValues()` do not come from a downstream.
   if (source instanceof DOMException) return [];
   return CODES_OF_ERRORS.map((name) => readProperty(source, name));
 }
 
 /**
- * The wait in an error's own properties: Slack's in seconds, discord.js's in ms, and others by names that say the unit.
+ * Returns the wait in the properties of an error itself, in ms. Slack uses seconds and discord.js uses ms. Others name
+ * the unit in the property's name.
  */
 export function ownWaitOf(source: object, wallNowMs: number): number | undefined {
   const isInMs = typeof readProperty(source, "timeToReset") === "number";
   const inMs = WAITS_IN_MS.map((name) => readDelayMs(readProperty(source, name), 1));
   const seconds = WAITS.map((name) => {
     const value = readProperty(source, name);
-    // AWS SDK v2 keeps its own backoff, in ms, under this name.
+    // AWS SDK v2 stores its own backoff in ms under this name, so it is not a wait that the server asked for.
     if (name === "retryDelay" && typeof value === "number") return undefined;
     return isInMs ? readDelayMs(value, 1) : readWaitMs(value, wallNowMs);
   });
   return [...inMs, ...seconds].find((waitMs) => waitMs !== undefined);
 }
 
-/** True for a response of `fetch`, from any realm or package. */
+/** True for a response of `fetch`, also if its class comes from another realm or package. */
 export function isResponse(value: unknown): value is Response {
   return (
     typeof readProperty(value, "clone") === "function" &&
@@ -185,7 +196,7 @@ function statusOf(part: object, isError: boolean): number | undefined {
   const given = STATUSES.map((name) => readProperty(part, name));
   const status = firstOf(given, (value) => toStatus(value, isError));
   if (status !== undefined || !isError) return status;
-  // Many errors have small numbers as codes, for example exit codes of processes.
+  // Only codes from 400 count, because many errors have small numbers as codes, for example exit codes of processes.
   const codes = ["code", "error_code"].map((name) => toStatus(readProperty(part, name), isError));
   return codes.find((code) => code !== undefined && code >= 400);
 }
@@ -230,12 +241,15 @@ function isObject(value: unknown): value is object {
   return typeof value === "object" && value !== null;
 }
 
-/** gRPC's code for a used-up quota. */
+/** The gRPC code for a used-up quota. */
 export const RESOURCE_EXHAUSTED = 8;
-/** gRPC's code for a server that accepts no calls, or cannot be reached. */
+/** The gRPC code for a server that accepts no calls or is unreachable. */
 export const UNAVAILABLE = 14;
 
-/** The code of a gRPC error; other errors have small numbers as codes too. Clients use numbers or names. */
+/**
+ * Returns the code of a gRPC error, as a number if known. Clients use numbers or names. Undefined for other errors,
+ * whose codes may be small numbers too.
+ */
 export function grpcCodeOf(error: object): unknown {
   const isGrpc =
     METADATA.some((name) => typeof readProperty(error, name) === "object") ||
@@ -249,23 +263,24 @@ const CODES: ReadonlyMap<string, number> = new Map([
   ["unavailable", UNAVAILABLE],
 ]);
 
-/** True for a gRPC status that is not an `Error`: its metadata has error details. */
+/** True for a plain object that is a gRPC status: a failure code, and metadata with error details. */
 function isGrpcStatus(value: object): boolean {
   const code = grpcCodeOf(value);
   const isFailed = code === RESOURCE_EXHAUSTED || code === UNAVAILABLE;
   return isFailed && trailerOf(value) !== undefined;
 }
 
-/** Where clients keep the metadata of an error. */
+/** The properties in which clients store the metadata of an error. */
 const METADATA = ["metadata", "trailers", "trailer", "trailingMetadata"] as const;
 const TRAILER = "grpc-status-details-bin";
-/** Servers do not send larger trailers. */
+/** The largest trailer that is read, in bytes. Servers send no larger ones. */
 const MOST_BYTES = 65_536;
 const MOST_FIELDS = 1_000;
 
 /**
- * The details of a gRPC error in the shape of their JSON, from its trailer or as its client has listed them. The
- * trailer is a `google.rpc.Status` in Protocol Buffers: see google/rpc/error_details.proto. Never throws.
+ * Returns the details of a gRPC error, in the shape of their JSON form. They come from the trailer, or from the list
+ * that the client has decoded. The trailer is a `google.rpc.Status` in Protocol Buffers: see
+ * google/rpc/error_details.proto. Never throws.
  */
 export function readGrpcDetails(error: object): readonly object[] {
   try {
@@ -290,12 +305,15 @@ function trailerOf(error: object): Uint8Array | undefined {
   return undefined;
 }
 
-/** The trailer in the metadata of grpc-js, or in a `Headers`, a `Map`, pairs or an object. */
+/**
+ * Returns the trailer in metadata. The metadata may come from grpc-js, or be a `Headers`, a `Map`, a list of pairs or
+ * an object.
+ */
 function valueIn(metadata: unknown): unknown {
   if (typeof metadata !== "object" || metadata === null) return undefined;
   const get = readProperty(metadata, "get");
   if (typeof get === "function") return get.call(metadata, TRAILER);
-  // What remains of grpc-js's metadata after it was logged or sent to another thread.
+  // If metadata of grpc-js was logged or sent to another thread, only this property remains.
   const inside = readProperty(metadata, "internalRepr");
   if (inside instanceof Map) return inside.get(TRAILER);
   if (Array.isArray(metadata)) {
@@ -312,7 +330,7 @@ function bytesIn(value: unknown): Uint8Array | undefined {
   return first instanceof Uint8Array ? first : undefined;
 }
 
-/** Connect's clients list the details of an error, each with its type and bytes. */
+/** Returns the details in the list of Connect's clients, where each detail has a type and bytes. */
 function listedIn(error: object): readonly object[] {
   const details = readProperty(error, "details");
   if (!Array.isArray(details)) return [];
@@ -323,7 +341,7 @@ function listedIn(error: object): readonly object[] {
   });
 }
 
-/** The content of a `google.protobuf.Any`. */
+/** Decodes the content of a `google.protobuf.Any`. */
 function detailOf(type: string, value: Uint8Array | undefined): object {
   if (value === undefined) return {};
   const parts = fieldsOf(value);

@@ -1,4 +1,4 @@
-/** Reads a property of any value; undefined if there is none, or if its getter throws. */
+/** Returns a property of any value. Undefined if the property is missing or its getter throws. */
 export function readProperty(value: unknown, name: string): unknown {
   if (typeof value !== "object" || value === null) return undefined;
   try {
@@ -8,7 +8,7 @@ export function readProperty(value: unknown, name: string): unknown {
   }
 }
 
-/** Reads an object's own property; undefined if only its class has it, or if reading it throws. */
+/** Returns an object's own property. Undefined if only the object's class has the property, or if reading it throws. */
 export function readOwnProperty(value: object, name: string): unknown {
   try {
     return Object.hasOwn(value, name) ? readProperty(value, name) : undefined;

@@ -5,34 +5,35 @@ import { listHeaders, readServerTimeMs } from "./headers.ts";
 import { readDelayMs, readWaitMs } from "./retry-after.ts";
 
 /**
- * What is left of one of a downstream's quotas. It is not a rate. For example, 10,000 units may be left of a quota per
- * 1,000 s that resets in 10 s. That does not allow 1,000 units a second.
+ * The rest of one quota of a downstream, and the time until the quota resets. Do not compute a rate from these two. For
+ * example, 10,000 units may be left of a quota per 1,000 s that resets in 10 s. This does not allow 1,000 units per
+ * second.
  */
 interface Remaining {
-  /** What the quota counts: `"calls"`, `"tokens"`, `"input-tokens"`, `"content-bytes"`. */
+  /** The unit that the quota counts: `"calls"`, `"tokens"`, `"input-tokens"`, `"content-bytes"`. */
   readonly unit: string;
-  /** Whole units that may still be used: `8`. */
+  /** The whole units that may still be used: `8`. */
   readonly remaining: number;
-  /** Units of a full quota: `40`. Undefined if the downstream does not say. */
+  /** The units of a full quota: `40`. Undefined if the downstream does not name it. */
   readonly limit: number | undefined;
-  /** Whole ms until the quota is full again: `16000`; `0` if it is full now. */
+  /** Whole ms until the quota is full again: `16000`. `0` if the quota is full now. */
   readonly resetAfterMs: number;
 }
 
-/** A quota with nothing left. */
+/** A used-up quota, which has no units left. */
 export interface UsedUp {
   readonly unit: string;
   /** The quota's period, if the headers name it. */
   readonly period: QuotaPeriod | undefined;
-  /** Whole ms until it is full again: `60000`. Undefined if no header says so. */
+  /** Whole ms until the quota is full again: `60000`. Undefined if no header names the reset time. */
   readonly resetAfterMs: number | undefined;
   readonly resetOf: ResetOf;
 }
 
 /**
- * What a reset time means:
+ * The meaning of a reset time:
  *
- * - `"window"`: the end of a window.
+ * - `"window"`: the end of the quota's window.
  * - `"refill"`: the time at which the quota is full; calls may start earlier.
  * - `"advice"`: a hint by draft-ietf-httpapi-ratelimit-headers, which `Retry-After` overrides.
  */
@@ -49,41 +50,52 @@ interface Quota {
   readonly resetOf?: ResetOf;
 }
 
-/** A larger number is a mistake or an attack. */
+/** The most units of a quota that are accepted. A larger number is a mistake or an attack. */
 const MOST_UNITS = 1e12;
 const MOST_RESET_MS = 366 * 86_400_000;
-/** A reset later than a day, plus an hour for daylight saving time, is ignored unless the headers name the period. */
+/** The latest reset that is accepted without a named period: a day, plus an hour for daylight saving time. */
 export const LONGEST_RESET_MS: number = 25 * 3_600_000;
 const LONGEST_FIELD = 4_096;
 
-/** Every bucket of Shopify's REST API, of 40, 80 or 400 calls, drains in 20 s: at 2, 4 or 20 calls/s. */
+/**
+ * The time in which a full bucket of Shopify's REST API drains. It is the same for all sizes: 40, 80 or 400 calls drain
+ * at 2, 4 or 20 calls/s.
+ */
 const SHOPIFY_DRAIN_MS = 20_000;
 
-/** What the name of a quota header means: `x-ratelimit-remaining-tokens`, `RateLimit-Reset`, `x-rate-limit-limit`. */
+/**
+ * The meaning of a quota header's name, such as `x-ratelimit-remaining-tokens`, `RateLimit-Reset` or
+ * `x-rate-limit-limit`.
+ */
 interface QuotaHeader {
-  /** What distinguishes this quota from the others of a response: `"tokens"`, `"requests day"`. */
+  /**
+   * The words in the name that distinguish this quota from others of the same response: `"tokens"`, `"requests day"`.
+   */
   readonly quota: string;
   readonly figure: Figure;
-  /** The unit of a time, in ms; undefined if the value shows it. */
+  /** The unit of a time in the header, in ms. Undefined if only the value shows the unit. */
   readonly unitMs: number | undefined;
 }
 
 type Figures = Partial<Record<Figure, string>> & { unitMs?: number };
 
-/** Header names repeat from response to response. Above this number of names, the cache starts anew. */
+/**
+ * The most header names in the cache. Above this number, the cache is cleared. Caching works because names repeat from
+ * response to response.
+ */
 const MOST_NAMES = 1_000;
 const namesRead = new Map<string, QuotaHeader | undefined>();
 
 /**
- * What is left of each quota that a response's headers name. Never throws. It reads:
+ * Returns the rest of each quota that the headers of a response name. Never throws. It reads:
  *
- * - headers with `RateLimit`, `Rate-Limit`, `Limit` or `Quota` in their names, also with a vendor's name in front and
- *   words for what they count
+ * - headers with `RateLimit`, `Rate-Limit`, `Limit` or `Quota` in their names; the name may also contain the vendor and
+ *   the unit
  * - Shopify's header
  * - the headers of draft-ietf-httpapi-ratelimit-headers, up to its 11th edition
  *
- * A quota that is named in two ways appears twice. Malformed and absurd numbers are left out, and so are cached
- * responses.
+ * If a response names one quota in two ways, the quota appears twice. Malformed and absurd numbers are ignored, and so
+ * are responses from a cache.
  */
 export function readRemaining(source: unknown, wallNowMs: number): readonly Remaining[] {
   const headers = listHeaders(source);
@@ -91,7 +103,7 @@ export function readRemaining(source: unknown, wallNowMs: number): readonly Rema
   return [...readStated(headers, wallNowMs), readShopify(headers)].flatMap(toRemaining);
 }
 
-/** The quotas with nothing left, according to a response's headers. Never throws. */
+/** Returns the used-up quotas, according to the headers of a response. Never throws. */
 export function readUsedUp(headers: Headers, wallNowMs: number): readonly UsedUp[] {
   if (isOutOfCache(headers)) return [];
   return readStated(headers, wallNowMs).flatMap((quota) => {
@@ -106,9 +118,9 @@ export function longestReset(usedUp: readonly UsedUp[]): UsedUp | undefined {
 }
 
 /**
- * The latest of the times in a response. Some servers round their `Retry-After` down, even to 0, while the window is
- * closed. For a quota that refills gradually, the reset is the time at which it is full; then the earlier `Retry-After`
- * is right.
+ * Returns the wait in ms until the latest time in a response. Some servers round `Retry-After` down, even to 0,
+ * although their window is still closed. For a quota that refills gradually, the earlier `Retry-After` is right,
+ * because the reset time says when the quota is full.
  */
 export function latestOf(
   askedMs: number | undefined,
@@ -117,19 +129,20 @@ export function latestOf(
 ): number | undefined {
   const usedUpMs = longestReset(usedUp)?.resetAfterMs || resetMs || undefined;
   if (askedMs === undefined) return usedUpMs;
-  // By the draft, `Retry-After` overrides the draft's fields, and the headers for older clients beside them.
+  // By the draft, `Retry-After` overrides the draft's fields. It then also overrides the older headers in the same
+  // response.
   const advice = usedUp.filter(({ resetOf }) => resetOf === "advice");
   const ends = usedUp.filter(({ resetOf }) => resetOf === "window");
   const windows = advice.length === 0 ? ends : askedMs === 0 ? advice : [];
   const endMs = longestReset(windows)?.resetAfterMs ?? 0;
   const latestMs = endMs <= LONGEST_RESET_MS ? Math.max(askedMs, endMs) : askedMs;
-  // A closed window whose reset is now has not opened yet.
+  // The window is still closed, so a reset time of now is wrong.
   return latestMs === 0 && windows.length > 0 ? undefined : latestMs;
 }
 
 /**
- * Whole ms until the last reset of a quota for which the headers do not say how much is left; with `isAny`, of any
- * quota.
+ * Returns the whole ms until the latest reset time. Considers only quotas whose remaining units are unknown, or with
+ * `isAny`, all quotas.
  */
 export function readNextReset(
   headers: Headers,
@@ -143,7 +156,7 @@ export function readNextReset(
   return Math.max(0, ...resetsMs) || undefined;
 }
 
-/** The period in a header's value, for example Xero's `X-Rate-Limit-Problem: day`. */
+/** Returns the quota period in the value of a header, for example in Xero's `X-Rate-Limit-Problem: day`. */
 export function readNamedPeriod(headers: Headers): QuotaPeriod | undefined {
   for (const [name, value] of headers) {
     if (/limit-(?:problem|scope|type|reason|name)$/.test(name)) return periodOf(value);
@@ -155,7 +168,7 @@ function isOutOfCache(headers: Headers): boolean {
   return Number(headers.get("age")) > 0;
 }
 
-/** The quotas with a reset time. */
+/** Returns the quotas that the headers name, in any supported form. */
 function readStated(headers: Headers, wallNowMs: number): readonly Quota[] {
   const nowMs = readServerTimeMs(headers, wallNowMs);
   return [...readNamed(headers, nowMs), ...readRateLimit(headers)];
@@ -165,14 +178,14 @@ function toRemaining(quota: Quota | undefined): readonly Remaining[] {
   if (quota?.remaining === undefined || quota.resetAfterMs === undefined) return [];
   const { unit, remaining, resetAfterMs } = quota;
   if (remaining > MOST_UNITS || resetAfterMs > MOST_RESET_MS) return [];
-  // Azure sends 0 left of 0, or a reset now, when it does not know.
+  // Azure sends 0 units left of 0, or a reset time of now, if it does not know the quota.
   if (remaining === 0 && (resetAfterMs === 0 || quota.limit === 0)) return [];
   const isLimitKnown = quota.limit !== undefined && quota.limit > 0 && quota.limit <= MOST_UNITS;
   const limit = isLimitKnown ? quota.limit : undefined;
   return [{ unit, remaining: Math.min(remaining, limit ?? remaining), limit, resetAfterMs }];
 }
 
-/** The quotas with one header for each number. */
+/** Returns the quotas that use a separate header for each number. */
 function readNamed(headers: Headers, nowMs: number): readonly Quota[] {
   const quotas = new Map<string, Figures>();
   for (const [name, value] of headers) {
@@ -189,22 +202,22 @@ function readNamed(headers: Headers, nowMs: number): readonly Quota[] {
     if (left === undefined && remaining !== undefined) continue;
     const isTimed = own.reset !== undefined || own.delay !== undefined;
     const { reset, delay, unitMs = 1_000 } = isTimed ? own : (commonOf(quotas, words) ?? own);
-    // A delay does not depend on our clock.
+    // A delay is preferred to a reset time, because it does not depend on the clock of this process.
     const resetAfterMs =
       (delay === undefined
         ? undefined
         : (readDelayMs(delay, unitMs) ?? readWaitMs(delay, nowMs))) ?? readWaitMs(reset, nowMs);
     const [unit, period] = [unitOf(words) ?? "calls", periodOf(words)];
-    // Durations in Go's form: OpenAI's, and those of compatible servers.
+    // OpenAI and compatible servers send the reset as a duration in Go's notation.
     const isRefill = words.startsWith("anthropic") || /\d(?:ms|s|m|h)$/.test(reset?.trim() ?? "");
     const resetOf = isRefill ? "refill" : "window";
     found.push({ unit, period, remaining: left, limit: readFigure(limit), resetAfterMs, resetOf });
   }
-  // The order of headers carries no meaning.
+  // Sorts the quotas, because the order of headers carries no meaning.
   return found.toSorted((one, other) => rankOf(one) - rankOf(other));
 }
 
-/** A reset time that is shared by several quotas: its name lacks the words that distinguish them. */
+/** Returns a reset time that several quotas share. Its header name lacks the words that distinguish these quotas. */
 function commonOf(quotas: ReadonlyMap<string, Figures>, words: string): Figures | undefined {
   for (const [name, figures] of quotas) {
     if (figures.remaining !== undefined && name !== "") continue;
@@ -218,7 +231,7 @@ function rankOf({ unit }: Quota): number {
 }
 
 function readNameOnce(name: string): QuotaHeader | undefined {
-  // Most headers have other names.
+  // Most headers are not about quotas, so this check comes first.
   if (!/limit|quota/.test(name)) return undefined;
   if (!namesRead.has(name)) {
     if (namesRead.size >= MOST_NAMES) namesRead.clear();
@@ -242,7 +255,7 @@ function readName(name: string): QuotaHeader | undefined {
   return { quota, figure: isDelay ? "delay" : figure, unitMs };
 }
 
-/** Some servers write both as one word: `userremaining` of hapi's plugin. */
+/** Splits a word that names both quota and figure, such as `userremaining` of hapi's plugin. */
 function wordsOf(word: string): readonly string[] {
   const [, quota, figure] = /^(path|user|ip|app|auth)(limit|remaining|reset)$/.exec(word) ?? [];
   if (quota !== undefined && figure !== undefined) return [quota, figure];
@@ -257,7 +270,10 @@ function readShopify(headers: Headers): Quota | undefined {
   return { unit: "calls", remaining: Math.max(0, limit - used), limit, resetAfterMs };
 }
 
-/** `RateLimit-Policy` has a limit's size and unit, by its name, and the window of a limit without a reset time. */
+/**
+ * Reads `RateLimit` and `RateLimit-Policy`. The policy header names the size and unit of each limit, and the window of
+ * a limit without a reset time.
+ */
 function readRateLimit(headers: Headers): readonly Quota[] {
   const field = headers.get("ratelimit");
   const limits = readList(field);
@@ -282,7 +298,7 @@ const WINDOWS: ReadonlyMap<number, QuotaPeriod> = new Map([
   [86_400, "day"],
 ]);
 
-/** The form of the draft's seventh edition: `limit=100, remaining=50, reset=5`. */
+/** Reads the form of the draft's seventh edition: `limit=100, remaining=50, reset=5`. */
 function readOneLimit(field: string | undefined): readonly Quota[] {
   if (field === undefined || field.length > LONGEST_FIELD) return [];
   const figures = new Map<string, string>();
@@ -304,8 +320,8 @@ function readQuotaUnit(given: unknown = "requests"): string | undefined {
 type ItemParameters = ReadonlyMap<string, unknown>;
 
 /**
- * The string items of a list of structured fields (RFC 9651); only strings name policies. A list with a syntax error
- * counts as empty (§4.2).
+ * Returns the string items of a structured field list (RFC 9651), because only strings name policies. A list with a
+ * syntax error counts as empty (§4.2).
  */
 function readList(field: string | undefined): readonly (readonly [name: string, ItemParameters])[] {
   const text = field?.trim() ?? "";
@@ -319,7 +335,7 @@ function readList(field: string | undefined): readonly (readonly [name: string, 
   }
 }
 
-/** A whole number that is not negative, and not `-0`. */
+/** Returns the item if it is a whole number from 0, but not `-0`. Otherwise undefined. */
 function wholeOf(item: unknown): number | undefined {
   if (typeof item !== "number" || !Number.isInteger(item)) return undefined;
   return item < 0 || Object.is(item, -0) ? undefined : item;
@@ -329,25 +345,32 @@ function toUnit(counted: string): string {
   return counted === "requests" ? "calls" : counted;
 }
 
-/** The whole units of a number, which may have decimals, and a policy behind it: `100` for `"100, 100;w=60"`. */
+/**
+ * Returns the whole units in a header's value. The number may have decimals, and a policy may follow it: `100` for
+ * `"100, 100;w=60"`.
+ */
 function readFigure(text: string | undefined): number | undefined {
   const [, digits] =
     /^(\d{1,15})(?:\.\d*)?(?:\s*[,;].*)?$/.exec(text?.trim().slice(0, LONGEST_FIELD) ?? "") ?? [];
   return digits === undefined ? undefined : Number(digits);
 }
 
-/** How much of a text is searched. */
+/** The number of characters of a text that are searched. */
 const MOST_SEARCHED = 2_000;
 
 /**
- * The period in the name of a quota: `"day"` for `GenerateRequestsPerDayPerProject`. If there are several, the longest.
+ * Returns the period in the name of a quota: `"day"` for `GenerateRequestsPerDayPerProject`. If the name has several
+ * periods, returns the longest.
  */
 export function periodOf(text: string): QuotaPeriod | undefined {
   const words = wordsIn(text);
   return PERIODS.find(([, form]) => form.test(words))?.[0];
 }
 
-/** The period in a sentence, which may also contain a wait: `"day"` for `"… on requests per day (RPD)"`. */
+/**
+ * Returns the quota period in a sentence: `"day"` for `"… on requests per day (RPD)"`. Ignores the words of a wait in
+ * the same sentence.
+ */
 export function periodIn(sentence: string): QuotaPeriod | undefined {
   const given = sentence.slice(0, MOST_SEARCHED);
   const named = given.match(
@@ -360,13 +383,15 @@ export function periodIn(sentence: string): QuotaPeriod | undefined {
   return periodOf(words.join(" "));
 }
 
-/** What a quota counts: `"tokens"` for `generate_content_input_token_count`. */
+/** Returns the unit that a quota counts: `"input-tokens"` for `generate_content_input_token_count`. */
 export function unitOf(text: string): string | undefined {
   const words = wordsIn(text);
   return UNITS.find(([, form]) => form.test(words))?.[0];
 }
 
-/** Splits text into words with one blank between them, also at capitals, dashes and underscores. */
+/**
+ * Splits a text into lower-case words with one space between them. Words also end at capitals, dashes and underscores.
+ */
 function wordsIn(text: string): string {
   return text
     .slice(0, MOST_SEARCHED)

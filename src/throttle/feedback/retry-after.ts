@@ -1,13 +1,18 @@
 import { types } from "node:util";
 import { readProperty } from "./properties.ts";
 
-/** The longest text that is read; the longest HTTP-date has 33 characters. */
+/** The longest text that is read, in characters. The longest HTTP-date has 33 characters. */
 const LONGEST_TEXT = 64;
 
-/** A smaller number is a delay and not a time: as epoch seconds it would be before September 2001. */
+/**
+ * Numbers below this are delays, and numbers from here on are points in time. In epoch seconds, this is September 2001.
+ */
 const FIRST_EPOCH = 1e9;
 
-/** The units of epochs. A number above the end of one unit, in the year 5138, is in the next unit. */
+/**
+ * The units of epoch times. A number below `end` has the unit `unitMs`. Each `end` stands for the year 5138 in its
+ * unit.
+ */
 const EPOCHS: readonly (readonly [end: number, unitMs: number])[] = [
   [1e11, 1_000],
   [1e14, 1],
@@ -28,20 +33,23 @@ const GO_UNIT_MS: Readonly<Record<string, number>> = {
   ns: 1e-6,
 };
 
-/** A number with a unit as people write it: `7m12s`, `1.5 seconds`, `2 minutes`. */
+/** Matches a number with a unit as people write it: `1.5 seconds`, `2 minutes`. */
 const WORDED = String.raw`\d+(?:\.\d+)?\s*(?:milliseconds?|millis|msecs?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d)(?![a-z])`;
 
 const WORDED_SUM = String.raw`(?:${WORDED}[\s,]*(?:and\s+)?)+`;
 
-/** At least one word must be written in full: "6 m" may be anything. */
+/** Matches a duration in words. At least one unit must be written out, because "6 m" may mean anything. */
 const IS_WORDED = new RegExp(`^(?=.*[a-z]{3})${WORDED_SUM}$`, "i");
 
-/** The text between the verb and its time. "50 requests available every 12 hours" names a period, not a wait. */
+/**
+ * Matches the text between a verb and its time. Excludes "50 requests available every 12 hours", which names a period
+ * and not a wait.
+ */
 const BETWEEN = String.raw`(?:(?!\b(?:every|each|per|within)\b)[^.\d\n]){0,40}?`;
 
 /**
- * The wait in a text. A number without a unit counts only at the end of a phrase: the numbers in "retry with fewer than
- * 100 requests" and "please wait (request 12345)" are not times.
+ * Matches the wait in a text. A number without a unit counts only at the end of a phrase. Otherwise the numbers in
+ * "retry with fewer than 100 requests" and "please wait (request 12345)" would count as times.
  */
 const WAIT_IN_TEXT = new RegExp(
   [
@@ -53,17 +61,20 @@ const WAIT_IN_TEXT = new RegExp(
   "i",
 );
 
-/** The end time in a text: `Retry after 2026-11-21T12:14:56.789Z`, `IP banned until 1795262520000`. */
+/**
+ * Matches the end time of a wait in a text: `Retry after 2026-11-21T12:14:56.789Z`, `IP banned until 1795262520000`.
+ */
 const MOMENT_IN_TEXT =
   /\b(?:again|retry|available|access|banned|wait|resets?)(?: (?:on|at|after|until|in))* (?<moment>\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?: ?(?:Z|UTC|GMT|[+-]\d\d:?\d\d)\b)?|\d{13}\b|\d{10}\b)/i;
 
-/** How much of a text is searched. */
+/** The number of characters of a text that are searched. */
 const MOST_SEARCHED = 2_000;
 
 const TIME = String.raw`(?<hour>\d\d):(?<minute>\d\d):(?<second>\d\d)`;
 
 /**
- * IMF-fixdate, RFC 850 and asctime, in the order of RFC 9110 §5.6.7. `Date.parse` accepts far too much else as a date.
+ * The three forms of an HTTP-date in the order of RFC 9110 §5.6.7: IMF-fixdate, RFC 850 and asctime. `Date.parse` is
+ * not used, because it accepts many other texts too.
  */
 const HTTP_DATES: readonly RegExp[] = [
   new RegExp(
@@ -78,13 +89,14 @@ const HTTP_DATES: readonly RegExp[] = [
 ];
 
 /**
- * How long a value asks to wait, in whole ms, never rounded down: `1500` for `"1.5"`, `0` for a time in the past.
- * Undefined for any other value. There is no upper bound: a broken server may ask for a thousand years. It reads:
+ * Returns the wait that a value asks for, in whole ms, rounded up: `1500` for `"1.5"`, `0` for a time in the past.
+ * Undefined if the value is in none of the forms below. The result has no upper bound: a broken server may ask for a
+ * thousand years. The accepted forms are:
  *
  * - seconds, also with decimals or as a number
- * - epochs in seconds, ms, µs or ns, distinguished by their size
+ * - epoch times in seconds, ms, µs or ns, distinguished by their size
  * - all HTTP-dates of RFC 9110 §5.6.7, and times of RFC 3339
- * - durations as Go, Protocol Buffers, ISO 8601, .NET and people write them
+ * - durations in the notation of Go, Protocol Buffers, ISO 8601, .NET, or in words
  * - decoded durations: `{ seconds, nanos }`
  */
 export function readWaitMs(value: unknown, wallNowMs: number): number | undefined {
@@ -102,7 +114,8 @@ export function readWaitMs(value: unknown, wallNowMs: number): number | undefine
 }
 
 /**
- * The wait in a message for people: `432000` for `"Please try again in 7m12s."`. A number without a unit is in seconds.
+ * Returns the wait in a message for people, in ms: `432000` for `"Please try again in 7m12s."`. A number without a unit
+ * counts as seconds.
  */
 export function readWaitInText(text: string, wallNowMs: number): number | undefined {
   const searched = text.slice(0, MOST_SEARCHED);
@@ -116,7 +129,7 @@ export function readWaitInText(text: string, wallNowMs: number): number | undefi
   return readWaitMs(moment, wallNowMs) || undefined;
 }
 
-/** `432000` for `"7 minutes and 12 seconds"`. */
+/** Reads a duration in words: `432000` ms for `"7 minutes and 12 seconds"`. */
 function readWorded(text: string): number | undefined {
   const parts = [...text.matchAll(/([\d.]+)\s*([a-z]+)/gi)].map(([, count, word = ""]) => {
     const letters = word.toLowerCase();
@@ -126,7 +139,7 @@ function readWorded(text: string): number | undefined {
   return toWholeMs(parts.reduce((sum, ms) => sum + ms, 0));
 }
 
-/** The time of an HTTP-date in epoch ms. The clock decides the century of a two-digit year. */
+/** Returns the time of an HTTP-date in epoch ms. `wallNowMs` decides the century of a two-digit year. */
 export function readHttpDateMs(value: unknown, wallNowMs: number): number | undefined {
   if (typeof value !== "string" || value.length > LONGEST_TEXT) return undefined;
   const text = value.trim();
@@ -137,7 +150,7 @@ export function readHttpDateMs(value: unknown, wallNowMs: number): number | unde
   return undefined;
 }
 
-/** A delay in units of `unitMs`, as whole ms, never rounded down: `250` for `"0.25"` in seconds. */
+/** Converts a delay in units of `unitMs` to whole ms, rounded up: `250` for `"0.25"` in seconds. */
 export function readDelayMs(value: unknown, unitMs: number): number | undefined {
   const count = typeof value === "string" ? readDecimal(value) : value;
   if (typeof count !== "number" || !(count >= 0)) return undefined;
@@ -149,7 +162,7 @@ function untilEpoch(count: number, wallNowMs: number): number | undefined {
   return msUntil(count * unitMs, wallNowMs);
 }
 
-/** Reads a decoded duration or time. */
+/** Returns the wait of a decoded duration or of a `Date`, in ms. */
 function readParts(value: object | null, wallNowMs: number): number | undefined {
   if (types.isDate(value)) return msUntil(value.getTime(), wallNowMs);
   const [seconds, nanos] = ["seconds", "nanos"].map((name) => readCount(readProperty(value, name)));
@@ -157,14 +170,14 @@ function readParts(value: object | null, wallNowMs: number): number | undefined 
   return toWholeMs((seconds ?? 0) * 1_000 + (nanos ?? 0) / 1e6);
 }
 
-/** Reads a number, a text, or a 64-bit number in two halves. */
+/** Reads a number, a number as text, or the lower half of a 64-bit number that is stored in two halves. */
 function readCount(value: unknown): number | undefined {
   if (typeof value === "string") return readDecimal(value);
   const count = typeof value === "object" ? readProperty(value, "low") : value;
   return typeof count === "number" && count >= 0 ? count : undefined;
 }
 
-/** `360000` for `"6m0s"`, `12346` for `"12.345678901s"`. */
+/** Reads a duration in Go's notation: `360000` ms for `"6m0s"`, `12346` ms for `"12.345678901s"`. */
 function readGoDuration(text: string): number | undefined {
   if (!/^(?:\d+(?:\.\d+)?(?:h|ms|m|s|us|µs|μs|ns|d))+$/.test(text)) return undefined;
   let totalMs = 0;
@@ -174,7 +187,7 @@ function readGoDuration(text: string): number | undefined {
   return toWholeMs(totalMs);
 }
 
-/** `90000` for `"PT1M30S"`. */
+/** Reads an ISO 8601 duration: `90000` ms for `"PT1M30S"`. */
 function readIsoDuration(text: string): number | undefined {
   const form = /^P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?$/i.exec(text);
   if (form === null || !/\d/.test(text)) return undefined;
@@ -182,7 +195,7 @@ function readIsoDuration(text: string): number | undefined {
   return toWholeMs((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000);
 }
 
-/** `5000` for `"00:00:05"`. */
+/** Reads a .NET time span: `5000` ms for `"00:00:05"`. */
 function readTimeSpan(text: string): number | undefined {
   const form = /^(?:(\d+)\.)?(\d\d?):(\d\d):(\d\d(?:\.\d+)?)$/.exec(text);
   if (form === null) return undefined;
@@ -190,7 +203,7 @@ function readTimeSpan(text: string): number | undefined {
   return toWholeMs((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000);
 }
 
-/** A time of RFC 3339 in epoch ms: `"2025-08-21T12:41:00Z"`. Without a zone it is UTC. */
+/** Returns an RFC 3339 time such as `"2025-08-21T12:41:00Z"` in epoch ms. A time without a zone counts as UTC. */
 function readRfc3339(text: string): number | undefined {
   const form =
     /^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?) ?(Z|UTC|GMT|[+-]\d\d:?\d\d)?$/i;
@@ -200,7 +213,7 @@ function readRfc3339(text: string): number | undefined {
   return Date.parse(`${date}T${time}${offset}`);
 }
 
-/** Whole ms until a time; 0 if it is in the past. */
+/** Returns the whole ms until a time. 0 if the time is in the past. */
 function msUntil(atMs: number, wallNowMs: number): number | undefined {
   return toWholeMs(Math.max(0, atMs - wallNowMs));
 }
@@ -211,7 +224,9 @@ function readDecimal(text: string): number | undefined {
   return /^\d+(?:\.\d*)?$/.test(digits) ? Number(digits) : undefined;
 }
 
-/** Rounds to whole ns first: 4.03 × 1,000 is 4030.0000000000005, which must not become 4031. */
+/**
+ * Rounds up to whole ms, but first to the nearest ns: 4.03 × 1,000 is 4030.0000000000005, which must not become 4031.
+ */
 function toWholeMs(ms: number): number | undefined {
   if (!Number.isFinite(ms)) return undefined;
   if (ms >= Number.MAX_SAFE_INTEGER) return Number.MAX_SAFE_INTEGER;
@@ -233,7 +248,10 @@ function toEpochMs(
   return Date.UTC(year, month, day, hour, minute, second);
 }
 
-/** A two-digit year that would be more than 50 years ahead is in the previous century (RFC 9110 §5.6.7). */
+/**
+ * Completes a two-digit year. If the year would be more than 50 years ahead, it belongs to the previous century (RFC
+ * 9110 §5.6.7).
+ */
 function toFullYear(digits: string, wallNowMs: number): number {
   if (digits.length === 4) return Number(digits);
   const thisYear = new Date(wallNowMs).getUTCFullYear();

@@ -1,15 +1,15 @@
-/** How far this process's monotonic clock is ahead of a bucket's clock. */
+/** Estimates how far this process's monotonic clock is ahead of a bucket's clock in Redis. */
 export interface BucketClock {
-  /** Learns from a reply that arrived at `arrivedMs` and was written at `nowUs`; returns the offset in ms. */
+  /** Adds a reply that Redis wrote at `nowUs` and that arrived at `arrivedMs`. Returns the current offset in ms. */
   sample(arrivedMs: number, nowUs: number): number;
-  /** Forgets all samples: Redis lost the bucket, and its clock started again. */
+  /** Forgets all samples, because Redis lost the bucket and the bucket's clock started again. */
   reset(): void;
 }
 
 /**
- * Uses the smallest offset of the last one to two seconds, which comes from the reply with the shortest way back. A
- * call is then late by that way at most, and never early. A reply that arrives late does not move its slots into those
- * of other replicas.
+ * Uses the smallest offset of the last one to two seconds. It comes from the reply that travelled fastest from Redis.
+ * Calls then start late by at most this travel time, and never early. A reply that arrives late does not shift its
+ * slots into the slots of other replicas.
  */
 export function createBucketClock(): BucketClock {
   const offsets = createRecentMinimum();
@@ -20,12 +20,12 @@ export function createBucketClock(): BucketClock {
   };
 }
 
-/** The minimum covers the current window and the one before. */
+/** The length of a window. The minimum covers the current window and the previous one. */
 const WINDOW_MS = 1_000;
 
-/** The minimum of the samples of this second and the one before. */
+/** Computes the minimum of all samples in the current and the previous second. */
 export interface RecentMinimum {
-  /** Adds a sample of the time `atMs`; returns the recent minimum. */
+  /** Adds a sample that was taken at `atMs`. Returns the recent minimum. */
   sample(atMs: number, seen: number): number;
   reset(): void;
 }

@@ -1,29 +1,29 @@
 import { slotOfRun, type Granted } from "../../core/store.ts";
 
-/** A slot that this process has drawn and not used. */
+/** A slot that this process has drawn but not used yet. */
 export interface HeldSlot {
-  /** Its time in µs on the bucket's clock. */
+  /** The time of the slot, in µs on the bucket's clock. */
   readonly slotUs: number;
-  /** Its time in ms on `performance.now()`. */
+  /** The time of the slot, in ms on `performance.now()`. */
   readonly atMs: number;
-  /** The number of its lease; 0 if it has none. */
+  /** The lease number of the slot. 0 without a lease. */
   readonly lease: number;
-  /** The rank of the calls that it was drawn for. */
+  /** The priority rank of the calls that the slot was drawn for. */
   readonly rank: number;
 }
 
 /** The slots that this process has drawn and not yet used, earliest first. */
 export interface HeldSlots {
   readonly size: number;
-  /** The number of slots that were drawn for calls of a rank. */
+  /** Returns the number of unused slots that were drawn for calls of a priority rank. */
   sizeOf(rank: number): number;
-  /** The time of the earliest slot, on `performance.now()`; Infinity if there is none. */
+  /** The time of the earliest slot, on `performance.now()`. Infinity without slots. */
   readonly nextAtMs: number;
-  /** The time of the latest slot; -Infinity if there is none. */
+  /** The time of the latest slot, on `performance.now()`. -Infinity without slots. */
   readonly lastAtMs: number;
   /**
-   * Adds the slots that were granted to calls of a rank; `offsetMs` is how far this process's clock is ahead of the
-   * bucket's.
+   * Adds the slots that were granted to calls of a priority rank. `offsetMs` says how far this process's clock is ahead
+   * of the bucket's clock.
    */
   add(granted: Granted, firstLease: number, offsetMs: number, rank: number): void;
   take(): HeldSlot;
@@ -31,12 +31,12 @@ export interface HeldSlots {
   takeLatest(count: number): HeldSlot[];
 }
 
-/** The number of slots in a reply. */
+/** Returns the number of slots in a reply. */
 export function slotCountOf({ slotsUs, run }: Pick<Granted, "slotsUs" | "run">): number {
   return slotsUs.length + (run?.count ?? 0);
 }
 
-/** All slots of a reply, latest first. */
+/** Returns all slots of a reply, latest first. */
 export function slotsOf(granted: Granted, firstLease: number, offsetMs: number): HeldSlot[] {
   const held = createHeldSlots();
   held.add(granted, firstLease, offsetMs, 0);
@@ -48,12 +48,15 @@ interface Run {
   end: number;
   readonly slotUs: (index: number) => number;
   readonly offsetMs: number;
-  /** The lease of the first slot; 0 if there are no leases. */
+  /** The lease number of the first slot. 0 if the slots have no leases. */
   readonly firstLease: number;
   readonly rank: number;
 }
 
-/** Stores runs of slots instead of single slots: at 100,000/s one reply brings a thousand slots. */
+/**
+ * Stores runs of slots instead of single slots, because one reply contains a thousand slots at 100,000 calls per
+ * second.
+ */
 export function createHeldSlots(): HeldSlots {
   const runs: Run[] = [];
   const sizes: number[] = [];
@@ -63,7 +66,7 @@ export function createHeldSlots(): HeldSlots {
   function addRun(run: Run): void {
     if (run.end === 0) return;
     runs.push(run);
-    // A slot that another process gave back may be earlier than those already held.
+    // A slot that another process has returned may be earlier than the slots already stored here.
     runs.sort((a, b) => a.slotUs(a.index) - b.slotUs(b.index));
     count(run, run.end);
     updateNext();

@@ -1,7 +1,7 @@
 /**
- * The slot of a job, shared with the first call that its handler makes through the same bucket within one horizon.
- * Otherwise each job whose handler calls a throttled client would use two slots. `bucket/job-slot-draws.ts` draws what
- * the call needs beyond that slot.
+ * Shares the slot of a job with the first call that the job's handler makes through the same bucket. The handler must
+ * make this call within one horizon. Without sharing, each job whose handler calls a throttled client would use two
+ * slots. If the call costs more than the job, `bucket/job-slot-draws.ts` draws the rest.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
 import { namedOf, type Key, type NamedKeys } from "../../core/key-path.ts";
@@ -10,37 +10,43 @@ import { HORIZON_MS } from "../../core/policy/limit-makers.ts";
 import type { SettledCost, TryCall } from "../call-options.ts";
 import { assertSlotArguments, type DrawnSlot, type KeyedSlot, type Slot } from "./slot.ts";
 
-/** What a job's slot was drawn for. */
+/** The options with which a job's slot was drawn. */
 export interface JobCall extends TryCall {
   readonly priority?: Priority | undefined;
 }
 
 /** The slot of a job while its handler runs. */
 export interface JobSlot {
-  /** The bucket that the slot came from, by identity: two sluices may each have a bucket of the same name. */
+  /**
+   * The bucket that the slot was drawn from. Compared by identity, because two sluices may each have a bucket with the
+   * same name.
+   */
   readonly bucket: object;
   readonly slot: DrawnSlot;
   readonly drawnFor: JobCall;
-  /** When the slot becomes stale, on `performance.now()`; after that the call draws its own slot. */
+  /**
+   * The time at which the slot becomes stale, on `performance.now()`. After that, the handler's call draws its own
+   * slot.
+   */
   staleAtMs: number;
   isUsed: boolean;
   /**
-   * The slot that the handler's first call got instead, if it did not use this one: the call's result belongs to that
-   * slot.
+   * The slot that the handler's first call got if it could not use the job's slot as it is. The call's result is then
+   * reported for this slot.
    */
   replacedBy: KeyedSlot | undefined;
 }
 
 const jobSlots = new AsyncLocalStorage<JobSlot>();
-/** The number of running handlers whose slot can be used. */
+/** The number of running handlers whose calls can use the slot of their job. */
 let running = 0;
 /**
- * The number of finished handlers of each bucket, up to the number that shows whether handlers call through their
- * bucket.
+ * The number of finished handlers of each bucket, counted up to `KNOWN_AFTER`. After this number, it is known whether
+ * handlers call through their bucket.
  */
 const ended = new WeakMap<object, number>();
 const KNOWN_AFTER = 100;
-/** Handlers that never call through their bucket. */
+/** The handlers that never call through their bucket. */
 const withoutCalls = new WeakSet<object>();
 
 export function jobSlotOf(
@@ -52,8 +58,8 @@ export function jobSlotOf(
 }
 
 /**
- * Marks a handler that never calls through its bucket in this process: Sluice's own, and those that run in another
- * process.
+ * Marks a handler that never calls through its bucket in this process. These are Sluice's own handlers, and handlers
+ * that run in another process.
  */
 export function markWithoutCalls<Handler extends object>(handler: Handler): Handler {
   withoutCalls.add(handler);
@@ -61,9 +67,10 @@ export function markWithoutCalls<Handler extends object>(handler: Handler): Hand
 }
 
 /**
- * True if a handler may call through the bucket of its jobs. Async storage slows down every promise of a process, so it
- * is used only if it matters. That is the case if handlers call through their bucket, or if few have run so far. It is
- * also the case if such a call would wait for a lease that its own job holds.
+ * True if a handler may call through the bucket of its jobs, so that it must run with async storage. Async storage
+ * slows down every promise of a process, so other handlers run without it. It is used if the application calls through
+ * the bucket, or if few handlers have run so far. It is also used if the job holds a lease, because a call in the
+ * handler could wait for this lease forever.
  */
 export function mayCallBucket(
   handler: object,
@@ -74,30 +81,35 @@ export function mayCallBucket(
   return bucket.isCalledByHand || slot.hasLease || (ended.get(bucket) ?? 0) < KNOWN_AFTER;
 }
 
-/** Runs a handler so that its calls find the job's slot, until {@link endJobSlot}. */
+/**
+ * Runs a handler in such a way that its calls find the job's slot. Call {@link endJobSlot} after the handler has ended.
+ */
 export function runWithJobSlot<T>(jobSlot: JobSlot, handler: () => T): T {
   running += 1;
   return jobSlots.run(jobSlot, handler);
 }
 
-/** Ends what {@link runWithJobSlot} began, after the handler has ended. */
+/**
+ * Counts a handler that {@link runWithJobSlot} started as finished. Turns async storage off if no other handler runs.
+ */
 export function endJobSlot({ bucket }: JobSlot): void {
   running -= 1;
   const count = ended.get(bucket) ?? 0;
   if (count < KNOWN_AFTER) ended.set(bucket, count + 1);
-  // The next `run` enables it again.
+  // The next call of `run` turns async storage on again.
   if (running === 0) jobSlots.disable();
 }
 
-/** The slot of the job whose handler is calling, unless a call has already used it. */
+/** Returns the slot of the job whose handler makes the current call. Undefined if an earlier call has used the slot. */
 export function unusedJobSlot(bucket: object): JobSlot | undefined {
   const jobSlot = jobSlots.getStore();
   return jobSlot === undefined || jobSlot.isUsed || jobSlot.bucket !== bucket ? undefined : jobSlot;
 }
 
 /**
- * Gives back the lease of the job whose handler is calling, before its call waits for anything but the bucket.
- * Otherwise the calls that it waits for might wait for that lease. The call then draws its own slot.
+ * Releases the lease of the job whose handler makes the current call. Used before the call waits for something other
+ * than the bucket, such as a concurrency slot. Otherwise the calls ahead of it might wait for this lease. The call
+ * later draws its own slot.
  */
 export function releaseUnusedJobLease(bucket: object): void {
   const jobSlot = unusedJobSlot(bucket);
@@ -106,7 +118,10 @@ export function releaseUnusedJobLease(bucket: object): void {
   jobSlot.staleAtMs = -Infinity;
 }
 
-/** The job's slot as its handler's call sees it: with the call's own key, and the time of what was drawn beyond it. */
+/**
+ * The job's slot as the handler's call sees it. It has the call's own key. If the call drew additional costs, it also
+ * has the time of that draw.
+ */
 export class SharedSlot implements KeyedSlot {
   readonly #encodedKey: string | undefined;
   readonly bucket: string;

@@ -6,35 +6,47 @@ import type { CallTerms } from "../costs.ts";
 import type { BucketContext } from "../known-policy.ts";
 
 /**
- * Keeps the leases of this process's calls. It numbers them before the draw, renews them while calls run, and gives
- * them back afterwards. If a lease cannot be renewed, its call is warned before the lease ends.
+ * Manages the leases of this process's calls. It numbers leases before the draw, renews them while their calls run, and
+ * releases them afterwards. If a lease cannot be renewed, the keeper warns the lease's call before the lease expires.
  */
 export interface LeaseKeeper {
-  /** The process that holds the leases, as the store knows it. */
+  /** The name by which the store knows the process that holds the leases. */
   readonly asker: string;
-  /** Reserves the numbers of `count` leases and returns the first; no number is used twice. */
+  /** Reserves `count` lease numbers and returns the first one. No number is used twice. */
   number(count: number): number;
-  /** Keeps a lease that was drawn at `atMs` of `performance.now()`, and renews it until it is given back. */
+  /** Adds a lease that was drawn at `atMs` on `performance.now()`, and renews the lease until it is released. */
   keep(lease: number, group: LeaseHolder, atMs: number): void;
-  /** Renews a lease that another process drew, and keeps it like `keep`. Resolves to false if it was lost. */
+  /**
+   * Renews a lease that another process drew, and then manages it like `keep` does. Resolves to false if the lease has
+   * expired.
+   */
   takeOver(lease: number, group: LeaseHolder): Promise<boolean>;
-  /** Gives a lease back. Does nothing if it is not kept. */
+  /** Releases a lease. Does nothing in the store if the lease has already expired there. */
   release(lease: number, group: LeaseHolder): void;
-  /** Gives back the leases of unused slots. */
+  /** Releases the leases of unused slots. */
   releaseAll(slots: readonly { readonly lease: number }[], group: LeaseHolder): void;
-  /** Learns from a reply how many leases are free beyond those that calls wait for, and how many replicas draw. */
+  /** Stores two numbers from a reply: how many free leases no call waits for, and how many replicas draw. */
   learnSpare(spare: number, alive: number): void;
-  /** Passes on an offered lease that these calls cannot use: the store wakes the processes that wait for one. */
+  /**
+   * Passes on a free lease that the store offered but that these calls cannot use. The store then wakes other processes
+   * that wait for a lease.
+   */
   passOn(group: LeaseHolder): void;
-  /** Gives back all leases that a lost reply may have granted, whichever group they were for. */
+  /**
+   * Releases all leases that a draw may have granted although its reply was lost. Any of the groups may hold each
+   * lease.
+   */
   releaseLost(first: number, count: number, groups: readonly LeaseHolder[]): void;
-  /** A signal that aborts before the lease ends, if the lease cannot be renewed. */
+  /** Returns a signal that aborts before the lease expires, if the lease cannot be renewed. */
   signalOf(lease: number): AbortSignal;
-  /** Calls back when that signal would abort, or at once if the lease has ended; cheaper than a signal. */
+  /**
+   * Calls `listener` when that signal would abort, or immediately if the lease has expired. This is cheaper than a
+   * signal.
+   */
   onEnding(lease: number, listener: OnEnding): void;
-  /** Resolves when all requests that give leases back have ended. */
+  /** Resolves when all requests that release leases have ended. */
   settled(): Promise<void>;
-  /** Stops renewing and giving back. The leases of calls that still run expire after a warning. */
+  /** Stops renewing and releasing leases. The leases of calls that still run expire after a warning. */
   close(): void;
 }
 
@@ -48,8 +60,8 @@ interface Kept {
 }
 
 /**
- * The warning that a lease ends. Its signal is created on first use: one for each call would cost as much as everything
- * else about its lease.
+ * The warning that a lease is about to expire. The signal is created at its first use, because a signal for each call
+ * would double the cost of a lease.
  */
 class Ending {
   #reason: LeaseLostError | undefined;
@@ -79,22 +91,25 @@ class Ending {
   }
 }
 
-/** The part of a lease's time after which it is renewed; it survives two failed renewals. */
+/** The fraction of a lease's duration after which the lease is renewed. A lease survives two failed renewals. */
 const RENEW_AT = 1 / 3;
-/** The part of a lease's time after which its call is warned; no other call can start before the end. */
+/**
+ * The fraction of a lease's duration after which the lease's call is warned. No other call can use the lease before it
+ * expires.
+ */
 const WARN_AT = 0.9;
 
-/** While there are spare leases, leases that end within this time go back in one request. */
+/** While there are spare leases, all leases that end within this time are released in one request. */
 const GATHER_MS = 25;
-/** The part of the spare leases that all replicas together may hold back for this. */
+/** The fraction of the spare leases that all replicas together may hold back, to release them in one request. */
 const HELD_BACK_PART = 1 / 4;
 
 export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
   const { store, bucket, logger } = context;
   const kept = new Map<number, Kept>();
-  /** Leases to give back at the end of this tick, or {@link GATHER_MS} later. */
+  /** The leases to release at the end of this tick, or {@link GATHER_MS} later. */
   let ended: LeasesByHolder | undefined;
-  /** The most leases that may wait for others. */
+  /** The most ended leases that may be held back, to be released together. */
   let mostHeldBack = 0;
   let gathering: NodeJS.Timeout | undefined;
   const returning = new Set<Promise<void>>();
@@ -102,7 +117,7 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
   let shortestMs = Infinity;
   let nextLease = 1;
   let timer: NodeJS.Timeout | undefined;
-  /** True if the ended leases go back at the end of this tick. */
+  /** True if the ended leases will be released at the end of this tick. */
   let isSendDue = false;
   let isClosed = false;
 
@@ -112,7 +127,7 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
       renewAndWarn,
       Math.min(shortestMs / 6, firstWarningAtMs() - performance.now()),
     );
-    // A running call keeps the process alive by itself; its lease must not.
+    // The timer must not keep the process alive. A running call does that by itself.
     timer.unref();
   }
 
@@ -125,7 +140,7 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
     if (kept.size === 0) stop();
   }
 
-  /** Renews the leases that are due, and warns calls whose leases are about to end. */
+  /** Renews the leases that are due, and warns the calls whose leases are about to expire. */
   function renewAndWarn(): void {
     timer = undefined;
     const nowMs = performance.now();
@@ -141,7 +156,7 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
     setTimer();
   }
 
-  /** The time of the next warning; Infinity if every call was warned. */
+  /** Returns the time of the next warning. Infinity if every call was already warned. */
   function firstWarningAtMs(): number {
     let firstMs = Infinity;
     for (const { endsAtMs, lastsMs, ending } of kept.values()) {
@@ -224,7 +239,7 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
       const sentAtMs = performance.now();
       const lost = await store.renew(leasesRequest(context, group, [lease]));
       if (lost.length > 0) return false;
-      // Under another policy, the call may not need a lease.
+      // Under a newer policy, the call may need no lease.
       if (group.callTerms.hasLeases) keep(lease, group, sentAtMs);
       return true;
     },
@@ -267,14 +282,14 @@ export function createLeaseKeeper(context: BucketContext): LeaseKeeper {
   };
 }
 
-/** The calls of one key and cost, whose leases are renewed together. */
+/** A group of calls with the same key and cost. Their leases are renewed together. */
 export interface LeaseHolder {
-  /** The levels of the calls' key that have their own limits. */
+  /** The levels of the calls' key that have limits. */
   readonly scopes: readonly LimitedKey[];
   readonly callTerms: CallTerms;
 }
 
-/** The keys and limits that leases belong to. */
+/** The keys and shared limits that a request for leases is about. */
 interface LeaseScopes {
   readonly scopes: readonly LimitedKey[];
   readonly callTerms: Pick<CallTerms, "shared">;
@@ -282,7 +297,7 @@ interface LeaseScopes {
 
 type JointScopes = LeaseScopes & { readonly scopes: LimitedKey[] };
 
-/** Endpoints of one tenant share the tenant's scope, so it may already be listed. */
+/** Adds the scopes that are not yet listed. For example, all endpoints of a tenant share the tenant's scope. */
 function addScopes({ scopes }: JointScopes, more: LeaseScopes): void {
   for (const scope of more.scopes) {
     const { key, limits } = scope;
@@ -290,12 +305,12 @@ function addScopes({ scopes }: JointScopes, more: LeaseScopes): void {
   }
 }
 
-/** The most leases that are joined into a request for several keys: Redis looks for each lease at each key. */
+/** The most leases in a request for several keys. It is small, because Redis looks for each lease under each key. */
 const MOST_JOINT = 50;
-/** The most leases in a request: Lua can unpack a few thousand numbers at once. */
+/** The most leases in one request. Lua can unpack only a few thousand numbers at once. */
 const MOST_AT_ONCE = 500;
 
-/** Leases, grouped by the calls that hold them. */
+/** A list of leases, grouped by the calls that hold them. */
 class LeasesByHolder {
   readonly #leases = new Map<LeaseHolder, number[]>();
   #count = 0;
@@ -317,14 +332,14 @@ class LeasesByHolder {
   }
 
   /**
-   * Groups leases for requests that give them back. Leases of several keys share a request: naming a lease that a key
-   * never had changes nothing.
+   * Groups leases into release requests. Leases of several keys share a request, because releasing a lease under a key
+   * that never had it changes nothing.
    */
   *together(): Iterable<readonly [LeaseScopes, readonly number[]]> {
     let joint: { readonly of: JointScopes; readonly leases: number[] } | undefined;
     for (const [holder, leases] of this.inParts()) {
       const { shared } = holder.callTerms;
-      // A request without leases passes on an offer for one key, so it is not joined with others.
+      // A request without leases passes on an offered lease of one key, so it must not be joined with other requests.
       if (leases.length === 0) yield [holder, leases];
       else if (joint?.of.callTerms.shared === shared && joint.leases.length < MOST_JOINT) {
         addScopes(joint.of, holder);
@@ -340,7 +355,7 @@ class LeasesByHolder {
     if (joint !== undefined) yield [joint.of, joint.leases];
   }
 
-  /** Groups leases by holder, in parts that fit into one request. */
+  /** Splits the leases of each holder into parts that fit into one request. */
   *inParts(): Iterable<readonly [LeaseHolder, readonly number[]]> {
     for (const [holder, leases] of this.#leases) {
       if (leases.length === 0) yield [holder, leases];
@@ -351,7 +366,7 @@ class LeasesByHolder {
   }
 }
 
-/** The request names the limits that the leases were drawn under, because another policy may be in force now. */
+/** Builds a request with the limits under which the leases were drawn, because another policy may be active now. */
 function leasesRequest(
   { bucket, asker, known }: BucketContext,
   { scopes, callTerms: { shared } }: LeaseScopes,

@@ -10,12 +10,12 @@ import { isByUnit, type Cost, differences, shadowDifferences } from "../costs.ts
 import { assertCounted, type BucketContext } from "../known-policy.ts";
 import type { LeaseHolder, LeaseKeeper } from "./leases.ts";
 
-/** The result of a draw: the time at which one call may start. */
+/** The result of a draw: permission for one call to start. */
 export interface Slot {
   readonly bucket: string;
   /** The tenant, account or endpoint that the call is for. */
   readonly key: Key | undefined;
-  /** The named keys of a call, if it has several. */
+  /** The named keys of the call, if the call has several keys. */
   readonly keys: NamedKeys | undefined;
   /** The slot's time on the Redis clock, in ms since 1970: `1790000000123.456`. */
   readonly atMs: number;
@@ -23,58 +23,64 @@ export interface Slot {
   readonly waitedMs: number;
   /** The generation of the policy under which the slot was drawn. */
   readonly generation: number;
-  /** Whether the call counts as running until {@link Slot.release}. */
+  /** True if the call counts as running until {@link Slot.release}, because a concurrency limit applies. */
   readonly hasLease: boolean;
-  /** For buckets that limit concurrency: aborts before the call's lease ends, if the lease cannot be renewed. */
+  /**
+   * Aborts before the call's lease expires, if the lease cannot be renewed. Never aborts without a concurrency limit.
+   */
   readonly signal: AbortSignal;
   /**
-   * Replaces the estimated cost of the call with its true cost: books what the estimate lacked, and gives back what it
-   * had too much. Units that are left out, or undefined, keep their estimate. Only the first settled cost counts.
+   * Replaces the estimated cost of the call with its true cost. If the true cost is higher, the difference is booked;
+   * if it is lower, the difference is returned. Omitted and undefined units keep their estimates. Only the first
+   * settled cost counts.
    *
    * @throws {@link InvalidOptionError} when a number can never be a cost, or a unit is unknown.
    */
   settle(cost: SettledCost): Promise<void>;
   /** Ends the call's lease, so that another call can start. Does nothing without a concurrency limit. */
   release(): void;
-  /** Releases at the end of a block: `using slot = await bucket.draw()`. */
+  /** Releases the slot at the end of a block: `using slot = await bucket.draw()`. */
   [Symbol.dispose](): void;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** A slot as the rest of Sluice uses it. */
+/** A slot with its encoded key, for internal use. */
 export interface KeyedSlot extends Slot {
-  /** The encoded key of its call, kept because decoding and encoding again would cost time for each result. */
+  /** The encoded key of the call. It is stored so that no result has to encode the key again. */
   readonly encodedKey: string | undefined;
 }
 
-/** The cost that is booked for one call, at its slot. */
+/** The place where the cost of one call is booked. */
 interface Booking {
   readonly group: LeaseHolder;
   readonly slotUs: number;
-  /** The part that was booked later, for each limit of the group, and the slot where it was booked. */
+  /**
+   * The costs that an additional draw booked at a later slot, for each limit of the group. Undefined without such a
+   * draw.
+   */
   readonly later?: { readonly slotUs: number; readonly costs: readonly number[] } | undefined;
 }
 
-/** What another process needs to settle a slot and end its lease. */
+/** The data that another process needs to settle a slot and end the slot's lease. */
 export interface SlotFacts {
   readonly slotUs: number;
   readonly generation: number;
   /** The encoded key. */
   readonly key: string | undefined;
-  /** The cost that it was drawn with. */
+  /** The cost with which the slot was drawn. */
   readonly cost: Cost | undefined;
-  /** The digest of the policy that it was drawn under. */
+  /** The digest of the policy under which the slot was drawn. */
   readonly policy: string;
-  /** 0 if it has none. */
+  /** The lease number of the slot. 0 without a lease. */
   readonly lease: number;
-  /** The process that drew it, as the store knows it. */
+  /** The name by which the store knows the process that drew the slot. */
   readonly asker: string;
 }
 
 const DIGEST_LENGTH = 8;
 const digests = new WeakMap<object, string>();
 
-/** A short digest that identifies a policy. */
+/** Returns a short digest that identifies a policy. */
 export function policyDigest(terms: { readonly text: string }): string {
   const known = digests.get(terms);
   if (known !== undefined) return known;
@@ -89,15 +95,15 @@ export interface SlotContext {
   readonly name: string;
   readonly leases: LeaseKeeper;
   settle(booking: Booking, cost: SettledCost): Promise<void>;
-  /** Books the cost of a slot that a server handed out, unless one was booked before. */
+  /** Books the true cost of a slot that a server handed out, unless a cost was settled before. */
   settleGiven(booking: Booking, cost: SettledCost, slot: GivenSlot): Promise<SlotNoted>;
-  /** Notes another event of such a slot. */
+  /** Records another event of a slot that a server handed out. */
   noteSlot(note: Omit<SlotNote, "bucket">): Promise<SlotNoted>;
-  /** Gives back in the background what a call turns out not to need. */
+  /** Returns the costs that a call does not need, in the background. */
   giveBack(change: CostChange): void;
 }
 
-/** A change of the cost that is booked at a slot, for each limit of its group. */
+/** A change of the cost that is booked at a slot, with one number for each limit of the group. */
 interface CostChange {
   readonly group: LeaseHolder;
   readonly slotUs: number;
@@ -107,7 +113,7 @@ interface CostChange {
   readonly isUnused?: boolean | undefined;
 }
 
-/** The calls of one key and cost, which can use each other's slots. */
+/** A group of calls with the same key and cost, which can use each other's slots. */
 interface SlotGroup extends LeaseHolder {
   readonly keeper: SlotContext;
 }
@@ -117,25 +123,25 @@ export interface DrawnFor {
   readonly group: SlotGroup;
   /** The encoded key. */
   readonly key: string | undefined;
-  /** When its wait began, on `performance.now()`. */
+  /** When the call began to wait, on `performance.now()`. */
   readonly sinceMs: number;
 }
 
 /**
- * The time at which slots are handed out, and their generation. Many slots share one: reading the clock takes longer
- * than the rest.
+ * The time at which slots are handed out, and their generation. Many slots share one such object, because reading the
+ * clock for each slot would take too long.
  */
 export interface Start {
   readonly generation: number;
-  /** On `performance.now()`. */
+  /** The time at which the slots are handed out, on `performance.now()`. */
   readonly nowMs: number;
 }
 
 const NEVER = new AbortController().signal;
 
 /**
- * A drawn slot. A class, because a million of them may be drawn in a second, and closures would cost more than the
- * draw.
+ * A drawn slot. It is a class without closures: a process may draw a million slots per second, and closures would cost
+ * more than the draw.
  */
 export class DrawnSlot implements KeyedSlot {
   readonly #encodedKey: string | undefined;
@@ -169,7 +175,7 @@ export class DrawnSlot implements KeyedSlot {
     this.#lease = lease;
   }
 
-  /** The bucket, or the part of a bucket, that it was drawn from. */
+  /** The bucket, or the part of a bucket, that the slot was drawn from. */
   get keeper(): SlotContext {
     return this.#group.keeper;
   }
@@ -182,7 +188,7 @@ export class DrawnSlot implements KeyedSlot {
     return Math.round(this.atMs * 1_000);
   }
 
-  /** The booking of its call. Changes if another call uses the slot. */
+  /** The booking of the call that uses this slot. It changes if another call uses the slot. */
   get booking(): Booking {
     return (this.#booking ??= { group: this.#group, slotUs: this.slotUs });
   }
@@ -191,17 +197,17 @@ export class DrawnSlot implements KeyedSlot {
     this.#booking = booking;
   }
 
-  /** The slot that its call drew instead: the call's true cost is settled there. */
+  /** The slot that the call drew instead of this one. The call's true cost is settled there. */
   set replacement(replacement: Slot) {
     this.#replacement = replacement;
   }
 
-  /** The settled cost, if there is one. */
+  /** The settled cost. Undefined before the call is settled. */
   get settled(): SettledCost | undefined {
     return this.#settled;
   }
 
-  /** What another process needs to settle this slot, which was drawn for `cost`. */
+  /** Returns the data with which another process can settle this slot. The slot was drawn with `cost`. */
   factsFor(cost: Cost | undefined): SlotFacts {
     const { slotUs, generation } = this;
     const { callTerms, keeper } = this.#group;
@@ -225,13 +231,13 @@ export class DrawnSlot implements KeyedSlot {
     return this.#lease === 0 ? NEVER : this.#group.keeper.leases.signalOf(this.#lease);
   }
 
-  /** Calls back when `signal` would abort; cheaper than the signal. */
+  /** Calls `listener` when `signal` would abort. This is cheaper than the signal. */
   onLeaseEnding(listener: (reason: unknown) => void): void {
     if (this.#lease > 0) this.#group.keeper.leases.onEnding(this.#lease, listener);
   }
 
   async settle(cost: SettledCost): Promise<void> {
-    // An empty cost does not count: a stream has no cost until its end.
+    // An empty cost does not count as settled, because a stream has no cost before its end.
     if (isEmpty(cost)) return;
     if (this.#settling === undefined) {
       if (this.#replacement !== undefined) return this.#replacement.settle(cost);
@@ -241,22 +247,25 @@ export class DrawnSlot implements KeyedSlot {
     try {
       await this.#settling;
     } catch (error) {
-      // Nothing was booked, so a valid cost may follow.
+      // Nothing was booked, so the caller may settle again with a valid cost.
       this.#settling = undefined;
       this.#settled = undefined;
       throw error;
     }
   }
 
-  /** Settles a slot that other processes may also settle; returns its state before. */
+  /** Settles a slot that other processes may also settle. Returns the state that the slot had before. */
   async settleGiven(cost: SettledCost, slot: GivenSlot): Promise<SlotNoted> {
     const { keeper } = this.#group;
-    // An empty cost books nothing.
+    // An empty cost books nothing, so this only reads the state.
     if (isEmpty(cost)) return keeper.noteSlot({ ...slot, what: "look" });
     return keeper.settleGiven(this.booking, cost, slot);
   }
 
-  /** Renews a lease that another process drew, and keeps it from now on. Resolves to false if it was lost. */
+  /**
+   * Renews the lease of a slot that another process drew, and keeps renewing it. Resolves to false if the lease has
+   * expired.
+   */
   async takeOver(): Promise<boolean> {
     return this.#lease === 0 || this.#group.keeper.leases.takeOver(this.#lease, this.#group);
   }
@@ -294,17 +303,20 @@ interface Settling {
   readonly settleGiven: SlotContext["settleGiven"];
   readonly noteSlot: SlotContext["noteSlot"];
   readonly giveBack: SlotContext["giveBack"];
-  /** Settles the cost that `read` finds in a call's result. */
+  /** Settles the cost that `read` returns for a call's result. */
   readonly settleByResult: (read: SettleBy<unknown>, result: unknown, slot: Slot) => void;
-  /** Resolves when all results have been read and settled, or after a second: a result may be a stream without end. */
+  /**
+   * Resolves when all results have been read and settled. Waits at most a second, because a result may be an endless
+   * stream.
+   */
   settled(): Promise<void>;
 }
 
-/** Called when a call cost less than estimated, so that calls of its key, or of all keys, may start earlier. */
+/** The callbacks for a call that cost less than estimated. Calls of its key, or of all keys, may then start earlier. */
 interface OnLess {
-  /** The difference was sent: later requests see it. */
+  /** Called when the difference was sent. All later requests see it. */
   readonly sent: () => void;
-  /** The difference is booked: earlier requests have been answered by now. */
+  /** Called when the difference is booked. All earlier requests have their replies by then. */
   readonly booked: (key: string | undefined) => void;
 }
 
@@ -321,12 +333,12 @@ export function createSettling(
     underWay.add(tracked);
   }
 
-  /** Undefined if there is nothing to book. */
+  /** Returns the request for a change. Undefined if there is nothing to book. */
   function requestOf(change: CostChange): SettleRequest | undefined {
     const { group, deltas, shadowDeltas = [], slotUs, isUnused } = change;
     const { scopes, callTerms } = group;
     const { terms } = known;
-    // Another policy is in force, and its limits differ from those that these numbers are for.
+    // Under a newer policy, there is nothing to book: these numbers belong to the limits of the old policy.
     if (callTerms.text !== terms.text) return undefined;
     const isInShadow = shadowDeltas.some((delta) => delta !== 0);
     if (!isInShadow && deltas.every((delta) => delta === 0)) return undefined;
@@ -334,7 +346,10 @@ export function createSettling(
     return { bucket, terms, scopes, deltas, slotUs, isUnused, shadowDeltas: ofShadows };
   }
 
-  /** Sends a change, and reports it if it gives something back: when it is sent, and when `book` has booked it. */
+  /**
+   * Sends a change by calling `book`. If the change lowers a cost, calls `onLess` when it was sent and again when it is
+   * booked.
+   */
   async function sendChange(
     { group, deltas }: CostChange,
     book: () => Promise<boolean>,
@@ -371,7 +386,7 @@ export function createSettling(
     }
   }
 
-  /** @throws {@link InvalidOptionError} when it can be no cost of the call. */
+  /** @throws {@link InvalidOptionError} when the settled cost is not a valid cost of the call. */
   function costChangeOf({ slotUs, group }: Booking, cost: SettledCost): CostChange {
     const { limits, costs, shadowCosts = [], text } = group.callTerms;
     const deltas = differences(limits, costs, cost);
@@ -387,7 +402,8 @@ export function createSettling(
       const { later } = booking;
       if (later === undefined) return send(change);
       const { group, deltas, shadowDeltas, slotUs } = change;
-      // Extra cost is booked where the last part was booked; surplus is first given back there.
+      // Books extra cost at the later slot. A surplus is first returned at the later slot, and the rest at the first
+      // slot.
       const ofLater = deltas.map((delta, index) => Math.max(delta, -later.costs[index]!));
       const rest = deltas.map((delta, index) => delta - ofLater[index]!);
       await Promise.all([
@@ -414,7 +430,7 @@ export function createSettling(
         const cost = await read(result);
         if (cost !== undefined && cost !== null) await slot.settle(cost);
       })();
-      // A successful call must not fail because its cost cannot be read.
+      // Only logs errors: a successful call must not fail because its cost cannot be read.
       track(
         settling.catch((error: unknown) => {
           const problem = `settle() failed; the estimate of bucket "${bucket}" stays: ${reasonOf(error)}`;

@@ -7,56 +7,63 @@ import type { CallTerms } from "../costs.ts";
 import type { Slot } from "../slot/slot.ts";
 import type { Group } from "../waiting/group.ts";
 
-/** The decision of one limit about a call. The example numbers are of a limit of 100 calls a minute with 97 used. */
+/**
+ * The decision of one limit about a call. The example values belong to a limit of 100 calls a minute of which 97 are
+ * used.
+ */
 export interface LimitDecision {
   /**
-   * The limit as written in its policy: `"100/min"`. If keys have several levels or names, with the level or name:
+   * The limit as text: `"100/min"`. If keys have several levels or names, the text includes the level or name:
    * `"2/s (level 1)"`.
    */
   readonly name: string;
-  /** What it counts: `"calls"` unless the policy says otherwise, for example `"tokens"`. */
+  /** The unit that the limit counts: `"calls"`, or another unit of the policy such as `"tokens"`. */
   readonly unit: string;
-  /** `"bucket"` if the whole bucket shares it, `"key"` if each key has its own; for named keys, the name. */
+  /** `"bucket"` for a limit of the whole bucket, `"key"` for a per-key limit. For named keys, the name of the key. */
   readonly scope: string;
-  /** Which name of a path it limits: `0` is the first. Undefined for limits of the bucket and of named keys. */
+  /**
+   * The level of the key path that the limit belongs to: `0` is the first name. Undefined for limits of the bucket and
+   * of named keys.
+   */
   readonly level: number | undefined;
-  /** The most units that can pass at once when nothing is used: `100`. */
+  /** The most units that can pass at once if none are used: `100`. */
   readonly capacity: number;
   /**
-   * The time in which `capacity` comes back, in ms: `60000`, and `0.5` for 1 of 2,000 a second. Undefined for a
-   * concurrency limit.
+   * The time in which a used-up limit regains its full `capacity`, in ms: `60000`. It may be a fraction: `0.5` for a
+   * limit of 2,000 a second with a capacity of 1. Undefined for a concurrency limit.
    */
   readonly windowMs: number | undefined;
-  /** Whole units that could pass now, after this call if it was allowed: `3`. */
+  /** The whole units that can still pass now: `3`. If this call was allowed, its cost is already subtracted. */
   readonly remaining: number;
-  /** Ms until all of `capacity` is available again, if nothing else is drawn: `58200`. */
+  /** Ms until the full `capacity` is available again, if no other call draws: `58200`. */
   readonly resetAfterMs: number;
-  /** Ms until this limit would allow the same call: `0` if it does now, `600` for a call of cost 4. */
+  /** Ms until this limit would allow the same call. `0` if it allows the call now, `600` for a call of cost 4. */
   readonly retryAfterMs: number;
 }
 
-/** The decision about a call that does not wait. The example numbers continue those of {@link LimitDecision}. */
+/** The decision about a call that does not wait. The example values continue those of {@link LimitDecision}. */
 export interface Decision {
-  /** Whether the call may start now; if so, its cost is drawn. `false` for a call of cost 4. */
+  /** True if the call may start now. Its cost is then already drawn. `false` for a call of cost 4. */
   readonly allowed: boolean;
   /**
-   * Whole units that could pass now under the limit with the least left: `3`. Infinity if no limit applies, as for
-   * limits in shadow.
+   * The whole units that can still pass now, under the limit with the fewest left: `3`. Infinity if no limit applies,
+   * for example if all limits are shadow limits.
    */
   readonly remaining: number;
-  /** Ms until no limit has anything drawn: `58200`, the longest of all limits. */
+  /** Ms until all limits have their full capacity again: `58200`. This is the longest `resetAfterMs` of all limits. */
   readonly resetAfterMs: number;
   /**
-   * Ms until the same call is likely to be allowed: `0` if it is allowed now, otherwise the longest of all limits,
-   * `600`.
+   * Ms until the same call is likely to be allowed: `600`, the longest time of all limits. `0` if the call is allowed
+   * now.
    */
   readonly retryAfterMs: number;
   /**
-   * What refused the call: the name of a limit, `"100/min"`, or `"a pause"`, `"a cooldown"` and the like. If keys have
-   * several levels or names, with the level or name: `"a pause (level 0)"`. Undefined if the call is allowed.
+   * The cause of the refusal: the name of a limit such as `"100/min"`, or a cause such as `"a pause"` or
+   * `"a cooldown"`. If keys have several levels or names, the text includes the level or name: `"a pause (level 0)"`.
+   * Undefined if the call is allowed.
    */
   readonly limitedBy: string | undefined;
-  /** Every limit of the bucket and of the key, in the policy's order. */
+  /** The decision of each limit of the bucket and of the key, in the order of the policy. */
   readonly limits: readonly LimitDecision[];
 }
 
@@ -67,7 +74,10 @@ export interface Outcome {
   readonly nowUs: number;
 }
 
-/** Decisions are copies of this, for the reason given at `PendingTry` in try-draw.ts. */
+/**
+ * The template of all decisions. Decisions are copies of this object instead of literals. The comment of `PendingTry`
+ * in try-draw.ts explains why.
+ */
 const ALLOWED = {
   allowed: true as const,
   remaining: 0,
@@ -78,10 +88,10 @@ const ALLOWED = {
   slot: undefined,
 };
 
-/** The retry time where the real one is unknown, for example until a lease is free. */
+/** The reported retry time if the real time is unknown, for example while a call would wait for a lease. */
 export const UNKNOWN_MS = 1_000;
 
-/** The decisions of all limits, after all of the calls. */
+/** Returns the decisions of all limits, with the cost of all calls of the reply subtracted. */
 export function limitDecisionsOf({ group, granted, nowUs }: Outcome): readonly LimitDecision[] {
   const { limits, whose } = group.callTerms;
   return limits.map((limit, index) =>
@@ -89,13 +99,16 @@ export function limitDecisionsOf({ group, granted, nowUs }: Outcome): readonly L
   );
 }
 
-/** The decision for an allowed call; `after` calls of the same reply come behind it. */
+/**
+ * Returns the decision for an allowed call. `after` is the number of allowed calls in the same reply that come after
+ * this call.
+ */
 export function allowed(
   decisions: readonly LimitDecision[],
   { costs }: CallTerms,
   { after, slot }: { readonly after: number; readonly slot: Slot },
 ): TryDecision {
-  // Each caller gets its own list, because it may change it.
+  // Each caller gets its own list, because a caller may modify the list.
   const limits = after === 0 ? [...decisions] : beforeOthers(decisions, costs, after);
   let remaining = Infinity;
   let resetAfterMs = 0;
@@ -117,7 +130,7 @@ function beforeOthers(
   });
 }
 
-/** The decision for a refused call. */
+/** Returns the decision for a refused call. */
 export function refused(
   decisions: readonly LimitDecision[],
   { group, granted: { bindsAt, notBeforeUs }, nowUs }: Outcome,
@@ -138,7 +151,10 @@ export function refused(
   };
 }
 
-/** During a pause, a cooldown or a slowed rate nothing can pass, whatever the limits have left. */
+/**
+ * Returns the decisions during a pause, a cooldown or a slowed rate. Nothing can pass then, whatever the limits have
+ * left.
+ */
 function closedUntil(decisions: readonly LimitDecision[], retryAfterMs: number): LimitDecision[] {
   return decisions.map((limit) => ({
     ...limit,
@@ -148,7 +164,10 @@ function closedUntil(decisions: readonly LimitDecision[], retryAfterMs: number):
   }));
 }
 
-/** The same refusal, `passedMs` later. The copies never grow: V8 takes 25 times as long for objects that do. */
+/**
+ * Returns the same refusal as it is `passedMs` later. Each copy has all fields from the start, because V8 needs 25
+ * times as long for objects that grow.
+ */
 export function later(decision: TryDecision, passedMs: number): TryDecision {
   const limits: LimitDecision[] = [];
   for (const limit of decision.limits) {
@@ -178,7 +197,10 @@ function untilMs(us: number, nowUs: number): number {
   return us === Infinity ? UNKNOWN_MS : Math.max(0, Math.ceil((us - nowUs) / 1_000));
 }
 
-/** What all decisions of a limit have in common. Cached, because writing the name takes longer than the rest. */
+/**
+ * Caches the fields that all decisions of a limit have in common, because formatting the name takes longer than the
+ * rest.
+ */
 const known = new WeakMap<Limit, WeakMap<LimitOwner, LimitDecision>>();
 
 function factsOf(limit: Limit, whose: LimitOwner): LimitDecision {
@@ -212,7 +234,10 @@ const NAMES: ReadonlyMap<number, string> = new Map([
 
 type NamedTerms = Pick<CallTerms, "limits" | "whose" | "shared" | "scopeLimits">;
 
-/** The name of what holds a call back, for decisions and errors: `"100/s"`. Undefined if it is only the line. */
+/**
+ * Returns the name of the limit or other cause that delays a call, for decisions and errors: `"100/s"`. Undefined if
+ * only the line delays the call.
+ */
 export function nameBinding(
   bindsAt: number,
   { limits, whose, shared, scopeLimits }: NamedTerms,
@@ -226,7 +251,7 @@ export function nameBinding(
   return name + whose[shared.length + before]!.suffix;
 }
 
-/** A decision, with the slot of an allowed call. */
+/** The decision of `tryDraw`. If the call is allowed, it has a slot. */
 export type TryDecision =
   | (Decision & { readonly allowed: true; readonly limitedBy: undefined; readonly slot: Slot })
   | (Decision & { readonly allowed: false; readonly limitedBy: string; readonly slot: undefined });

@@ -1,15 +1,15 @@
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { Decision, LimitDecision } from "./decision.ts";
 
-/** The largest Integer of Structured Fields (RFC 9651 §3.3.1): 15 digits. */
+/** The largest integer in a structured field (RFC 9651 §3.3.1): 15 digits. */
 const MOST = 999_999_999_999_999;
 
-/** Names are cut to this length, so that the headers of a policy fit into any server's 8 KiB. */
+/** Longer limit names are cut to this length, so that the headers fit into the 8 KiB that servers usually allow. */
 const LONGEST_NAME = 128;
 
 const LONGEST_SECONDS = 60;
 
-/** Units other than calls that draft-ietf-httpapi-ratelimit-headers-11 names. */
+/** The units, besides calls, that draft-ietf-httpapi-ratelimit-headers-11 defines. */
 const QUOTA_UNITS: ReadonlySet<string> = new Set(["content-bytes", "concurrent-requests"]);
 
 interface NamedLimit {
@@ -18,17 +18,19 @@ interface NamedLimit {
 }
 
 /**
- * The HTTP headers of a decision:
+ * Returns the HTTP headers for a decision:
  *
  * - `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11).
  * - `Retry-After` in whole seconds, if the call was refused.
- * - `X-RateLimit-Limit`, `-Remaining` and `-Reset` (seconds from now), of the limit that refused the call, or that has
- *   the least left.
+ * - `X-RateLimit-Limit`, `-Remaining` and `-Reset` (seconds from now). They describe the limit that refused the call,
+ *   or else the limit with the least left.
  *
- * HTTP counts in whole seconds. A shorter window becomes the fewest seconds in which a whole number passes: `q=100;w=1`
- * for `"100/s"`, and `q=5;w=3` for `"100/min"`, although no two of these calls may start together. Limits on a unit
- * that HTTP has no name for, such as tokens, are left out, because clients would count them as calls. All values are
- * printable ASCII.
+ * The headers count time in whole seconds. A limit with a window below a second is converted to the fewest seconds in
+ * which a whole number of calls passes: `q=100;w=1` for `"100/s"`, and `q=5;w=3` for `"100/min"`. Still, no two of
+ * these calls may start at the same time.
+ *
+ * The headers omit limits on a unit that HTTP has no name for, such as tokens, because clients would count them as
+ * calls. All values are printable ASCII.
  *
  * @throws {@link InvalidOptionError} when the argument is not a decision.
  */
@@ -41,7 +43,7 @@ export function rateLimitHeaders(decision: Decision): Record<string, string> {
   return headersOf(decision, limitsOverWholeSeconds(decision));
 }
 
-/** The same headers, for limits that {@link limitsOverWholeSeconds} has converted. */
+/** Returns the same headers for limits that {@link limitsOverWholeSeconds} has already converted. */
 export function headersOf(
   decision: Decision,
   wholeLimits: readonly LimitDecision[],
@@ -79,7 +81,10 @@ function isShown({ unit }: LimitDecision): boolean {
   return unit === "calls" || QUOTA_UNITS.has(unit);
 }
 
-/** A client finds an item's policy by its name, so a limit of the bucket and one of a key must not share a name. */
+/**
+ * Gives each limit a unique name. A client finds the policy of an item by name, so a shared limit and a per-key limit
+ * must not have the same name.
+ */
 function nameLimits(limits: readonly LimitDecision[]): readonly NamedLimit[] {
   return limits.map((limit) => {
     const isShared = limits.some(({ name, scope }) => name === limit.name && scope !== limit.scope);
@@ -88,15 +93,15 @@ function nameLimits(limits: readonly LimitDecision[]): readonly NamedLimit[] {
   });
 }
 
-/** The limits of a decision, converted to whole seconds. */
+/** Returns the limits of a decision, converted to whole seconds. */
 export function limitsOverWholeSeconds(decision: Decision): LimitDecision[] {
   return decision.limits.map((limit) => overWholeSeconds(limit, decision));
 }
 
 /**
- * Converts a limit with a window below a second, which HTTP would round up: 1 call per 10 ms would become 1 call per
- * second. The result says what the limit allows in whole seconds, and what is left of that. If the limit refuses,
- * nothing more is left.
+ * Converts a limit with a window below a second, because rounding the window up would be wrong: 1 call per 10 ms would
+ * become 1 call per second. The result has the capacity per whole seconds and the rest of this capacity. If the limit
+ * refuses the call, the rest stays what the limit itself has left.
  */
 export function overWholeSeconds(
   limit: LimitDecision,
@@ -113,11 +118,12 @@ export function overWholeSeconds(
 }
 
 /**
- * The fewest seconds, up to a minute, in which a whole number passes; otherwise what passes in a minute, rounded down.
+ * Returns the fewest seconds, up to a minute, in which a whole number of units passes. If there is no such time,
+ * returns the units per minute, rounded down.
  */
 function wholeQuota(perMs: number): { readonly quota: number; readonly seconds: number } {
   for (let seconds = 1; seconds < LONGEST_SECONDS; seconds++) {
-    // Rounds to millionths: 60/s is 16.666666666666668 ms each, which must not become 61.
+    // Rounds to millionths. Otherwise 60/s, with 16.666666666666668 ms per call, would become 61.
     const quota = Math.round(perMs * seconds * 1e9) / 1e6;
     if (Number.isInteger(quota)) return { quota, seconds };
   }
@@ -150,8 +156,9 @@ function formatPolicyItem({ name, limit }: NamedLimit): string {
 }
 
 /**
- * `t` is how long no more than `r` can be used. For a limit that refuses, it ends when the limit would allow the call,
- * so that `Retry-After` is never earlier, as section 6 of the draft requires.
+ * Formats a limit with `r`, the remaining units, and `t`, the seconds for which no more than `r` units can be used. For
+ * a limit that refuses, `t` ends when the limit would allow the call. `Retry-After` is then never earlier than `t`, as
+ * section 6 of the draft requires.
  */
 function formatLimitItem({ name, limit }: NamedLimit): string {
   const untilMs = limit.retryAfterMs > 0 ? limit.retryAfterMs : limit.resetAfterMs;
@@ -159,10 +166,13 @@ function formatLimitItem({ name, limit }: NamedLimit): string {
   return `${name};r=${formatWhole(limit.remaining)}${effective}`;
 }
 
-/** A name that needs no encoding. */
+/** Matches names that need no encoding. */
 const PLAIN = /^[ !#-[\]-~]{0,128}$/;
 
-/** An sf-string may contain only printable ASCII (RFC 9651 §3.3.3); other characters are percent-encoded. */
+/**
+ * Formats a name as a string of a structured field (RFC 9651 §3.3.3). Such strings contain only printable ASCII, so
+ * other characters are percent-encoded.
+ */
 function formatName(name: string, suffix: string): string {
   if (PLAIN.test(name)) return `"${name}${suffix}"`;
   const ascii = name

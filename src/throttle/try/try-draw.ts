@@ -1,6 +1,6 @@
 /**
- * `tryDraw`: draws immediately or not at all. Tries of one tick share requests, in one batch for each key and cost. If
- * another policy is in force, they are drawn again under it.
+ * Implements `tryDraw`, which draws immediately or not at all. All tries of one tick share requests. Tries with the
+ * same key and cost form a batch. If a reply names a newer policy, the tries are drawn again under this policy.
  */
 import { isRefusal, StoreUnavailableError } from "../../core/errors.ts";
 import { RANKS } from "../../core/input/options.ts";
@@ -24,7 +24,7 @@ import { allowed, refused, limitDecisionsOf, type TryDecision, later } from "./d
 
 export interface TryDraws {
   ask(options: TryCall): Promise<TryDecision>;
-  /** Forgets refusals: the bucket or one key changed, so refused calls may pass now. */
+  /** Forgets the cached refusals of one key or of all keys. Called after a change, because these calls may pass now. */
   forget(key?: string): void;
 }
 
@@ -33,15 +33,15 @@ const MOST_UNDER_WAY = 8;
 
 interface TryDrawsOptions extends BucketContext {
   readonly startsFull: boolean;
-  /** Resolves when the store may be asked again after it did not answer; undefined if tries fail then. */
+  /** Resolves when a request may be retried after the store did not reply. Undefined if tries reject in this case. */
   readonly untilRetry: (() => Promise<void>) | undefined;
   readonly leases: LeaseKeeper;
   readonly refusals: Refusals;
   /** Called with the number of allowed calls. */
   readonly onAllowed: (calls: number) => void;
-  /** The group of a call under the known policy. */
+  /** Returns the group of a call under the known policy. */
   readonly groupOf: (options: TryCall) => Group;
-  /** Applies another policy. */
+  /** Applies a newer policy from a reply. */
   readonly learn: (update: PolicyUpdate) => void;
 }
 
@@ -49,13 +49,16 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
   const { store, bucket, asker, known, leases, refusals, startsFull, untilRetry } = parts;
   const countSlots = parts.count;
   let gathered = new Map<string, Batch>();
-  /** The number of keys of all gathered batches. */
+  /** The number of keys in all gathered batches. */
   let keys = 0;
   let isDue = false;
   let asking = 0;
-  /** For each draw in flight, the keys that changed after it was sent; undefined stands for all keys. */
+  /** One set for each draw in flight: the keys that changed after the draw was sent. Undefined stands for all keys. */
   const underWay = new Set<Set<string | undefined>>();
-  /** The bucket's clock when it last granted something; 0 if never. A refusal does not write to the bucket. */
+  /**
+   * The time of the last reply that granted a slot, on the bucket's clock. 0 before the first. Refusals do not count,
+   * because they write nothing to the bucket.
+   */
   let drewUs = 0;
 
   function ask(options: TryCall): Promise<TryDecision> {
@@ -77,7 +80,9 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     });
   }
 
-  /** While a request is in flight, new tries are gathered for the next one, until they fill it. */
+  /**
+   * Sends the gathered tries soon. While a request is in flight, waits until the gathered tries fill the next request.
+   */
   function sendSoon(): void {
     if (isDue || asking >= MOST_UNDER_WAY) return;
     if (asking > 0 && Math.max(keys, gathered.size) < MOST_TOGETHER) return;
@@ -118,7 +123,10 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     }
   }
 
-  /** Resolves to false if another policy is in force, which changes groups and costs. */
+  /**
+   * Draws for the batches. Resolves to false if the reply names a newer policy, because groups and costs must then be
+   * computed again.
+   */
   async function drawFor(asked: readonly Batch[]): Promise<boolean> {
     const groups = asked.map(({ group }) => group);
     const wanted = asked.reduce((sum, { size }) => sum + size, 0);
@@ -159,8 +167,8 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
   function requestOf(asked: readonly Batch[], lease: number, leased: number): DrawRequest {
     const slotRequests = asked.map(slotRequestOf);
     const common = { horizonUs: 0, lease, leases: leased, startsFull, isTry: true };
-    // A literal with all fields: an object that grows would stay among V8's old objects until all of those are
-    // collected.
+    // Creates the object with all fields at once. V8 would keep an object that grows in memory until a full garbage
+    // collection.
     return {
       bucket,
       asker,
@@ -172,7 +180,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     };
   }
 
-  /** Resolves all tries of a batch, keeps their leases, and caches a refusal. */
+  /** Resolves all tries of a batch, starts to renew their leases, and caches a refusal. */
   function answer(batch: Batch, { granted, reply, lease, isOutdated }: BatchReply): void {
     if (granted.refusal !== undefined) return reject(batch, granted.refusal);
     const { group, size } = batch;
@@ -181,7 +189,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     const decisions = limitDecisionsOf(outcome);
     const count = slotCountOf(granted);
     const refusal = count < size ? refused(decisions, outcome) : undefined;
-    // A lease may become free at any time, so a refusal for want of one is not cached.
+    // A lease may become free at any time, so a refusal without a free lease is not cached.
     const mayEnd = granted.notBeforeUs === Infinity || isOutdated;
     if (refusal !== undefined && !mayEnd) {
       refusals.keep(group, refusal, (granted.notBeforeUs - nowUs) / 1_000);
@@ -208,7 +216,7 @@ export function createTryDraws(parts: TryDrawsOptions): TryDraws {
     batch.reject(error);
   }
 
-  /** Assigns the batches to the groups of the known policy. Batches that this policy could never allow fail. */
+  /** Assigns the batches to the groups of the known policy. Rejects batches that this policy can never allow. */
   function regroup(batches: readonly Batch[]): readonly Batch[] {
     const { text } = known.policy;
     if (batches.every(({ group }) => group.callTerms.text === text)) return batches;
@@ -236,20 +244,20 @@ function isGranted({ slotsUs, run }: Granted): boolean {
   return slotsUs.length > 0 || run !== undefined;
 }
 
-/** What one batch gets from a reply. */
+/** The part of a reply that belongs to one batch. */
 interface BatchReply {
   readonly granted: Granted;
   readonly reply: Drawn;
-  /** The number of its first lease, if its calls hold leases. */
+  /** The number of the batch's first lease, if the batch's calls hold leases. */
   readonly lease: number;
-  /** True if its key changed after the draw was sent: a refusal is then valid, but must not be cached. */
+  /** True if the batch's key changed after the draw was sent. A refusal is still valid then, but must not be cached. */
   readonly isOutdated: boolean;
 }
 
 /**
- * One pending try. It is a class and a link of a chain, not a literal in an array. V8 allocates literals that often
- * survive a garbage collection among its old objects, and each of those keeps everything it refers to alive long after
- * its use. With literals, a process that tried many keys lost half of its throughput.
+ * One pending try. It is a class instance in a linked list instead of an object literal in an array. If literals often
+ * survive a garbage collection, V8 allocates them as old objects. Old objects are collected late, and until then keep
+ * everything that they refer to in memory. With literals, a process that tried many keys lost half of its throughput.
  */
 class PendingTry {
   readonly key: string | undefined;
@@ -268,7 +276,7 @@ class PendingTry {
   }
 }
 
-/** The tries of one key and cost, in the order of their arrival. */
+/** The pending tries with one key and cost, in the order of their arrival. */
 class Batch {
   readonly options: TryCall;
   group: Group;
@@ -306,7 +314,7 @@ class Batch {
   }
 }
 
-/** Copied for each request, for the reason given at `PendingTry`. */
+/** The template of all requests. It is copied for each request, for the reason given at `PendingTry`. */
 const NO_REQUEST: SlotRequest = {
   name: "",
   scopes: [],
@@ -325,9 +333,12 @@ function slotRequestOf({ group: { name, scopes, callTerms }, size: wanted }: Bat
   return { ...NO_REQUEST, name, scopes, costs, shadowCosts, wanted };
 }
 
-/** The most keys of one request if all its limits are plain limits of keys: those take the script a few µs each. */
+/**
+ * The most keys in one request if all its limits are plain per-key limits. The script needs only a few µs for each such
+ * limit.
+ */
 const MOST_TOGETHER = 128;
-/** The most batches of any other request. */
+/** The most batches in any other request. */
 const MOST_OF_OTHERS = 32;
 
 function byScript(batches: readonly Batch[]): readonly (readonly Batch[])[] {
@@ -352,13 +363,13 @@ function isLight({ group }: Batch): boolean {
   return limits.length === 1 || limits.every(({ kind }) => ruleOf(kind).plainStatus !== undefined);
 }
 
-/** Caches refusals, so that the same call is refused without a request to Redis. */
+/** Caches refusals, so that the same call can be refused again without a request to Redis. */
 export interface Refusals {
-  /** A valid refusal for calls of this group, with its times as of now. */
+  /** Returns a valid cached refusal for calls of this group, with times relative to now. Undefined if there is none. */
   find(group: Group): TryDecision | undefined;
-  /** Caches a refusal for `forMs`; the refusal itself may name a later time. */
+  /** Caches a refusal for `forMs`. The retry time in the refusal may be later. */
   keep(group: Group, decision: TryDecision, forMs: number): void;
-  /** Forgets refusals: the bucket or one key changed, so refused calls may pass now. */
+  /** Forgets the cached refusals of one key or of all keys. Called after a change, because these calls may pass now. */
   forget(key?: string): void;
 }
 
@@ -366,19 +377,25 @@ interface Refusal {
   readonly untilMs: number;
   readonly decision: TryDecision;
   readonly decidedAtMs: number;
-  /** The keys with the limits that refused the call: another tier may allow it. */
+  /**
+   * The keys and limits of the refused call. If a key gets other limits, for example in another tier, this refusal is
+   * invalid.
+   */
   readonly scopes: readonly KeyScope[];
 }
 
 const MOST_REFUSALS = 10_000;
-/** The longest time that a refusal is cached, because a change notification can be lost. */
+/** The longest time that a refusal is cached. It is short, because a change notification can be lost. */
 const LONGEST_MEMORY_MS = 10_000;
 
 export function createRefusals(): Refusals {
   const refusals = createLru<Refusal>(MOST_REFUSALS, ({ scopes }, name) => {
     for (const { key } of scopes) unlist(key, name);
   });
-  /** Indexed by key: each settled call invalidates its key, which must not search all refusals. */
+  /**
+   * The names of refusals by key. Each settled call invalidates the refusals of its key, and must not search all
+   * refusals for that.
+   */
   const namesOfKeys = new Map<string, Set<string>>();
 
   function list(key: string, name: string): void {

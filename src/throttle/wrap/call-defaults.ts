@@ -15,37 +15,41 @@ import type { Cost } from "../costs.ts";
 import type { ReportedOutcome } from "../feedback/feedback.ts";
 import type { Slot } from "../slot/slot.ts";
 
-/** A call, as passed to the bucket's `cost` function. */
+/** A call as the bucket's `cost` function receives it. */
 export interface SentCall {
   /**
-   * What the call sends: the arguments of the throttled function or of `fetch`, or the data of a job. Empty for `run`.
+   * The data of the call: the arguments of the throttled function or of `fetch`, or the data of a job. Empty for `run`.
    */
   readonly args: readonly unknown[];
-  /** The called method of a client of `throttledClient()`, by its path: `"chat.completions.create"`. */
+  /**
+   * The path of the called method: `"chat.completions.create"`. Undefined unless the client comes from
+   * `throttledClient()`.
+   */
   readonly method?: string | undefined;
   readonly key: Key | undefined;
-  /** The named keys of a call, if it has several. */
+  /** The named keys of the call, if the call has several keys. */
   readonly keys: NamedKeys | undefined;
   /**
-   * The means of what calls reported with {@link AnsweredCall.learn}, over all replicas, by name: `0.31`. The first
-   * call of a process waits for them.
+   * Returns the mean of each ratio that calls of all replicas reported with {@link AnsweredCall.learn}, by name:
+   * `0.31`. Only the first call in a process waits for the store.
    */
   readonly learned: () => Promise<ReadonlyMap<string, number>>;
 }
 
-/** A call with its result, as passed to the bucket's `settle` function. */
+/** A finished call as the bucket's `settle` function receives it, after the result. */
 export interface AnsweredCall extends SentCall {
-  /** The cost that was drawn for it. */
+  /** The estimated cost that was drawn for the call. */
   readonly cost: Cost | undefined;
   /**
-   * Reports which part of its estimate a call really used, such as 0.31, under a name of up to 256 characters. All
-   * replicas share the mean: of the first hundred reports, and after that each report counts for a hundredth. 64 names
-   * are kept, the most recent ones.
+   * Reports the fraction of its estimate that a call really used, such as 0.31, under a name of up to 256 characters.
+   * All replicas share the mean for each name. The first hundred reports count equally; after that, each new report
+   * counts for a hundredth. Only the 64 most recently used names are stored.
    */
   readonly learn: (name: string, ratio: number) => void;
   /**
-   * Books the true cost when a later call shows it, for example the read of a response that was created in the
-   * background. Only the first cost that is booked or settled counts. Undefined before the call has its slot.
+   * Books the true cost later, if only another call shows it. For example, a response is created in the background and
+   * a later request reads it. Only the first cost that is booked or settled counts. Undefined before the call has its
+   * slot.
    */
   readonly book?: ((cost: SettledCost) => void) | undefined;
 }
@@ -53,24 +57,24 @@ export interface AnsweredCall extends SentCall {
 type MaybeCost = Cost | undefined;
 type KnownCost = SettledCost | null | undefined;
 
-/** The cost of a call of the bucket; undefined stands for one call. */
+/** Returns the estimated cost of a call of the bucket. Undefined means a cost of one call. */
 export type CostOfCall = (call: SentCall) => MaybeCost | Promise<MaybeCost>;
 
-/** The true cost of a call of the bucket, from its result. */
+/** Reads the true cost of a call of the bucket from the call's result. */
 export type SettleOfCall = (result: unknown, call: AnsweredCall) => KnownCost | Promise<KnownCost>;
 
-/** The `cost` and `settle` of calls that do not name their own. */
+/** The `cost` and `settle` options for calls that do not set their own. */
 export interface CallDefaultsOptions {
   /**
-   * The cost of each call that names no `cost`, or a function of what the call sends: `({ args }) => …`. It applies to
-   * throttled functions and clients, to `fetch` and `run`, and to the jobs of the bucket's queues, by their data. It
-   * does not apply to `draw` and `tryDraw`. Defaults to 1 call.
+   * The cost of each call that sets no `cost`, or a function that computes it from the call: `({ args }) => …`. It
+   * applies to throttled functions and clients, to `fetch` and `run`, and to the jobs of the bucket's queues. It does
+   * not apply to `draw` and `tryDraw`. Defaults to 1 call.
    */
   readonly cost?: Cost | CostOfCall | undefined;
   /**
-   * Reads the true cost from the result of each call that names no `settle`. A unit that is left out, or undefined,
-   * keeps its estimate. With `fetch` the result is a copy of the response. For a generator it is the generator itself,
-   * before its first step.
+   * Reads the true cost from the result of each call that sets no `settle`. Omitted and undefined units keep their
+   * estimates. For `fetch`, the result is a copy of the response. For a generator function, the result is the generator
+   * itself, before its first step.
    */
   readonly settle?: SettleOfCall | undefined;
 }
@@ -78,7 +82,7 @@ export interface CallDefaultsOptions {
 const isFunction = (value: unknown): boolean => typeof value === "function";
 
 /**
- * The schema of these options of `bucket()`.
+ * The schema of `CallDefaultsOptions`, which are options of `bucket()`.
  *
  * @internal
  */
@@ -100,22 +104,24 @@ export const CALL_DEFAULTS_SHAPE: {
     .optional(),
 };
 
-/** The defaults of a bucket's calls, and what it learns from them. */
+/** The default options of a bucket's calls, and the ratios that the bucket has learned from calls. */
 export interface CallDefaults extends CallDefaultsOptions {
   readonly learned: Learned;
 }
 
 type Options = OptionsOfCall<CallOptions>;
 
-/** A call's options, with the defaults of its bucket. */
+/** The options of a call, completed with the defaults of the call's bucket. */
 export type FilledOptions<Given extends Options> = Given & {
-  /** True if `settle` is the bucket's, which gets a generator before its first step. */
+  /**
+   * True if `settle` is the bucket's default. For a generator, this function runs before the generator's first step.
+   */
   readonly settlesAhead?: boolean | undefined;
   /** Called with the call's slot. */
   readonly onDrawn?: ((slot: Slot) => void) | undefined;
 };
 
-/** The client method of each call of `throttledClient()`, by the `this` of the call. */
+/** The path of the client method for each call through `throttledClient()`, by the `this` of the call. */
 const methods = new WeakMap<object, string>();
 
 export function noteMethod(self: object, method: string | undefined): void {
@@ -126,10 +132,10 @@ export function methodNoted(self: unknown): string | undefined {
   return typeof self === "object" && self !== null ? methods.get(self) : undefined;
 }
 
-/** What a call sends, and through which method of a client. */
+/** The data that a call sends, and the client method that sends it. */
 type Sent = Pick<SentCall, "args" | "method">;
 
-/** Adds the bucket's `cost` and `settle` to the options of a call that names none. */
+/** Adds the bucket's default `cost` and `settle` to the options of a call that sets none. */
 export function withDefaults<Given extends Options>(
   calls: CallDefaults | undefined,
   where: string,
@@ -152,7 +158,7 @@ async function fill<Given extends Options>(
   const learn = (name: string, ratio: number): void => learned.learn(name, ratio);
   let slot: Slot | undefined;
   const onDrawn = (drawn: Slot): void => void (slot = drawn);
-  // If the cost cannot be booked, for example under an older policy, the estimate stays.
+  // If the cost cannot be booked, for example after a policy change, the estimate stays.
   const book = (booked: SettledCost): void => void slot?.settle(booked).catch(() => {});
   const answered = { cost, learn, book, ...call };
   const settle = (result: unknown): KnownCost | Promise<KnownCost> => settleBy(result, answered);
@@ -163,7 +169,10 @@ function sentCall(learned: Learned, key: string | undefined, sent: Sent): SentCa
   return { ...sent, learned: () => learned.means(), ...namedOf(key) };
 }
 
-/** The cost of a job that names none, from its data. Rejects with the error of the bucket's function. */
+/**
+ * Returns the default cost of a job that sets no cost, from the job's data. Rejects with the error of the bucket's
+ * `cost` function.
+ */
 export function costOfJob(
   { cost, learned }: CallDefaults,
   where: string,
@@ -172,7 +181,7 @@ export function costOfJob(
   return costAnswered(where, cost, sentCall(learned, job.key, { args: [job.data] }));
 }
 
-/** Checks the result of a function; constants were checked before. */
+/** Returns the default cost of a call. Validates the result of a `cost` function; constants were validated before. */
 async function costAnswered(
   where: string,
   costOf: CallDefaultsOptions["cost"],
@@ -184,9 +193,9 @@ async function costAnswered(
 }
 
 /**
- * The true cost of a refused call: nothing of its estimated units, but the call itself, which most downstreams count.
- * Undefined if it was not refused, or was estimated as calls only. After a 503 or a 403 the estimate stays, because
- * work may have begun.
+ * Returns the true cost of a refused call: 0 of each estimated unit except calls, because most downstreams count a
+ * refused call. Undefined if the call was not refused, or if only calls were estimated. Also undefined after a 503 or a
+ * 403: the downstream may have begun the work, so the estimate stays.
  */
 export function refusedCost(
   { heard, answer }: ReportedOutcome,
@@ -201,30 +210,30 @@ function isUnused(status: number | undefined): boolean {
   return status !== 503 && status !== 403;
 }
 
-/** Gives back what a refused call did not use. Never rejects. */
+/** Returns the estimated units that a refused call did not use. Never rejects. */
 export async function settleRefused(
   outcome: ReportedOutcome,
   slot: Slot,
   cost: Cost | undefined,
 ): Promise<void> {
   const unused = refusedCost(outcome, cost);
-  // The policy may have changed, and may no longer count these units.
+  // Ignores errors, because a newer policy may no longer count these units.
   if (unused !== undefined) await slot.settle(unused).catch(() => {});
 }
 
-/** How much of their estimates the calls of a bucket used, over all replicas. */
+/** The ratios of used to estimated cost that the calls of a bucket have reported, over all replicas. */
 interface Learned {
-  /** The mean of used ÷ estimated for each name. The first use waits for the store; never rejects. */
+  /** Returns the mean of used ÷ estimated for each name. The first use waits for the store. Never rejects. */
   means(): Promise<ReadonlyMap<string, number>>;
-  /** Adds the ratio of one call in the background. A ratio that is not a number from 0 is ignored. */
+  /** Adds the ratio of one call in the background. Ignores ratios that are negative or not a number. */
   learn(name: string, ratio: number): void;
-  /** Resolves when the store has received all samples, or failed. */
+  /** Resolves when the store has received all samples, or has failed to receive them. */
   settled(): Promise<void>;
 }
 
-/** The largest age of a process's means before it reads them again. */
+/** The age of a process's means after which the process reads them again. */
 const STALE_MS = 10_000;
-/** The most samples that wait for the store; more are dropped, because a mean needs few. */
+/** The most samples that wait to be sent to the store. Further samples are dropped, because a mean needs only a few. */
 const MOST_WAITING = 1_000;
 const LONGEST_NAME = 256;
 

@@ -9,22 +9,22 @@ import { noteMethod } from "./call-defaults.ts";
 
 type AnyFunction = (...args: never[]) => unknown;
 
-/** How the calls of a wrapped client draw; key and cost may depend on the arguments. */
+/** The options of a wrapped client's calls. `key`, `keys` and `cost` may be functions of the call's arguments. */
 export interface ThrottledClientOptions<
   Client = unknown,
   Path extends string = string,
 > extends ThrottledOptions<AnyFunction> {
   /**
-   * The methods to pace, by their paths from the client: `"chat.completions.create"`, or `"charges.*"`, where `*`
-   * stands for any one name. Name them if the client also has methods that send nothing, or that return their result
+   * The methods that wait for slots, as paths from the client: `"chat.completions.create"`, or `"charges.*"`, where `*`
+   * stands for any one name. Set this if the client also has methods that send nothing, or that return their result
    * immediately. Defaults to all methods.
    */
   readonly methods?: readonly (Path & MethodPath<Client, Path>)[] | undefined;
 }
 
 /**
- * A path if it leads from the client to a method; otherwise an error message. A path that is only known as a string is
- * checked at run time.
+ * The path itself if it leads from the client to a method, otherwise an error message. If the type of the path is only
+ * `string`, the path is checked at run time.
  */
 type MethodPath<Client, Path extends string> = string extends Path
   ? Path
@@ -34,7 +34,10 @@ type MethodPath<Client, Path extends string> = string extends Path
       : `the client has no method "${Path}"`
     : never;
 
-/** For each type of a value, whether the path leads from it to a method. */
+/**
+ * True if the path leads from a value of type `From` to a method. For a union type, the result is a union of the
+ * results for its members.
+ */
 type LeadsToMethod<From, Path extends string> =
   IsUntyped<From> extends true
     ? true
@@ -44,7 +47,7 @@ type LeadsToMethod<From, Path extends string> =
         : IsMethod<Step<From, Path>>
       : never;
 
-/** The type that a name of a path leads to; `*` leads to all. */
+/** The type of the property that one name of a path leads to. `*` leads to all properties. */
 type Step<From, Name extends string> = Name extends "*"
   ? From[keyof From]
   : Name extends keyof From
@@ -56,31 +59,31 @@ type IsMethod<Value> =
 /** True for `any` and `unknown`. */
 type IsUntyped<Value> = unknown extends Value ? true : false;
 
-/** The rest of each path, from one object or function on; `""` at the end of a path. */
+/** The remaining part of each method path, seen from one object or function. `""` means that the path ends here. */
 type Paths = readonly string[];
 
-/** One call: the client's function, its real `this`, and the proxy that it was called on. */
+/** One call of a client's method: the method, its real `this`, and the proxy on which the method was called. */
 interface Call {
   readonly fn: AnyFunction;
   readonly self: unknown;
   readonly via: unknown;
-  /** How the caller uses the result, known when the call starts. */
+  /** Applies the caller's use of the result, such as `withResponse()`. The use is known when the call starts. */
   readonly use?: (own: unknown) => unknown;
 }
 
 interface Wrapping {
-  /** Runs a call in its slot, with the method's arguments, which `key` and `cost` also receive. */
+  /** Waits for a slot and runs a call with the method's arguments. `key` and `cost` receive the same arguments. */
   readonly pace: (this: Call, ...args: never[]) => unknown;
-  /** By target and rest of the paths, so that each read returns the same proxy. */
+  /** The created proxies, by target object and remaining paths. Each read of a property then returns the same proxy. */
   readonly proxies: WeakMap<object, Map<string, object>>;
   readonly originals: WeakMap<object, object>;
-  /** The path on which each object and method of the client was first found. */
+  /** The path by which each object and method of the client was first reached. */
   readonly foundAt: WeakMap<object, string>;
 }
 
-/** The default of `methods`: all names at all depths. */
+/** The default path of `methods`: it matches all methods at all depths. */
 const EVERYTHING = "**";
-/** Methods that the language itself calls, beside those of every object. */
+/** Methods that JavaScript itself calls, in addition to those of `Object.prototype`. They never wait for slots. */
 const NEVER_PACED: ReadonlySet<PropertyKey> = new Set(["then", "catch", "finally", "toJSON"]);
 
 const METHODS_ERROR = {
@@ -95,15 +98,16 @@ const METHODS = z.looseObject({
 });
 
 /**
- * Returns the same client, but its methods wait for their slots: `stripe.charges.create(…)` is written as before, and
+ * Returns the same client, but its methods wait for slots. You still write `stripe.charges.create(…)`, and the request
  * starts when the bucket allows it.
  *
- * Methods run on the real object, so calls that they make themselves are not paced again. A paced method returns a
- * promise with the methods of the client's own, such as `.withResponse()`, and it can be iterated over if its result
- * can. If a method of the client returns its result immediately, leave it out by naming the others in `methods`.
- * `concurrency` limits all paced methods together.
+ * Methods run on the real client, so their internal calls of other methods do not wait again. A paced method returns a
+ * promise. The promise also has the methods of the client's own promise, such as `.withResponse()`, and is iterable if
+ * the result is. If a method of the client returns its result immediately, exclude it by listing the other methods in
+ * `methods`. `concurrency` limits all paced methods together.
  *
- * @throws {@link InvalidOptionError} when an option can never work, or a path contains a name without a property.
+ * @throws {@link InvalidOptionError} when an option can never work, or a path in `methods` names a property that does
+ * not exist.
  */
 export function throttledClient<C extends object, const Path extends string = string>(
   client: C,
@@ -137,7 +141,10 @@ export function throttledClient<C extends object, const Path extends string = st
   return proxyOf(wrapping, client, [...methods]) as C;
 }
 
-/** Runs a method. If it returns its own object, the paced one is returned: `client.withTimeout(5).charges`. */
+/**
+ * Runs a method. If the method returns its own object, returns the proxy of this object instead, so that the methods in
+ * `client.withTimeout(5).charges` are paced too.
+ */
 function run(this: Call, ...args: never[]): unknown {
   const result: unknown = Reflect.apply(this.fn, this.self, args);
   if (result === this.self) return this.via;
@@ -211,7 +218,10 @@ function noteFound({ foundAt }: Wrapping, { owner, name, value }: Found): void {
   foundAt.set(value, before === "" ? name : `${before}.${name}`);
 }
 
-/** The path of the called method. Objects of one class share their methods, so the object decides the path. */
+/**
+ * Returns the path of the called method. Objects of one class share their methods, so the path starts with the path of
+ * the object.
+ */
 function methodOf({ foundAt }: Wrapping, { fn, self }: Call): string | undefined {
   const path = foundAt.get(fn);
   const owner = isReference(self) ? foundAt.get(self) : undefined;
@@ -220,7 +230,10 @@ function methodOf({ foundAt }: Wrapping, { fn, self }: Call): string | undefined
   return owner === "" ? name : `${owner}.${name}`;
 }
 
-/** A stand-in for the proxy's target: a proxy of the real object could not wrap frozen methods. */
+/**
+ * Creates a substitute for the proxy's target. A proxy of the real object would have to return frozen methods
+ * unwrapped.
+ */
 function standInFor(target: object): object {
   if (typeof target === "function")
     return Function.prototype.bind.call(target, undefined) as object;
@@ -235,8 +248,8 @@ function mapValue(
 }
 
 /**
- * True if a property must not be wrapped: classes, for `instanceof`, and the properties of every function, such as
- * `bind`.
+ * True if a property must not be wrapped. Classes stay unwrapped so that `instanceof` works, and so do the properties
+ * of every function, such as `bind`.
  */
 function isRaw(target: object, name: PropertyKey): boolean {
   if (name === "constructor") return true;
@@ -254,9 +267,9 @@ function pathsBelow(paths: Paths, name: PropertyKey): Paths {
 }
 
 /**
- * Checks a method's path from the client, as far as plain properties lead. Getters, proxies and `*` end the check.
+ * Checks that a method's path exists in the client. The check stops at the first getter, proxy or `*`.
  *
- * @throws {@link InvalidOptionError} when the path contains a name without a property.
+ * @throws {@link InvalidOptionError} when the path names a property that does not exist.
  */
 function assertPathLeads(where: string, client: object, option: string, path: string): void {
   const names = path.split(".");
@@ -278,7 +291,7 @@ function hintOf(at: object, before: readonly string[], name: string): string {
   return `did you mean ${[...before, near].join(".")}?`;
 }
 
-/** The value of a plain property; undefined for a getter, because calling it may have effects. */
+/** Returns the value of a plain property. Undefined for a getter, because calling a getter may have side effects. */
 function plainValueOf(target: object, name: string): unknown {
   for (let at: object | null = target; at !== null; at = Reflect.getPrototypeOf(at)) {
     const property = Reflect.getOwnPropertyDescriptor(at, name);
@@ -295,11 +308,11 @@ function namesOf(target: object): readonly string[] {
 }
 
 /**
- * True if an object may have methods to pace. Objects of the language or the platform, such as arrays, Maps and URLs,
- * do not.
+ * True if an object may have methods to pace. Built-in objects of JavaScript or Node, such as arrays, Maps and URLs,
+ * have none.
  */
 function isNamespace(value: object): boolean {
-  // Any class may set its own kind, so an unusual kind alone does not mean that it is built in.
+  // Any class may set its own `Symbol.toStringTag`, so an unusual tag alone does not make an object built-in.
   return Object.prototype.toString.call(value) === "[object Object]" || !isBuiltIn(value);
 }
 
@@ -311,7 +324,7 @@ function isBuiltIn(value: object): boolean {
   let at = Reflect.getPrototypeOf(value);
   while (at !== null) {
     const above = Reflect.getPrototypeOf(at);
-    // The last prototype is that of all objects.
+    // Skips the last prototype, because all objects share it.
     if (
       above !== null &&
       isBuiltInClass(Reflect.getOwnPropertyDescriptor(at, "constructor")?.value)
@@ -323,8 +336,8 @@ function isBuiltIn(value: object): boolean {
 }
 
 /**
- * Classes of the language are native, and those of the platform are global. EventTarget does not count, because clients
- * extend it.
+ * True for a built-in class. Classes of JavaScript are native, and classes of Node are global. EventTarget does not
+ * count, because clients extend it.
  */
 function isBuiltInClass(made: unknown): boolean {
   if (typeof made !== "function" || made === EventTarget) return false;
@@ -332,7 +345,10 @@ function isBuiltInClass(made: unknown): boolean {
   return isNative || Reflect.get(globalThis, made.name) === made;
 }
 
-/** Where clients keep their number of retries: OpenAI, Anthropic, Stripe and Slack, and the parts of their clients. */
+/**
+ * The property paths at which clients store their number of retries: OpenAI, Anthropic, Stripe and Slack, and the parts
+ * of these clients.
+ */
 const RETRY_OPTIONS: readonly (readonly string[])[] = [
   ["maxRetries"],
   ["_client", "maxRetries"],
@@ -343,7 +359,7 @@ const RETRY_OPTIONS: readonly (readonly string[])[] = [
 
 const warned = new WeakSet<object>();
 
-/** Warns once for each bucket about a client that retries by itself, because its retries use no slots. */
+/** Logs one warning for each bucket if its client retries by itself, because such retries use no slots. */
 function warnOfOwnRetries(client: object, bucket: object): void {
   const { logger, name } = bucket as Partial<Pick<OwnedBucket, "logger" | "name">>;
   if (logger === undefined || warned.has(bucket)) return;
@@ -359,7 +375,10 @@ function warnOfOwnRetries(client: object, bucket: object): void {
   }
 }
 
-/** The value at a path of plain properties; undefined if a getter or a Proxy is on it, which may have effects. */
+/**
+ * Returns the value at a path of plain properties. Undefined if the path contains a getter or a Proxy, because reading
+ * those may have side effects.
+ */
 function valueAt(client: object, path: readonly string[]): unknown {
   let at: unknown = client;
   for (const name of path) {
@@ -369,19 +388,22 @@ function valueAt(client: object, path: readonly string[]): unknown {
   return at;
 }
 
-/** The client's own result, such as OpenAI's `APIPromise`, which has more methods than a promise. */
+/** The result of the client's own method, such as OpenAI's `APIPromise`. It may have more methods than a promise. */
 type Own = Readonly<Record<PropertyKey, unknown>>;
 
-/** A use of the client's result other than `await`: `withResponse()`. */
+/** A method call on the client's result in place of `await`, such as `withResponse()`. */
 interface Use {
   readonly name: string;
   readonly args: readonly unknown[];
 }
 
-/** Makes the call in its slot; `use` is applied to its result when the call starts. */
+/** Waits for a slot and makes the call. Applies `use` to the client's result as soon as the call starts. */
 type Pace = (use: (own: unknown) => unknown) => Promise<unknown>;
 
-/** Names that tools look up on any value, where a function would be misunderstood. */
+/**
+ * Names that tools look up on any value. The promise has no methods with these names, because tools would misunderstand
+ * them.
+ */
 const NO_METHODS: ReadonlySet<string> = new Set([
   "toJSON",
   "inspect",
@@ -395,8 +417,9 @@ const NO_METHODS: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * A promise whose result is read in the way in which it is used first: `asResponse()` must not find a body that `then`
- * has parsed. Its other methods are those of the client's result, and wait for the call.
+ * The promise of a paced method. The caller's first use decides how the client's result is read: `asResponse()` must
+ * not get a body that `then` has already parsed. The promise also has the methods of the client's result. They wait for
+ * the call.
  */
 class PacedPromise extends Promise<unknown> {
   static override get [Symbol.species](): PromiseConstructor {
@@ -417,31 +440,31 @@ class PacedPromise extends Promise<unknown> {
 
   async *[Symbol.asyncIterator](): AsyncGenerator<unknown> {
     const value = await this.awaited();
-    // A promise of pages is iterable itself.
+    // Some clients return a promise of pages that is iterable itself.
     const own = this.#own as Partial<AsyncIterable<unknown>> | null | undefined;
     const isIterable = typeof own?.[Symbol.asyncIterator] === "function";
     yield* (isIterable ? own : value) as AsyncIterable<unknown>;
   }
 
-  /** Calls a method of the client's result. */
+  /** Calls a method of the client's result after the call has started. */
   async use(use: Use): Promise<unknown> {
     this.#use ??= use;
     const value = await this.#calling;
     return this.#use === use ? value : apply(this.#own, use);
   }
 
-  /** The value that the client's own promise resolves to. */
+  /** Resolves to the value of the client's own promise. */
   async awaited(): Promise<unknown> {
     const value = await this.#calling;
     return this.#use === undefined ? value : this.#own;
   }
 }
 
-/** Adds the methods of the client's result. */
+/** The prototype of paced promises. It adds the methods of the client's result to those of promises. */
 const WITH_METHODS_OF_CLIENTS = new Proxy(PacedPromise.prototype, {
   get(target, name, promise: PacedPromise) {
     const isMethod = typeof name === "string" && !(name in target) && !NO_METHODS.has(name);
-    // A promise's `catch` and `finally` call its `then`.
+    // Only `then` needs this, because a promise's `catch` and `finally` call `then`.
     if (name === "then") {
       return (...args: Parameters<Promise<unknown>["then"]>) => promise.awaited().then(...args);
     }

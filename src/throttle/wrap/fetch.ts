@@ -21,27 +21,30 @@ import type { KeyedSlot } from "../slot/slot.ts";
 import { refusedCost, settleRefused, withDefaults, type FilledOptions } from "./call-defaults.ts";
 import { copyOf, streamResponse, type ResponseCopy, type Tap } from "./response-stream.ts";
 
-/** The first try and two retries. */
+/** The default of the option `tries`: the first try and two retries. */
 const MOST_TRIES = 3;
-/** A server that responds with 503 may have started the work, so only idempotent requests are retried. */
+/**
+ * The idempotent methods. A server that responds with 503 may have started the work, so only requests with these
+ * methods are retried.
+ */
 const SAFE_TWICE = new Set(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"]);
 
-/** A request, for each of its tries. */
+/** A request as it is sent in each try. */
 interface SentRequest {
   readonly input: Parameters<FetchFunction>[0];
   readonly init: RequestInit | undefined;
   readonly signal: AbortSignal | undefined;
-  /** More options for a retry, beside `init`; undefined for the first try. */
+  /** Additional options of a retry, which override `init`. Undefined for the first try. */
   readonly again?: RequestInit | undefined;
 }
 
-/** One try of a request, with its response. */
+/** One try of a request, and its response. */
 interface Tried {
   readonly slot: KeyedSlot;
   readonly response: Response;
-  /** True if the call lasts until its response has streamed. */
+  /** True if the call has a lease. It then lasts until the response has streamed. */
   readonly isHeld: boolean;
-  /** Gives back what the call holds. */
+  /** Releases the slot and removes the listeners of signals. */
   readonly end: () => void;
 }
 
@@ -88,7 +91,8 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
           return handOver(tried, own, outcome);
         }
         slot.release();
-        // A new draw could reach Redis before the cooldown, for example if Redis must load that script first.
+        // Waits for the cooldown to reach Redis. Otherwise a new draw could overtake it, for example if Redis must
+        // first load the cooldown's script.
         await Promise.all([bucket.outcomesReported(), settleRefused(outcome, slot, own.cost)]);
         const next = await drawAgain(own, tried);
         if (next === undefined) return handOver(tried, own, outcome);
@@ -117,7 +121,10 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
     }
   }
 
-  /** A slot for a retry; undefined if there is none, so that the last response is returned. */
+  /**
+   * Draws a slot for a retry. Resolves to undefined if the draw fails, so that the last response is returned instead.
+   * Rejects if the signal has aborted.
+   */
   async function drawAgain(own: RequestOptions, last: Tried): Promise<KeyedSlot | undefined> {
     try {
       return await bucket.drawByHand(own);
@@ -150,16 +157,20 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
     }
   }
 
-  /** A custom `fetch` may not know the global `Request`. */
+  /** Sends a request. A custom `fetch` may not accept the global `Request`, so its parts are passed separately. */
   function request(input: SentRequest["input"], init: RequestInit): Promise<Response> {
     if (ownFetch === undefined) return globalThis.fetch(input, init);
-    // npm's undici fails on a signal for which this number is 0 or was never set, as on that of a `Request`.
+    // The undici package fails if this number is 0 or was never set for a signal, which is so for the signal of a
+    // `Request`.
     if (init.signal) setMaxListeners(Infinity, init.signal);
     if (!isRequest(input)) return ownFetch(input, init);
     return ownFetch(input.url, { ...initOf(input), ...init });
   }
 
-  /** Returns a response. Its call lasts until the response has streamed, so its lease ends with the last byte. */
+  /**
+   * Returns the final response to the caller. The call lasts until the response has streamed, so its lease ends with
+   * the last byte.
+   */
   function handOver(tried: Tried, own: RequestOptions, outcome: ReportedOutcome): Response {
     const { slot, response, isHeld, end } = tried;
     const { settle, cost } = own;
@@ -179,7 +190,7 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
     return streamResponse(response, end, [copy.tap, ...taps]);
   }
 
-  /** Treats an error in the middle of an event stream like a thrown error. */
+  /** Reports an error in the middle of an event stream like a thrown error. */
   function watchErrorEvents({ slot, response }: Tried, { cost, feedback }: RequestOptions): Tap {
     const { headers } = response;
     return watchEvents((data) => {
@@ -199,7 +210,8 @@ export function createFetch(bucket: OwnedBucket, options: FetchCallOptions = {})
 }
 
 /**
- * Copies options with another signal. Objects that grow would be many times as slow, and would stay in memory for long.
+ * Copies options with another signal. All copies have the same shape, because objects that grow are much slower and
+ * stay in memory for longer.
  */
 function signalled<Options extends object, Signal>(
   options: Options,
@@ -208,7 +220,10 @@ function signalled<Options extends object, Signal>(
   return Object.assign({ signal }, options, { signal });
 }
 
-/** The cost in a response; undefined if the caller did not read all of it. */
+/**
+ * Reads the cost from the copy of a response. Returns undefined if this fails because the caller did not read the whole
+ * response.
+ */
 async function readCost(
   settle: SettleBy<unknown>,
   copy: ResponseCopy,
@@ -223,13 +238,13 @@ async function readCost(
   }
 }
 
-/** Drops a response that no caller gets; an error of its connection does not matter. */
+/** Drops a response that no caller gets. Errors of its connection are ignored. */
 function drop({ response, end }: Tried): void {
   end();
   response.body?.cancel().catch(() => {});
 }
 
-/** True if a spread would lose these options: those of a `Request` are getters of its class. */
+/** True if a spread would lose some options. For example, the options of a `Request` are getters of its class. */
 function hasInheritedOptions(init: RequestInit | null | undefined): boolean {
   if (!init || Object.getPrototypeOf(init) === Object.prototype) return false;
   const names = ["method", "headers", "body", "signal", "redirect"];
@@ -237,9 +252,9 @@ function hasInheritedOptions(init: RequestInit | null | undefined): boolean {
 }
 
 /**
- * The signal of a request, read like `fetch` does: null replaces that of a `Request`.
+ * Returns the signal of a request by the rules of `fetch`: a null in `init` replaces the signal of a `Request`.
  *
- * @throws {@link InvalidOptionError} when it is not an AbortSignal.
+ * @throws {@link InvalidOptionError} when the signal is not an AbortSignal.
  */
 function signalOf(
   input: Parameters<FetchFunction>[0],
@@ -254,14 +269,14 @@ function signalOf(
   return isRequest(input) ? input.signal : undefined;
 }
 
-/** True if a response asks for a retry of the same request, or allows one. */
+/** True if a response asks for a retry of the same request, or allows a retry. */
 function isToBeTriedAgain(
   { status }: Response,
   { heard, answer }: ReportedOutcome,
   method: string,
 ): boolean {
   if (!answer.retry || answer.lasts) return false;
-  // Nothing was refused, but the server says that a retry is useful.
+  // Without a refusal, `answer.retry` means that the server asked for a retry. A 429 is safe to retry.
   if (!answer.refused || status === 429) return true;
   const mayHaveBegun = status === 503 || status === 403;
   return heard.refused && (!mayHaveBegun || SAFE_TWICE.has(method));
@@ -277,13 +292,13 @@ function withoutUnknown(cost: SettledCost | null | undefined): SettledCost {
 }
 
 function methodOf({ input, init }: SentRequest): string {
-  // `fetch` converts any value to a string.
+  // Converts any value to a string, as `fetch` does.
   return String(init?.method ?? (isRequest(input) ? input.method : "GET")).toUpperCase();
 }
 
 /**
- * Joins several signals into one; undefined if there is none. `leave` removes the listeners. `AbortSignal.any` is not
- * used, because it leaves something on each signal for that signal's whole life.
+ * Joins several signals into one. The result is undefined if there is no signal. `leave` removes the listeners. This
+ * replaces `AbortSignal.any`, which would leave an entry on each signal for the signal's whole life.
  */
 function joinSignals(given: readonly (AbortSignal | undefined)[]): {
   readonly signal: AbortSignal | undefined;
@@ -300,7 +315,7 @@ function joinSignals(given: readonly (AbortSignal | undefined)[]): {
     joined.abort(this.reason);
   }
   for (const signal of signals) {
-    // One signal may cancel a hundred calls; Node would warn of a leak.
+    // One signal may cancel a hundred calls. Without this, Node would warn about a leak of listeners.
     setMaxListeners(Infinity, signal);
     signal.addEventListener("abort", pass, { once: true });
   }
@@ -311,12 +326,12 @@ function joinSignals(given: readonly (AbortSignal | undefined)[]): {
 
 type Input = Parameters<FetchFunction>[0];
 
-/** The longest body of a `Request` that is kept for a retry. */
+/** The longest body of a `Request` that is stored for a retry, in bytes. */
 const MOST_BYTES = 1_048_576;
 
-/** How a request can be sent again. */
+/** The way in which a request can be sent again. */
 interface Replay {
-  /** The options for another try; undefined if the request cannot be sent again. */
+  /** Returns the options for another try. Undefined if the request cannot be sent again. */
   readonly again: () => RequestInit | undefined;
   /** Drops the copy of the body. */
   readonly drop: () => void;
@@ -326,8 +341,9 @@ const AS_IT_IS: Replay = Object.freeze({ again: () => ({}), drop: () => {} });
 const NEVER: Replay = Object.freeze({ again: () => undefined, drop: () => {} });
 
 /**
- * How a request can be sent again. The body of a `Request` is copied as it is sent, up to 1 MiB. A longer body, or one
- * that was not sent completely when the response arrived, is not sent again. Neither is a stream in `init`.
+ * Returns how a request can be sent again. The body of a `Request` is copied while it is sent, up to 1 MiB. The request
+ * is not sent again if the body is longer, or was not sent completely when the response arrived. A request with a
+ * stream in `init` is not sent again either.
  */
 function replayOf(input: Input, init: RequestInit | undefined): Replay {
   const body = init?.body ?? undefined;
@@ -336,7 +352,7 @@ function replayOf(input: Input, init: RequestInit | undefined): Replay {
   return copyBody(input);
 }
 
-/** True if a body can be sent again. */
+/** True if a body can be sent more than once. A stream cannot. */
 function isKept(body: unknown): boolean {
   return (
     typeof body === "string" ||
@@ -348,7 +364,7 @@ function isKept(body: unknown): boolean {
   );
 }
 
-/** True for a `Request`, also one of another package. */
+/** True for a `Request`, also if its class comes from another package. */
 function isRequest(input: unknown): input is Request {
   const isObject = typeof readProperty(input, "url") === "string";
   return isObject && typeof readProperty(input, "clone") === "function";
@@ -359,7 +375,7 @@ function copyBody(request: Request): Replay {
   try {
     reader = request.clone().body?.getReader();
   } catch {
-    // The body was read before; `fetch` will report that.
+    // The body was already read. `fetch` will throw an error for this.
   }
   if (reader === undefined) return NEVER;
   let copied: Uint8Array<ArrayBuffer> | undefined;
@@ -373,7 +389,7 @@ function copyBody(request: Request): Replay {
   return { again: () => (copied === undefined ? undefined : { body: copied }), drop };
 }
 
-/** All bytes of a body; undefined if there are too many. */
+/** Returns all bytes of a body. Undefined if the body is too long. */
 async function readWhole(
   reader: ReadableStreamDefaultReader<Uint8Array>,
 ): Promise<Uint8Array<ArrayBuffer> | undefined> {
@@ -389,22 +405,25 @@ async function readWhole(
   return undefined;
 }
 
-/** The options in a `Request`, for a `fetch` that may not know this class. */
+/** Returns the options in a `Request`, for a custom `fetch` that may not accept this class. */
 function initOf(request: Request): RequestInit {
   const { method, redirect, body } = request;
   const sent = body === null ? {} : { body, duplex: "half" as const };
   return { method, redirect, headers: [...request.headers], ...sent };
 }
 
-/** Longer lines are skipped. */
+/** The longest line of an event stream that is read, in characters. Longer lines are skipped. */
 const LONGEST_LINE = 65_536;
-/** How the data of an unnamed event begins if it reports an error. OpenRouter has an id and other fields before it. */
+/**
+ * Matches the data of an event without a name if the data begins as an error. OpenRouter sends an id and other fields
+ * before the error.
+ */
 const BEGINS_AS_ERROR =
   /^\{\s*(?:"type"\s*:\s*"(?:error|response\.failed)"|"error"\s*:|[^{}[\]]{0,500},\s*"error"\s*:\s*\{)/;
 
 /**
- * Looks for an error in a stream of server-sent events. LLM APIs report an overload in the middle of a response that
- * began with a 200. Calls back with the data of the first error.
+ * Looks for an error in a stream of server-sent events, and calls `onError` with the data of the first error. LLM APIs
+ * may report an overload in the middle of a response that began with a 200.
  */
 export function watchEvents(onError: (data: unknown) => void): Tap {
   const decoder = new TextDecoder();
@@ -425,7 +444,7 @@ export function watchEvents(onError: (data: unknown) => void): Tap {
       onError(JSON.parse(data));
       rest = undefined;
     } catch {
-      // It is not JSON, so it is ignored.
+      // The data is not JSON, so it is ignored.
     }
   }
 

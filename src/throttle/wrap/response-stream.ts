@@ -1,39 +1,45 @@
 /**
- * Returns a response to its caller, and ends the call and its lease when the body has streamed. Also copies the body on
- * its way, for `settle`.
+ * Returns a response to its caller. When the body has streamed, the call and its lease end. The body is also copied on
+ * its way to the caller, so that `settle` can read it.
  */
 
-/** How much of a body is read ahead, so that a short response that is never read does not keep its lease. */
+/** The number of bytes that are read ahead. A short response then ends its lease even if the caller never reads it. */
 const READ_AHEAD_BYTES = 65_536;
 
-/** Cancels bodies that were garbage-collected, as `fetch` itself does: otherwise their leases would never end. */
+/**
+ * Cancels the bodies of responses that were garbage-collected, as `fetch` itself does. Otherwise their leases would
+ * never end.
+ */
 const unreachable = new FinalizationRegistry<(reason: unknown) => unknown>((cancel) =>
   cancel("the response was collected as garbage before its body was read"),
 );
 
-/** A copy of a response. Its body arrives as the caller reads the original. */
+/** A copy of a response. The body of the copy arrives while the caller reads the original. */
 export interface ResponseCopy {
   readonly response: Response;
-  /** True if the body broke off or the caller cancelled it: the copy then lacks its end. */
+  /** True if the body broke off or the caller cancelled it, so that the copy is incomplete. */
   readonly isCutShort: boolean;
   /** Stops copying. */
   drop(): void;
-  /** Passes the bytes to the copy. */
+  /** Passes the bytes of the original body to the copy. */
   readonly tap: Tap;
 }
 
-/** Receives the bytes of a body on their way to the caller. */
+/** Receives the bytes of a body while the body streams to the caller. */
 export interface Tap {
   pass(bytes: Uint8Array): void;
   end(): void;
   cut(reason: unknown): void;
 }
 
-/** A response whose sender delivers the body itself: a web stream in between would take longer than everything else. */
+/**
+ * A response whose sender delivers the body without a web stream, because a web stream would take longer than
+ * everything else.
+ */
 export interface FollowedResponse {
-  /** Connects a tap to the body. Undefined after the body was read as that of any other response. */
+  /** Connects a tap to the body. Undefined if the body was already read through a web stream. */
   readonly followBody: ((tap: Tap) => void) | undefined;
-  /** A tap for the raw bytes of the body, which may be compressed. */
+  /** Wraps a tap: the returned tap accepts the raw bytes of the body, which may be compressed. */
   decoding(tap: Tap): Tap;
 }
 
@@ -41,7 +47,10 @@ function followOf(response: Response): FollowedResponse["followBody"] {
   return (response as Partial<FollowedResponse>).followBody;
 }
 
-/** The same response; its call lasts until the body has streamed. `onEnd` may be called more than once. */
+/**
+ * Returns the response in such a way that `onEnd` is called when the body has streamed. `onEnd` may be called more than
+ * once.
+ */
 export function streamResponse(
   response: Response,
   onEnd: () => void,
@@ -74,7 +83,10 @@ export function streamResponse(
   return withBody(response, streamOf(body, all));
 }
 
-/** True if no byte of the body has been read; a body of our own would hide that from the caller. */
+/**
+ * True if no byte of the body has been read. A partly read body is not wrapped, because that would hide from the caller
+ * that bytes are missing.
+ */
 function isWhole({ body, bodyUsed }: Response): boolean {
   return body?.locked !== true && !bodyUsed;
 }
@@ -106,15 +118,15 @@ function streamOf(body: ReadableStream<Uint8Array>, tap: Tap): ReadableStream<Ui
   }
   const strategy = new ByteLengthQueuingStrategy({ highWaterMark: READ_AHEAD_BYTES });
   const stream = new ReadableStream({ pull, cancel }, strategy);
-  // Ends an unread body, beyond what is read ahead, when its connection breaks.
+  // Ends the call if the connection breaks while the caller does not read the body.
   reader.closed.catch(cut);
   unreachable.register(stream, (reason) => cancel(reason).catch(() => {}), reader);
   return stream;
 }
 
 /**
- * Copies a response that is about to be returned. The copy keeps all bytes that were not read from it, until it is
- * dropped.
+ * Copies a response that is about to be returned. The copy stores all bytes that were not yet read from the copy, until
+ * it is dropped.
  */
 export function copyOf(response: Response): ResponseCopy {
   let sink: ReadableStreamDefaultController<Uint8Array> | undefined;
@@ -155,7 +167,8 @@ function withBody(response: Response, body: ReadableStream<Uint8Array>): Respons
 }
 
 /**
- * Gives a response the properties of the original, also those that no constructor accepts: its url, or a status of 999.
+ * Copies the properties of the original to a new response. This includes values that no constructor accepts, such as a
+ * url or a status of 999.
  */
 function withFacts(response: Response, facts: Partial<Response>): Response {
   const clone = (): Response => withFacts(Response.prototype.clone.call(response), facts);

@@ -1,4 +1,4 @@
-/** The types of wrapped functions: results become promises, and everything else stays. */
+/** The types of wrapped functions. Their results become promises, and everything else stays the same. */
 import type {
   AnyFunction,
   CallOptions,
@@ -11,25 +11,30 @@ import type {
 export type Throttled<F extends AnyFunction> = (ReturnsPromise<F> extends true
   ? F
   : InPromises<F>) & {
-  /** The same function with other options for the calls made through it. */
+  /** Returns the same function with other options for its calls. */
   with(options: DrawOptions): Throttled<F>;
 };
 
-/** Wraps a function. */
+/** The type of `bucket.throttled`, which wraps a function. */
 export interface Throttle {
-  // In any position other than `this`, the condition would make a generic function lose its type parameters.
+  // The condition is on `this`, because in any other position it would make a generic function lose its type
+  // parameters.
   <F extends AnyFunction>(this: NotGeneric<F>, fn: F, options?: ThrottledOptions<F>): Throttled<F>;
-  /** Keeps a generic function generic if its result is not a promise. TypeScript cannot type its `with`; use `run`. */
+  /**
+   * Keeps a generic function generic if its result is not a promise. TypeScript cannot type the `with` of such a
+   * function; use `run` instead.
+   */
   <Args extends unknown[], Result>(
     fn: (...args: Args) => Result,
     options?: CallOptions<Args, ResultOf<Result>>,
   ): (...args: Args) => Promise<Awaited<Result>>;
-  /** For code that is itself generic in the function, and must name it: `throttled<F>(fn)`. */
+  /** For code that is generic in the function's type and passes this type explicitly: `throttled<F>(fn)`. */
   <F extends AnyFunction>(fn: F, options?: ThrottledOptions<F>): Throttled<F>;
 }
 
 /**
- * `never` for a generic function whose result must become a promise: mapping its type would lose the type parameters.
+ * `never` for a generic function whose result must become a promise, because mapping the function's type would lose its
+ * type parameters. `unknown` for all other functions.
  */
 export type NotGeneric<F extends AnyFunction> =
   ReturnsPromise<F> extends true
@@ -50,13 +55,13 @@ type OneSignature<F extends AnyFunction> = (
   ...args: Parameters<F>
 ) => ReturnType<F>;
 
-/** All signatures of a function, with promises as results. */
+/** All signatures of a function, with their results changed to promises. */
 type InPromises<F extends AnyFunction> =
   IsOneSignature<F> extends true
     ? (this: ThisParameterType<F>, ...args: Parameters<F>) => Promise<Awaited<ReturnType<F>>>
     : SignaturesOf<F, "in promises">;
 
-/** True if every overload returns a promise. `ReturnType` sees only one of them. */
+/** True if every overload returns a promise. `ReturnType` alone sees only one overload. */
 type ReturnsPromise<F extends AnyFunction> = [ReturnType<F>] extends [never]
   ? false
   : [ResultsOf<F>] extends [Promise<unknown>]
@@ -80,7 +85,7 @@ type ResultsOf<F extends AnyFunction> =
     ? R1 | R2 | R3 | R4
     : ReturnType<F>;
 
-/** The overloads of a function, at most the last four, unchanged or with promises. */
+/** The last four overloads of a function, unchanged or with their results changed to promises. */
 type SignaturesOf<F extends AnyFunction, How extends "as it is" | "in promises" = "as it is"> =
   F extends Overloads<
     infer T1,
@@ -122,7 +127,10 @@ interface Overloads<
   (this: T4, ...args: A4): R4;
 }
 
-/** Leaves out the match for a missing overload, which would accept any arguments. */
+/**
+ * The signature of one overload. If the function has fewer overloads, a missing one is `unknown`, because its signature
+ * would accept any arguments.
+ */
 type Signature<How, This, Args extends unknown[], Result> = [unknown[], unknown] extends [
   Args,
   Result,

@@ -41,7 +41,7 @@ export function throttle<F extends AnyFunction>(
   return wrap({ bucket, fn, concurrencySlots }, options);
 }
 
-/** Makes one call in its slot, without wrapping a function. */
+/** Waits for a slot and makes one call, without wrapping a function. */
 export async function runOnce<Result>(
   bucket: OwnedBucket,
   fn: () => Result,
@@ -59,7 +59,7 @@ function assertFunction(where: string, fn: unknown, remedy: string): void {
   throw new InvalidOptionError({ where, option: "fn", value: fn, remedy });
 }
 
-/** What a wrapped function and those from its `with` share. */
+/** The parts that a wrapped function and the functions from its `with` share. */
 interface Wrapping<F> {
   readonly bucket: OwnedBucket;
   readonly fn: F;
@@ -97,8 +97,8 @@ function wrap<F extends AnyFunction>(
 }
 
 /**
- * Waits for a slot, runs a call, and reads its result or error. The call of a generator lasts until the generator has
- * ended; `onEnd` is called then.
+ * Waits for a slot, runs a call, and reads its result or error. Calls `onEnd` when the call has ended. If the call
+ * returns a generator, the call lasts until the generator has ended.
  */
 async function callOnSlot(
   bucket: OwnedBucket,
@@ -123,11 +123,11 @@ async function callOnSlot(
   const returned = async (result: unknown): Promise<void> => {
     try {
       const reported = bucket.reportOutcome(result, slot, cost, feedback);
-      // The caller may retry at once, and must then meet the cooldown.
+      // Waits for the report, because the caller may retry at once and must then find the cooldown.
       const outcome = reported instanceof Promise ? await reported : reported;
       if (outcome.isRefusal && settle === undefined) await settleRefused(outcome, slot, cost);
       if (settle !== undefined && !isSettled) {
-        // The bucket's `settle` may read the body, which belongs to the caller.
+        // The bucket's `settle` gets a copy if it may read the body, because the body belongs to the caller.
         const read = settlesAhead ? copyForReading(result) : result;
         bucket.settleByResult(settle, read, slot);
       }
@@ -142,7 +142,7 @@ async function callOnSlot(
       left();
     }
   };
-  // A call that loses its lease rejects, because another call may start then.
+  // A call that loses its lease rejects, because another call may start in its place.
   const lost = slot.hasLease ? slot.signal : undefined;
   let result: unknown;
   try {
@@ -163,7 +163,10 @@ async function callOnSlot(
   return watchGenerator(result, { returned, threw, left }, lost);
 }
 
-/** A copy of a response with an unread body. With node-fetch's class, a copy would block the original. */
+/**
+ * Returns a copy of a response with an unread body. Other results are returned as they are, also the responses of
+ * node-fetch: their copies would block the original.
+ */
 function copyForReading(result: unknown): unknown {
   if (!isResponse(result)) return result;
   const { body, bodyUsed } = result;
@@ -171,7 +174,10 @@ function copyForReading(result: unknown): unknown {
   return isReadable ? result.clone() : result;
 }
 
-/** Takes a concurrency slot before the draw: a call that waited for one after the draw would use its slot too late. */
+/**
+ * Takes a concurrency slot, and then makes the call. A call that waited for a concurrency slot after its draw would use
+ * the drawn slot too late.
+ */
 async function callWithin<Options extends ObservedDrawCall>(
   concurrencySlots: ConcurrencySlots,
   options: Options,
@@ -182,12 +188,13 @@ async function callWithin<Options extends ObservedDrawCall>(
   return call(timed, await concurrencySlots.take(timed));
 }
 
-/** Limits how many calls of one wrapped function run at once in this process. */
+/** Limits the number of calls of one wrapped function that run at once in this process. */
 interface ConcurrencySlots {
   /**
-   * Waits for a concurrency slot, by priority; resolves with the function that gives it back.
+   * Waits for a concurrency slot; calls with a higher priority get theirs first. Resolves with a function that releases
+   * the concurrency slot.
    *
-   * @throws {@link WaitTooLongError} when none became free within `maxWaitMs`.
+   * @throws {@link WaitTooLongError} when no concurrency slot is free within `maxWaitMs`.
    * @throws the signal's reason, when it is aborted.
    * @throws {@link ClosedError} when the bucket is closed.
    */
@@ -199,7 +206,10 @@ function createConcurrencySlots(owner: OwnedBucket, concurrency: number): Concur
   const onClose: OwnedBucket["onClose"] = (fail) => owner.onClose(fail);
   const queue = new PQueue({ concurrency, queueClass: LineOfRuns });
 
-  /** Runs a task for as long as the slot is held, so that the call itself runs in its caller's async context. */
+  /**
+   * Runs a task in the queue while the concurrency slot is held. The call itself runs outside the queue, so that it
+   * keeps its caller's async context.
+   */
   function hold(priority: number, signal: AbortSignal): Promise<() => void> {
     return new Promise((resolve, reject) => {
       const task = (): Promise<void> => new Promise((release) => resolve(release));
@@ -210,11 +220,11 @@ function createConcurrencySlots(owner: OwnedBucket, concurrency: number): Concur
   const slots: ConcurrencySlots = {
     async take(options) {
       const { priority = "normal", key, maxWaitMs, untilMs, signal } = options;
-      /** A job's call uses the job's slot, whatever holds others back. */
+      /** True for the first call in a job's handler. It uses the job's slot, so the bucket's limits do not delay it. */
       const isOfJob = unusedJobSlot(owner) !== undefined;
       const refusal = (): WaitTooLongError | undefined =>
         isOfJob ? undefined : owner.refusalKnown({ ...options, untilMs: undefined });
-      // One signal may cancel a hundred waits; Node would warn of a leak.
+      // One signal may cancel a hundred waits. Without this, Node would warn about a leak of listeners.
       if (signal !== undefined) setMaxListeners(Infinity, signal);
       const leaving = new AbortController();
       const wait = new Wait(
@@ -238,7 +248,8 @@ function createConcurrencySlots(owner: OwnedBucket, concurrency: number): Concur
       try {
         leaving.signal.throwIfAborted();
         if (queue.pending >= concurrency) {
-          // Such a call would wait for a concurrency slot, and would then find that no slot can come in time.
+          // Rejects the call as soon as the bucket has no slot in time. Otherwise the call would first wait here, and
+          // its draw would then reject it.
           const refuse = (error: WaitTooLongError): void => leaving.abort(error);
           if (!isOfJob) stopWatching = owner.whenHopeless(options, refuse);
           leaving.signal.throwIfAborted();
@@ -269,7 +280,10 @@ interface ConcurrencyWaiter extends Waiter {
   readonly run: Run;
 }
 
-/** The queue of a p-queue whose priorities are ranks. p-queue's own queue searches all entries to remove one. */
+/**
+ * A queue class for p-queue, with ranks as priorities. The default queue class of p-queue searches all entries to
+ * remove one.
+ */
 class LineOfRuns {
   readonly #line = createLine<ConcurrencyWaiter>();
   readonly #entries = new Map<string, ConcurrencyWaiter>();
@@ -278,7 +292,7 @@ class LineOfRuns {
     return this.#line.size;
   }
 
-  /** p-queue gives each run its own id. */
+  /** Adds a run. p-queue assigns a unique id to each run. */
   enqueue(
     run: Run,
     { priority: rank = 0, id = "" }: { priority?: number; id?: string } = {},
@@ -302,7 +316,7 @@ class LineOfRuns {
     this.#line.remove(entry);
   }
 
-  /** p-queue never calls these two by itself. */
+  /** Only here for p-queue's interface. p-queue never calls this method or `setPriority` by itself. */
   filter(): Run[] {
     return [];
   }
@@ -317,19 +331,22 @@ interface AnyGenerator {
   readonly throw: (...given: unknown[]) => unknown;
 }
 
-/** Exactly one of these is called, once, when a generator has ended. */
+/** The callbacks for the end of a generator. Exactly one of them is called, once. */
 interface GeneratorEnds {
-  /** It ran to its end. */
+  /** The generator ran to its end. */
   readonly returned: (value: unknown) => void;
   readonly threw: (error: unknown) => void;
-  /** The loop over it ended early, or it was garbage-collected. */
+  /** The loop over the generator ended early, or the generator was garbage-collected. */
   readonly left: () => void;
 }
 
-/** Ends the calls of generators that were garbage-collected before their end. */
+/** Ends the call of a generator that was garbage-collected before it had ended. */
 const unreachable = new FinalizationRegistry<() => void>((end) => end());
 
-/** True for sync and async generators, and for objects with all their methods; streams and cursors lack some. */
+/**
+ * True for sync and async generators, and for objects with all methods of a generator. Streams and cursors lack some of
+ * these methods.
+ */
 function isGenerator(value: unknown): value is AnyGenerator {
   if (typeof value !== "object" || value === null) return false;
   try {
@@ -343,8 +360,8 @@ function isGenerator(value: unknown): value is AnyGenerator {
 }
 
 /**
- * Reports the end of a generator, which stays the same object with all its properties. If the signal is aborted, the
- * generator throws the signal's reason and runs its `finally`.
+ * Reports the end of a generator by replacing its methods. The generator stays the same object with all its properties.
+ * If the signal aborts, the generator throws the signal's reason and runs its `finally`.
  */
 function watchGenerator<Generator extends AnyGenerator>(
   generator: Generator,
@@ -369,14 +386,14 @@ function watchGenerator<Generator extends AnyGenerator>(
     end(() => threw(error));
   }
 
-  /** Runs the generator's `finally`. An error there cannot reach a caller, so it is dropped. */
+  /** Runs the generator's `finally` block. An error in this block cannot reach a caller, so it is dropped. */
   function stop(): void {
     onError(signal?.reason);
     try {
       const stopping: unknown = Reflect.apply(own.return, generator, [undefined]);
       if (stopping instanceof Promise) stopping.catch(() => {});
     } catch {
-      // A sync generator is running at this moment, or its `finally` threw.
+      // The generator is sync and running at this moment, or its `finally` block threw.
     }
   }
 
@@ -421,7 +438,10 @@ interface GeneratorState {
   hasEnded: boolean;
 }
 
-/** A separate function, because a closure inside `watchGenerator` would keep the generator reachable forever. */
+/**
+ * Calls `left` when the generator is garbage-collected. This is a separate function, because a closure inside
+ * `watchGenerator` would keep the generator reachable forever.
+ */
 function leftIfUnreachable(generator: AnyGenerator, state: GeneratorState, left: () => void): void {
   unreachable.register(generator, () => endOnce(state, left), state);
 }
@@ -432,7 +452,7 @@ function endOnce(state: GeneratorState, report: () => void): void {
   report();
 }
 
-/** Returns what `run` returns; rejects with the signal's reason if it is aborted before. */
+/** Returns the result of `run`. Rejects with the signal's reason if the signal aborts first. */
 async function untilAborted(signal: AbortSignal, run: () => unknown): Promise<unknown> {
   signal.throwIfAborted();
   let fail = (): void => {};
@@ -447,9 +467,9 @@ async function untilAborted(signal: AbortSignal, run: () => unknown): Promise<un
   }
 }
 
-/** A running call that holds a place until it ends. */
+/** A running call that occupies a place in a bucket or in concurrency slots until it ends. */
 interface HeldCall {
-  /** What limits the places: the name of a bucket, or the concurrency slots of a function. */
+  /** The limiter that the place belongs to: the name of a bucket, or the concurrency slots of a function. */
   readonly of: unknown;
   /** The name of the running function. */
   readonly name: string;
@@ -457,24 +477,27 @@ interface HeldCall {
   isRunning: boolean;
 }
 
-/** A pending call, and how to find out which limit it waits for. */
+/** A pending call, with a function that finds the limit that the call waits for. */
 interface WaitInside {
   readonly of: unknown;
   readonly bucket: string;
   readonly logger: Logger;
-  /** The concurrency limit without a free place; undefined if the call waits for something else. */
+  /** Returns the name of the full concurrency limit. Undefined if the call waits for something else. */
   readonly limit: () => Promise<string | undefined>;
 }
 
 const PATIENCE_MS = 10_000;
 
 const inside = new AsyncLocalStorage<HeldCall>();
-/** Async storage slows down each promise of a process, so it is on only while calls hold places. */
+/**
+ * The number of running calls that occupy places. Async storage slows down each promise of a process, so it is on only
+ * if this is above 0.
+ */
 let running = 0;
-/** The places that were warned about, by logger. */
+/** The limiters that were already warned about, by logger. */
 const warned = new WeakMap<Logger, Set<unknown>>();
 
-/** Runs a call that holds a place, and marks the calls that it makes as inner calls. */
+/** Runs a call that occupies a place. Calls that are made inside it can then be recognized as inner calls. */
 async function runHeld<Result>(
   of: unknown,
   name: string,
@@ -492,7 +515,8 @@ async function runHeld<Result>(
 }
 
 /**
- * Waits for a place. If the call was made inside a call that holds such a place, a warning is logged after ten seconds.
+ * Waits for a place. Logs a warning after ten seconds if the call was made inside another call that occupies a place of
+ * the same limiter.
  */
 export function waitInside<Place>(wait: WaitInside, waiting: Promise<Place>): Promise<Place> {
   const outer = running === 0 ? undefined : holderOf(wait.of);
@@ -502,7 +526,7 @@ export function waitInside<Place>(wait: WaitInside, waiting: Promise<Place>): Pr
   return waiting.finally(() => clearTimeout(timer));
 }
 
-/** The outer call of this one that holds such a place. */
+/** Returns the outer call of the current call that occupies a place of this limiter. Undefined if there is none. */
 function holderOf(of: unknown): HeldCall | undefined {
   let held = inside.getStore();
   while (held !== undefined && (held.of !== of || !held.isRunning)) held = held.outer;
@@ -513,7 +537,7 @@ async function warn({ of, bucket, logger, limit }: WaitInside, outer: HeldCall):
   const known = warned.get(logger) ?? new Set();
   warned.set(logger, known);
   if (known.has(of) || !outer.isRunning) return;
-  // Without a known limit there is no warning.
+  // Logs no warning if the limit is unknown.
   const limitedBy = await limit().catch(() => undefined);
   if (limitedBy === undefined || known.has(of) || !outer.isRunning) return;
   known.add(of);

@@ -15,28 +15,33 @@ export interface PreviewOptions<
   Rate extends RateInput = RateInput,
   KeyRate extends RateInput = RateInput,
 > extends PolicyOptions<Rate, KeyRate> {
-  /** The length of a pause from now, in ms. Infinity for no end, 0 to resume. Defaults to the present state. */
+  /**
+   * The length of a pause from now, in ms. Infinity means a pause without an end, and 0 means `resume`. By default,
+   * pauses stay unchanged.
+   */
   readonly pausedForMs?: number | undefined;
 }
 
-/** A bucket before or after a change. */
+/** The expected state of a bucket before or after a change. */
 export interface BucketOutlook {
-  /** `"100/s"`. */
+  /** The policy as text: `"100/s"`. */
   readonly policy: string;
-  /** The calls of cost 1 per second that all shared rates allow together. Undefined without a shared rate. */
+  /** The most calls of cost 1 per second under the shared rates. Undefined without a shared rate. */
   readonly capPerSecond: number | undefined;
-  /** Ms until a pause ends, or `0`. Infinity without an end, which is `"forever"` in JSON. */
+  /**
+   * Ms until a pause ends. `0` without a pause. Infinity for a pause without an end, written as `"forever"` in JSON.
+   */
   readonly pausedForMs: number;
   /** The number of waiting callers of all processes. */
   readonly waiting: number;
   /**
-   * Ms until all waiting callers have started, by shared rates alone and if no more come. `0` if none waits, Infinity
-   * while a pause has no end.
+   * Ms until all waiting callers have started. Considers only shared rates and assumes no new callers. `0` if no caller
+   * waits, Infinity while a pause has no end.
    */
   readonly goneInMs: number;
 }
 
-/** The effect of a change. */
+/** The expected state of a bucket now, and after a change. */
 export interface BucketPreview {
   readonly now: BucketOutlook;
   readonly after: BucketOutlook;
@@ -54,7 +59,10 @@ const PAUSED = z
   .optional();
 const PREVIEW = z.looseObject({ pausedForMs: PAUSED });
 
-/** Returns the state of a bucket after a change. A limit keeps its usage if its kind stays. */
+/**
+ * Returns the state that a bucket would have after a change. A limit keeps its usage if its kind and unit stay the
+ * same.
+ */
 export function suppose(where: string, inForce: InForce, given: unknown): InForce {
   const { pausedForMs, ...policyGiven } = readOptions(where, PREVIEW, given) as PreviewOptions;
   const isPolicy = Object.values(policyGiven).some((value) => value !== undefined);
@@ -74,7 +82,9 @@ export function suppose(where: string, inForce: InForce, given: unknown): InForc
 
 const UNUSED = { level: 0, capacity: 1, nextFreeMs: 0 };
 
-/** Returns the state of a limit that replaces another one. It keeps the usage if kind and unit stay. */
+/**
+ * Returns the state of a limit that replaces another one. The new limit keeps the usage if kind and unit stay the same.
+ */
 function limitUnder(
   { kind, unit, capacity, count, periodUs, ...others }: Limit,
   from: {
@@ -87,7 +97,7 @@ function limitUnder(
   const { level, capacity: most, nextFreeMs = 0 } = (isKept && from.was) || UNUSED;
   const used = Math.min(capacity, Math.ceil((level * capacity) / most));
   const { pausedForMs, coolingForMs } = from.state;
-  // A pause or cooldown hides when the limit itself would have room.
+  // During a pause or cooldown, `nextFreeMs` does not show when the limit itself has room.
   const isHidden = nextFreeMs <= Math.max(pausedForMs, coolingForMs);
   const stepMs = Math.ceil(periodUs / (count * 1_000));
   const waitMs = isHidden || from.before?.periodUs !== periodUs ? stepMs : nextFreeMs;

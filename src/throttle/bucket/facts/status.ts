@@ -17,13 +17,13 @@ import {
 } from "../../../core/stores/insight/store.ts";
 import type { BriefState, BucketState, InForce } from "../bucket-state.ts";
 
-/** Who made an active override or pause, and when it ends. */
+/** The author, reason and end of an active override or pause. */
 export interface SetBy {
   readonly by: string;
   readonly reason: string | undefined;
   /** When the change was made, in ms since 1970, by the clock of Redis. */
   readonly atMs: number;
-  /** Ms until it ends by itself. Infinity without an end, which is `"forever"` in JSON. */
+  /** Ms until the override or pause ends by itself. Infinity if it has no end, written as `"forever"` in JSON. */
   readonly endsInMs: number;
 }
 
@@ -31,24 +31,24 @@ export interface SetBy {
 export interface Waiting {
   readonly total: number;
   readonly byPriority: Readonly<Record<Priority, number>>;
-  /** How long the oldest waiting caller has waited, in ms. `0` if none waits. */
+  /** How long the longest-waiting caller has waited so far, in ms. `0` if no caller waits. */
   readonly oldestMs: number;
 }
 
 /** A replica's latest report about a bucket. */
 export interface ReplicaOfBucket {
-  /** A name that no other process has, as in `sluice.overview()`. */
+  /** The unique name of the process, the same as in `sluice.overview()`. */
   readonly replica: string;
   /** The age of the report, in ms. */
   readonly reportedAgoMs: number;
   /** @deprecated Use `reportedAgoMs`. */
   readonly toldAgoMs: number;
   readonly waiting: number;
-  /** Calls per second that it started in the ten seconds before: `12.3`. */
+  /** The average calls per second that the replica started in the last ten seconds: `12.3`. */
   readonly perSecond: number;
 }
 
-/** An operator's view of a bucket: its cap and actual rate, what limits it, and who set the policy. */
+/** An operator's view of a bucket: its cap and actual rate, the limit that delays callers, and who set the policy. */
 export interface BucketStatus extends BucketState, OfAllReplicas {}
 
 /** A {@link BucketStatus} without the state of each limit. */
@@ -56,53 +56,64 @@ export interface BucketBrief extends BriefState, OfAllReplicas {}
 
 interface OfAllReplicas {
   readonly name: string;
-  /** The calls of cost 1 per second that all shared rates allow together: `100`. Undefined without a shared rate. */
+  /** The most calls of cost 1 per second under the shared rates: `100`. Undefined without a shared rate. */
   readonly capPerSecond: number | undefined;
-  /** Calls per second that all replicas started in the last ten seconds: `98.4`. */
+  /** The average calls per second that all replicas started in the last ten seconds: `98.4`. */
   readonly actualPerSecond: number;
-  /** The number of responses that caused a cooldown or a cut of the rate, over all replicas: `12`. Only grows. */
+  /**
+   * The number of responses that caused a cooldown or a rate cut, over all replicas: `12`. This counter never
+   * decreases.
+   */
   readonly refusals: number;
   /** The source of the active policy. */
   readonly source: PolicySource;
-  /** The version of the rules. Undefined if they do not name the bucket. */
+  /** The version of the rules. Undefined if the rules do not name the bucket. */
   readonly rulesVersion: number | undefined;
-  /** Who overrode the policy of the rules or the code. Undefined without an override, or if unknown. */
+  /** The author and end of the override. Undefined without an override, or if its author is unknown. */
   readonly setBy: SetBy | undefined;
-  /** Who paused the bucket. Undefined if it is not paused, or if unknown. */
+  /** The author and end of the pause. Undefined if the bucket is not paused, or if the author is unknown. */
   readonly pausedBy: SetBy | undefined;
-  /** The limit or pause that delays most of the waiting callers: `"100/s"`, `"a pause"`. Undefined if none waits. */
+  /**
+   * The limit or pause that delays most of the waiting callers: `"100/s"`, `"a pause"`. Undefined if no caller waits.
+   */
   readonly limitedBy: string | undefined;
   readonly waiting: Waiting;
   /** The latest report of each replica that uses the bucket. */
   readonly reports: readonly ReplicaOfBucket[];
   /** @deprecated Use `reports`. */
   readonly toldBy: readonly ReplicaOfBucket[];
-  /** True if a process used it in the last 30 days. False for a bucket that only a rules file names. */
+  /** True if any process used the bucket in the last 30 days. False for a bucket that only a rules file names. */
   readonly hasCalls: boolean;
 }
 
 export interface HistoryOptions {
-  /** The start, in ms since 1970. Defaults to 24 hours ago, the start of the stored history. */
+  /** The start of the range, in ms since 1970. Defaults to 24 hours ago, because older steps are not stored. */
   readonly sinceMs?: number | undefined;
-  /** The end, in ms since 1970. Defaults to now. */
+  /** The end of the range, in ms since 1970. Defaults to now. */
   readonly untilMs?: number | undefined;
 }
 
-/** A step of the history. */
+/** One step of the history of a bucket. */
 export interface Point extends Omit<StoredPoint, "waiting"> {
-  /** The average number of waiting callers of all processes: `{ normal: 12.5 }`. Priorities without callers are omitted. */
+  /**
+   * The average number of waiting callers over all processes, by priority: `{ normal: 12.5 }`. Priorities without
+   * callers are omitted.
+   */
   readonly waiting: Readonly<Partial<Record<Priority, number>>>;
 }
 
-/** Started calls, refusals of the downstream and waiting callers in steps of ten seconds. Empty steps are omitted. */
+/**
+ * The history of a bucket in steps of ten seconds: started calls, refusals by the downstream and waiting callers. Empty
+ * steps are omitted.
+ */
 export interface History {
-  /** `10000`. */
+  /** The length of a step, in ms: `10000`. */
   readonly stepMs: number;
-  /** The oldest first. `atMs` is the start of a step. */
+  /** The steps, the oldest first. `atMs` is the start of a step. */
   readonly points: readonly Point[];
 }
 
-/** Older reports are outdated: replicas report waiting callers at least every ten seconds. */
+/** Reports older than this are ignored. Replicas with waiting callers report at least every ten seconds. */
 const FRESH_MS = 15_000;
 
 export async function readStatus(
@@ -165,14 +176,17 @@ export function describeStatus<State extends BriefState>(
 const REPORTS_MS = 2_000;
 const RATE_MS = 10_000;
 
-/** Estimates how many calls of a replica fall into the last ten seconds. The older its report, the fewer. */
+/**
+ * Estimates the number of calls that a replica started in the last ten seconds. The older the replica's report, the
+ * lower the estimate.
+ */
 function recentOf({ startedIn10s, atMs }: BucketFacts["reports"][number], nowMs: number): number {
   const agoMs = nowMs - atMs;
   if (agoMs <= REPORTS_MS) return startedIn10s;
   return Math.max(0, Math.round(startedIn10s * (1 - agoMs / RATE_MS)));
 }
 
-/** Returns the calls of cost 1 per second that all shared rates allow together. */
+/** Returns the most calls of cost 1 per second under the shared rates. Undefined without a shared rate. */
 export function capOf({ limits }: Pick<Policy, "limits">): number | undefined {
   const rates = ratesOf(limits);
   return rates.length === 0 ? undefined : Math.min(...rates.map(({ perSecond }) => perSecond));
@@ -183,7 +197,7 @@ function ratesOf(limits: Policy["limits"]) {
   return shared.map((limit) => ({ limit, perSecond: (limit.count * 1_000_000) / limit.periodUs }));
 }
 
-/** Counts the waiting callers in the reports of replicas. */
+/** Returns the number of waiting callers over all replicas, from their latest reports. */
 export async function countWaiting(name: string, insight: InsightStore): Promise<number> {
   const { nowMs, reports } = await insight.bucket(name);
   return waitingOf(reports.filter(({ atMs }) => nowMs - atMs < FRESH_MS)).total;
@@ -205,17 +219,23 @@ function waitingOf(reports: readonly BucketActivity[]): Waiting {
   return { total: sum(byRank), byPriority: byPriority as Waiting["byPriority"], oldestMs };
 }
 
-/** Returns the report with the most waiting callers, among those that name a cause. */
+/** Returns the report with the most waiting callers. Ignores reports that do not name a limit. */
 function mostWaiting(reports: readonly BucketActivity[]): BucketActivity | undefined {
   return reports
     .filter(({ limitedBy, waiting }) => limitedBy !== undefined && sum(waiting) > 0)
     .toSorted((a, b) => sum(b.waiting) - sum(a.waiting))[0];
 }
 
-/** Callers that wait for a slot they already have count as limited by the rate from this usage on. */
+/**
+ * A shared rate counts as the cause of waits if at least this fraction of the rate is used. Reports name no limit for
+ * callers that already hold a slot in the near future.
+ */
 const USED_SHARE = 0.9;
 
-/** Returns the lowest shared rate if it is used up. Callers with slots in the near future, such as jobs, wait for it. */
+/**
+ * Returns the lowest shared rate if it is used up. Callers that hold slots in the near future, such as jobs, wait
+ * because of this rate.
+ */
 function rateInUse(limits: Policy["limits"], actualPerSecond: number): string | undefined {
   const [lowest] = ratesOf(limits).toSorted((a, b) => a.perSecond - b.perSecond);
   if (lowest === undefined || actualPerSecond < USED_SHARE * lowest.perSecond) return undefined;

@@ -12,27 +12,27 @@ import type { LocalActivity } from "../../bucket.ts";
 import { nameBinding } from "../../try/decision.ts";
 import type { Waits } from "../../waiting/dispatch.ts";
 
-/** Counts the activity of a bucket in this process, for reports and metrics. */
+/** Counts a bucket's activity in this process, for reports to the store and for metrics. */
 export interface Tally {
   /** Counts started calls that did not wait. */
   readonly add: (calls: number) => void;
   /** Counts a started call that waited. */
   readonly waited: (waitedMs: number, priority?: Priority) => void;
-  /** Counts other slots and refusals, for metrics only. */
+  /** Counts other slots and refusals by their outcome. Only metrics use these counts. */
   readonly count: CountSlots;
-  /** Returns the tracing of waits, if it is on. */
+  /** Returns the tracer of waits. Undefined if tracing is off. */
   readonly traces: () => Traces | undefined;
-  /** Counts a refusal of the downstream that causes a cooldown or a cut of the rate. */
+  /** Counts a refusal by the downstream that causes a cooldown or a rate cut. */
   readonly cooled: () => void;
-  /** Reports activity: a caller waits. */
+  /** Marks the bucket as active, because a caller waits. */
   readonly touch: () => void;
-  /** Returns the counts since the last call of this method. The next event calls `onActivity` again. */
+  /** Returns the counts since the last call of this method. After it, the next activity calls `onActivity` again. */
   take(): Pick<LocalActivity, "started" | "refused">;
 }
 
 interface TallyParts {
   readonly name: string;
-  /** Called with the first call or caller after each `take`. */
+  /** Called at the first activity of the process, and at the first activity after each `take`. */
   readonly onActivity?: (() => void) | undefined;
   readonly observing?: Observing | undefined;
 }
@@ -77,7 +77,7 @@ export function createTally({ name, onActivity = () => {}, observing }: TallyPar
   };
 }
 
-/** The metrics of one bucket. Each is looked up once, since every draw counts here. */
+/** The metrics of one bucket. Each series is looked up once, because every draw adds to it. */
 class BucketSeries {
   readonly slots: Readonly<Record<SlotOutcome, Series>>;
   readonly #bucket: string;
@@ -108,7 +108,7 @@ class BucketSeries {
   }
 }
 
-/** Returns the activity that this process reports about a bucket. */
+/** Returns the activity that this process reports to the store about a bucket. */
 export function activityOf(
   counted: Pick<LocalActivity, "started" | "refused">,
   { byRank, sinceMs, most }: Waits,

@@ -14,7 +14,7 @@ const VARIABLES = {
   baseUrl: { name: "OPENAI_BASE_URL", as: baseUrl("https://api.openai.com/v1"), isSecret: true },
 };
 
-/** Reports the number of characters, at most once a second. */
+/** Reports the number of streamed characters as the job's progress, at most once a second. */
 function reportProgress(report: (progress: object) => Promise<void>): (text: string) => void {
   let reportedAtMs = performance.now();
   return ({ length: characters }) => {
@@ -24,12 +24,12 @@ function reportProgress(report: (progress: object) => Promise<void>): (text: str
   };
 }
 
-// Asks for one chat completion per job, through the bucket, which counts what it took.
+// Requests one chat completion for each job. The bucket sends the requests and counts the tokens that each one used.
 await runQueueWorker(VARIABLES, (settings) => ({
   open: (sluice) => openLlmQueue(sluice, settings),
   tryOut: (baseUrl) => createComplete({ ...settings, baseUrl, apiKey: "none" })(HELLO, ALONE),
   handler(log, { bucket }) {
-    // A refused job is tried again as a job.
+    // The bucket does not retry a rejected request, because the queue retries the whole job.
     const fetch = bucket.fetch.with({ tries: 1 });
     const complete = createComplete({ ...settings, fetch });
     return loggedHandler<ChatRequest, ChatResult>({

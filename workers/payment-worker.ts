@@ -17,7 +17,7 @@ const VARIABLES = {
 };
 const NOTHING: Payment = { charge: {} };
 
-// Charges each job once, however often it is tried.
+// Charges each payment once, however often its job is attempted.
 await runQueueWorker(VARIABLES, (settings) => {
   const charge = createCharge(settings);
   return {

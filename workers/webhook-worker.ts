@@ -6,18 +6,22 @@ import { openWebhooks, WEBHOOK_SENDER } from "./webhook/sender.ts";
 
 const VARIABLES = {
   ...WEBHOOK_SENDER,
-  // Slow endpoints occupy the worker until their timeout. There must be room left for the others.
+  // A call to a slow endpoint occupies a place in the worker until its timeout. The high concurrency leaves places for
+  // other endpoints.
   ...workerVariables({ timeoutMs: 15_000, concurrency: 250 }),
 };
 
-/** The sender and its queue already log blocked endpoints and messages that were given up. */
+/**
+ * Logs endpoints that fail for a long time or are disabled. The sender and its queue already log blocked endpoints and
+ * undeliverable messages.
+ */
 function logEvents(hooks: Webhooks, log: Logger): void {
   hooks.on("failing", (facts) => log.warn(facts, "An endpoint has been failing for a long time."));
   hooks.on("disabled", (facts) => log.error(facts, "An endpoint is disabled."));
   hooks.on("recovered", (facts) => log.info(facts, "An endpoint has recovered."));
 }
 
-// Sends the sender's messages, signed and paced.
+// Sends the queued webhook messages, signed and at a limited rate.
 await runWorker(VARIABLES, (settings) => ({
   async start(sluice, log) {
     const hooks = openWebhooks(sluice, settings);

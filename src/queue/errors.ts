@@ -3,8 +3,8 @@ import { withoutStop } from "../core/describe.ts";
 import type { Key } from "../core/key-path.ts";
 
 /**
- * The reason of the signal and of the failed attempt when a job's handler, including the check of its data, took longer
- * than its worker's `timeoutMs`.
+ * The handler of a job took longer than `timeoutMs`, including the check of the job's data. The handler's signal is
+ * aborted with this error, and the attempt fails with it.
  */
 export class HandlerTimeoutError extends SluiceError<HandlerTimeoutError> {
   override readonly name = "HandlerTimeoutError";
@@ -20,13 +20,13 @@ export class HandlerTimeoutError extends SluiceError<HandlerTimeoutError> {
 }
 
 /**
- * The reason of a failed attempt whose handler returned an error response: a status of 400 or more, or a refusal with
- * another status. Its `cause` is what the handler returned.
+ * The attempt failed because its handler returned an error response: a status of 400 or more, or a refusal with another
+ * status. The `cause` is what the handler returned.
  */
 export class HandlerResponseError extends SluiceError<HandlerResponseError> {
   override readonly name = "HandlerResponseError";
   readonly code = "ERR_HANDLER_RESPONSE";
-  /** The response's status: `429`. Undefined if a refusal has none, such as Slack's `{ ok: false }`. */
+  /** The response's status: `429`. Undefined for a refusal without a status, such as Slack's `{ ok: false }`. */
   declare readonly status: number | undefined;
 
   constructor(status: number | undefined, options?: ErrorOptions) {
@@ -39,7 +39,9 @@ export class HandlerResponseError extends SluiceError<HandlerResponseError> {
   }
 }
 
-/** The reason of the handler's signal when its worker must give up the job, because another worker may run it. */
+/**
+ * The worker must give up the job, because another worker may run it. The handler's signal is aborted with this error.
+ */
 export class JobLostError extends SluiceError<JobLostError> {
   override readonly name = "JobLostError";
   readonly code = "ERR_JOB_LOST";
@@ -53,8 +55,8 @@ export class JobLostError extends SluiceError<JobLostError> {
 }
 
 /**
- * The reason of the handler's signal when its job was cancelled. `finished()` then rejects with it, once the job has
- * ended or was removed.
+ * The job was cancelled. The signal of a running handler is aborted with this error. `finished()` rejects with this
+ * error once the job has ended or was removed.
  */
 export class JobCancelledError extends SluiceError<JobCancelledError> {
   override readonly name = "JobCancelledError";
@@ -66,20 +68,20 @@ export class JobCancelledError extends SluiceError<JobCancelledError> {
   }
 }
 
-/** The reason of a dead letter whose job was cancelled while it ran. */
+/** The dead-letter reason of a job that was cancelled while it ran. */
 export const CANCELLED = "Cancelled: somebody cancelled the job while it ran";
 
 /**
- * What `finished()` rejects with when the job has failed for the last time. Its `cause` is an error like that of the
- * last attempt, with its message, `code`, `status` and causes.
+ * The job has failed for the last time. `finished()` rejects with this error. Its `cause` is a copy of the last
+ * attempt's error, with the same message, `code`, `status` and causes.
  */
 export class JobFailedError extends SluiceError<JobFailedError> {
   override readonly name = "JobFailedError";
   readonly code = "ERR_JOB_FAILED";
   declare readonly jobId: string;
   /**
-   * The message of the error of its last attempt: `"downstream says no"`; or `"Expired: …"` if it did not start in
-   * time.
+   * The error message of the last attempt: `"downstream says no"`. For a job that did not start in time,
+   * `"Expired: …"`.
    */
   declare readonly reason: string;
 
@@ -92,7 +94,7 @@ export class JobFailedError extends SluiceError<JobFailedError> {
   }
 }
 
-/** What `finished()` rejects with when the job was removed, or is done and no longer kept. */
+/** The job was removed, or is done and no longer kept. `finished()` rejects with this error. */
 export class JobMissingError extends SluiceError<JobMissingError> {
   override readonly name = "JobMissingError";
   readonly code = "ERR_JOB_MISSING";
@@ -106,7 +108,7 @@ export class JobMissingError extends SluiceError<JobMissingError> {
   }
 }
 
-/** What `finished()` rejects with when the job has not ended within `timeoutMs`; the job goes on. */
+/** The job has not ended within `timeoutMs`. `finished()` rejects with this error. The job itself continues. */
 export class JobUnfinishedError extends SluiceError<JobUnfinishedError> {
   override readonly name = "JobUnfinishedError";
   readonly code = "ERR_JOB_UNFINISHED";
@@ -120,12 +122,12 @@ export class JobUnfinishedError extends SluiceError<JobUnfinishedError> {
   }
 }
 
-/** What `update()` rejects with when the job is running or done, so that its handler already has the data. */
+/** The job is running or done, so its handler already has the old data. `update()` rejects with this error. */
 export class JobStateError extends SluiceError<JobStateError> {
   override readonly name = "JobStateError";
   readonly code = "ERR_JOB_STATE";
   declare readonly jobId: string;
-  /** Where the job is. */
+  /** The state of the job. */
   declare readonly state: "active" | "done";
 
   constructor({ jobId, state }: { jobId: string; state: "active" | "done" }) {
@@ -138,22 +140,25 @@ export class JobStateError extends SluiceError<JobStateError> {
 }
 
 /**
- * What `enqueue` rejects with when the queue has as many pending jobs as its `maxBacklog` allows. No job of the round
- * trip was stored.
+ * The queue already has as many pending jobs as its `maxBacklog` allows. `enqueue` and `enqueueMany` reject with this
+ * error. No job of the rejected round trip was stored.
  */
 export class QueueFullError extends SluiceError<QueueFullError> {
   override readonly name = "QueueFullError";
   readonly code = "ERR_QUEUE_FULL";
   declare readonly queue: string;
-  /** How many jobs may wait: `10_000`. */
+  /** The exceeded `maxBacklog`, in pending jobs: `10_000`. */
   declare readonly limit: number;
-  /** How many waited. */
+  /** How many jobs were pending. */
   declare readonly waiting: number;
-  /** How many jobs the round trip was to store. 1 for `enqueue`. */
+  /** How many jobs the rejected round trip contained. 1 for `enqueue`. */
   declare readonly asked: number;
-  /** The key that has too many jobs; undefined if all keys together have too many. */
+  /** The key that has too many pending jobs. Undefined if all keys together have too many. */
   declare readonly key: Key | undefined;
-  /** How many jobs of this `enqueueMany` earlier round trips have stored: the first ones. 0 for `enqueue`. */
+  /**
+   * How many jobs of this `enqueueMany` were stored in earlier round trips: the first ones of its list. 0 for
+   * `enqueue`.
+   */
   declare readonly storedCount: number;
 
   constructor(facts: FactsOf<QueueFullError>) {

@@ -1,41 +1,45 @@
 /**
- * What is kept of the error that failed an attempt: its message as the job's reason, and beside it its code, its status
- * and its causes. BullMQ keeps only a message and a stack.
+ * Keeps facts about the error that failed an attempt. The error's message becomes the job's reason. Its code, status
+ * and causes are stored in addition, because BullMQ keeps only a message and a stack.
  */
 import { describeValue } from "../core/describe.ts";
 import { isResponse, statusIn } from "../throttle/feedback/layers.ts";
 import { readProperty } from "../throttle/feedback/properties.ts";
 import { isFinalError } from "./bullmq/errors.ts";
 
-/** The facts of an error beside its message. */
+/** The facts about an error, in addition to its message. */
 export interface ErrorFacts {
-  /** Its `code`: `"ECONNREFUSED"`, `"23505"`. Undefined without one. */
+  /** The error's `code`: `"ECONNREFUSED"`, `"23505"`. Undefined if it has no code. */
   readonly code?: string | undefined;
-  /** The HTTP status of the response that it carries: `503`. Undefined without one. */
+  /** The HTTP status of the response that is attached to the error: `503`. Undefined without a status. */
   readonly status?: number | undefined;
-  /** Its `cause`, up to five levels deep. Undefined without one. */
+  /** The error's `cause`, up to five levels deep. Undefined if it has no cause. */
   readonly cause?: ErrorCause | undefined;
-  /** The errors of an `AggregateError`: for instance one for each address of a host. */
+  /** The errors inside an `AggregateError`, such as one error for each address of a host. */
   readonly errors?: readonly ErrorCause[] | undefined;
 }
 
-/** The facts of the error that failed an attempt, beside its message. */
+/** The facts about the error that failed an attempt, in addition to its message. */
 export interface FailureFacts extends ErrorFacts {
   /**
-   * Its name, or that of its class: `"TypeError"`. Undefined for a plain `Error`, and for a value that is not an error.
+   * The name of the error or of its class: `"TypeError"`. Undefined for a plain `Error`, and for a thrown value that is
+   * not an error.
    */
   readonly errorName?: string | undefined;
 }
 
-/** An error that led to another. */
+/** An error that caused another error. */
 export interface ErrorCause extends ErrorFacts {
-  /** `"TypeError"`; for a response of `fetch`, `"Response"`. */
+  /** The name of the error: `"TypeError"`. For a response of `fetch`, `"Response"`. */
   readonly name: string;
-  /** The first 1,000 characters: `"connect ECONNREFUSED 10.0.0.7:443"`. */
+  /** The first 1,000 characters of the error's message: `"connect ECONNREFUSED 10.0.0.7:443"`. */
   readonly message: string;
 }
 
-/** How deep causes are kept, how many of them, and how many characters of a message, and of a name or code. */
+/**
+ * The bounds of what is kept: levels of causes, number of causes, characters of a message, and characters of a name or
+ * code.
+ */
 const [DEEPEST, MOST, LONGEST_MESSAGE, LONGEST_WORD] = [5, 20, 1_000, 100];
 
 /** The name of an error that has no specific name. */
@@ -48,18 +52,18 @@ interface Walk {
 
 const originals = new WeakMap<Error, unknown>();
 
-/** Records that an error stands for a thrown value, so that its facts are those of the thrown value. */
+/** Records that an error replaces a thrown value, so that the facts about the error are read from the thrown value. */
 export function standFor(failure: Error, thrown: unknown): Error {
   if (failure !== thrown) originals.set(failure, thrown);
   return failure;
 }
 
-/** Returns the thrown value that an error stands for, or the error itself. */
+/** Returns the thrown value that an error replaces, or the error itself. */
 export function originalOf(error: unknown): unknown {
   return error instanceof Error && originals.has(error) ? originals.get(error) : error;
 }
 
-/** Returns the facts of a thrown value. Never throws. */
+/** Returns the facts about a thrown value. Never throws. */
 export function readErrorFacts(thrown: unknown): FailureFacts {
   const error = originalOf(thrown);
   const name = error instanceof Error && !isFinalError(error) ? nameOf(error) : PLAIN;
@@ -85,7 +89,10 @@ function factsOf(error: unknown, depth: number, walk: Walk): ErrorFacts {
   };
 }
 
-/** Undefined for no error, for an error that was seen before, and beyond the bounds. */
+/**
+ * Returns the facts about a cause. Undefined if there is no error, if the error was seen before, or if the bounds are
+ * exceeded.
+ */
 function causeOf(error: unknown, depth: number, walk: Walk): ErrorCause | undefined {
   if (error === undefined || error === null || depth > DEEPEST || walk.left <= 0) return undefined;
   if (walk.seen.has(error)) return undefined;
@@ -101,7 +108,7 @@ function nameOf(error: unknown): string {
   const name = readProperty(error, "name");
   if (typeof name !== "string" || name === "") return typeof error;
   if (name !== PLAIN) return name;
-  // A class without its own name inherits "Error".
+  // An error class that does not set `name` inherits "Error", so the name of the class is used.
   const made = readProperty(error, "constructor");
   const ofClass: unknown = typeof made === "function" ? made.name : undefined;
   return typeof ofClass === "string" && ofClass !== "" ? ofClass : name;
@@ -133,12 +140,15 @@ function listOf(errors: unknown): readonly unknown[] {
   try {
     return Array.isArray(errors) ? errors.slice(0, MOST) : [];
   } catch {
-    // A proxy that throws.
+    // The value is a proxy that throws.
     return [];
   }
 }
 
-/** All texts in which a reason is searched: that of the error, and the messages and codes of its causes. */
+/**
+ * Returns all texts that a `reason` filter searches: the reason and code of the error, and the messages and codes of
+ * its causes.
+ */
 export function textsOf(reason: string, facts: ErrorFacts): string[] {
   const within = causesOf(facts).flatMap(({ message, code = "" }) => [message, code]);
   return [reason, facts.code ?? "", ...within].filter((text) => text !== "");
@@ -154,12 +164,14 @@ function causesOf({ cause, errors = [] }: ErrorFacts): ErrorCause[] {
   return direct.flatMap((each) => [each, ...causesOf(each)]);
 }
 
-/** Rebuilds an error that was kept, with its causes. */
+/** Rebuilds an error from its stored facts, with its causes. */
 function rebuildError({ name, message, ...facts }: ErrorCause): Error {
   return rebuildWith(message, { ...facts, errorName: name });
 }
 
-/** The same for a given message. Without a kept name, the stack is that of this call. */
+/**
+ * Rebuilds an error with this message from stored facts. Without a stored name, the stack is the stack of this call.
+ */
 export function rebuildWith(
   message: string,
   { cause, errors, code, status, errorName: name }: FailureFacts,
@@ -176,7 +188,7 @@ export function rebuildWith(
   });
 }
 
-/** Reads stored facts. A job that failed before facts were stored has none. */
+/** Parses stored facts. Returns none for a job that failed before Sluice stored facts. */
 export function parseErrorFacts(json: unknown): FailureFacts {
   if (typeof json !== "string" || json === "") return {};
   try {

@@ -4,41 +4,50 @@ import { encodeKey, type Key } from "../core/key-path.ts";
 import type { Priority } from "../core/input/options.ts";
 import type { Cost } from "../throttle/costs.ts";
 
-/** Where a job is. */
+/** The state of a job. */
 export type JobState = "waiting" | "active" | "delayed" | "done" | "failed";
 
 export const JOB_STATES: readonly JobState[] = ["waiting", "active", "delayed", "done", "failed"];
 
-/** Queued work, as producers and handlers see it. */
+/** A queued job, as producers and handlers see it. */
 export interface Job<Data> {
   readonly id: string;
-  /** What kind of work it is, `"refund"`; undefined unless `enqueue` was given one. */
+  /** The kind of work: `"refund"`. Undefined if the job was enqueued without a name. */
   readonly name: string | undefined;
   readonly data: Data;
-  /** The tenant, account or endpoint that the job is for: `"acme"`, or a path of names, `["acme", "endpoint-7"]`. */
+  /** The tenant, account or endpoint that the job is for: `"acme"`, or a path of names: `["acme", "endpoint-7"]`. */
   readonly key: Key | undefined;
-  /** The cost of each attempt; undefined for 1 call. */
+  /** The cost of each attempt. Undefined means 1 call. */
   readonly cost: Cost | undefined;
   readonly priority: Priority;
-  /** The time limit of one attempt, in ms; undefined if the worker's `timeoutMs` applies. */
+  /** The time limit for each attempt, in ms. Undefined if the worker's `timeoutMs` applies. */
   readonly timeoutMs: number | undefined;
-  /** The `dedupeId` given to `enqueue`; for a run of a recurring job, that job's name. Undefined without one. */
+  /**
+   * The `dedupeId` that was passed to `enqueue`. For a run of a recurring job, this is the name of its schedule.
+   * Undefined without a `dedupeId`.
+   */
   readonly dedupeId: string | undefined;
-  /** The most attempts: `20`. */
+  /** How often the job is attempted at most: `20`. */
   readonly attempts: number;
-  /** How many of its attempts have ended, without those that gave the job back: 0 while the first one runs. */
+  /**
+   * How many attempts of the job have ended: 0 during the first attempt. Attempts that returned the job to the queue do
+   * not count.
+   */
   readonly attemptsMade: number;
-  /** When it was enqueued, in ms since 1970 on Redis' clock, as are all times below. */
+  /** When the job was enqueued, in ms since 1970. This time and all times below come from the clock of Redis. */
   readonly enqueuedAtMs: number;
-  /** When its first attempt may start, in ms since 1970: `enqueuedAtMs` plus its delay. */
+  /** When the first attempt may start, in ms since 1970: `enqueuedAtMs` plus the job's delay. */
   readonly dueAtMs: number;
-  /** When a worker took it for its last attempt, in ms since 1970; undefined before that. */
+  /** When a worker fetched the job for its latest attempt, in ms since 1970. Undefined before the first attempt. */
   readonly startedAtMs: number | undefined;
-  /** When it was done, or failed for the last time, in ms since 1970; undefined before that. */
+  /** When the job was done, or failed for the last time, in ms since 1970. Undefined before that. */
   readonly endedAtMs: number | undefined;
-  /** The time by which its first attempt must start, in ms since 1970; undefined without one, or after the first attempt. */
+  /**
+   * The deadline by which the first attempt must start, in ms since 1970. Undefined without a deadline, or after the
+   * first attempt.
+   */
   readonly startByMs: number | undefined;
-  /** What its handler returned, as JSON. Undefined until the job is done, or if it returned nothing. */
+  /** What the handler returned, as JSON. Undefined until the job is done, or if the handler returned nothing. */
   readonly result: unknown;
 }
 
@@ -49,11 +58,12 @@ export function keyTextOf({ key }: Pick<Job<unknown>, "key">): string | undefine
 
 const REMEDY = "give the id of a job";
 const JOB_ID = z.string().min(1).max(1_000);
-/** BullMQ's ids: a number, or for a run of a recurring job `repeat:<schedule>:<ms since 1970>`. */
+/** The job ids that BullMQ generates: a number, or `repeat:<schedule>:<ms since 1970>` for a run of a recurring job. */
 const SHAPE = /^(\d{1,20}|repeat:[^:]{1,256}:\d{1,20})$/;
 /**
- * Names in Redis that a job must not take: a job's key ends with its id, and these keys of a queue (BullMQ's and ours)
- * and of a bucket of the same name have no colon in their own part. A new key gets a colon, or is listed here.
+ * Ids that a job must not have. The Redis key of a job ends with its id. With such an id, that key would be a key of
+ * the queue (BullMQ's or ours), or of a bucket with the same name. When you add a key, put a colon into its own part,
+ * or list it here.
  */
 const TAKEN = new Set(
   `active completed delayed events failed id limiter marker meta paused pc prioritized repeat stalled
@@ -61,7 +71,7 @@ const TAKEN = new Set(
 );
 
 /**
- * An id that the application chooses.
+ * A job id that the application chooses.
  *
  * @internal
  */
@@ -85,10 +95,10 @@ export const OWN_ID: z.ZodType<string> = z
   });
 
 /**
- * Returns the id, or undefined if no job can have it. A job's key in Redis ends with its id, and an id such as `meta`
- * would name a key of the queue itself.
+ * Returns the id, or undefined if no job can have this id. The Redis key of a job ends with its id, so an id such as
+ * `meta` would name a key of the queue itself.
  *
- * @throws {@link InvalidOptionError} for what is not a string of 1 to 1,000 characters.
+ * @throws {@link InvalidOptionError} when the id is not a string of 1 to 1,000 characters.
  */
 export function readJobId(where: string, id: unknown): string | undefined {
   const read = JOB_ID.safeParse(id);
@@ -100,8 +110,9 @@ export function readJobId(where: string, id: unknown): string | undefined {
 }
 
 /**
- * What remains of a value after JSON: a `Date` becomes text, `toJSON()` is applied, and functions are dropped. The data
- * of a job has this type, unless the queue has a schema: then it has the type of the schema's output.
+ * The type of a value after it was stored as JSON: a `Date` becomes text, `toJSON()` is applied, and functions are
+ * dropped. Without a schema, the data of a job has this type. With a schema, the data has the type of the schema's
+ * output.
  */
 export type FromJson<Value> = unknown extends Value
   ? Value
@@ -119,7 +130,10 @@ export type FromJson<Value> = unknown extends Value
               ? { [Index in keyof Value]: ItemFromJson<Value[Index]> }
               : { [Name in keyof Value]: FromJson<Value[Name]> };
 
-/** In a list, JSON replaces what it cannot hold by null. */
+/**
+ * The type of a list item after it was stored as JSON, which replaces functions, symbols and undefined in a list with
+ * null.
+ */
 type ItemFromJson<Item> = unknown extends Item
   ? Item
   : Item extends undefined | symbol | ((...args: never[]) => unknown)

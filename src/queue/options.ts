@@ -20,7 +20,7 @@ import type { Cost } from "../throttle/costs.ts";
 import { cronFault } from "./bullmq/cron.ts";
 import { OWN_ID } from "./job.ts";
 
-/** How one job is queued. A recurring job has `every` or `cron`, and a `dedupeId`. */
+/** The options of one job for `enqueue`. A recurring job needs a `dedupeId` and either `every` or `cron`. */
 export type EnqueueOptions =
   | (JobOptions & {
       readonly every?: undefined;
@@ -36,88 +36,95 @@ export type EnqueueOptions =
     })
   | (JobOptions & { readonly dedupeId: string; readonly every?: undefined });
 
-/** All options of a job, without the rules of which ones belong together. */
+/** All job options. {@link EnqueueOptions} adds the rules about which options can be combined. */
 interface JobOptions extends JobDefaults {
   /**
-   * The tenant, account or endpoint that the job is for: `"acme"`, or a path of up to three names, the widest first,
-   * `["acme", "endpoint-7"]`. Names have 1 to 256 characters. Defaults to none.
+   * The tenant, account or endpoint that the job is for: `"acme"`. It can also be a path of up to three names, the
+   * widest first: `["acme", "endpoint-7"]`. Each name has 1 to 256 characters. Defaults to no key.
    */
   readonly key?: Key | undefined;
   /**
-   * What kind of work the job is, for a queue with several kinds: `"refund"`. 1 to 256 characters, stored with the job.
-   * Defaults to none.
+   * The kind of work, for a queue with several kinds: `"refund"`. The name has 1 to 256 characters and is stored with
+   * the job. Defaults to no name.
    */
   readonly name?: string | undefined;
   /**
-   * The cost of each attempt: a number of calls, or by unit, `{ tokens: 800 }`. Defaults to the bucket's `cost`, else
-   * to 1 call.
+   * The cost of each attempt: a number of calls, or an amount for each unit, `{ tokens: 800 }`. Defaults to the
+   * bucket's `cost`. Without a bucket `cost`, defaults to 1 call.
    */
   readonly cost?: Cost | undefined;
-  /** How long to wait before the job may start. Defaults to 0. */
+  /** How long to wait before the job may start, in ms. Defaults to 0. */
   readonly delayMs?: number | undefined;
-  /** When the job may start, as a Date or in ms since 1970, instead of `delayMs`. A past time means at once. */
+  /**
+   * When the job may start, as a Date or in ms since 1970, instead of `delayMs`. If the time is in the past, the job
+   * may start at once.
+   */
   readonly at?: Date | number | undefined;
   /**
-   * An id that you choose: 1 to 256 characters, without ":" and not only digits. While the job is kept, even after it
-   * was done or has failed, no other job with this id is stored. Defaults to a number.
+   * A job id that you choose: 1 to 256 characters, without ":" and not only digits. Redis may keep a job after it is
+   * done or has failed. While the job is kept, no other job with this id is stored. Defaults to a generated number.
    */
   readonly id?: string | undefined;
   /**
-   * While a job with this id is in the queue, `dedupe` decides what happens to another one. For a recurring job, this
-   * is the name of its schedule.
+   * While a job with this id is in the queue, `dedupe` decides what happens to a second job with the same id. For a
+   * recurring job, this is the name of its schedule.
    */
   readonly dedupeId?: string | undefined;
   /**
-   * What happens to a job while another one has its `dedupeId`:
+   * What happens to a job while another job has the same `dedupeId`:
    *
-   * - `"first"`: nothing is stored.
-   * - `"last"`: if the other job is pending, it gets this data and these options, except for key, priority and times.
-   *   If it has begun, this job is stored beside it.
-   * - `"again"`: the same if the other job is pending. If it has begun, this job is stored and runs after it, however
-   *   it ends. At most one job waits in this way, with the newest data.
+   * - `"first"`: this job is not stored.
+   * - `"last"`: if the other job is pending, it gets this job's data and options, except for key, priority and times.
+   *   If the other job has begun, this job is stored as a second job.
+   * - `"again"`: the same as `"last"` if the other job is pending. If the other job has begun, this job is stored and
+   *   runs after the other job, however that one ends. At most one job waits in this way, with the newest data.
    *
    * Defaults to `"first"`.
    */
   readonly dedupe?: DedupeMode | undefined;
   /**
-   * How long `dedupeId` holds, counted from when the job is stored; only for `"first"`. By default it holds until the
-   * job is done or has failed.
+   * How long the `dedupeId` blocks other jobs, in ms from when the job is stored. Applies only to `dedupe: "first"`. By
+   * default, the `dedupeId` blocks other jobs until this job is done or has failed.
    */
   readonly dedupeMs?: number | undefined;
-  /** The time limit of one attempt of this job, in ms, instead of its worker's `timeoutMs`. */
+  /** The time limit for each attempt of this job, in ms. Replaces the worker's `timeoutMs`. */
   readonly timeoutMs?: number | undefined;
-  /** Makes the job recurring, with this interval in ms, from 100. The first run is due at once. Needs a `dedupeId`. */
+  /**
+   * Makes the job recurring, with this interval in ms. The least interval is 100 ms. The first run is due at once.
+   * Needs a `dedupeId`.
+   */
   readonly every?: number | undefined;
   /**
-   * Makes the job recurring, at the times of a cron expression of five fields, or of six with the second first: `"0 9 *
-   * * 1-5"`, `"@midnight"`. `H` is a value that depends on the `dedupeId`: `"H H * * *"` is once a day. Needs a
-   * `dedupeId`.
+   * Makes the job recurring, at the times of a cron expression: `"0 9 * * 1-5"`, `"@midnight"`. The expression has five
+   * fields, or six with the second first. `H` stands for a fixed value derived from the `dedupeId`: `"H H * * *"` runs
+   * once a day. Needs a `dedupeId`.
    */
   readonly cron?: string | undefined;
   /** The time zone of `cron`: `"Europe/Berlin"`. Defaults to `"UTC"`. */
   readonly timeZone?: string | undefined;
   /**
-   * What happens to times of a recurring job that pass while its run waits, or may not overlap the last run. `"skip"`
-   * only counts them; `"once"` makes up for them with one run. Defaults to `"skip"`.
+   * What happens to the times that a recurring job misses, because its earlier run still waits or may not be
+   * overlapped. `"skip"` only counts the missed times. `"once"` makes up for all of them with one run. Defaults to
+   * `"skip"`.
    */
   readonly missed?: "skip" | "once" | undefined;
-  /** Whether a run of a recurring job may begin while the last one still runs. Defaults to true. */
+  /** Whether a run of a recurring job may begin while the previous run is still running. Defaults to true. */
   readonly overlap?: boolean | undefined;
 }
 
 /**
- * What a dead letter does to its ordered key. 1: the next job begins. 2: the next job waits until the dead letter was
- * replayed or purged.
+ * What happens to an ordered key when one of its jobs becomes a dead letter. With 1, the next job begins. With 2, the
+ * next job waits until the dead letter was replayed or purged.
  */
 export type LaneOrder = 1 | 2;
 
-/** The options of a job after they were read. The key is its text. */
+/** Validated job options. The key is encoded as text. */
 export type JobOptionsRead = Omit<JobOptions, "key"> & { readonly key?: string | undefined };
 
-/** The same, with the order of its key; undefined if the key is not ordered. */
+/** Validated job options, with the order of the job's key. `ordered` is undefined if the key is not ordered. */
 export type OrderedJobOptions = JobOptionsRead & { readonly ordered?: LaneOrder | undefined };
 
-/** The latest time that BullMQ's scores of delayed jobs can hold: ms × 2^12 below 2^53. */
+/** The latest time of a delayed job. BullMQ stores ms × 2^12 as its score, which must stay below 2^53. */
 const LATEST_MS = 2 ** 41 - 1;
 const AT_ERROR = { error: "give a Date, or ms (not seconds) since 1970, before 2039-09-07" };
 /** Smaller numbers (before 1973) are assumed to be seconds. */
@@ -125,7 +132,7 @@ const LEAST_MS = 1e11;
 /** @internal */
 export const AT: z.ZodType<Date | number> = z.custom<Date | number>(isTime, AT_ERROR);
 const TIME = wholeNumber(1, LONGEST_MS, "milliseconds").optional();
-/** Stored unchanged, and never part of a Redis key. */
+/** A job name is stored unchanged, and is never part of a Redis key. */
 const JOB_NAME = nameOf("leave out control characters");
 
 const DEDUPE_MODES: readonly DedupeMode[] = ["first", "last", "again"];
@@ -153,7 +160,7 @@ const ENQUEUE_OPTIONS = z.strictObject({
 } satisfies Record<keyof EnqueueOptions, z.ZodType>);
 export const ENQUEUE_OPTION_NAMES: readonly string[] = Object.keys(ENQUEUE_OPTIONS.shape);
 
-/** Options that exclude or need one another. */
+/** The rules for options that exclude each other, or need each other. */
 const RULES: readonly {
   readonly option: keyof EnqueueOptions;
   readonly isBroken: (options: JobOptionsRead) => boolean;
@@ -214,7 +221,11 @@ const RULES: readonly {
   })),
 ];
 
-/** @throws {@link InvalidOptionError} when an option, or two together, can never work. */
+/**
+ * Validates the options of one job.
+ *
+ * @throws {@link InvalidOptionError} when an option, or a combination of two options, can never work.
+ */
 export function readEnqueueOptions(where: string, given: unknown): JobOptionsRead {
   const read: JobOptionsRead = readOptional(where, ENQUEUE_OPTIONS, given);
   const broken = RULES.find(({ isBroken }) => isBroken(read));
@@ -228,7 +239,11 @@ function faultOf({ cron, timeZone, dedupeId }: JobOptionsRead): string | undefin
   return cron === undefined ? undefined : cronFault({ cron, timeZone, id: dedupeId! });
 }
 
-/** @throws {@link InvalidOptionError} for what cannot be a dedupeId. */
+/**
+ * Validates a dedupeId.
+ *
+ * @throws {@link InvalidOptionError} when the value cannot be a dedupeId.
+ */
 export function readDedupeId(where: string, given: unknown): string {
   const read = KEY.safeParse(given);
   if (read.success) return read.data;
@@ -236,7 +251,7 @@ export function readDedupeId(where: string, given: unknown): string {
   throw new InvalidOptionError({ where, option: "dedupeId", value: given, remedy });
 }
 
-/** Copies the objects that reading does not copy. */
+/** Copies the values of `at` and `cost`, because the caller may reuse these objects. */
 function ownOf(read: JobOptionsRead): JobOptionsRead {
   const { at, cost } = read;
   if (typeof at !== "object" && typeof cost !== "object") return read;
@@ -247,7 +262,7 @@ function ownOf(read: JobOptionsRead): JobOptionsRead {
   };
 }
 
-/** Fills a queue's defaults into the options of a job. */
+/** Adds the queue's default options to the options of a job. */
 export function withDefaults<Options extends JobOptionsRead>(
   options: Options,
   defaults: JobDefaults,
@@ -269,11 +284,11 @@ function isTime(value: unknown): boolean {
   return Number.isSafeInteger(ms) && (ms as number) >= leastMs && (ms as number) <= LATEST_MS;
 }
 
-/** Names a key, or a parent key. Without it, the whole queue is meant. */
+/** Selects a key or a parent key. Without a key, it selects the whole queue. */
 export interface OfKey {
   /**
-   * The tenant, account or endpoint that the jobs are for. All keys below it are included: `"acme"` stands for
-   * `["acme", "endpoint-7"]` and all other paths that begin with that name.
+   * The tenant, account or endpoint that the jobs are for. All keys below this key are included: `"acme"` includes
+   * `["acme", "endpoint-7"]` and all other paths that begin with `"acme"`.
    */
   readonly key?: Key | undefined;
 }
@@ -285,9 +300,9 @@ const OF_KEY = z.strictObject({ key: KEY_PATH.optional() });
 const OF_KEY_BY_HAND = OF_KEY.extend(WHO_AND_WHY);
 
 /**
- * Reads the options, with the key as text.
+ * Validates options with an optional key, and encodes the key as text.
  *
- * @throws {@link InvalidOptionError} when it is not a key, or there is another option.
+ * @throws {@link InvalidOptionError} when the key is invalid, or there is another option.
  */
 export function readOfKey(where: string, given: unknown): { readonly key?: string | undefined } {
   return readOptional(where, OF_KEY, given);

@@ -41,7 +41,8 @@ import { createSettingByHand, type SettingByHand } from "./manage/by-hand.ts";
 
 /**
  * Durable jobs for one bucket, stored in Redis until a worker has a slot for them. Handlers get `Data` and return
- * `Result`. Producers give `Input`, from which the queue's schema makes `Data`; without a schema they are the same.
+ * `Result`. Producers enqueue `Input`, which the queue's schema turns into `Data`. Without a schema, `Input` and `Data`
+ * are the same.
  */
 export interface Queue<Data, Result = unknown, Input = Data>
   extends
@@ -56,31 +57,32 @@ export interface Queue<Data, Result = unknown, Input = Data>
   readonly name: string;
   readonly bucket: Bucket;
   /**
-   * Returns a page of the jobs that match: in all states, or in one. Ended jobs come newest first, others by when they
-   * are due or were enqueued. Go on with its `cursor` until there is none. Each page is bounded work for Redis, so it
-   * may hold fewer jobs than `limit`, or none. No job is missed that keeps its state, priority and time; a job may come
-   * twice.
+   * Returns one page of the jobs that match, in all states or in one. Ended jobs come newest first. Other jobs are
+   * ordered by when they are due or were enqueued. To get the next page, pass the `cursor` of this page, until a page
+   * has no cursor. A page may have fewer jobs than `limit`, or none, because Redis does only bounded work for each
+   * page. A job that keeps its state, priority and time is never missed. A job may appear twice.
    *
    * @throws {@link InvalidOptionError} when an option can never work.
    */
   jobs(options?: JobsOptions): Promise<JobsPage<Data, Result>>;
-  /** Returns the job with this id, from any process; undefined if it does not exist. Throws as `counts` does. */
+  /** Returns the job with this id, from any process. Undefined if the job does not exist. Throws as `counts` does. */
   job(id: string): Promise<QueuedJob<Data, Result> | undefined>;
   /**
-   * Returns the job that has this `dedupeId` in the queue, from any process: of several, the one that was stored last;
-   * for a recurring job, its next run. Undefined if there is none. Throws as `counts` does.
+   * Returns the job that has this `dedupeId`, from any process. If several jobs have it, returns the job that was
+   * stored last. For a recurring job, returns its next run. Undefined if there is no such job. Throws as `counts` does.
    */
   jobOf(dedupeId: string): Promise<QueuedJob<Data, Result> | undefined>;
   /**
-   * Returns when the backlog will be gone if nothing changes, computed from the limits in force and all pending jobs.
-   * With a key, it covers the jobs of that key. No time is given while no worker is alive. The time that handlers take
-   * is unknown, so limits on concurrent calls do not count. If shared limits count no calls, each job is assumed to
-   * cost one. Throws as `counts` does.
+   * Returns when the backlog will be gone if nothing changes, computed from the active limits and all pending jobs.
+   * With a key, the forecast covers the jobs of that key. The forecast has no time while no worker is alive. Limits on
+   * concurrent calls are ignored, because the duration of handlers is unknown. If the shared limits do not count calls,
+   * each job is assumed to cost one call. Throws as `counts` does.
    */
   forecast(options?: OfKey): Promise<Forecast>;
   /**
-   * Returns what another policy of its bucket, or a pause of the bucket, would do to the backlog: when it is gone, and
-   * which jobs miss their deadlines. Computed as in `forecast`; changes nothing. Refuses what `configure` refuses.
+   * Predicts what a different bucket policy, or a pause of the bucket, would do to the backlog: when the backlog would
+   * be gone, and which jobs would miss their deadlines. Computes this as `forecast` does, and changes nothing. Rejects
+   * every change that `configure` rejects.
    *
    * @throws {@link InvalidOptionError} when the change can never work, or would change nothing. Throws as `counts`
    * does, too.
@@ -89,9 +91,9 @@ export interface Queue<Data, Result = unknown, Input = Data>
     change: PreviewOptions<Rate, KeyRate>,
   ): Promise<QueuePreview>;
   /**
-   * Returns the state of the queue, over all processes: its jobs by state, the oldest due job and why it waits, and
-   * how much of that wait no limit explains. It also says when the backlog will be gone, how many workers there are and
-   * are wanted, and how attempts ended. Throws as `counts` does.
+   * Returns the state of the queue across all processes. This includes the number of jobs in each state, the oldest due
+   * job, why that job waits, and how much of its wait no limit explains. It also includes when the backlog will be
+   * gone, how many workers are alive, how many are needed, and how recent attempts ended. Throws as `counts` does.
    */
   status(): Promise<QueueStatus>;
   /** The queue's name and prefix in BullMQ, for dashboards such as bull-board: `new Queue(name, { prefix, connection })`. */
@@ -101,11 +103,11 @@ export interface Queue<Data, Result = unknown, Input = Data>
 /** A page of a queue's jobs. */
 export interface JobsPage<Data, Result = unknown> {
   readonly jobs: QueuedJob<Data, Result>[];
-  /** Where the next page begins; undefined after the last one. */
+  /** Pass this to `jobs()` to get the next page. Undefined on the last page. */
   readonly cursor: string | undefined;
 }
 
-/** A queue, with what its sluice and its workers need. */
+/** A queue, with internal members that its sluice and its workers use. */
 export interface OwnedQueue<Data, Result = unknown, Input = Data> extends Queue<
   Data,
   Result,
@@ -113,10 +115,10 @@ export interface OwnedQueue<Data, Result = unknown, Input = Data> extends Queue<
 > {
   /** The weights of a key's lane and of its parent keys. */
   readonly weightsOf: WeightsOf;
-  /** Checks the data of its jobs, when they are enqueued and before they run. */
+  /** Checks the data of each job when it is enqueued, and again before it runs. */
   readonly schema: Schema<Data> | undefined;
   readonly maxJobBytes: number;
-  /** The settings that rules can change, such as which jobs its workers keep. */
+  /** The queue settings that rules and operators can change, such as how many done jobs are kept. */
   readonly settings: QueueSettingsLive;
   close(): Promise<void>;
 }
@@ -132,9 +134,12 @@ export interface QueueParts<Data> extends QueueSettings {
   readonly ordered?: Ordered | undefined;
   readonly schema?: Schema<Data> | undefined;
   readonly maxJobBytes?: number | undefined;
-  /** Reads what the rules say of it and what operators set; undefined where neither can. */
+  /**
+   * Reads the queue's settings from the rules and from operators' overrides. Undefined for a queue that neither can
+   * change.
+   */
   readonly readSettings?: ReadSettings | undefined;
-  /** How the code of other processes declares it, if this process does not. */
+  /** How other processes declare this queue in their code. Set only if this process does not declare the queue. */
   readonly elsewhere?: QueueDeclared | undefined;
   readonly observing?: Observing | undefined;
   readonly changeLog: ChangeLog;
@@ -149,7 +154,7 @@ export function createQueue<Data, Result = unknown, Input = Data>(
   const { lanes } = connection;
   const { elsewhere } = settings;
   const found = elsewhere && createElsewhere(name, elsewhere);
-  // A lane keeps the weight that it has.
+  // Without weights from code, a lane keeps its stored weight.
   const ofCode = found === undefined ? createWeights(name, settings.weights) : () => undefined;
   const access = createStoredAccess({ name, connection, prefix, timeoutMs, logger });
   const { readSettings: read } = settings;

@@ -11,11 +11,11 @@ import type { LaneStore } from "../stores/redis/queue/store.ts";
 
 export interface WorkerReport<Data, Result> {
   readonly emitter: OwnedEmitter<WorkerEvents<Data, Result>>;
-  /** Ended attempts that Redis does not know of yet. */
+  /** The ended attempts that were not reported to Redis yet. */
   readonly tally: Pick<Tally, "take" | "giveBack">;
-  /** Emits events for what BullMQ's worker stores. */
+  /** Emits our events for the outcomes that BullMQ's worker stores. */
   follow(stored: StoredWorker<Data, Result | undefined>): void;
-  /** Reports a failed attempt that does not count. The job may start again after this many ms. */
+  /** Reports a failed attempt that does not count. The job may start again after `inMs`. */
   notCounted(stored: Stored<Data>, error: Error, inMs: number): void;
   /** Reports that a handler starts. */
   started(stored: Stored<Data>): void;
@@ -101,7 +101,7 @@ export function createReport<Data, Result>(
   };
 }
 
-/** Returns what the handler threw, if that was an error. */
+/** Returns the error that the handler threw. If the handler threw something else, returns the failure itself. */
 function thrownOf(failure: Error): Error {
   const original = originalOf(failure);
   return original instanceof Error ? original : failure;
@@ -109,11 +109,11 @@ function thrownOf(failure: Error): Error {
 
 interface Tally {
   started(job: object): void;
-  /** Returns how long its handler ran, in ms; undefined if it never started. */
+  /** Counts an ended attempt. Returns how long its handler ran, in ms, or undefined if the handler never started. */
   ended(job: object, outcome: "done" | "failed"): number | undefined;
-  /** Returns the attempts since the last call. */
+  /** Returns the counts of attempts that ended since the last call, and resets them. */
   take(): Ended;
-  /** Counts them again, because the report failed. */
+  /** Adds counts that `take` returned, because their report to Redis failed. */
   giveBack(ended: Ended): void;
 }
 
@@ -133,7 +133,7 @@ export function createTally(): Tally {
     started: (job) => void startedAtMs.set(job, performance.now()),
     ended(job, outcome) {
       const nowMs = performance.now();
-      // A job that never started took no time.
+      // A job whose handler never started counts as 0 ms.
       const startedMs = startedAtMs.get(job);
       const busyMs = Math.round(nowMs - (startedMs ?? nowMs));
       const isDone = outcome === "done";
@@ -149,30 +149,33 @@ export function createTally(): Tally {
   };
 }
 
-/** An attempt that has failed, and what comes next. */
+/** A failed attempt, and what happens to its job next. */
 interface FailedAttempt {
   readonly job: Pick<Job<unknown>, "id" | "key" | "name">;
   readonly attempt: number;
   readonly attempts: number;
   readonly error: Error;
-  /** What becomes of the job. */
+  /** What happens to the job next. */
   readonly next:
     | { readonly is: "retry"; readonly inMs: number }
     | { readonly is: "dead" }
     | { readonly is: "not counted" };
 }
 
-/** Logs failed attempts as warnings and dead letters as errors, up to a bound. */
+/** Logs failed attempts as warnings and dead letters as errors, with a bound on the number of lines. */
 interface FailureLog {
   note(failed: FailedAttempt): void;
-  /** Logs how many were left out since that was last logged. */
+  /** Logs how many failures were not logged in the current window. */
   close(): void;
 }
 
-/** At most this many lines of either kind are logged in each window. At its end, one line counts the others. */
+/**
+ * In each window of `WINDOW_MS`, at most `MOST_LINES` warnings and `MOST_LINES` errors are logged. At the end of a
+ * window, one line says how many were left out.
+ */
 const WINDOW_MS = 10_000;
 const MOST_LINES = 10;
-/** How many characters of a message are logged. */
+/** The most characters of an error message in a log line. */
 const LONGEST_REASON = 500;
 
 interface Count {
@@ -189,7 +192,10 @@ function createFailureLog(queue: string, logger: Logger): FailureLog {
   };
   let timer: NodeJS.Timeout | undefined;
 
-  /** If many jobs fail at once, a log need not list each of them. */
+  /**
+   * Returns whether another line may be logged in this window. When many jobs fail at once, the log does not list each
+   * of them.
+   */
   function mayLog(level: keyof typeof KINDS): boolean {
     timer ??= setTimeout(endWindow, WINDOW_MS).unref();
     const count = counts[level];
@@ -245,45 +251,48 @@ const UNITS = [
   ["s", 1_000],
 ] as const;
 
-/** `850 ms`, `2.1 s`, `12 min`. */
+/** Formats a duration: `850 ms`, `2.1 s`, `12 min`. */
 function inWords(ms: number): string {
   const [unit, length] = UNITS.find(([, least]) => ms >= least) ?? ["ms", 1];
   const count = ms / length;
   return `${count < 10 && length > 1 ? count.toFixed(1) : Math.round(count)} ${unit}`;
 }
 
-/** A job and its attempt. */
+/** The job of an event, and the number of its attempt. */
 interface AttemptFacts<Data> {
   readonly job: Job<Data>;
-  /** 1 at the first try. */
+  /** The number of this attempt: 1 for the first. */
   readonly attempt: number;
-  /** How often the job is tried at most: `20`. */
+  /** How often the job is attempted at most: `20`. */
   readonly attempts: number;
 }
 
-/** The events of a worker's own jobs. A queue's events are those of all workers. */
+/** The events of one worker's jobs. For the events of all workers, listen to the queue. */
 export interface WorkerEvents<Data = unknown, Result = unknown> {
-  /** A handler starts. */
+  /** The handler of a job starts. */
   readonly active: AttemptFacts<Data>;
   /** A job is done. `result` is what its handler returned. */
   readonly done: AttemptFacts<Data> & { readonly result: Result | undefined };
   /**
    * An attempt has failed. After the last attempt, `dead` follows. `error` is what the handler threw. `retryInMs` is
-   * the time in ms until the job is retried, `2100`; undefined after the last attempt.
+   * the time until the job is retried, in ms: `2100`. Undefined after the last attempt.
    */
   readonly failed: AttemptFacts<Data> & {
     readonly error: Error;
     readonly retryInMs: number | undefined;
-    /** True if it counts as an attempt; false while the downstream is unreachable. */
+    /** True if the failure counts as an attempt. False while the downstream is unreachable. */
     readonly counts: boolean;
   };
   /** A job has become a dead letter. */
   readonly dead: AttemptFacts<Data> & { readonly error: Error; readonly reason: string };
   /** An error outside of any handler, such as an outage of Redis. */
   readonly error: { readonly error: Error };
-  /** The lock of a job has ended, because this worker or another one died or hangs. The job waits again. */
+  /**
+   * The lock of a job has expired, because this worker or another worker died or hangs. The job waits for a worker
+   * again.
+   */
   readonly stalled: { readonly jobId: string };
-  /** The worker is closed: none of its handlers runs any more. */
+  /** The worker is closed. None of its handlers is running. */
   readonly closed: Readonly<Record<never, never>>;
 }
 
@@ -292,8 +301,8 @@ const NAMES = ["active", "done", "failed", "dead", "error", "stalled", "closed"]
 /** Emits events of a worker's jobs. */
 export interface WorkerEmitter<Data, Result> extends Emitter<WorkerEvents<Data, Result>> {
   /**
-   * Calls a listener on each event of this kind, for this worker's own jobs. Errors of listeners are logged and change
-   * nothing. Returns a function that removes the listener.
+   * Calls the listener for each event of this kind, for this worker's jobs only. Errors of listeners are logged and
+   * have no other effect. Returns a function that removes the listener.
    *
    * @throws {@link InvalidOptionError} when there is no such event, or the listener is not a function.
    */
@@ -309,29 +318,29 @@ function createWorkerEmitter<Data, Result>(
 
 /** The state of a worker. */
 export interface WorkerStatus {
-  /** `"closing"` while it ends its handlers; then `"closed"`. */
+  /** `"closing"` while `close()` waits for running handlers, then `"closed"`. */
   readonly state: "running" | "closing" | "closed";
   /** When this state began, in ms since 1970. */
   readonly sinceMs: number;
   /** How many handlers are running. */
   readonly running: number;
-  /** How many more jobs it holds that wait for their slots. */
+  /** How many fetched jobs wait for their slots. */
   readonly waiting: number;
-  /** Whether the queue was paused at the last reply of Redis. */
+  /** Whether the queue was paused according to the latest reply of Redis. */
   readonly paused: boolean;
   /**
-   * While this process finds the downstream unreachable: ms until the next job tests whether it is back, at least 1.
-   * Otherwise 0, even while the downstreams of single keys are unreachable.
+   * Ms until the next job tests whether the downstream is reachable again, at least 1. Otherwise 0: this process does
+   * not consider the downstream unreachable. Also 0 while only the downstreams of single keys are unreachable.
    */
   readonly awayForMs: number;
-  /** How many jobs it may hold in all. */
+  /** How many jobs the worker may hold at once, waiting or running. */
   readonly concurrency: number;
 }
 
 /**
  * Reports to Redis that a worker is alive, how many jobs it can run at once, and how its attempts ended. `eta()` and
- * `forecast()` give no time for a queue without a worker, and `status()` adds up the attempts. A worker that dies or
- * hangs stops counting within seconds, an idle one within twelve seconds.
+ * `forecast()` return no time for a queue without a worker. `status()` adds up the attempts. A busy worker that dies or
+ * hangs stops counting within seconds, and an idle worker within twelve seconds.
  */
 interface Presence {
   /** Reports that the worker has ended. Never rejects. */
@@ -340,10 +349,10 @@ interface Presence {
   sendLast(): Promise<void>;
 }
 
-/** How often a busy worker reports, and how long a report is valid. */
+/** How often a busy worker reports to Redis, and how long a report is valid. */
 const EVERY_MS = 1_000;
 const HOLDS_FOR_MS = 3_500;
-/** The same for an idle worker, which should rarely send requests to Redis. */
+/** The same times for an idle worker, which should rarely send requests to Redis. */
 const IDLE_EVERY_MS = 10_000;
 const IDLE_HOLDS_FOR_MS = 12_000;
 
@@ -360,19 +369,19 @@ export function createPresence({
   readonly workerId: string;
   readonly concurrency: number;
   readonly isIdle: () => boolean;
-  /** Takes the attempts that ended since the last call, and gets them back if the report failed. */
+  /** `take` returns the attempts that ended since the last call. `giveBack` adds them again if the report failed. */
   readonly tally: { take(): Ended; giveBack(ended: Ended): void };
 }): Presence {
-  /** One report is in flight at a time, even while Redis is unreachable. */
+  /** The report in flight. There is at most one, even while Redis is unreachable. */
   let noting: Promise<void> | undefined;
-  /** When an idle worker reports next, on `performance.now()`. Its last report is valid until then. */
+  /** When an idle worker reports next, on `performance.now()`. The latest report is valid until then. */
   let dueAtMs = -Infinity;
   async function note(forMs: number): Promise<void> {
     const ended = tally.take();
     try {
       await lanes.noteWorker({ queue, worker, places, forMs, ended });
     } catch {
-      // The next beat reports again.
+      // Makes the next beat send a report again.
       dueAtMs = -Infinity;
       tally.giveBack(ended);
     }

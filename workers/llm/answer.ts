@@ -5,7 +5,7 @@ import type { ChatResult } from "./queue.ts";
 
 const USAGE = z
   .object({ total_tokens: z.int().nonnegative() })
-  // Any other usage is ignored, and the estimate is kept.
+  // Ignores usage in any other form. The job's cost then stays the estimate.
   .optional()
   .catch(undefined);
 const FINISH = z.string().nullish();
@@ -29,14 +29,14 @@ const CHUNK = z.object({
         finish_reason: FINISH,
       }),
     )
-    // The chunk with the usage has no choices.
+    // The stream's event with the token usage has no choices.
     .default([]),
   usage: USAGE,
 });
 
 const LAST_EVENT = "[DONE]";
 
-/** @throws {@link CallError} when the answer is not a chat completion. */
+/** @throws {@link CallError} when the response is not a chat completion. */
 export async function readAnswer(response: Response): Promise<ChatResult> {
   const { choices, usage } = parse(ANSWER, await response.text());
   const { message, finish_reason } = choices[0]!;
@@ -49,9 +49,9 @@ export async function readAnswer(response: Response): Promise<ChatResult> {
 }
 
 /**
- * Puts the pieces of a streamed answer together.
+ * Assembles a chat completion from a streamed response.
  *
- * @throws {@link CallError} when a piece does not belong to a chat completion, or the last one is missing.
+ * @throws {@link CallError} when an event does not belong to a chat completion, or the last event is missing.
  */
 export async function readStreamedAnswer(
   response: Response,
@@ -83,7 +83,7 @@ function parse<Output>(schema: z.ZodType<Output>, text: string): Output {
     json = undefined;
   }
   const read = schema.safeParse(json);
-  // A stream may report an error in the middle.
+  // A stream may contain an error after some valid events.
   const isError =
     typeof json === "object" && json !== null && "error" in json && json.error !== null;
   if (read.success && !isError) return read.data;
@@ -101,7 +101,7 @@ async function* readEvents(body: AsyncIterable<Uint8Array>): AsyncGenerator<stri
     parser.feed(decoder.decode(chunk, { stream: true }));
     yield* events.splice(0);
   }
-  // Some servers leave out the last empty line.
+  // Adds the empty line that ends an event, because some servers leave it out at the end.
   parser.feed(`${decoder.decode()}\n\n`);
   yield* events.splice(0);
 }

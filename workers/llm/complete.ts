@@ -5,22 +5,25 @@ import { readAnswer, readStreamedAnswer } from "./answer.ts";
 import type { ChatRequest, ChatResult } from "./queue.ts";
 
 export interface CompleteOptions {
-  /** Includes the version: `https://api.openai.com/v1`. */
+  /** The base URL of the API, including its version: `https://api.openai.com/v1`. */
   readonly baseUrl: string;
   readonly apiKey: string;
-  /** The longest time for one whole completion, to its last piece. */
+  /** The time limit for a whole completion, up to its last event, in ms. */
   readonly timeoutMs: number;
-  /** That of the bucket, which counts what the answer took. Defaults to the global one. */
+  /**
+   * The function that sends requests. Pass the bucket's `fetch`, which counts the tokens that a response used. Defaults
+   * to the global `fetch`.
+   */
   readonly fetch?: typeof globalThis.fetch | undefined;
 }
 
 interface CompleteContext {
   readonly signal: AbortSignal;
-  /** Called with all the text so far, for each piece of a streamed answer. */
+  /** Called with the whole text so far, for each event of a streamed response. */
   readonly onText: (text: string) => void;
 }
 
-/** Asks for one chat completion. */
+/** Requests one chat completion. */
 export type Complete = (request: ChatRequest, context: CompleteContext) => Promise<ChatResult>;
 
 const REQUEST = z.looseObject({
@@ -47,7 +50,7 @@ export function createComplete(options: CompleteOptions): Complete {
   };
 }
 
-/** Discards a request that can never be sent; another try would not help. */
+/** Checks a job's data. An invalid request discards the job, because another attempt would not help. */
 function readRequest(data: unknown): ChatRequest {
   const read = REQUEST.safeParse(data);
   if (!read.success) throw new Discard(`cannot be sent: ${read.error.issues[0]!.message}`);
@@ -56,7 +59,7 @@ function readRequest(data: unknown): ChatRequest {
   throw new Discard("cannot be sent: it has tools, which a streamed request may not have here");
 }
 
-/** Asks for the usage, which a stream does not report by itself. */
+/** Adds the option that makes a stream report its token usage. */
 function withUsage(request: ChatRequest): ChatRequest {
   const own = request["stream_options"] as object | undefined;
   return { ...request, stream_options: { include_usage: true, ...own } };
@@ -64,7 +67,7 @@ function withUsage(request: ChatRequest): ChatRequest {
 
 async function refusal(response: Response): Promise<Error> {
   const { status, headers } = response;
-  // The text may repeat the prompt, so only the code is kept.
+  // Keeps only the error code, because the response text may repeat the prompt.
   const code = codeOf(await response.text());
   const reason = `was answered ${status}${code === undefined ? "" : ` (${code})`}`;
   return isFinal(status) ? new Discard(reason) : new CallError(reason, { status, headers });

@@ -10,7 +10,7 @@ export interface ChatRequest {
   readonly messages: readonly { readonly role: string; readonly content?: unknown }[];
   readonly max_tokens?: number | undefined;
   readonly max_completion_tokens?: number | undefined;
-  /** Whether the answer is streamed; the result is the same. */
+  /** Whether the response is streamed. The job's result is the same. */
   readonly stream?: boolean | undefined;
   readonly [option: string]: unknown;
 }
@@ -18,11 +18,11 @@ export interface ChatRequest {
 /** A job's result. */
 export interface ChatResult {
   readonly text: string;
-  /** In the API's words: `"stop"`, `"length"`. */
+  /** Why the model stopped, as the API reports it: `"stop"`, `"length"`. */
   readonly finishReason: string | undefined;
-  /** All tokens used; undefined if the API did not report them. */
+  /** How many tokens the request used in total. Undefined if the API did not report this. */
   readonly totalTokens: number | undefined;
-  /** The function calls that the model asks for, in the API's form. */
+  /** The function calls that the model requests, in the API's form. */
   readonly toolCalls?: unknown;
 }
 
@@ -45,8 +45,9 @@ export const LLM_QUEUE = {
 };
 
 /**
- * Opens the queue of chat completions that the environment names; producers and workers use the same one. A job costs
- * what its request is estimated to take, and its call is settled with what the API counts.
+ * Opens the queue of chat completions with the name from the environment. Producers and workers must use the same
+ * queue. A job's cost is an estimate of the tokens that its request will use. After the call, the bucket charges the
+ * tokens that the API counted.
  */
 export function openLlmQueue(
   sluice: Sluice,

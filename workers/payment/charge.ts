@@ -8,11 +8,11 @@ import type { Payment, PaymentResult } from "./queue.ts";
 export interface ChargeOptions {
   readonly baseUrl: string;
   readonly apiKey: string;
-  /** The longest time for one call. */
+  /** The time limit for one call, in ms. */
   readonly timeoutMs: number;
 }
 
-/** Charges once per idempotency key, however often it is called. */
+/** Makes a payment. Charges once for each idempotency key, however often it is called. */
 export type Charge = (payment: Payment, idempotencyKey: string) => Promise<PaymentResult>;
 
 const PARAMS = z.looseObject({});
@@ -22,8 +22,8 @@ const PAYMENT = z.union([
 ]);
 
 /**
- * Makes the idempotency key of a job: the same for each of its attempts, different for every other job.
- * It includes the enqueue time, because job ids start again in a Redis that has lost its data.
+ * Returns the idempotency key of a job. The key is the same for all attempts of the job, and different for every other
+ * job. The key includes the enqueue time, because job ids start from 1 again if Redis loses its data.
  */
 export function idempotencyKeyOf(
   queue: string,
@@ -41,8 +41,8 @@ export function createCharge({ baseUrl, apiKey, timeoutMs }: ChargeOptions): Cha
     protocol: protocol === "http:" ? "http" : "https",
     timeout: timeoutMs,
     telemetry: false,
-    // The queue retries, because each try has to wait for a slot. With Node's own
-    // HTTP client, Stripe's would still retry once by itself after a broken connection.
+    // The queue retries, not Stripe's client, because each try has to wait for a slot. With Node's HTTP client,
+    // Stripe's client would still retry once after a broken connection, so it uses fetch.
     maxNetworkRetries: 0,
     httpClient: Stripe.createFetchHttpClient(),
   });
@@ -69,14 +69,17 @@ function readPayment(data: unknown): Payment {
   throw new Discard("cannot be sent: it is neither { paymentIntent } nor { charge }");
 }
 
-/** Keeps only Stripe's codes: its messages may name customers and show parts of keys. */
+/**
+ * Converts an error of Stripe's client. Keeps only Stripe's error codes, because the messages may contain customer
+ * names and parts of keys.
+ */
 function asOutcome(error: unknown): Error {
   if (!(error instanceof Stripe.errors.StripeError)) return new CallError("failed unexpectedly");
   const { statusCode: status, code, type, headers } = error;
   if (status === undefined) return new CallError(`got no answer (${type})`);
   if (status === 402) return new Discard(code ?? "card_error");
   const reason = `was answered ${status} (${code ?? type})`;
-  // Stripe sometimes answers 400 where others answer 429.
+  // Stripe sometimes responds with 400 where other APIs respond with 429.
   const isPassing = error instanceof Stripe.errors.StripeRateLimitError;
   if (isFinal(status) && !isPassing) return new Discard(reason);
   return new CallError(reason, { status: isPassing ? 429 : status, headers });

@@ -10,8 +10,8 @@ import {
 } from "../shared/settings.ts";
 
 /**
- * A job's data: what to charge and how, in the form of Stripe's client.
- * Pass the account as the job's `key` too, so that the account's own limit holds.
+ * A job's data: what to charge and how, in the form of Stripe's client. Also pass the account as the job's `key`, so
+ * that the account's own limit applies.
  */
 export type Payment = {
   /** The connected account to charge on. Defaults to the API key's account. */
@@ -21,10 +21,12 @@ export type Payment = {
   | { readonly charge: Stripe.ChargeCreateParams }
 );
 
-/** A job's result. It leaves out the payment intent's secret; ask Stripe for that by the id. */
+/**
+ * A job's result. It does not include the payment intent's client secret. Use the id to request the secret from Stripe.
+ */
 export interface PaymentResult {
   readonly id: string;
-  /** In Stripe's words: `"succeeded"`, `"requires_action"`. */
+  /** The payment status, as Stripe reports it: `"succeeded"`, `"requires_action"`. */
   readonly status: string;
   readonly amount: number;
   readonly currency: string;
@@ -36,7 +38,7 @@ export const PAYMENT_QUEUE = {
   keyRate: { name: "SLUICE_KEY_RATE", as: rate.default("10/s") },
 };
 
-/** Opens the queue of payments that the environment names; producers and workers use the same one. */
+/** Opens the payment queue with the name from the environment. Producers and workers must use the same queue. */
 export function openPaymentQueue(
   sluice: Sluice,
   settings: SettingsOf<typeof PAYMENT_QUEUE> = readSettings(process.env, PAYMENT_QUEUE),

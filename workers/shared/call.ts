@@ -1,17 +1,17 @@
 import { Discard } from "sluice";
 
 export interface CallLimits {
-  /** The longest time for the whole call, including its answer's body. */
+  /** The time limit for the whole call, including the response body, in ms. */
   readonly timeoutMs: number;
-  /** The job's signal: aborted when its worker closes or has lost the job. */
+  /** The job's signal, which is aborted when the worker closes or has lost the job. */
   readonly signal: AbortSignal;
-  /** Sends the request; the global one unless given. */
+  /** The function that sends the request. Defaults to the global `fetch`. */
   readonly fetch?: typeof globalThis.fetch | undefined;
 }
 
 /**
- * Sends a request once and reads its answer. A CallError or a Discard that `read` throws
- * passes through; every other failure rejects with a {@link CallError}.
+ * Sends a request once and reads its response. If `read` throws a CallError or a Discard, rejects with that error. Any
+ * other failure rejects with a {@link CallError}.
  */
 export async function callInTime<Result>(
   request: { readonly url: string } & RequestInit,
@@ -26,7 +26,7 @@ export async function callInTime<Result>(
   signal.addEventListener("abort", leave, { once: true });
   if (signal.aborted) leave();
   try {
-    // A redirect could lead anywhere, so it is treated as an answer.
+    // Does not follow redirects, because a redirect could lead anywhere. A redirect is treated as an ordinary response.
     const response = await fetch(url, { ...init, redirect: "manual", signal: stop.signal });
     return await read(response);
   } catch (error) {
@@ -37,7 +37,7 @@ export async function callInTime<Result>(
   }
 }
 
-/** Keeps only the code of fetch's error: its text may contain parts of the request. */
+/** Converts an error of `fetch`. Keeps only its code, because its message may contain parts of the request. */
 function lost(error: unknown): CallError {
   const { cause } = error as { readonly cause?: { readonly code?: unknown } };
   const code = typeof cause?.code === "string" ? cause.code : "no connection";
@@ -50,12 +50,12 @@ interface Answered {
 }
 
 /**
- * Thrown when a call was not accepted but could be on another try.
- * Its message is safe to log and to store: it contains no URL, header, payload or key.
+ * Thrown when a call was not accepted, but may be accepted on another try. Its message is safe to log and to store: it
+ * contains no URL, header, payload or key.
  */
 export class CallError extends Error {
   override readonly name = "CallError";
-  /** The bucket reads the status and headers: a 429 cools it down. */
+  /** The status of the response. The bucket reads the status and headers of this error: a 429 starts a cooldown. */
   readonly status: number | undefined;
   readonly headers: Answered["headers"];
 
@@ -69,7 +69,7 @@ export class CallError extends Error {
 /** Statuses from 400 to 499 after which another try may succeed. */
 const PASSING: readonly number[] = [408, 409, 425, 429];
 
-/** Whether the same request would get this answer every time. */
+/** True if the same request would get this status every time, so that a retry is useless. */
 export function isFinal(status: number): boolean {
   return status >= 400 && status <= 499 && !PASSING.includes(status);
 }

@@ -4,14 +4,14 @@ import { CallError } from "./call.ts";
 
 export interface LoggedCall<Data, Result> {
   readonly log: Logger;
-  /** What to log after success and after failure. */
+  /** The log messages after success and after failure. */
   readonly texts: { readonly done: string; readonly failed: string };
-  /** What else to log about a job; it must not contain secrets. */
+  /** Returns more facts to log about a job. They must not contain secrets. */
   readonly facts?: (data: Data) => object;
   readonly call: (job: Job<Data>, context: JobContext) => Promise<Result>;
 }
 
-/** Creates a handler that logs how each attempt went, and nothing of what was sent. */
+/** Creates a handler that logs the outcome of each attempt, but nothing of the request. */
 export function loggedHandler<Data, Result>(
   parts: LoggedCall<Data, Result>,
 ): Handler<Data, Result> {
@@ -35,7 +35,10 @@ export function loggedHandler<Data, Result>(
   };
 }
 
-/** Other errors may contain parts of a request. */
+/**
+ * Returns the reason of a failure for the log. Errors of unknown classes may contain parts of a request, so their
+ * messages are not logged.
+ */
 function safeReason(error: unknown): string {
   if (error instanceof Discard) return `${error.reason}; the job is given up`;
   return error instanceof CallError ? error.message : "failed unexpectedly";

@@ -6,15 +6,18 @@ import type { Handler, Queue, Sluice } from "sluice";
 import { runWorker } from "./run-worker.ts";
 import type { SettingsOf, Variables, workerVariables } from "./settings.ts";
 
-/** What one kind of worker does with the jobs of its queue. */
+/** Defines one kind of queue worker: how to open its queue, and how to handle a job. */
 export interface QueuePlan<Data, Result> {
   readonly open: (sluice: Sluice) => Queue<Data, Result>;
   readonly handler: (log: Logger, queue: Queue<Data, Result>) => Handler<Data, Result>;
-  /** Makes a call like the handler's, to warm up; it must not send the API key. */
+  /** Makes a call like the handler's call, to warm up the process. This call must not send the API key. */
   readonly tryOut: (url: string) => Promise<unknown>;
 }
 
-/** Runs a worker on a queue with this environment until a signal comes, closes it, and ends the process. */
+/**
+ * Runs a queue worker, configured by the environment, until the process gets a signal. Then closes the worker and ends
+ * the process.
+ */
 export function runQueueWorker<
   Given extends Variables & ReturnType<typeof workerVariables>,
   Data,
@@ -42,9 +45,9 @@ export function runQueueWorker<
 const CALLS = 20;
 
 /**
- * Makes a few calls to a temporary local server that answers `{}`; their results do not matter.
- * The first call of a process takes about 50 ms longer than later ones, because fetch is loaded.
- * That call would arrive late, together with the calls after it, and so exceed the rate of that second.
+ * Makes a few calls to a temporary local server that responds with `{}`, and ignores the results. The first call of a
+ * process takes about 50 ms longer than later calls, because Node loads `fetch`. Without the warm-up, the first call
+ * would arrive late, together with the calls after it, and so exceed the rate.
  */
 async function warmUp(call: (url: string) => Promise<unknown>): Promise<void> {
   const server = createServer((request, response) => {

@@ -11,9 +11,9 @@ import {
   type workerVariables,
 } from "./settings.ts";
 
-/** What one kind of worker does. */
+/** Defines what one kind of worker does. */
 export interface WorkerPlan {
-  /** Starts the work, which ends when the sluice is closed. Resolves with facts for the log. */
+  /** Starts the work, which ends when the sluice is closed. Resolves with facts for the log line about the start. */
   readonly start: (sluice: Sluice, log: Logger) => Promise<object>;
 }
 
@@ -21,9 +21,12 @@ type WorkerVariables = Variables & ReturnType<typeof workerVariables>;
 type WorkerSettings = SettingsOf<ReturnType<typeof workerVariables>>;
 
 const BAD_SETTINGS = 2;
-/** How much longer than the handlers' deadline closing may take, because Redis may be unreachable at that moment. */
+/** Closing may take this much longer than the handlers' deadline, because Redis may be unreachable at that moment. */
 const CLOSE_GRACE_MS = 5_000;
-/** Runs a worker with this environment until a signal comes, closes it, and ends the process. */
+/**
+ * Runs a worker, configured by the environment, until the process gets a signal. Then closes the worker and ends the
+ * process.
+ */
 export async function runWorker<Given extends WorkerVariables>(
   variables: Given,
   planOf: (settings: SettingsOf<Given>) => WorkerPlan,
@@ -32,7 +35,7 @@ export async function runWorker<Given extends WorkerVariables>(
     const settings = readSettings(process.env, variables);
     const log = createWorkerLog(settings.logLevel, secretsOf(process.env, variables));
     await work(settings, planOf(settings), log);
-    // A client may still hold something open; that must not keep a closed worker alive.
+    // Exits explicitly, because a client may still have open handles, which must not keep a closed worker alive.
     process.exit(0);
   } catch (error) {
     const problem = describeSettingsProblem(error, variables);
@@ -60,7 +63,10 @@ async function work(settings: WorkerSettings, plan: WorkerPlan, log: Logger): Pr
   log.info("Closed.");
 }
 
-/** The library checks some options that only make sense together. Each has the name of its setting. */
+/**
+ * Returns a message about invalid settings; undefined for any other error. The library checks some options that depend
+ * on each other. Each such option has the same name as its setting.
+ */
 function describeSettingsProblem(error: unknown, variables: Variables): string | undefined {
   if (error instanceof SettingsError) return error.message;
   if (!(error instanceof InvalidOptionError)) return undefined;
@@ -69,10 +75,13 @@ function describeSettingsProblem(error: unknown, variables: Variables): string |
   return variable === undefined ? undefined : `${variable} cannot be used: ${error.message}`;
 }
 
-/** Signals this close together count as one Ctrl-C, which the terminal and npm both pass on. */
+/**
+ * Signals within this time count as one. A single Ctrl-C can arrive twice, because the terminal and npm both pass it
+ * on.
+ */
 export const TOGETHER_MS = 500;
 
-/** Resolves at the first SIGINT or SIGTERM; a later one exits at once with code 1. */
+/** Resolves at the first SIGINT or SIGTERM. A later signal exits the process at once with code 1. */
 function untilSignal(): Promise<NodeJS.Signals> {
   let firstAtMs: number | undefined;
   return new Promise((resolve) => {

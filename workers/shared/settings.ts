@@ -1,31 +1,31 @@
 import { InvalidOptionError, leakyBucket } from "sluice";
 import { z } from "zod";
 
-/** One environment variable. */
+/** The name and the parser of one environment variable. */
 interface Variable {
   readonly name: string;
-  /** Parses its text. */
+  /** Parses the text of the variable. */
   readonly as: z.ZodType;
-  /** Whether its value must never be shown. Defaults to false. */
+  /** Whether the value must never be shown. Defaults to false. */
   readonly isSecret?: boolean;
 }
 
-/** A worker's variables, keyed by the names of their values in the code. */
+/** A worker's environment variables. The property names are the names of the settings in the code. */
 export type Variables = Readonly<Record<string, Variable>>;
 
 export type SettingsOf<Given extends Variables> = {
   readonly [Name in keyof Given]: z.output<Given[Name]["as"]>;
 };
 
-/** Thrown when variables can never work; the message has one line for each. */
+/** Thrown when variables are invalid. The message has one line for each invalid variable. */
 export class SettingsError extends Error {
   override readonly name = "SettingsError";
 }
 
 /**
- * Reads the environment once; an empty variable counts as not set.
+ * Reads and validates the environment variables once. An empty variable counts as not set.
  *
- * @throws {@link SettingsError} when variables can never work; it names each one and the remedy.
+ * @throws {@link SettingsError} when variables are invalid; the message says for each of them what to do.
  */
 export function readSettings<Given extends Variables>(
   environment: NodeJS.ProcessEnv,
@@ -43,7 +43,10 @@ export function readSettings<Given extends Variables>(
   return Object.freeze(settings) as SettingsOf<Given>;
 }
 
-/** Lists what a log must never show: secret values, and the passwords in those that are URLs. */
+/**
+ * Returns the texts that a log must never show: the values of secret variables, and the passwords in values that are
+ * URLs.
+ */
 export function secretsOf(environment: NodeJS.ProcessEnv, variables: Variables): string[] {
   const secret = Object.values(variables).filter(({ isSecret }) => isSecret === true);
   return secret.flatMap(({ name }) => {
@@ -79,7 +82,7 @@ const name = z.string().regex(/^[^{}:\p{Cc}]{1,256}$/u, {
 });
 const logLevel = z.enum(LOG_LEVELS, { error: `give one of ${LOG_LEVELS.join(", ")}` });
 
-/** An API key, as it is sent in a header. */
+/** Parses an API key that can be sent in a header. */
 export const apiKey: z.ZodType<string> = z
   .string({ error: "give the key of the API" })
   .regex(/^[\x21-\x7e]+$/, { error: "give printable ASCII characters without spaces" });
@@ -99,7 +102,10 @@ export function wholeNumber(least: number, most: number, unit: string): z.ZodTyp
     .refine((number) => number >= least && number <= most, { error });
 }
 
-/** The queue and bucket; producers and workers read the same variables. */
+/**
+ * Returns the variables for the queue, its bucket, and the most parallel calls. Producers and workers read the same
+ * variables.
+ */
 export function queueVariables(queue: string) {
   return {
     queue: { name: "SLUICE_QUEUE", as: name.default(queue) },
@@ -111,7 +117,7 @@ export function queueVariables(queue: string) {
   } satisfies Variables;
 }
 
-/** A rate of calls, in the library's form: `"100/s"`. */
+/** Parses a rate of calls, in the library's form: `"100/s"`. */
 export const rate: z.ZodType<string, string> = z.string().superRefine((text, context) => {
   try {
     leakyBucket(text);
@@ -122,18 +128,18 @@ export const rate: z.ZodType<string, string> = z.string().superRefine((text, con
   }
 });
 
-/** Yes or no; no unless it is set. */
+/** Parses `true` or `false`. Defaults to false. */
 export const flag: z.ZodType<boolean> = z
   .enum(["true", "false"], { error: "give true or false" })
   .default("false")
   .transform((text) => text === "true");
 
-/** Several texts, separated by commas. */
+/** Parses a list of texts, separated by commas. */
 export const list: z.ZodType<string[], string> = z
   .string()
   .transform((text) => text.split(",").map((each) => each.trim()));
 
-/** The rate of evenly spaced calls, and the burst. */
+/** Returns the variables for a rate of evenly spaced calls, and for its burst. */
 export function rateVariables(preset: string) {
   return {
     rate: { name: "SLUICE_RATE", as: rate.default(preset) },
@@ -149,7 +155,7 @@ interface WorkerDefaults {
   readonly concurrency?: number;
 }
 
-/** The settings of a worker process. */
+/** Returns the variables for the settings of a worker process. */
 export function workerVariables({ timeoutMs, concurrency = 50 }: WorkerDefaults) {
   return {
     redisUrl: { name: "REDIS_URL", as: redisUrl, isSecret: true },

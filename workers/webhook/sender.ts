@@ -23,7 +23,10 @@ const waits = list.transform((each, context) => {
   return z.NEVER;
 });
 
-/** Producers and workers read the same variables, under the names of the options that they are for. */
+/**
+ * The environment variables of the webhook sender, which producers and workers both read. The property names are those
+ * of the sender's options.
+ */
 export const WEBHOOK_SENDER = {
   queue,
   rate: { name: "SLUICE_RATE", as: rate.optional() },
@@ -52,7 +55,9 @@ export const WEBHOOK_SENDER = {
   userAgent: { name: "SLUICE_USER_AGENT", as: z.string().optional() },
 };
 
-/** Opens the sender that the environment describes: the same one for producers and workers. */
+/**
+ * Opens the webhook sender with the settings from the environment. Producers and workers must use the same settings.
+ */
 export function openWebhooks(
   sluice: Sluice,
   settings: SettingsOf<typeof WEBHOOK_SENDER> & { readonly timeoutMs?: number } = readSettings(

@@ -8,7 +8,10 @@ import type { RedisClock } from "../../stores/redis/queue/clock.ts";
 export type { QueueConnection };
 export type ConnectQueue = (use: "producer" | "worker") => QueueConnection;
 
-/** One hash tag per queue: a cluster keeps all its keys on one node, and spreads the queues. */
+/**
+ * Returns the queue's name in BullMQ. The name is a hash tag, so that a Redis cluster keeps all keys of one queue on
+ * one node, and distributes the queues.
+ */
 export function storedQueueName(name: string): string {
   return `{${name}}`;
 }
@@ -19,7 +22,7 @@ interface Reporter {
   on(event: "ready", listener: () => void): unknown;
 }
 
-/** Logs the errors of a connection, and recognizes when an outage is over. */
+/** Logs the errors of a connection, and detects when an outage is over. */
 interface ErrorReports {
   readonly onError: (error: Error) => void;
   readonly onReady: () => void;
@@ -27,8 +30,8 @@ interface ErrorReports {
 }
 
 /**
- * Logs errors that reject no caller's promise. An outage is logged once, although each attempt to reconnect and each
- * replacement of a BullMQ object reports the same error again.
+ * Logs errors for which no caller's promise rejects. An outage is logged once, although each attempt to reconnect, and
+ * each new BullMQ object, reports the same error again.
  */
 export function createErrorReports(source: string, logger: Logger): ErrorReports {
   let lastMessage: string | undefined;
@@ -36,7 +39,7 @@ export function createErrorReports(source: string, logger: Logger): ErrorReports
   function onError(error: Error): void {
     if (error.message === lastMessage) return;
     lastMessage = error.message;
-    // The message alone: errors of ioredis carry the command, and with it the data of jobs.
+    // Logs only the message, because errors of ioredis contain the command and so the data of jobs.
     const reason = reasonOf(error.message);
     logger.error({ reason }, `${source} met an error: ${reason}${remedy(error)}`);
   }
@@ -60,7 +63,7 @@ function remedy({ message }: Error): string {
   return ". Give its Redis user the rights that docs/guides/production/redis.md names.";
 }
 
-/** The position of the present time among the keys and arguments of each BullMQ script that Sluice runs. */
+/** The index of the current time among the keys and arguments of each BullMQ script that Sluice runs. */
 export const TIME_AT: Readonly<Record<string, number>> = {
   moveStalledJobsToWait: 9 + 2,
   moveToDelayed: 11 + 1,
@@ -69,10 +72,10 @@ export const TIME_AT: Readonly<Record<string, number>> = {
 };
 
 /**
- * A backend whose scripts get the time of Redis, so that all processes agree. BullMQ uses the clock of the calling
- * process for delays, retries and end times. Upstream says to synchronise the clocks (OptimalBits/bull#1288); checked
- * with bullmq 6.7.0. `test/integration/upstream/bullmq-times.test.ts` compares the list above with BullMQ's scripts.
- * New jobs get their time in `stored-queue.ts`.
+ * Creates a BullMQ backend whose scripts use the time of Redis, so that all processes agree. Without this, BullMQ uses
+ * the clock of the calling process for delays, retries and end times. Upstream says to synchronise the clocks
+ * (OptimalBits/bull#1288); checked with bullmq 6.7.0. `test/integration/upstream/bullmq-times.test.ts` compares the
+ * list above with BullMQ's scripts. New jobs get their time in `stored-queue.ts`.
  */
 export function onRedisTime(create: typeof createRedisBackend, clock: RedisClock): typeof create {
   return (...settings) => {
@@ -82,7 +85,7 @@ export function onRedisTime(create: typeof createRedisBackend, clock: RedisClock
       const at = TIME_AT[name];
       if (at === undefined) return execute(client, name, args) as unknown;
       const send = (): unknown => {
-        // The latest time that Redis may have, so that a delayed job never starts early.
+        // Uses the latest time that it may be in Redis, so that a delayed job never starts early.
         args[at] = clock.latestMs();
         return execute(client, name, args);
       };

@@ -1,17 +1,17 @@
 /**
- * When a cron expression is due in a time zone. BullMQ computes times with cron-parser, which is wrong where clocks
+ * Computes when a cron expression is due in a time zone. BullMQ uses cron-parser for this, which is wrong where clocks
  * change at midnight or by half an hour:
  *
  * - In Cairo, Havana and Santiago it leaves out a day. cron-parser 5.10.6 fixes that; bullmq 6.7.0 pins 5.10.3.
- * - On Lord Howe Island "0 2 * * *" throws "loop limit exceeded" in April, and times between 2:30 and 3:00 are left out in
- *   October. cron-parser 5.10.6 does the same.
+ * - On Lord Howe Island "0 2 * * *" throws "loop limit exceeded" in April, and times between 2:30 and 3:00 are left out
+ *   in October. cron-parser 5.10.6 does the same.
  *
- * So BullMQ computes only local times, as if they were UTC, and this module applies the changes of clocks, as Vixie
- * cron does. `test/integration/upstream/cron-parser.test.ts` fails once BullMQ no longer needs that.
+ * So BullMQ computes only local times, as if they were UTC. This module then applies the clock changes, as Vixie cron
+ * does. `test/integration/upstream/cron-parser.test.ts` fails once BullMQ no longer needs that.
  *
- * - An expression of certain hours is due once for each of its local times: when clocks first show it, or right after a
- *   gap that contains it.
- * - An expression of all hours is due whenever clocks show one of its times, so it runs each hour even when clocks
+ * - An expression with certain hours is due once for each of its local times: when clocks first show this time, or
+ *   right after a gap that contains this time.
+ * - An expression with all hours is due whenever clocks show one of its times, so it runs each hour even when clocks
  *   change.
  */
 import { setImmediate as othersTurn } from "node:timers/promises";
@@ -28,9 +28,9 @@ import { loadBullmq } from "./load-bullmq.cjs";
 export const UTC = "UTC";
 
 const DAY_MS = 86_400_000;
-/** Clocks are put back by less than this at a time. */
+/** A single clock change puts clocks back by less than this. */
 const MOST_BACK_MS = DAY_MS;
-/** The hour's field counted from the end, since the field of seconds may be left out. */
+/** The index of the hour field, counted from the end, because the seconds field is optional. */
 const HOUR_FIELD = -4;
 const ALL_HOURS = /^(\*|\?|\*\/1|0-23(\/1)?)$/;
 const HOURLY_NAMES = new Set(["@hourly", "@minutely", "@secondly"]);
@@ -39,30 +39,36 @@ const HOURLY_NAMES = new Set(["@hourly", "@minutely", "@secondly"]);
 export interface CronDeclared {
   readonly cron: string;
   readonly timeZone: string | undefined;
-  /** The schedule's id. `H` is a hash of it. */
+  /** The schedule's id. `H` in the expression becomes a hash of this id. */
   readonly id: string;
 }
 
-/** What is wrong with an expression, and what to write instead; undefined if it can be read and has a next time. */
+/**
+ * Returns what is wrong with an expression, and what to write instead. Undefined if the expression is valid and has a
+ * next time.
+ */
 export function cronFault({ cron, timeZone, id }: CronDeclared): string | undefined {
   try {
     const read = readCronText(cron, id);
     if (nextCronMs(Date.now(), { cron: read, timeZone }) !== undefined) return undefined;
   } catch (error) {
     if (error instanceof CronTextError) return error.message;
-    // The parser throws for a date that no year has, such as the 30th of February.
+    // The parser throws if the expression has a date that never exists, such as the 30th of February.
   }
   return 'it has no next time; give a cron expression such as "0 9 * * 1-5"';
 }
 
-/** A cron expression in its time zone, as `readCronText` writes it. */
+/** A cron expression as `readCronText` returns it, and its time zone. */
 export interface CronTimes {
   readonly cron: string;
   /** Defaults to UTC. */
   readonly timeZone?: string | undefined;
 }
 
-/** The first time after `afterMs` at which an expression is due, in ms since 1970; undefined if there is none. */
+/**
+ * Returns the first time after `afterMs` at which an expression is due, in ms since 1970. Undefined if there is no such
+ * time.
+ */
 export function nextCronMs(
   afterMs: number,
   { cron, timeZone = UTC }: CronTimes,
@@ -72,7 +78,7 @@ export function nextCronMs(
   return local === undefined ? undefined : firstInstantOf(timeZone, local);
 }
 
-/** The next `count` times after `afterMs`, in ms since 1970; fewer if there are no others. */
+/** Returns the next `count` times after `afterMs`, in ms since 1970. Returns fewer if there are no more times. */
 export function nextCronTimes(afterMs: number, times: CronTimes, count: number): number[] {
   const next: number[] = [];
   let atMs = nextCronMs(afterMs, times);
@@ -83,13 +89,14 @@ export function nextCronTimes(afterMs: number, times: CronTimes, count: number):
   return next;
 }
 
-/** The most passed times to count, because it takes about 0.1 ms to compute one. */
+/** The most passed times to count. The bound exists because computing one time takes about 0.1 ms. */
 const MOST_COUNTED = 1_000;
-/** How many times to compute before other work in this process gets its turn. */
+/** How many times to compute before yielding to other work in this process. */
 const AT_ONCE = 20;
 
 /**
- * Returns the next time of a schedule, and how many times have passed uncounted; undefined if there is no next time.
+ * Returns the next time of a schedule, and how many of its times have passed without being counted yet. Undefined if
+ * there is no next time.
  */
 export async function nextCron({ nowMs, ...state }: CronState): Promise<NextCron | undefined> {
   const { atMs, isInTime } = state;
@@ -110,13 +117,14 @@ function isOfAllHours(cron: string): boolean {
   return !cron.startsWith("@") || HOURLY_NAMES.has(cron);
 }
 
-/** The next local time of an expression, written as if it were UTC. */
+/** Returns the next local time of an expression, written as if it were UTC. */
 function nextLocal(localMs: number, pattern: string): number | undefined {
   return loadBullmq().defaultRepeatStrategy(localMs, { pattern, tz: UTC }) as number | undefined;
 }
 
 /**
- * The latest local time that clocks have shown by an instant. After clocks were put back, an earlier moment showed it.
+ * Returns the latest local time that clocks have shown up to an instant. If clocks were put back recently, this may be
+ * a time that they showed before the change.
  */
 function latestLocal(atMs: number, timeZone: string): number {
   const now = zoneOffsetMs(timeZone, atMs);
@@ -126,7 +134,10 @@ function latestLocal(atMs: number, timeZone: string): number {
   return Math.max(atMs + now, backAtMs + before - 1);
 }
 
-/** The next instant at which clocks show a time of the expression, even for the second time. */
+/**
+ * Returns the next instant at which clocks show a time of the expression, even if they show this time again after a
+ * clock change.
+ */
 function nextShown(afterMs: number, cron: string, timeZone: string): number | undefined {
   let sinceMs = afterMs + 1;
   for (;;) {
@@ -140,8 +151,9 @@ function nextShown(afterMs: number, cron: string, timeZone: string): number | un
 }
 
 /**
- * Returns an instant up to `toMs` from which the next time must be computed again, because clocks have changed. Only
- * changes within a day of either end matter: between them, no time of the expression is shown with any offset.
+ * Returns an instant up to `toMs` from which the next time must be computed again, because clocks change before `toMs`.
+ * Undefined if they do not. Only clock changes within a day of `sinceMs` or `toMs` matter: in between, clocks show no
+ * time of the expression with any offset.
  */
 function changeBefore(
   toMs: number,

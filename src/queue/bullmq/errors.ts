@@ -1,10 +1,14 @@
 /**
- * How a processor talks to BullMQ by errors. BullMQ recognises its own errors by their names, and one by its message,
- * so ours need the same names. What a handler throws must not have them: `worker/outcome.ts` ensures that. No upstream
- * issue known; checked with bullmq 6.7.0 (`handleFailed` in worker.js, `shouldRetryJob` in job.js).
+ * The errors with which a processor gives commands to BullMQ. BullMQ recognises these errors by their names, and one of
+ * them by its message, so our errors need the same names. Errors of handlers must not have these names:
+ * `worker/outcome.ts` ensures this. No upstream issue known; checked with bullmq 6.7.0 (`handleFailed` in worker.js,
+ * `shouldRetryJob` in job.js).
  */
 
-/** The names of errors that BullMQ treats as commands, and the message that it treats as a rate limit. */
+/**
+ * The error names that BullMQ treats as commands. `CONTROL_MESSAGE` is the error message that it treats as a rate
+ * limit.
+ */
 export const CONTROL_NAMES: readonly string[] = [
   "DelayedError",
   "RateLimitError",
@@ -12,7 +16,7 @@ export const CONTROL_NAMES: readonly string[] = [
   "WaitingChildrenError",
 ];
 export const CONTROL_MESSAGE = "bullmq:rateLimitExceeded";
-/** The name of errors that fail a job at once in BullMQ, even if attempts are left. */
+/** The error name with which BullMQ fails a job at once, even if attempts are left. */
 export const FINAL_NAME = "UnrecoverableError";
 
 const ours = new WeakSet<Error>();
@@ -29,12 +33,14 @@ export function isFinalError(error: unknown): boolean {
   return error instanceof Error && ours.has(error);
 }
 
-/** What a processor throws after it has moved its job to the delayed ones. */
+/** Returns the error that a processor throws after it has moved its job to the delayed jobs. */
 export function movedToDelayed(): Error {
   return named("DelayedError", new Error("The job was moved to the delayed ones"));
 }
 
-/** What a processor throws after it has moved its job back to the waiting ones, or has lost it. */
+/**
+ * Returns the error that a processor throws after it has moved its job back to the waiting jobs, or has lost the job.
+ */
 export function movedToWait(): Error {
   return named("WaitingError", new Error("The job was moved back to the waiting ones"));
 }
@@ -44,7 +50,10 @@ function named(name: string, error: Error): Error {
   return error;
 }
 
-/** Codes with which BullMQ's scripts refuse (its `ErrorCode`): no such job, and a job in another state. */
+/**
+ * Codes that BullMQ's scripts return when they reject a request (its `ErrorCode`): the job does not exist, or the job
+ * is in another state.
+ */
 export const NOT_THERE = -1;
 export const WRONG_STATE = -3;
 

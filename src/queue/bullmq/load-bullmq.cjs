@@ -1,2 +1,5 @@
-/** Loads BullMQ when it is first used. In CommonJS, so that Node does so at once and a bundler sees what to include. */
+/**
+ * Loads BullMQ on first use. This is a CommonJS file, so that Node loads BullMQ synchronously and a bundler sees what
+ * to include.
+ */
 exports.loadBullmq = () => require("bullmq");

@@ -6,9 +6,9 @@ const KEPT_EVENTS = 10_000;
 const MARK = "sluice-listening";
 
 /**
- * BullMQ has no event for a failed attempt that will be repeated: the worker's `failed` is local, so our workers publish
- * this one. No upstream issue known; checked with bullmq 6.7.0 (`QueueEventsListener` in queue-events.d.ts). It can go
- * when BullMQ has one.
+ * The event that our workers publish when an attempt has failed and will be retried. BullMQ has no such event: the
+ * `failed` event of its worker reaches only the same process. No upstream issue known; checked with bullmq 6.7.0
+ * (`QueueEventsListener` in queue-events.d.ts). Remove this event when BullMQ has one.
  */
 export const RETRYING = "sluice-retrying";
 
@@ -17,11 +17,11 @@ export const RETRYING = "sluice-retrying";
  */
 export const CANCELLED_EARLY = "sluice-cancelled";
 
-/** The events of a queue, as BullMQ stores them. */
+/** The Redis stream in which BullMQ stores the events of a queue. */
 export interface EventLog {
-  /** The key of their stream. */
+  /** The key of the stream. */
   readonly stream: string;
-  /** The id of its last entry. */
+  /** The id of the stream's last entry. */
   readonly lastId: string;
 }
 
@@ -37,10 +37,13 @@ export interface StoredEvent {
   readonly [field: string]: unknown;
 }
 
-/** The fields that BullMQ stores as JSON. */
+/** The event fields that BullMQ stores as JSON. */
 const AS_JSON = new Set(["data", "returnvalue"]);
 
-/** Reads an entry of the stream, whose name is `event`, as BullMQ's `QueueEvents` does; checked with bullmq 6.7.0 (`consumeEvents` in queue-events.js). */
+/**
+ * Reads an entry of the event stream as BullMQ's `QueueEvents` does. The field `event` is the event's name. Checked
+ * with bullmq 6.7.0 (`consumeEvents` in queue-events.js).
+ */
 export function readEvent(fields: readonly string[]): StoredEvent {
   const event: Record<string, unknown> = {};
   for (let at = 0; at + 1 < fields.length; at += 2) {
@@ -59,15 +62,15 @@ function parsed(json: string): unknown {
   }
 }
 
-/** Publishes each failed attempt that will be repeated. */
+/** Publishes an event for each failed attempt that will be retried. */
 export function publishRetries<Data, Result>(stored: Worker<Data, Result>): void {
   stored.on("failed", (job, error) => {
-    // If the job has ended, BullMQ publishes that it has failed.
+    // If the job has ended, BullMQ itself publishes a `failed` event.
     if (job?.id === undefined || job.finishedOn !== undefined) return;
     const { id: jobId, attemptsMade: attempt } = job;
     const facts = JSON.stringify(readErrorFacts(error));
     const fields = { event: RETRYING, jobId, attempt, reason: error.message, facts };
-    // The event is lost in an outage, but the job is not.
+    // An outage of Redis loses the event, but not the job.
     stored
       .getBackend()
       .publishEvent(fields, KEPT_EVENTS)

@@ -1,9 +1,10 @@
 /**
- * How a job is stored in BullMQ: its key in the name, and our options beside BullMQ's. BullMQ stores options that it
- * does not know unchanged, and its workers read those of the current job when an attempt ends. No documentation
- * promises either; checked with bullmq 6.7.0 (`moveToFailed` and `shouldRetryJob` in job.js).
+ * Stores our jobs as BullMQ jobs. The job's key is part of BullMQ's job name, and our options are stored beside
+ * BullMQ's options. This relies on two facts: BullMQ stores unknown options unchanged, and its workers read the options
+ * of the current job object when an attempt ends. BullMQ's documentation promises neither; checked with bullmq 6.7.0
+ * (`moveToFailed` and `shouldRetryJob` in job.js).
  *
- * Some fields of a job's hash are read and written by their names in Redis, because BullMQ has no method for that. No
+ * This module reads and writes some fields of a job's hash directly in Redis, because BullMQ has no method for them. No
  * upstream issue known; checked with bullmq 6.7.0.
  */
 import type { BackoffOptions, JobJson, JobsOptions, Queue, Job as StoredJob } from "bullmq";
@@ -18,44 +19,50 @@ import type { LaneOrder, OrderedJobOptions } from "../options.ts";
 import { loadBullmq } from "./load-bullmq.cjs";
 
 /**
- * The delay of a job on its way to its lane. In the lane it is delayed by a day. If something is lost on the way, the
- * job comes due by itself and joins its lane then.
+ * The delay of a job that is on its way to its lane. In the lane, the job is delayed by a day. If the job does not
+ * reach its lane, it becomes due after this delay, and joins its lane then.
  */
 export const PARK_MS = 10_000;
 
-/** Our options of a job, stored beside BullMQ's. Only values other than the defaults are stored. */
+/** Our options of a job, stored beside BullMQ's options. Only values that differ from the defaults are stored. */
 interface OwnOptions {
-  /** The job's name. BullMQ's own name of it carries the key. */
+  /** The job's name. It is stored here, because BullMQ's job name contains the key instead. */
   readonly name?: string;
   readonly cost?: Cost;
-  /** How long after it is due a job may start its first attempt. */
+  /** How long after its due time a job may start its first attempt, in ms. */
   readonly maxWaitMs?: number;
-  /** The end of that time, in ms since 1970; absent for recurring jobs, whose runs are due at different times. */
+  /**
+   * The latest start time according to `maxWaitMs`, in ms since 1970. Absent for recurring jobs, because their runs are
+   * due at different times.
+   */
   readonly startByMs?: number;
   readonly maxBackoffMs?: number;
-  /** How long one attempt may take, instead of the worker's limit. */
+  /** The time limit for each attempt, in ms. Replaces the worker's limit. */
   readonly timeoutMs?: number;
-  /** How many plain calls the job counts as, if not 1. */
+  /** How many calls of cost 1 the job counts as. Absent for 1. */
   readonly share?: number;
-  /** If its key is ordered, what a dead letter does to the key. `lua/lib/lanes/order.lua` reads it. */
+  /**
+   * What happens to the job's key after a dead letter. Absent if the key is not ordered. `lua/lib/lanes/order.lua`
+   * reads this.
+   */
   readonly ordered?: LaneOrder;
-  /** The traceparent of its producer, of 55 characters. */
+  /** The W3C `traceparent` of the job's producer, with 55 characters. */
   readonly trace?: string;
 }
 
 export type StoredOptions = JobsOptions & { sluice?: OwnOptions };
 
-/** A job of BullMQ's whose data is of a known type. */
+/** A BullMQ job with typed data. */
 export type Stored<Data> = StoredJob<Data, unknown> & { opts: StoredOptions };
 
 const KEYLESS = "job";
 const KEYED = "key ";
-/** How many lines of a job's log are kept: the last ones. */
+/** How many lines of a job's log are kept: the latest lines. */
 const KEPT_LINES = 100;
-/** How many stacks of failed attempts are kept: only the last one, because each may have many lines. */
+/** How many stack traces of failed attempts are kept. Only the latest, because each may have many lines. */
 const KEPT_STACKS = 1;
 
-/** For jobs without these options: the most attempts, and the first delay of the backoff. */
+/** The defaults for jobs without these options: the most attempts, and the first delay of the backoff. */
 const DEFAULT_ATTEMPTS = 20;
 export const DEFAULT_BASE_MS = 1_000;
 
@@ -63,23 +70,24 @@ function exponential(baseMs: number = DEFAULT_BASE_MS): BackoffOptions {
   return { type: "exponential", delay: baseMs, jitter: 1 };
 }
 
-/** BullMQ's name of a job carries the key, so that a dashboard shows whose job it is. */
+/** Returns BullMQ's name for a job. The name contains the job's key, so that a dashboard shows whose job it is. */
 export function storedName(key: string | undefined): string {
   return key === undefined ? KEYLESS : KEYED + key;
 }
 
-/** The text of a stored job's key. */
+/** Returns the encoded key of a stored job. Undefined without a key. */
 export function encodedKeyOf({ name }: Pick<Stored<unknown>, "name">): string | undefined {
   return name.startsWith(KEYED) ? name.slice(KEYED.length) : undefined;
 }
 
 /**
- * Returns what to store of a job that is enqueued now, by the clock of Redis, and since when its delay counts. Only
- * options that differ from the defaults are stored, because BullMQ reads a job's options each time it moves the job.
+ * Returns the options to store for a job that is enqueued now, on the clock of Redis, and the time from which the job's
+ * delay counts. Only options that differ from the defaults are stored, because BullMQ reads a job's options each time
+ * it moves the job.
  *
- * The delay counts from the latest time that it may be now, so that the job is not early. Without a delay, the time is
- * the earliest, so that no worker takes the job before it. The deadline counts from the latest time, so that the job
- * has all of it.
+ * The clock of Redis is known only within a range. A delay counts from the latest time that it may be now, so that the
+ * job is not early. Without a delay, the earliest time is used, so that no worker fetches the job before that time. The
+ * deadline counts from the latest time, so that the job gets its full `maxWaitMs`.
  */
 export function storedOptions(
   options: OrderedJobOptions,
@@ -89,15 +97,16 @@ export function storedOptions(
   const { priority = "normal", at, attempts, backoff, dedupeId, dedupeMs, every, cron } = options;
   const nowMs = options.delayMs ? clock.latestMs() : clock.earliestMs();
   const delay = at === undefined ? (options.delayMs ?? 0) : Number(at) - nowMs;
-  // A schedule needs no deduplication, because its name is unique.
+  // BullMQ's deduplication is not used for a schedule, because its name is unique.
   const isOnce = every === undefined && cron === undefined;
   const dueAtMs = Math.max(nowMs + delay, clock.latestMs());
   const own = ownOptions(options, isOnce ? dueAtMs : undefined);
   const sluice = { ...own, ...(share !== undefined && { share }) };
   const opts: StoredOptions = {
-    // BullMQ runs lower numbers first, and jobs without a number before all others, so every job has one.
+    // Every job has a priority number. BullMQ runs lower numbers first, and would run jobs without a number before all
+    // other jobs.
     priority: PRIORITIES.indexOf(priority) + 1,
-    // Exactly this delay marks a job that is on its way to its lane.
+    // A delay of exactly `PARK_MS` marks a job that is on its way to its lane, so another value is stored.
     ...(delay > 0 && { delay: delay === PARK_MS ? PARK_MS + 1 : delay }),
     ...(attempts !== undefined && { attempts }),
     ...(backoff !== undefined && { backoff: exponential(backoff.baseMs) }),
@@ -125,8 +134,9 @@ function ownOptions(
 }
 
 /**
- * Fills the defaults into a fetched job. BullMQ reads them when its handler fails or logs. It also reads them when a
- * handler has succeeded and Redis refuses the result, so it would be too late to fill them in after a failure.
+ * Fills default options into a fetched job. BullMQ reads these options when the job's handler fails or logs. It also
+ * reads them when the handler has succeeded and Redis rejects the result, so filling them in after a failure would be
+ * too late.
  */
 export function fillDefaults({ opts }: Pick<Stored<unknown>, "opts">): void {
   opts.attempts ||= DEFAULT_ATTEMPTS;
@@ -137,7 +147,7 @@ export function fillDefaults({ opts }: Pick<Stored<unknown>, "opts">): void {
 
 const producers = new WeakMap<object, string>();
 
-/** Returns the trace of a job's producer; undefined if the producer was not traced. */
+/** Returns the `traceparent` of a job's producer. Undefined if the producer was not traced. */
 export function producerOf(job: Job<unknown>): string | undefined {
   return producers.get(job);
 }
@@ -168,14 +178,14 @@ export function readJob<Data>(stored: Stored<Data>): Job<Data> {
   return job;
 }
 
-/** How long after it was stored a job is due. */
+/** Returns how long after it was stored a job becomes due, in ms. */
 function delayOf({ delay = 0 }: StoredOptions): number {
   return delay === PARK_MS ? 0 : delay;
 }
 
 /**
- * Reads a job's hash, names and values in turns, as BullMQ reads what its own fetch returns. The schedule of a run is
- * left out, because BullMQ's worker would plan the next run as it fetched one.
+ * Reads a job's hash as BullMQ reads the reply of its own fetch. `fields` alternates names and values. The schedule of
+ * a run is left out, because BullMQ's worker would otherwise plan the next run.
  */
 export function readFields(fields: readonly string[], id: string): JobJson {
   const json = loadBullmq().raw2NextJobData([fields, id, 0, 0])[0] as JobJson;
@@ -185,7 +195,10 @@ export function readFields(fields: readonly string[], id: string): JobJson {
   return { ...rest, opts };
 }
 
-/** Returns the schedule whose run a job is, from its hash; undefined for any other job. */
+/**
+ * Returns the name of the schedule to which a run belongs, from the hash of the job. Undefined for a job that is not a
+ * run of a schedule.
+ */
 export function scheduleOf(fields: readonly string[]): string | undefined {
   for (let at = 0; at < fields.length; at += 2) if (fields[at] === SCHEDULE) return fields[at + 1];
   return undefined;
@@ -193,13 +206,13 @@ export function scheduleOf(fields: readonly string[]): string | undefined {
 
 const RUN_ID = /^repeat:([^:]+):\d+$/;
 
-/** Returns the run of a schedule that has this id; undefined for any other job. */
+/** Returns the schedule's name and the job id if the id belongs to a run. Undefined for any other job id. */
 export function runNameOf(id: string): RunName | undefined {
   const name = RUN_ID.exec(id)?.[1];
   return name === undefined ? undefined : { name, id };
 }
 
-/** Makes BullMQ retry this job after `delayMs`, if its attempt fails and others are left. */
+/** Makes BullMQ retry this job after `delayMs` if the current attempt fails and more attempts are left. */
 export function setBackoff({ opts }: Pick<Stored<unknown>, "opts">, delayMs: number): void {
   opts.backoff = { type: "fixed", delay: delayMs };
 }
@@ -210,25 +223,26 @@ function startByMsOf({ sluice, delay = 0 }: StoredOptions, storedAtMs: number): 
 }
 
 /**
- * How often a worker has died with the job, how often while the job ran, and the start of its last run. BullMQ,
- * `lua/queue/workers/jobs-recall.lua` and `jobs-begin.lua` write them. BullMQ keeps its count when a failed job is
- * retried (taskforcesh/bullmq#3555).
+ * The fields for how often a worker died while it held the job, how often a worker died while the job ran, and when the
+ * job last began to run. BullMQ, `lua/queue/workers/jobs-recall.lua` and `jobs-begin.lua` write these fields. BullMQ
+ * does not reset its count when a failed job is retried (taskforcesh/bullmq#3555).
  */
 const DEATHS = ["stc", "sluice:deaths", "sluice:ran"];
-/** Set when the job was cancelled; written by `lua/queue/steer/jobs-cancel.lua`. */
+/** The field that marks a cancelled job. `lua/queue/steer/jobs-cancel.lua` writes it. */
 const CANCELLED_FIELD = "sluice:cancelled";
-/** The name of the schedule whose run a job is: BullMQ's "repeat job key". */
+/** The field with the name of the schedule to which a run belongs: BullMQ's "repeat job key". */
 const SCHEDULE = "rjk";
-/** The position that a job got when it first joined its lane; written by `lua/lib/lanes/join.lua`. */
+/** The field with the position that a job got when it first joined its lane. `lua/lib/lanes/join.lua` writes it. */
 const SEQ = "sluiceSeq";
 
 /**
- * When the job became due again, in ms since 1970: for a retry, after a replay, or when its worker died. Written here,
- * by the worker's backend and by `lua/queue/steer/jobs-move.lua`; also read by `lua/queue/lanes/oldest-look.lua`.
+ * The field for when the job became due again, in ms since 1970: for a retry, after a replay, or when its worker died.
+ * This module, the worker's backend and `lua/queue/steer/jobs-move.lua` write it. `lua/queue/lanes/oldest-look.lua`
+ * also reads it.
  */
 export const DUE = "sluice:due";
 
-/** Notes that jobs became due again just now. */
+/** Records that jobs became due again just now. */
 export async function noteDue(
   backend: Pick<ReturnType<Queue["getBackend"]>, "client" | "toKey">,
   ids: readonly string[],
@@ -241,22 +255,22 @@ export async function noteDue(
   for (const id of ids) {
     const key = backend.toKey(id);
     await client.hset(key, { [DUE]: nowMs });
-    // Leaves no field behind for a job that was removed at the same time.
+    // If the job was removed at the same time, deletes the field again, so that no hash remains.
     if ((await client.hget(key, "name")) === null) await client.hdel(key, DUE);
   }
 }
 
-/** Reads when a job became due again; undefined if it was due only once. */
+/** Reads when a job became due again, in ms since 1970. Undefined if the job was due only once. */
 export async function readDue(queue: Queue, id: string): Promise<number | undefined> {
   const client = await queue.getBackend().client;
   const text = await client.hget(queue.toKey(id), DUE);
   return text === null ? undefined : Number(text);
 }
 
-/** The facts of the error that failed a job, as JSON; written when it becomes a dead letter. */
+/** The field with the facts about the error that failed a job, as JSON. Written when the job becomes a dead letter. */
 export const FAILURE = "sluice:failure";
 
-/** Reads the facts of the errors of some failed jobs. */
+/** Reads the facts about the errors of some failed jobs. */
 export async function readFailures(
   queue: Queue,
   ids: readonly string[],
@@ -270,17 +284,17 @@ export async function readFailures(
 export async function isOnItsWay(queue: Queue, { id }: Stored<unknown>): Promise<boolean> {
   const client = await queue.getBackend().client;
   const key = queue.toKey(id!);
-  // A job that was in its lane and waits for its next attempt may have the same delay.
+  // The delay alone is not enough: a job that was in its lane and waits for its next attempt may have the same delay.
   const [delay, seq] = await Promise.all([client.hget(key, "delay"), client.hget(key, SEQ)]);
   return delay === String(PARK_MS) && seq === null;
 }
 
-/** True if a job was cancelled before it was fetched. The fields are names and values in turns. */
+/** True if a job was cancelled before it was fetched. `fields` alternates names and values. */
 export function wasCancelled(fields: readonly string[]): boolean {
   return fields.some((name, index) => index % 2 === 0 && name === CANCELLED_FIELD);
 }
 
-/** Removes the mark that a job was cancelled. */
+/** Removes the field that marks a job as cancelled. */
 export async function forgetCancel(
   stored: Pick<Queue, "getBackend" | "toKey">,
   id: string,
@@ -290,8 +304,8 @@ export async function forgetCancel(
 }
 
 /**
- * Resets a failed job like a new one: the deaths of its workers are forgotten, and its `maxWaitMs` counts from now, on
- * Redis' clock.
+ * Resets a failed job as if it were new: deletes the counts of its workers' deaths, and makes its `maxWaitMs` count
+ * from now, on the clock of Redis.
  */
 export async function renew(
   queue: Queue,
@@ -300,14 +314,14 @@ export async function renew(
 ): Promise<void> {
   const client = await queue.getBackend().client;
   const key = queue.toKey(id!);
-  // From now on, a run of a schedule is an ordinary job.
+  // Without the schedule field, a run of a schedule becomes an ordinary job.
   await client.hdel(key, ...DEATHS, FAILURE, CANCELLED_FIELD, SCHEDULE);
   await clock.ready();
   await client.hset(key, { [DUE]: clock.latestMs() });
   const { maxWaitMs } = opts.sluice ?? {};
   const written = maxWaitMs === undefined ? null : await client.hget(key, "opts");
   if (maxWaitMs === undefined || written === null) return;
-  // Read from Redis, because BullMQ stores some options under shorter names.
+  // Uses the options as stored in Redis, because BullMQ stores some options under shorter names.
   const options = JSON.parse(written) as StoredOptions;
   const sluice = { ...options.sluice, startByMs: clock.latestMs() + maxWaitMs };
   await client.hset(key, { opts: JSON.stringify({ ...options, sluice }) });

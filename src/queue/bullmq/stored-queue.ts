@@ -18,38 +18,50 @@ import {
 import { loadBullmq } from "./load-bullmq.cjs";
 import { type Stored, readFields, type StoredOptions } from "./stored-job.ts";
 
-/** BullMQ's queue behind ours. It is opened on first use, and each request has a time limit. */
+/**
+ * Access to the BullMQ queue that stores our queue. The BullMQ queue is opened on first use, and each request has a
+ * time limit.
+ */
 export interface StoredAccess {
   /** The clock of the server that holds the queue. */
   readonly clock: RedisClock;
   /**
-   * Resolves with BullMQ's queue, once Redis replies and listeners will receive all later events.
+   * Resolves with BullMQ's queue, once Redis has replied and event listeners will receive all later events.
    *
    * @throws {@link ClosedError} after `close()`.
-   * @throws {@link StoreUnavailableError} when Redis is unreachable; its message contains `outcome`.
+   * @throws {@link StoreUnavailableError} when Redis is unreachable. The error message contains `outcome`.
    */
   open(outcome?: string): Promise<StoredQueue>;
-  /** Sends BullMQ's queue a request of one or two round trips. Rejects as `open` does, also when the reply is late. */
+  /**
+   * Sends a request of one or two round trips with BullMQ's queue. Rejects as `open` does, and also when the reply is
+   * late.
+   */
   ask<T>(question: Question<T>): Promise<T>;
-  /** The same, without the wait for listeners. */
+  /** Like `ask`, but does not wait until listeners receive events. */
   askAtOnce<T>(question: Question<T>): Promise<T>;
-  /** Resolves with a reply if it comes within the time limit, which began at `startedAtMs` on `performance.now()`. */
+  /**
+   * Resolves with a reply that comes within the time limit. The time limit began at `startedAtMs`, on
+   * `performance.now()`.
+   */
   inTimeSince<T>(startedAtMs: number, question: Promise<T>): Promise<T>;
-  /** Gives a dedupeId to a job until the job ends, unless another job has it. Returns whether it was free. */
+  /**
+   * Assigns a dedupeId to a job until the job ends, unless another job has this dedupeId. Returns whether the dedupeId
+   * was free.
+   */
   holdDedupeId(dedupeId: string, id: string): Promise<boolean>;
-  /** Makes `open` wait for this too. It must settle within the time limit and never reject. */
+  /** Makes `open` also wait for this promise, which must settle within the time limit and never reject. */
   waitFor(beginning: Promise<void>): void;
   close(): Promise<void>;
 }
 
-/** The least share of the time limit that a request has left once its queue is open. */
+/** A request gets at least this share of the time limit, even if opening the queue took longer. */
 const LEAST_LEFT = 0.25;
 
 type Question<T> = (stored: StoredQueue) => Promise<T>;
 
 interface StoredSettings {
   readonly name: string;
-  /** Closed together with the queue. */
+  /** The connection, which is closed together with the queue. */
   readonly connection: QueueConnection;
   readonly prefix: string;
   readonly timeoutMs: number;
@@ -58,7 +70,7 @@ interface StoredSettings {
 
 export function createStoredAccess(settings: StoredSettings): StoredAccess {
   const { name, connection, prefix, timeoutMs, logger } = settings;
-  // Loaded here rather than with the first request, because loading takes about 100 ms, in which no call could start.
+  // Loads BullMQ now and not with the first request, because loading blocks the process for about 100 ms.
   const { Queue, createRedisBackend } = loadBullmq();
   const clock = connection.clockOf(name);
   const backends = onRedisTime(createRedisBackend, clock);
@@ -72,9 +84,9 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
   }
 
   /**
-   * BullMQ's queue asks its server for `INFO` once, and stays unusable if that fails (taskforcesh/bullmq#3341 is about
-   * the request itself; checked with bullmq 6.7.0, `init` in redis-connection.js). After such a failure, the next
-   * request creates another queue.
+   * Creates BullMQ's queue. BullMQ's queue sends `INFO` to Redis once, and stays unusable if that fails
+   * (taskforcesh/bullmq#3341 is about the request itself; checked with bullmq 6.7.0, `init` in redis-connection.js).
+   * After such a failure, the next request creates another queue.
    */
   function create(): StoredQueue {
     const options = { connection: connection.client, prefix };
@@ -88,7 +100,7 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
   }
 
   /**
-   * Creates BullMQ's queue only once Redis replies. Created earlier, it would wait for Redis without end
+   * Creates BullMQ's queue once Redis replies. If the queue were created earlier, it would wait for Redis without end
    * (taskforcesh/bullmq#995).
    */
   async function reach(outcome = "nothing was changed"): Promise<StoredQueue> {
@@ -118,7 +130,7 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
 
   function inTimeSince<T>(startedAtMs: number, question: Promise<T>): Promise<T> {
     const leftMs = timeoutMs - (performance.now() - startedAtMs);
-    // If this process was blocked, Redis still gets some time.
+    // Leaves Redis some time to reply, even if this process was blocked until now.
     return connection.inTime(Math.max(leftMs, timeoutMs * LEAST_LEFT), question);
   }
 
@@ -148,7 +160,7 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
     ask,
     askAtOnce: (question) => answer(reach(), question),
     inTimeSince,
-    // The name of BullMQ's key; checked with bullmq 6.7.0.
+    // BullMQ uses this key for a dedupeId; checked with bullmq 6.7.0.
     holdDedupeId: (dedupeId, id) =>
       ask((queue) => connection.setIfFree(queue.toKey(`de:${dedupeId}`), id)),
     waitFor(begun) {
@@ -165,22 +177,22 @@ export function createStoredAccess(settings: StoredSettings): StoredAccess {
 
 const accesses = new WeakMap<object, StoredAccess>();
 
-/** Lets `openStored` find BullMQ's queue behind ours. */
+/** Registers the access of our queue, so that `openStored` can return BullMQ's queue. */
 export function keepAccess(queue: object, access: StoredAccess): void {
   accesses.set(queue, access);
 }
 
 /**
- * Returns BullMQ's queue behind ours, for tools that show it. It uses our connection and is closed with ours. Rejects
- * as `open` does.
+ * Returns the BullMQ queue that stores our queue, for tools such as dashboards. It uses our connection and is closed
+ * with our queue. Rejects as `open` does.
  */
 export async function openStored(queue: object): Promise<StoredQueue> {
   return accesses.get(queue)!.open();
 }
 
 /**
- * Returns the job that holds a dedupeId, whose id is given if there is one; otherwise the next run of the schedule of
- * this name.
+ * Returns the job that holds a dedupeId. `id` is the id of this job, if there is such a job. Otherwise, returns the
+ * next run of the schedule with this name.
  */
 export async function findDeduped<Data>(
   queue: StoredQueue,
@@ -189,7 +201,7 @@ export async function findDeduped<Data>(
 ): Promise<Stored<Data> | undefined> {
   const held =
     id === undefined ? undefined : ((await queue.getJob(id)) as Stored<Data> | undefined);
-  // Without a dedupeMs, an ended job has given its dedupeId up.
+  // Without a `dedupeMs`, an ended job no longer holds its dedupeId.
   const holds = held?.finishedOn === undefined || held.opts.deduplication?.ttl !== undefined;
   if (held !== undefined && holds) return held;
   const next = (await queue.getJobScheduler(dedupeId))?.next;
@@ -197,7 +209,10 @@ export async function findDeduped<Data>(
   return (await queue.getJob(`repeat:${dedupeId}:${next}`)) as Stored<Data> | undefined;
 }
 
-/** Returns when the oldest dead letter failed; undefined if there is none. Failed jobs are sorted by that time. */
+/**
+ * Returns when the oldest dead letter failed, in ms since 1970. Undefined without dead letters. Redis sorts failed jobs
+ * by that time.
+ */
 export async function oldestFailedAtMs(queue: StoredQueue): Promise<number | undefined> {
   const client = await queue.getBackend().client;
   const [, atMs] = await client.zrange(queue.toKey("failed"), 0, 0, { WITHSCORES: true });
@@ -207,20 +222,20 @@ export async function oldestFailedAtMs(queue: StoredQueue): Promise<number | und
 /** A job to be stored. */
 export interface NewJob<Data> {
   readonly name: string;
-  /** The JSON to store as its data. */
+  /** The JSON to store as the job's data. */
   readonly json: string;
-  /** Its data, as the producer gets it back. */
+  /** The job's data, as `enqueue` returns it to the producer. */
   readonly value: Data;
   readonly opts: StoredOptions;
-  /** When its delay begins, in ms since 1970 on Redis' clock. */
+  /** When the job's delay begins, in ms since 1970 on the clock of Redis. */
   readonly storedAtMs: number;
 }
 
 /**
- * Stores jobs in one round trip. BullMQ would turn a job's data into JSON itself, but ours is made when `enqueue` is
- * called. So BullMQ gets a `Job` class whose `asJSON` returns that JSON: BullMQ has no option for it, and no upstream
- * issue is known; checked with bullmq 6.7.0 (`createBulk` and `asJSON` in job.js). The time of a job is set in the same
- * way, because as an option it would be stored twice.
+ * Stores jobs in one round trip. BullMQ would convert a job's data to JSON itself, but `enqueue` has already done so.
+ * BullMQ has no option for data that is already JSON, so this passes a `Job` class whose `asJSON` returns the existing
+ * JSON. No upstream issue is known; checked with bullmq 6.7.0 (`createBulk` and `asJSON` in job.js). The class also
+ * sets the job's time, because BullMQ would store the time twice if it were an option.
  */
 export async function addJobs<Data>(
   queue: Queue,
@@ -236,13 +251,13 @@ interface LookedUpJob<Data> extends NewJob<Data> {
   readonly own: Pick<AddedJob, "id" | "isParked" | "weights" | "dedupe">;
 }
 
-/** What is stored of a job, and whether that is the given job. */
+/** The stored job, and whether this call has stored it. */
 interface Met<Data> {
   readonly stored: Stored<Data>;
   readonly isNew: boolean;
 }
 
-/** Stores jobs with one of our scripts, which first checks what exists. */
+/** Stores jobs with one of our scripts, which first checks for existing jobs with the same id or dedupeId. */
 export async function addLookedUpJobs<Data>(
   queue: Queue,
   jobs: readonly LookedUpJob<Data>[],
@@ -270,7 +285,7 @@ function addedJob<Data>(
   { json, own }: LookedUpJob<Data>,
 ): AddedJob {
   const { deduplication, ...others } = opts;
-  // The short name that BullMQ stores. Our jobs use no other option that has one.
+  // BullMQ stores `deduplication` under the short name `de`. Our jobs use no other option with a short name.
   const storedOpts = JSON.stringify({ ...others, de: deduplication });
   return { ...own, name, json, opts: storedOpts, timestamp, delay: opts.delay ?? 0, priority };
 }
@@ -298,7 +313,7 @@ function createReadyJob(): Pick<typeof StoredJob, "createBulk"> {
       const ready: unknown = this.data;
       if (!(ready instanceof ReadyData)) return super.asJSON();
       this.timestamp = ready.storedAtMs;
-      // Without data, BullMQ makes the cheap JSON "{}", which is replaced below.
+      // Without data, BullMQ creates the JSON "{}", which takes little time. It is replaced below.
       this.data = undefined;
       const fields = super.asJSON();
       this.data = ready.value;

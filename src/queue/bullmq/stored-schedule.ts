@@ -1,11 +1,12 @@
 /**
- * Schedules of recurring jobs, as BullMQ stores them: a hash with the times and the template, and their runs as jobs
- * with the id `repeat:<name>:<ms since 1970>`. Our fields are beside BullMQ's, with `sluice:` before their names.
+ * Stores schedules of recurring jobs as BullMQ does. A schedule is a hash with its times and the template of its runs.
+ * Each run is a job with the id `repeat:<name>:<ms since 1970>`. Our own fields are in the same hash, with the prefix
+ * `sluice:`.
  *
- * The next run is planned at another time. BullMQ's worker plans it when it fetches a run. If runs then begin later
- * than they recur, they pile up, and a schedule that is declared again loses a run that is due. Ours is planned when a
- * run begins (`lua/lib/runs/`). No upstream issue known (taskforcesh/bullmq#3063 and #3197 are about runs that are done
- * or run); checked with bullmq 6.7.0 (`nextJobFromJobData` in worker.js, `addJobScheduler-11.lua`).
+ * Unlike BullMQ, we plan the next run when a run begins (`lua/lib/runs/`). BullMQ's worker plans the next run when it
+ * fetches a run. With that, runs pile up if they begin later than they recur, and a schedule that is declared again
+ * loses a run that is due. No upstream issue known (taskforcesh/bullmq#3063 and #3197 are about runs that are done or
+ * run); checked with bullmq 6.7.0 (`nextJobFromJobData` in worker.js, `addJobScheduler-11.lua`).
  */
 import type { JobSchedulerJson, Queue } from "bullmq";
 import { readCronText } from "../../core/input/cron-text.ts";
@@ -24,8 +25,8 @@ import { loadBullmq } from "./load-bullmq.cjs";
 import { readFields, readJob, storedName, storedOptions, type Stored } from "./stored-job.ts";
 
 /**
- * Stores a schedule, in place of the one with the same name. Resolves with the next pending run, and whether the
- * schedule is new. A run that is due stays.
+ * Stores a schedule, and replaces an existing schedule with the same name. Resolves with the next pending run, and
+ * whether the schedule is new. A run that is already due is kept.
  */
 export async function storeSchedule<Data>(
   queue: Queue,
@@ -57,7 +58,7 @@ export async function storeSchedule<Data>(
   };
   let declared = await declare(declaration);
   while (declared.nowMs !== undefined) {
-    // Every expression has a next time: others were refused.
+    // There is always a next time: `enqueue` rejects expressions without one.
     const cronMs = nextCronMs(declared.nowMs, { cron: pattern!, timeZone });
     declared = await declare({ ...declaration, cronMs });
   }
@@ -68,12 +69,12 @@ export async function storeSchedule<Data>(
   const { priority = "normal" } = options;
   // A run that a worker holds keeps its priority.
   if (job.priority === priority || (await run.isActive())) return { job, isNew };
-  // The declaration does not change the priority of a run that stays, so this does.
+  // The declaration does not change the priority of an existing run, so it is changed here.
   await run.changePriority({ priority: template.priority! });
   return { job: { ...job, priority }, isNew };
 }
 
-/** Repeats a request about a run until Redis needs no further time of a cron expression. */
+/** Sends a request about a run, and repeats it as long as Redis asks for another time of the cron expression. */
 export async function askOfRun(
   ask: (next: NextCron | undefined) => Promise<RunAnswer>,
 ): Promise<Exclude<RunAnswer, { readonly says: "next time?" }>> {
@@ -85,29 +86,32 @@ export async function askOfRun(
   return answer;
 }
 
-/** The run that has begun last. */
+/** The latest run of a recurring job that has begun. */
 export interface LastRun {
   readonly id: string;
-  /** When it began, in ms since 1970: `1790000000000`. */
+  /** When the run began, in ms since 1970: `1790000000000`. */
   readonly startedAtMs: number;
-  /** When it ended, or was removed, in ms since 1970; undefined while it runs, or waits for its next attempt. */
+  /** When the run ended or was removed, in ms since 1970. Undefined while it runs, or waits for its next attempt. */
   readonly endedAtMs: number | undefined;
-  /** How it ended: `"failed"` if it is a dead letter. Undefined if it was removed while it waited for its next attempt. */
+  /**
+   * The outcome of the run. `"failed"` means that it became a dead letter. Undefined if it has not ended, or was
+   * removed while it waited for its next attempt.
+   */
   readonly outcome: "done" | "failed" | undefined;
 }
 
-/** What we store of a schedule beside what BullMQ stores. */
+/** The facts about a schedule that we store in addition to BullMQ's fields. */
 export interface ScheduleFacts {
-  /** When the current run starts: its time, or that of its next attempt. */
+  /** When the current run is due, or when its next attempt is due. */
   readonly nextAtMs: number;
   readonly nextRunsAtMs: readonly number[];
-  /** The expression as it was declared; undefined for `every`. */
+  /** The cron expression as it was declared. Undefined for a schedule with `every`. */
   readonly cron: string | undefined;
   readonly missed: number;
   readonly last: LastRun | undefined;
 }
 
-/** Uses the clock of Redis, as the scripts do. */
+/** Reads the facts about a schedule. Uses the clock of Redis, as the scripts do. */
 export async function readScheduleFacts(
   queue: Queue,
   { key: name, every, pattern, tz = UTC, next: dueMs = 0 }: JobSchedulerJson,
@@ -134,7 +138,7 @@ export async function readScheduleFacts(
   const run = `repeat:${name}:${dueMs}`;
   const [isRetried] = await redis.hmget(queue.toKey(`repeat:${name}:open`), run);
   const score = isRetried == null ? null : await redis.zscore(queue.toKey("delayed"), run);
-  // A run that is parked in its lane is delayed by a day there.
+  // Ignores the delay of a run that is parked in its lane, because every parked job is delayed by a day.
   const isDelayed = score !== null && !(await isParked(run));
   const nextAtMs = isDelayed ? Math.max(dueMs, Math.floor(Number(score) / PER_MS)) : dueMs;
   const laterAfterMs = Math.max(nextAtMs, nowMs);
@@ -158,10 +162,10 @@ export async function readScheduleFacts(
   };
 }
 
-/** How many runs of a schedule are listed. */
+/** How many next runs of a schedule are listed. */
 const SHOWN_RUNS = 5;
 
-/** Returns the runs of `every` after the next one. They keep its rhythm. */
+/** Returns the times of the runs after the next run, for a schedule with `every`. They follow at the same interval. */
 function everyAfter(
   afterMs: number,
   { every, dueMs }: { readonly every: number; readonly dueMs: number },
@@ -170,16 +174,19 @@ function everyAfter(
   return Array.from({ length: SHOWN_RUNS - 1 }, (_, index) => dueMs + (passed + 1 + index) * every);
 }
 
-/** BullMQ counts the times of delayed jobs in 4096ths of a ms. */
+/** BullMQ stores the times of delayed jobs in units of 1/4096 ms. */
 const PER_MS = 4_096;
 
-/** The methods used of an ioredis client. BullMQ's type of it has fewer. */
+/** The ioredis methods that this module uses. BullMQ's type of the client does not have all of them. */
 interface ScheduleReader {
   hmget(key: string, ...fields: string[]): Promise<readonly (string | null)[]>;
   zscore(key: string, member: string): Promise<string | null>;
 }
 
-/** How many times of `every` have passed uncounted. Twin of `next_time` in `lua/lib/runs/plan.lua`. */
+/**
+ * Returns how many times of a schedule with `every` have passed without being counted yet. Must match `next_time` in
+ * `lua/lib/runs/plan.lua`.
+ */
 function passedOf(
   every: number,
   { nowMs, atMs, isInTime }: Pick<CronState, "nowMs" | "atMs" | "isInTime">,

@@ -16,29 +16,32 @@ import { DUE, FAILURE, noteDue, readFields, type Stored } from "./stored-job.ts"
 
 /** A job that a worker has fetched. */
 export interface HeldJob extends TakenJob {
-  /** When it was requested, on `performance.now()`. Its lock lasts from then at least. */
+  /** When the worker requested the job, on `performance.now()`. The job's lock began at this time or later. */
   readonly takenAtMs: number;
 }
 
-/** The next job of a worker; without one, the ms until there may be one. */
+/** The next job of a worker. Without a job, `nextMs` is the time in ms until there may be one. */
 export type Fetched =
   | { readonly job: HeldJob }
   | { readonly job: undefined; readonly nextMs: number | undefined };
 
-/** Where a worker gets its jobs. */
+/** Supplies BullMQ's worker with jobs. */
 export interface JobSupply {
-  /** True if it gives no more jobs. */
+  /** True if the supply returns no more jobs. */
   readonly isClosed: boolean;
-  /** Notes that a job's outcome is stored, or never will be. The worker no longer holds its lock. */
+  /** Records that a job's outcome was stored, or never will be, so that the worker no longer holds the job's lock. */
   release(id: string, token: string): void;
   /**
-   * Resolves with the next job, once the worker can start one soon, or without a job if there is none. Rejects if Redis
-   * does.
+   * Resolves with the next job, once the worker can start a job soon. Resolves without a job if there is none. Rejects
+   * if the request to Redis fails.
    */
   next(): Promise<Fetched>;
-  /** Redis has signalled that there may be a job, so the last reply no longer holds. */
+  /**
+   * Called when Redis has signalled that there may be a job. The latest reply that there are no jobs is no longer
+   * valid.
+   */
   look(): void;
-  /** Resolves when a job is ready that was fetched while updates were sent. */
+  /** Resolves when a fetched job is ready, for example because a request that sent updates also fetched jobs. */
   untilReady(): Promise<void>;
 }
 
@@ -48,7 +51,7 @@ export interface StoredWorkerSettings {
   readonly prefix: string;
   readonly concurrency: number;
   readonly lockMs: number;
-  /** True if a worker may hold a job whose lock has ended or will end soon. */
+  /** True if any worker may hold a job whose lock has expired or will expire soon. */
   readonly mayStall: () => boolean;
   /** Called once a job's outcome is stored, with the token of its lock. Never rejects. */
   readonly onStored: (token: string) => Promise<void> | undefined;
@@ -57,16 +60,16 @@ export interface StoredWorkerSettings {
   readonly logger: Logger;
 }
 
-/** How many jobs a worker may hold, beside those whose handlers run, while their outcome is not decided. */
+/** How many jobs with an undecided outcome a worker may hold, in addition to the jobs whose handlers run. */
 export const MOST_BESIDE = 100;
 /**
- * The share of `lockMs` after which each worker looks for locks that have ended. Another worker may have looked just
- * before a lock ended, and BullMQ lets only one worker look in each interval. So a dead worker's job is found within a
- * quarter of `lockMs`.
+ * The share of `lockMs` after which each worker looks for expired locks. BullMQ lets only one worker look in each
+ * interval, and that worker may have looked just before a lock expired. So a dead worker's job is found within a
+ * quarter of `lockMs`, that is, two intervals.
  */
 const LOOK_SHARE = 1 / 8;
 
-/** BullMQ's part of a worker: it stores the outcomes of jobs. `process` gets BullMQ's job and how it was fetched. */
+/** Creates the BullMQ worker that stores the outcomes of jobs. `process` gets BullMQ's job and how it was fetched. */
 export function createStoredWorker<Data, Result>(
   settings: StoredWorkerSettings,
   fetcher: JobSupply,
@@ -74,9 +77,12 @@ export function createStoredWorker<Data, Result>(
 ): StoredWorker<Data, Result | undefined> {
   const { queue, connection, prefix, concurrency, lockMs, logger } = settings;
   const { Worker } = loadBullmq();
-  /** By the token of the job's lock. */
+  /** The fetched jobs, by the token of the job's lock. */
   const handedOut = new Map<string, HeldJob>();
-  /** Makes another worker look for jobs: this one has consumed the marker that signalled them, and fetches none. */
+  /**
+   * Makes another worker look for jobs, because this worker has consumed the marker that signals jobs, but fetches
+   * none.
+   */
   const wake = (): void => void connection.wakeIdle({ queue }).catch(() => undefined);
   const wait = createJobWait(fetcher, wake);
   const stored = connection.adoptCopies(
@@ -91,16 +97,17 @@ export function createStoredWorker<Data, Result>(
         {
           connection: connection.client,
           prefix,
-          // The fetcher limits the jobs. A job whose outcome is being stored does not count there.
+          // The fetcher limits the number of jobs. It does not count jobs whose outcome is being stored, so this bound
+          // is higher.
           concurrency: 2 * concurrency + 1 + MOST_BESIDE,
           lockDuration: lockMs,
           // `worker/held/held-jobs.ts` renews the locks.
           skipLockRenewal: true,
           stalledInterval: Math.ceil(lockMs * LOOK_SHARE),
-          // BullMQ counts the death of a worker for all jobs that it held. `worker/job-start.ts` counts it for those
-          // that ran.
+          // Turns off BullMQ's limit, which counts the death of a worker for all jobs that the worker held.
+          // `worker/job-start.ts` counts a death only for jobs that ran.
           maxStalledCount: Number.MAX_SAFE_INTEGER,
-          // Locks would end within BullMQ's default of 15 s.
+          // Locks could expire within BullMQ's default of 15 s.
           runRetryDelay: ASK_AGAIN_MS,
           autorun: false,
         },
@@ -108,7 +115,7 @@ export function createStoredWorker<Data, Result>(
       ),
   );
   const letFollow = (id: string, dedupeId: string): Promise<void> =>
-    // If this fails, the job comes due by itself within ten seconds.
+    // If this fails, the following job becomes due by itself within ten seconds.
     connection.letFollow({ queue, id, dedupeId }).then(wait.lookSoon, () => undefined);
   const { lookSoon } = wait;
   fetchBy(stored as unknown as Insides, fetcher, {
@@ -125,7 +132,7 @@ export function createStoredWorker<Data, Result>(
   return stored;
 }
 
-/** The parts of BullMQ's worker that `fetchBy` uses and that its types do not show. */
+/** The members of BullMQ's worker that `fetchBy` uses although BullMQ's types do not declare them. */
 interface Insides {
   moveToActive(token: string): Promise<unknown>;
   processJob(
@@ -138,13 +145,13 @@ interface Insides {
   handleFailed(error: Error, job: object, ...rest: readonly unknown[]): Promise<unknown>;
 }
 
-/** The errors of attempts whose failures are being stored, as JSON. */
+/** The facts about the errors of attempts whose failures are being stored, as JSON. */
 const facts = new WeakMap<object, string>();
 
 /**
- * Stores the facts of an error together with its message, which is all that BullMQ keeps. `backendFor` adds them to
- * what it writes. BullMQ has no option for this; checked with bullmq 6.7.0 (`handleFailed` in worker.js, `moveToFailed`
- * in job.js).
+ * Keeps the facts about an error until BullMQ stores the failed attempt. BullMQ stores only the message, so
+ * `backendFor` writes the facts together with the message. BullMQ has no option for this; checked with bullmq 6.7.0
+ * (`handleFailed` in worker.js, `moveToFailed` in job.js).
  */
 function keepFacts(worker: Insides): void {
   const handleFailed = worker.handleFailed.bind(worker);
@@ -155,16 +162,16 @@ function keepFacts(worker: Insides): void {
 }
 
 /**
- * Makes BullMQ's worker get its jobs from the fetcher. Its own fetch, and the one with each end of a job, know no
- * lanes. BullMQ has no option for this; checked with bullmq 6.7.0 (worker.js).
+ * Makes BullMQ's worker get its jobs from the fetcher, because BullMQ's own fetches do not use lanes. BullMQ has no
+ * option for this; checked with bullmq 6.7.0 (worker.js).
  *
- * - It pauses after a refusal. If Redis refuses to give a job (full memory, missing rights, a replica), BullMQ asks
- *   again at once and without end. If the call throws at once, it does so in a loop of microtasks that blocks the
- *   process. Known of the older Bull (OptimalBits/bull#1304) and of early BullMQ (taskforcesh/bullmq#389); no open
- *   issue known (`retryIfFailed` in worker.js pauses only after connection errors).
- * - It reports a due delayed job with each job. BullMQ fetches a job for each free place, one after another, before it
- *   starts the first (taskforcesh/bullmq#2157, #2242): far from Redis, locks would end during that time. It leaves that
- *   loop early if `blockUntil` is set (`mainLoop` in worker.js).
+ * - The worker pauses after Redis rejects a fetch (full memory, missing rights, a replica). BullMQ would ask again at
+ *   once and without end. If the call throws synchronously, this is a loop of microtasks that blocks the process. Known
+ *   of the older Bull (OptimalBits/bull#1304) and of early BullMQ (taskforcesh/bullmq#389); no open issue known
+ *   (`retryIfFailed` in worker.js pauses only after connection errors).
+ * - With each job, this function claims that a delayed job is due. BullMQ fetches a job for each free place, one after
+ *   another, before it starts the first job (taskforcesh/bullmq#2157, #2242). Far from Redis, locks would expire during
+ *   that time. BullMQ leaves this loop early if `blockUntil` is set (`mainLoop` in worker.js).
  */
 function fetchBy(
   worker: Insides,
@@ -179,13 +186,13 @@ function fetchBy(
     readonly lookSoon: () => void;
     readonly handedOut: Map<string, HeldJob>;
     readonly wake: () => void;
-    /** Lets the job start that was to run after this one, if this one has ended. */
+    /** If this job has ended, allows the job to start that was stored to run after it. */
     readonly letFollow: (id: string, dedupeId: string) => Promise<void>;
   },
 ): void {
   const processJob = worker.processJob.bind(worker);
   function release(id: string, token: string): void {
-    // For some jobs, BullMQ calls no processor.
+    // BullMQ does not call the processor for some jobs, so their entries must be deleted here.
     handedOut.delete(token);
     fetcher.release(id, token);
   }
@@ -194,11 +201,11 @@ function fetchBy(
     const { id, deduplicationId } = job;
     const processing = processJob(job, token, () => false).finally(() => {
       release(id, token);
-      // The next run of its schedule was planned.
+      // When a run ended, the next run of its schedule may be due soon.
       if (id.startsWith("repeat:")) lookSoon();
       return onStored(token);
     });
-    // Only a job with a dedupeId may have a follower.
+    // Only a job with a dedupeId may have a job that runs after it.
     if (deduplicationId === undefined) return processing;
     return processing.finally(() => letFollow(id, deduplicationId));
   };
@@ -224,7 +231,7 @@ function fetchBy(
   };
 }
 
-/** Returns a fetched job as BullMQ's worker would hold it. */
+/** Returns a fetched job as BullMQ's job object. */
 export function storedJobOf<Data, Result>(
   stored: StoredWorker<Data, Result>,
   taken: TakenJob,
@@ -239,21 +246,21 @@ export function storedJobOf<Data, Result>(
   return job;
 }
 
-/** How long a worker waits before it asks Redis again, after a refusal or a lost connection. */
+/** How long a worker waits before it asks Redis again after a rejected request or a lost connection. */
 const ASK_AGAIN_MS = 1_000;
 
-/** A time before that of any delayed job, in ms since 1970. */
+/** A time earlier than that of any delayed job, in ms since 1970. */
 const LONG_PAST_MS = 1;
 
 /**
  * BullMQ's backend for a worker that gets its jobs from the fetcher:
  *
- * - The end of a job fetches no next one. BullMQ's worker would read an empty fetch as an empty queue, and wait. No
- *   upstream issue known; checked with bullmq 6.7.0 (`handleCompleted` in worker.js).
- * - It waits for a marker in Redis that there may be jobs, and for jobs that are ready in this process. It does not
- *   wait for jobs that it puts back itself.
- * - It looks for ended locks only while there may be some.
- * - It uses the clock of Redis.
+ * - Storing a job's outcome does not fetch the next job. BullMQ's worker would take an empty fetch for an empty queue,
+ *   and wait. No upstream issue known; checked with bullmq 6.7.0 (`handleCompleted` in worker.js).
+ * - An idle worker waits for a marker in Redis that signals jobs, and for jobs that are ready in this process. It does
+ *   not wait for jobs that it puts back itself.
+ * - The worker looks for expired locks only while there may be some.
+ * - All scripts use the clock of Redis.
  */
 function backendFor(
   wait: JobWait,
@@ -279,7 +286,7 @@ function backendFor(
     backend.moveToFailed = (job, reason, remove, token, fetchNext, fields) =>
       fail(job, reason, remove, token, fetchNext, { ...fields, [FAILURE]: facts.get(job) ?? "" });
     backend.moveToDelayed = async (id, timestamp, delayMs, token, options) => {
-      // Without fields to update, the job goes back without an attempt. It has been due all the time.
+      // Without fields to update, the job goes back without a counted attempt, and keeps its due time.
       const dueAgain = options?.fieldsToUpdate && {
         fieldsToUpdate: { ...options.fieldsToUpdate, [DUE]: clock.latestMs() + delayMs },
       };
@@ -305,13 +312,22 @@ function backendFor(
 
 type Marker = Awaited<ReturnType<ReturnType<typeof createRedisBackend>["waitForJob"]>>;
 
-/** The wait of a worker for jobs. */
+/** An idle worker's wait for jobs. */
 interface JobWait {
-  /** Waits by `forMarker` for the marker in Redis, for at most this many seconds. */
+  /**
+   * Returns a function that waits for the marker in Redis, for at most this many seconds. `forMarker` is BullMQ's own
+   * wait.
+   */
   by(forMarker: (seconds: number) => Promise<Marker>): (seconds: number) => Promise<Marker>;
-  /** Ends the wait: this worker has put a job back into the queue, and does not wait for the marker. */
+  /**
+   * Ends the wait at once. Called when this worker has put a job back into the queue, because it must not rely on the
+   * marker.
+   */
   lookNow(): void;
-  /** The same for a job that may be due later: only if the marker does not come in time. */
+  /**
+   * Ends the wait if the marker does not come soon. Called when a job may have become due, because the marker is
+   * usually in flight.
+   */
   readonly lookSoon: () => void;
 }
 
@@ -319,24 +335,28 @@ interface JobWait {
 const MARKER_MS = 25;
 
 /**
- * The wait for the marker ends early if jobs are ready. A marker that comes after that, while this worker does not
- * wait, is passed on to another worker. Whatever time a marker names, Redis is asked, because it may be the time of a
- * job that is parked for a day.
+ * Creates the wait for the marker, which ends early if jobs are ready. If the marker comes while this worker no longer
+ * waits, another worker is woken instead. The worker asks Redis for jobs whatever time the marker contains, because
+ * that may be the time of a job that is parked for a day.
  *
- * Only one worker gets the marker. If that worker hangs, no other one looks for the job. So a worker does not rely on
- * the marker for jobs that it put back itself, and producers check the jobs that they enqueue (`enqueue/storing.ts`).
+ * Only one worker gets the marker. If that worker hangs, no other worker looks for the job. So a worker does not rely
+ * on the marker for jobs that it put back itself, and producers check that their jobs are fetched
+ * (`enqueue/storing.ts`).
  */
 function createJobWait(
   { look, untilReady }: Pick<JobSupply, "look" | "untilReady">,
   wake: () => void,
 ): JobWait {
-  /** Ends the current wait. */
+  /** Ends the current wait for jobs. */
   let leave = (): void => {};
   let waits = 0;
   let forMarker: (seconds: number) => Promise<Marker>;
   let asked: Promise<{ readonly marker: Marker } | { readonly error: unknown }> | undefined;
   let isWaited = false;
-  /** True if `asked` is older than the current wait, so that its end without a marker means nothing. */
+  /**
+   * True if the request `asked` is older than the current wait. If this request ends without a marker, the wait
+   * continues.
+   */
   let isOld = false;
 
   function ask(seconds: number): NonNullable<typeof asked> {
@@ -397,7 +417,7 @@ function createJobWait(
     },
     lookNow,
     lookSoon() {
-      // A wait that begins later learns of the job anyway.
+      // A wait that begins later is not affected: before each wait, the worker asks Redis for jobs.
       if (!isWaited) return;
       const before = waits;
       setTimeout(() => void (isWaited && waits === before && lookNow()), MARKER_MS).unref();

@@ -3,13 +3,13 @@ import type { StandardSchemaV1 } from "@standard-schema/spec";
 import { reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
 
-/** Checks data, with a schema of any library that implements Standard Schema, such as zod, valibot or arktype. */
+/** A schema for job data, from any library that implements Standard Schema, such as zod, valibot or arktype. */
 export type Schema<Data, Input = unknown> = StandardSchemaV1<Input, Data>;
 
 /** The default of `maxJobBytes`: the most bytes of JSON in a job's data. */
 export const MAX_JOB_BYTES = 1_000_000;
 
-/** How the data of a queue's jobs is checked. */
+/** The rules by which the data of a queue's jobs is checked. */
 export interface DataRules<Data> {
   readonly schema?: Schema<Data> | undefined;
   /** The most bytes of JSON in one job's data. */
@@ -21,7 +21,7 @@ export type Checked<Data> =
   | { readonly isValid: true; readonly value: Data }
   | { readonly isValid: false; readonly path: string; readonly message: string };
 
-/** Returns a promise only if the schema is asynchronous. */
+/** Checks a value with a schema. Returns a promise only if the schema is asynchronous. */
 export function check<Data>(
   schema: Schema<Data>,
   value: unknown,
@@ -37,8 +37,8 @@ function asChecked<Data>(result: StandardSchemaV1.Result<Data>): Checked<Data> {
 }
 
 /**
- * Calls `goOn` at once, or once a promise is fulfilled. It is not deferred further, because data is taken as it is when
- * `enqueue` is called.
+ * Calls `goOn` at once if `from` is a value, or when the promise `from` is fulfilled. For a value, the call is
+ * synchronous, because a job's data must be read before `enqueue` returns.
  */
 function after<From, To>(
   from: From | PromiseLike<From>,
@@ -51,7 +51,7 @@ function isPromise(value: unknown): value is PromiseLike<unknown> {
   return typeof (value as { then?: unknown } | null | undefined)?.then === "function";
 }
 
-/** A job's data as it was at the call, whatever the producer changes afterwards. */
+/** A job's data as it was when `enqueue` was called. Later changes by the producer have no effect. */
 export interface TakenData<Data> {
   /** The JSON to store. */
   readonly json: string;
@@ -59,9 +59,10 @@ export interface TakenData<Data> {
 }
 
 /**
- * Takes the data to store, after the queue's schema: at once, or from a copy if the schema is asynchronous.
+ * Checks data with the queue's schema, and returns the JSON to store. An asynchronous schema checks a copy of the data,
+ * because the producer may change the original.
  *
- * @throws {@link InvalidOptionError} when the schema refuses it, it is not JSON, or it is too large.
+ * @throws {@link InvalidOptionError} when the schema rejects the data, or the data is not JSON or is too large.
  */
 export function takeData<Data>(
   where: string,
@@ -76,7 +77,7 @@ export function takeData<Data>(
   return checkCopy(where, copyOf(where, given), rules);
 }
 
-/** The same for a copy of the producer's data. */
+/** Like {@link takeData}, for data that is already a copy. */
 export function checkCopy<Data>(
   where: string,
   given: unknown,
@@ -98,9 +99,9 @@ export function checkCopy<Data>(
 }
 
 /**
- * Copies plain objects, arrays and dates, however deep. Other objects are not copied, because a copy of a class
- * instance may not work. `structuredClone` takes nine times as long, and refuses functions. To remember each object
- * takes six times as long, so only the objects around the current one are remembered: a cycle stays a cycle.
+ * Copies plain objects, arrays and dates at any depth. Other objects are not copied, because a copy of a class instance
+ * may not work. `structuredClone` would take nine times as long, and rejects functions. To keep cycles, only the
+ * objects that contain the current object are remembered. Remembering every object would take six times as long.
  *
  * @throws {@link InvalidOptionError} for data that cannot be read completely.
  */
@@ -113,7 +114,7 @@ export function copyOf(where: string, given: unknown): unknown {
   }
 }
 
-/** The objects around the current one, the outermost first. */
+/** The objects that contain the current object, the outermost first, and their copies. */
 interface Around {
   readonly originals: object[];
   readonly copies: object[];
@@ -139,7 +140,7 @@ function copyDeep(given: object, around: Around): object {
 }
 
 function copyFields(copy: Record<string, unknown>, around: Around): void {
-  // A property named `__proto__` already belongs to the copy itself.
+  // Assigning to a property named `__proto__` is safe here, because it is already the copy's own property.
   for (const name of Object.keys(copy)) {
     const value = copy[name];
     if (isObject(value)) copy[name] = copyDeep(value, around);
@@ -152,11 +153,14 @@ function isObject(value: unknown): value is object {
 
 function isPlain(value: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(value);
-  // This is also true of plain objects from another realm.
+  // This check also accepts plain objects from another realm.
   return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
-/** Workers check the stored data again. A schema that refuses the JSON of its own output would fail every job there. */
+/**
+ * Rejects a job if the schema does not accept the JSON of its own output. Workers check the stored data again, so every
+ * such job would fail there.
+ */
 function assertReadsBack(where: string, checked: Checked<unknown>, value: unknown): void {
   if (checked.isValid) return;
   const { path, message } = checked;
@@ -190,7 +194,7 @@ function invalid(
   for (const name of path === "" ? [] : path.split(".")) {
     value = (value as Record<string, unknown> | null | undefined)?.[name];
   }
-  // The message is the library's, and may end with a full stop.
+  // The message comes from the schema's library, and may end with a full stop.
   const remedy = message.replace(/\.$/, "");
   return new InvalidOptionError({ where, option: optionAt(path), value, remedy });
 }
@@ -200,20 +204,20 @@ function optionAt(path: string): string {
 }
 
 /**
- * Returns the data as JSON. In it, NaN is null and a Map is empty: checking for such losses would cost more than all
- * the rest.
+ * Returns the data as JSON. Some values are lost without an error: NaN becomes null, and a Map becomes empty. Checking
+ * for such losses would cost more than the rest of this work.
  *
- * @throws {@link InvalidOptionError} for data that has no JSON.
+ * @throws {@link InvalidOptionError} when the data cannot be written as JSON.
  */
 export function asJson(where: string, data: unknown): string {
   let json: string | undefined;
   let cause: unknown;
   try {
-    // A promise would be stored as `{}`, because the caller forgot to await it.
+    // The caller forgot to await a promise, which would be stored as `{}`.
     if (isPromise(data)) throw new TypeError("it is a promise; await it first");
     json = JSON.stringify(data) as string | undefined;
   } catch (error) {
-    // A cycle, a BigInt, or a toJSON that throws.
+    // The data has a cycle, a BigInt, or a `toJSON` that throws.
     cause = error;
   }
   if (json !== undefined) return json;
@@ -230,7 +234,7 @@ function assertSize(
   where: string,
   { json, maxJobBytes, given }: { json: string; maxJobBytes: number; given: unknown },
 ): void {
-  // A UTF-16 unit has at most three bytes of UTF-8.
+  // Avoids counting the bytes of small data: each UTF-16 unit becomes at most three bytes of UTF-8.
   if (json.length * 3 <= maxJobBytes) return;
   const bytes = Buffer.byteLength(json);
   if (bytes <= maxJobBytes) return;

@@ -1,7 +1,6 @@
 /**
- * The facts that a process reports about the queues in its code, and how other processes open a
- * queue by these facts. Functions and schemas stay in their process. Other processes reject jobs
- * that need them.
+ * Each process reports facts about the queues in its code, and other processes open a queue from these facts. Functions
+ * and schemas cannot be reported, so the other processes reject jobs that need them.
  */
 import { InvalidOptionError } from "../../core/errors.ts";
 import { completeSettings, type QueueSettings } from "../../core/input/queue-settings.ts";
@@ -33,9 +32,7 @@ function orderOf(ordered: Exclude<Ordered, false>): QueueDeclared["ordered"] {
   return { stuck, keys: keys === undefined ? "all" : "some" };
 }
 
-/**
- * Rejects a job if only the code of other processes knows whether its key is ordered, or its cost.
- */
+/** Rejects a job if only the code of other processes knows the job's cost, or whether the job's key is ordered. */
 export function createElsewhere(
   queue: string,
   { ordered, hasCosts }: QueueDeclared,

@@ -19,22 +19,25 @@ import { createStoring, type JobToStore, type StoringParts } from "./storing.ts"
 /** Returns the options of one job, from its data and its index. */
 export type EnqueueOptionsOf<Input> = (data: Input, index: number) => EnqueueOptions;
 
-/** Stores jobs. Each round trip has `storeTimeoutMs`. */
+/** Stores jobs in the queue. Each round trip to Redis may take `storeTimeoutMs`. */
 export interface Enqueuing<Data, Result, Input> {
   /**
-   * Stores a job. Resolves when Redis has it. If another job already has its `id` or `dedupeId`, the returned job is
-   * that other one, and its `isNew` is false. For a recurring job, the returned job is the next run.
+   * Stores a job. Resolves when Redis has stored it. If another job already has the same `id` or `dedupeId`, the
+   * returned job is that other job, with `isNew: false`. For a recurring job, the returned job is the next run.
    *
-   * @throws {@link InvalidOptionError} when an option can never work, or the data is not JSON, too large, or refused by the schema.
-   * @throws {@link CostTooLargeError} when the cost is more than the bucket could ever give at once.
-   * @throws {@link StoreUnavailableError} when Redis did not confirm it within `storeTimeoutMs`; `mayBeStored` says whether Redis may have it.
+   * @throws {@link InvalidOptionError} when an option can never work, or the data is not JSON, is too large, or is
+   * rejected by the schema.
+   * @throws {@link CostTooLargeError} when the cost is more than the bucket can ever allow at once.
+   * @throws {@link StoreUnavailableError} when Redis did not confirm the job within `storeTimeoutMs`; `mayBeStored`
+   * says whether Redis may have stored it.
    * @throws {@link ClosedError} when the sluice is closed.
    */
   enqueue(data: Input, options?: EnqueueOptions): Promise<QueuedJob<Data, Result>>;
   /**
-   * Stores many jobs, a thousand per round trip, each of which has `storeTimeoutMs`. The options are the same for all
-   * jobs, or come from a function of each job's data. All jobs are checked before the first one is stored. Rejects as
-   * `enqueue` does; `storedCount` of a StoreUnavailableError says how many are certainly stored.
+   * Stores many jobs, a thousand per round trip. Each round trip may take `storeTimeoutMs`. `options` apply to all
+   * jobs, or are a function that returns the options for each job's data. All jobs are checked before the first one is
+   * stored. Rejects as `enqueue` does. The `storedCount` of a StoreUnavailableError says how many jobs are certainly
+   * stored.
    */
   enqueueMany(
     data: readonly Input[],
@@ -42,7 +45,7 @@ export interface Enqueuing<Data, Result, Input> {
   ): Promise<QueuedJob<Data, Result>[]>;
 }
 
-/** One of many jobs: its data, or a function that returns it. */
+/** One job of `enqueueMany`. The data is already checked, or is a function that checks and returns it. */
 interface Taken<Data> {
   readonly data: TakenData<Data> | (() => TakenData<Data> | Promise<TakenData<Data>>);
   readonly options: OrderedJobOptions;
@@ -50,11 +53,11 @@ interface Taken<Data> {
 
 export interface EnqueuingParts<Data> extends DataRules<Data>, StoringParts {
   /**
-   * Returns what a dead letter does to a job's key; undefined if the key is not ordered. Refuses a job that lacks its
-   * key.
+   * Returns what happens to a job's key after a dead letter, or undefined if the key is not ordered. Rejects a job
+   * without a key if all keys are ordered.
    */
   readonly orderOf: (where: string, key: string | undefined) => LaneOrder | undefined;
-  /** Refuses a job whose cost is known only to other processes. */
+  /** Rejects a job if only other processes can compute its cost. */
   readonly checkCost: ((where: string, cost: Cost | undefined) => void) | undefined;
 }
 
@@ -72,12 +75,15 @@ export function createEnqueuing<Data, Result, Input>(
     return ordered === undefined ? options : { ...options, ordered };
   }
 
-  /** Refuses a job that can never start now, and not when its turn comes in a week. */
+  /**
+   * Rejects a job that can never start. The producer gets this error now, instead of a worker when the job's turn
+   * comes.
+   */
   function checkDrawable(where: string, { key, cost }: JobOptionsRead): Promise<void> | undefined {
     return bucket.checkDrawable(where, { key, cost });
   }
 
-  /** True if a job names no cost, and its bucket computes one from its data. */
+  /** True if a job has no cost in its options, and the bucket computes the cost from the job's data. */
   function lacksCost({ cost }: JobOptionsRead): boolean {
     return cost === undefined && bucket.calls?.cost !== undefined;
   }
@@ -114,12 +120,17 @@ export function createEnqueuing<Data, Result, Input>(
     };
   }
 
-  /** Async, so that it rejects instead of throwing: its caller awaits another promise beside it. */
+  /**
+   * Checks the data of one job. Async, so that it rejects instead of throwing: the caller awaits another promise at the
+   * same time.
+   */
   async function takeOne(where: string, data: Input): Promise<TakenData<Data>> {
     return takeData(where, data, parts);
   }
 
-  /** Takes the jobs as they are now. An asynchronous schema checks them later, one after another. */
+  /**
+   * Reads the data of all jobs as it is now. An asynchronous schema checks copies of the data later, one after another.
+   */
   function takeMany(
     where: string,
     data: readonly Input[],
@@ -133,14 +144,14 @@ export function createEnqueuing<Data, Result, Input>(
       const options = optionsOf(each, index);
       if (!(taken instanceof Promise)) return { data: taken, options };
       isLate = true;
-      // Another job may be refused before this promise is awaited.
+      // Prevents an unhandled rejection: another job may be rejected before this promise is awaited.
       taken.catch(() => undefined);
       return { data: () => taken, options };
     });
   }
 
   return {
-    // Everything is read before the first `await`, because the caller may reuse its objects.
+    // Reads the data and options before the first `await`, because the caller may reuse these objects.
     async enqueue(data, options) {
       const where = "enqueue()";
       if (typeof data === "string") refuseNameAndData(where, options);
@@ -164,7 +175,7 @@ export function createEnqueuing<Data, Result, Input>(
       let checked: OrderedJobOptions | undefined;
       for (const [index, taken] of takeMany(where, data, readForMany(options)).entries()) {
         const reading = typeof taken.data === "function" ? taken.data() : taken.data;
-        // Usually there is nothing to wait for.
+        // Avoids an `await` where there is no promise, which is the usual case.
         const read = reading instanceof Promise ? await reading : reading;
         const own = lacksCost(taken.options)
           ? await withCost(oneOf(where, index), read.value, taken.options)
@@ -179,13 +190,14 @@ export function createEnqueuing<Data, Result, Input>(
   };
 }
 
-/** What users of BullMQ should write instead. */
+/** Advice in error messages for callers that pass arguments in BullMQ's form. */
 export const ENQUEUE_TAKES =
   "write enqueue(data, options), and for the add(name, data, options) of BullMQ enqueue(data, { name, ...options })";
 
 /**
- * Refuses a job given in BullMQ's form: a text, and then data with a field that is not an option. The field may also be
- * a mistyped option, so the message mentions both.
+ * Rejects arguments in BullMQ's form: a job name, then data in place of the options. If the second argument has a field
+ * that is not an option, the error mentions BullMQ's form and similar option names, because the field may also be a
+ * mistyped option.
  *
  * @throws {@link InvalidOptionError}
  */
@@ -199,7 +211,7 @@ function refuseNameAndData(where: string, options: unknown): void {
   throw new InvalidOptionError({ where, option, value, remedy });
 }
 
-/** Names the job that is refused, among many. */
+/** Returns a label for one job of `enqueueMany`, for error messages. */
 function oneOf(where: string, index: number): string {
   return `${where}[${index}]`;
 }

@@ -9,80 +9,82 @@ import { keyTextOf, type Job, type JobState } from "../job.ts";
 import type { Changes, DueOptions } from "../manage/changes.ts";
 import type { FinishedOptions } from "../manage/finished.ts";
 
-/** A job in its queue: what was enqueued, and methods that read or change it. Each method asks Redis. */
+/** A job in its queue, with methods that read or change the job. Each method sends a request to Redis. */
 export interface QueuedJob<Data, Result = unknown> extends Job<Data> {
   /**
-   * True if this call of `enqueue` stored it. False if a job with its `id` or `dedupeId` existed already: then all
-   * fields are those of that job. False from `job()`, too.
+   * True if this call of `enqueue` stored the job. False if a job with the same `id` or `dedupeId` existed already:
+   * then all fields describe that existing job. Also false for jobs from `job()`.
    */
   readonly isNew: boolean;
-  /** What its handler returned, as JSON. Undefined until the job is done, or if it returned nothing. */
+  /** What the handler returned, as JSON. Undefined until the job is done, or if the handler returned nothing. */
   readonly result: Result | undefined;
-  /** The state of the job; undefined if it was removed, or is done and no longer kept. */
+  /** Resolves with the state of the job, or with undefined if the job was removed, or is done and no longer kept. */
   state(): Promise<JobState | undefined>;
-  /** The lines that its handlers have logged, the oldest first; empty if the job does not exist. */
+  /** Resolves with the log lines of the job's handlers, the oldest first. Empty if the job does not exist. */
   logs(): Promise<readonly string[]>;
-  /** The last progress that its handler has stored; undefined if there is none. */
+  /** Resolves with the latest progress that the job's handler has stored, or with undefined if there is none. */
   progress(): Promise<unknown>;
   /**
-   * Returns when the job is expected to start, by the current backlog, limits and workers; undefined if it does not
-   * exist or has ended. Under a rate, this is right to about a tenth while the backlog and its tenants stay as they
-   * are. The time that handlers take is unknown, so limits on concurrent calls do not count.
+   * Estimates when the job will start, from the current backlog, limits and workers. Resolves with undefined if the job
+   * does not exist or has ended. Under a rate limit, the estimate is accurate to about a tenth, as long as the backlog
+   * and its tenants do not change. Limits on concurrent calls are ignored, because the duration of handlers is unknown.
    */
   eta(): Promise<JobEta | undefined>;
   /**
-   * Returns what the job waits for now, since when and until when: its time, a worker, a pause, a limit, or its turn.
-   * Undefined if it runs, has ended, or does not exist; and for up to half a second after a worker has fetched it to
-   * wait for its slot.
+   * Returns why the job waits, since when, and until when. A job can wait for its start time, a worker, the end of a
+   * pause, room under a limit, or its turn. Undefined if the job runs, has ended, or does not exist. Also undefined for
+   * up to half a second after a worker has fetched the job, while the job waits for its slot.
    */
   explain(): Promise<JobExplanation | undefined>;
   /**
    * Replaces the data of a job that waits, is delayed or has failed. Resolves with false if the job does not exist. Job
-   * objects that were read before keep their data.
+   * objects that were read earlier keep the old data.
    *
    * @throws {@link JobStateError} when the job runs or is done.
-   * @throws {@link InvalidOptionError} when the data is not JSON, too large, or refused by the schema.
+   * @throws {@link InvalidOptionError} when the data is not JSON, is too large, or is rejected by the schema.
    */
   update(data: Data): Promise<boolean>;
   /**
-   * Changes the time of a job that waits or is delayed, even for its next attempt. Its `maxWaitMs` counts from the new
-   * time. Resolves with false if it runs now, has ended, does not exist, or is a run of a recurring job that has not
-   * begun.
+   * Changes when a waiting or delayed job may start. Also works for a job that waits for its next attempt. The job's
+   * `maxWaitMs` counts from the new time. Resolves with false if the job runs now, has ended, does not exist, or is a
+   * run of a recurring job that has not begun.
    *
    * @throws {@link InvalidOptionError} when the time is invalid.
    */
   reschedule(due: DueOptions): Promise<boolean>;
   /**
-   * Makes a job due now that is delayed, or waits for its next attempt. It starts in its turn. A job that waits already
-   * keeps its position; `reprioritise` moves it forward. Resolves with false as `reschedule` does.
+   * Makes the job due now if it is delayed or waits for its next attempt. The job then starts in its turn. A job that
+   * is already due keeps its position; use `reprioritise` to move it forward. Resolves with false in the same cases as
+   * `reschedule`.
    */
   runNow(): Promise<boolean>;
   /**
-   * Removes the job. Resolves with false if it runs now, does not exist, or is a run of a recurring job that has not
-   * begun.
+   * Removes the job. Resolves with false if the job runs now, does not exist, or is a run of a recurring job that has
+   * not begun.
    */
   remove(): Promise<boolean>;
   /**
-   * Cancels the job. If it waits, it is removed. If it runs, in any process, its handler's `signal` is aborted within a
-   * second, and it ends as a dead letter with the reason `"Cancelled: …"`. `queue.cancel` says more.
+   * Cancels the job. A waiting job is removed. For a running job, in any process, the handler's `signal` is aborted
+   * within a second, and the job becomes a dead letter with the reason `"Cancelled: …"`. See `queue.cancel` for
+   * details.
    */
   cancel(): Promise<boolean>;
   /**
-   * Resolves with what its handler returned, as JSON (null for nothing), even if it was done before. The wait survives
-   * an outage of Redis. Many waits share one connection. `Result` is the queue's, or that of the call; it is not
-   * checked.
+   * Waits until the job is done, and resolves with what its handler returned, as JSON (null for nothing). Also works if
+   * the job is done already. The wait survives an outage of Redis. Many waits share one connection. `Result` is the
+   * queue's result type, or the type argument of this call. The result is not checked against this type.
    *
-   * @throws {@link JobFailedError} when it has failed and will not be tried again.
-   * @throws {@link JobCancelledError} when it was cancelled.
-   * @throws {@link JobMissingError} when it was removed, or is no longer kept.
-   * @throws {@link JobUnfinishedError} when it has not ended within `timeoutMs`.
-   * @throws {@link StoreUnavailableError} when Redis is unreachable as the wait begins.
+   * @throws {@link JobFailedError} when the job has failed and will not be retried.
+   * @throws {@link JobCancelledError} when the job was cancelled.
+   * @throws {@link JobMissingError} when the job was removed, or is no longer kept.
+   * @throws {@link JobUnfinishedError} when the job has not ended within `timeoutMs`.
+   * @throws {@link StoreUnavailableError} when Redis is unreachable at the start of the wait.
    */
   finished(options?: FinishedOptions): Promise<Result>;
   finished<OfThisJob>(options?: FinishedOptions): Promise<OfThisJob>;
 }
 
-/** Our state for each of BullMQ's. */
+/** Our job state for each of BullMQ's states. */
 const STATES: Readonly<Record<string, JobState>> = {
   waiting: "waiting",
   prioritized: "waiting",
@@ -93,7 +95,7 @@ const STATES: Readonly<Record<string, JobState>> = {
   failed: "failed",
 };
 
-/** What the methods of a job use of its queue. */
+/** The parts of a queue that the methods of its jobs use. */
 export interface JobSource {
   readonly access: StoredAccess;
   /** True if a job is in the lane of its key. */
@@ -103,12 +105,12 @@ export interface JobSource {
   readonly remove: (id: string) => Promise<boolean>;
   readonly cancel: (id: string) => Promise<boolean>;
   readonly changes: Changes;
-  /** Returns the JSON to store for the data given to `update`. */
+  /** Checks the data that was passed to `update`, and returns the JSON to store. */
   readonly jsonOf: (where: string, data: unknown) => Promise<string>;
   readonly finished: (id: string, options: FinishedOptions | undefined) => Promise<unknown>;
 }
 
-/** A class, because one call may return 100,000 jobs: their methods are on the prototype. */
+/** The methods of a job. This is a class, so that 100,000 jobs from one call share the methods on its prototype. */
 class JobHandle {
   declare readonly id: string;
   declare readonly key: Key | undefined;
@@ -134,7 +136,7 @@ class JobHandle {
   progress(): Promise<unknown> {
     return this.#source.access.ask(async (stored) => {
       const job = await stored.getJob(this.id);
-      // BullMQ's progress is 0 before a handler has stored any.
+      // BullMQ's progress is 0 until a handler has stored progress.
       return job?.progress === 0 ? undefined : job?.progress;
     });
   }

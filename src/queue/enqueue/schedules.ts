@@ -5,46 +5,50 @@ import { UTC } from "../bullmq/cron.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { readScheduleFacts, type LastRun } from "../bullmq/stored-schedule.ts";
 
-/** A recurring job. */
+/** A recurring job, with its next runs and its latest run. */
 export interface Schedule {
-  /** Its name, which `unschedule` takes. */
+  /** The name of the recurring job, for `unschedule`. */
   readonly dedupeId: string;
-  /** The milliseconds from one run to the next; undefined for a `cron` one. */
+  /** The interval between runs, in ms. Undefined for a job with `cron`. */
   readonly every: number | undefined;
-  /** As it was declared: `"H 9 * * 1-5"`; undefined for an `every` one. */
+  /** The cron expression as it was declared: `"H 9 * * 1-5"`. Undefined for a job with `every`. */
   readonly cron: string | undefined;
-  /** The time zone of `cron`; undefined for `every`. */
+  /** The time zone of `cron`. Undefined for a job with `every`. */
   readonly timeZone: string | undefined;
   /**
-   * When the next run is due, in ms since 1970: `1790000000000`. If that run has failed, when its next attempt is due.
-   * In the past while it waits for its slot.
+   * When the next run is due, in ms since 1970: `1790000000000`. If an attempt of that run has failed, when its next
+   * attempt is due. This time is in the past while the run waits for its slot.
    */
   readonly nextAtMs: number;
   /**
-   * When the next five runs are due, the next one first, in ms since 1970: `[1790000000000, …]`. Times that pass while
-   * a run waits are left out.
+   * When the next five runs are due, the earliest first, in ms since 1970: `[1790000000000, …]`. Leaves out the times
+   * that pass while a run waits.
    */
   readonly nextRunsAtMs: readonly number[];
   /**
-   * How many of its times had no run: `3`. They passed while a run waited, ran with `overlap: false`, or waited for its
-   * next attempt; or their run came too late for `maxWaitMs`. At most 1,000 are counted for one wait of a `cron` job.
+   * How many scheduled times had no run: `3`. A time is missed if it passes while an earlier run waits, runs with
+   * `overlap: false`, or waits for its next attempt. A time is also missed if its run comes too late for `maxWaitMs`.
+   * For a `cron` job, at most 1,000 missed times are counted for one wait.
    */
   readonly missed: number;
-  /** The run that began last; undefined before the first one. */
+  /** The run that began last. Undefined before the first run. */
   readonly last: LastRun | undefined;
 }
 
-/** The recurring jobs of a queue. All methods reject with StoreUnavailableError when Redis is unreachable. */
+/**
+ * Lists and ends the recurring jobs of a queue. All methods reject with StoreUnavailableError when Redis is
+ * unreachable.
+ */
 export interface Schedules {
   /**
-   * Ends a recurring job. Its pending run is removed, wherever it waits: for its time, in its lane, in a worker, or for
-   * its next attempt. After this resolves, no run begins. A running run continues; if it fails, it is not retried.
-   * Resolves with false if there is no such job.
+   * Ends a recurring job. The pending run is removed, whether it waits for its time, in its lane, in a worker, or for
+   * its next attempt. No run begins after this resolves. A run that is active continues; if it fails, it is not
+   * retried. Resolves with false if there is no such job.
    */
   unschedule(dedupeId: string): Promise<boolean>;
-  /** All recurring jobs, ordered by their next run. */
+  /** Lists all recurring jobs, ordered by their next run. */
   schedules(): Promise<Schedule[]>;
-  /** One recurring job by its `dedupeId`; undefined if there is none. */
+  /** Returns the recurring job with this `dedupeId`, or undefined if there is none. */
   schedule(dedupeId: string): Promise<Schedule | undefined>;
 }
 

@@ -1,7 +1,6 @@
 /**
- * The settings of a queue that change while it is open. Operators' overrides take precedence over
- * the rules file, and that over the code. A process reads overrides and rules while it uses the
- * queue, and not while it is idle.
+ * The queue settings that can change while the queue is open. Operators' overrides take precedence over the rules file,
+ * and the rules file over the code. A process reads overrides and rules only while it uses the queue.
  */
 import { listLeaves, reasonOf, withForever } from "../../core/describe.ts";
 import {
@@ -26,14 +25,17 @@ interface Current extends SettingsInForce {
 export interface QueueSettingsLive {
   /** The latest settings that this process has read. */
   readonly now: Current;
-  /** The settings of the last half second, or the latest ones if Redis is slow. */
+  /**
+   * Resolves with settings that are at most half a second old. If Redis is slow, resolves with the latest settings that
+   * this process has read.
+   */
   current(): Promise<Current>;
   status(): Promise<SettingsStatus>;
-  /** Makes the next use read the settings again, because this process changed them. */
+  /** Makes the next use read the settings again. Called when this process has changed them. */
   forget(): void;
 }
 
-/** Reads the layers above the code. */
+/** Reads the settings that take precedence over the code. */
 export interface ReadSettings {
   readonly rules: () => Promise<RuledPolicy | undefined>;
   readonly byHand: () => Promise<HandSettings>;
@@ -41,7 +43,9 @@ export interface ReadSettings {
 
 /** Settings older than this are read again. */
 const FRESH_MS = 500;
-/** How long a caller waits for the reply. Then it uses the settings that are known. */
+/**
+ * How long a caller waits for the reply. After that, the caller gets the latest settings that this process has read.
+ */
 const MOST_WAIT_MS = 200;
 
 export function createSettings({
@@ -73,12 +77,12 @@ export function createSettings({
   }
 
   async function readNow(ask: ReadSettings): Promise<void> {
-    // If Redis does not answer, the known settings stay in force. The operation on the queue reports
-    // the failure.
+    // If Redis does not reply, the known settings stay active. The operation that needed the settings reports the
+    // failure.
     const epochOfRead = epoch;
     try {
       const [rules, byHand] = await Promise.allSettled([ask.rules(), ask.byHand()]);
-      // This process may have changed the settings after they were read.
+      // Ignores the reply if this process may have changed the settings after Redis read them.
       if (epoch !== epochOfRead) return;
       const before = ruled?.text + textOf(held);
       if (rules.status === "fulfilled") ruled = readRuled(rules.value);
@@ -90,7 +94,7 @@ export function createSettings({
     }
   }
 
-  /** Parses each text once, and logs each invalid text once. */
+  /** Parses the queue's rules. Parses each text only once, and logs each invalid text only once. */
   function readRuled(value: RuledPolicy | undefined): Ruled | undefined {
     if (value === undefined) return undefined;
     const isKnown = ruled?.text === value.text;
@@ -103,7 +107,10 @@ export function createSettings({
     return { ...setting, said: known ? known.said : parse<Said>(`${name} by hand`, text) };
   }
 
-  /** Returns undefined for a text that is not an object, which is then ignored. */
+  /**
+   * Parses stored settings. If the text is not a JSON object, logs a warning and returns undefined, so that the text is
+   * ignored.
+   */
   function parse<Of>(what: string, text: string): Of | undefined {
     try {
       const read: unknown = JSON.parse(text);
@@ -162,11 +169,11 @@ function leavesBy(rules: QueueRules): ReadonlyMap<string, unknown> {
 }
 
 interface Ruled extends RuledPolicy {
-  /** Undefined if the text is invalid. */
+  /** The parsed text. Undefined if the text is invalid. */
   readonly rules: QueueRules | undefined;
 }
 
-/** An operator's override, as stored and parsed. */
+/** An operator's override, as stored and as parsed. */
 type Held = HandSettings["settings"][number] & { readonly said: Said | undefined };
 
 interface Said {
@@ -184,14 +191,14 @@ function textOf(held: readonly Held[]): string {
   return held.map(({ name, text }) => `${name} ${text}`).join("|");
 }
 
-/** Returns who set the override that a value belongs to. */
+/** Returns who set the override to which the setting named `leaf` belongs. */
 function setByOf(held: readonly Held[], leaf: string): SetBy {
   const { said, atMs, forMs } = held.find(({ name }) => name === leaf.split(".", 1)[0])!;
   const { by, reason } = said!;
   return withForever({ by, reason, atMs, endsInMs: forMs });
 }
 
-/** Overrides the weights of some names. All others keep those of the code. */
+/** Overrides the weights of some names. All other names keep the weights from the code. */
 function weightsUnder(given: QueueRules["weights"], code: WeightsOf): WeightsOf {
   if (given === undefined) return code;
   const levels = Array.isArray(given) ? given : [given];

@@ -1,4 +1,4 @@
-/** Stores jobs that were read and checked, and reports what Redis did. */
+/** Stores checked jobs in Redis, and reports which jobs were stored. */
 import type { Queue as StoredQueue } from "bullmq";
 import {
   redisRefusalOf,
@@ -30,7 +30,7 @@ import type { TakenData } from "./data.ts";
 import { queuedJob, type JobSource, type QueuedJob } from "./job-handle.ts";
 import type { QueueSettingsLive } from "./settings.ts";
 
-/** A job that is to be stored: its data and its options. */
+/** The data and options of a job that will be stored. */
 export interface JobToStore<Data> extends TakenData<Data> {
   readonly options: OrderedJobOptions;
 }
@@ -45,7 +45,7 @@ export interface StoringParts {
   readonly settings: Pick<QueueSettingsLive, "now" | "current">;
   readonly observing?: Observing | undefined;
   readonly jobs: JobSource;
-  /** Checks that a worker takes a stored job. */
+  /** Checks that a worker fetches a stored job. */
   readonly wakes: Pick<WakeWatch, "watch">;
 }
 
@@ -56,13 +56,13 @@ interface Storing<Data, Result> {
   storeMany(entries: readonly JobToStore<Data>[]): Promise<QueuedJob<Data, Result>[]>;
 }
 
-/** A job as it is stored, and whether this call has stored it. */
+/** A job as it is stored in Redis, and whether this call has stored it. */
 interface StoredNow<Data> {
   readonly job: Job<Data>;
   readonly isNew: boolean;
 }
 
-/** The most jobs of one round trip. If a script checks what exists, the most characters of their data. */
+/** The most jobs in one round trip, and the most characters of their data if a script checks for existing jobs. */
 const PER_ROUND_TRIP = 1_000;
 const CHARACTERS_PER_SCRIPT = 4_000_000;
 
@@ -105,7 +105,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
     }
   }
 
-  /** Watches one of the jobs that are stored together. The worker that takes it finds the others. */
+  /** Watches one of the jobs that were stored together. The worker that fetches this job finds the other jobs. */
   function watchOne(jobs: readonly StoredNow<Data>[]): void {
     const found = jobs.find(({ isNew }) => isNew);
     if (found === undefined) return;
@@ -124,11 +124,11 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
       { declare, clock: access.clock },
       entry,
     );
-    // A run that a worker holds keeps its data.
+    // The returned job has the stored data, because a run that a worker holds keeps its earlier data.
     return { job: JSON.stringify(job.data) === json ? { ...job, data } : job, isNew };
   }
 
-  /** How many plain calls a job counts as, in its lane's turns and in forecasts; undefined for 1. */
+  /** Returns how many calls of cost 1 a job counts as, in its lane's turns and in forecasts. Undefined means 1. */
   function shareOf({ key, cost }: JobOptionsRead): number | undefined {
     if (cost === undefined) return undefined;
     const share = bucket.stepsOf({ key, cost }).sharedMs / bucket.stepsOf({ key }).sharedMs;
@@ -165,7 +165,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
     return jobs.map((job) => ({ job: readJob(job), isNew: true }));
   }
 
-  /** Stores jobs of which some may exist already. They join their lanes at once. */
+  /** Stores jobs of which some may exist already. The new jobs join their lanes at once. */
   async function storeLookedUp(
     queue: StoredQueue,
     entries: readonly JobToStore<Data>[],
@@ -203,7 +203,7 @@ export function createStoring<Data, Result>(parts: StoringParts): Storing<Data, 
   };
 }
 
-/** True if another job may already have the id or the dedupeId of this one. */
+/** True if another job may already have the id or the dedupeId of this job. */
 function needsLook({ options }: JobToStore<unknown>): boolean {
   return options.id !== undefined || options.dedupeId !== undefined;
 }
@@ -212,7 +212,10 @@ function dedupeOf({ dedupeId, dedupe = "first", dedupeMs }: JobOptionsRead): Add
   return dedupeId === undefined ? undefined : { id: dedupeId, mode: dedupe, ttl: dedupeMs };
 }
 
-/** Returns the jobs of the round trip that begins with job `first`. Redis is blocked while a script stores its jobs. */
+/**
+ * Returns the jobs for the round trip that begins with job `first`. The round trip is bounded, because Redis is blocked
+ * while a script stores its jobs.
+ */
 function roundTripFrom<Data>(
   entries: readonly JobToStore<Data>[],
   first: number,
@@ -228,15 +231,15 @@ function roundTripFrom<Data>(
   return end < 0 ? some : some.slice(0, end);
 }
 
-/** How the error of ioredis begins when it has not sent a command. */
+/** The beginning of ioredis's error message for a command that was not sent. */
 const UNSENT = "Stream isn't writeable";
 
-/** Waits until Redis confirms the jobs. Its error says what is known if it does not. */
+/** Waits until Redis confirms the jobs. If Redis does not confirm them, the error says whether they may be stored. */
 async function confirmed<Answer>(storing: Promise<Answer>): Promise<Answer> {
   try {
     return await storing;
   } catch (cause) {
-    // The queue is full.
+    // The error says that the queue is full.
     if (cause instanceof SluiceError) throw cause;
     const isUnsent = cause instanceof Error && cause.message.startsWith(UNSENT);
     const refusal = redisRefusalOf(cause);
@@ -253,7 +256,7 @@ function whatRedisDid(refusal: RedisRefusal | undefined): string {
   return `Redis refused the job: ${refusal.reason}`;
 }
 
-/** Returns the error of one round trip, after others that succeeded. */
+/** Returns the error of a failed round trip, with the number of jobs that earlier round trips stored. */
 function afterOthers(stored: readonly unknown[], error: unknown): unknown {
   if (error instanceof QueueFullError) {
     const { queue, limit, waiting, key, asked } = error;
@@ -265,12 +268,13 @@ function afterOthers(stored: readonly unknown[], error: unknown): unknown {
   return new StoreUnavailableError(message, error.cause, facts);
 }
 
-/** Returns a clearer error when Redis refused the jobs because its memory is full; any other error unchanged. */
+/** Returns a clearer error if Redis rejected the jobs because its memory is full. Returns any other error unchanged. */
 function asMemoryFull(error: unknown, jobs: number): unknown {
   if (!(error instanceof StoreUnavailableError)) return error;
   const { cause } = error;
   if (!(cause instanceof Error) || !/\bOOM /.test(cause.message)) return error;
-  // Each job is stored by its own script, and Redis runs a script whole or not at all.
+  // A single job is certainly not stored: each job is stored by its own script, and Redis runs a script completely or
+  // not at all.
   const mayBeStored = jobs > 1;
   const outcome = mayBeStored ? "some of the jobs may be stored" : "nothing was stored";
   const remedy = "Give it more (maxmemory), or let workers drain its queues, and try again.";
@@ -286,20 +290,22 @@ interface WakeWatch {
 }
 
 const FIRST_LOOK_MS = 250;
-/** By then each worker has asked by itself. */
+/** After this time, each worker has asked Redis for jobs by itself. */
 const LAST_LOOK_MS = 4_000;
-/** Later jobs are not watched: a worker that has asked since then knows when they are due. */
+/**
+ * Jobs that are due later than this are not watched. A worker that asks in the meantime learns when these jobs are due.
+ */
 const MOST_DUE_MS = 5_000;
 const MOST_TIMERS = 100;
 
 /**
- * Checks that a stored job is taken. An enqueued job wakes one idle worker; if that worker is frozen or its connection is
- * dead, no other worker asks for the job soon. So the producer looks a moment later, and wakes another worker if the job is
- * still there. One look runs at a time, for all jobs stored since: at most four commands a second, and one every four
- * seconds while jobs wait for their turn anyway.
+ * Checks that a worker fetches a stored job. An enqueued job wakes one idle worker. If that worker is frozen or its
+ * connection is dead, no other worker asks for the job soon. So the producer checks a moment later, and wakes another
+ * worker if the job is still there. Only one check runs at a time, on behalf of all jobs stored since the last check.
+ * This takes at most four commands a second, and one every four seconds while jobs wait for their turn anyway.
  */
 export function createWakeWatch(look: (id: string) => Promise<WakeResult>): WakeWatch {
-  /** The watched job, and the last one that was enqueued since. */
+  /** The watched job, and the latest job that was enqueued since then. */
   let watched: string | undefined;
   let latest: string | undefined;
   let lookMs = FIRST_LOOK_MS;
@@ -319,7 +325,8 @@ export function createWakeWatch(look: (id: string) => Promise<WakeResult>): Wake
   }
 
   async function lookAt(id: string): Promise<void> {
-    // While Redis is unreachable, no worker takes the job. Workers ask when Redis is back.
+    // If Redis is unreachable, the check ends. No worker can fetch the job now, and all workers ask for jobs when Redis
+    // is back.
     const result = await look(id).catch((): WakeResult => "taken");
     lookMs = result === "taken" ? FIRST_LOOK_MS : Math.min(2 * lookMs, LAST_LOOK_MS);
     const isOver = result !== "woken" || lookMs === LAST_LOOK_MS;

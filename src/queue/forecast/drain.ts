@@ -1,62 +1,65 @@
-/** Lanes below one parent key, which share its turns and its limits. */
+/** The lanes below one parent key. They share the turns and the limits of this parent. */
 export interface LaneGroup {
-  /** The group of the parent above it. */
+  /** The group of the next parent key above. Undefined at the top. */
   readonly within?: LaneGroup | undefined;
   readonly weight: number;
   /** How many jobs of the whole group may start per ms under the parent's own limits. */
   readonly mostPerMs: number;
 }
 
-/** The pending jobs of one key, as a fluid that drains. */
+/** The pending jobs of one key, as an amount of calls that drains continuously. */
 export interface LaneLoad {
-  /** The group of its parent key; undefined for a key of one name. */
+  /** The group of the key's parent. Undefined for a key with a single name. */
   readonly within?: LaneGroup | undefined;
-  /** How many plain calls they count as. */
+  /** How many calls of cost 1 the jobs count as. */
   readonly calls: number;
   readonly weight: number;
-  /** How many may start per ms by the key's own limits. */
+  /** How many calls may start per ms under the key's own limits. */
   readonly mostPerMs: number;
-  /** Ms until the first may start. */
+  /** Ms until the first job may start. */
   readonly fromMs: number;
 }
 
-/** From `fromMs` on, `perMs` calls may start per ms in all. */
+/** A period of the forecast: from `fromMs` on, `perMs` calls may start per ms, over all lanes. */
 export interface Phase {
   readonly fromMs: number;
   readonly perMs: number;
 }
 
-/** When a backlog drains. All times are in ms from now, or Infinity for never. */
+/** The computed start times of a backlog. All times are in ms from now. Infinity means never. */
 export interface Drain {
-  /** When the last call of all starts. */
+  /** When the last call of the whole backlog starts. */
   readonly lastMs: number;
-  /** Returns when the job starts that has `before` calls ahead of it in its lane. */
+  /** Returns when a job starts that has `before` calls ahead of it in its lane. */
   readonly startMs: (lane: number, before: number) => number;
   /** Returns how many calls of a lane have started by `ms`. */
   readonly servedBy: (lane: number, ms: number) => number;
 }
 
-/** How far to compute. */
+/** Where the computation may stop. */
 interface Until {
   readonly ms?: number;
-  /** The index of a lane: until it is empty. */
+  /** The index of a lane. The computation stops when this lane is empty. */
   readonly empty?: number;
 }
 
-/** A time during which a lane drains evenly: from `fromMs` on at `perMs`, after `served` calls. */
+/**
+ * A period in which a lane drains at a constant rate. It begins at `fromMs`, after `served` calls, and drains `perMs`
+ * calls per ms.
+ */
 interface Stretch {
   readonly fromMs: number;
   readonly served: number;
   readonly perMs: number;
 }
 
-/** A share of a call this small counts as zero, because a fluid's numbers are not exact. */
+/** Fractions of a call up to this size count as zero, because the computed numbers are not exact. */
 const NEGLIGIBLE = 1e-6;
 
 /**
- * Drains lanes side by side, in phases of which the first begins now. Each lane drains by its weight, but not faster
- * than its key may; the others share what it leaves. Fair queueing behaves like this once there are more than a few
- * jobs (generalized processor sharing; Parekh and Gallager, 1993). Nothing is computed beyond `until`.
+ * Computes how lanes drain in parallel. The first phase begins now. Each lane drains in proportion to its weight, but
+ * no faster than its key's limits allow. The other lanes share the rest. Fair queueing behaves like this once there are
+ * more than a few jobs (generalized processor sharing; Parekh and Gallager, 1993). Computes nothing beyond `until`.
  */
 export function drain(
   lanes: readonly LaneLoad[],
@@ -109,7 +112,7 @@ export function drain(
   return { lastMs, startMs, servedBy };
 }
 
-/** When this many calls have been served. */
+/** Returns when a lane has served this many calls, in ms from now. */
 function reachedMs(stretches: readonly Stretch[], calls: number): number {
   const stretch = stretches.findLast(({ served }) => served <= calls + NEGLIGIBLE);
   return stretch === undefined
@@ -117,7 +120,7 @@ function reachedMs(stretches: readonly Stretch[], calls: number): number {
     : stretch.fromMs + (calls - stretch.served) / stretch.perMs;
 }
 
-/** A lane or a group of lanes that takes turns in one line. */
+/** A lane or a group of lanes. Sharers in the same line take turns. */
 interface Sharer {
   readonly weight: number;
   readonly mostPerMs: number;
@@ -153,7 +156,10 @@ function ratesOf(
   return rates;
 }
 
-/** A sharer that needs less than its share by weight gets what it needs; the others share the rest. */
+/**
+ * Divides a rate between sharers by weight. A sharer that needs less than its share gets only what it needs, and the
+ * other sharers divide the rest.
+ */
 function share(sharers: readonly Sharer[], perMs: number, rates: Map<number, number>): void {
   const needs = sharers.map((sharer) => ({ ...sharer, need: needOf(sharer) }));
   const byNeed = needs.toSorted((a, b) => a.need / a.weight - b.need / b.weight);

@@ -11,14 +11,14 @@ import { keyTextOf, type Job } from "../job.ts";
 import type { NoPromise } from "./forecast.ts";
 
 /**
- * What a job waits for:
+ * The reason why a job waits:
  *
- * - `"delay"`: its time; `"retry"`: the time of its next attempt
- * - a reason of {@link NoPromise}: a worker, the end of a pause, or a downstream that is unreachable
+ * - `"delay"`: the job's start time; `"retry"`: the time of its next attempt
+ * - a reason of {@link NoPromise}: no worker is alive, a pause is active, or the downstream is unreachable
  * - `"cooldown"`: the end of a cooldown
  * - `"limit"`: room under a limit of the bucket; `"key"`: room under a limit of its key
  * - `"lease"`: the end of a running call, under a limit on concurrent calls
- * - `"lane"`: there is room, and it waits for its turn and a free place in a worker
+ * - `"lane"`: the job's turn and a free place in a worker; its limits have room
  */
 export type WaitsFor =
   | "delay"
@@ -30,23 +30,23 @@ export type WaitsFor =
   | "lease"
   | "lane";
 
-/** Why a job waits. */
+/** Why a job waits, since when, and until when. */
 export interface JobExplanation {
   readonly waitsFor: WaitsFor;
   /**
-   * The limit without room: `"100/s"`; if keys have several levels, with the level: `"2/s (level 1)"`. Undefined
-   * without one.
+   * The limit that has no room: `"100/s"`. If keys have several levels, this includes the level: `"2/s (level 1)"`.
+   * Undefined if no limit is the reason.
    */
   readonly limit: string | undefined;
   /**
-   * When this wait began, in ms since 1970 on Redis' clock. For a delayed job, when it was stored; for a delayed retry,
-   * when its last attempt began. Otherwise when it became due, or due again after a retry, a replay or the death of its
-   * worker.
+   * When this wait began, in ms since 1970 on the clock of Redis. For a delayed job, this is when the job was stored.
+   * For a delayed retry, it is when the last attempt began. Otherwise, it is when the job became due, or due again
+   * after a retry, a replay or the death of its worker.
    */
   readonly sinceMs: number;
   /**
-   * This reason holds until then at least. After that, the job may wait for something else; `eta()` says when it
-   * starts. Undefined if unknown; Infinity, in JSON `"forever"`, for a pause without an end.
+   * The earliest time at which this reason ends. After that, the job may wait for another reason; use `eta()` for its
+   * expected start. Undefined if the time is unknown. Infinity (in JSON `"forever"`) for a pause without an end.
    */
   readonly untilMs: number | undefined;
 }
@@ -54,22 +54,22 @@ export interface JobExplanation {
 interface Reason {
   readonly waitsFor: WaitsFor;
   readonly limit?: string | undefined;
-  /** Ms until it ends; undefined if it is not known. */
+  /** Ms until the reason ends. Undefined if this is unknown. */
   readonly forMs?: number | undefined;
 }
 
 interface Facts {
   readonly seen: LanesSeen;
   readonly isWorked: boolean;
-  /** Ms for which the queue is paused, and the key or a parent of it. */
+  /** For how many ms the queue is paused, and for how many ms the key or one of its parents is paused. */
   readonly queueMs: number;
   readonly keyMs: number;
-  /** The state of the bucket for all calls, and for those of the job's key. */
+  /** The state of the bucket for all calls, and for calls with the job's key. */
   readonly shared: BucketState;
   readonly own: BucketState;
 }
 
-/** How many of the jobs that workers have fetched to search for it. */
+/** The most fetched jobs of workers among which to search for the job. */
 const MOST_COUNTED = 2_000;
 
 export function createExplanations({
@@ -132,14 +132,15 @@ function waitsSinceMs(
   return attemptsMade > 0 && startedAtMs !== undefined ? startedAtMs : dueAtMs;
 }
 
-/** Returns the first reason that applies; undefined if the job runs, has ended, or does not exist. */
+/** Returns the first reason that applies to a job. Undefined if the job runs, has ended, or does not exist. */
 function reasonFor(job: Job<unknown>, facts: Facts, nowMs: number): Reason | undefined {
   const { seen, isWorked, queueMs, keyMs, shared, own } = facts;
   const { jobPosition } = seen;
   if (jobPosition === undefined || jobPosition.in === "worker") return undefined;
   const dueInMs = jobPosition.in === "delay" ? jobPosition.dueInMs : 0;
   if (dueInMs > 0 && job.attemptsMade > 0) return { waitsFor: "retry", forMs: dueInMs };
-  // A job that is due now is on its way to its lane. It has a delay in case it gets lost there.
+  // A due job with a delay is on its way to its lane. BullMQ's delay is only a safeguard in case the job does not
+  // arrive.
   if (dueInMs > 0 && job.dueAtMs > nowMs) return { waitsFor: "delay", forMs: dueInMs };
   if (!isWorked) return { waitsFor: "no worker" };
   if (queueMs > 0) return { waitsFor: "queue paused", forMs: queueMs };
@@ -152,14 +153,17 @@ function reasonFor(job: Job<unknown>, facts: Facts, nowMs: number): Reason | und
   return ofLimits(own.limits, job.cost) ?? asideFor(keyTextOf(job), seen) ?? { waitsFor: "lane" };
 }
 
-/** Returns the full limit that will have room last. A limit on concurrent calls comes before all others. */
+/**
+ * Returns the full limit that will be the last to have room. A full limit on concurrent calls takes precedence, because
+ * the time at which it will have room is unknown.
+ */
 function ofLimits(limits: readonly LimitState[], cost: Cost | undefined): Reason | undefined {
   const full = limits.filter((limit) => limit.remaining < costOf(limit, cost));
   const [last] = full.toSorted((a, b) => (b.nextFreeMs ?? Infinity) - (a.nextFreeMs ?? Infinity));
   if (last === undefined) return undefined;
   const { name: limit, scope, nextFreeMs } = last;
   if (nextFreeMs === undefined) return { waitsFor: "lease", limit };
-  // The time is known only for a cost of 1.
+  // The time at which the limit has room is known only for a cost of 1.
   const forMs = costOf(last, cost) > 1 ? undefined : nextFreeMs;
   return { waitsFor: scope === "bucket" ? "limit" : "key", limit, forMs };
 }
@@ -169,7 +173,7 @@ function costOf({ unit }: LimitState, cost: Cost = 1): number {
   return cost[unit] ?? (unit === "calls" ? 1 : 0);
 }
 
-/** Its lane, or a parent of its key, is blocked until its limits have room again. */
+/** Returns a reason if the lane of this key, or a parent of the key, is blocked until its limits have room again. */
 function asideFor(key: string | undefined, { lanes, heads }: LanesSeen): Reason | undefined {
   if (key === undefined) return undefined;
   const path = headsOfText(key);

@@ -19,7 +19,7 @@ import { drain, type Drain, type LaneLoad } from "./drain.ts";
 import { createGroups, type Groups, paceOf, type Pace } from "./pace.ts";
 
 /**
- * Why no time is given:
+ * Why a forecast has no time:
  *
  * - no worker is alive, in any process
  * - the queue, the key or the bucket is paused without an end
@@ -33,13 +33,13 @@ export type NoPromise =
   | "downstream away"
   | "key away";
 
-/** When a job is expected to start, by the current backlog, limits and workers. */
+/** The expected start of a job, computed from the current backlog, limits and workers. */
 export type JobEta = {
-  /** How many jobs are expected to start before it. */
+  /** How many jobs are expected to start before this job. */
   readonly position: number;
 } & (
   | {
-      /** Ms until it starts; 0 if its handler is running. */
+      /** Ms until the job starts. 0 if its handler is running. */
       readonly startsInMs: number;
       readonly reason?: undefined;
     }
@@ -50,7 +50,7 @@ export type JobEta = {
 export type Forecast = Waiting &
   (
     | {
-        /** Ms until all pending jobs have started: 0 if there are none. */
+        /** Ms until all pending jobs have started. 0 if no jobs are pending. */
         readonly goneInMs: number;
         readonly reason?: undefined;
       }
@@ -61,22 +61,22 @@ interface Waiting {
   /** How many jobs are pending. */
   readonly waiting: number;
   /**
-   * How many workers are alive, in all processes, and how many jobs they can run at once: the sum of their
+   * How many workers are alive, in all processes. `places` is how many jobs they can run at once: the sum of their
    * `concurrency`.
    */
   readonly workers: number;
   readonly places: number;
   /**
-   * The jobs that will not start in time, among the 1,000 jobs in lanes with the earliest deadlines (`maxWaitMs`). Jobs
-   * without a key, delayed jobs, and jobs that a worker is about to fetch are not included: ask for their `eta`. Empty
-   * while no time is given at all.
+   * The jobs that will miss their deadlines (`maxWaitMs`). Only the 1,000 jobs in lanes with the earliest deadlines are
+   * checked. Jobs without a key, delayed jobs, and jobs that a worker is about to fetch are not included; call their
+   * `eta()` instead. Empty while the forecast has no time at all.
    */
   readonly missed: readonly {
     readonly id: string;
     readonly key: Key;
     /**
-     * Ms until the job would start, Infinity (in JSON `"forever"`) while its key is paused or unreachable; and until
-     * its deadline.
+     * Ms until the job would start. Infinity (in JSON `"forever"`) while its key is paused or the key's downstream is
+     * unreachable. `deadlineInMs` is in ms until the job's deadline.
      */
     readonly startsInMs: number;
     readonly deadlineInMs: number;
@@ -86,16 +86,19 @@ interface Waiting {
 export interface Forecasts {
   /** True if a job is in a lane. */
   readonly isParked: (id: string) => Promise<boolean>;
-  /** Returns the expected start of a job with this key and cost; undefined if the job does not exist or has ended. */
+  /**
+   * Returns the expected start of the job with this id, which has the key and cost in `about`. Undefined if the job
+   * does not exist or has ended.
+   */
   readonly eta: (id: string, about: TryCall) => Promise<JobEta | undefined>;
   readonly forecast: (options?: OfKey) => Promise<Forecast>;
-  /** The forecast for all keys, with the lanes that it was computed from. */
+  /** Returns the forecast for all keys, and the lanes from which it was computed. */
   readonly glance: () => Promise<{ readonly expected: Forecast; readonly seen: LanesSeen }>;
-  /** Returns the forecast for the bucket as it is, and as if the change had been made. */
+  /** Returns two forecasts: for the bucket as it is now, and for the bucket after the change. */
   readonly preview: (change: unknown) => Promise<QueuePreview>;
 }
 
-/** What a change of the queue's bucket would do to its backlog. */
+/** The forecasts without and with a change of the queue's bucket. */
 export interface QueuePreview {
   readonly now: Forecast;
   readonly after: Forecast;
@@ -106,31 +109,31 @@ interface BacklogView {
   readonly pace: Pace;
   readonly drained: Drain;
   readonly live: LiveWorkers;
-  /** Why no job of the queue starts; undefined if jobs start. */
+  /** Why no job of the queue starts. Undefined if jobs start. */
   readonly reason: NoPromise | undefined;
-  /** Ms for which a key is paused; Infinity also while its downstream is unreachable. */
+  /** Returns for how many ms a key is paused. Infinity while the key's downstream is unreachable. */
   readonly heldForMs: (key: string | undefined) => number;
   /** Returns why no job of a key, or of any key below it, starts. */
   readonly keyReason: (key: string | undefined) => NoPromise;
-  /** Ms until the bucket lets anything start. */
+  /** Ms until the bucket allows any call to start. */
   readonly fromMs: number;
   readonly lanes: readonly Lane[];
   readonly groups: Groups;
-  /** Returns the index of a key's lane in `lanes`. The last lane stands for those that were not read. */
+  /** Returns the index of a key's lane in `lanes`. The last lane stands for all lanes that were not read. */
   readonly laneOf: (key: string | undefined) => number;
 }
 
 interface ForecastRequest {
   readonly id?: string | undefined;
-  /** A change that has not been made. */
+  /** A hypothetical change of the bucket, for a preview. */
   readonly change?: unknown;
 }
 
-/** The index of the jobs that have no lane, or have left their lane. */
+/** The index in `lanes` of the jobs that have no lane, or have left their lane. */
 const LANELESS = 0;
 /**
- * How many jobs in lanes, how many held by workers, and how many others to read the cost of. Redis is blocked during
- * the read.
+ * The most jobs of which to read the cost. The bound applies separately to jobs in lanes, jobs held by workers, and
+ * other jobs. Redis is blocked during the read.
  */
 const MOST_COUNTED = 2_000;
 
@@ -152,7 +155,7 @@ export function createForecasts(parts: {
     return new Set(keys.filter((_key, index) => found[index] !== undefined));
   }
 
-  /** Returns how long the bucket holds back a key, and each of its parents, because of a cooldown or a pause there. */
+  /** Returns for how many ms a cooldown or a pause in the bucket blocks a key, and each of its parents. */
   function readHeld(key: string | undefined): Promise<(readonly [string, number])[]> {
     const heads = key === undefined ? [] : headsOfText(key);
     return Promise.all(
@@ -211,7 +214,7 @@ export function createForecasts(parts: {
         const below = seen.lanes.map((lane) => lane.key);
         const keys =
           key === undefined ? below : [key, ...below.filter((own) => isWithin(own, key))];
-        // A key that is held back without an end is paused in the bucket.
+        // A key that is blocked without an end is paused in the bucket.
         const isPaused = keys.some((each) => pausedForMs(each) === Infinity);
         return !isPaused && keys.some((each) => aways.has(each)) ? "key away" : "key paused";
       },
@@ -305,7 +308,7 @@ function reasonOf({
   isUnreachable,
 }: {
   readonly live: LiveWorkers;
-  /** For how long the queue is paused, and the bucket. */
+  /** For how many ms the queue is paused, and for how many ms the bucket is paused. */
   readonly ofQueueMs: number;
   readonly ofBucketMs: number;
   readonly isUnreachable: boolean;
@@ -316,7 +319,7 @@ function reasonOf({
   return isUnreachable ? "downstream away" : undefined;
 }
 
-/** Returns how many jobs start before a job that waits or is delayed, and in how many ms it starts. */
+/** Returns how many jobs start before a waiting or delayed job, and in how many ms the job starts. */
 function positionOf(
   jobPosition: Exclude<JobPosition, { in: "worker" }>,
   backlog: BacklogView,
@@ -339,7 +342,10 @@ function isCostly({ laneless, lanelessCalls, lanes }: LanesSeen): boolean {
   return lanelessCalls > laneless || lanes.some(({ jobs, calls }) => calls > jobs);
 }
 
-/** All pending jobs: those without a lane, each lane that was read, and the other lanes as one. */
+/**
+ * Returns all pending jobs as lanes: first the jobs without a lane, then each lane that was read, then one lane for all
+ * other lanes.
+ */
 function lanesOf(seen: LanesSeen, groups: Groups): Lane[] {
   const { laneless, lanelessCalls, others } = seen;
   const free = { weight: 1, lanes: 1, mostPerMs: Infinity, fromMs: 0 };
@@ -356,7 +362,7 @@ function lanesOf(seen: LanesSeen, groups: Groups): Lane[] {
   return [first, ...read, { ...free, jobs, calls: jobs * callsEach, weight: lanes, lanes }];
 }
 
-/** Never negative, because the sums of a fluid are not exact. */
+/** Rounds to whole ms. Raises negative values to 0, because the computed sums are not exact. */
 function wholeMs(ms: number): number {
   return orEndless(Math.max(0, Math.round(ms)));
 }
@@ -365,17 +371,17 @@ function sum(numbers: readonly number[]): number {
   return numbers.reduce((total, each) => total + each, 0);
 }
 
-/** Pending jobs, as a number of jobs and as a fluid. */
+/** Pending jobs of one or more lanes, as a number of jobs and as a load for {@link drain}. */
 interface Lane extends LaneLoad {
   readonly jobs: number;
   /**
-   * How many lanes this one stands for. Each of them starts as many jobs before a job as are ahead of it in its own
-   * lane.
+   * How many real lanes this lane stands for. Before a job in one of them starts, each other one starts as many jobs as
+   * are ahead of the job in its own lane.
    */
   readonly lanes: number;
 }
 
-/** The most lanes. While there are fewer, each key that has only delayed jobs gets its own. */
+/** The most lanes to compute with. Up to this number, each key that has only delayed jobs gets its own lane. */
 const MOST_LANES = 600;
 
 interface Backlog {
@@ -383,14 +389,14 @@ interface Backlog {
   readonly lanes: readonly Lane[];
   readonly pace: Pace;
   readonly groups: Groups;
-  /** Ms until the bucket lets anything start. */
+  /** Ms until the bucket allows any call to start. */
   readonly fromMs: number;
 }
 
 /**
- * Returns when a delayed job starts, in ms from now, and behind how many jobs. The backlog drains until the next
- * delayed jobs come due and join it, and so on until the job itself comes due. It starts when the jobs ahead of it in
- * its lane have started.
+ * Returns when a delayed job starts, in ms from now, and after how many other jobs. The backlog drains until the next
+ * delayed jobs become due and join it. This repeats until the job itself becomes due. The job starts once the jobs
+ * ahead of it in its lane have started.
  */
 function startOfDelayed(
   jobPosition: Extract<JobPosition, { in: "delay" }>,
@@ -399,7 +405,7 @@ function startOfDelayed(
   const { seen, fromMs } = backlog;
   const growing = createLanes(backlog);
   const own = growing.indexOf(jobPosition.key);
-  // Less urgent jobs go behind it.
+  // Counts only the jobs ahead of this job, because less urgent jobs go behind it.
   growing.set(own, { jobs: jobPosition.before, calls: jobPosition.callsBefore });
   const dueMs = Math.max(0, jobPosition.dueInMs - fromMs);
   for (const { inMs, ofKeys } of arrivalsOf(seen, jobPosition.dueInMs)) {
@@ -412,8 +418,8 @@ function startOfDelayed(
 }
 
 /**
- * Jobs that were not read are assumed to come due between the last ones that were read and the job, with the same mix
- * of keys.
+ * Returns the delayed jobs that become due before a job. Jobs that were not read are assumed to become due between the
+ * last jobs that were read and this job, with the same mix of keys.
  */
 function arrivalsOf({ due, moreDue }: LanesSeen, dueInMs: number): readonly DueJobs[] {
   const last = due.at(-1);
@@ -433,7 +439,7 @@ interface Load {
   readonly calls: number;
 }
 
-/** Lanes over time: jobs start, and new ones join. */
+/** Simulates lanes over time: jobs start, and new jobs join. */
 function createLanes({ seen, lanes: from, pace, groups }: Omit<Backlog, "fromMs">) {
   let lanes: Lane[] = [...from];
   let paceNow = pace;
@@ -445,7 +451,7 @@ function createLanes({ seen, lanes: from, pace, groups }: Omit<Backlog, "fromMs"
   function indexOf(key: string | undefined): number {
     const known = indexes.get(key);
     if (known !== undefined) return known;
-    // Beyond the bound, further keys share the last lane.
+    // Once there are `MOST_LANES` lanes, all further keys share the last lane.
     if (lanes.length >= MOST_LANES) return lanes.length - 1;
     const settings = groups.laneSettings(key!);
     const fromMs = Math.max(0, settings.fromMs - nowMs);
@@ -485,7 +491,10 @@ function createLanes({ seen, lanes: from, pace, groups }: Omit<Backlog, "fromMs"
       paceNow = paceNow.after(ms, served);
       nowMs = untilMs;
     },
-    /** When a lane's last job has started, on the clock of the bucket, and how many have started by then. */
+    /**
+     * Returns when the last job of a lane has started, in ms after the bucket allows calls, and how many jobs have
+     * started by then.
+     */
     emptyAt(own: number): { readonly atMs: number; readonly position: number } {
       const { calls, jobs } = lanes[own]!;
       if (jobs < 0.5) return { atMs: nowMs, position: Math.round(started) };

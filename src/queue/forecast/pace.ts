@@ -9,48 +9,48 @@ import type { TryCall } from "../../throttle/call-options.ts";
 import { costsOf } from "../../throttle/costs.ts";
 import type { Phase, LaneGroup, LaneLoad } from "./drain.ts";
 
-/** How fast jobs may start, by the limits in force. */
+/** How fast jobs may start under the active limits. */
 export interface Pace {
-  /** For all keys together. Jobs that have room now start at once. */
+  /** The phases for all keys together. Jobs that have room now start at once. */
   readonly shared: readonly Phase[];
   /**
-   * Returns how many jobs of a key, or of all keys below it, may start per ms under its own limits; Infinity without
-   * limits.
+   * Returns how many jobs of a key, including all keys below this key, may start per ms under the key's own limits.
+   * Infinity if the key has no limits.
    */
   readonly perMsOf: (text: string) => number;
-  /** The pace `ms` later, after `served` more jobs have started. Starts that were not used become room. */
+  /** Returns the pace `ms` later, after `served` more jobs have started. Unused starts become room for later jobs. */
   readonly after: (ms: number, served: number) => Pace;
 }
 
-/** The state of a bucket, and the ms until it lets anything start. */
+/** The state of a bucket, and the ms until the bucket allows any call to start. */
 interface Outset extends InForce {
   readonly fromMs: number;
   /** True if the pending jobs count as more calls than there are jobs. */
   readonly isCostly: boolean;
 }
 
-/** How many jobs one limit lets start before a job: `room` at once, and `perMs` after that. */
+/** How many jobs one limit allows to start before a given job: `room` jobs at once, then `perMs` jobs per ms. */
 interface PacedLine {
   readonly room: number;
-  /** The most room there can be. */
+  /** The most room that the limit can ever have. */
   readonly most: number;
   readonly perMs: number;
 }
 
-/** Phases that last `lastsMs` in all. */
+/** Phases with a minimum gap between calls. Together they last `lastsMs`. */
 interface Distance {
   readonly phases: readonly Phase[];
   readonly lastsMs: number;
 }
 
-/** Stands for no limit: all jobs start at once. */
+/** The rate without any limit: all jobs start at once. */
 const FASTEST_PER_MS = 1_000_000;
-/** A rate that was cut grows back evenly. Here it does so in this many steps. */
+/** A rate that was cut recovers evenly over time. The forecast computes this recovery in this many steps. */
 const RAMP_STEPS = 8;
 
 /**
- * Returns the pace of plain calls from `fromMs` on. If plain calls use nothing of the shared limits, it returns the
- * pace of jobs like the given one.
+ * Returns the pace of calls of cost 1 from `fromMs` on. If such calls use nothing of the shared limits, returns the
+ * pace of calls with the cost in `about`.
  */
 export function paceOf(bucket: string, about: TryCall, inForce: Outset): Pace {
   const policy = asFarAsKnown(inForce.policy);
@@ -88,7 +88,7 @@ export function paceOf(bucket: string, about: TryCall, inForce: Outset): Pace {
   return paceAt(0, lines);
 }
 
-/** Returns what is left of phases that end. */
+/** Returns the part of some phases that comes after `sinceMs`. */
 function phasesSince({ phases, lastsMs }: Distance, sinceMs: number): Phase[] {
   return phases.flatMap(({ fromMs, perMs }, index) => {
     const endMs = phases[index + 1]?.fromMs ?? lastsMs;
@@ -102,7 +102,7 @@ function linesOf(outset: Outset, costs: readonly number[]): PacedLine[] {
     const cost = costs[index]!;
     if (cost === 0 || !ruleOf(kind).isRate) return [];
     const room = Math.min(roomOf(outset, index) / cost, mostNow);
-    // A job starts once there is room for it and for those before it.
+    // A job starts once there is room for this job and for the jobs before it.
     const before = Math.max(0, room - 1);
     const most = outset.isCostly ? before : Math.max(before, capacity / cost - 1);
     return [{ room: before, most, perMs: (count * 1_000) / (periodUs * cost) }];
@@ -110,8 +110,8 @@ function linesOf(outset: Outset, costs: readonly number[]): PacedLine[] {
 }
 
 /**
- * Returns how many plain calls have room under the limits that plain calls do not use. Jobs that cost more than a plain
- * call may use these limits, and then start no sooner, whatever room the other limits have.
+ * Returns for how many calls of cost 1 there is room under the limits that such calls do not use. More expensive jobs
+ * may use these limits. Then they start no sooner, even if the other limits have room.
  */
 function mostRoomOf(outset: Outset, costs: readonly number[]): number {
   const { limits } = outset.policy;
@@ -125,17 +125,17 @@ function mostRoomOf(outset: Outset, costs: readonly number[]): number {
   return Math.min(...rooms);
 }
 
-/** How much one limit lets start at once. */
+/** Returns how much one limit allows to start at once. */
 function roomOf({ policy, state }: InForce, index: number): number {
   const { kind, capacity } = policy.limits[index]!;
   const { remaining } = state.limits[index]!;
-  // Once this window is used up, all jobs wait for the next one, and then have all of it.
+  // If the current window is used up, all jobs wait for the next window, which then has its whole capacity.
   return ruleOf(kind).doesRenew === true && remaining === 0 ? capacity : remaining;
 }
 
 /**
- * While a rate that was cut grows back, or responses ask for gaps, all calls keep a distance, even if there is room.
- * Returns these phases and how long they last.
+ * Returns the phases in which calls must keep a minimum gap even if there is room, and how long these phases last. Such
+ * a gap applies while a rate that was cut recovers, or while responses ask for gaps.
  */
 function distanceOf(
   { state, wholeInMs, spacedForMs, gapMs, fromMs }: Outset,
@@ -160,8 +160,8 @@ function distanceOf(
 }
 
 /**
- * At each time, the limit that has let the fewest jobs start until then decides. Each phase is slower than the one
- * before.
+ * Combines limits into phases. At each time, the limit that has allowed the fewest jobs so far decides. Each phase is
+ * slower than the phase before.
  */
 function phasesOf(lines: readonly PacedLine[], fromMs: number): Phase[] {
   const phases: (Phase & PacedLine)[] = [];
@@ -179,7 +179,10 @@ function phasesOf(lines: readonly PacedLine[], fromMs: number): Phase[] {
   return phases;
 }
 
-/** Where a key's lane takes its turns, how fast it may drain, and how long it and its parents are blocked. */
+/**
+ * The group in which a key's lane takes turns, how fast the lane may drain, and for how long the lane and its parents
+ * are blocked.
+ */
 export interface Groups {
   laneSettings(
     key: string,
@@ -188,8 +191,8 @@ export interface Groups {
 }
 
 /**
- * The parent keys. Each shares its turns and its limits among the lanes below it. The lane of the parent's own jobs is
- * one of those.
+ * Creates the groups of all parent keys. Each parent shares its turns and limits among the lanes below it, including
+ * the lane of the parent's own jobs.
  */
 export function createGroups(
   heads: LanesSeen["heads"],

@@ -10,31 +10,35 @@ import { oldestFailedAtMs, type StoredAccess } from "../bullmq/stored-queue.ts";
 import type { JobExplanation } from "./explain.ts";
 import type { Forecast, Forecasts, NoPromise } from "./forecast.ts";
 
-/** The state of a queue, over all processes. */
+/** The state of a queue, across all processes. */
 export interface QueueStatus extends SettingsStatus {
   readonly name: string;
   /**
-   * Grows with each pause, resume and setting by an operator. Pass it to such a change to have it refused if another
-   * came first. `0` before the first.
+   * A number that grows with each pause, resume and setting by an operator. `0` before the first change. Pass this
+   * number to such a change, so that the change is rejected if another change came first.
    */
   readonly generation: number;
   /** How many jobs are in each state. */
   readonly jobs: QueueCounts;
-  /** The due job that has waited longest; undefined if none waits. With more than 500 keys, 500 of them are checked. */
+  /**
+   * The due job that has waited longest. Undefined if no due job waits. With more than 500 keys, only 500 of them are
+   * checked.
+   */
   readonly oldest: OldestDue | undefined;
-  /** How long ago the oldest dead letter failed, in ms; undefined if there is none. */
+  /** How long ago the oldest dead letter failed, in ms. Undefined without dead letters. */
   readonly oldestDeadMs: number | undefined;
   /**
-   * How much of that job's wait no limit, cooldown, pause or turn explains, in ms: `0` while there is such a reason. It
-   * grows while no worker is alive, or while workers are too few or hang. Less than 15 s counts as 0.
+   * How much of the oldest job's wait is not explained by a limit, a cooldown, a pause or its turn, in ms. `0` while
+   * such a reason applies. Grows while no worker is alive, or while workers are too few or hang. Less than 15 s counts
+   * as 0.
    */
   readonly unexplainedMs: number;
-  /** Ms until the backlog is gone, as in `forecast()`; undefined while no time can be given, because of `reason`. */
+  /** Ms until the backlog is gone, as in `forecast()`. Undefined if there is no forecast; `reason` says why. */
   readonly goneInMs: number | undefined;
   readonly reason: NoPromise | undefined;
   /**
-   * The keys with the most pending jobs, up to 20, the most first. With more than 1,000 keys, only those whose turn
-   * comes soon are checked.
+   * Up to 20 keys with the most pending jobs, the key with the most first. With more than 1,000 keys, only the keys
+   * whose turn comes soon are checked.
    */
   readonly lanes: readonly LaneStatus[];
   /** How many keys have pending jobs. */
@@ -43,67 +47,73 @@ export interface QueueStatus extends SettingsStatus {
   readonly workers: number;
   readonly places: number;
   /**
-   * How many workers are enough for the backlog at the rate of the bucket, if each can run as many jobs as the live
-   * ones do on average: `0` without a backlog. While it is unknown how long handlers take, they count as taking no
-   * time.
+   * How many workers are needed to start the backlog at the rate of the bucket: `0` without a backlog. Assumes that
+   * each worker can run as many jobs as a live worker on average. While the duration of handlers is unknown, it counts
+   * as 0.
    */
   readonly workersWanted: number;
-  /** Attempts of about the last minute that succeeded, and that failed, per second. */
+  /** How many attempts per second succeeded, and how many failed, in about the last minute. */
   readonly donePerSecond: number;
   readonly failedPerSecond: number;
-  /** The share of them that failed: `0.05`. `0` if none ended. */
+  /** The share of these attempts that failed: `0.05`. `0` if no attempt ended. */
   readonly failureRate: number;
-  /** How long their handlers took on average; undefined if none ended. */
+  /** How long the handlers of these attempts took on average, in ms. Undefined if no attempt ended. */
   readonly handlerMs: number | undefined;
 }
 
 /** One value that operators and a rules file can set for a queue. */
 export interface QueueSetting {
-  /** `"maxBacklog.all"`, `"keepDone.count"`, `"defaults.attempts"`; for a weight, `"weights.acme"`. */
+  /**
+   * The name of the setting: `"maxBacklog.all"`, `"keepDone.count"`, `"defaults.attempts"`. For a weight,
+   * `"weights.acme"`.
+   */
   readonly name: string;
   readonly value: number | string;
-  /** Where it comes from: `"override"` by an operator, `"rules"`, or `"code"`, which includes the defaults. */
+  /** The source of the value: `"override"` by an operator, `"rules"`, or `"code"`, which includes the defaults. */
   readonly setBy: "override" | "rules" | "code";
-  /** Who made the override, when, why and for how long. */
+  /** Who set the override, when, why and for how long. */
   readonly override?: SetBy | undefined;
 }
 
 export interface SettingsStatus {
-  /** The values in force, and who set each of them. */
+  /** The active value of each setting, and its source. */
   readonly settings: readonly QueueSetting[];
-  /** The version of the rules, if they set anything for the queue. */
+  /** The version of the rules. Undefined if the rules set nothing for this queue. */
   readonly rulesVersion: number | undefined;
 }
 
-/** The pending jobs of one key. */
+/** The state of one key's pending jobs. */
 export interface LaneStatus {
   readonly key: Key;
-  /** How many are due, with those that workers have fetched and not started. */
+  /** How many jobs of the key are due, including jobs that workers have fetched and not started. */
   readonly jobs: number;
-  /** Its weight beside other keys: `1`. */
+  /** The weight of the key, relative to other keys: `1`. */
   readonly weight: number;
   /**
-   * Ms for which its lane is blocked, because its key has no room or is paused: `0` if it is not. In JSON `"forever"`
-   * without an end.
+   * For how many ms the lane is blocked, because the key has no room or is paused. `0` if the lane is not blocked.
+   * Infinity (in JSON `"forever"`) if the block has no end.
    */
   readonly asideMs: number;
 }
 
-/** The oldest due job. */
+/** The oldest due job, and why it waits. */
 export interface OldestDue {
   readonly id: string;
   readonly key: Key | undefined;
-  /** How long it has waited since it became due, or due again after a retry, a replay or the death of its worker. */
+  /**
+   * How long the job has waited since it became due, or due again after a retry, a replay or the death of its worker,
+   * in ms.
+   */
   readonly waitingMs: number;
-  /** What it waits for; undefined if it has started in the meantime. */
+  /** Why the job waits. Undefined if the job has started in the meantime. */
   readonly why: JobExplanation | undefined;
 }
 
-/** Replicas report their calls with up to this delay. */
+/** Processes report their calls to Redis with a delay of up to this time, so shorter waits cannot be explained. */
 const HEARD_MS = 15_000;
-/** How far back a bucket knows how many calls it started. */
+/** How far back in time a bucket knows how many calls it started. */
 const KNOWN_MS = 86_000_000;
-/** A job is fetched this long before its slot. */
+/** A worker fetches a job this long before the job's slot. */
 const AHEAD_MS = 100;
 
 export function createStatus({
@@ -139,7 +149,7 @@ export function createStatus({
     return { id, key: text === undefined ? undefined : decodeKey(text), waitingMs, why };
   }
 
-  /** Returns the part of its wait that the calls that were made in that time do not explain. */
+  /** Returns the part of the oldest job's wait, in ms, that the calls made during the wait do not explain. */
   async function unexplainedOf(
     oldest: OldestDue | undefined,
     capPerSecond: number | undefined,
@@ -218,7 +228,10 @@ function ratesOf({ done, failed, busyMs, overMs }: EndedSince) {
   };
 }
 
-/** Returns how many workers have room for the jobs that the rate lets run at once, but for no more than are pending. */
+/**
+ * Returns how many workers are needed for the jobs that can run at once under the rate, and at most for the pending
+ * jobs.
+ */
 function workersWanted(
   { waiting, workers, places }: Forecast,
   capPerSecond: number = Infinity,

@@ -1,8 +1,9 @@
 /**
  * Decides when a worker asks Redis for jobs, and for how many. A script in Redis decides which jobs these are.
  *
- * A lane holds the pending jobs of one key. It is *blocked* while its key has no room under its limits, and *woken*
- * when there may be room again. Then one job comes out of it alone, as a *probe*, to find out whether there is room.
+ * A lane contains the pending jobs of one key. A lane is *blocked* while its key has no room under its limits, and
+ * *woken* when there may be room again. A woken lane hands out a single job, the *probe*, to find out whether there is
+ * room.
  */
 import { reasonOf } from "../../core/describe.ts";
 import type { Logger } from "../../core/logger.ts";
@@ -18,27 +19,27 @@ import type { Slot } from "../../throttle/slot/slot.ts";
 import type { HeldJob, JobSupply } from "../bullmq/stored-worker.ts";
 import { keyTextOf, type Job } from "../job.ts";
 
-/** A worker's side of the lanes. */
+/** Fetches jobs from the lanes for one worker, and sends the worker's updates to the lanes. */
 export interface Fetcher extends JobSupply {
   /** Counts a job as waiting for a slot until `slot` settles. */
   whileWaiting<T>(slot: Promise<T>): Promise<T>;
-  /** Notes that a job has started. For a probe, `probe` says whether its slot came at once. */
+  /** Records that a job has started. For a probe, `probe` says whether the slot came at once. */
   start(probe?: { readonly key: string; readonly wentAtOnce: boolean }): void;
-  /** Notes that a job's handler has ended, or that the job goes back to the queue. */
+  /** Records that a job's handler has ended, or that the job goes back to the queue. */
   end(): void;
-  /** Notes that a probe got no slot, so that its lane does not wait for the result. */
+  /** Records that a probe got no slot, so that its lane does not wait for the probe's result. */
   missProbe(key: string): void;
-  /** Puts a job that BullMQ holds as delayed into its lane. */
+  /** Puts a job that BullMQ stores as delayed into the lane of its key. */
   park(job: LaneJob): void;
   /** Wakes the lane of a key that may have room again. `"*"` wakes all lanes. */
   wake(key: string): void;
   /** True while a request is in flight. Its reply may be lost if the connection breaks. */
   readonly isRequesting: boolean;
-  /** True if a reply brought this job and the job has not ended yet. */
+  /** True if this worker has fetched the job and the job has not ended yet. */
   holds(id: string, token: string): boolean;
-  /** True if no worker held a job and no job was parked at the last request. */
+  /** True if no worker held a job and no job was parked, according to the latest reply. */
   readonly isQuiet: boolean;
-  /** Sends the pending updates. Resolves with the jobs that were fetched and not handed out. */
+  /** Stops fetching and sends the pending updates. Resolves with the jobs that were fetched and not handed out. */
   close(): Promise<readonly TakenJob[]>;
   /** Sends the updates that came after `close()`. */
   sendLast(): Promise<void>;
@@ -51,44 +52,53 @@ export interface FetcherParts {
   readonly workerId: string;
   readonly logger: Logger;
   readonly lockMs: number;
-  /** The fewest jobs to hold ahead, if there are as many. */
+  /** The least number of jobs to fetch ahead of their slots, if the queue has that many. */
   readonly least: number;
   /** Returns how many more jobs the worker has room for. */
   readonly capacity: () => number;
   /**
-   * Called with what each reply says about the jobs of the worker, and when it was requested, on `performance.now()`.
+   * Called for each reply, with the pauses and cancellations that affect the worker's jobs, and with the time of the
+   * request, on `performance.now()`.
    */
   readonly applyOrders: (seen: WorkerOrders, askedAtMs: number) => void;
-  /** Returns how many more jobs may start: few while the breaker tests the downstream. */
+  /** Returns how many more jobs may start. The number is small while the breaker tests the downstream. */
   readonly admits: () => number;
-  /** Returns how many waiting jobs are held back by their own key. They do not take the turns of other jobs. */
+  /**
+   * Returns how many waiting jobs are blocked by their key's limits. These jobs do not take the turns of other jobs.
+   */
   readonly deferred: () => number;
 }
 
-/** Updates are gathered for this time and sent together. */
+/** The fetcher gathers updates for this time, then sends them together. */
 const GATHER_MS = 4;
 /** After an error, the updates are sent again after this time. */
 const RETRY_MS = 1_000;
 /** How often a worker without room looks for room, and how often it looks for due and expired jobs. */
 const RECHECK_MS = 25;
 const LOOK_MS = 250;
-/** How long a reply without jobs holds if it names no next time. An idle worker still asks every ten seconds. */
+/**
+ * How long a reply without jobs is valid if it contains no time of a next job. An idle worker still asks every ten
+ * seconds.
+ */
 const QUIET_FOR_MS = 30_000;
 /** A worker's speed is the number of jobs that it started in the last 250 ms. */
 const SPEED_MS = 250;
 /**
- * A worker holds ahead the jobs that it starts in `AHEAD_MS`: one horizon of slots, and a margin for a busy process. It
- * adds those of `AHEAD_TRIPS` round trips, because several trips lie between the start of one job and the slot of the
- * next. `MOST_AHEAD_MS` bounds the sum.
+ * A worker fetches ahead as many jobs as it starts in `AHEAD_MS`, plus those that it starts during `AHEAD_TRIPS` round
+ * trips. `MOST_AHEAD_MS` bounds the sum. `AHEAD_MS` covers one horizon of slots, and a margin for a busy process. The
+ * round trips are added because several of them lie between the start of one job and the slot of the next.
  */
 const AHEAD_MS = 150;
 const AHEAD_TRIPS = 10;
 const MOST_AHEAD_MS = 1_000;
 /** The weight of the latest round trip in the moving average. */
 const TRIP_SHARE = 1 / 8;
-/** A worker waits until it can ask for this share of what it holds ahead. */
+/** A worker asks for more jobs only once it can ask for this share of the jobs that it fetches ahead. */
 const TOGETHER = 1 / 8;
-/** The most jobs and the most expired jobs of one request. Redis is blocked while it serves the request. */
+/**
+ * The most jobs, and the most expired jobs, in one request. Both are bounded because Redis is blocked while it serves
+ * the request.
+ */
 const MOST_TAKEN = 500;
 const MOST_EXPIRED = 50;
 
@@ -96,7 +106,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
   const { lanes, queue, workerId, logger, lockMs, capacity, admits, deferred, applyOrders, least } =
     parts;
   const started = createRecentCount(SPEED_MS);
-  /** Jobs that were fetched and not handed out. */
+  /** The jobs that were fetched and not handed out. */
   const ready: HeldJob[] = [];
   /** The locks of fetched jobs that have not ended. The value is the job's key if its lane is ordered. */
   const held = new Map<string, string | undefined>();
@@ -109,12 +119,12 @@ export function createFetcher(parts: FetcherParts): Fetcher {
   let requests = 0;
   let askedAtMs = performance.now();
   let isMoreDue = false;
-  /** By the last reply, there is no other job until this time. */
+  /** According to the latest reply, there is no other job until this time. */
   let emptyUntilMs = 0;
-  /** How often Redis has signalled that there may be a job. */
+  /** The number of times that Redis has signalled that there may be a job. */
   let looks = 0;
   let onReady = (): void => {};
-  /** When Redis was last asked, if there were no jobs at all then. */
+  /** The time of the latest request, if its reply had no jobs at all. */
   let quietAtMs = -Infinity;
   let asking: Promise<Taken> | undefined;
   let timer: NodeJS.Timeout | undefined;
@@ -122,22 +132,23 @@ export function createFetcher(parts: FetcherParts): Fetcher {
   let isClosed = false;
 
   /**
-   * Returns how many jobs to ask for: at least one if the worker holds none. While it holds half of what it could start
-   * soon, it waits until it can ask for several together.
+   * Returns how many jobs to ask for: at least one if the worker holds none. While the worker holds half of the jobs
+   * that it could start soon, it waits until it can ask for several jobs together.
    */
   function want(): number {
     const unbegun = ready.length + Math.max(0, waiting - deferred());
     const recent = started.count(performance.now());
     const aheadMs = Math.min(AHEAD_MS + AHEAD_TRIPS * tripMs, MOST_AHEAD_MS);
     const most = Math.max(least, Math.ceil((recent * aheadMs) / SPEED_MS));
-    // Not more than the worker has room for: such a job would lie here until its lock ends.
+    // Asks for no more jobs than the worker has room for. An extra job would stay here until its lock expires.
     const places = capacity() - ready.length;
     const wanted = Math.max(0, Math.min(most - unbegun, places, MOST_TAKEN, admits()));
     return unbegun >= most / 2 && wanted < Math.floor(most * TOGETHER) ? 0 : wanted;
   }
 
   /**
-   * Adds expired jobs if there is room for them. Without room, every other request asks for one in place of a new job.
+   * Divides a request between new jobs and expired jobs. If there is room, expired jobs are added to the request.
+   * Without room, every second request asks for an expired job in place of a new job.
    */
   function split(wanted: number): { readonly most: number; readonly mostExpired: number } {
     const beside = Math.max(0, Math.min(capacity() - ready.length - wanted, MOST_EXPIRED));
@@ -147,7 +158,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       : { most: wanted, mostExpired: beside };
   }
 
-  /** Sends one request at a time. */
+  /** Requests jobs and sends the pending updates. Only one request is in flight at a time. */
   function ask(wanted: number): Promise<Taken> {
     clearTimeout(timer);
     timer = undefined;
@@ -182,7 +193,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       }
       applyOrders(taken.orders, sentAtMs);
       isMoreDue = taken.isMoreDue;
-      // A signal that came since the request may be newer than this reply.
+      // A signal that came after the request was sent may be newer than this reply.
       const isLatest = looks === looksBefore;
       const isEmpty = isLatest && taken.jobs.length < counts.most && taken.nextMs !== 0;
       emptyUntilMs = isEmpty ? sentAtMs + (taken.nextMs ?? QUIET_FOR_MS) : 0;
@@ -191,9 +202,9 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       quietAtMs = isAllQuiet ? sentAtMs : -Infinity;
       return taken;
     } catch (error) {
-      // A closed connection brings no further reply.
+      // Does not retry after `close()`, because a closed connection brings no further reply.
       if (isClosed) throw error;
-      // Jobs that were to join their lanes come due by themselves. All other updates are sent again.
+      // All updates are sent again, except for jobs that should have joined their lanes: these come due by themselves.
       probes.unshift(...updates.probes);
       for (const key of updates.woken) woken.add(key);
       for (const key of updates.ended) ended.add(key);
@@ -223,7 +234,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
     });
   }
 
-  /** Resolves when something has changed in this process, or after a moment. */
+  /** Resolves when something has changed in this process, or after `RECHECK_MS`. */
   function untilChanged(): Promise<void> {
     return new Promise((resolve) => {
       const recheck = setTimeout(resolve, RECHECK_MS);
@@ -240,7 +251,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
         if (isClosed) return { job: undefined, nextMs: undefined };
         if (ready.length > 0 && capacity() > 0) return { job: ready.shift()! };
         if (asking !== undefined) {
-          // The sender of the request handles its error.
+          // Ignores an error here, because the sender of the request handles it.
           await asking.catch(() => undefined);
           continue;
         }
@@ -307,7 +318,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       held.delete(lock);
       if (key === undefined) return;
       ended.add(key);
-      // Sent at once, because no other job of this ordered key runs until then.
+      // Sends the update at once, because no other job of this ordered key can start before Redis has it.
       clearTimeout(timer);
       sendUpdates();
     },
@@ -329,7 +340,8 @@ export function createFetcher(parts: FetcherParts): Fetcher {
       isClosed = true;
       notify();
       await asking?.catch(() => undefined);
-      // This worker may have consumed the marker of a job. The request lets Redis wake another worker.
+      // This worker may have consumed the marker that signals a job. With this last request, Redis can wake another
+      // worker.
       await ask(0).catch(() => undefined);
       clearTimeout(timer);
       return ready.splice(0);
@@ -337,7 +349,7 @@ export function createFetcher(parts: FetcherParts): Fetcher {
   };
 }
 
-/** Counts the events of the last `withinMs`, in steps of an eighth of that. */
+/** Counts the events of the last `withinMs`. The count moves on in steps of an eighth of that time. */
 export interface RecentCount {
   add(atMs: number): void;
   count(nowMs: number): number;
@@ -350,7 +362,7 @@ export function createRecentCount(withinMs: number): RecentCount {
   const counts = Array.from({ length: STEPS }, () => 0);
   let latest = -Infinity;
 
-  /** Empties the steps that have passed since the latest one. */
+  /** Sets the counts of all steps since the latest event to zero, and returns the index of the current step. */
   function moveTo(atMs: number): number {
     const step = Math.floor(atMs / stepMs);
     for (let each = Math.max(latest, step - STEPS) + 1; each <= step; each++) {
@@ -371,10 +383,13 @@ export function createRecentCount(withinMs: number): RecentCount {
   };
 }
 
-/** A slot that came within this time counts as immediate. */
+/** A slot that was drawn within this time counts as immediate. */
 const AT_ONCE_MS = 20;
 
-/** Returns what the start of a probe says about its key: whether it has room again. Undefined for other jobs. */
+/**
+ * Returns whether the key of a started probe has room again: `wentAtOnce` is true if the slot was immediate. Undefined
+ * for other jobs.
+ */
 export function probeOf(
   job: Pick<Job<unknown>, "key">,
   arrival: Arrival,

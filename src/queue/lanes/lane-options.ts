@@ -1,13 +1,13 @@
 /**
  * The options of a queue that concern its lanes: the weights of keys, and which keys are ordered.
  *
- * Lanes and parent keys have weights. They are read when a job is enqueued or goes back to its lane, and stored by
- * `lua/queue/lanes/lanes-join.lua`. `take_from_lane` in `lua/lib/lanes/take.lua` uses them. Each job moves its lane,
- * and each parent above it, back in line by the job's share divided by the weight. A worker that holds jobs of several
- * tenants uses the weights again, in `throttle/waiting/line.ts`.
+ * Each lane and each parent key has a weight. Weights are read when a job is enqueued or goes back to its lane, and
+ * `lua/queue/lanes/lanes-join.lua` stores them. `take_from_lane` in `lua/lib/lanes/take.lua` uses the weights. Each job
+ * moves its lane, and each parent above the lane, back in line. The distance is the job's share divided by the weight.
+ * A worker that holds jobs of several tenants uses the weights again, in `throttle/waiting/line.ts`.
  *
- * Whether a key is ordered is also read when a job is enqueued, and stored with the job.
- * `lua/lib/lanes/order.lua` then starts the jobs of such a key one after another.
+ * Whether a key is ordered is also read when a job is enqueued, and stored with the job. `lua/lib/lanes/order.lua` then
+ * starts the jobs of such a key one after another.
  */
 import { describeValue, reasonOf } from "../../core/describe.ts";
 import { InvalidOptionError } from "../../core/errors.ts";
@@ -18,25 +18,25 @@ import { readOptions } from "../../core/input/options.ts";
 import type { LaneOrder } from "../options.ts";
 
 /**
- * How much of a shared rate each key gets beside the others. Defaults to 1 for each. A list has one entry for each
- * level of paths. The first entry weighs first names against one another, and each next one weighs the names below one
- * parent.
+ * How much of a shared rate each key gets, relative to the other keys. Each weight defaults to 1. For keys that are
+ * paths, pass a list with one entry for each level. The first entry weighs first names against one another. Each later
+ * entry weighs the names below one parent against one another.
  */
 export type Weights = LevelWeights | readonly (PathWeights | undefined)[];
 
-/** By the first name of a key, or a function of it. */
+/** The weight for each first name of a key, or a function that returns the weight of a first name. */
 type LevelWeights = Readonly<Record<string, number>> | ((key: string) => number);
-/** By the name at this level, or a function of the path up to it. */
+/** The weight for each name at this level, or a function that returns the weight of a path up to this level. */
 type PathWeights = Readonly<Record<string, number>> | ((path: readonly string[]) => number);
 
-/** Reads the weights of a key's lane and of its parent keys, the widest first; undefined without a key. */
+/** Returns the weights of a key's lane and of its parent keys, the widest first. Undefined without a key. */
 export type WeightsOf = (key: string | undefined) => readonly number[] | undefined;
 
 /**
  * Returns a function that reads the weights of a key.
  *
- * @throws {@link InvalidOptionError} when a table has an invalid weight, or a list can never be right. The returned
- * function throws it when a function returns an invalid weight.
+ * @throws {@link InvalidOptionError} when a table has an invalid weight, or a list has an invalid length. The returned
+ * function throws this error when a weight function throws or returns an invalid weight.
  */
 export function createWeights(queue: string, weights: Weights = {}): WeightsOf {
   const where = `queue("${queue}")`;
@@ -98,8 +98,8 @@ export function createWeights(queue: string, weights: Weights = {}): WeightsOf {
 }
 
 /**
- * The same for a worker, whose jobs are stored already. If the weights of a key cannot be read, the worker counts
- * weight 1, and the lane keeps the weight that it has.
+ * Makes a {@link WeightsOf} safe for a worker, whose jobs are stored already. If the weights of a key cannot be read,
+ * the worker uses weight 1, and the lane keeps its stored weight.
  */
 export function weightsOrNone(weightsOf: WeightsOf, onError: (error: unknown) => void): WeightsOf {
   return (key) => {
@@ -113,7 +113,8 @@ export function weightsOrNone(weightsOf: WeightsOf, onError: (error: unknown) =>
 }
 
 /**
- * Which keys run their jobs one after another: all (`true`), those for which a function returns true, or by options.
+ * Which keys run their jobs one after another: `true` for all keys, a function that returns true for such a key, or an
+ * object with more options.
  */
 export type Ordered = boolean | OfKey | OrderedOptions;
 
@@ -123,8 +124,9 @@ interface OrderedOptions {
   /** Which keys are ordered. Defaults to all. */
   readonly keys?: OfKey | undefined;
   /**
-   * What happens to a key after a dead letter. With `"skip"`, its next job starts. With `"hold"`, its jobs wait until
-   * the dead letter was replayed or purged; a replayed job is the next of its key. Defaults to `"skip"`.
+   * What happens to a key when one of its jobs becomes a dead letter. With `"skip"`, the next job of the key starts.
+   * With `"hold"`, all jobs of the key wait until the dead letter was replayed or purged. A replayed job runs next.
+   * Defaults to `"skip"`.
    */
   readonly stuck?: "skip" | "hold" | undefined;
 }
@@ -144,8 +146,8 @@ const SHAPE = z.object({
 /**
  * Returns a function that reads the order of a job's key; undefined means that the key is not ordered.
  *
- * @throws {@link InvalidOptionError} when the option has a bad value. The returned function throws it for a job without
- * a key if all keys are ordered, and when the function of the key fails.
+ * @throws {@link InvalidOptionError} when the option is invalid. If all keys are ordered, the returned function throws
+ * this error for a job without a key. It also throws this error when the application's `keys` function fails.
  */
 export function createLaneOrders(
   queue: string,

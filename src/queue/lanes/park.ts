@@ -12,7 +12,11 @@ export interface ParkParts {
   readonly lanes: Pick<LaneStore, "join">;
   /** The weights of a key's lane and of its parent keys. */
   readonly weightsOf: WeightsOf;
-  /** @throws {@link StoreUnavailableError} when Redis does not answer in time. */
+  /**
+   * Opens BullMQ's queue.
+   *
+   * @throws {@link StoreUnavailableError} when Redis does not reply in time.
+   */
   readonly open: () => Promise<StoredQueue>;
 }
 
@@ -25,12 +29,12 @@ export async function parkFromProducer(
   try {
     await join(parts, jobs);
   } catch (error) {
-    // The jobs are stored already. After a rejection, the caller would store them again.
+    // Does not reject, because the jobs are stored already. After a rejection, the caller would store them again.
     const reason = reasonOf(error);
     const problem = `Could not park jobs of queue "${name}" in their lanes; they join within ${PARK_MS} ms: ${reason}`;
     logger.warn({ queue: name, jobs: jobs.length, reason }, problem);
-    // Tries again once Redis is reachable. The jobs may have joined although no reply came, so only those still on
-    // their way join. If this fails too, they join by themselves after the delay in the warning.
+    // Tries again once Redis is reachable. Some jobs may have joined their lanes although no reply came, so only the
+    // remaining jobs join now. If this fails too, the jobs join by themselves after the delay in the warning.
     void open()
       .then(async (again) => {
         const onTheirWay = await Promise.all(jobs.map((job) => isOnItsWay(again, job)));
@@ -51,7 +55,9 @@ async function join(
   if (laneJobs.length > 0) await lanes.join({ queue: name, jobs: laneJobs });
 }
 
-/** Returns a job that was fetched and not started to its old position. This uses no attempt. */
+/**
+ * Puts a fetched job that has not started back into its old position in the queue. This does not count as an attempt.
+ */
 export async function parkFromWorker<Data>(
   stored: Stored<Data>,
   token: string,
@@ -64,10 +70,10 @@ export async function parkFromWorker<Data>(
 ): Promise<never> {
   const { queue, lanes, weightsOf } = parts;
   const id = stored.id!;
-  // BullMQ's own methods do not keep the position. The fetcher is not used, because the connection may close as soon as
-  // this returns.
+  // Uses our own script, because BullMQ's methods do not keep the position. Does not use the fetcher, because the
+  // connection may close as soon as this function returns.
   const way = await lanes.putBack({ queue, id, token, weights: weightsOf(encodedKeyOf(stored)) });
-  // If this fails, the next worker that fetches the job tries again.
+  // A cancelled job is removed instead. If the removal fails, the next worker that fetches the job tries again.
   if (way === "cancelled") await stored.remove().catch(() => undefined);
   throw movedToWait();
 }

@@ -11,44 +11,44 @@ import { askOfRun } from "../bullmq/stored-schedule.ts";
 import { readDue, type Changes, type DueOptions, type NoteBulk } from "./changes.ts";
 import type { JobsFilter, Pages } from "./pages.ts";
 
-/** Which jobs to remove: those that match everything that is given. */
+/** Selects the jobs to remove. A job must match all given fields. */
 export interface RemoveFilter extends JobsFilter {
-  /** Where the jobs are. Defaults to waiting and delayed jobs. */
+  /** The state of the jobs. Defaults to waiting and delayed jobs. */
   readonly state?: "waiting" | "delayed" | "done" | "failed" | undefined;
   /** The most jobs to remove. Defaults to no limit. */
   readonly limit?: number | undefined;
 }
 
-/** Which jobs to reschedule: those that match everything that is given. */
+/** Selects the jobs to reschedule. A job must match all given fields. */
 export interface RescheduleFilter extends JobsFilter {
-  /** Where the jobs are. Defaults to waiting and delayed jobs. */
+  /** The state of the jobs. Defaults to waiting and delayed jobs. */
   readonly state?: "waiting" | "delayed" | undefined;
   /** The most jobs to reschedule. Defaults to no limit. */
   readonly limit?: number | undefined;
 }
 
 /**
- * Changes many jobs that match a filter. Redis changes a few at a time, so that calls and other jobs continue. A job
- * that a worker takes in between stays as it is. If a call rejects in the middle, it can be repeated.
- * `sluice.changes()` lists both, and both reject with StoreUnavailableError when Redis is unreachable.
+ * Changes all jobs that match a filter. Redis changes a few jobs at a time, so that it can serve other requests in
+ * between. A job that a worker fetches during that time is not changed. If a method rejects partway, call it again.
+ * `sluice.changes()` lists these changes. Both methods reject with StoreUnavailableError when Redis is unreachable.
  */
 export interface BulkChanges {
   /**
-   * Removes the jobs that match. Runs of recurring jobs that have not begun stay. Resolves with the number of removed
-   * jobs.
+   * Removes the jobs that match, except for runs of recurring jobs that have not begun. Resolves with the number of
+   * removed jobs.
    *
    * @throws {@link InvalidOptionError} when the filter can never match.
    */
   removeJobs(filter: RemoveFilter, byHand?: WhoAndWhy): Promise<number>;
   /**
-   * Reschedules the jobs that match, as `job.reschedule` does. Resolves with the number of jobs that got another time.
+   * Reschedules the jobs that match, as `job.reschedule` does. Resolves with the number of rescheduled jobs.
    *
    * @throws {@link InvalidOptionError} when the filter can never match, or the time is invalid.
    */
   rescheduleJobs(filter: RescheduleFilter, due: DueOptions, byHand?: WhoAndWhy): Promise<number>;
 }
 
-/** How many jobs one script removes or moves. Redis is blocked while it runs. */
+/** How many jobs one script removes or reschedules. Redis is blocked while the script runs. */
 const CHANGED_AT_ONCE = 100;
 
 type PendingState = "waiting" | "delayed";
@@ -71,11 +71,11 @@ function filterOf(states: readonly (PendingState | EndedState)[]) {
 const REMOVED = filterOf([...PENDING, "done", "failed"]);
 const MOVED = filterOf(PENDING);
 
-/** A filter whose key is text. */
+/** A validated filter, with its key encoded as text. */
 type ReadFilter = Omit<RemoveFilter, "key"> & { readonly key?: string | undefined };
 
 export interface OwnedBulkChanges extends BulkChanges {
-  /** {@link BulkChanges.removeJobs} with a filter that was read already. */
+  /** {@link BulkChanges.removeJobs} for a filter that was validated already. */
   remove(filter: ReadFilter): Promise<number>;
 }
 
@@ -98,7 +98,7 @@ export function createBulkChanges({
   readonly noteBulk: NoteBulk;
   readonly onRemoved: (ids: readonly string[]) => void;
 }): OwnedBulkChanges {
-  /** Calls `act` on the jobs that match, some at a time, until `limit` of them have succeeded. */
+  /** Calls `act` with batches of the jobs that match, until it has succeeded for `limit` jobs. */
   async function forEach(
     { state, limit = Infinity, ...filter }: ReadFilter,
     act: (ids: readonly string[], state: PendingState | EndedState) => Promise<number>,
@@ -144,7 +144,7 @@ export function createBulkChanges({
       const where = "rescheduleJobs()";
       assertNoUndefined(where, given);
       const filter = readOptions(where, MOVED, given) as ReadFilter;
-      // One time for all jobs, so that a job that is found twice is not moved twice.
+      // Uses the same time for all jobs, so that a job that is found twice is not moved twice.
       let at: JobMove["at"] = readDue(where, due);
       const { at: dueAt, delayMs } = due;
       const about = { ...filter, at: dueAt === undefined ? undefined : Number(dueAt), delayMs };
@@ -161,16 +161,16 @@ export function createBulkChanges({
 }
 
 /**
- * Runs of recurring jobs that wait for their next attempt. If one is removed, the next run of its schedule takes its
- * place. An event notifies those waiting for its end.
+ * Removes runs of recurring jobs that wait for their next attempt. The next run of the same schedule replaces the
+ * removed run. An event notifies callers of `finished()` that the run was removed.
  */
 export interface RetriedRuns {
   /**
-   * Removes a run that waits for its next attempt. Resolves with false for any other job. A run that has not begun
-   * stays.
+   * Removes a run that waits for its next attempt. Resolves with false for any other job, including a run that has not
+   * begun.
    */
   remove(id: string): Promise<boolean>;
-  /** Removes such runs of all schedules. Resolves with their number. */
+  /** Removes the runs of all schedules that wait for their next attempt. Resolves with the number of removed runs. */
   removeAll(): Promise<number>;
 }
 
@@ -193,7 +193,8 @@ export function createRetriedRuns({
   return {
     remove,
     async removeAll() {
-      // Only the current run of each schedule. Other runs that wait for an attempt are removed like any job.
+      // Removes only the current run of each schedule. Other runs that wait for an attempt are removed like ordinary
+      // jobs.
       const found = await access.ask((stored) => stored.getJobSchedulers(0, -1, true));
       let count = 0;
       for (const { key, next } of found) if (await remove(`repeat:${key}:${next}`)) count += 1;

@@ -1,4 +1,4 @@
-/** `queue.set()`: settings that operators put over those of the rules and of the code; and `undo()`. */
+/** Implements `queue.set()`, with which operators override settings from the rules and the code, and `queue.undo()`. */
 import * as z from "zod";
 import { InvalidOptionError, ChangedError } from "../../core/errors.ts";
 import { listLeaves } from "../../core/describe.ts";
@@ -24,50 +24,53 @@ import type { ChangeResult } from "../../stores/redis/scripts/queue/steering.ts"
 import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 
-/** Who changes a queue and why, and the queue's generation that this person saw. */
+/** Who changes a queue and why, and the queue generation on which the change is based. */
 export interface QueueByHand extends WhoAndWhy {
   /**
-   * The generation in the `status()` that you saw. If the queue was paused, resumed or set since, the change is refused
-   * with `ChangedError`. Defaults to none: the change is always made.
+   * The `generation` of the `status()` that you read before. If the queue was paused, resumed or set since then, the
+   * change is rejected with `ChangedError`. Without a generation, the change is always made.
    */
   readonly generation?: number | undefined;
 }
 
 /**
- * Each value replaces the operator's earlier override of that setting. `"code"` ends the override: the rules, or else
- * the code, apply again.
+ * The settings to override. Each value replaces the earlier override of the same setting. `"code"` ends the override,
+ * so that the value from the rules, or else from the code, applies again.
  */
 export type QueueSetOptions = QueueByHand & {
   readonly [Name in QueueSettingName]?: QueueRules[Name] | "code";
 } & {
-  /** How long the override lasts, in ms. Not allowed beside a `"code"`. Defaults to no end. */
+  /** How long the override lasts, in ms. Not allowed together with `"code"`. Defaults to no end. */
   readonly forMs?: number | undefined;
 };
 
 export interface QueueUndoOptions extends QueueByHand {
-  /** The change to undo. Defaults to the last change of the queue. */
+  /** The id of the change to undo. Defaults to the latest change of the queue. */
   readonly id?: string | undefined;
 }
 
-/** Both reject with StoreUnavailableError when Redis is unreachable. */
+/**
+ * Lets operators change the settings of a queue. Both methods reject with StoreUnavailableError when Redis is
+ * unreachable.
+ */
 export interface SettingByHand {
   /**
-   * Overrides settings of the rules file and of the code, in all processes, within a second of use: `{ maxBacklog: 500,
-   * forMs: 3_600_000, reason: "…" }`. Only the given values are overridden. `status()` says who set what, and
-   * `sluice.changes()` lists it.
+   * Overrides settings from the rules file and the code: `{ maxBacklog: 500, forMs: 3_600_000, reason: "…" }`. Each
+   * process that uses the queue applies the override within a second. Only the given settings are overridden.
+   * `status()` shows who set each value, and `sluice.changes()` lists the change.
    *
    * @throws {@link InvalidOptionError} when an option can never work, or the queue belongs to a sender of webhooks.
-   * @throws {@link ChangedError} when another change came since the given `generation`; without one, when others came
-   * in between five times.
+   * @throws {@link ChangedError} when the queue was changed since the given `generation`. Without a `generation`, when
+   * other changes interfered five times in a row.
    */
   set(options: QueueSetOptions): Promise<void>;
   /**
-   * Undoes a pause, a resume or a setting, and returns that change. The earlier state applies again for the rest of its
-   * time. A change that comes during the call stays: without an `id`, only the change that was the last at the call is
-   * undone. Undefined if the log has no change of the queue left.
+   * Undoes a pause, a resume or a setting, and returns the undone change. The earlier state applies again for the rest
+   * of its time. Without an `id`, undoes the change that was the latest when you called this. A change that is made
+   * during the call is not undone. Resolves with undefined if the log contains no change of the queue.
    *
    * @throws {@link CannotUndoError} when the change is of another kind, such as a `drain`, or a later change affected
-   * the same.
+   * the same pause or setting.
    * @throws {@link ChangedError} as `set` does.
    */
   undo(options?: QueueUndoOptions): Promise<QueueChange | undefined>;
@@ -80,7 +83,11 @@ export const BY_HAND = {
 };
 const UNDO = z.strictObject({ ...BY_HAND, id: TEXT.optional() });
 
-/** @throws {@link ChangedError} when nothing was changed. */
+/**
+ * Checks that a change was made.
+ *
+ * @throws {@link ChangedError} when nothing was changed, because another change came first.
+ */
 export function assertChanged(
   queue: string,
   since: number | undefined,
@@ -96,10 +103,10 @@ function makeSchema() {
   return z.strictObject({ ...queueSettingSchemas(), forMs, ...BY_HAND });
 }
 
-/** Created when it is first needed. */
+/** The schema of `set()`, created on first use. */
 let schema: ReturnType<typeof makeSchema> | undefined;
 
-/** Reads which settings to override, and of which settings the override ends. */
+/** Validates the options of `set()`. Returns which settings to override, and which overrides to end. */
 function readSet(where: string, given: QueueSetOptions) {
   schema ??= makeSchema();
   const pairs = typeof given === "object" && given !== null ? Object.entries(given) : [];
@@ -126,14 +133,14 @@ export function createSettingByHand(parts: {
     }>;
     forget(): void;
   };
-  /** False for the queue of a sender of webhooks. */
+  /** False for the queue of a webhook sender, whose settings operators cannot change. */
   readonly isSettable: boolean;
   readonly inverseOfPause: (last: KeptQueueChange, since: number) => Promise<Inverse>;
 }): SettingByHand {
   const { queue, access, lanes, log, settings, isSettable, inverseOfPause } = parts;
   const byHand = (): Promise<HandSettings> => access.ask(() => lanes.byHand({ queue }));
 
-  /** Reads the values in force of some settings. */
+  /** Reads the active values of these settings. */
   async function factsOf(names: readonly string[]): Promise<Values> {
     settings.forget();
     const { settings: all } = await settings.status();

@@ -1,4 +1,4 @@
-/** Changes of one job, and the log entry of a change of many. */
+/** Changes single jobs, and logs changes of many jobs. */
 import * as z from "zod";
 import { InvalidOptionError } from "../../core/errors.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../../core/input/options.ts";
@@ -15,18 +15,21 @@ import {
 } from "../../core/stores/insight/changes.ts";
 import type { ChangeLog } from "../../core/stores/insight/change-log.ts";
 
-/** When a job becomes due: give one of the two. */
+/** When a job becomes due: set either `at` or `delayMs`. */
 export type DueOptions =
   | { readonly at: Date | number; readonly delayMs?: undefined }
   | { readonly delayMs: number; readonly at?: undefined };
 
-/** Changes of a job that no worker has. */
+/** Changes jobs that no worker holds. */
 export interface Changes {
-  /** @throws {@link JobStateError} when it runs or is done. */
+  /** @throws {@link JobStateError} when the job runs or is done. */
   update(id: string, json: string): Promise<boolean>;
   reschedule(id: string, due: unknown): Promise<boolean>;
   runNow(id: string): Promise<boolean>;
-  /** Reschedules up to a thousand jobs. Resolves with how many were moved, and when they are due. */
+  /**
+   * Reschedules up to a thousand jobs. Resolves with the number of rescheduled jobs, and the time at which they are
+   * due.
+   */
   move(ids: readonly string[], at: JobMove["at"]): Promise<{ moved: number; atMs: number }>;
 }
 
@@ -35,7 +38,7 @@ const DUE = z.strictObject({
   delayMs: wholeNumber(0, LONGEST_MS, "milliseconds").optional(),
 });
 
-/** @throws {@link InvalidOptionError} unless exactly one of the two is given, and nothing else. */
+/** @throws {@link InvalidOptionError} unless exactly one of `at` and `delayMs` is set, and nothing else. */
 export function readDue(where: string, given: unknown): JobMove["at"] {
   const { at, delayMs } = readOptions(where, DUE, given);
   if (at !== undefined && delayMs !== undefined) {
@@ -53,8 +56,8 @@ export function createChanges(parts: {
   readonly access: StoredAccess;
   readonly lanes: Pick<LaneStore, "move" | "update">;
   /**
-   * Called with the first of the rescheduled jobs, and its time in ms since 1970. The worker that takes it finds the
-   * others.
+   * Called with the first of the rescheduled jobs, and its due time in ms since 1970. The worker that fetches this job
+   * finds the other jobs.
    */
   readonly onDue: (id: string, atMs: number) => void;
 }): Changes {
@@ -92,11 +95,11 @@ export function createChanges(parts: {
 
 interface BulkChange extends WhoAndWhy {
   readonly action: QueueAction;
-  /** Which jobs are meant: the text of a key, and the other fields of the filter. */
+  /** Selects the changed jobs: the key as text, and the other fields of the filter. */
   readonly filter: Readonly<Record<string, unknown>>;
 }
 
-/** Makes a change of many jobs, and notes it with the job counts before and after. */
+/** Changes many jobs, and records the change in the log with the job counts before and after. */
 export type NoteBulk = (change: BulkChange, how: () => Promise<number>) => Promise<number>;
 
 export function createNoteBulk({
@@ -110,7 +113,7 @@ export function createNoteBulk({
 }): NoteBulk {
   const look = async (): Promise<ChangeFacts> => ({ ...(await counts()) });
   return async ({ action, filter: { key, ...filter }, by, reason }, how) => {
-    // Jobs can sometimes be removed although they cannot be counted.
+    // If the jobs cannot be counted, the change is still made: counting may fail although removing works.
     const before = await look().catch(() => undefined);
     const change = { queue, action, key: key as string | undefined, filter: filterFacts(filter) };
     return log.make({ ...change, by, reason, before }, how, async (jobs) => ({

@@ -13,41 +13,42 @@ import type { NoteBulk } from "./changes.ts";
 import type { Pages } from "./pages.ts";
 
 /**
- * Operations on a whole queue or on one of its jobs. All reject with StoreUnavailableError when Redis is unreachable.
+ * Operations on a whole queue or on one of its jobs. All methods reject with StoreUnavailableError when Redis is
+ * unreachable.
  */
 export interface QueueSteering {
   /**
-   * Counts the jobs that wait, run, are delayed, have failed, or are done and still kept. With a key, it counts the
-   * jobs of that key: it then reads all jobs of the queue, a thousand at a time.
+   * Counts the jobs in each state: waiting, active, delayed, failed, and done jobs that are still kept. With a key,
+   * counts only the jobs of that key. Counting by key reads all jobs of the queue, a thousand at a time.
    *
    * @throws {@link InvalidOptionError} when an option can never work.
    */
   counts(options?: OfKey): Promise<QueueCounts>;
   /**
-   * Removes all jobs that wait or are delayed, a thousand at a time. Running and ended jobs stay, and so do the
-   * schedules of recurring jobs. A job that is enqueued during the call is removed, or waits as usual. With a key,
-   * removes the jobs of that key. Resolves with the number of removed jobs. `sluice.changes()` lists it.
+   * Removes all waiting and delayed jobs, a thousand at a time. With a key, removes only the jobs of that key. Running
+   * and ended jobs stay, and so do the schedules of recurring jobs. A job that is enqueued during the call may be
+   * removed or may stay. Resolves with the number of removed jobs. `sluice.changes()` lists this change.
    *
    * @throws {@link InvalidOptionError} when an option can never work.
    */
   drain(options?: OfKeyByHand): Promise<number>;
   /**
-   * Removes a job. Resolves with false if it runs now, does not exist, or is a run of a recurring job that has not
+   * Removes a job. Resolves with false if the job runs now, does not exist, or is a run of a recurring job that has not
    * begun.
    */
   remove(id: string): Promise<boolean>;
   /**
-   * Cancels a job. A job that waits for a worker, a slot, a later time or its next attempt is removed. In a running
-   * job, the handler's `signal` is aborted with {@link JobCancelledError} within a second, in any process. Once that
-   * handler has ended, whatever it returns or throws, the job becomes a dead letter with the reason `"Cancelled: …"`. A
-   * handler that ends before its signal is aborted keeps its result.
+   * Cancels a job. A job that waits for a worker, a slot, a later time or its next attempt is removed. If the job is
+   * running, in any process, the handler's `signal` is aborted with {@link JobCancelledError} within a second. When
+   * that handler ends, the job becomes a dead letter with the reason `"Cancelled: …"`, whatever the handler returns or
+   * throws. If the handler ends before its signal is aborted, its result is kept.
    *
    * Resolves with false if the job has ended, does not exist, or is a run of a recurring job that has not begun.
    */
   cancel(id: string): Promise<boolean>;
   /**
-   * Gives a job another priority, behind the jobs that already have it. Resolves with false if the job does not exist
-   * or has ended. A running job gets it for its next attempt.
+   * Changes the priority of a job. The job goes behind other jobs that already have this priority. For a running job,
+   * the new priority applies to its next attempt. Resolves with false if the job does not exist or has ended.
    *
    * @throws {@link InvalidOptionError} when there is no such priority.
    */
@@ -55,7 +56,7 @@ export interface QueueSteering {
 }
 
 const PER_ROUND_TRIP = 1_000;
-/** Later than the time of any job, whatever its producer's clock said; in ms since 1970. */
+/** A time in ms since 1970 that is later than that of any job, even if the clock of its producer was wrong. */
 const END_OF_TIME_MS = 8.64e15;
 
 export function createControl(parts: {
@@ -131,8 +132,8 @@ export function createControl(parts: {
 }
 
 /**
- * Removes the jobs of a state in batches. BullMQ's `drain` removes all at once and blocks Redis for that time: many
- * seconds for 1,000,000 jobs (as in OptimalBits/bull#1303; checked with bullmq 6.7.0).
+ * Removes the jobs in one state, in batches. BullMQ's `drain` removes all jobs at once, which blocks Redis: for many
+ * seconds with 1,000,000 jobs (as in OptimalBits/bull#1303; checked with bullmq 6.7.0).
  */
 async function drainState(
   access: StoredAccess,
@@ -147,7 +148,8 @@ async function drainState(
     onRemoved(ids);
     count += ids.length;
     if (ids.length > 0) continue;
-    // Planned runs of recurring jobs stay. If a thousand of them come first, the jobs to remove lie behind them.
+    // Planned runs of recurring jobs are not removed. If a whole batch consists of such runs, a larger batch finds the
+    // jobs behind them.
     const left = await access.ask((stored) => stored.getJobCountByTypes(state));
     if (left <= limit) return count;
     limit *= 2;
@@ -171,12 +173,12 @@ async function changePriority(
   }
 }
 
-/** How often a job may move between a worker and the queue while it is being removed. */
+/** How often to try to remove a job that moves between a worker and the queue in the meantime. */
 const MOST_ROUNDS = 5;
 
 /**
- * Cancels a job. `remove` removes a pending job, and returns whether it did. False if the job has ended or does not
- * exist.
+ * Cancels a job. Returns false if the job has ended or does not exist. `remove` must remove a pending job, and return
+ * whether it removed the job.
  */
 async function cancelJob(
   { queue, lanes }: { readonly queue: string; readonly lanes: Pick<LaneStore, "cancel"> },
@@ -187,7 +189,8 @@ async function cancelJob(
     const found = await lanes.cancel({ queue, id });
     if (found === "scheduled") return remove();
     if (found === "held") return true;
-    // After the first round no worker begins the job, so whatever removed it did so after it was cancelled.
+    // After the first round, no worker begins the job. If the job is gone in a later round, it ended after it was
+    // cancelled.
     if (found === "over") return round > 0;
     if (await remove()) return true;
   }

@@ -15,49 +15,53 @@ import { readJobId } from "../job.ts";
 import type { NoteBulk } from "./changes.ts";
 
 /**
- * The jobs that failed for the last time. They are kept until they are replayed or purged, unless `keepFailed` says
- * otherwise.
+ * Reads, replays and removes dead letters: jobs that failed for the last time. Dead letters are kept until they are
+ * replayed or purged, unless `keepFailed` sets a limit.
  */
 export interface DeadLetters<Data> {
   /**
-   * Returns the failed jobs that match a filter, the newest first, 100 unless `limit` says otherwise. Redis is read in
-   * batches, back to `since`, until enough are found.
+   * Returns the failed jobs that match a filter, the newest first. Returns at most `limit` jobs, 100 by default. Reads
+   * Redis in batches, back to `since`, until enough jobs are found.
    *
    * @throws {@link InvalidOptionError} when the filter can never match.
    * @throws {@link StoreUnavailableError} when Redis is unreachable.
    */
   failed(filter?: FailedFilter): Promise<FailedJob<Data>[]>;
   /**
-   * Puts failed jobs back into the queue: the job with this id, or all that match a filter (`{}`: all). Each runs again
-   * from attempt 1 on a new slot, and its `maxWaitMs` starts again. Resolves with the number of jobs put back. A job
-   * that is no longer a dead letter is ignored, so it is safe to call this twice, or in two processes at once. Rejects
-   * as `failed` does, perhaps in the middle of many jobs: then call it again.
+   * Puts failed jobs back into the queue: the job with this id, or all jobs that match a filter. The filter `{}`
+   * matches all failed jobs. Each job runs again from attempt 1 on a new slot, and its `maxWaitMs` starts again.
+   * Resolves with the number of replayed jobs. A job that is no longer a dead letter is ignored, so it is safe to call
+   * this twice, or in two processes at once. Rejects as `failed` does. If it rejects after some of the jobs were
+   * replayed, call it again.
    *
-   * `sluice.changes()` lists it; for one job by its id, only with a `by`.
+   * `sluice.changes()` lists each replay by filter. It lists a replay by id only if `by` is set.
    */
   replay(idOrFilter: string | FailedFilter, byHand?: WhoAndWhy): Promise<number>;
-  /** Removes failed jobs, by id or filter, and is listed, as `replay` is. Resolves with the number of removed jobs. */
+  /**
+   * Removes failed jobs, by id or by filter. Resolves with the number of removed jobs. `sluice.changes()` lists purges
+   * under the same conditions as replays.
+   */
   purge(idOrFilter: string | FailedFilter, byHand?: WhoAndWhy): Promise<number>;
 }
 
-/** A job that failed for the last time, with the facts of the error of its last attempt. */
+/** A job that failed for the last time, with facts about the error of its last attempt. */
 export interface FailedJob<Data> extends FailureFacts {
   readonly id: string;
-  /** The name that `enqueue` gave the job. */
+  /** The name of the job, as passed to `enqueue`. */
   readonly name: string | undefined;
   readonly key: Key | undefined;
   readonly data: Data;
-  /** The message of the error of its last attempt; `"Expired: …"` if it did not start in time. */
+  /** The error message of the last attempt. For a job that did not start in time, `"Expired: …"`. */
   readonly reason: string;
-  /** In ms since 1970, on Redis' clock. */
+  /** When the job failed, in ms since 1970, on the clock of Redis. */
   readonly failedAtMs: number;
-  /** How many attempts have failed: `5`. */
+  /** How many attempts of the job have failed: `5`. */
   readonly attempts: number;
-  /** Where its last attempt threw; undefined if unknown. */
+  /** The stack trace of the last attempt's error. Undefined if it is unknown. */
   readonly stack: string | undefined;
 }
 
-/** What to do with one job, and with several at a time. */
+/** The action on one dead letter, and on a batch of dead letters. */
 interface Acts {
   readonly one: (id: string) => Promise<number>;
   readonly many: (ids: readonly string[]) => Promise<number>;
@@ -84,7 +88,7 @@ export function createDeadLetters<Data>({
   readonly withKeyCheck: KeyCheck;
   readonly noteBulk: NoteBulk;
   readonly onRemoved: (ids: readonly string[]) => void;
-  /** Called with the first of the jobs that were made due now. The worker that takes it finds the others. */
+  /** Called with the first of the replayed jobs. The worker that fetches this job finds the other jobs. */
   readonly onDue: (id: string) => void;
   /** Keeps all dead letters from expiring for a minute. */
   readonly keepAll: () => Promise<void>;
@@ -110,7 +114,10 @@ export function createDeadLetters<Data>({
     return Number(isReplayed);
   }
 
-  /** Acts on one job, or on those that match, some at a time. Resolves with how many acts succeeded. */
+  /**
+   * Replays or purges one job by its id, or all jobs that match a filter, in batches. Resolves with the number of
+   * changed jobs.
+   */
   async function change(
     action: "replay" | "purge",
     given: string | FailedFilter,
@@ -168,9 +175,9 @@ export function createDeadLetters<Data>({
 }
 
 /**
- * Yields the failed jobs that match a filter, in batches, the newest first. Positions count from the oldest job: jobs
- * that fail during this come after the newest, and jobs that are removed leave the older ones in place. So no job is
- * skipped, and a job that was replayed and has failed again is not found twice.
+ * Yields the failed jobs that match a filter, in batches, the newest first. Positions are counted from the oldest job.
+ * A job that fails in the meantime is added after the newest job, and removing a job does not move older jobs. So no
+ * job is skipped, and a job that was replayed and has failed again is not found twice.
  */
 async function* matching(
   access: StoredAccess,
@@ -191,7 +198,10 @@ async function* matching(
   }
 }
 
-/** Reads the ids first: BullMQ's `getJobs` reads each job twice, once inside a script; no upstream issue known, checked with bullmq 6.7.0. */
+/**
+ * Reads a range of failed jobs, the newest first. Reads the ids first, because BullMQ's `getJobs` reads each job twice,
+ * once inside a script. No upstream issue known; checked with bullmq 6.7.0.
+ */
 async function readRange(stored: StoredQueue, first: number, last: number): Promise<Found[]> {
   const ids = await stored.getRanges(["failed"], first, last, true);
   ids.reverse();
@@ -202,7 +212,7 @@ async function readRange(stored: StoredQueue, first: number, last: number): Prom
   );
 }
 
-/** A failed job, and the facts of its error. */
+/** A failed job, and the facts about its error. */
 interface Found {
   readonly stored: Stored<unknown>;
   readonly facts: FailureFacts;
@@ -228,28 +238,31 @@ function readFailed<Data>(stored: Stored<Data>, facts: FailureFacts): FailedJob<
   };
 }
 
-/** Which failed jobs are meant: those that match everything that is given. */
+/** Selects failed jobs. A job must match all given fields. */
 export interface FailedFilter {
-  /** The job's key, or a parent of it: all keys below are included. */
+  /** The key of the jobs. All keys below this key are included. */
   readonly key?: Key | undefined;
-  /** The name that `enqueue` gave the job. */
+  /** The name of the job, as passed to `enqueue`. */
   readonly name?: string | undefined;
-  /** The job failed at this time or later, by the clock of Redis: a date, or ms since 1970. */
+  /** Only jobs that failed at this time or later: a Date, or ms since 1970, on the clock of Redis. */
   readonly since?: Date | number | undefined;
   /**
-   * A part of the job's reason, or a regular expression that matches it: `"Expired:"`, `/timeout/i`. Also searches the
-   * messages and codes of the causes of the error.
+   * A part of the job's reason, or a regular expression that matches the reason: `"Expired:"`, `/timeout/i`. Also
+   * searches the error's code, and the messages and codes of its causes.
    */
   readonly reason?: string | RegExp | undefined;
-  /** The `code` of its error, or of one of its causes: `"ECONNREFUSED"`. */
+  /** The `code` of the job's error, or of one of the error's causes: `"ECONNREFUSED"`. */
   readonly code?: string | undefined;
-  /** The most jobs, the newest first. Defaults to 100 for `failed()`, and to no limit for `replay()` and `purge()`. */
+  /**
+   * The most jobs to select, the newest first. Defaults to 100 for `failed()`, and to no limit for `replay()` and
+   * `purge()`.
+   */
   readonly limit?: number | undefined;
 }
 
-/** A filter whose time is a number. */
+/** A validated filter, with its time in ms. */
 interface ReadFilter {
-  /** The key as text. */
+  /** The key, encoded as text. */
   readonly key: string | undefined;
   readonly name?: string | undefined;
   readonly sinceMs: number;
@@ -271,7 +284,8 @@ const REASON_ERROR = { error: "give a part of the reason, or a regular expressio
 const FILTER = z.strictObject({
   key: KEY_PATH.optional(),
   name: KEY.optional(),
-  // For a number out of bounds, zod shows the message of the bound instead of the union's, so both are the same.
+  // For a number out of bounds, zod shows the error of the bound instead of the error of the union. So both have the
+  // same error.
   since: z
     .union([z.date(), z.number().min(0, SINCE_ERROR).max(8.64e15, SINCE_ERROR)], SINCE_ERROR)
     .optional(),
@@ -283,27 +297,32 @@ const FILTER = z.strictObject({
   limit: wholeNumber(1, 1_000_000_000, "jobs").optional(),
 });
 
-/** @throws {@link InvalidOptionError} when a filter can never match. */
+/**
+ * Validates a filter of failed jobs.
+ *
+ * @throws {@link InvalidOptionError} when a filter can never match.
+ */
 export function readFilter(where: string, given: unknown): ReadFilter {
   const { key, name, since, reason, code, limit } = readOptions(where, FILTER, given);
   return { key, name, sinceMs: Number(since ?? 0), reason, code, limit };
 }
 
-/** True if a job matches a filter, apart from its time. */
+/** True if a job matches all fields of a filter, apart from `since`. */
 export function matches({ key, name, reason, code }: ReadFilter, job: FailedFacts): boolean {
   if (key !== undefined && (job.key === undefined || !isWithin(job.key, key))) return false;
   if (name !== undefined && job.name !== name) return false;
   if (code !== undefined && !hasCode(job.error, code)) return false;
   if (reason === undefined) return true;
   return textsOf(job.reason, job.error).some((text) =>
-    // `search` starts at 0 each time, whatever the flags. `test` would continue where it last ended.
+    // Uses `search`, which always starts at 0. With the flags `g` or `y`, `test` would continue where its last match
+    // ended.
     typeof reason === "string" ? text.includes(reason) : text.search(reason) >= 0,
   );
 }
 
 /**
- * Puts a failed job back into the queue, as if it had never run. False if it is not a dead letter. Of several calls at
- * once, one gets true.
+ * Puts a failed job back into the queue, as if it had never run. Returns false if the job is not a dead letter. If
+ * several calls replay the same job at once, only one of them returns true.
  */
 function replayJob(
   access: StoredAccess,
@@ -314,7 +333,7 @@ function replayJob(
     const job = (await stored.getJob(id)) as Stored<unknown> | undefined;
     if (job === undefined || job.finishedOn === undefined) return false;
     await keepAll?.();
-    // Before the job goes back, because a worker may fetch it at once.
+    // Resets the job before it goes back, because a worker may fetch it at once.
     await renew(stored, job, access.clock);
     const isHeldAnew = await holdDedupeId(access, job);
     try {
@@ -324,10 +343,11 @@ function replayJob(
       const code = codeOf(error);
       if (code !== NOT_THERE && code !== WRONG_STATE) throw error;
       const left = await stored.getJob(id);
-      // Another call has replayed it, and it keeps its dedupeId; or it has ended since, or was purged.
+      // The job stays in the queue if another call has replayed it. Then it keeps its dedupeId. Otherwise, the job has
+      // ended again, or was purged.
       const isThere = left?.name !== undefined && left.finishedOn === undefined;
       if (isHeldAnew && !isThere) await job.removeDeduplicationKey();
-      // It was purged during the renewal: only the fields that the renewal wrote are left.
+      // The job was purged while `renew` reset it, so only the fields that `renew` wrote are left.
       if (left !== undefined && left.name === undefined) await stored.remove(id);
       return false;
     }
@@ -335,8 +355,8 @@ function replayJob(
 }
 
 /**
- * Takes back the dedupeId that the job gave up when it failed. A dedupeId with a time limit holds for that time.
- * Returns whether it was free.
+ * Takes back the dedupeId that the job released when it failed. Returns whether the dedupeId was free. Does nothing for
+ * a dedupeId with a time limit, because that dedupeId expires only after its time.
  */
 async function holdDedupeId(access: StoredAccess, { id, opts }: Stored<unknown>): Promise<boolean> {
   const { id: dedupeId, ttl } = opts.deduplication ?? {};
@@ -344,10 +364,13 @@ async function holdDedupeId(access: StoredAccess, { id, opts }: Stored<unknown>)
   return access.holdDedupeId(dedupeId, id!);
 }
 
-/** Acts on a job that may block its ordered key. Afterwards, workers check that key. */
+/** Runs `act` on a job that may block its ordered key, then makes workers check that key. */
 type KeyCheck = (id: string, act: () => Promise<boolean>) => Promise<boolean>;
 
-/** Without this, workers notice within seconds. A queue without order sends no request. */
+/**
+ * Makes workers check an ordered key at once. Without this, they would notice the change within seconds. For a queue
+ * without ordered keys, no request is sent.
+ */
 export function createKeyCheck({
   queue,
   access,
@@ -370,7 +393,7 @@ export function createKeyCheck({
     const key = await keyOf(id);
     const hasActed = await act();
     if (hasActed && key !== undefined) {
-      // The act succeeded, and a rejection would say that it did not.
+      // Ignores an error here, because the action itself has succeeded.
       await access.ask(() => lanes.lookAtHeads({ queue, ofKeys: [key] })).catch(() => undefined);
     }
     return hasActed;

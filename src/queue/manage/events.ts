@@ -18,20 +18,20 @@ import type { StoredAccess } from "../bullmq/stored-queue.ts";
 
 /** The events of a queue's jobs, in any process. */
 export interface QueueEvents {
-  /** A job waits for a worker: it is new, came back, or its delay is over. */
+  /** A job waits for a worker, because it is new, has returned to the queue, or its delay is over. */
   readonly waiting: { readonly jobId: string };
-  /** A worker has fetched a job. It runs as soon as its slot comes. */
+  /** A worker has fetched a job. The handler starts as soon as the job has its slot. */
   readonly active: { readonly jobId: string };
   /** A job waits for a later time. `atMs` is in ms since 1970. */
   readonly delayed: { readonly jobId: string; readonly atMs: number };
   /** A job is done. `result` is what its handler returned, as JSON; null for nothing. */
   readonly done: { readonly jobId: string; readonly result: unknown };
-  /** A job has failed for the last time and is a dead letter now. With the facts of its error. */
+  /** A job has failed for the last time and is a dead letter now. The event includes facts about the job's error. */
   readonly failed: { readonly jobId: string; readonly reason: string } & FailureFacts;
   /**
-   * An attempt has failed and the job will be retried. `attempt` is the one that failed: 1 is the first. This event
-   * comes once the job is back in the queue, so `delayed`, `waiting` or `active` of the next attempt may come before
-   * it.
+   * An attempt has failed and the job will be retried. `attempt` is the number of the failed attempt: 1 for the first.
+   * This event comes once the job is back in the queue, so `delayed`, `waiting` or `active` of the next attempt may
+   * come before this event.
    */
   readonly retrying: {
     readonly jobId: string;
@@ -40,11 +40,14 @@ export interface QueueEvents {
   } & FailureFacts;
   /** A handler has stored its progress. */
   readonly progress: { readonly jobId: string; readonly progress: unknown };
-  /** A job's worker has died or hangs. The job waits for another. */
+  /** The worker of a job has died or hangs. The job waits for another worker. */
   readonly stalled: { readonly jobId: string };
-  /** A job was cancelled before it began; `removed` follows. A job that was running has `failed` instead. */
+  /**
+   * A job was cancelled before it began. The event `removed` follows. If the job was running, `failed` is emitted
+   * instead.
+   */
   readonly cancelled: { readonly jobId: string };
-  /** A job was removed: by its id, by a filter, or by a purge. `drain()` of a whole queue emits none. */
+  /** A job was removed, by its id, by a filter, or by a purge. A `drain()` of the whole queue emits no such event. */
   readonly removed: { readonly jobId: string };
 }
 
@@ -62,7 +65,7 @@ type Readers = {
 
 const readId = ({ jobId }: StoredEvent): { readonly jobId: string } => ({ jobId });
 
-/** For each event: its name in BullMQ, and how it is read. */
+/** The name of each event in BullMQ, and the function that reads the event. */
 export const EVENT_READERS: Readers = {
   waiting: { stored: "waiting", read: readId },
   active: { stored: "active", read: readId },
@@ -101,9 +104,9 @@ function textOf(value: unknown): string {
 /** Emits the events of a queue. */
 export interface QueueEmitter extends Emitter<QueueEvents> {
   /**
-   * Calls a listener on each event of this kind, of all workers, from the next call of this queue on. The first
-   * listener opens a connection to Redis, which all queues of a sluice share. While Redis is unreachable, it tries
-   * again each second. Errors of listeners go to the logger.
+   * Calls the listener for each event of this kind, from all workers. The listener gets every event that the next call
+   * on this queue causes, or that comes later. The first listener opens a connection to Redis, which all queues of a
+   * sluice share. While Redis is unreachable, the queue tries to connect each second. Errors of listeners are logged.
    *
    * @throws {@link InvalidOptionError} when there is no such event, or the listener is not a function.
    * @throws {@link ClosedError} after the sluice was closed.
@@ -111,9 +114,9 @@ export interface QueueEmitter extends Emitter<QueueEvents> {
   on: Emitter<QueueEvents>["on"];
 }
 
-/** The events of one queue, on one connection, which the first listener opens. */
+/** Emits the events of one queue. The first listener opens the connection for them. */
 export interface EventStream extends QueueEmitter {
-  /** Resolves once all later events will be received. Rejects as {@link StoredAccess} does. */
+  /** Starts to listen. Resolves once all later events will be received. Rejects as {@link StoredAccess} does. */
   listen(): Promise<void>;
   close(): Promise<void>;
 }
@@ -136,7 +139,7 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
   let beginning: Promise<void> | undefined;
   let isWanted = false;
   let lastReason: string | undefined;
-  /** The last of the events that wait for the facts of a failure. */
+  /** Resolves when the latest delayed event was emitted. Undefined if no event waits for the facts about a failure. */
   let emitting: Promise<void> | undefined;
 
   function listen(): Promise<void> {
@@ -164,7 +167,10 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
     else emitInTurn(emitting, () => emitter.emit(event, payload));
   }
 
-  /** BullMQ's event has only the message. Later events wait until the other facts are read. */
+  /**
+   * Reads the facts about the job's error, then emits `failed`. BullMQ's event has only the error message. Later events
+   * wait until the facts are read.
+   */
   function emitWithFacts(payload: QueueEvents["failed"]): void {
     const reading = access
       .askAtOnce((queue) => readFailures(queue, [payload.jobId]))
@@ -181,7 +187,7 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
     emitting = emitted;
   }
 
-  /** Resolves after the first try. Tries again each second until one succeeds. */
+  /** Starts to listen. Resolves after the first try. If it fails, tries again each second until a try succeeds. */
   async function keepTryingToListen(): Promise<void> {
     try {
       await listen();
@@ -195,7 +201,7 @@ export function createEventStream(settings: EventStreamSettings): EventStream {
     }
   }
 
-  /** Logs an outage once, not at each try. */
+  /** Logs an outage once, not for each failed try. */
   function warn(error: unknown): void {
     const reason = reasonOf(error);
     if (reason === lastReason) return;

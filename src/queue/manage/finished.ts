@@ -16,14 +16,14 @@ import {
 import type { EventStream } from "./events.ts";
 
 export interface FinishedOptions {
-  /** The longest wait. Defaults to no limit. */
+  /** The longest time to wait, in ms. Defaults to no limit. */
   readonly timeoutMs?: number | undefined;
 }
 
-/** The calls in this process that wait for jobs to end. */
+/** The calls of `finished()` in this process that wait for jobs to end. */
 export interface FinishedWaits {
   readonly until: (id: string, options: FinishedOptions | undefined) => Promise<unknown>;
-  /** Ends the waits for jobs that were removed together, because BullMQ publishes no events for those. */
+  /** Ends the waits for jobs that were removed in one batch, because BullMQ publishes no events for these jobs. */
   readonly end: (removed: readonly string[]) => void;
   close(): void;
 }
@@ -37,13 +37,14 @@ const FINISHED_OPTIONS = z.strictObject({
 });
 
 /**
- * BullMQ's list of events is bounded, and a slow reader misses some (taskforcesh/bullmq#2517). So jobs are also checked
- * in turns, each within five minutes, because Redis keeps the results of awaited jobs for ten.
+ * BullMQ keeps a bounded number of events, so a slow reader misses some of them (taskforcesh/bullmq#2517). Awaited jobs
+ * are therefore also checked, in turns. Each job is checked within five minutes, because Redis keeps the results of
+ * awaited jobs for ten minutes.
  */
 const LOOK_MS = 5_000;
 const TURNS = 60;
 const LOOKED_AT_ONCE = 1_000;
-/** How long the ids of jobs that are no longer awaited are gathered. */
+/** Ids of jobs that are no longer awaited are gathered for this time, then sent to Redis together. */
 const GATHER_MS = 100;
 
 export function createFinishedWaits({
@@ -59,13 +60,13 @@ export function createFinishedWaits({
 }): FinishedWaits {
   const process = randomUUID();
   const waits = new Map<string, Set<(outcome: Outcome) => void>>();
-  /** The jobs whose results Redis keeps for this process. */
+  /** The jobs whose results Redis keeps because this process waits for them. */
   const awaited = new Set<string>();
   let released: string[] = [];
   let releaseTimer: NodeJS.Timeout | undefined;
   let timer: NodeJS.Timeout | undefined;
   let isListening = false;
-  /** True once no event is missed. */
+  /** True once this process listens to all events, so that it misses none. */
   let missesNothing = false;
   let gathered: { readonly ids: Set<string>; readonly looking: Promise<void> } | undefined;
 
@@ -86,12 +87,12 @@ export function createFinishedWaits({
     );
     events.on("cancelled", ({ jobId }) => settle(jobId, cancelled(jobId)));
     events.on("removed", ({ jobId }) => {
-      // The event before this one, that it was cancelled, may have come before there was a listener.
+      // The `cancelled` event of this job may have been published before this process listened, so the job is checked.
       if (waits.has(jobId)) look(jobId).catch(() => settle(jobId, missing(jobId)));
     });
   }
 
-  /** Checks a job, together with the others that are requested at the same time. */
+  /** Checks a job, in one request with all jobs that are checked at the same time. */
   function look(id: string): Promise<void> {
     if (gathered === undefined) {
       const ids = new Set<string>();
@@ -116,7 +117,7 @@ export function createFinishedWaits({
           if (end !== undefined) settle(id, asOutcome(id, end));
           else {
             awaited.add(id);
-            // It may have ended while the reply was in flight.
+            // The wait may have ended while the reply was in flight.
             if (!waits.has(id)) release(id);
           }
         }
@@ -146,7 +147,7 @@ export function createFinishedWaits({
     releaseTimer = undefined;
     const ids = released;
     released = [];
-    // If this fails, the marks in Redis expire.
+    // If this request fails, Redis stops keeping the results after a while, because its marks expire.
     for (const batch of inBatches(ids)) {
       access
         .ask(() => connection.unawaitJobs({ queue: name, process, ids: batch }))
@@ -172,8 +173,8 @@ export function createFinishedWaits({
   }
 
   /**
-   * Checks a job, and listens: an end after the check comes as an event. Until the process listens, it also checks
-   * before that, so that Redis keeps the job's result from then on.
+   * Checks a job once the process listens to events, so that a job that ends after the check is noticed by its event.
+   * If the process does not listen yet, the job is also checked at once, so that Redis keeps its result from now on.
    */
   async function begin(id: string): Promise<void> {
     if (!missesNothing) {

@@ -9,23 +9,23 @@ import type { Stored } from "../bullmq/stored-job.ts";
 import type { StoredAccess } from "../bullmq/stored-queue.ts";
 import { JOB_STATES, type JobState } from "../job.ts";
 
-/** Which jobs are meant: those that match everything that is given. */
+/** Selects jobs. A job must match all given fields. */
 export interface JobsFilter {
-  /** Where the job is. Defaults to all states. */
+  /** The state of the jobs. Defaults to all states. */
   readonly state?: JobState | undefined;
-  /** The job's key, or a parent of it: all keys below are included. */
+  /** The key of the jobs. All keys below this key are included. */
   readonly key?: Key | undefined;
-  /** The name that `enqueue` gave the job. */
+  /** The name of the jobs, as passed to `enqueue`. */
   readonly name?: string | undefined;
 }
 
-/** A filter whose key is text. */
+/** A validated filter, with its key encoded as text. */
 type ReadJobsFilter = Omit<JobsFilter, "key"> & { readonly key?: string | undefined };
 
 export interface JobsOptions extends JobsFilter {
-  /** Where to continue: the `cursor` of the last page, with the same filter. */
+  /** The `cursor` of the previous page. Use it only with the same filter. Defaults to the first page. */
   readonly cursor?: string | undefined;
-  /** The most jobs, from 1 to 1,000. Defaults to 100. */
+  /** The most jobs on the page, from 1 to 1,000. Defaults to 100. */
   readonly limit?: number | undefined;
 }
 
@@ -38,17 +38,19 @@ interface StoredPage {
 
 export interface Pages {
   /**
+   * Reads one page of jobs.
+   *
    * @throws {@link InvalidOptionError} when an option can never work.
    */
   read(where: string, options: unknown): Promise<StoredPage>;
-  /** The ids of the jobs that match, in batches. Each batch is a separate request. */
+  /** Yields the ids of the jobs that match, in batches. Each batch is a separate request. */
   idsOf(filter: ReadJobsFilter): AsyncGenerator<readonly string[]>;
 }
 
 const SHOWN = 100;
-/** How many jobs one script looks at. Redis is blocked while it runs. */
+/** How many jobs one script checks. Redis is blocked while the script runs. */
 const LOOKED_AT = 1_000;
-/** How many jobs one page looks at. If few of them match, the page ends early, with a cursor. */
+/** How many jobs are checked for one page. If few of them match, the page has fewer jobs than `limit`, and a cursor. */
 const MOST_LOOKED_AT = 20_000;
 
 const FILTERED = { key: KEY_PATH.optional(), name: KEY.optional() };
@@ -64,12 +66,12 @@ const JOBS = z.strictObject({
   limit: wholeNumber(1, 1_000, "jobs").optional(),
 });
 
-/** One structure in Redis that holds jobs of a state. */
+/** One structure in Redis that contains jobs in one state. */
 type JobSet = Pick<PageRequest, "jobSet" | "parked">;
 
 /**
- * Where the jobs of each state are. A waiting job may move from one structure to the next, and not back, so a job that
- * keeps waiting is not missed.
+ * The structures in Redis that contain the jobs of each state, in the order in which they are read. A waiting job may
+ * move from one structure to the next, but not back, so a job that keeps waiting is not missed.
  */
 const JOB_SETS: Readonly<Record<JobState, readonly JobSet[]>> = {
   waiting: [{ jobSet: "wait" }, { jobSet: "prioritized" }, { jobSet: "delayed", parked: true }],
@@ -119,7 +121,7 @@ export function createPages(parts: {
       }
       const jobs = await access.ask((stored) => Promise.all(ids.map((id) => stored.getJob(id))));
       return {
-        // A job that was removed since is left out.
+        // Leaves out jobs that were removed after their ids were read.
         jobs: jobs.filter((job) => job?.name !== undefined) as Stored<unknown>[],
         cursor: at < jobSets.length ? `${at} ${from}` : undefined,
       };

@@ -12,41 +12,41 @@ import type { OfKey } from "../options.ts";
 import { assertChanged, BY_HAND, type QueueByHand } from "./by-hand.ts";
 
 export interface QueuePauseOptions extends OfKey, QueueByHand {
-  /** How long the pause lasts, in ms. Defaults to until it is resumed. */
+  /** How long the pause lasts, in ms. By default, the pause lasts until `resume()`. */
   readonly forMs?: number | undefined;
 }
 
-/** A pause in force. */
+/** An active pause. */
 export interface QueuePause {
-  /** The paused key, with all keys below it; undefined for the whole queue. */
+  /** The paused key. All keys below this key are paused too. Undefined if the whole queue is paused. */
   readonly key: Key | undefined;
-  /** Ms until it ends by itself; Infinity, in JSON `"forever"`, if only `resume()` ends it. */
+  /** Ms until the pause ends by itself. Infinity (in JSON `"forever"`) if only `resume()` ends it. */
   readonly forMs: number;
 }
 
 export interface QueueResumeOptions extends OfKey, QueueByHand {}
 
 /**
- * Pauses of a queue and of its keys; `sluice.changes()` lists them. All reject with StoreUnavailableError when Redis is
- * unreachable.
+ * Pauses and resumes a queue and its keys. `sluice.changes()` lists these changes. All methods reject with
+ * StoreUnavailableError when Redis is unreachable.
  */
 export interface Pauses {
   /**
    * Pauses the whole queue, or one key and all keys below it, until `resume()` or for `forMs`. Jobs can still be
-   * enqueued. At most a second after this promise resolves, workers start no more of the paused jobs. Jobs that a worker
-   * had fetched but not started return to their positions. Running jobs continue. A new pause of the same queue or key
-   * replaces the old one.
+   * enqueued. At most a second after this promise resolves, workers start no more of the paused jobs. Jobs that a
+   * worker had fetched but not started return to their positions. Running jobs continue. A new pause of the same queue
+   * or key replaces the old one.
    *
    * @throws {@link InvalidOptionError} when an option can never work.
-   * @throws {@link ChangedError} when another change came since the `generation` that was given.
+   * @throws {@link ChangedError} when the queue was changed since the given `generation`.
    */
   pause(options?: QueuePauseOptions): Promise<void>;
   /**
-   * Ends the pause of the queue, or of one key with `key`. Resuming the queue does not resume its paused keys. Throws as
-   * `pause` does.
+   * Ends the pause of the queue, or with `key`, the pause of that key. Resuming the queue does not resume its paused
+   * keys. Throws as `pause` does.
    */
   resume(options?: QueueResumeOptions): Promise<void>;
-  /** Returns the active pauses: first the queue's, then those of keys, the earliest end first. */
+  /** Returns the active pauses: first the pause of the queue, then the pauses of keys, ordered by when they end. */
   paused(): Promise<QueuePause[]>;
 }
 
@@ -55,7 +55,7 @@ const PAUSE = RESUME.extend({ forMs: wholeNumber(1, LONGEST_MS, "milliseconds").
 
 interface OwnedPauses {
   readonly pauses: Pauses;
-  /** Returns how to undo a pause or a resume, unless another change comes after this generation. */
+  /** Returns how to undo a pause or a resume. The undo fails if another change came after the generation `since`. */
   readonly inverseOfPause: (last: KeptQueueChange, since: number) => Promise<Inverse>;
 }
 
@@ -67,7 +67,7 @@ export function createPauses(parts: {
 }): OwnedPauses {
   const { queue, access, lanes, log } = parts;
 
-  /** Returns how long the queue, or a key, is paused itself. */
+  /** Returns for how long the queue itself, or this key itself, is paused, in ms. */
   async function pausedForMs(key: string | undefined): Promise<number> {
     const pauses = await access.ask(() => lanes.pauses({ queue }));
     return pauses.find((each) => each.key === key)?.forMs ?? 0;
@@ -89,7 +89,7 @@ export function createPauses(parts: {
     { key, generation, ...byHand }: QueueByHand & { readonly key?: string | undefined },
     forMs: number,
   ): Promise<void> {
-    // Operators must be able to resume even if the pauses cannot be read.
+    // Ignores an error here, because operators must be able to resume even if the pauses cannot be read.
     const before = await pausedForMs(key).catch(() => undefined);
     const noted = {
       queue,
@@ -103,7 +103,7 @@ export function createPauses(parts: {
     await log.make(noted, () => set(key, forMs, generation));
   }
 
-  /** Restores the earlier pause, for what would be left of it now. */
+  /** Returns how to restore the earlier pause for the rest of its time. */
   async function inverseOfPause(
     { key, atMs, before, after, forMs }: KeptQueueChange,
     since: number,

@@ -49,13 +49,12 @@ export interface Attempt<Data> {
   readonly job: Job<Data>;
   readonly context: OwnedJobContext;
   readonly slot: DrawnSlot;
-  /** What the breaker returned when it let the attempt start. */
+  /** The pass that the breaker returned when it allowed the attempt to start. */
   readonly pass: Pass;
 }
 
 /**
- * Thrown for a failed attempt that does not count, because the downstream is unreachable. The job goes back to the
- * queue.
+ * Thrown when a failed attempt does not count, because the downstream is unreachable. The job goes back to the queue.
  */
 export class UncountedFailure extends Error {
   override readonly name = "UncountedFailure";
@@ -69,7 +68,7 @@ export class UncountedFailure extends Error {
   }
 }
 
-/** Runs the handler of a job. BullMQ stores what this returns or throws. */
+/** Runs the handler of a job. BullMQ stores the return value or the thrown error of this function. */
 export async function runAttempt<Data, Result>(
   worker: AttemptWorker<Data, Result>,
   attempt: Attempt<Data>,
@@ -77,10 +76,14 @@ export async function runAttempt<Data, Result>(
   const { bucket } = worker;
   const { stored, job, context, slot } = attempt;
   const { cost } = job;
-  /** Undefined until the handler runs, and for handlers that cannot make calls. */
+  /**
+   * The slot for the handler's own calls. Undefined until the handler runs, and for handlers that cannot make calls
+   * through the bucket.
+   */
   let jobSlot: JobSlot | undefined;
   context.begin(stored, slot);
-  // Without its lease, another call may run in its place. If this process was blocked, the lease may be lost already.
+  // Aborts the handler when the lease is lost, because another call may then run in its place. If this process was
+  // blocked, the lease may be lost already.
   slot.onLeaseEnding((reason) => context.abort(reason));
   let result: Result | undefined;
   let failed: Extract<AttemptResult<Result>, { thrown: unknown }> | undefined;
@@ -125,7 +128,7 @@ async function refusedBy<Data, Result>(
   return { thrown, askedMs: outcome.askedMs, blocked };
 }
 
-/** The parts of an attempt that its outcome depends on, whatever its data. */
+/** The parts of an attempt on which its outcome depends, for data of any type. */
 interface AttemptParts {
   readonly stored: Pick<Stored<unknown>, "opts" | "attemptsMade">;
   readonly job: Pick<Job<unknown>, "id" | "key">;
@@ -133,13 +136,13 @@ interface AttemptParts {
   readonly pass: Pass;
 }
 
-/** The outcome of a handler's call, for one job. */
+/** The outcome of a handler call for one job. */
 type AttemptResult<Result> =
   | { readonly result: Result }
   | {
       readonly thrown: unknown;
       readonly askedMs?: number | undefined;
-      /** Set if the attempt does not count. */
+      /** Why the attempt does not count. Undefined if it counts. */
       readonly blocked: WhyBlocked | undefined;
     };
 
@@ -149,15 +152,16 @@ export async function whyBlocked(
   { job, context, pass }: AttemptParts,
   thrown: unknown,
 ): Promise<WhyBlocked | undefined> {
-  // These errors say nothing about the downstream.
+  // Cancellations and final errors say nothing about the downstream.
   if (context.isCancelled || isFinalError(thrown)) return undefined;
   const isOwnChoice = isRetryAfter(thrown) || isDiscard(thrown);
   return downstream.failed(job, pass, isOwnChoice ? undefined : thrown);
 }
 
 /**
- * Ends a failed attempt. If it is the job's last one, this first waits to learn whether the downstream is unreachable.
- * Jobs of an ordered key do not wait, because no other job of the key would start during that time.
+ * Ends a failed attempt. If it is the job's last attempt, this function first waits until it is clear whether the
+ * downstream is unreachable. Jobs of an ordered key do not wait, because no other job of the key could start during
+ * that time.
  */
 export async function failedOutcome<Result>(
   worker: Pick<WorkerContext, "queue" | "downstream" | "logger">,
@@ -202,7 +206,7 @@ export function outcomeOf<Result>(
 
 /**
  * Checks the job's data and runs the handler within its time limit. `takeJobSlot` returns the slot for the handler's
- * calls. Not async: if the handler throws synchronously, this does too.
+ * calls. This function is not async: if the handler throws synchronously, the function throws too.
  */
 function run<Data, Result>(
   { handler, schema, timeoutMs }: AttemptWorker<Data, Result>,
@@ -227,7 +231,7 @@ export async function checked<Data>(
 ): Promise<Job<Data>> {
   if (schema === undefined) return job;
   const found = await withCheckedData(schema, job);
-  // The check took too long, or another worker has the job by now.
+  // The job timed out or was cancelled during the check, or another worker has the job by now.
   if (context.isAborted) throw context.signal.reason;
   return found;
 }
@@ -239,7 +243,10 @@ async function withCheckedData<Data>(schema: Schema<Data>, job: Job<Data>): Prom
   throw invalidFailure(`${where} is refused by the queue's schema: ${found.message}`);
 }
 
-/** Rejects after `timeoutMs`. A function cannot be stopped, so its signal is aborted and a later result is ignored. */
+/**
+ * Waits for a handler, and rejects after `timeoutMs`. A handler function cannot be stopped, so its signal is aborted
+ * and its later result is ignored.
+ */
 export function inTime<Result>(
   running: Result | Promise<Result>,
   timeoutMs: number,
@@ -247,7 +254,7 @@ export function inTime<Result>(
 ): Promise<Result> {
   return pTimeout(Promise.resolve(running), {
     milliseconds: timeoutMs,
-    // Without this, p-timeout would call the `cancel` method that a client's promise may have.
+    // With a fallback, p-timeout does not call the `cancel` method that the promise of an HTTP client may have.
     fallback(): never {
       const error = new HandlerTimeoutError(timeoutMs);
       context.abort(error);
@@ -259,10 +266,10 @@ export function inTime<Result>(
 const DEFAULT_MAX_MS = 3_600_000;
 
 /**
- * Sets when BullMQ retries this job, by exponential backoff with full jitter (Brooker, "Exponential Backoff And
- * Jitter", 2015), but not before the time that the downstream asked for. BullMQ's own backoff has no upper bound: with
- * a base of 1 s, attempt 30 would come after 17 years. It can be used once it has one; no upstream issue known; checked
- * with bullmq 6.7.0 (`backoffs.js`).
+ * Sets when BullMQ retries this job. The delay is an exponential backoff with full jitter (Brooker, "Exponential
+ * Backoff And Jitter", 2015), and at least the time that the downstream asked for. BullMQ's own backoff is not used,
+ * because it has no upper bound: with a base of 1 s, attempt 30 would come after 17 years. No upstream issue known;
+ * checked with bullmq 6.7.0 (`backoffs.js`).
  */
 export function setRetryDelay(
   { opts, attemptsMade }: Pick<Stored<unknown>, "opts" | "attemptsMade">,

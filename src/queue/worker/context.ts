@@ -1,4 +1,7 @@
-/** What the parts of a worker share, the jobs that it holds, and what a handler gets beside its job. */
+/**
+ * The state that the parts of a worker share, the jobs that the worker holds, and the context that a handler gets with
+ * each job.
+ */
 import { InvalidOptionError } from "../../core/errors.ts";
 import type { LaneStore } from "../../stores/redis/queue/store.ts";
 import type { RedisClock } from "../../stores/redis/queue/clock.ts";
@@ -16,7 +19,7 @@ import type { WeightsOf } from "../lanes/lane-options.ts";
 import type { Downstream } from "./held/downstream.ts";
 import type { Discard, RetryAfter } from "./outcome.ts";
 
-/** What the parts of one worker share. */
+/** The settings and state that the parts of one worker share. */
 export interface WorkerContext<Data = unknown, Result = unknown> extends Omit<
   FetcherParts,
   "applyOrders" | "least"
@@ -35,17 +38,17 @@ export interface WorkerContext<Data = unknown, Result = unknown> extends Omit<
   readonly patienceMs: number;
   /** How long a handler may run, in ms. Undefined for no limit. */
   readonly timeoutMs?: number | undefined;
-  /** Whether a response that a handler returns may fail its attempt. Defaults to true. */
+  /** Whether an error response that a handler returns fails the attempt. Defaults to true. */
   readonly failOnResponse?: boolean | undefined;
   /** The weights of a key's lane and of its parent keys. */
   readonly weightsOf: WeightsOf;
   readonly running: Running;
 }
 
-/** What a handler gets beside its job. */
+/** The second argument of a handler, beside its job. */
 export interface JobContext {
   /**
-   * Aborted when the handler should stop. Its reason says why:
+   * A signal that is aborted when the handler should stop. The reason of the signal says why:
    *
    * - `HandlerTimeoutError` after the job's or the worker's `timeoutMs`
    * - `JobCancelledError` when the job is cancelled
@@ -57,42 +60,43 @@ export interface JobContext {
   /** The number of this attempt: 1 for the first. */
   readonly attempt: number;
   /**
-   * The slot of this attempt. `slot.settle({ tokens: 812 })` reports the true cost. The slot is released when the
-   * handler ends.
+   * The slot of this attempt. Call `slot.settle({ tokens: 812 })` to report the actual cost. The slot is released when
+   * the handler ends.
    */
   readonly slot: Slot;
   /**
-   * Stores a line of log with the job. Redis keeps the last 100 lines of a job, and the first 1,000 characters of each.
-   * Resolves when Redis has the line. Never rejects: a line that cannot be written is lost.
+   * Stores a log line with the job. Redis keeps the last 100 lines of a job, and the first 1,000 characters of each
+   * line. Resolves when Redis has the line. Never rejects: a line that cannot be written is lost.
    */
   readonly log: (line: string) => Promise<void>;
   /**
-   * Stores the job's progress: any value of up to 10,000 characters of JSON. Only the last value is kept. Each call is
-   * a write to Redis. Resolves when Redis has the value. Never rejects.
+   * Stores the job's progress: any value whose JSON has up to 10,000 characters. Only the latest value is kept. Each
+   * call writes to Redis. Resolves when Redis has the value. Never rejects.
    *
    * @throws {@link InvalidOptionError} at once, when the value is not JSON, or too long.
    */
   readonly progress: (value: number | string | boolean | object) => Promise<void>;
 }
 
-/** What a handler may return: its result, or what to do with its job instead. */
+/** The return value of a handler: the job's result, or an instruction to retry or discard the job. */
 export type HandlerResult<Result> = Result | Discard | RetryAfter;
 
-/** Runs one job, synchronously or by a promise. If it throws, the attempt has failed. */
+/** Runs one job, and returns the result or a promise. If the handler throws or rejects, the attempt has failed. */
 export type Handler<Data, Result = unknown> = (
   job: Job<Data>,
   context: JobContext,
 ) => HandlerResult<Result> | Promise<HandlerResult<Result>>;
 
 /**
- * Handlers by job name: `{ charge: …, refund: … }`. `default` handles jobs with another name or none. Without
- * `default`, such jobs fail at once and become dead letters, with the reason `"No handler: …"`.
+ * One handler for each job name: `{ charge: …, refund: … }`. The `default` handler runs jobs with any other name, and
+ * jobs without a name. Without a `default` handler, these jobs fail at once and become dead letters with the reason
+ * `"No handler: …"`.
  */
 export type Handlers<Data, Result = unknown> = Readonly<Record<string, Handler<Data, Result>>>;
 
-/** What the handler of a batch gets beside its jobs. */
+/** The second argument of a batch handler, beside its jobs. */
 export interface BatchContext {
-  /** Aborted once every job of the batch was cancelled, was lost or has timed out. */
+  /** A signal that is aborted once every job of the batch was cancelled, was lost or has timed out. */
   readonly signal: AbortSignal;
   /** The slot of the batch. It is released when the handler ends. */
   readonly slot: Slot;
@@ -101,48 +105,51 @@ export interface BatchContext {
 }
 
 /**
- * The outcomes of the jobs of a batch, in their order: a result, or an error for a failed job, which may be a {@link
- * RetryAfter} or a {@link Discard}. If the handler returns nothing, all jobs are done.
+ * One outcome for each job of a batch, in the order of the jobs. An outcome is a result, or an error for a failed job.
+ * The error may be a {@link RetryAfter} or a {@link Discard}. If the handler returns nothing, all jobs are done.
  */
 export type BatchOutcomes<Result> = readonly (Result | Error)[] | undefined | void;
 
 /**
- * Runs several jobs in one call, synchronously or by a promise. If it throws, the attempts of all of them have failed.
+ * Runs several jobs in one call, and returns the outcomes or a promise. If the handler throws or rejects, the attempts
+ * of all its jobs have failed.
  */
 export type BatchHandler<Data, Result = unknown> = (
   jobs: readonly Job<Data>[],
   context: BatchContext,
 ) => BatchOutcomes<Result> | Promise<BatchOutcomes<Result>>;
 
-/** What `worker()` accepts as a handler: a function, functions by job name, or the file of one. */
+/**
+ * What `worker()` accepts as a handler: a function, one function for each job name, or the path or URL of a file with a
+ * handler.
+ */
 export type HandlerInput<Data, Result> =
   | Handler<Data, Result>
   | Handlers<Data, Result>
   | string
   | URL;
 
-/** A job that a worker has fetched: its context and the wait for its slot. */
+/** The context of a job that a worker has fetched, with the wait for the job's slot. */
 export interface OwnedJobContext extends JobContext, WaitRegistry {
   readonly jobId: string;
   /** The job's encoded key. A pause of this key sends the job back to the queue. */
   readonly key: string | undefined;
-  /** The token of its lock. A later fetch of the same job gets another token. */
+  /** The token of the job's lock. A later fetch of the same job gets another token. */
   readonly token: string;
   /** When the job was fetched, on `performance.now()`. */
   readonly sinceMs: number;
   readonly isAborted: boolean;
   /** True if another worker may have the job. */
   readonly isLost: boolean;
-  /** True if the job was cancelled. */
   readonly isCancelled: boolean;
-  /** True if the job must not begin here, for any reason. */
+  /** True if the job must not begin in this worker, for any reason. */
   readonly isLeaving: boolean;
   /** When Redis last confirmed the job's lock, on `performance.now()`. */
   lockedAtMs: number;
-  /** True once the job is about to go back to the queue and give up its lock. */
+  /** True once the worker is about to return the job to the queue, which releases the job's lock. */
   isGoingBack: boolean;
   hasBegun: boolean;
-  /** Called when the attempt has its slot, just before its handler runs. */
+  /** Sets what the handler's context uses. Called when the attempt has its slot, just before its handler runs. */
   begin(stored: Stored<unknown>, slot: Slot): void;
   /** Ends the wait for a slot, if there is one. */
   leave(reason: unknown): void;
@@ -151,7 +158,7 @@ export interface OwnedJobContext extends JobContext, WaitRegistry {
   /** Cancels the job: ends the wait for its slot, or aborts its handler. */
   cancel(): void;
   abort(reason: unknown): void;
-  /** Gives the job up because another worker may have it: ends the wait for its slot, or aborts its handler. */
+  /** Gives up the job because another worker may have it: ends the wait for the job's slot, or aborts its handler. */
   lose(reason: string): void;
 }
 
@@ -159,7 +166,7 @@ const RECALLED = "the job goes back into the queue";
 const LONGEST_LINE = 1_000;
 const LONGEST_PROGRESS = 10_000;
 
-/** The facts of a job when it is fetched. */
+/** The facts about a job that a worker has just fetched. */
 export interface FetchedJob {
   readonly jobId: string;
   readonly key?: string | undefined;
@@ -173,7 +180,10 @@ export function createJobContext(fetched: FetchedJob): OwnedJobContext {
   return new FetchedContext(fetched);
 }
 
-/** Creates its parts on first use. An abort signal for each job would cost as much time as the rest of its handling. */
+/**
+ * Creates the abort signal, `log` and `progress` on first use. An abort signal for every job would take as much time as
+ * the rest of the job's handling.
+ */
 class FetchedContext implements OwnedJobContext {
   readonly jobId: string;
   readonly key: string | undefined;
@@ -215,7 +225,7 @@ class FetchedContext implements OwnedJobContext {
     return this.#slot!;
   }
 
-  // Functions without `this`: handlers destructure their context.
+  // Returns functions that do not use `this`, because handlers destructure their context.
   get log(): JobContext["log"] {
     const stored = this.#stored!;
     return (line) => written(stored.log(String(line).slice(0, LONGEST_LINE)));
@@ -275,40 +285,47 @@ class FetchedContext implements OwnedJobContext {
   }
 }
 
-/** Resolves also on an error, because a handler does not fail if a line or its progress cannot be written. */
+/**
+ * Waits for a write, and resolves even if the write fails. A handler must not fail because a log line or its progress
+ * cannot be written.
+ */
 async function written(writing: Promise<unknown>): Promise<void> {
   await writing.catch(() => undefined);
 }
 
-/** @throws {@link InvalidOptionError} when a value cannot be stored as progress. */
+/**
+ * Checks a value for `progress()`.
+ *
+ * @throws {@link InvalidOptionError} when the value cannot be stored as progress.
+ */
 export function assertProgress(value: unknown): void {
   let text: string | undefined;
   try {
     text = JSON.stringify(value) as string | undefined;
   } catch {
-    // A cycle, a BigInt, or a toJSON that throws.
+    // The value has no JSON: it has a cycle, a BigInt, or a `toJSON` that throws.
   }
   if (text !== undefined && text.length <= LONGEST_PROGRESS) return;
   const remedy = `give what JSON holds in up to ${LONGEST_PROGRESS} characters`;
   throw new InvalidOptionError({ where: "progress()", option: "value", value, remedy });
 }
 
-/** The jobs that a worker has fetched and not finished. */
+/** The set of jobs that a worker has fetched and not finished. */
 export interface Running {
   readonly count: number;
   /** The number of fetched jobs that have not started yet. */
   readonly unbegun: number;
-  /** Adds a job that was fetched. */
+  /** Adds a fetched job. */
   add(fetched: FetchedJob): OwnedJobContext;
   /** Records that a job has its slot. */
   started(context: OwnedJobContext): void;
-  /** Removes a job that has ended, or goes back. */
+  /** Removes a job that has ended, or goes back to the queue. */
   end(context: OwnedJobContext): void;
   /** The jobs that have not started yet, in the order in which they were fetched. */
   waiting(): Iterable<OwnedJobContext>;
-  /** All jobs, in the same order. */
+  /** All jobs, in the order in which they were fetched. */
   all(): Iterable<OwnedJobContext>;
-  /** Ends all waits for slots. */
+  /** Ends the waits of all jobs for their slots. */
   leave(reason: string): void;
   /** Ends all jobs with {@link JobLostError}, because other workers may run them. */
   lose(reason: string): void;
@@ -319,11 +336,17 @@ export interface Running {
 }
 
 export function createRunning(): Running {
-  /** In the order in which they were fetched. A job that lost its lock may be here twice. */
+  /**
+   * The fetched jobs, in the order in which they were fetched. A job that lost its lock and was fetched again appears
+   * twice.
+   */
   const contexts = new Set<OwnedJobContext>();
   let unbegun = 0;
   let onNone = (): void => {};
-  /** The earliest deadline, on `performance.now()`, and the function that restarts its timer. */
+  /**
+   * The earliest deadline of `untilNone()`, on `performance.now()`, and the function that restarts the deadline's
+   * timer.
+   */
   let deadlineMs = Infinity;
   let watchDeadline = (): void => {};
 

@@ -1,7 +1,7 @@
 /**
- * How a job starts. It draws a slot, within `maxWaitMs` if it has that, and expires if no slot comes in time. If its
- * key has no room for longer than `patienceMs`, the job goes back so that others can run. During an outage of Redis it
- * waits.
+ * Starts jobs. A job draws a slot, and expires if it has a `maxWaitMs` and no slot comes in time. If the job's key has
+ * no room for longer than `patienceMs`, the job goes back to its lane, so that other jobs can run. During an outage of
+ * Redis, the job waits.
  */
 import { reasonOf } from "../../core/describe.ts";
 import { SluiceError, StoreUnavailableError, WaitTooLongError } from "../../core/errors.ts";
@@ -18,17 +18,18 @@ import { deadlyFailure, expiredFailure, impossibleFailure } from "./outcome.ts";
 /** Draws slots for the jobs of one worker. */
 export interface JobSlots {
   /**
-   * Resolves with the job's slot; with {@link NoRoomYet} if its key has no room for too long; with undefined if the
-   * worker is closed or the job must not begin here. `waits` can end the wait.
+   * Draws a slot for a job. Resolves with the slot, or with {@link NoRoomYet} if the job's key has no room within
+   * `patienceMs`. Resolves with undefined if the worker is closed or the job must not begin here. `waits` can end the
+   * wait.
    *
-   * @throws the failure of a job that did not start in time, or never can.
+   * @throws the failure of the job if it did not start in time, or can never start.
    */
   draw(job: Job<unknown>, waits: JobWaits): Promise<DrawnSlot | NoRoomYet | undefined>;
-  /** A wait that ends after this does not draw again. */
+  /** Stops drawing. A wait that ends after this does not draw again. */
   close(): void;
 }
 
-/** The wait of one job, and whether the job must no longer begin here. */
+/** Registers the wait of one job, and says whether the job must no longer begin here. */
 type JobWaits = WaitRegistry & { readonly isLeaving: boolean };
 
 const STORE_RETRY_MS = 1_000;
@@ -58,11 +59,11 @@ export function createJobSlots(
   ): Promise<DrawnSlot | NoRoomYet | undefined> {
     let error = failure;
     while (!isClosed && !waits.isLeaving) {
-      // The draw itself came too late.
+      // The draw found that it was already too late for the job.
       if (isFinalError(error)) throw error;
       if (error instanceof WaitTooLongError) throw expiredFailure(job, clock.latestMs(), error);
-      // The limits have changed since the job was enqueued: its cost may be too large now, or its unit is no longer
-      // limited.
+      // The limits may have changed since the job was enqueued. Now the job's cost is too large, or its unit is no
+      // longer limited.
       if (isByPolicy(error)) throw impossibleFailure(error);
       if (!(error instanceof SluiceError)) warnOfKey(error);
       else if (!(error instanceof StoreUnavailableError)) throw error;
@@ -87,7 +88,7 @@ export function createJobSlots(
     const key = keyTextOf(job);
     const maxWaitMs = startByMs === undefined ? undefined : startByMs - clock.latestMs();
     if (maxWaitMs !== undefined && maxWaitMs < 1) return undefined;
-    // Jobs without a key take turns with the lanes, together as one lane.
+    // All jobs without a key count as one lane, which takes turns with the other lanes.
     const producer = producerOf(job);
     if (key === undefined) return { cost, priority, maxWaitMs, lane: NO_KEY, producer };
     const laneWeights = weightsOf(key);
@@ -96,7 +97,7 @@ export function createJobSlots(
 
   return {
     draw(job, waits) {
-      // Not async and without a loop: each layer of promises would cost a job about as much as its draw.
+      // Not async and without a loop, because each additional promise would take about as long as the draw itself.
       if (isClosed || waits.isLeaving) return Promise.resolve(undefined);
       return drawOnce(job, waits).catch((error: unknown) => drawAgain(job, waits, error));
     },
@@ -106,33 +107,34 @@ export function createJobSlots(
   };
 }
 
-/** A job fails if this many of its workers died while it ran, because it may be the cause. */
+/** A job fails for good if this many of its workers died while it ran, because the job may be the cause. */
 const MOST_DEATHS = 10;
-/** How long a job that may kill its worker waits until Redis has recorded its start. */
+/** How long a job that may kill its worker waits for Redis to record the job's start. */
 const NOTE_MS = 1_000;
-/** How long a job with a deadline waits for the time of Redis. */
+/** How long a job with a deadline waits until the time of Redis is known. */
 const CLOCK_MS = 1_000;
 
 /**
- * Reads a job, with the deadline that it still has to meet. A job that started in time has met its deadline, even if
- * its worker then died: it runs again and does not expire. BullMQ does not record such a start, so we do.
+ * Reads a fetched job, with its deadline if the job still has to meet it. A job that started in time has met its
+ * deadline. If its worker then died, the job runs again and does not expire. BullMQ does not record such a start, so we
+ * record it.
  *
- * @throws the failure of a job that ran during the deaths of too many workers. BullMQ would count the deaths of all
- * workers that held the job, even those in which it only waited, and would never give up a run of a schedule.
+ * @throws the failure of the job if too many workers died while it ran. We count these deaths because BullMQ would also
+ * count workers in which the job only waited, and would never fail a run of a schedule.
  */
 export function readFetched<Data>(
   { queue, connection, clock }: Pick<WorkerContext, "queue" | "connection" | "clock">,
   stored: Stored<Data>,
 ): Job<Data> | Promise<Job<Data>> {
   const job = readJob(stored);
-  // Deadlines use the clock of Redis, which is unknown for a moment after an outage.
+  // Waits for the clock of Redis, which deadlines use, and which is unknown for a moment after an outage.
   const unknown = job.startByMs === undefined ? undefined : clock.ready();
-  // During the next outage, the last known time is used.
+  // If Redis becomes unreachable again, continues with the last known time.
   const known = unknown && connection.inTime(CLOCK_MS, unknown).catch(() => undefined);
   if (!isSuspect(stored)) return known === undefined ? job : known.then(() => job);
   return Promise.all([connection.recall({ queue, id: job.id }), known]).then(
     ([{ deaths, keptMs }]) => {
-      // The first death was not recorded. The job may have caused it too.
+      // Adds 1, because the first death was not recorded, and the job may have caused it too.
       if (deaths + 1 >= MOST_DEATHS) throw deadlyFailure(deaths + 1);
       return keptMs === job.startByMs ? { ...job, startByMs: undefined } : job;
     },
@@ -140,7 +142,8 @@ export function readFetched<Data>(
 }
 
 /**
- * True if a worker has died with the job. Nothing is recorded before that, because it would cost each job a command.
+ * True if a worker has died while it held the job. Only the starts of such jobs are recorded, because a record costs
+ * each job a command.
  */
 function isSuspect({ stalledCounter }: Stored<unknown>): boolean {
   return stalledCounter > 0;
@@ -152,8 +155,8 @@ export function mayHaveBegun(stored: Stored<unknown>): boolean {
 }
 
 /**
- * Records that a job starts now, if it has a deadline or may kill its worker. Returns a promise if the start must wait
- * for it: a job that kills its worker at once must not do so before Redis has recorded it.
+ * Records in Redis that a job starts now, if the job has a deadline or may kill its worker. Returns a promise if the
+ * handler must not start before the start is recorded: a job may kill its worker at once.
  */
 export function noteStart(
   { queue, connection, logger }: Pick<WorkerContext, "queue" | "connection" | "logger">,

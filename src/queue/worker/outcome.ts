@@ -9,14 +9,14 @@ import { standFor } from "../failure.ts";
 import type { Job } from "../job.ts";
 
 /**
- * Returned or thrown by a handler to retry its job after `ms`, instead of after the backoff. It counts as an attempt.
- * After the last attempt the job is kept as failed.
+ * A handler returns or throws this to retry its job after `ms`, instead of after the backoff delay. The attempt counts
+ * as failed. After its last attempt, the job becomes a dead letter.
  *
  * @throws {@link InvalidOptionError} when `ms` is not from 0 to 2,147,483,647.
  */
 export class RetryAfter extends Error {
   override readonly name = "RetryAfter";
-  /** Milliseconds from now: `500`. */
+  /** The delay until the retry, in ms: `500`. */
   readonly ms: number;
 
   constructor(ms: number, options?: ErrorOptions) {
@@ -29,7 +29,7 @@ export class RetryAfter extends Error {
   }
 }
 
-/** Returned or thrown by a handler to fail its job at once with this reason, even if attempts are left. */
+/** A handler returns or throws this to fail its job at once with this reason, even if attempts are left. */
 export class Discard extends Error {
   override readonly name = "Discard";
   readonly reason: string;
@@ -41,16 +41,18 @@ export class Discard extends Error {
 }
 
 /**
- * The most characters of a message or a stack to keep, so that an error that quotes a whole response cannot fill Redis.
+ * The most characters of an error message or a stack trace to store. Without this bound, errors that quote whole
+ * responses could fill Redis.
  */
 const LONGEST_REASON = 10_000;
-/** A longer result, as JSON, is not kept. */
+/** A result whose JSON is longer than this is not stored. */
 const MOST_RESULT_CHARACTERS = 1_000_000;
-/** Stands for a result that could not be sent from the handler's process. */
+/** Replaces a result that could not be sent from the handler's child process. */
 export const UNSTORABLE: symbol = Symbol("unstorable");
 
 export function isRetryAfter(outcome: unknown): outcome is RetryAfter {
-  // Recognised by its name, because it may come from another process, or another copy of this package.
+  // Checks the name instead of the class, because the error may come from another process, or from another copy of this
+  // package.
   return outcome instanceof Error && outcome.name === "RetryAfter" && "ms" in outcome
     ? isDelay(outcome.ms)
     : false;
@@ -60,23 +62,26 @@ export function isDiscard(outcome: unknown): outcome is Discard {
   return outcome instanceof Error && outcome.name === "Discard" && "reason" in outcome;
 }
 
-/** True if a handler returned a failure. It counts as if the handler had thrown it. */
+/** True if a handler returned a failure, which counts as if the handler had thrown it. */
 export function isFailure(result: unknown): result is RetryAfter | Discard | Error {
   return isRetryAfter(result) || isDiscard(result) || isNativeError(result);
 }
 
-/** The failure of an attempt whose handler returned a response with a status of 400 or more. */
+/**
+ * Returns the failure of an attempt whose handler returned a response with a status of 400 or more. Undefined for any
+ * other result.
+ */
 export function responseFailure(result: unknown): HandlerResponseError | undefined {
   const status = responseStatusIn(result);
   return status !== undefined && status >= 400 ? failureByResponse(result) : undefined;
 }
 
-/** The failure of an attempt whose handler returned a refusal, whatever its status. */
+/** Returns the failure of an attempt whose handler returned a refusal with any status. */
 export function failureByResponse(result: unknown): HandlerResponseError {
   return new HandlerResponseError(responseStatusIn(result), { cause: result });
 }
 
-/** Frees the connection of a response whose body is no longer read. */
+/** Cancels the body of a response that nothing will read, which frees the response's connection. */
 export function dropBody(result: unknown): void {
   const { body } = (result ?? {}) as { readonly body?: Partial<ReadableStream> | null };
   if (typeof body?.cancel === "function" && body.locked === false) body.cancel().catch(() => {});
@@ -106,7 +111,8 @@ function failureFor(thrown: unknown): Error {
   if (CONTROL_NAMES.includes(name) || message === CONTROL_MESSAGE) {
     return new Error(`The handler threw ${name}: ${message}`, { cause: thrown });
   }
-  // Only the message of an error is kept, and "fetch failed" says nothing.
+  // Adds the cause to the message, because BullMQ stores only the message, and a message such as "fetch failed" does
+  // not say why.
   const whole = shorten(withCause(isBlank(message) ? textOfBlank(thrown) : message, thrown));
   const isLong = typeof stack === "string" && stack.length > LONGEST_REASON;
   if (!isLong && whole === message) return thrown;
@@ -125,12 +131,15 @@ function textOfBlank(error: Error): string {
   return typeof code === "string" && code !== "" ? `${text}, ${code}` : text;
 }
 
-/** An error that makes BullMQ fail the job at once. */
+/** Returns an error that makes BullMQ fail the job at once. */
 function finalFailure(reason: string, cause?: unknown): Error {
   return finalError(shorten(reason), cause === undefined ? undefined : { cause });
 }
 
-/** The failure of a job whose first attempt could not start within `maxWaitMs`, or cannot according to `refusal`. */
+/**
+ * Returns the failure of a job whose first attempt did not start within `maxWaitMs`, or cannot start in time according
+ * to `refusal`.
+ */
 export function expiredFailure(
   { startByMs }: Job<unknown>,
   nowMs: number,
@@ -150,41 +159,50 @@ export function expiredFailure(
 
 const expiries = new WeakSet<Error>();
 
-/** True if a failure is that of a job that did not start in time. */
+/** True if {@link expiredFailure} returned this failure. */
 export function isExpiry(failure: unknown): boolean {
   return failure instanceof Error && expiries.has(failure);
 }
 
-/** The failure of a job that can never pass the limits in force. */
+/** Returns the failure of a job that can never start under the active limits. */
 export function impossibleFailure(cause: Error): Error {
   return finalFailure(`Impossible: ${cause.message}`, cause);
 }
 
-/** The failure of a job that was running each time its worker died. Its reason begins with BullMQ's words for that. */
+/**
+ * Returns the failure of a job that was running each time one of its workers died. The reason begins with the text that
+ * BullMQ uses for such jobs.
+ */
 export function deadlyFailure(deaths: number): Error {
   const what = `its workers have died ${deaths} times while it ran`;
   return finalFailure(`job stalled more than allowable limit: ${what}`);
 }
 
-/** The failure of a job that was cancelled while it ran. */
+/** Returns the failure of a job that was cancelled while it ran. */
 export function cancelledFailure(jobId: string): Error {
-  // Keeps the code of the error on the handler's signal.
+  // Keeps the `code` of the error with which the handler's signal was aborted.
   return standFor(finalFailure(CANCELLED), new JobCancelledError(jobId));
 }
 
-/** The failure of a job whose name has no handler in this worker. Its producer may be newer than the worker. */
+/**
+ * Returns the failure of a job whose name has no handler in this worker. This can happen if the job's producer is newer
+ * than the worker.
+ */
 export function unknownNameFailure(name: string | undefined, known: string): Error {
   const which = name === undefined ? "jobs without a name" : `jobs named "${name}"`;
   const what = `its worker has none for ${which}, only for ${known}`;
   return finalFailure(`No handler: ${what}; deploy one that has, and replay it`);
 }
 
-/** The failure of a job whose data the schema refuses. */
+/** Returns the failure of a job whose data the schema rejects. */
 export function invalidFailure(problem: string): Error {
   return finalFailure(`Invalid: ${problem}`);
 }
 
-/** True if BullMQ can store the result. If it cannot, it repeats the job, so such a result is dropped. */
+/**
+ * True if BullMQ can store the result. BullMQ would repeat a job whose result it cannot store, so such a result is
+ * dropped.
+ */
 export function isStorable(result: unknown): boolean {
   if (result === undefined) return true;
   if (result === UNSTORABLE) return false;
@@ -192,7 +210,7 @@ export function isStorable(result: unknown): boolean {
     const text = JSON.stringify(result) as string | undefined;
     return text === undefined || text.length <= MOST_RESULT_CHARACTERS;
   } catch {
-    // A cycle, a BigInt, or a toJSON that throws.
+    // The result has a cycle, a BigInt, or a `toJSON` that throws.
     return false;
   }
 }

@@ -1,37 +1,40 @@
 /**
- * How long done jobs are kept: the number and the time that the queue's `keepDone` allows. Each worker removes the
- * others when it starts, after every 64 done jobs, a second after a done job, and when kept jobs become too old
- * (`lua/queue/ends/jobs-forget.lua`). BullMQ's `removeOnComplete` would look for them with each job, which costs Redis
- * five commands, and at no other time (taskforcesh/bullmq#1353). For failed jobs see {@link createFailedRetention}.
+ * Removes done jobs beyond the number and age that the queue's `keepDone` allows. Each worker removes such jobs when it
+ * starts, after every 64 done jobs, a second after a done job, and when kept jobs become too old
+ * (`lua/queue/ends/jobs-forget.lua`). BullMQ's `removeOnComplete` is not used: it would look for such jobs at the end
+ * of each job, which costs Redis five commands, and at no other time (taskforcesh/bullmq#1353). For failed jobs see
+ * {@link createFailedRetention}.
  */
 import type { Logger } from "../../core/logger.ts";
 import type { KeptFailed } from "../../stores/redis/scripts/queue/jobs.ts";
 
-/** Removes done jobs that are no longer kept. */
+/** Removes jobs that are no longer kept. */
 interface Retention {
-  /** Notes that a job is done. */
+  /** Records that a job is done. */
   note(): void;
-  /** Removes old jobs for the last time. */
+  /** Removes old jobs one last time, then stops. */
   close(): Promise<void>;
 }
 
 const MOST_DONE = 64;
 const REMOVE_MS = 1_000;
-/** How often to look for old jobs while none is done, because the workers that ran them may have stopped. */
+/**
+ * How often to look for old jobs while this worker completes none. The workers that ran the old jobs may have stopped.
+ */
 const LOOK_MS = 60_000;
 
 export function createRetention(
   forget: () => Promise<void>,
   onError: (error: Error) => void,
-  /** Returns how long jobs are kept; Infinity for any age. */
+  /** Returns how long jobs are kept, in ms. Infinity means at any age. */
   forMsOf: () => number = () => Infinity,
 ): Retention {
   let done = 0;
   let timer: NodeJS.Timeout | undefined;
   let looking: NodeJS.Timeout | undefined;
-  /** True if jobs were done since the last look for old ones. */
+  /** True if jobs were done since the last check for old jobs. */
   let isWorking = false;
-  /** One request is in flight at a time, even while Redis is unreachable. */
+  /** The request in flight. There is at most one, even while Redis is unreachable. */
   let removing: Promise<void> | undefined;
   let isClosed = false;
 
@@ -94,18 +97,22 @@ interface FailedRetentionParts {
     readonly now: { readonly keepFailed: KeptFailed | undefined };
     current(): Promise<{ readonly keepFailed: KeptFailed | undefined }>;
   };
-  /** Removes dead letters that are no longer kept. Resolves with their number. */
+  /** Removes dead letters that are no longer kept. Resolves with the number of removed dead letters. */
   readonly forget: (kept: KeptFailed) => Promise<number>;
   readonly onError: (error: Error) => void;
   readonly logger: Logger;
 }
 
-/** At most one line is logged in this time. It has the number of all removed dead letters. */
+/**
+ * At most one line is logged in this time. The line has the number of all dead letters that were removed since the last
+ * line.
+ */
 const LOG_MS = 10_000;
 
 /**
- * Removes the dead letters that the queue's `keepFailed` no longer keeps, at the same times as done jobs
- * (`lua/queue/ends/failed-forget.lua`), and logs their number. Without `keepFailed` they are kept forever.
+ * Removes the dead letters that the queue's `keepFailed` no longer keeps, and logs their number. Dead letters are
+ * removed at the same times as done jobs (`lua/queue/ends/failed-forget.lua`). Without `keepFailed`, they are kept
+ * forever.
  */
 export function createFailedRetention({
   queue,

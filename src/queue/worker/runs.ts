@@ -1,13 +1,13 @@
 /**
- * What a worker does in addition with a run of a recurring job (`lua/lib/runs/`):
+ * The additional steps of a worker for a run of a recurring job (`lua/lib/runs/`):
  *
  *     fetched ──▶ may it wait? ──▶ has its slot ──▶ may it begin? ──▶ handler ──▶ stored ──▶ settled
  *                   │ no                              │ no
  *                   ▼                                 ▼
  *                 skipped: it is gone, or the run before it holds it back
  *
- * When a run begins, the next one is planned. A run that expires is skipped too, and counts as missed. A run that fails
- * before it begins becomes a dead letter, like any job.
+ * When a run begins, the next run is planned. A run that expires is also skipped, and counts as missed. A run that
+ * fails before it begins becomes a dead letter, like any other job.
  */
 import { reasonOf } from "../../core/describe.ts";
 import type { RunName, RunStep } from "../../stores/redis/scripts/queue/runs.ts";
@@ -21,19 +21,22 @@ import { isExpiry } from "./outcome.ts";
 export interface ScheduledRuns {
   /** True if a fetched run may wait for its slot. */
   mayWait(run: RunName): Promise<boolean>;
-  /** True if a run with a slot may begin. The next run is planned then. */
+  /** True if a run that has its slot may begin. If so, the next run is planned. */
   mayBegin(run: RunName, token: string): Promise<boolean>;
   /** True if a run that failed before it began must become a dead letter. */
   mayFail(run: RunName, token: string, failure: unknown): Promise<boolean>;
-  /** Skips a run that has not begun and counts it as missed. Resolves with false if the run goes on. */
+  /** Skips a run that has not begun, and counts it as missed. Resolves with false if the run was not skipped. */
   leaveOut(run: RunName): Promise<boolean>;
-  /** Records the stored outcome of a run that began in this worker, by the token of its lock. Never rejects. */
+  /**
+   * Records in the schedule that the outcome of a run was stored. Finds the run by the token of its lock, among the
+   * runs that began in this worker. Never rejects.
+   */
   readonly settle: (token: string) => Promise<void> | undefined;
-  /** Records runs that were recovered from dead workers. Never rejects. */
+  /** Records in their schedules that runs were recovered from dead workers. Never rejects. */
   readonly recover: (ids: readonly string[]) => Promise<void>;
 }
 
-/** Returns the run that a job is; undefined for any other job. */
+/** Returns the schedule's name and the job's id if a job is a run of a schedule. Undefined for any other job. */
 export function runOf({ id, fields }: HeldJob): RunName | undefined {
   const name = scheduleOf(fields);
   return name === undefined ? undefined : { name, id };
@@ -49,8 +52,8 @@ export function createScheduledRuns({
   const begun = new Map<string, RunName>();
 
   /**
-   * Asks until no further time has to be computed. Undefined if Redis does not reply: the job comes back when its lock
-   * ends.
+   * Asks Redis whether a run may take the next step, and repeats the request as long as Redis needs another time of the
+   * schedule. Resolves with undefined if Redis does not reply. The job then returns to the queue when its lock expires.
    */
   async function ask(run: RunName, step: RunStep["step"]) {
     try {
@@ -85,7 +88,7 @@ export function createScheduledRuns({
     mayWait: async (run) => (await ask(run, "look"))?.says === "go",
     mayBegin: begin,
     async mayFail(run, token, failure) {
-      // The run will be retried, and its schedule waits for the retry.
+      // The failure is not final, so the run will be retried. Its schedule waits for the retry.
       if (!isFinalError(failure)) return true;
       if (!isExpiry(failure)) return begin(run, token);
       const answer = await ask(run, "miss");
@@ -96,7 +99,7 @@ export function createScheduledRuns({
     },
     leaveOut: async (run) => (await ask(run, "miss"))?.says === "left out",
     settle(token) {
-      // Not async, because it is called at the end of each job.
+      // Not async, to avoid a promise at the end of each job.
       const run = begun.get(token);
       if (run === undefined) return undefined;
       begun.delete(token);

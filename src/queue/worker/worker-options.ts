@@ -6,7 +6,7 @@ import type { Job } from "../job.ts";
 export interface WorkerOptions {
   /**
    * How many jobs this worker holds at once, waiting for slots or running. For a handler in a file, this is also the
-   * number of processes. Defaults to 50, and for a file to the number of processors.
+   * number of child processes. Defaults to 50, or for a handler in a file, to the number of processors.
    */
   readonly concurrency?: number | undefined;
   /**
@@ -14,25 +14,25 @@ export interface WorkerOptions {
    */
   readonly closeDeadlineMs?: number | undefined;
   /**
-   * How long a job may wait in this worker for the limits of its key, before it goes back and other jobs run.
-   * Defaults to 250 ms.
+   * How long a job may wait in this worker for room under the limits of its key. After that, the job goes back to the
+   * queue, so that other jobs can run. Defaults to 250 ms.
    */
   readonly patienceMs?: number | undefined;
   /**
-   * How long a job's lock lasts. The worker renews it at half of that time. If the worker dies or hangs, another worker
-   * gets the job at most 1.25 × `lockMs` after the last renewal. Defaults to 30,000 ms.
+   * How long a job's lock lasts. The worker renews the lock at half of that time. If the worker dies or hangs, another
+   * worker gets the job at most 1.25 × `lockMs` after the last renewal. Defaults to 30,000 ms.
    */
   readonly lockMs?: number | undefined;
   /**
-   * How long a handler may take. After that, its signal is aborted and the attempt counts as failed. A handler in a
-   * file is ended with its process. A function cannot be stopped, and its later result is ignored. Its place in the
-   * worker and its lease are freed at once. So until the function obeys its signal, more handlers may run than the
-   * `concurrency` of the worker and of the bucket allow. Defaults to no limit.
+   * How long a handler may take. After that, the worker aborts the handler's signal, and the attempt counts as failed.
+   * For a handler in a file, the worker also kills the child process. A handler function cannot be stopped: the worker
+   * ignores its later result, but frees its place and its lease at once. Until the function obeys its signal, more
+   * handlers may run than the `concurrency` of the worker and of the bucket allow. Defaults to no limit.
    */
   readonly timeoutMs?: number | undefined;
   /**
    * Whether an attempt fails if its handler returns a response, such as the result of `fetch(…)`, with a status of 400
-   * or more or with another form of refusal. Turn this off for handlers that are meant to inspect such responses.
+   * or more or with another form of refusal. Set this to false for handlers that inspect error responses themselves.
    * Defaults to true.
    */
   readonly failOnResponse?: boolean | undefined;
@@ -43,21 +43,21 @@ export interface CloseOptions {
   readonly deadlineMs?: number | undefined;
 }
 
-/** How several jobs are combined into one call of the handler, on one slot. */
+/** How a worker combines several jobs into one call of the handler, on one slot. */
 export interface BatchOptions<Data = unknown> {
-  /** The most jobs of one call, from 1 to 1,000. */
+  /** The most jobs in one call, from 1 to 1,000. */
   readonly size: number;
-  /** How long the first job of a batch waits for others before the batch draws its slot. Defaults to 100 ms. */
+  /** How long the first job of a batch waits for more jobs before the batch draws its slot. Defaults to 100 ms. */
   readonly waitMs?: number | undefined;
   /** The cost of a batch, computed from its jobs: `(jobs) => ({ tokens: 10 * jobs.length })`. Defaults to 1 call. */
   readonly cost?: ((jobs: readonly Job<Data>[]) => Cost) | undefined;
 }
 
-/** The options of a worker whose handler gets several jobs at once. */
+/** The options of a worker whose handler gets several jobs in one call. */
 export interface BatchWorkerOptions<Data = unknown> extends WorkerOptions {
   /**
-   * Here `concurrency` counts batches. Each job keeps its own lock, deadline, time limit and outcome. The costs of
-   * single jobs do not count.
+   * Combines jobs into batches. With this option, `concurrency` counts batches. Each job keeps its own lock, deadline,
+   * time limit and outcome. The costs of single jobs are ignored.
    */
   readonly batch: BatchOptions<Data>;
 }

@@ -1,14 +1,14 @@
 /**
- * A worker, and one job's way through it:
+ * Creates a worker, which passes each job through these steps:
  *
  *     taken ──▶ which deadline? ──▶ waits for a slot ──▶ handler ──▶ done, failed, delayed
  *                                     │ its key has no room within `patienceMs`: parked in its lane
  *                                     │ too late: fails as expired
  *                                     │ the worker closes: back into the queue
  *
- * A job that has started before has met its `maxWaitMs`. A job that was running each time its worker died is given up
- * (`job-start.ts`). BullMQ's worker holds the job (`bullmq/stored-worker.ts`), and `held/held-jobs.ts` keeps its lock
- * until it ends.
+ * A job that has started before has met its `maxWaitMs`. A job fails for good if too many workers died while it ran
+ * (`job-start.ts`). BullMQ's worker holds the job (`bullmq/stored-worker.ts`), and `held/held-jobs.ts` renews the job's
+ * lock until the job ends.
  */
 import { availableParallelism } from "node:os";
 import { setTimeout as pause, setImmediate as nextTurn } from "node:timers/promises";
@@ -67,22 +67,23 @@ import { createFailedRetention, createRetention } from "./retention.ts";
 import { createScheduledRuns, runOf } from "./runs.ts";
 import { createJobReturns } from "./held/job-returns.ts";
 
-/** Runs the jobs of a queue. It draws a slot for each job just before its handler runs. */
+/** Runs the jobs of a queue. The worker draws a slot for each job just before the job's handler runs. */
 export interface Worker<Data = unknown, Result = unknown> extends WorkerEmitter<Data, Result> {
   /** Returns the worker's current state, read from local memory. Makes no request to Redis. */
   status(): WorkerStatus;
   /**
-   * Stops the worker. It fetches no more jobs, puts jobs without a slot back into the queue, and lets running
-   * handlers end. At the deadline it aborts their signals; their jobs run again elsewhere once their locks have ended.
-   * No handler starts after it resolves. Of several calls, the earliest deadline counts. A handler must not await this
-   * call: it would wait for itself until the deadline.
+   * Stops the worker. The worker fetches no more jobs, puts jobs without a slot back into the queue, and waits for
+   * running handlers. At the deadline, it aborts the signals of handlers that still run. Their jobs run again in other
+   * workers once their locks have expired. No handler starts after this promise resolves. If you call this several
+   * times, the earliest deadline counts. A handler must not await this call, because the handler would wait for itself
+   * until the deadline.
    */
   close(options?: CloseOptions): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
 export interface WorkerSettings<Data, Result> {
-  /** A name that no other worker has. */
+  /** An id that no other worker has. */
   readonly workerId: string;
   readonly queue: { readonly name: string };
   readonly bucket: OwnedBucket;
@@ -145,7 +146,7 @@ export function createWorker<Data, Result>(
       logger.warn({ queue: queue.name, reason: reasonOf(error) }, message);
     }),
     capacity: () => concurrency - running.count + downstream.undecided,
-    // If several jobs wait here, only one tests the downstream.
+    // While jobs wait here, admits one job less, so that only one job tests the downstream.
     admits: () => (running.unbegun === 0 ? bucket.breaker.admits : bucket.breaker.admits - 1),
     deferred: () => bucket.deferred,
   };
@@ -165,7 +166,7 @@ export function createWorker<Data, Result>(
   const fetcher = createFetcher({
     ...worker,
     applyOrders: (...seen) => orders.apply(...seen),
-    // One batch that waits for its slot, and one that fills.
+    // Room for two batches: one that waits for its slot, and one that fills.
     least: batch === undefined ? 1 : 2 * batch.size,
   });
   const isIdle = (): boolean => running.count === 0 && fetcher.isQuiet;
@@ -173,14 +174,15 @@ export function createWorker<Data, Result>(
   const runs = createScheduledRuns(worker);
   const back = createJobReturns<Data>({ ...worker, runs }, fetcher, report);
   let closing: Promise<void> | undefined;
-  /** Counts the changes of limits, cooldowns and pauses. */
+  /** The number of changes of limits, cooldowns and pauses so far. */
   let changes = 0;
   const stopListening = bucket.onChange((key = "*") => {
     changes += 1;
     fetcher.wake(key);
   });
 
-  // Every worker notices a job before the job's lock can have ended.
+  // An idle worker need not look for expired locks: each worker stops being idle before the lock of any new job can
+  // expire.
   const mayStall = (): boolean => lockMs < LEAST_QUIET_LOCK_MS || !isIdle();
   connection.restWhile(() => !mayStall());
   const storedParts = { ...worker, mayStall, onStored: runs.settle, onRecovered: runs.recover };
@@ -194,7 +196,7 @@ export function createWorker<Data, Result>(
     extend: (...asked) => stored.extendJobLocks(...asked),
     onError: (error) => void stored.emit("error", error),
   });
-  // While Redis is unreachable, that is reported already.
+  // Emits no error while Redis is unreachable, because the outage is reported already.
   const onForgetError = (error: Error): void =>
     void (connection.isReady() && stored.emit("error", error));
   const { kept } = settings;
@@ -216,7 +218,7 @@ export function createWorker<Data, Result>(
     fillDefaults(bullJob);
     const attempt = bullJob.attemptsMade + 1;
     const call = { id: bullJob.id!, key: encodedKeyOf(bullJob) };
-    // An expired job does not start. It fails, even while its key is paused.
+    // An expired job has no key here, so that it fails even while its key is paused.
     const key = arrival === "expired" ? undefined : call.key;
     const context = running.add({ jobId: call.id, key, token, attempt, lockedAtMs: takenAtMs });
     fetchedJobs.add();
@@ -249,7 +251,8 @@ export function createWorker<Data, Result>(
       }
       if (drawn instanceof NoRoomYet && !context.isLeaving) {
         const { roomInMs } = drawn;
-        // After a change this time is no longer valid, and the change woke the lane before the job was in it.
+        // After a change of limits, the computed time is no longer valid. The change woke the lane before the job was
+        // in it, so the job must not wait for that time.
         const inMs = () => (changesBefore === changes ? Math.ceil(roomInMs) : undefined);
         return await back.park(bullJob, context, { inMs, of: drawn.of });
       }
@@ -291,7 +294,7 @@ export function createWorker<Data, Result>(
     }
   }
 
-  /** Releases a job's slot. The slot of a batch is released with the last of its jobs. */
+  /** Releases a job's slot. The slot of a batch is released when the last job of the batch ends. */
   function release(context: OwnedJobContext, drawn: DrawnSlot | NoRoomYet | undefined): void {
     if (batches !== undefined) batches.end(context);
     else if (drawn instanceof DrawnSlot) drawn.release();
@@ -304,7 +307,7 @@ export function createWorker<Data, Result>(
   ): Promise<DrawnSlot | NoRoomYet | undefined> {
     const drawing = batches === undefined ? slots.draw(job, context) : batches.draw(job, context);
     if (arrival === "probe") drawing.catch(() => fetcher.missProbe(keyTextOf(job)!));
-    // An expired job waits for no slot.
+    // An expired job draws no slot, so it does not count as waiting for a slot.
     return arrival === "expired" ? drawing : fetcher.whileWaiting(drawing);
   }
 
@@ -315,7 +318,7 @@ export function createWorker<Data, Result>(
 
   async function close(): Promise<void> {
     status = { state: "closing", sinceMs: Date.now() };
-    // Fetching stops first. Otherwise BullMQ would fetch a job in place of each one that goes back.
+    // Stops fetching first. Otherwise BullMQ would fetch another job for each job that goes back.
     await stored.pause(true);
     stopListening();
     downstream.close();
@@ -329,7 +332,8 @@ export function createWorker<Data, Result>(
     await withinGrace(closeStored(!haveAllEnded || !connection.isReady()));
     locks.close();
     orders.close();
-    // Must come after the handlers have ended, because a job whose child process is killed counts as failed.
+    // Closes the child processes only after the handlers have ended, because a job whose child process is killed counts
+    // as failed.
     await opened.close();
     connection.close();
     status = { state: "closed", sinceMs: Date.now() };
@@ -345,7 +349,7 @@ export function createWorker<Data, Result>(
     await Promise.allSettled(back);
   }
 
-  /** Closes BullMQ's worker. It waits for handlers, and for Redis without end, unless it is forced. */
+  /** Closes BullMQ's worker. Unless forced, this waits for all handlers, and without a time limit for Redis. */
   async function closeStored(isForced: boolean): Promise<void> {
     await stored.close(isForced);
     if (!connection.isReady()) return;
@@ -373,7 +377,7 @@ export function createWorker<Data, Result>(
   return assertArgumentCount(methods, { throws: ["on", "off", "status"] });
 }
 
-/** Returns the handler of single jobs. In a worker of batches it is never called. */
+/** Returns the handler for single jobs. In a worker with batches, this handler is never called. */
 function singleHandler<Data, Result>(
   given: HandlerInput<Data, Result> | BatchHandler<Data, Result>,
   batch: BatchOptions | undefined,
@@ -388,7 +392,10 @@ async function withinGrace(asking: Promise<unknown>): Promise<void> {
   await Promise.race([asking, pause(REDIS_GRACE_MS, undefined, { ref: false })]);
 }
 
-/** Unmarks jobs that ended as cancelled, so that other tools can retry them. A replay does this by itself. */
+/**
+ * Removes the cancellation mark from jobs that ended as cancelled, so that other tools can retry them. `replay()`
+ * removes the mark by itself.
+ */
 function forgetCancels(stored: StoredWorker): void {
   stored.on("failed", (job, error) => {
     if (job?.id === undefined || error.message !== CANCELLED) return;
@@ -408,15 +415,15 @@ async function removeCancelled(
     if ((await lanes.cancel({ queue, id })) === "waits")
       await lanes.remove({ queue, state: "pending", ids: [id] });
   } catch {
-    // Redis is unreachable.
+    // Redis is unreachable. The next worker ends the job.
   }
 }
 
 /**
- * Puts jobs back into the queue whose fetch replies were lost with the connection. Redis has locked such a job for this
- * worker, but the worker never learned of it. Without this function, the job would wait until its lock expires. Called
- * each time Redis becomes reachable again. Never rejects: a job that could not be put back returns to the queue when its
- * lock expires.
+ * Puts jobs back into the queue if the connection was lost before their fetch reply came. Redis has locked such a job
+ * for this worker, but the worker does not know of the job. Without this function, the job would wait until its lock
+ * expires. Called each time Redis becomes reachable again. Never rejects: a job that could not be put back returns to
+ * the queue when its lock expires.
  */
 async function giveLostBack(
   worker: Pick<WorkerContext, "queue" | "workerId" | "connection" | "lanes" | "weightsOf">,
@@ -427,7 +434,7 @@ async function giveLostBack(
   if (!fetcher.isRequesting) return;
   const { queue, workerId, connection } = worker;
   try {
-    // This request follows all resent ones on the same connection, so each of those has its reply first.
+    // This request is sent after all resent requests on the same connection, so their replies come first.
     const held = await connection.heldBy({ queue, tokens: `${workerId}:` });
     await nextTurn();
     for (const { id, token } of held) {
@@ -440,7 +447,8 @@ async function giveLostBack(
   }
 
   async function giveBack(job: Stored<unknown>, token: string): Promise<void> {
-    // Redis refuses this if another worker has the lock by now. It throws the error that BullMQ expects of a processor.
+    // Redis rejects this if another worker has the lock by now. `parkFromWorker` always throws, because BullMQ expects
+    // an error from a processor.
     await parkFromWorker(job, token, worker).catch(() => undefined);
   }
 }

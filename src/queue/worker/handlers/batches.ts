@@ -1,11 +1,12 @@
 /**
- * Batches: several jobs in one call of the handler, on one slot:
+ * Runs batches: several jobs in one call of the handler, on one slot:
  *
  *     taken ──▶ joins the open batch of its group ──▶ full, or `waitMs` over: draws ──▶ slot ──▶ all have come ──▶ handler
  *
- * Each job keeps its own lock, deadline, time limit, cancellation and outcome. If one is cancelled or expires, the
- * others go on. If keys have their own limits, a batch holds jobs of one key; otherwise of any key. Until its slot comes, a
- * batch that is not full accepts more jobs, unless its cost depends on its jobs.
+ * Each job keeps its own lock, deadline, time limit, cancellation and outcome. If one job is cancelled or expires, the
+ * other jobs of the batch continue. If keys have their own limits, all jobs of a batch have the same key. Otherwise, a
+ * batch may contain jobs of any key. While a batch waits for its slot and is not full, it accepts more jobs, unless its
+ * cost depends on its jobs.
  */
 import { InvalidOptionError } from "../../../core/errors.ts";
 import { COST } from "../../../throttle/call-options.ts";
@@ -29,18 +30,18 @@ import type { BatchHandler, BatchOutcomes, OwnedJobContext, WorkerContext } from
 import type { JobSlots } from "../job-start.ts";
 import { asFailure, expiredFailure, responseFailure } from "../outcome.ts";
 
-/** Replaces the draws and attempts of single jobs. */
+/** Draws slots and runs attempts for batches, in place of single jobs. */
 export interface Batches<Data, Result> {
   /** Like {@link JobSlots.draw}, but resolves with the slot that the job's whole batch shares. */
   draw(job: Job<Data>, context: OwnedJobContext): Promise<DrawnSlot | NoRoomYet | undefined>;
   /** Runs a job with its batch. Resolves with the job's own result, or rejects with its own failure. */
   run(attempt: Attempt<Data>): Promise<Result | undefined>;
   /**
-   * Notes that a job has ended or goes back, so that its batch no longer waits for it. If no job is left, the slot is
-   * released.
+   * Records that a job has ended or goes back to the queue, so that its batch no longer waits for the job. If the batch
+   * has no job left, its slot is released.
    */
   end(context: OwnedJobContext): void;
-  /** Accepts no more jobs: {@link Batches.draw} resolves with undefined. */
+  /** Stops accepting jobs: from now on, {@link Batches.draw} resolves with undefined. */
   close(): void;
 }
 
@@ -58,7 +59,7 @@ interface Member<Data> {
   readonly timer: NodeJS.Timeout | undefined;
 }
 
-/** The outcome of a batch's call. */
+/** The outcome of one handler call for a batch. */
 interface CallOutcome {
   readonly outcomes: readonly unknown[];
   readonly askedMs: number | undefined;
@@ -67,7 +68,10 @@ interface CallOutcome {
 interface Batch<Data> {
   readonly group: string;
   readonly key: string | undefined;
-  /** First the jobs that wait for the slot, then those that are not ready for the call yet. */
+  /**
+   * The jobs of the batch. Before the slot comes, these are the jobs that wait for it. After that, the jobs that are
+   * not ready for the call yet.
+   */
   readonly members: Map<OwnedJobContext, Member<Data>>;
   readonly arrived: Attempt<Data>[];
   timer: NodeJS.Timeout | undefined;
@@ -157,7 +161,7 @@ export function createBatches<Data, Result>(
     }
   }
 
-  /** Returns the job that stands for a batch when it draws. Its members keep their own deadlines. */
+  /** Returns a job that represents a batch in the draw of its slot. The jobs of the batch keep their own deadlines. */
   function jobFor(batch: Batch<Data>, members: readonly Member<Data>[]): Job<Data> {
     const { cost } = batch;
     const key = batch.key === undefined ? undefined : decodeKey(batch.key);
@@ -204,7 +208,7 @@ export function createBatches<Data, Result>(
     else batch.startCall(call(batch));
   }
 
-  /** Calls the handler. Never rejects: an error becomes the outcome of each job. */
+  /** Calls the handler for a batch. Never rejects: an error becomes the outcome of each job. */
   async function call(batch: Batch<Data>): Promise<CallOutcome> {
     const { arrived, cost, key } = batch;
     const slot = batch.slot!;
@@ -226,7 +230,7 @@ export function createBatches<Data, Result>(
       slot.release();
       if (jobSlot !== undefined) endJobSlot(jobSlot);
     }
-    // The downstream sent one response, so it counts once.
+    // Reports one outcome for the whole batch, because the downstream sent one response.
     const first = outcomes.find((outcome) => outcome instanceof Error) ?? outcomes;
     const reported = first instanceof Thrown ? first.thrown : first;
     const { askedMs } = await bucket.report(reported, { slot: jobSlot?.replacedBy ?? slot, cost });
@@ -282,7 +286,7 @@ export function createBatches<Data, Result>(
       const ending = limitMs === undefined ? batch.called : inTime(batch.called, limitMs, context);
       const ended = await ending.catch((error: unknown) => ({ late: error }));
       const fail = async (thrown: unknown, askedMs?: number): Promise<Result | undefined> => {
-        // One call has failed, for any number of jobs and keys, so it counts once.
+        // A failed call counts once for the breaker, whatever the number of its jobs and keys.
         const failed = { id: batch.arrived[0]!.job.id, key: batch.key };
         const blocked = await whyBlocked(worker, { ...attempt, job: failed }, thrown);
         return failedOutcome<Result>(worker, attempt, { thrown, askedMs, blocked }, failed);
@@ -301,7 +305,11 @@ export function createBatches<Data, Result>(
   };
 }
 
-/** @throws {@link InvalidOptionError} when the value is not a cost. */
+/**
+ * Checks the return value of the batch's `cost` function.
+ *
+ * @throws {@link InvalidOptionError} when the value is not a cost.
+ */
 function readCost(given: unknown): Cost {
   const read = COST.safeParse(given);
   if (read.success) return read.data as Cost;
@@ -309,7 +317,7 @@ function readCost(given: unknown): Cost {
   throw new InvalidOptionError({ where: "worker()", option: "batch.cost()", value: given, remedy });
 }
 
-/** A value that a handler threw for all of its jobs. It need not be an error. */
+/** Wraps a value that a batch handler threw, for all jobs of the batch. The value need not be an error. */
 class Thrown extends Error {
   readonly thrown: unknown;
 
@@ -328,7 +336,7 @@ function readOutcomes(given: BatchOutcomes<unknown>, count: number): readonly un
   );
 }
 
-/** Returns a signal that is aborted once all of the jobs' signals are. */
+/** Returns a signal that is aborted once the signals of all jobs are aborted. */
 function signalOfAll(contexts: readonly OwnedJobContext[]): AbortSignal {
   const all = new AbortController();
   let left = contexts.length;

@@ -1,9 +1,9 @@
 /**
- * Opens what a worker was given as its handler: a function, functions by job name, or a file.
+ * Opens the handler that was passed to a worker: a function, one function for each job name, or a file.
  *
- * A handler in a file runs in a child process of BullMQ's pool, whose main file imports `sandbox-child.ts`. BullMQ
- * exports `ChildPool` and the commands, but not the main file of a child process; no upstream issue known; checked with
- * bullmq 6.7.0 (`classes/main.js`).
+ * A handler in a file runs in a child process of BullMQ's pool. The main file of that process is BullMQ's, and imports
+ * our `sandbox-child.ts`. BullMQ exports `ChildPool` and the commands, but not that main file; no upstream issue known;
+ * checked with bullmq 6.7.0 (`classes/main.js`).
  */
 import { statSync } from "node:fs";
 import { createRequire as requireFrom } from "node:module";
@@ -28,17 +28,17 @@ import {
 } from "./sandbox-protocol.ts";
 import { markWithoutCalls } from "../../../throttle/slot/job-slot.ts";
 
-/** A worker's handler, with its child processes. */
+/** A worker's handler, and its child processes if the handler is in a file. */
 export interface OpenHandler<Data, Result> {
   readonly handle: Handler<Data, Result>;
-  /** Returns the failure of a job without a handler; undefined if there is one. */
+  /** Returns the failure of a job whose name has no handler. Undefined if there is a handler. */
   refusalOf(job: Pick<Job<unknown>, "name">): Error | undefined;
   /**
-   * Undefined if a job can start at once. Otherwise to be awaited before its slot is drawn, because processes start
-   * slowly.
+   * Returns undefined if a job can start at once. Otherwise, returns a promise to await before the job draws its slot,
+   * because child processes start slowly.
    */
   ready(): Promise<unknown> | undefined;
-  /** Ends the child processes, and the handlers that still run in them. */
+  /** Ends the child processes, including handlers that still run in them. */
   close(): Promise<void>;
 }
 
@@ -53,7 +53,12 @@ interface SandboxOptions {
   readonly failOnResponse: boolean;
 }
 
-/** @throws {@link InvalidOptionError} when `given` is not a function, functions by name, or an existing file. */
+/**
+ * Opens a worker's handler.
+ *
+ * @throws {@link InvalidOptionError} when `given` is not a function, an object with functions by name, or an existing
+ * file.
+ */
 export function openHandler<Data, Result>(
   given: HandlerInput<Data, Result>,
   options: SandboxOptions,
@@ -64,7 +69,7 @@ export function openHandler<Data, Result>(
   return openSandbox(readFile(given), options);
 }
 
-/** The handler is the default export of a file. Its processes are reused from job to job. */
+/** Opens a handler that is the default export of a file. The child processes are reused from job to job. */
 function openSandbox<Data, Result>(
   file: string,
   { processes, logger, failOnResponse }: SandboxOptions,
@@ -73,7 +78,7 @@ function openSandbox<Data, Result>(
   const env = { ...process.env, [HANDLER_FILE]: file };
   const { ChildPool: Pool } = loadBullmq();
   const pool = new Pool({ mainFile, workerForkOptions: { env } });
-  /** Child processes that are starting. */
+  /** The child processes that are starting. */
   const starts = new Set<Promise<void>>();
   let isClosed = false;
 
@@ -131,9 +136,9 @@ function read(answer: ChildAnswer): unknown {
   return "isLost" in answer ? UNSTORABLE : answer.result;
 }
 
-/** Returns BullMQ's main file of a child process, and the file beside this one that it imports. */
+/** Returns the path of BullMQ's main file for child processes, and the path of our file that the main file imports. */
 function childFiles(given: string): { readonly mainFile: string; readonly ourFile: string } {
-  // Undefined in a CommonJS bundle.
+  // `import.meta.url` is undefined in a CommonJS bundle.
   const here: string | undefined = import.meta.url;
   const name = here?.endsWith(".ts") === true ? "./sandbox-child.ts" : "./sandbox-child.js";
   const ours = here === undefined ? undefined : new URL(name, here);
@@ -146,7 +151,7 @@ function childFiles(given: string): { readonly mainFile: string; readonly ourFil
   throw new InvalidOptionError({ where: "worker()", option: "handler", value: given, remedy });
 }
 
-/** Returns the file's URL. */
+/** Returns the URL of a handler's file. */
 function readFile(given: unknown): string {
   const url = fileUrlOf(given);
   if (url !== undefined && isFile(url)) return url.href;
@@ -157,13 +162,13 @@ function readFile(given: unknown): string {
   throw new InvalidOptionError({ where: "worker()", option: "handler", value: given, remedy });
 }
 
-/** Returns the URL of what names a file, or undefined. */
+/** Returns the URL of a file from its path or URL. Undefined for any other value. */
 function fileUrlOf(given: unknown): URL | undefined {
   const isPath = typeof given === "string" && given !== "" && !given.startsWith("file:");
   if (isPath) return pathToFileURL(resolve(given));
   try {
     const url = new URL(given as string | URL);
-    // Throws for a URL that is not a file's.
+    // Throws for a URL that is not a `file:` URL.
     fileURLToPath(url);
     return url;
   } catch {
@@ -179,7 +184,7 @@ function isFile(url: URL): boolean {
   }
 }
 
-/** Keeps the end of a long path, because it says the most. */
+/** Keeps the end of a long path, because the end is the most useful part. */
 function shortened(path: string): string {
   return path.length > LONGEST_PATH ? `…${path.slice(-LONGEST_PATH)}` : path;
 }
@@ -194,8 +199,8 @@ interface ChildCall extends Pick<SandboxOptions, "failOnResponse"> {
 }
 
 /**
- * Runs a job in a child process, and resolves with its outcome. Rejects when the process can no longer be used: it has
- * ended, its handler has timed out, or its job was cancelled.
+ * Runs a job in a child process, and resolves with the job's outcome. Rejects when the process can no longer be used,
+ * because it has exited, its handler has timed out, or its job was cancelled.
  */
 function runInChild(child: Child, { context, ...given }: ChildCall): Promise<ChildAnswer> {
   const { signal } = context;
@@ -208,14 +213,15 @@ function runInChild(child: Child, { context, ...given }: ChildCall): Promise<Chi
     }
 
     function receive(given: unknown): void {
-      // The handler, or a module that it imports, may send its own messages, such as "ready".
+      // Ignores unknown messages: the handler, or a module that it imports, may send its own messages, such as "ready".
       if (!isMessage(given)) return;
       if ("sluice" in given) return useSlot(given, context);
       const { cmd, value, err } = given;
       if (cmd === ParentCommand.Completed) settle(() => resolve(value as ChildAnswer));
       else if (cmd === ParentCommand.Log) void context.log(String(value));
       else if (cmd === ParentCommand.Progress) void context.progress(value as object);
-      // An error of the handler comes as a reply. This error was thrown elsewhere in the process.
+      // An error that the handler throws comes as a reply. This message means that an error was thrown elsewhere in the
+      // process.
       else if (cmd === ParentCommand.Failed || cmd === ParentCommand.Error)
         settle(() =>
           reject(Object.assign(new Error("The handler's process failed"), value ?? err)),
@@ -265,24 +271,28 @@ function useSlot(message: SlotMessage, { slot, log }: JobContext): void {
   slot.settle(message.cost).catch((error: unknown) => log(`settle() failed: ${reasonOf(error)}`));
 }
 
-/** The name of the handler for jobs whose name has no handler. */
+/** The property name of the handler for jobs whose name has no handler of its own. */
 const DEFAULT = "default";
-/** The most names that an error lists. */
+/** The most handler names that an error message lists. */
 const MOST_LISTED = 20;
 
 /** Finds the handler of a job by its name. */
 interface NamedHandlers<Data, Result> {
   readonly handle: Handler<Data, Result>;
-  /** Returns the failure of a job without a handler; undefined if there is one. */
+  /** Returns the failure of a job whose name has no handler. Undefined if there is a handler. */
   refusalOf(job: Pick<Job<unknown>, "name">): Error | undefined;
 }
 
-/** True if the given handler is meant to be several, by job name. */
+/** True if `given` is an object with one handler for each job name. */
 export function areHandlers<Data, Result>(given: unknown): given is Handlers<Data, Result> {
   return typeof given === "object" && given !== null && !(given instanceof URL);
 }
 
-/** @throws {@link InvalidOptionError} when there are no handlers, or one is not a function. */
+/**
+ * Creates a handler that calls the function for each job's name.
+ *
+ * @throws {@link InvalidOptionError} when there are no handlers, or one of them is not a function.
+ */
 function createNamedHandlers<Data, Result>(
   given: Handlers<Data, Result>,
 ): NamedHandlers<Data, Result> {

@@ -32,14 +32,14 @@ const handler = await loadHandler(process.env[HANDLER_FILE]!);
 
 async function loadHandler(file: string): Promise<Handler<unknown, unknown>> {
   const { default: exported } = (await import(file)) as { default?: unknown };
-  // A compiled CommonJS file has its default export inside the default.
+  // In a CommonJS file that was compiled from ESM, `default` is an object whose own `default` is the export.
   const inner = (exported as { default?: unknown } | undefined)?.default;
   const found = typeof exported === "function" ? exported : inner;
   if (typeof found !== "function") throw new Error(`${file} has no function as its default export`);
   return found as Handler<unknown, unknown>;
 }
 
-/** Runs one job. Errors are returned, because BullMQ would pass on only their messages. */
+/** Runs one job. Errors are returned and not thrown, because BullMQ would send only the messages of thrown errors. */
 export default async function runHere(
   stored: SandboxedJob,
   _token: unknown,
@@ -71,7 +71,7 @@ function contextOf(stored: SandboxedJob, signal: AbortSignal): JobContext {
     attempt,
     slot: {
       ...slot,
-      // A job has one key, never several named keys.
+      // A slot can have several named keys, but a job has only one key.
       keys: undefined,
       signal,
       settle: async (cost) => send({ sluice: "settle", cost }),
@@ -92,7 +92,8 @@ function send(message: SlotMessage): void {
 }
 
 /**
- * Returns the parts of an error that can be sent: its plain values, and the response of the downstream that it carries.
+ * Returns the parts of an error that can be sent to the parent process: its plain values, and the downstream's response
+ * if one is attached.
  */
 async function failureOf(error: Error): Promise<ChildFailure> {
   const { message, stack } = error;
@@ -105,7 +106,7 @@ async function failureOf(error: Error): Promise<ChildFailure> {
   return { ...Object.fromEntries(plain), name, message, stack, facts, ...response };
 }
 
-/** Returns a response with the same meaning, in a form that the bucket of the parent process reads. */
+/** Returns an object like the downstream's response, in a form that the bucket in the parent process can read. */
 function responseOf({ status, refused, stated, afterMs, ...more }: Answer): object {
   if (!refused) {
     const headers = afterMs === undefined ? {} : { "retry-after-ms": String(afterMs) };

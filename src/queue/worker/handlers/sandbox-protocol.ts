@@ -3,10 +3,10 @@ import type { Slot } from "../../../throttle/slot/slot.ts";
 import type { ErrorFacts } from "../../failure.ts";
 import type { Job } from "../../job.ts";
 
-/** The environment variable that holds the URL of the handler's file. */
+/** The environment variable that contains the URL of the handler's file. */
 export const HANDLER_FILE = "SLUICE_HANDLER_FILE";
 
-/** What a child process gets for an attempt, beside the job's data. */
+/** What a child process receives for an attempt, in addition to the job's data. */
 export interface ChildAttempt {
   readonly job: Omit<Job<unknown>, "data">;
   readonly attempt: number;
@@ -15,13 +15,13 @@ export interface ChildAttempt {
   readonly slot: Pick<Slot, "bucket" | "key" | "atMs" | "waitedMs" | "generation" | "hasLease">;
 }
 
-/** The outcome of an attempt. */
+/** The outcome of an attempt, as the child process sends it. */
 export type ChildAnswer =
   | { readonly result?: unknown }
   | { readonly isLost: true }
   | { readonly failure: ChildFailure };
 
-/** The parts of an error that can be sent. */
+/** The parts of an error that can be sent between processes. */
 export interface ChildFailure {
   readonly name: string;
   readonly message: string;
@@ -31,7 +31,9 @@ export interface ChildFailure {
   readonly [property: string]: unknown;
 }
 
-/** An action of the handler on its slot, which the parent process holds. */
+/**
+ * A message from the child process to settle or release the handler's slot. The slot itself is in the parent process.
+ */
 export type SlotMessage =
   | { readonly sluice: "settle"; readonly cost: SettledCost }
   | { readonly sluice: "release" };

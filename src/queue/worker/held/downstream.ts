@@ -1,7 +1,7 @@
 /**
- * Reports the failures of jobs to the breaker. The breaker counts in this process (`throttle/outage/breaker.ts`), but
- * all workers of the bucket know that it is open: the first failure elsewhere opens it there too. Redis is asked only
- * after a failure.
+ * Reports failed jobs to the breaker. Each process has its own breaker, which counts failures in this process
+ * (`throttle/outage/breaker.ts`). If one breaker is open, the first failure in any other worker of the bucket opens the
+ * breaker there too. Requests are sent to Redis only after a failure.
  */
 import { setTimeout as pause } from "node:timers/promises";
 import type { LaneStore } from "../../../stores/redis/queue/store.ts";
@@ -17,16 +17,16 @@ export interface Downstream {
   /** Reports that a job failed. Resolves with a reason if the attempt does not count. */
   failed(job: JobOfKey, pass: Pass, thrown: unknown): Promise<WhyBlocked | undefined>;
   /**
-   * Called after a failure that would be the job's last. Waits until it is clear whether the breaker opens. If the breaker
-   * opens, resolves with the reason, and the job will start again. Resolves with undefined if other jobs succeed, or if no
-   * job is left whose failure could open the breaker.
+   * Waits until it is clear whether the breaker opens. Called after a failure that would be the job's last. If the
+   * breaker opens, resolves with the reason, and the job will start again. Resolves with undefined if other jobs
+   * succeed, or if no job is left whose failure could open the breaker.
    */
   verdict(
     job: JobOfKey,
     context: { readonly jobId: string; readonly signal: AbortSignal },
   ): Promise<WhyBlocked | undefined>;
   succeeded(job: JobOfKey, pass: Pass): void;
-  /** The number of jobs that wait in `verdict`. */
+  /** The number of jobs that currently wait in `verdict`. */
   readonly undecided: number;
   /** Ends the waits in `verdict`. The waiting jobs will start again in other workers. */
   close(): void;
@@ -45,14 +45,19 @@ interface DownstreamParts {
   readonly connection: Pick<QueueConnection, "inTime">;
 }
 
-/** How long a failed job may wait for Redis's reply whether other workers found the downstream unreachable. */
+/**
+ * How long a failed job waits for the reply of Redis that says whether other workers found the downstream unreachable.
+ */
 const ASK_MS = 1_000;
-/** While jobs wait for their verdicts: how often to check this process, and how often Redis. */
+/** How often jobs in `verdict` check the breaker of this process, and how often they ask Redis. */
 const LOOK_MS = 50;
 const LOOK_REDIS_MS = 1_000;
-/** How long one reading of the lanes serves all jobs in `verdict`. */
+/** All jobs in `verdict` share a read of the lanes for this time. */
 const SHARED_MS = 200;
-/** The longest wait of one job in `verdict`. With slow limits, it is the time in which `LONGEST_STEPS` jobs start. */
+/**
+ * The longest wait of one job in `verdict`. With slow limits, a job may wait longer: for the time in which
+ * `LONGEST_STEPS` jobs can start.
+ */
 const LONGEST_MS = 60_000;
 const LONGEST_STEPS = 20;
 
@@ -64,7 +69,7 @@ export function createDownstream(parts: DownstreamParts): Downstream {
   let latest: { readonly atMs: number; readonly seen: Promise<LanesSeen> } | undefined;
   let isClosed = false;
 
-  /** Opens the breaker here if it is open elsewhere. */
+  /** Opens the breaker of this process if it is open in another process. */
   async function askOthers(
     scopes: readonly (string | undefined)[],
     options?: { readonly triesAtOnce: boolean },
@@ -75,7 +80,7 @@ export function createDownstream(parts: DownstreamParts): Downstream {
     }
   }
 
-  /** One look serves all callers at about the same time, because it may read hundreds of lanes. */
+  /** Reads the lanes. Callers at about the same time share one read, because it may return hundreds of lanes. */
   function lookAtLanes(): Promise<LanesSeen> {
     const nowMs = performance.now();
     if (latest === undefined || nowMs >= latest.atMs + SHARED_MS) {
@@ -84,7 +89,7 @@ export function createDownstream(parts: DownstreamParts): Downstream {
     return latest.seen;
   }
 
-  /** True if another job may still fail and count in one of these scopes. */
+  /** True if another job may still fail, and its failure would count in one of these scopes. */
   async function mayOthersFail(job: BreakerCall, scopes: Verdict["countsFor"]): Promise<boolean> {
     const isOther = (key: string | undefined): boolean =>
       (scopes.includes("key") && key === job.key) ||
@@ -102,7 +107,7 @@ export function createDownstream(parts: DownstreamParts): Downstream {
       const { sharedMs, keyMs } = bucket.stepsOf({ key });
       return Math.max(LONGEST_MS, LONGEST_STEPS * (sharedMs + keyMs));
     } catch {
-      // The current limits would reject such a call.
+      // The current limits reject calls like this job's.
       return LONGEST_MS;
     }
   }
@@ -116,7 +121,8 @@ export function createDownstream(parts: DownstreamParts): Downstream {
       if (opened !== undefined) return opened;
       const nowMs = performance.now();
       if (countsFor.length === 0 || nowMs >= untilMs) return undefined;
-      // A close must not lose a job that has begun. Its attempt does not count, like that of a worker that was cut off.
+      // A closing worker must not lose a job that has begun, so the job starts again. Its attempt does not count, just
+      // as if the worker had lost its connection.
       if (isClosed) return { scope: "bucket", inMs: 1 };
       if (nowMs >= lookAtMs + LOOK_REDIS_MS) {
         lookAtMs = nowMs;
@@ -128,7 +134,7 @@ export function createDownstream(parts: DownstreamParts): Downstream {
     return undefined;
   }
 
-  // A worker that starts during an outage tests with one job whether it still lasts.
+  // A worker that starts while the downstream is unreachable tests the downstream with a single job.
   if (breaker.isOn) void askOthers([undefined], { triesAtOnce: true });
 
   return {
@@ -157,7 +163,7 @@ function callOf(job: JobOfKey): BreakerCall {
   return { id: job.id, key: keyTextOf(job) };
 }
 
-/** The whole bucket, and the job's key. */
+/** Returns the scopes of a job's failure: the whole bucket (undefined), and the job's key if it has one. */
 function scopesOf({ key }: BreakerCall): (string | undefined)[] {
   return key === undefined ? [undefined] : [undefined, key];
 }

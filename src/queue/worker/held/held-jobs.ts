@@ -5,25 +5,30 @@ import { pauseFor } from "../../../throttle/waiting/wait.ts";
 import type { OwnedJobContext, Running, WorkerContext } from "../context.ts";
 
 /**
- * Tracks pauses and cancellations that affect the jobs of a worker. Each fetch reply contains them. A worker that holds jobs
- * but fetches none requests them several times a second. A lost reply does no harm, because a job starts only if the latest
- * reply is less than a second old.
+ * Tracks pauses and cancellations that affect the jobs of a worker. Each fetch reply contains these orders. A worker
+ * that holds jobs but fetches none requests the orders several times a second. A lost reply does no harm, because a job
+ * starts only if the latest reply is less than a second old.
  */
 interface JobOrders {
-  /** Applies a reply. `askedAtMs` is when it was requested, on `performance.now()`. */
+  /**
+   * Applies the pauses and cancellations in a reply. `askedAtMs` is when the request was sent, on `performance.now()`.
+   */
   apply(seen: WorkerOrders, askedAtMs: number): void;
   /** Called for each job that was fetched. */
   add(context: OwnedJobContext): void;
-  /** True if the last reply is recent enough for a job to begin. */
+  /** True if the latest reply is recent enough for a job to begin. */
   readonly areFresh: boolean;
-  /** True if the queue was paused at the last reply. */
+  /** True if the queue was paused according to the latest reply. */
   readonly isPaused: boolean;
-  /** Resolves once the last reply is recent enough, or when the job's wait for that was ended. */
+  /** Resolves once the latest reply is recent enough, or when the job's wait was ended. */
   untilFresh(context: OwnedJobContext): Promise<void>;
   close(): void;
 }
 
-/** The longest time between two such requests, and the greatest age of a reply at which a job may start. */
+/**
+ * The longest time between two requests for pauses and cancellations, and the greatest age of a reply at which a job
+ * may still start.
+ */
 const LOOK_MS = 350;
 const FRESH_MS = 1_000;
 const RECHECK_MS = 25;
@@ -36,20 +41,20 @@ export function createJobOrders({
   onMissed,
 }: {
   readonly queue: string;
-  /** The tokens of this worker's locks begin with it. */
+  /** The worker's id. The lock tokens of this worker begin with the id. */
   readonly workerId: string;
   readonly lanes: Pick<LaneStore, "orders">;
   readonly running: Pick<Running, "all" | "count">;
   /**
-   * Called for a job that was cancelled in this worker's hands, but whose attempt ended before the worker learned of
-   * that.
+   * Called for a job that was cancelled while this worker held it, but whose attempt ended before the worker learned of
+   * the cancellation.
    */
   readonly onMissed: (id: string) => void;
 }): JobOrders {
   let isPaused = false;
-  /** The locks of this worker's jobs that it knows to be cancelled. */
+  /** The locks of those jobs in this worker that are known to be cancelled. */
   let known = new Set<string>();
-  /** Until when keys are paused, on `performance.now()`. */
+  /** When the pause of each paused key ends, on `performance.now()`. */
   let pausedKeys: ReadonlyMap<string, number> = new Map();
   let version = "";
   let repliedAtMs = -Infinity;
@@ -70,7 +75,7 @@ export function createJobOrders({
     if (seen.version !== version) void ask();
   }
 
-  /** Never rejects. Without a reply, no job begins here. */
+  /** Requests the pauses and cancellations. Never rejects. Without a reply, no job begins in this worker. */
   function ask(): Promise<void> {
     asking ??= askNow()
       .catch(() => undefined)
@@ -152,20 +157,22 @@ function lockOf(token: string, id: string): string {
 interface FetchedJobs {
   /** Called for each job that was fetched. */
   add(): void;
-  /** Called for each job that starts, or goes back. */
+  /** Called for each job that starts, or goes back to the queue. */
   remove(id: string): void;
   close(): Promise<void>;
 }
 
-/** Once the first job has waited for this long, all waiting ones are reported. */
+/** Once the first job has waited this long, all waiting jobs are reported. */
 const LONG_MS = 50;
-/** The time between changed reports, how long a report is valid, and the time between unchanged reports. */
+/**
+ * The least time between different reports, how long a report is valid, and how often an unchanged report is repeated.
+ */
 const REPORT_MS = 100;
 const HOLDS_FOR_MS = 3_000;
 const REPEAT_MS = 1_000;
 /**
- * The most jobs of a report: the first ones. Redis assumes that jobs fetched later wait behind them
- * (`lua/lib/lanes/look/fetched-jobs.lua`).
+ * A report contains at most this many jobs: those that were fetched first. Redis assumes that all other jobs wait
+ * behind them (`lua/lib/lanes/look/fetched-jobs.lua`).
  */
 const MOST_REPORTED = 1_000;
 
@@ -184,7 +191,7 @@ export function createFetchedJobs({
 }): FetchedJobs {
   let lastSent: readonly string[] = [];
   let lastSentAtMs = 0;
-  /** The jobs of the last report that still wait. */
+  /** The jobs of the latest report that still wait. */
   let left = new Set<string>();
   let sending: Promise<void> | undefined;
   let timer: NodeJS.Timeout | undefined;
@@ -207,7 +214,7 @@ export function createFetchedJobs({
   }
 
   function report(ids = waitingForLong()): void {
-    // One report is in flight at a time, even while Redis is unreachable.
+    // Sends one report at a time, even while Redis is unreachable.
     if (sending !== undefined) return;
     if (ids.length === 0 && lastSent.length === 0) return;
     lastSent = ids;
@@ -215,7 +222,7 @@ export function createFetchedJobs({
     left = new Set(ids);
     sending = lanes
       .reportFetched({ queue, worker: workerId, ids, forMs: HOLDS_FOR_MS })
-      // The next check sends a failed report again. The report before it expires.
+      // The next check repeats a failed report. Until then, the previous report may expire.
       .catch(() => void (lastSentAtMs = -Infinity))
       .then(() => {
         sending = undefined;
@@ -224,8 +231,8 @@ export function createFetchedJobs({
   }
 
   /**
-   * Returns all waiting jobs if the first has waited long enough. A job that lost its lock and was fetched again waits
-   * twice.
+   * Returns the ids of all waiting jobs if the first has waited for `LONG_MS`. Uses a set, because a job that lost its
+   * lock and was fetched again waits twice.
    */
   function waitingForLong(): string[] {
     const ids = new Set<string>();
@@ -241,7 +248,7 @@ export function createFetchedJobs({
   return {
     add: () => checkIn(LONG_MS),
     remove(id) {
-      // Once all reported jobs have started, those fetched after them are reported at once.
+      // Once all reported jobs have started, the jobs that were fetched after them are reported at once.
       if (left.delete(id) && left.size === 0) report();
     },
     async close() {
@@ -255,9 +262,9 @@ export function createFetchedJobs({
 }
 
 interface JobLocks {
-  /** True if the worker holds the job's lock: it was confirmed less than a lock's lifetime ago. */
+  /** True if the worker holds the job's lock, because Redis confirmed the lock less than `lockMs` ago. */
   isHeld(job: OwnedJobContext): boolean;
-  /** Asks Redis whether the lock is held, and renews it if so. */
+  /** Asks Redis whether the worker still holds the lock, and if so, renews the lock. */
   confirm(job: OwnedJobContext): Promise<boolean>;
   /** Stops renewing locks. */
   close(): void;
@@ -271,7 +278,7 @@ interface JobLocksSettings {
   readonly onError: (error: Error) => void;
 }
 
-/** The number of checks during the life of one lock. A lock is renewed before half of its life is over. */
+/** How often locks are checked within `lockMs`. A lock is renewed before half of its time is over. */
 const LOOKS = 4;
 const LOST = "its lock was lost";
 
@@ -279,8 +286,8 @@ const LOST = "its lock was lost";
  * Renews the locks of a worker's jobs. A lock is identified by its job and its token.
  *
  * BullMQ's own lock manager is not used, because it identifies a lock by its job alone. If a process hangs for longer
- * than a lock lasts, the same worker may fetch a job again while the job's first wait continues. When that wait ended,
- * BullMQ stopped renewing the new lock, and the job was lost until it became a dead letter. No upstream issue known;
+ * than a lock lasts, the same worker may fetch a job again while the job's first wait continues. When the first wait
+ * ends, BullMQ stops renewing the new lock, so the job is lost until it becomes a dead letter. No upstream issue known;
  * checked with bullmq 6.7.0 (`untrackJob` in lock-manager.js).
  */
 export function createJobLocks({ running, lockMs, extend, onError }: JobLocksSettings): JobLocks {
@@ -312,7 +319,8 @@ export function createJobLocks({ running, lockMs, extend, onError }: JobLocksSet
     if (jobs.length === 0 || isClosed) return;
     const ids = jobs.map(({ jobId }) => jobId);
     const tokens = jobs.map(({ token }) => token);
-    // The lock lasts from now on at least. The reply may be read much later.
+    // A renewed lock begins at this time or later. The time of the reply is not used, because the reply may be read
+    // much later.
     const askedAtMs = performance.now();
     try {
       const refused = new Set(await extend(ids, tokens, lockMs));

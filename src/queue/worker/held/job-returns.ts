@@ -11,30 +11,34 @@ import type { OwnedJobContext, WorkerContext } from "../context.ts";
 import type { ScheduledRuns } from "../runs.ts";
 import type { WhyBlocked } from "./downstream.ts";
 
-/** All functions reject or throw. */
+/** The functions that return a job to the queue. All of them reject or throw. */
 export interface JobReturns<Data> {
   /**
-   * Puts the job into its lane, so that others can use its place in this worker. It comes back in its turn, once its
-   * key, or the parent key without room, has room.
+   * Puts the job into its lane, so that other jobs can use its place in this worker. The job comes back in its turn,
+   * once its key, or the parent key that has no room, has room again.
    */
   park(
     bullJob: Stored<Data>,
     context: OwnedJobContext,
     room?: { readonly inMs: () => number | undefined; readonly of?: string | undefined },
   ): Promise<never>;
-  /** Puts the job back to wait, because the downstream of its key or of the whole bucket is unreachable. */
+  /** Puts the job back into the queue, because the downstream of its key or of the whole bucket is unreachable. */
   holdBack(bullJob: Stored<Data>, context: OwnedJobContext, why: WhyBlocked): Promise<never>;
-  /** Puts a job back whose attempt failed but does not count. */
+  /** Puts a job back into the queue whose attempt failed but does not count. */
   returnUncounted(
     bullJob: Stored<Data>,
     context: OwnedJobContext,
     how: { readonly error: UncountedFailure; readonly pass: Pass },
   ): Promise<never>;
   /**
-   * Puts the job back into its position in the queue. If the job is a cancelled run, its schedule continues without it.
+   * Puts the job back into its old position in the queue. If the job is a cancelled run, its schedule continues with
+   * the next run.
    */
   giveBack(bullJob: Stored<Data>, context: OwnedJobContext, run?: RunName): Promise<never>;
-  /** Used when the lock is lost or Redis is unreachable: the job comes back by itself. */
+  /**
+   * Leaves the job as it is in Redis. Used when the lock is lost or Redis is unreachable: the job returns to the queue
+   * by itself.
+   */
   readonly leave: () => never;
 }
 
@@ -78,7 +82,8 @@ export function createJobReturns<Data>(
     if (context.isLost || !connection.isReady()) return leave();
     report.notCounted(bullJob, failure, blocked.inMs);
     if (!pass.isProbe) return holdBack(bullJob, context, blocked);
-    // The job goes behind others, so that another one is tried next: this job itself may be the cause.
+    // Puts the job behind other jobs, so that another job tests the downstream next. This job itself may be the cause
+    // of the failure.
     context.isGoingBack = true;
     const delayMs = Math.ceil(blocked.inMs * (1 + Math.random()));
     await bullJob
@@ -98,7 +103,7 @@ export function createJobReturns<Data>(
     return parkFromWorker(bullJob, context.token, worker).catch(leaveRemoved);
   }
 
-  /** The job is gone: it was a run whose schedule has ended. */
+  /** Handles the error that the job no longer exists: it was a run whose schedule has ended. */
   function leaveRemoved(error: unknown): never {
     if (codeOf(error) === NOT_THERE) return leave();
     throw error;

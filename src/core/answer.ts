@@ -1,7 +1,7 @@
-/** The meaning of a downstream's response, and what a user's `feedback` function may return. */
+/** Types for the meaning of a downstream's response, and for the result of a user's `feedback` function. */
 import type { Key, NamedKeys } from "./key-path.ts";
 
-/** A period for which a quota is given. */
+/** The period of a quota: a downstream allows a number of calls or units in each period. */
 export type QuotaPeriod = "second" | "minute" | "hour" | "day" | "month";
 
 /** The meaning of one response of a downstream. */
@@ -11,9 +11,9 @@ export interface Answer {
   /** True if the downstream asks for fewer calls, or for no calls for some time. */
   readonly refused: boolean;
   /**
-   * How long to wait before the next call, in whole ms, without an upper bound: `12346`. If the response states no
-   * time, this is the default for its kind: `1000` for most. Undefined if no wait is needed, or if waiting would not
-   * help.
+   * The wait before the next call, in whole ms, without an upper bound: `12346`. If the response states no time, this
+   * is the default wait for that kind of response: `1000` for most. Undefined if no wait is needed, or if waiting would
+   * not help.
    */
   readonly afterMs: number | undefined;
   /** The end of that wait, in ms since 1970 on this process's clock: `1790000000123`. */
@@ -26,56 +26,62 @@ export interface Answer {
   readonly unit: string | undefined;
   /** True if the rejection lasts until a quota resets, in minutes or hours. Retries before that cannot succeed. */
   readonly lasts: boolean;
-  /** True if the downstream is briefly overloaded. The caller's quota is not used up, so its rate need not change. */
+  /**
+   * True if the downstream is briefly overloaded. The caller's quota is not used up, so the bucket's rate need not
+   * change.
+   */
   readonly overloaded: boolean;
   /**
-   * True if the same call may be retried. False if nothing was rejected, if the downstream says so, or if waiting would
-   * not help, as for an account without credit.
+   * True if the same call may be retried. False if the downstream rejected nothing, if the downstream forbids a retry,
+   * or if waiting would not help, as with an account without credit.
    */
   readonly retry: boolean;
 }
 
-/** A request for a cooldown. */
+/** A cooldown that a `feedback` function requests. */
 export interface Cooldown {
-  /** How long no call may start, in ms. */
+  /** The duration of the cooldown in ms. No call starts during the cooldown. */
   readonly coolMs: number;
   /**
-   * What cools down: the bucket, the key, or one of several keys by its name. Defaults to the key if keys have separate
-   * limits, else to the bucket.
+   * What cools down: the bucket, the key, or one of several keys, which is selected by its name. Defaults to the key if
+   * keys have separate limits, else to the bucket.
    */
   readonly scope?: "bucket" | "key" | (string & {}) | undefined;
   /**
-   * For a path: the index of the name that cools down, together with all keys below it; 0 is the first. Defaults to the
-   * narrowest name that has limits. For a name without limits, the next wider name with limits cools down, or else the
-   * bucket.
+   * For a path: the index of the name that cools down, together with all keys below that name. 0 is the first name.
+   * Defaults to the narrowest name that has limits. If the selected name has no limits, the next wider name with limits
+   * cools down, or else the bucket.
    */
   readonly level?: number | undefined;
   /** The unit of the used-up quota. The cooldown applies to all calls, whatever unit they count in. */
   readonly unit?: string | undefined;
 }
 
-/** The bucket's reading of the response, changed or unchanged: `{ ...heard, afterMs: 30_000 }`. */
+/**
+ * The bucket's interpretation of a response, with or without changes by the user's function: `{ ...heard, afterMs:
+ * 30_000 }`.
+ */
 export interface ChangedAnswer extends Partial<Omit<Answer, "scope" | "refused">> {
   readonly refused: boolean;
   /**
-   * `"bucket"`, `"key"` or the name of one of several keys says what cools down. Other values are the period of the
-   * quota.
+   * What cools down, if the value is `"bucket"`, `"key"` or the name of one of several keys. Any other value is the
+   * period of the quota.
    */
   readonly scope?: QuotaPeriod | "bucket" | "key" | (string & {}) | undefined;
-  /** As in {@link Cooldown}. */
+  /** The same as `level` in {@link Cooldown}. */
   readonly level?: number | undefined;
 }
 
-/** The result of a `feedback` function; undefined if the call went well. */
+/** The result of a `feedback` function for a failed call. The function returns undefined if the call succeeded. */
 export type Feedback = Cooldown | ChangedAnswer;
 
 /** The second argument of a `feedback` function. */
 export interface FeedbackContext {
-  /** The bucket's own reading of the response. */
+  /** The bucket's own interpretation of the response. */
   readonly heard: Answer;
-  /** The key of the call. */
+  /** The key of the call. Undefined if the call has no key, or several named keys. */
   readonly key: Key | undefined;
-  /** The keys of a call that has several side by side. */
+  /** The named keys of the call. Undefined if the call has a single key or none. */
   readonly keys: NamedKeys | undefined;
   /** The bucket's name. */
   readonly bucket: string;
@@ -86,10 +92,11 @@ export interface FeedbackContext {
 type MaybeFeedback = Feedback | undefined;
 
 /**
- * Reads what a call returned or threw. Returns a cooldown, a changed reading, or undefined if the call went well.
+ * Interprets what a call returned or threw. Returns a cooldown, a changed interpretation, or undefined if the call
+ * succeeded.
  *
- * For a call that did not go well, the function may return a promise. If it takes over a second, the bucket's own
- * reading applies. `false` disables feedback.
+ * For a failed call, the function may return a promise. If the promise takes over a second, the bucket's own
+ * interpretation applies. `false` disables feedback.
  */
 export type ReadFeedback =
   | false

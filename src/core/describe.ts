@@ -1,5 +1,5 @@
 const LONGEST = 60;
-/** Passwords are searched for in this many characters of a text. */
+/** The most characters of a text that are searched for passwords. */
 const MOST_SEARCHED = 4_000;
 
 /** Shows a value in an error message: on one line, without passwords, in at most about 60 characters. */
@@ -16,25 +16,27 @@ export function onOneLine(text: string): string {
   return text.replaceAll(/[\p{Cc}\p{Zl}\p{Zp}]/gu, " ");
 }
 
-/** Removes the full stop at the end, so that a sentence can continue. Keeps an ellipsis. */
+/** Removes the full stop at the end of a text, so that the text can continue as a sentence. Keeps an ellipsis. */
 export function withoutStop(text: string): string {
   return text.replace(/(?<!\.)\.\s*$/, "");
 }
 
-/** The message of anything that was thrown, with the message of its cause, without passwords. */
+/** Returns the message of any thrown value together with the message of its cause, without passwords. */
 export function reasonOf(error: unknown): string {
   try {
     return withoutPasswords(withCause(String(error), error));
   } catch {
-    // Its toString throws, or it has none.
+    // The `toString` of the thrown value is missing or throws.
     return "an error without a text";
   }
 }
 
-/** How many causes are followed. `fetch`, a client and its user each wrap the error once. */
+/** The most levels of `cause` that are followed. `fetch`, a client and its user each wrap the error once. */
 const MOST_CAUSES = 5;
 
-/** Adds the message of the innermost cause, because the "fetch failed" of `fetch` alone explains nothing. */
+/**
+ * Adds the message of the innermost cause to a text, because the message "fetch failed" of `fetch` explains nothing.
+ */
 export function withCause(text: string, error: unknown): string {
   let words: string | undefined;
   let at = error;
@@ -43,27 +45,27 @@ export function withCause(text: string, error: unknown): string {
       if (typeof at !== "object" || at === null) break;
       at = (at as { cause?: unknown }).cause;
       const { message, code } = (at ?? {}) as { message?: unknown; code?: unknown };
-      // If a name has several addresses, the error for all of them has a code and no message.
+      // If a host name has several addresses, Node throws one error for all of them, with a code but without a message.
       const found = [message, code].find((part) => typeof part === "string" && part !== "");
       if (found !== undefined) words = found as string;
     }
   } catch {
-    // A getter or a proxy that throws.
+    // A getter or a proxy of the value throws.
   }
   return words === undefined || text.includes(words) ? text : `${text} (${words})`;
 }
 
 /**
- * The message of an error, as part of a sentence: `"connect ECONNREFUSED 127.0.0.1:6379"`, `"WRONGPASS invalid
+ * Returns the message of an error as part of a sentence: `"connect ECONNREFUSED 127.0.0.1:6379"`, `"WRONGPASS invalid
  * username-password pair"`.
  */
 export function messageOf(error: Error): string {
-  // If a name has several addresses, the error for all of them has a code and no message.
+  // If a host name has several addresses, Node throws one error for all of them, with a code but without a message.
   const { code } = error as NodeJS.ErrnoException;
   return withoutPasswords(error.message || code || error.name).replace(/\.$/, "");
 }
 
-/** Redis repeats the arguments of an unknown command. Those of AUTH include a password. */
+/** Matches the arguments in the error of Redis about an unknown command. The arguments of AUTH include a password. */
 const ARGUMENTS = /with args beginning with: .*/gs;
 
 /** Removes the user and password from URLs and from addresses without a scheme. */
@@ -71,7 +73,10 @@ export function withoutPasswords(text: string): string {
   return text.replaceAll(ARGUMENTS, "with arguments").replaceAll(/[^\s"']+/g, withoutUser);
 }
 
-/** Removes everything up to the last @, because a password without URL encoding may contain a slash or an @. */
+/**
+ * Removes the user and password before the last `@` of a word. A password without URL encoding may itself contain a
+ * slash or an `@`.
+ */
 function withoutUser(word: string): string {
   const end = word.lastIndexOf("@");
   if (end === -1) return word;
@@ -88,12 +93,12 @@ function plainText(value: unknown): string {
     if (value instanceof Date && Number.isNaN(value.getTime())) return "an invalid date";
     return JSON.stringify(value, readable) ?? "an object";
   } catch {
-    // A cycle, or a toJSON that throws. Only the type can be shown.
+    // The value has a cycle, or its `toJSON` throws. Only its type can be shown.
     return typeOf(value);
   }
 }
 
-/** JSON has no BigInt. */
+/** Writes a BigInt as text, because JSON has no BigInt. */
 function readable(_name: string, value: unknown): unknown {
   return typeof value === "bigint" ? `${value}n` : value;
 }
@@ -102,21 +107,21 @@ function typeOf(value: object): string {
   try {
     return Object.prototype.toString.call(value);
   } catch {
-    // A proxy that throws.
+    // The value is a proxy that throws.
     return "an object";
   }
 }
 
-/** Names of options and fields whose values are never shown. */
+/** Matches the names of options and fields whose values errors never show. */
 const NAMES =
   /(?:password|passwd|passphrase|secrets?|token|credentials?|authorization|cookie|(?:api|private|access|signing|encryption)[-_]?key)$|^(?:headers|certificate)$/i;
 const PRIVATE_KEY = /-----BEGIN [A-Z ]*PRIVATE KEY-----/;
 const HIDDEN = "***";
 const DEEPEST = 5;
-/** The most values that are searched. An error about a large job must not take long. */
+/** The most values that are searched for secrets, because an error about a large job must not take long. */
 const MOST_VALUES = 1_000;
 
-/** The value of an option, as an error stores it: unchanged, or a copy without the passwords in it. */
+/** Returns the value of an option as errors store it: the value itself, or a copy without the passwords in it. */
 export function withoutSecrets(option: string, value: unknown): unknown {
   const names = option.split(".");
   const name = names.find((each) => NAMES.test(each)) ?? names.at(-1)!;
@@ -143,12 +148,12 @@ function hide(name: string, value: unknown, { deep, left }: Bounds): unknown {
     if (hidden.every(([, each], index) => Object.is(each, entries[index]![1]))) return value;
     return Array.isArray(value) ? hidden.map(([, each]) => each) : Object.fromEntries(hidden);
   } catch {
-    // A getter or a proxy that throws.
+    // A getter or a proxy of the value throws.
     return value;
   }
 }
 
-/** The first entries of an object. `Object.entries` would list all of them first. */
+/** Returns the first entries of an object. `Object.entries` would list all of them first. */
 function firstEntries(value: object, count: number): [string, unknown][] {
   const entries: [string, unknown][] = [];
   for (const key in value) {
@@ -158,7 +163,7 @@ function firstEntries(value: object, count: number): [string, unknown][] {
   return entries;
 }
 
-/** Handles the rejection of a promise that is not used. An unhandled rejection ends the process. */
+/** Ignores the rejection of a promise that the caller does not use. An unhandled rejection would end the process. */
 export function ignoreRejection(value: unknown): void {
   try {
     if (value instanceof Promise) value.catch(() => {});
@@ -167,17 +172,17 @@ export function ignoreRejection(value: unknown): void {
   }
 }
 
-/** Whether a value can be awaited. */
+/** True if a value can be awaited. */
 export function isThenable(value: unknown): value is PromiseLike<unknown> {
   return typeof (value as { then?: unknown } | null | undefined)?.then === "function";
 }
 
-/** The JSON text for a time without an end. JSON has no Infinity, and would write `null`. */
+/** The JSON value for a time without an end. JSON has no Infinity and would write `null`. */
 const FOREVER = "forever";
 
 /**
- * Makes JSON write `"forever"` for each endless time in a result. In the process, the time stays Infinity, so that it
- * compares like any other number.
+ * Makes `JSON.stringify` write `"forever"` for each endless time in a result. In memory, the time stays Infinity, so
+ * that code can compare it like any other number.
  */
 export function withForever<Result extends object>(result: Result): Result {
   if (!Object.values(result).includes(Infinity)) return result;
@@ -188,7 +193,7 @@ export function withForever<Result extends object>(result: Result): Result {
     ]);
     return Object.fromEntries(said) as object;
   };
-  // Not enumerable, because it is not a field of the result.
+  // `toJSON` is not enumerable, because it is not a field of the result.
   return Object.defineProperty(result, "toJSON", { value: toJSON });
 }
 
@@ -205,7 +210,7 @@ export function factInJson(name: string, value: unknown): unknown {
     JSON.stringify(value);
     return value;
   } catch {
-    // A cycle, a BigInt, or a toJSON that throws.
+    // The value has a cycle or a BigInt, or its `toJSON` throws.
     return describeValue(value);
   }
 }

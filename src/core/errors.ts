@@ -9,7 +9,7 @@ import {
 } from "./describe.ts";
 import { namedOf, type Key, type NamedKeys } from "./key-path.ts";
 
-/** Every `code` of this package's errors. `docs/reference/errors.md` explains each. */
+/** The `code` of every error of this package. `docs/reference/errors.md` explains each code. */
 export type ErrorCode =
   | "ERR_INVALID_OPTION"
   | "ERR_COST_TOO_LARGE"
@@ -36,12 +36,12 @@ export type ErrorCode =
   | "ERR_SECRET_UNREADABLE"
   | "ERR_WEBHOOK_NOT_VERIFIED";
 
-/** The fields of an error class, without those that every error has. */
+/** The fields of an error class, without the fields that every error has. */
 export type FactsOf<Self> = Omit<Self, keyof SluiceError>;
 
 /**
- * The base class of all errors of this package. Branch on `code`, never on `message`. A subclass declares only its
- * facts.
+ * The base class of all errors of this package. Callers compare `code`, never `message`. A subclass declares only the
+ * fields that describe its facts.
  */
 export abstract class SluiceError<Self = object> extends Error {
   abstract readonly code: ErrorCode;
@@ -51,7 +51,7 @@ export abstract class SluiceError<Self = object> extends Error {
     Object.assign(this, facts);
   }
 
-  /** The error as JSON: its name, code, message and facts. A time without an end is `"forever"`. */
+  /** Returns the error as JSON: its name, code, message and facts. A time without an end is `"forever"`. */
   toJSON(): Record<string, unknown> {
     const { name, code, message } = this;
     const facts = Object.entries(this).map(([fact, value]) => [fact, factInJson(fact, value)]);
@@ -89,14 +89,14 @@ export class InvalidOptionError extends SluiceError<InvalidOptionError> {
   }
 }
 
-/** The parts of an error about an option. */
+/** The parts from which each InvalidOptionError was created. */
 const problems = new WeakMap<
   InvalidOptionError,
   ConstructorParameters<typeof InvalidOptionError>[0]
 >();
 
 /**
- * The advice in an error about an option, without the rest of the message.
+ * Returns the advice in an error about an option, without the rest of the message.
  *
  * @internal
  */
@@ -104,7 +104,10 @@ export function remedyOf(error: InvalidOptionError): string {
   return problems.get(error)?.remedy ?? "";
 }
 
-/** Runs a reader of nested options. An error about `"rate"` becomes one about `"perKey.rate"`. */
+/**
+ * Runs a function that reads nested options. Prefixes the option name in its errors with the path: `"rate"` becomes
+ * `"perKey.rate"`.
+ */
 export function atPath<T>(path: string, read: () => T): T {
   try {
     return read();
@@ -121,7 +124,7 @@ export class CostTooLargeError extends SluiceError<CostTooLargeError> {
   readonly code = "ERR_COST_TOO_LARGE";
   declare readonly bucket: string;
   declare readonly cost: number;
-  /** The unit of the cost: `"calls"`, `"tokens"`. */
+  /** The unit in which the cost is counted: `"calls"`, `"tokens"`. */
   declare readonly unit: string;
   /** The largest cost that the limit allows: its burst, or the capacity of its window. */
   declare readonly maxCost: number;
@@ -138,16 +141,16 @@ export class CostTooLargeError extends SluiceError<CostTooLargeError> {
   }
 }
 
-/** Thrown when something was changed after the caller read it. Nothing was changed now. */
+/** Thrown when a bucket or queue was changed after the caller read it. The rejected request changed nothing. */
 export class ChangedError extends SluiceError<ChangedError> {
   override readonly name = "ChangedError";
   readonly code = "ERR_CHANGED";
-  /** The bucket, if the change was one of a bucket. */
+  /** The changed bucket. Undefined if a queue was changed. */
   declare readonly bucket: string | undefined;
   declare readonly queue: string | undefined;
   /** The generation, or the id of the change, that the caller saw: `17`. */
   declare readonly since: number | string;
-  /** The current one. */
+  /** The current generation, or the id of the latest change. */
   declare readonly generation: number | string;
 
   constructor(facts: {
@@ -166,7 +169,7 @@ export class ChangedError extends SluiceError<ChangedError> {
   }
 }
 
-/** Thrown by an `undo` for a change that cannot be undone. Nothing was changed now. */
+/** Thrown by `undo` if a change cannot be undone. The rejected request changed nothing. */
 export class CannotUndoError extends SluiceError<CannotUndoError> {
   override readonly name = "CannotUndoError";
   readonly code = "ERR_CANNOT_UNDO";
@@ -186,22 +189,22 @@ export class CannotUndoError extends SluiceError<CannotUndoError> {
   }
 }
 
-/** Thrown when `maxWaiting` callers already wait. The call was not started. */
+/** Thrown when `maxWaiting` callers already wait in the bucket. The call was not started. */
 export class LineFullError extends SluiceError<LineFullError> {
   override readonly name = "LineFullError";
   readonly code = "ERR_LINE_FULL";
   declare readonly bucket: string;
   declare readonly key: Key | undefined;
-  /** The keys of a call that has several side by side. */
+  /** The named keys of the call. Undefined if the call has a single key or none. */
   declare readonly keys: NamedKeys | undefined;
   /** The number of callers that wait in this process: `700`. */
   declare readonly waiting: number;
-  /** Milliseconds after which a new caller probably finds room: `120`. */
+  /** Milliseconds after which the line probably has room for a new caller: `120`. */
   declare readonly retryAfterMs: number;
 
   constructor(facts: {
     bucket: string;
-    /** The text of the key. */
+    /** The encoded key. */
     key: string | undefined;
     waiting: number;
     priority: string;
@@ -217,8 +220,8 @@ export class LineFullError extends SluiceError<LineFullError> {
 }
 
 /**
- * The reason of a slot's abort signal when its lease could not be renewed. A throttled call rejects with it. Another
- * call may run at the same time.
+ * The abort reason of a slot's signal when the slot's lease could not be renewed. A throttled call rejects with this
+ * error. Another call may run at the same time.
  */
 export class LeaseLostError extends SluiceError<LeaseLostError> {
   override readonly name = "LeaseLostError";
@@ -240,22 +243,22 @@ export class WaitTooLongError extends SluiceError<WaitTooLongError> {
   readonly code = "ERR_WAIT_TOO_LONG";
   declare readonly bucket: string;
   declare readonly key: Key | undefined;
-  /** The keys of a call that has several side by side. */
+  /** The named keys of the call. Undefined if the call has a single key or none. */
   declare readonly keys: NamedKeys | undefined;
   /**
    * Milliseconds after which the same call will probably get a slot: `250` if about 25 callers of a 100/s bucket still
-   * wait. An estimate: it can be one interval too long, and is too short if more callers arrive.
+   * wait. The value is an estimate. It can be one interval too long, and is too short if more callers arrive.
    */
   declare readonly retryAfterMs: number;
   /**
-   * What delayed the call the longest: a limit as written in the policy, such as `"100/s"`, or another reason, such as
-   * `"a pause"`.
+   * What delayed the call the longest. A limit is shown as written in the policy, such as `"100/s"`; other reasons are
+   * text, such as `"a pause"`.
    */
   declare readonly limitedBy: string;
 
   constructor(facts: {
     bucket: string;
-    /** The text of the key. */
+    /** The encoded key. */
     key: string | undefined;
     maxWaitMs: number;
     retryAfterMs: number;
@@ -273,7 +276,7 @@ export class WaitTooLongError extends SluiceError<WaitTooLongError> {
 }
 
 /**
- * Thrown when Redis gave no reply within `storeTimeoutMs`, refused the request, or failed recently. The call was not
+ * Thrown when Redis sent no reply within `storeTimeoutMs`, rejected the request, or failed recently. The call was not
  * started.
  */
 export class StoreUnavailableError extends SluiceError<StoreUnavailableError> {
@@ -285,8 +288,8 @@ export class StoreUnavailableError extends SluiceError<StoreUnavailableError> {
   declare readonly storedCount: number;
 
   /**
-   * Keeps only the message of the connection error `met`. Errors of ioredis carry commands, which may contain
-   * passwords.
+   * Stores only the message of the connection error `met` as the cause. Errors of ioredis contain commands, which may
+   * contain passwords.
    */
   constructor(
     message: string,
@@ -298,7 +301,10 @@ export class StoreUnavailableError extends SluiceError<StoreUnavailableError> {
   }
 }
 
-/** Thrown when a sluice without Redis is used for something durable, or is created where Redis is required. */
+/**
+ * Thrown when a feature that needs Redis is used without Redis, or when a sluice without Redis is created where Redis
+ * is required.
+ */
 export class RedisRequiredError extends SluiceError {
   override readonly name = "RedisRequiredError";
   readonly code = "ERR_REDIS_REQUIRED";
@@ -311,7 +317,7 @@ export class RedisRequiredError extends SluiceError {
   }
 }
 
-/** Thrown to waiting callers when their sluice closes, and to all later callers. */
+/** Thrown to all waiting callers when their sluice closes, and to all later callers. */
 export class ClosedError extends SluiceError {
   override readonly name = "ClosedError";
   readonly code = "ERR_CLOSED";
@@ -321,24 +327,24 @@ export class ClosedError extends SluiceError {
   }
 }
 
-/** True if the error means that a call was not allowed to start. False if its bucket was closed. */
+/** True if the error means that a call was not allowed to start. False if the bucket was closed. */
 export function isRefusal(error: unknown): error is SluiceError {
   return error instanceof SluiceError && !(error instanceof ClosedError);
 }
 
-/** A reply of Redis that rejects a request. */
+/** An error reply with which Redis rejected a request. */
 export interface RedisRefusal {
-  /** The text of the reply: `"NOPERM this user has no permissions to run the 'evalsha' command"`. */
+  /** The text of the error reply: `"NOPERM this user has no permissions to run the 'evalsha' command"`. */
   readonly reason: string;
   readonly remedy: string;
 }
 
-/** True if the error is a reply of Redis. */
+/** True if the error is an error reply of Redis, not a connection error. */
 export function isReply(error: unknown): error is Error {
   return error instanceof Error && error.name === "ReplyError";
 }
 
-/** The rejection in an error. Undefined if the error is not a reply of Redis. */
+/** Returns the reason and the remedy for an error reply of Redis. Returns undefined for other errors. */
 export function redisRefusalOf(error: unknown): RedisRefusal | undefined {
   if (!isReply(error)) return undefined;
   return { reason: messageOf(error), remedy: remedyFor(error.message) };
@@ -355,11 +361,11 @@ function remedyFor(message: string): string {
 }
 
 export function isMissingRights(message: string): boolean {
-  // Redis 7.0 uses another text for commands inside a script.
+  // Redis 7.0 uses the second text for commands inside a script.
   return /^NOPERM|^ERR The user executing the script can.t run this command/.test(message);
 }
 
-/** Internal: the request contained calendar-day resets for another time than the bucket's. */
+/** Internal error: the calendar-day reset times in the request do not match the current time of the bucket's clock. */
 export class WrongResetsError extends Error {
   readonly serverUs: number;
 

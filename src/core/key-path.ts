@@ -1,21 +1,21 @@
 /**
- * The tenant or endpoint of a call or job: a name, or a path of up to three names, the widest first: `["acme",
- * "endpoint-7"]`. A path of one name equals that name.
+ * The key of a call or job, such as a tenant or an endpoint. A key is a name, or a path of up to three names, the
+ * widest first: `["acme", "endpoint-7"]`. A path of one name equals that name.
  */
 export type Key = string | readonly string[];
 
-/** Keys side by side, by their names: `{ address: "10.0.0.1", email: "a@b.c" }`. */
+/** Several keys of one call, side by side. Each key has a name: `{ address: "10.0.0.1", email: "a@b.c" }`. */
 export type NamedKeys = Readonly<Record<string, string>>;
 
 export const MOST_LEVELS = 3;
 
-/** Separates the names of a path in its text. Names cannot contain control characters. */
+/** Separates the names in the encoded text of a path. Names cannot contain control characters. */
 const BETWEEN = "\u001F";
 /** Separates the name of a named key from its value, and several named keys from each other. */
 const VALUED = "\u001E";
 const BESIDE = "\u001D";
 
-/** Encodes a key as one text, under which all of its state is stored. A plain name is unchanged. */
+/** Encodes a key as one text, which is part of the names under which its state is stored. A plain name is unchanged. */
 export function encodeKey(key: Key): string {
   return typeof key === "string" ? key : key.join(BETWEEN);
 }
@@ -25,19 +25,19 @@ export function decodeKey(text: string): Key {
   return text.includes(BETWEEN) ? Object.freeze(text.split(BETWEEN)) : text;
 }
 
-/** The names in the text of a path, the widest first. */
+/** Returns the names in an encoded path, the widest first. */
 export function namesOfText(text: string): string[] {
   return text.split(BETWEEN);
 }
 
-/** The number of names in the text of a path. */
+/** Returns the number of names in an encoded path. */
 export function levelsOfText(text: string): number {
   let levels = 1;
   for (let at = text.indexOf(BETWEEN); at !== -1; at = text.indexOf(BETWEEN, at + 1)) levels += 1;
   return levels;
 }
 
-/** The texts of all prefixes of a path, the widest first and the whole path last. */
+/** Returns the encoded prefixes of an encoded path, the widest first and the whole path last. */
 export function headsOfText(text: string): string[] {
   const heads: string[] = [];
   for (let at = text.indexOf(BETWEEN); at !== -1; at = text.indexOf(BETWEEN, at + 1)) {
@@ -47,55 +47,58 @@ export function headsOfText(text: string): string[] {
   return heads;
 }
 
-/** The first name of a path: `"acme"` of `["acme", "endpoint-7"]`. */
+/** Returns the first name of an encoded path: `"acme"` for `["acme", "endpoint-7"]`. */
 export function firstOfText(text: string): string {
   const end = text.indexOf(BETWEEN);
   return end === -1 ? text : text.slice(0, end);
 }
 
-/** True if a path equals another one, or is below it. */
+/** True if the path `text` equals the path `head`, or is below it. */
 export function isWithin(text: string, head: string): boolean {
   return text === head || text.startsWith(head + BETWEEN);
 }
 
-/** The text of one named key. */
+/** Encodes one named key. */
 export function textOfNamedKey(name: string, value: string): string {
   return `${name}${VALUED}${value}`;
 }
 
-/** The combined text of several named keys. It does not depend on their order. */
+/** Combines encoded named keys into one text. The text does not depend on their order. */
 export function textOfNamedKeys(texts: readonly string[]): string {
   const areInOrder = texts.every((text, index) => index === 0 || texts[index - 1]! < text);
   return (areInOrder ? texts : texts.toSorted()).join(BESIDE);
 }
 
-/** The separate texts of several named keys. */
+/** Splits a combined text into its encoded named keys. */
 export function textsOfNamedKeys(text: string): string[] {
   return text.split(BESIDE);
 }
 
-/** The name of a named key. */
+/** Returns the name in an encoded named key. */
 export function nameOfNamedKey(text: string): string {
   return text.slice(0, text.indexOf(VALUED));
 }
 
-/** The value of a named key. */
+/** Returns the value in an encoded named key. */
 export function valueOfNamedKey(text: string): string {
   return text.slice(text.indexOf(VALUED) + 1);
 }
 
-/** The combined text of a key's scopes, the widest first. For a path, this is the text of the narrowest scope. */
+/**
+ * Combines the encoded scopes of a key, given the widest first. For a path, the result is the text of the narrowest
+ * scope.
+ */
 export function textOfScopes(texts: readonly string[]): string {
   const last = texts.at(-1) ?? "";
   return texts.length > 1 && isOfNames(last) ? textOfNamedKeys(texts) : last;
 }
 
-/** True if the text is one of named keys. */
+/** True if the text encodes named keys. */
 export function isOfNames(text: string): boolean {
   return text.includes(VALUED);
 }
 
-/** A key in the form that users see: a key, or named keys. */
+/** A decoded key: either `key` or `keys` is set. */
 export interface Named {
   readonly key: Key | undefined;
   readonly keys: NamedKeys | undefined;
@@ -103,7 +106,7 @@ export interface Named {
 
 const UNNAMED: Named = Object.freeze({ key: undefined, keys: undefined });
 
-/** Decodes a text into the form that users see. */
+/** Decodes a key or named keys into the form that users see. */
 export function namedOf(text: string | undefined): Named {
   if (text === undefined) return UNNAMED;
   if (!isOfNames(text)) return { key: decodeKey(text), keys: undefined };

@@ -1,14 +1,14 @@
 import { isThenable, reasonOf } from "./describe.ts";
 
-/** Receives warnings and errors that reach no caller. A pino logger fits. */
+/** Receives warnings and errors that no caller receives. A pino logger can be used. */
 export interface Logger {
   warn(facts: object, message: string): void;
   error(facts: object, message: string): void;
 }
 
 /**
- * Wraps a user's logger so that it never throws. An error in a callback would end the process. Failed messages go to
- * `instead`.
+ * Wraps a user's logger so that it never throws, because an error in a callback would end the process. Messages that
+ * the logger fails to log go to `instead`.
  */
 export function guarded(logger: Logger, instead: Logger): Logger {
   function log(level: keyof Logger, facts: object, message: string): void {
@@ -17,12 +17,12 @@ export function guarded(logger: Logger, instead: Logger): Logger {
       try {
         instead[level](facts, problem);
       } catch {
-        // The console is broken too, so the message is lost.
+        // The replacement logger failed too, so the message is lost.
       }
     };
     try {
       const logged: unknown = logger[level](facts, message);
-      // An async logger may reject later.
+      // An async logger returns a promise, which may reject later.
       if (isThenable(logged)) logged.then(undefined, logInstead);
     } catch (error) {
       logInstead(error);
@@ -36,19 +36,19 @@ export function guarded(logger: Logger, instead: Logger): Logger {
 }
 
 const SILENT_MS = 10_000;
-/** The most remembered messages. Beyond that, the oldest are dropped. */
+/** The most messages that are remembered. When there are more, the oldest are dropped. */
 const MOST_REMEMBERED = 100;
 
-/** When a message was last logged, and how often it was suppressed since. */
+/** The time when a message was last logged, and how many repetitions were suppressed since then. */
 interface Logged {
   readonly atMs: number;
   unsaid: number;
 }
 
 /**
- * A logger for problems that every call may have. Logs each warning once in ten seconds. The next one states the number
- * of suppressed ones as `unsaid`. Warnings that differ only by their `reason`, which may contain a key, count as the
- * same.
+ * Wraps a logger for problems that every call may have. Each warning is logged at most once in ten seconds. The next
+ * warning states the number of suppressed repetitions as `unsaid`. Warnings that differ only in their `reason`, which
+ * may contain a key, count as the same warning.
  */
 export function sampled(logger: Logger, nowMs: () => number): Logger {
   const logged = new Map<string, Logged>();

@@ -2,28 +2,31 @@ import type { SlotNote, SlotNoted } from "./stores/insight/slots.ts";
 import type { Limit, LimitStatus } from "./limits/rule.ts";
 
 /**
- * Stores the state of buckets. Each request is atomic and is never sent twice, so a lost reply wastes at most one horizon
- * of slots.
+ * Stores the state of buckets. Each request is atomic and is never sent twice. A lost reply therefore wastes at most
+ * one horizon of slots.
  */
 export interface Store {
-  /** @throws {@link StoreUnavailableError} when no reply comes within the store's time limit. All other requests do the same. */
+  /**
+   * @throws {@link StoreUnavailableError} when no reply arrives within the store's time limit. All other requests throw
+   * the same error.
+   */
   draw(request: DrawRequest): Promise<Drawn>;
-  /** Returns unused slots, and gives up the replica's position. */
+  /** Returns unused slots to the store, and removes the replica from the line of waiting replicas. */
   giveBack(request: ReturnRequest): Promise<void>;
   settle(request: SettleRequest): Promise<void>;
   /**
-   * Records the state of a slot that a server gave to a caller, and returns the state before. In the same step, the first
-   * settlement books its cost. A slot that has ended stays unchanged.
+   * Records the state of a slot that an HTTP server granted to a caller, and returns the previous state. In the same
+   * step, the first settlement books the actual cost. A slot that has ended does not change.
    */
   noteSlot(note: SlotNote, settling?: SettleRequest): Promise<SlotNoted>;
-  /** Extends leases by one period from now. Returns the leases that had already expired. */
+  /** Extends leases by one period from now. Returns the ids of the leases that had already expired. */
   renew(request: LeasesRequest): Promise<readonly number[]>;
   release(request: LeasesRequest): Promise<void>;
   steer(request: SteerRequest): Promise<Steered>;
   peek(request: ScopesRequest): Promise<Peeked>;
-  /** From now on, calls `wake` when a lease is free for this replica, or when a bucket has changed. */
+  /** Starts to call `wake` when a lease is free for this replica, or when a bucket has changed. */
   listen(asker: string, wake: Wake): void;
-  /** Adds samples of actual to estimated costs. Returns the mean ratio of each name, in millionths. */
+  /** Adds samples of the ratio of actual to estimated cost. Returns the mean ratio for each name, in millionths. */
   learn(request: LearnRequest): Promise<ReadonlyMap<string, number>>;
   /** Returns the recorded outage of each key's downstream, if there is one. An undefined key means the whole bucket. */
   readOutages(request: OutagesRequest): Promise<readonly (DownstreamOutage | undefined)[]>;
@@ -39,7 +42,7 @@ interface OutagesRequest {
 
 /** A downstream that cannot be reached. Times are in ms. */
 export interface DownstreamOutage {
-  /** The time between two probes. No other call starts in it. */
+  /** The time between two probes. No other call starts during this time. */
   readonly coolMs: number;
   /** The time until the next probe, at least 1. */
   readonly inMs: number;
@@ -48,17 +51,23 @@ export interface DownstreamOutage {
 interface OutageNote {
   readonly bucket: string;
   readonly key: string | undefined;
-  /** The time from now until the next probe. Undefined if the downstream is reachable again. */
+  /** The time from now until the next probe. Undefined records that the downstream is reachable again. */
   readonly coolMs: number | undefined;
 }
 
-/** How long an outage is kept after its next probe was due: the process that should send the probe may have died. */
+/**
+ * How long the store keeps an outage after its next probe was due, in ms. The process that should send the probe may
+ * have died.
+ */
 export const OUTAGE_KEPT_MS = 60_000;
 
-/** Sent instead of the time of the last draw, after an outage in which calls passed without Redis. */
+/** The value for `drewUs` after an outage in which calls passed without Redis. */
 export const DREW_ELSEWHERE_US: number = 2 ** 52;
 
-/** The longest time between two draws of a waiting replica. So a live change reaches it within a second. */
+/**
+ * The longest time between two draws of a waiting replica, in µs. A live change therefore reaches the replica within a
+ * second.
+ */
 export const LONGEST_ASK_GAP_US = 500_000;
 
 /** Requests slots of one bucket for the calls of one replica. */
@@ -66,38 +75,53 @@ export interface DrawRequest {
   readonly bucket: string;
   readonly asker: string;
   readonly terms: KnownTerms;
-  /** At least one, in the order in which they are served: the most urgent first, then the oldest. */
+  /** At least one slot request, in the order in which the store serves them: the most urgent first, then the oldest. */
   readonly slotRequests: readonly SlotRequest[];
   readonly horizonUs: number;
-  /** When this replica last drew, on the bucket's clock. 0 if it never did. */
+  /** The time of this replica's last draw, on the bucket's clock. 0 if it never drew. */
   readonly drewUs: number;
-  /** True if a bucket that lost its state starts with its whole burst. By default it starts as if a burst had just left. */
+  /**
+   * True if a bucket without stored state starts with its whole burst. By default, the bucket starts as if its burst
+   * had just been used.
+   */
   readonly startsFull?: boolean | undefined;
   readonly position: WaitPosition;
-  /** The number of the next lease, and how many leases the reply may grant. */
+  /** The id of the next lease, and the most leases that the reply may grant. */
   readonly lease: number;
   readonly leases: number;
-  /** True if calls start now or not at all. The store then writes only what it grants. */
+  /** True for a try: each call starts now or is rejected. The store then writes only the slots that it grants. */
   readonly isTry: boolean;
 }
 
-/** A request for slots for calls of one key, cost and priority, that wait in one process. */
+/** A request for slots. It covers the calls in one process that wait with the same key, cost and priority. */
 export interface SlotRequest {
-  /** Identifies calls of one kind. A returned slot goes only to a slot request of the same name. */
+  /** Identifies calls with the same key and cost. A returned slot goes only to a slot request with the same name. */
   readonly name: string;
-  /** The levels of the calls' key that have their own limits, the widest first. A call needs room in all of them. */
+  /**
+   * The levels of the key that have their own limits, the widest first. A call starts only if all of these levels have
+   * room.
+   */
   readonly scopes: readonly KeyScope[];
   /** The cost of one call under each limit of the policy, then under each limit of the scopes. */
   readonly costs: readonly number[];
   /** The cost of one call under each shadow of the policy. */
   readonly shadowCosts?: readonly number[] | undefined;
-  /** The number of slots. With 0, the store draws nothing and returns the earliest time at which such a call could start. */
+  /**
+   * The number of requested slots. With 0, the store draws nothing and returns the earliest time at which such a call
+   * could start.
+   */
   readonly wanted: number;
-  /** 0 is the most urgent. */
+  /** The priority as a number. 0 is the most urgent. */
   readonly rank: number;
-  /** True if one of these calls has a deadline. The reply then describes their key, whatever they wait for. */
+  /**
+   * True if one of these calls has a deadline. The reply then contains the facts about their key, even if another limit
+   * delays them.
+   */
   readonly isBounded: boolean;
-  /** When the first, the second and the last of these calls began to wait, in µs on the bucket's clock. 0 means now. */
+  /**
+   * The times when the first, the second and the last of these calls began to wait, in µs on the bucket's clock. 0
+   * means now.
+   */
   readonly sinceUs: number;
   readonly nextSinceUs: number;
   readonly lastSinceUs: number;
@@ -110,12 +134,15 @@ export interface LimitedKey {
   readonly limits: readonly Limit[];
 }
 
-/** A key with its own limits, and the replica's position there in the latest reply. */
+/**
+ * A key with its own limits, and the replica's position among the replicas that wait for this key, from the latest
+ * reply.
+ */
 export interface KeyScope extends LimitedKey {
   readonly position: WaitPosition;
 }
 
-/** Returns all limits of a call: the shared ones, then those of its scopes. Costs are in the same order. */
+/** Returns all limits of a call: the shared limits, then the limits of its scopes. Costs are in the same order. */
 export function limitsOfCall(
   shared: readonly Limit[],
   scopes: readonly LimitedKey[],
@@ -125,11 +152,11 @@ export function limitsOfCall(
 
 /** A replica's position among all replicas that wait in one scope. */
 export interface WaitPosition {
-  /** When its turn comes. 0 if it has no turn. */
+  /** The time of the replica's turn. 0 if it has no turn. */
   readonly turnUs: number;
-  /** When it began to wait for that turn, on the store's clock. 0 if it has no turn. */
+  /** The time when the replica began to wait for that turn, on the store's clock. 0 if it has no turn. */
   readonly sinceUs: number;
-  /** Its order among the replicas that wait for a lease. 0 if it waits for none. */
+  /** The replica's position among the replicas that wait for a lease. 0 if it waits for no lease. */
   readonly leaseOrder: number;
 }
 
@@ -144,13 +171,16 @@ export interface KnownTerms {
   readonly limits: readonly Limit[];
   readonly shares: readonly number[];
   readonly text: string;
-  /** When it was declared, in µs. 0 declares it now. */
+  /** The time when the policy was declared, in µs. 0 declares it now. */
   readonly version: number;
-  /** Limits that only count. */
+  /** Limits that delay no call, and only count the calls that they would have delayed. */
   readonly shadows?: readonly Limit[] | undefined;
 }
 
-/** Causes other than a limit that hold a call back: a cooldown, a pause, or a rate that responses have slowed. */
+/**
+ * Codes for the causes other than a limit that delay a call: a cooldown, a pause, or a rate that rejections have
+ * reduced.
+ */
 export const COOLING = -1;
 export const PAUSED = -2;
 export const SLOWED = -3;
@@ -161,7 +191,7 @@ export function boundBy(cause: number, scopeNumber: number): number {
   return cause - CAUSES * scopeNumber;
 }
 
-/** Decodes a `bindsAt` below 0. */
+/** Decodes a negative `bindsAt` into the cause and the scope number. */
 export function causeOf(bindsAt: number): { readonly cause: number; readonly scopeNumber: number } {
   const scopeNumber = Math.floor((-bindsAt - 1) / CAUSES);
   return { cause: bindsAt + CAUSES * scopeNumber, scopeNumber };
@@ -169,42 +199,43 @@ export function causeOf(bindsAt: number): { readonly cause: number; readonly sco
 
 /** The reply to one slot request. Times are µs on the bucket's clock. */
 export interface Granted {
-  /** Single slots, returned ones first. */
+  /** The times of single slots. Slots that other replicas returned come first. */
   readonly slotsUs: readonly number[];
   readonly run: Run | undefined;
-  /** When the scopes have room for another call. 0 if they have room now, Infinity if the time is unknown. */
+  /** The time when the scopes have room for another call. 0 if they have room now, Infinity if the time is unknown. */
   readonly notBeforeUs: number;
   /** One position for each scope of the slot request. */
   readonly positions: readonly WaitPosition[];
   /**
-   * What held back the first call without a slot: the number of a limit in the order of the costs, from 1; 0 for calls
-   * ahead of it; or a value of `boundBy`.
+   * The cause that delays the first call without a slot. A number from 1 is a limit in the order of the costs; 0 means
+   * calls ahead of this call; a negative number is a value of `boundBy`.
    */
   readonly bindsAt: number;
   /**
-   * The earliest start of the first call without a slot, however many other callers give up. 0 in a try, or if all calls
-   * got slots. Only the bucket's limits decide it for calls without a deadline that wait behind others of this draw.
+   * The earliest time at which the first call without a slot can start, even if other calls give up. 0 if the draw is a
+   * try, or if all calls got slots. For calls without a deadline that wait behind other calls of this draw, only the
+   * bucket's limits are considered.
    */
   readonly soonestUs: number;
-  /** In a try: the status of each limit, in the order of the costs. */
+  /** If the draw is a try, the status of each limit, in the order of the costs. */
   readonly statuses: readonly LimitStatus[];
-  /** The error with which these calls fail, if no store can serve them now. */
+  /** The error with which these calls fail if no store can serve them now. */
   readonly refusal?: Error | undefined;
 }
 
-/** Evenly spaced slots, as five numbers for any count. */
+/** A series of evenly spaced slots, encoded as five numbers. */
 export interface Run {
   readonly count: number;
   readonly atUs: number;
-  /** The level that has to drain before the first slot, in cost × period … */
+  /** The level that must drain before the first slot, in cost × period. */
   readonly excess: number;
-  /** … how much more before each slot after it … */
+  /** The additional level that must drain before each later slot. */
   readonly step: number;
-  /** … and how much drains per µs. */
+  /** The level that drains per µs. */
   readonly drain: number;
 }
 
-/** An excess so low that all calls of a run start at `atUs`. */
+/** A value for `excess` that is so low that all calls of a run start at `atUs`. */
 export const AT_ONCE: number = -(2 ** 52);
 
 /** Returns the time of slot number `index`, rounded up so that no call is early. */
@@ -212,7 +243,7 @@ export function slotOfRun({ atUs, excess, step, drain }: Run, index: number): nu
   return atUs + Math.ceil(Math.max(0, excess + index * step) / drain);
 }
 
-/** Returns the spacing of a run: the first limit decides it. Without a limit, all slots are at the same time. */
+/** Returns the spacing of a run, which the first limit determines. Without a limit, all slots have the same time. */
 export function spacingOf(
   first: Limit | undefined,
   costs: readonly number[],
@@ -223,32 +254,34 @@ export function spacingOf(
 
 export interface DrawReply {
   readonly nowUs: number;
-  /** Grows with each change of the bucket. Slots of an older generation are void. */
+  /** A number that increases with each change of the bucket. Slots of an older generation are invalid. */
   readonly generation: number;
   readonly version: number;
-  /** The policy in force, if the request had another one. The reply then grants nothing. */
+  /** The text of the active policy, if the request contained another policy. The reply then grants nothing. */
   readonly newText: string | undefined;
-  /** True if an operator or the rules replaced the policy of the code. */
+  /** True if an operator's override or a rules file replaced the policy of the code. */
   readonly isOverride: boolean;
-  /** The number of replicas that drew in this second or the last. */
+  /** The number of replicas that drew in the current or the previous second. */
   readonly alive: number;
-  /** The end of the bucket's cooldown or pause, and which of the two: `COOLING` or `PAUSED`, 0 for neither. */
+  /** The end of the bucket's cooldown or pause. `closedBy` is `COOLING`, `PAUSED`, or 0 for neither. */
   readonly closedUntilUs: number;
   readonly closedBy: number;
-  /** The leases that stay free in the bucket even when all waiting calls have theirs. */
+  /** The number of leases that stay free in the bucket even when all waiting calls have leases. */
   readonly spareLeases: number;
   readonly granted: readonly Granted[];
-  /** The replica's position for slot requests that got too few slots. Its turn is when to ask again. */
+  /**
+   * The replica's position in the line for slot requests that got too few slots. The replica draws again at `turnUs`.
+   */
   readonly position: WaitPosition;
 }
 
-/** A reply, and when its request was sent. */
+/** A reply together with the time when its request was sent. */
 export interface Drawn extends DrawReply {
-  /** On `performance.now()`. */
+  /** The time when the request was sent, on the clock of `performance.now()`. */
   readonly sentAtMs: number;
 }
 
-/** The most slots of one return: 10 ms of slots at 100,000/s. More slots than that are wasted. */
+/** The most slots in one return request: 10 ms of slots at 100,000/s. Further slots are wasted. */
 export const MOST_RETURNED = 1_000;
 
 /** Returns slots that this replica does not need, so that other replicas can use them. */
@@ -260,7 +293,7 @@ export interface ReturnRequest {
   readonly generation: number;
   readonly position: WaitPosition;
   readonly slotRequest: Pick<SlotRequest, "name" | "scopes" | "costs">;
-  /** Latest first, 1,000 at most. */
+  /** The times of the returned slots, the latest first, at most 1,000. */
   readonly slotsUs: readonly number[];
 }
 
@@ -271,15 +304,21 @@ export interface ScopesRequest {
   readonly scopes: readonly LimitedKey[];
 }
 
-/** Books the difference between a call's actual cost and its estimate. */
+/** Books the difference between the actual and the estimated cost of a call. */
 export interface SettleRequest extends ScopesRequest {
-  /** One for each limit of the policy, then one for each limit of the scopes. Negative if the call cost less. */
+  /**
+   * The cost difference under each limit of the policy, then under each limit of the scopes. Negative if the call cost
+   * less.
+   */
   readonly deltas: readonly number[];
-  /** One for each shadow of the policy. Undefined if no shadow counted the call, or if their counts stay. */
+  /**
+   * The cost difference under each shadow of the policy. Undefined if no shadow counted the call, or if the shadow
+   * counts stay the same.
+   */
   readonly shadowDeltas?: readonly number[] | undefined;
-  /** The slot at which the estimate was booked. */
+  /** The time of the slot at which the estimate was booked. */
   readonly slotUs: number;
-  /** True if no call used the slot. A limit that drains takes it back only if it is the last slot. */
+  /** True if no call used the slot. A draining limit takes back the cost only if the slot is the latest one. */
   readonly isUnused?: boolean | undefined;
 }
 
@@ -291,9 +330,9 @@ export interface LearnRequest {
 
 /** The ratio of one call's actual to its estimated cost. */
 export interface RatioSample {
-  /** Names the estimate: a model and a unit. */
+  /** Identifies one stored ratio by model and unit. */
   readonly name: string;
-  /** In millionths, as `toRatio` gives it. */
+  /** The ratio in millionths, as returned by `toRatio`. */
   readonly ratio: number;
 }
 
@@ -310,28 +349,32 @@ export interface SteerRequest {
   readonly scope: LimitedKey | undefined;
   readonly change: Change;
   /**
-   * The change is made only if the bucket still has this generation, or no state. Undefined makes it in any case.
+   * The generation that the bucket must still have for the change to be made. A bucket without state accepts any
+   * generation. Undefined makes the change in any case.
    */
   readonly generation?: number | undefined;
 }
 
-/** Where a policy comes from. An operator's override beats the rules, and the rules beat the code. */
+/**
+ * The origin of a policy. An operator's override takes precedence over the rules, and the rules take precedence over
+ * the code.
+ */
 export type PolicySource = "code" | "override" | "rules";
-/** Redis stores a source as its index here. */
+/** All sources. Redis stores a source as its index in this list. */
 export const SOURCES: readonly PolicySource[] = ["code", "override", "rules"];
 
 /** The result of a change. */
 export interface Steered {
   /** The bucket's generation after the change. */
   readonly generation: number;
-  /** True if nothing changed because the bucket has another generation than the request. */
+  /** True if nothing changed because the bucket has another generation than the request expected. */
   readonly isStale: boolean;
 }
 
 export type Change =
   /**
-   * Nothing starts for `durationUs`; then the rate grows back over `rampUs`. Responses to calls whose slots lie before
-   * the last cut do not cut again.
+   * Starts a cooldown. No call starts for `durationUs`; then the rate increases to its full value over `rampUs`. A
+   * response does not cut the rate again if the slot of its call was before the last cut.
    */
   | {
       readonly do: "cool";
@@ -340,9 +383,10 @@ export type Change =
       readonly slotUs: number;
     }
   /**
-   * Nothing starts for `durationUs`. The rate drops to `factor` per mille of its value, but not below `floor`, and then
-   * grows back over `recoverUs`. Pause and cut are one change. Between two changes, another replica could draw slots
-   * that the second one does not void, and the responses to their calls would cut the rate again.
+   * Cuts the rate. No call starts for `durationUs`. The rate drops to `factor` per mille of its value, but not below
+   * `floor`, and then increases to its full value over `recoverUs`. The pause and the cut are one change. Between two
+   * separate changes, another replica could draw slots that the second change does not invalidate, and the responses to
+   * those calls would cut the rate again.
    */
   | {
       readonly do: "cut";
@@ -352,13 +396,14 @@ export type Change =
       readonly durationUs: number;
       readonly slotUs: number;
     }
-  /** Calls keep a distance of `gapUs` for `durationUs`. */
+  /** Keeps calls at least `gapUs` apart for `durationUs`. */
   | { readonly do: "space"; readonly gapUs: number; readonly durationUs: number }
-  /** Nothing starts for `durationUs`; 0 ends a pause. */
+  /** Pauses: no call starts for `durationUs`. 0 ends a pause. */
   | { readonly do: "pause"; readonly durationUs: number }
   /**
-   * Puts the policy of the request in force. A policy of the rules or an operator stays, whatever the code declares.
-   * With `doesYield`, an operator's override stays, and a bucket that already has this policy does not change.
+   * Activates the policy of the request. A policy from the rules or an operator stays active, whatever the code
+   * declares. With `doesYield`, an operator's override stays active, and a bucket that already has this policy does not
+   * change.
    */
   | { readonly do: "configure"; readonly source: PolicySource; readonly doesYield: boolean };
 
@@ -372,31 +417,36 @@ export interface Peeked {
   readonly alive: number;
   readonly coolUntilUs: number;
   readonly pausedUntilUs: number;
-  /** The part of the rate that is in force, per mille. */
+  /** The part of the rate that is currently allowed, in per mille. */
   readonly factor: number;
-  /** When the whole rate is in force again. 0 if it was not cut. */
+  /** The time when the full rate is allowed again. 0 if the rate was not cut. */
   readonly wholeAtUs: number;
-  /** The distance that calls keep until `gapUntilUs`. */
+  /** The least distance between calls until `gapUntilUs`. */
   readonly gapUs: number;
   readonly gapUntilUs: number;
   readonly statuses: readonly LimitStatus[];
-  /** One for each shadow of the request's policy. */
+  /** The counts of each shadow of the request's policy. */
   readonly shadows: readonly ShadowCounts[];
 }
 
-/** The counts of a shadow: a limit that rejects and delays no call. */
+/** The counts of a shadow, a limit that rejects and delays no call. */
 export interface ShadowCounts {
-  /** All calls that it counted. */
+  /** The number of calls that the shadow counted. */
   readonly calls: number;
-  /** The calls that would have waited for it, and the longest wait. */
+  /** The number of calls that the shadow would have delayed, and the longest delay. */
   readonly waited: number;
   readonly longestUs: number;
-  /** The calls that cost more than its capacity, or would have waited for more than an hour. */
+  /**
+   * The number of calls that cost more than the shadow's capacity, or that it would have delayed for more than an hour.
+   */
   readonly refused: number;
 }
 
 /** Why a bucket is woken: a lease is free for this replica, or the bucket or a key has changed. */
 export type WakeReason = "lease" | "change";
 
-/** Receives the messages of a bucket. After a change, the slots that the replica holds for the key, or for all, are void. */
+/**
+ * Receives the messages of a bucket. After a change, the replica's unused slots for the key, or for the whole bucket,
+ * are invalid.
+ */
 export type Wake = (bucket: string, reason: WakeReason, key: string | undefined) => void;

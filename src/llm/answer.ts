@@ -5,11 +5,13 @@ import { usageIn, usageInHeaders } from "./usage.ts";
 
 /**
  * The most bytes of an answer, or of one event of a stream, that are searched for usage. Larger
- * ones hold pictures or sound.
+ * answers contain pictures or sound.
  */
 const MOST_BYTES = 20_000_000;
 
-/** Ends the search for usage. The caller still receives the whole answer. */
+/**
+ * Thrown to stop the search for usage in a long answer. The caller still receives the whole answer.
+ */
 class TooLong extends Error {
   constructor(what: "an answer" | "an event of an answer") {
     super(`the usage is not read from ${what} of more than ${MOST_BYTES} bytes`);
@@ -63,7 +65,7 @@ async function readResponse(response: Response, count: CountTokens): Promise<Ans
 }
 
 async function textOf(response: Response): Promise<string> {
-  // The responses of some libraries have no web stream.
+  // The response objects of some libraries have no web stream.
   if (typeof response.body?.getReader !== "function") return response.text();
   if (Number(response.headers.get("content-length")) > MOST_BYTES) throw new TooLong("an answer");
   const pieces: Uint8Array[] = [];
@@ -77,8 +79,8 @@ async function textOf(response: Response): Promise<string> {
 }
 
 /**
- * Reads server-sent events. If the stream fails or its caller stops early, the events up to then
- * count.
+ * Reads server-sent events. If the stream fails or the caller stops reading, the events received
+ * until then count.
  */
 async function readEvents(response: Response, tally: Tally): Promise<Answered> {
   const parser = createParser({
@@ -94,7 +96,7 @@ async function readEvents(response: Response, tally: Tally): Promise<Answered> {
     for await (const bytes of bytesOf(response)) {
       parser.feed(decoder.decode(bytes, { stream: true }));
     }
-    // Some servers leave out the last empty line.
+    // Some servers omit the last empty line.
     parser.feed(`${decoder.decode()}\n\n`);
   } catch (error) {
     if (error instanceof TooLong) throw error;
@@ -104,7 +106,7 @@ async function readEvents(response: Response, tally: Tally): Promise<Answered> {
   return tally.end(isWhole);
 }
 
-/** Reads lines of JSON, as Ollama streams them. */
+/** Reads an answer that consists of lines of JSON, as Ollama streams them. */
 async function readLines(response: Response, tally: Tally): Promise<Answered> {
   const decoder = new TextDecoder();
   let rest = "";
@@ -126,12 +128,16 @@ async function readLines(response: Response, tally: Tally): Promise<Answered> {
 }
 
 /**
- * Reads the binary frames of AWS. A frame holds the usage or text as JSON, or as JSON in base64.
+ * Reads an answer in the binary frame format of AWS. A frame contains the usage or text as JSON, or
+ * as JSON in base64.
  */
 async function readFrames(response: Response, tally: Tally): Promise<Answered> {
   let pieces: Uint8Array[] = [];
   let size = 0;
-  /** The length of the next frame, once it is known; until then the length of a prelude. */
+  /**
+   * The bytes that are needed to continue: the length of the next frame if it is known, otherwise
+   * the length of a prelude.
+   */
   let needed = PRELUDE;
   let isWhole = true;
   try {
@@ -154,7 +160,8 @@ async function readFrames(response: Response, tally: Tally): Promise<Answered> {
 const FRAME_PAYLOAD = /application\/json(?:[^{]|\r|\n)*?(\{[^]*)/;
 
 /**
- * The bytes at the start of a frame: its length, the length of its headers, and a checksum of both.
+ * The length of the prelude of a frame, in bytes. The prelude contains the frame's length, the
+ * length of its headers, and a checksum of both.
  */
 const PRELUDE = 12;
 
@@ -190,7 +197,9 @@ function seeText(text: string, tally: Tally): void {
   if (event !== undefined) tally.see(event);
 }
 
-/** Returns undefined for anything but JSON, such as the `[DONE]` at the end of a stream. */
+/**
+ * Parses JSON. Returns undefined for any other text, such as the `[DONE]` at the end of a stream.
+ */
 function parsed(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -209,7 +218,7 @@ async function* bytesOf({ body }: Response): AsyncGenerator<Uint8Array> {
       yield value;
     }
   } finally {
-    // Cancel the rest, so that it is not kept in memory.
+    // Cancels the rest of the stream, so that it does not stay in memory.
     await reader.cancel().catch(() => {});
   }
 }
@@ -217,8 +226,8 @@ async function* bytesOf({ body }: Response): AsyncGenerator<Uint8Array> {
 type AnyStream = AsyncIterable<unknown>;
 
 /**
- * Finds the stream that a client returned, or has in its result. A stream that states its usage has
- * already ended.
+ * Finds the stream in the result of a client: the result itself, its `stream` or its `body`.
+ * Returns undefined if the result states its usage, because the stream has then already ended.
  */
 function streamIn(result: object): AnyStream | undefined {
   if ("textStream" in result || usageIn(result) !== undefined) return undefined;
@@ -231,7 +240,9 @@ function isStream(value: unknown): value is AnyStream {
   return typeof (value as Partial<AnyStream>)[Symbol.asyncIterator] === "function";
 }
 
-/** Parses the body of a client's result. The AWS client gives bytes, others text. */
+/**
+ * Parses the body of a client's result. The AWS client returns bytes, other clients return text.
+ */
 function bodyIn(result: object): unknown {
   const { body } = result as { readonly body?: unknown };
   if (typeof body === "string") return parsed(body);
@@ -239,8 +250,8 @@ function bodyIn(result: object): unknown {
 }
 
 /**
- * Observes the events of a stream while its caller reads them. The stream stays the same object. A
- * stream that is never read, or that the client reads in another way, is not observed.
+ * Observes the events of a stream while its caller reads them. The caller keeps the same stream
+ * object. A stream that is never read, or that the client reads in another way, is not observed.
  */
 function watch(stream: AnyStream, tally: Tally): Promise<Answered> {
   const begin = stream[Symbol.asyncIterator].bind(stream);
@@ -294,7 +305,7 @@ function watchIterator<Iterator extends AsyncIterator<unknown>>(
   return iterator;
 }
 
-/** Unwraps an event of the AWS client: the bytes of its chunk hold the model's event. */
+/** Unwraps an event of the AWS client. The bytes of its chunk contain the model's event. */
 function eventOf(value: unknown): unknown {
   const bytes = (value as { readonly chunk?: { readonly bytes?: unknown } } | null)?.chunk?.bytes;
   return bytes instanceof Uint8Array ? parsed(Buffer.from(bytes).toString()) : value;

@@ -5,8 +5,8 @@ const withCached = ({ input, cacheRead, cacheWrite }: Used): number =>
   input + cacheRead + cacheWrite;
 
 /**
- * OpenAI: counts the larger of the prompt and the maximum answer. It counts once, when the request
- * comes in.
+ * How OpenAI counts tokens: the larger of the prompt and the maximum answer. OpenAI counts once, when it receives the
+ * request.
  */
 export const reservesLarger: Counting = {
   before: ({ input, output }, { maxOutput, answers }) => ({
@@ -20,7 +20,7 @@ export const reservesLarger: Counting = {
   }),
 };
 
-/** Azure: counts the prompt plus the maximum answer. It counts once, when the request comes in. */
+/** How Azure counts tokens: the prompt plus the maximum answer. Azure counts once, when it receives the request. */
 export const reservesSum: Counting = {
   before: ({ input, output }, { maxOutput, answers }) => ({
     tokens: input + (maxOutput === undefined ? output : maxOutput * answers),
@@ -30,13 +30,13 @@ export const reservesSum: Counting = {
   }),
 };
 
-/** Servers with the same API as OpenAI that count the tokens that were used. */
+/** How servers with the API of OpenAI count tokens if they count only the used tokens. */
 export const countsUsed: Counting = {
   before: ({ input, output }) => ({ tokens: input + output }),
   after: (used) => ({ tokens: withCached(used) + used.output }),
 };
 
-/** Anthropic: counts input and output separately. Cache reads count only for some older models. */
+/** How Anthropic counts tokens: input and output separately. Cache reads count only for some older models. */
 export function countsApart(countsCacheReads: boolean): Counting {
   const inputOf = ({ input, cacheRead, cacheWrite }: Used): number =>
     input + cacheWrite + (countsCacheReads ? cacheRead : 0);
@@ -50,22 +50,21 @@ export function countsApart(countsCacheReads: boolean): Counting {
   };
 }
 
-/** Gemini: counts the input only, cached or not. */
+/** How Gemini counts tokens: only the input, cached or not. */
 export const countsInput: Counting = {
   before: ({ input }) => ({ input }),
   after: (used) => ({ input: withCached(used) }),
 };
 
 /**
- * The assumed length of an answer if a request to Bedrock sets no maximum. Bedrock itself reserves
- * the most that the model can write.
+ * The assumed tokens of an answer if a request to Bedrock sets no maximum. Bedrock itself reserves the longest answer
+ * that the model can write.
  */
 const BEDROCK_OUTPUT = 4_096;
 
 /**
- * Bedrock: when the request comes in, it reserves the whole prompt plus the maximum answer. In the
- * end it counts the prompt without cache reads, plus the answer multiplied by the burndown rate of
- * its model.
+ * How Bedrock counts tokens. When Bedrock receives a request, it reserves the whole prompt plus the maximum answer. In
+ * the end, it counts the prompt without cache reads, plus the answer multiplied by the burndown rate of the model.
  */
 export function burns(factorOf: (model: string) => number): Counting {
   return {

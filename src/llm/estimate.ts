@@ -1,14 +1,14 @@
 /**
- * Estimates how many tokens a text has from the form and script of its pieces, without a
- * vocabulary.
+ * Estimates the number of tokens in a text without a vocabulary. The estimate is based on the form
+ * and script of the parts of the text.
  */
 
-/** Counts the tokens of a text, such as `countTokens` of gpt-tokenizer. */
+/** A function that counts the tokens of a text, such as `countTokens` of gpt-tokenizer. */
 export type CountTokens = (text: string) => number;
 
 /**
- * Characters per token, by script. Measured with o200k on sentences including their spaces. Scripts
- * that are rare in training data take several tokens per character.
+ * The characters per token for each script. They were measured with o200k on sentences including
+ * their spaces. Scripts that are rare in training data need several tokens per character.
  */
 const SCRIPTS: readonly (readonly [first: number, last: number, perToken: number])[] = [
   [0x0370, 0x03ff, 2.6], // Greek
@@ -38,49 +38,60 @@ const SCRIPTS: readonly (readonly [first: number, last: number, perToken: number
 ];
 const OF_OTHER_SCRIPTS = 0.4;
 
-/** Characters of a word per token. Each part of a camel-case name counts as a word. */
+/** The characters per token in a word. Each part of a camel-case name counts as a word. */
 const OF_WORD = 7;
-/** Words with letters beyond ASCII are cut into smaller pieces. */
+/**
+ * The characters per token in a word with letters beyond ASCII. Tokenizers split such words into
+ * smaller pieces.
+ */
 const OF_FOREIGN_WORD = 4;
 const OF_CAPITALS = 4;
 const OF_NUMBER = 3;
-/** The tokens that a sign in front of a word adds, as in `.push` or `"name`. */
+/** The tokens that a sign directly before a word adds, as in `.push` or `"name`. */
 const SIGN_BEFORE_WORD = 0.5;
 const OF_SIGNS = 3;
 /**
- * How many repeats of one sign, line breaks or tabs, spaces, or of the same letter make one token.
+ * The number of repetitions that form one token: of a sign, of line breaks or tabs, of spaces, and
+ * of the same letter.
  */
 const OF_REPEATS = 32;
 const OF_BREAKS = 16;
 const OF_SPACES = 80;
 const OF_SAME_LETTER = 8;
 /**
- * The least length of a run of encoded bytes, and how often its characters change between letters
- * and digits.
+ * The conditions for encoded bytes: the least number of characters, and the least part of them at
+ * which the form changes. The forms are lowercase letters, capitals and digits.
  */
 const SHORTEST_CODE = 16;
 const CODE_CHANGES = 0.28;
 const OF_CODE = 1.5;
 const OF_HEX = 1.75;
-/** Names in camel case change as often, but a larger part of them than this is lowercase runs. */
+/**
+ * The largest part of encoded bytes that runs of lowercase letters can be. Camel-case names have as
+ * many changes, but more lowercase runs.
+ */
 const WORDS_IN_NAME = 0.4;
 const SMALL_LETTERS = /[a-z]{3,}/g;
-/** A longer run without such changes is not a word either. */
+/**
+ * The most letters of a word. A longer run of letters is not a word, and has fewer characters per
+ * token.
+ */
 const LONGEST_WORD = 30;
 const OF_LONGEST = 2.2;
-/** The tokens of an emoji (also of the joiner between two), and of other signs beyond ASCII. */
+/** The tokens of an emoji or of the joiner between two emoji, and of other signs beyond ASCII. */
 const EMOJI = 1.6;
 const SYMBOL = 1.1;
 
 type Form = "space" | "break" | "digit" | "lower" | "upper" | "sign" | "other";
 
-/** Digits and the letters `a` to `f`, in one case. */
+/** Matches hexadecimal text: digits and the letters `a` to `f` in one case. */
 const HEX = /^[\da-f-]*$|^[\dA-F-]*$/;
 const ENCODED = /[\w+/=-]{16,}/g;
 
 /**
- * Estimates the tokens of a text. The average error is one seventh over many kinds of text. The
- * rest depends on the model and the kind of text; `meter.ts` learns it from calls.
+ * Estimates the number of tokens in a text. The average error is one seventh over many kinds of
+ * text. The remaining error depends on the model and the kind of text; `meter.ts` learns to correct
+ * it from calls.
  */
 export function estimateTokens(text: string): number {
   let tokens = 0;
@@ -95,8 +106,8 @@ export function estimateTokens(text: string): number {
 }
 
 /**
- * Characters per token of a run that is encoded bytes: base64, or hexadecimal as in UUIDs.
- * Undefined for other runs.
+ * Returns the characters per token of a run that is encoded bytes: base64, or hexadecimal as in
+ * UUIDs. Returns undefined for other runs.
  */
 function encodedBy(run: string): number | undefined {
   let changes = 0;
@@ -118,7 +129,10 @@ function encodedBy(run: string): number | undefined {
   return words / characters > WORDS_IN_NAME ? undefined : OF_CODE;
 }
 
-/** Counts over all words in Latin letters: their language shows only over many words. */
+/**
+ * Sums over all words in Latin letters. The language of a text is recognizable only over many
+ * words.
+ */
 interface LatinFacts {
   letters: number;
   foreign: number;
@@ -152,7 +166,8 @@ function tokensOfPieces(text: string, from: number, to: number): number {
     }
     isAfterSign = form === "sign";
   }
-  // In languages with many accents, words without an accent are also cut into smaller pieces.
+  // In languages with many accents, tokenizers also split words without an accent into smaller
+  // pieces.
   const accents = latin.letters === 0 ? 0 : latin.foreign / latin.letters;
   return tokens + latin.tokens * Math.min(0.35, Math.max(0, (accents - 0.04) * 5));
 }
@@ -164,7 +179,8 @@ function formOf(code: number): Form {
   if (code >= 97 && code <= 122) return "lower";
   if (code >= 65 && code <= 90) return "upper";
   if (code < 0xc0) return code < 127 ? "sign" : "other";
-  // Accented Latin letters. They count as lowercase: a rule for each case is not worth it.
+  // Accented Latin letters count as lowercase, because separate rules for each case improve the
+  // estimate too little.
   if (code <= 0x24f || (code >= 0x1e00 && code <= 0x1eff))
     return code === 0xd7 || code === 0xf7 ? "other" : "lower";
   return Number.isNaN(code) ? "space" : "other";
@@ -186,8 +202,8 @@ function endOfSpace(text: string, at: number, to: number): number {
 }
 
 /**
- * The end of a word: capitals, then lowercase letters. `HTTPServer` is one word, `camelCase` two.
- * Letters behind an apostrophe belong to the word.
+ * Returns the index after a word. A word consists of capitals, then lowercase letters: `HTTPServer`
+ * is one word, `camelCase` is two. Letters after an apostrophe belong to the word.
  */
 function endOfWord(text: string, at: number, to: number): number {
   const end = endOf(text, endOf(text, at, to, "upper"), to, "lower");
@@ -239,8 +255,8 @@ function tokensOfSigns(text: string, from: number, to: number, end: number): num
 }
 
 /**
- * A single space belongs to the word behind it, unless a number follows. A line break belongs to
- * the signs in front of it.
+ * Counts the tokens of white space. A single space belongs to the word after it, unless a number
+ * follows. A line break belongs to the signs before it.
  */
 function tokensOfSpace(space: string, isAfterSign: boolean, next: Form): number {
   const lines = space.split(/\r\n|\n|\r/);
@@ -260,7 +276,8 @@ function tabsOr(space: string, tokens: number): number {
 }
 
 /**
- * Counts text beyond Latin: words of other scripts, each with the space before it, emoji and signs.
+ * Counts the tokens of text without Latin letters: words in other scripts, each with the space
+ * before it, emoji and signs.
  */
 function tokensOfScripts(text: string, from: number, to: number): number {
   let tokens = 0;
@@ -271,7 +288,7 @@ function tokensOfScripts(text: string, from: number, to: number): number {
     if (isPair) at += 1;
     const perToken = isPair ? undefined : perTokenOf(code);
     if (perToken === undefined) tokens += isPair ? tokensOfPair(text.codePointAt(at - 1)!) : SYMBOL;
-    // The space belongs to the word.
+    // The space before a word counts as a part of the word.
     else tokens += (before === undefined && perToken > 1.6 ? 2 : 1) / perToken;
     before = perToken;
   }
@@ -279,12 +296,12 @@ function tokensOfScripts(text: string, from: number, to: number): number {
 }
 
 function tokensOfPair(codePoint: number): number {
-  // Flags and skin tones are two pairs each. Pairs other than emoji are rare.
+  // Each half of a flag counts two tokens. Surrogate pairs other than emoji are rare.
   if (codePoint >= 0x1f1e6 && codePoint <= 0x1f1ff) return 2;
   return codePoint >= 0x1f300 && codePoint <= 0x1faff ? EMOJI : 2.5;
 }
 
-/** Returns undefined for signs. */
+/** Returns the characters per token for the script of a character. Returns undefined for signs. */
 function perTokenOf(code: number): number | undefined {
   const isSign = (code >= 0x2000 && code <= 0x2bff) || (code >= 0x3000 && code <= 0x303f);
   if (code < 0x370 || isSign || code >= 0xfe00) return undefined;
@@ -292,8 +309,8 @@ function perTokenOf(code: number): number | undefined {
 }
 
 /**
- * Wraps the caller's counter. If it throws or returns no valid number, the estimate is used: a
- * count must not fail a call.
+ * Returns the caller's token counter, or else the built-in estimate. If the counter throws or
+ * returns no valid number, the estimate is used, because a count must not fail a call.
  */
 export function counting(own: CountTokens | undefined): CountTokens {
   if (own === undefined) return estimateTokens;

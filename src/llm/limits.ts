@@ -9,36 +9,44 @@ import {
 } from "../core/policy/limit-makers.ts";
 
 /**
- * The share of a token limit that may start at once, at first use and after an idle time. A larger
- * call draws this share, and the rest is settled.
+ * The part of a token limit that may start at once, at first use and after an idle time. A call
+ * that needs more draws this part, and the rest is booked after the call.
  */
 const AT_ONCE = 0.25;
-/** The largest sliding log, in units. Redis keeps one entry for each call in it. */
+/**
+ * The largest limit that gets a sliding log, in units. Redis stores one entry for each call in the
+ * log.
+ */
 const MOST_LOGGED = 1_000_000;
-/** How much longer our window is than the provider's, as a share of it: calls may arrive late. */
+/**
+ * The part by which our window is longer than the provider's window, because calls may arrive late.
+ */
 const LATE = 1 / 60;
-/** The highest level that a leaky bucket can hold, with some margin. */
+/** The highest level of a leaky bucket that a double represents exactly, with some margin. */
 const MOST_LEVEL = 2 ** 51;
 
-/** The options that are limits per time, and what each counts. */
+/** The options for limits per time, and the unit that each limit counts. */
 const RATES = { requests: "calls", tokens: "tokens", input: "input", output: "output" } as const;
-/** The options that are limits per day, and what each counts. */
+/** The options for limits per day, and the unit that each limit counts. */
 const DAYS = { requestsPerDay: "calls", tokensPerDay: "tokens" } as const;
 
-/** The limits of an account, as presets take them. No provider has all of them. */
+/** The limits of an account in the options of presets. No provider has all of these limits. */
 export type LimitsGiven = {
   readonly [Option in keyof typeof RATES]?: RateInput | undefined;
 } & { readonly [Option in keyof typeof DAYS]?: number | undefined };
 
-/** How a provider counts its limits, and the share of them that stays unused. */
+/**
+ * Facts that are needed to create limits for a provider: the part that stays unused, and the
+ * provider's time zone.
+ */
 export interface LimitsStyle {
   readonly where: string;
   readonly headroom: number;
-  /** The time zone in which its days begin. */
+  /** The time zone in which the provider's days begin. */
   readonly timeZone: string;
 }
 
-/** Returns limits that keep calls within the provider's. */
+/** Returns limits that keep calls within the limits of the provider. */
 export function limitsOf(
   { where, headroom, timeZone }: LimitsStyle,
   given: LimitsGiven,
@@ -71,12 +79,14 @@ interface Given {
 }
 
 /**
- * Spaces calls evenly, slightly slower than the provider allows. For tokens, a part may start at
- * once. A sliding log next to it keeps that part and the flow after it within the limit, however
- * the provider counts.
+ * Creates the limits for one rate of the provider. A leaky bucket spaces calls evenly, slightly
+ * slower than the provider allows. For tokens, a part of the limit may start at once. A sliding log
+ * in addition keeps that part and the following calls within the limit, however the provider
+ * counts.
  *
- * Where the limit is too large for a log, a sliding window takes its place, or nothing. Then the
- * total can reach 1.24 times the limit.
+ * If the limit is too large for a sliding log, a sliding window replaces the log. If it is too
+ * large for a window too, only the leaky bucket remains. In these cases, the total can reach 1.24
+ * times the limit.
  */
 function pacedOf({ where, option, rate, unit, headroom }: Given): Limit[] {
   const { count, periodUs } = unreduced(where, option, rate);
@@ -90,7 +100,7 @@ function pacedOf({ where, option, rate, unit, headroom }: Given): Limit[] {
   const limits: Limit[] = [Object.freeze({ ...spaced, label })];
   if (isCalls) return limits;
   const windowMs = Math.ceil((periodUs * (1 + LATE)) / 1_000);
-  // No window can count a larger limit.
+  // No window can count a limit that is larger than this.
   if (count > MOST_LEVEL / (windowMs * 1_000)) return limits;
   const per = `${windowMs}ms`;
   const window = count <= MOST_LOGGED ? slidingLog : slidingWindow;
@@ -98,7 +108,8 @@ function pacedOf({ where, option, rate, unit, headroom }: Given): Limit[] {
 }
 
 /**
- * Reads a rate as written, without reducing it: `"600/min"` is 600 per minute, not 10 per second.
+ * Reads a rate without reducing it to lowest terms: `"600/min"` is 600 per minute, not 10 per
+ * second.
  */
 function unreduced(
   where: string,

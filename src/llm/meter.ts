@@ -15,62 +15,75 @@ import type { Usage } from "./usage.ts";
 
 /** The expected usage of a request. */
 interface Expected {
-  /** All of the prompt. */
+  /** The tokens of the whole prompt. */
   readonly input: number;
-  /** The part of it that is probably read from a cache. */
+  /** The tokens of the prompt that the provider probably reads from a cache. */
   readonly cacheRead: number;
   readonly output: number;
-  /** True once answers of this model have shown how long they are. */
+  /** True once answers of this model have shown their usual length. */
   readonly isOutputKnown: boolean;
 }
 
 /**
- * The usage of a call. A figure that the answer does not state is the expected one, or was counted
- * here.
+ * The usage of a call. If the answer does not state a figure, the figure is the expected one or was
+ * counted here.
  */
 export type Used = Required<{ readonly [Figure in keyof Usage]: number }>;
 
-/** Amounts by unit. */
+/** The amounts that a call uses, by unit, such as `tokens`. */
 type Amounts = Readonly<Record<string, number>>;
 
 /** How a provider counts tokens. */
 export interface Counting {
-  /** What the provider counts when a request comes in. If it counts later, the expected result. */
+  /**
+   * Returns the amounts that the provider counts when it receives a request. If the provider counts
+   * later, returns the expected amounts.
+   */
   readonly before: (expected: Expected, asked: Asked) => Amounts;
-  /** What the provider has counted in the end. */
+  /** Returns the amounts that the provider has counted in the end. */
   readonly after: (used: Used, asked: Asked) => Amounts;
-  /** True if cache reads do not count in the end. */
+  /** True if the provider does not count cache reads in the end. */
   readonly sparesCached?: boolean;
 }
 
 export interface MeterOptions {
   readonly counting: Counting;
-  /** The units that the bucket counts, and the most of each that one call may draw. */
+  /** The units that the bucket counts, and the most units of each that one call may draw. */
   readonly units: ReadonlyMap<string, number>;
   readonly countTokens: CountTokens | undefined;
 }
 
-/** The part of a bucket's options that knows what its calls cost. */
+/** The functions in a bucket's options that compute the cost of calls. */
 export interface Meter {
   readonly cost: CostOfCall;
   readonly settle: SettleOfCall;
-  /** The cost of a request before anything was learned about its model. */
+  /** Returns the cost of a request without any learned facts about its model. */
   readonly estimate: (body: unknown) => Cost | undefined;
 }
 
-/** The assumed tokens of an answer whose request sets no maximum, until real answers show more. */
+/**
+ * The assumed tokens of an answer if the request sets no maximum. Real answers replace this
+ * assumption.
+ */
 const USUAL_OUTPUT = 1_000;
 /**
- * Added to both the counted and the estimated tokens before they are compared. A short prompt can
- * have as many tokens of structure as of text, which would distort the factor for long prompts.
+ * The number that is added to both the counted and the estimated tokens before they are compared. A
+ * short prompt can have as many tokens of structure as of text, which would distort the learned
+ * factor for long prompts.
  */
 const EVENED = 32;
 const NOTHING_LEARNED: ReadonlyMap<string, number> = new Map();
 
-/** The most unfinished answers that are remembered. Beyond that, the estimate stays. */
+/**
+ * The most unfinished answers that are remembered. If there are more, the estimate of the oldest
+ * answers is never corrected.
+ */
 const MOST_PENDING = 1_000;
 const MOST_BOOKED = 10_000;
-/** Shorter ids may repeat, such as Ollama's `chatcmpl-423`. */
+/**
+ * The least length of an id that counts as unique. Shorter ids may repeat, such as Ollama's
+ * `chatcmpl-423`.
+ */
 const UNIQUE_LENGTH = 20;
 
 /** A call and its expected usage. */
@@ -80,7 +93,10 @@ interface Estimated {
   readonly mayAsk: boolean;
 }
 
-/** A call whose answer is still being generated. A later read of the answer settles it. */
+/**
+ * A call whose answer the provider is still generating. A later read of the answer settles the
+ * call.
+ */
 interface Pending {
   readonly made: Estimated;
   readonly learn: AnsweredCall["learn"];
@@ -89,9 +105,12 @@ interface Pending {
 
 export function createMeter({ counting: by, units, countTokens }: MeterOptions): Meter {
   const count = counting(countTokens);
-  /** The estimate of each call, by its arguments, until the call is settled. */
+  /**
+   * The estimates of calls that are not settled yet. The map key is the list of arguments of the
+   * call.
+   */
   const estimated = new WeakMap<object, Estimated>();
-  /** Unfinished calls, by the id of their answer. */
+  /** The unfinished calls by the id of their answers. */
   const pending = createLru<Pending>(MOST_PENDING);
   /** The ids of answers whose usage is already booked. */
   const booked = createLru<object>(MOST_BOOKED);
@@ -100,8 +119,8 @@ export function createMeter({ counting: by, units, countTokens }: MeterOptions):
     const amounts = Object.entries(by.before(expected, asked)).flatMap(([unit, amount]) => {
       const most = units.get(unit);
       if (most === undefined) return [];
-      // An estimate must not fail a call that the provider would accept. The difference is settled
-      // later.
+      // An estimate must not fail a call that the provider would accept, so the amount is capped.
+      // The difference is settled later.
       const drawn = Math.min(Math.ceil(amount), most);
       return drawn >= 1 ? [[unit, drawn] as const] : [];
     });
@@ -150,15 +169,15 @@ export function createMeter({ counting: by, units, countTokens }: MeterOptions):
     return { asked, mayAsk, expected: expectedOf(asked, means) };
   }
 
-  /** The usage in the units that the bucket counts. */
+  /** Returns only the amounts whose units the bucket counts. */
   function counted(amounts: Amounts): Readonly<Record<string, number>> {
     const known = Object.entries(amounts).filter(([unit]) => units.has(unit));
     return Object.fromEntries(known.map(([unit, amount]) => [unit, Math.ceil(amount)]));
   }
 
   /**
-   * True if an answer was seen before. This is the only way to recognize a read that has no
-   * arguments.
+   * True if an answer with this id was seen before. For a read without arguments, this is the only
+   * way to recognize it.
    */
   function isKnown(id: string | undefined): boolean {
     return id !== undefined && (pending.has(id) || booked.has(id));
@@ -171,7 +190,7 @@ export function createMeter({ counting: by, units, countTokens }: MeterOptions):
   const none = (): Readonly<Record<string, number>> =>
     Object.fromEntries([...units.keys()].map((unit) => [unit, 0]));
 
-  /** Settles the call that made an answer, once a later read states the usage. */
+  /** Settles the call that created an answer, once a later read states the usage. */
   function settleMaker(answered: Answered): void {
     const { id } = answered;
     const maker = id === undefined ? undefined : pending.get(id);
@@ -199,7 +218,8 @@ export function createMeter({ counting: by, units, countTokens }: MeterOptions):
         return undefined;
       }
       if (answered.isTokenCount === true) return none();
-      // The function was given the id of its answer, as in `retrieve(id)`: the call is a read.
+      // The arguments contain the id of the answer, as in `retrieve(id)`. So the call only reads a
+      // stored answer.
       if (answered.id !== undefined && isGivenTo(args, answered.id)) {
         settleMaker(answered);
         return none();
@@ -258,12 +278,17 @@ function expectedOf(asked: Asked, means: ReadonlyMap<string, number>): Expected 
   };
 }
 
-/** The longest possible answer. The learned length is a share of it. */
+/**
+ * Returns the tokens of the longest expected answers. The learned length is a ratio to this number.
+ */
 function mostOutput({ maxOutput = USUAL_OUTPUT, answers }: Asked): number {
   return maxOutput * answers;
 }
 
-/** The tokens that may be cached: the marked ones, or all where caching needs no marks. */
+/**
+ * Returns the prompt tokens that the provider may cache: the tokens before the last cache mark, or
+ * all tokens if there is no mark.
+ */
 function cacheableOf({ marked, prompt }: Asked): number {
   return marked ?? prompt;
 }
@@ -275,8 +300,8 @@ interface LearnedNames {
 }
 
 /**
- * The names under which facts about a model are learned. Requests with and without an output limit
- * are separate, as are those with and without cache marks.
+ * Returns the names under which ratios for a model are learned. Requests with and without an output
+ * limit have different names, as do requests with and without cache marks.
  */
 function namesOf({ model, marked, maxOutput }: Asked): LearnedNames {
   const cacheRead = marked === undefined ? "cached" : "marked";

@@ -1,17 +1,17 @@
 /**
- * Classifies operations: those that call a model, and those that manage stored data or count
+ * Classifies the operations of LLM APIs. Some call a model; others manage stored data or count
  * tokens.
  */
 
-/** Operations that count the tokens of a text without calling a model. */
+/** Matches operations that count the tokens of a text without calling a model. */
 const COUNTS_TOKENS =
   /(?:count|compute|num)_?tokens|\/input_tokens$|\/(?:de)?tokeni[sz]e(?:rs?|_text)?(?:\/|$)|token_count/;
 
-/** Ends of paths and method names that call a model. */
+/** Matches the ends of paths and method names that call a model. */
 const ASKS_MODEL =
   /\/(?:completions|responses(?:\/compact)?|embeddings|interactions|agents\/(?:complete|stream)|converse(?:_stream)?|invoke(?:_with_response_stream)?|(?<!\/threads\/(?:[^/]+\/)?)messages|threads\/(?:[^/]+\/)?runs|threads\/create_and_run\w*)$|:(?:(?:stream_)?generate_content|embed_content|batch_embed_(?:contents|text)|(?:(?:stream_)?raw_)?predict)$/;
 
-/** Stored resources, and products that are not counted in tokens. */
+/** The path names of stored resources, and of products that are not counted in tokens. */
 const RESOURCES = [
   "assistants",
   "batches",
@@ -45,7 +45,7 @@ const RESOURCES = [
   String.raw`(?:beta|v\d)/(?:deployments|environments|sessions)`,
 ];
 
-/** Paths at which a POST manages a resource, a stored answer or a batch job. */
+/** Matches paths at which a POST manages a resource, a stored answer or a batch job. */
 const MANAGES = new RegExp(
   [
     String.raw`/(?:${RESOURCES.join("|")})(?:/|$)`,
@@ -59,23 +59,24 @@ const MANAGES = new RegExp(
 );
 
 /**
- * Client methods that read or change one stored thing, or produce something not counted in tokens.
+ * Matches client methods that read or change one stored object, or that produce something that is
+ * not counted in tokens.
  */
 const MANAGING_METHOD =
   /^(?:archive|cancel|count|del|delete|generateVideos|get|list|poll|remove|retrieve|update|submitToolOutputs(?:AndPoll|Stream)?)$/;
 
-/** Commands of the AWS SDK that do not call a model. */
+/** Matches commands of the AWS SDK that do not call a model. */
 const MANAGING_COMMAND = /^(?:CountTokens|ApplyGuardrail|Get|List|Describe|Delete|Start|Stop)/;
 
-/** True if a POST to this path calls a model. Unknown paths count as calling one. */
+/** True if a POST to this path calls a model. Also true for unknown paths. */
 export function isModelPath(path: string): boolean {
   const words = wordsOf(path);
   return !COUNTS_TOKENS.test(words) && (ASKS_MODEL.test(words) || !MANAGES.test(words));
 }
 
 /**
- * True if a client's method calls a model. Takes its path from the client, such as
- * `"responses.create"`.
+ * True if a method of a client calls a model. `method` is the method's path from the client, such
+ * as `"responses.create"`.
  */
 export function isModelMethod(method: string): boolean {
   const words = wordsOf(`/${method.replaceAll(".", "/")}`);
@@ -90,8 +91,8 @@ export function isModelCommand(name: string): boolean {
 }
 
 /**
- * Normalizes a path: `cachedContents`, `count-tokens` and `fine_tuning` become snake case, and
- * double slashes become one.
+ * Normalizes a path. Names such as `cachedContents` and `count-tokens` become snake case, and
+ * double slashes become one slash.
  */
 function wordsOf(path: string): string {
   return path

@@ -16,89 +16,117 @@ import type { CountTokens } from "./estimate.ts";
 import { limitsOf, type LimitsGiven } from "./limits.ts";
 import { createMeter, type Counting, type Meter } from "./meter.ts";
 
-/** The options of `bucket()` that pace an LLM API: its limits, and what its calls cost. */
+/**
+ * The result of a preset: options for `bucket()` that pace calls to an LLM API. They contain the
+ * limits and the cost of calls.
+ */
 export interface LlmBucket {
-  /** The limits as given to the preset, adjusted for `headroom` and the provider's windows. */
+  /**
+   * The limits from the options of the preset, adjusted for `headroom` and the provider's windows.
+   */
   readonly limits: readonly Limit[];
   /** Estimates the tokens of a request from the arguments of a function or of `fetch`. */
   readonly cost: CostOfCall;
-  /** Reads the tokens that a call used from its result: a response, an object or a stream. */
+  /**
+   * Reads the tokens that a call used from its result, which is a response, an object or a stream.
+   */
   readonly settle: SettleOfCall;
   /**
-   * Estimates the cost of a request, for a job whose data has another form: `{ cost:
-   * preset.estimate(request) }`. It does not use what the bucket has learned. Returns undefined if
-   * the request asks for no tokens. A copy of the preset lacks this method.
+   * Estimates the cost of a request. Use it for a job whose data is not the request itself: `{
+   * cost: preset.estimate(request) }`. The estimate does not use what the bucket has learned.
+   * Returns undefined if the request uses no tokens. A copy of the preset lacks this method.
    */
   readonly estimate: (request: unknown) => Cost | undefined;
 }
 
-/** The options that all presets take. */
+/** The options that all presets have in common. */
 export interface LlmOptions {
-  /** Requests per time, as your account allows: `"500/min"`. Defaults to no limit. */
+  /** The requests per time that your account allows: `"500/min"`. Defaults to no limit. */
   readonly requests?: RateInput | undefined;
   /**
-   * Counts the tokens of a text, such as `countTokens` of gpt-tokenizer. If this function throws,
-   * the built-in estimate is used. After each call, the bucket replaces the count by the usage in
-   * the response. Defaults to an estimate by characters.
+   * A function that counts the tokens of a text, such as `countTokens` of gpt-tokenizer. If the
+   * function throws, the built-in estimate is used. After each call, the bucket replaces the count
+   * with the usage in the response. Defaults to an estimate by characters.
    */
   readonly tokenizer?: CountTokens | undefined;
   /**
-   * The share of each limit per minute that stays unused, from 0 to 0.5. It covers calls that
-   * arrive late and estimates that are too low. Defaults to 0.03, and for Azure to 0.045.
+   * The unused part of each per-minute limit, from 0 to 0.5. This headroom covers calls that arrive
+   * late and estimates that are too low. Defaults to 0.03, and for Azure to 0.045.
    */
   readonly headroom?: number | undefined;
 }
 
 /** The options of `openai()`. */
 export interface OpenAiOptions extends LlmOptions {
-  /** Tokens per time, prompts and answers together: `"200000/min"`. Defaults to no limit. */
+  /**
+   * The tokens per time that your account allows, for prompts and answers together: `"200000/min"`.
+   * Defaults to no limit.
+   */
   readonly tokens?: RateInput | undefined;
-  /** Requests per day. A day ends at midnight UTC. Defaults to no limit. */
+  /**
+   * The requests per day that your account allows. A day ends at midnight UTC. Defaults to no
+   * limit.
+   */
   readonly requestsPerDay?: number | undefined;
-  /** Tokens per day. Defaults to no limit. */
+  /**
+   * The tokens per day that your account allows. A day ends at midnight UTC. Defaults to no limit.
+   */
   readonly tokensPerDay?: number | undefined;
   /**
-   * How a call's tokens are counted. `"reserved"` counts the larger of the prompt and the maximum
-   * answer, as OpenAI does. `"used"` counts the actual prompt and answer, as most servers with the
-   * same API do. A request without an output limit always counts what it used. Defaults to
-   * `"reserved"`.
+   * How the server counts the tokens of a call. `"reserved"` counts the larger of the prompt and
+   * the maximum answer, as OpenAI does. `"used"` counts the actual prompt and answer, as most
+   * servers with the same API do. For a request without an output limit, the used tokens always
+   * count. Defaults to `"reserved"`.
    */
   readonly counts?: "reserved" | "used" | undefined;
 }
 
 /** The options of `azure()`. */
 export interface AzureOptions extends LlmOptions {
-  /** Tokens per time of the deployment: `"240000/min"`. Defaults to no limit. */
+  /** The tokens per time that the deployment allows: `"240000/min"`. Defaults to no limit. */
   readonly tokens?: RateInput | undefined;
 }
 
 /** The options of `anthropic()`. */
 export interface AnthropicOptions extends LlmOptions {
-  /** Input tokens per time, without cache reads: `"2000000/min"`. Defaults to no limit. */
+  /**
+   * The input tokens per time that your account allows, without cache reads: `"2000000/min"`.
+   * Defaults to no limit.
+   */
   readonly input?: RateInput | undefined;
-  /** Output tokens per time: `"400000/min"`. Defaults to no limit. */
+  /** The output tokens per time that your account allows: `"400000/min"`. Defaults to no limit. */
   readonly output?: RateInput | undefined;
-  /** Whether cache reads also count, as they do for some older models. Defaults to false. */
+  /**
+   * Whether cache reads also count as input, as they do for some older models. Defaults to false.
+   */
   readonly countsCacheReads?: boolean | undefined;
 }
 
 /** The options of `gemini()`. */
 export interface GeminiOptions extends LlmOptions {
-  /** Input tokens per time, cached or not: `"1000000/min"`. Defaults to no limit. */
+  /**
+   * The input tokens per time that your account allows, cached or not: `"1000000/min"`. Defaults to
+   * no limit.
+   */
   readonly input?: RateInput | undefined;
-  /** Requests per day. A day ends at midnight in California. Defaults to no limit. */
+  /**
+   * The requests per day that your account allows. A day ends at midnight in California. Defaults
+   * to no limit.
+   */
   readonly requestsPerDay?: number | undefined;
 }
 
 /** The options of `bedrock()`. */
 export interface BedrockOptions extends LlmOptions {
-  /** Tokens per time: `"200000/min"`. Defaults to no limit. */
+  /** The tokens per time that your account allows: `"200000/min"`. Defaults to no limit. */
   readonly tokens?: RateInput | undefined;
-  /** Tokens per day. A day ends at midnight UTC. Defaults to no limit. */
+  /**
+   * The tokens per day that your account allows. A day ends at midnight UTC. Defaults to no limit.
+   */
   readonly tokensPerDay?: number | undefined;
   /**
-   * How many tokens of the quota one token of an answer takes in the end. Defaults to 5 for Claude
-   * models, and to 1 for others.
+   * The burndown rate: how many tokens of the quota each output token uses in the end. Defaults to
+   * 5 for Claude models, and to 1 for others.
    */
   readonly burndown?: number | undefined;
 }
@@ -138,14 +166,17 @@ const BEDROCK = z.strictObject({
   burndown: wholeNumber(1, 100, "tokens").optional(),
 });
 
-/** The share of a limit by which calls may arrive late. */
+/** The default unused part of each per-minute limit. It covers calls that arrive late. */
 const HEADROOM = 0.03;
-/** Azure checks requests per second or per ten seconds, so a late call has more effect. */
+/**
+ * The default headroom for Azure. Azure checks requests per second or per ten seconds, so a late
+ * call has a larger effect.
+ */
 const AZURE_HEADROOM = 0.045;
 
 /**
- * Options of a bucket for OpenAI, or for a server with the same API: `sluice.bucket("gpt", openai({
- * requests: "500/min", tokens: "200000/min" }))`.
+ * Returns the options of a bucket for OpenAI, or for a server with the same API:
+ * `sluice.bucket("gpt", openai({ requests: "500/min", tokens: "200000/min" }))`.
  *
  * @throws {@link InvalidOptionError} when an option can never work, or no limit is given.
  */
@@ -156,8 +187,8 @@ export function openai(options: OpenAiOptions): LlmBucket {
 }
 
 /**
- * Options of a bucket for a deployment of Azure OpenAI: `sluice.bucket("gpt", azure({ requests:
- * "600/min", tokens: "100000/min" }))`.
+ * Returns the options of a bucket for a deployment of Azure OpenAI: `sluice.bucket("gpt", azure({
+ * requests: "600/min", tokens: "100000/min" }))`.
  *
  * @throws {@link InvalidOptionError} when an option can never work, or no limit is given.
  */
@@ -168,8 +199,8 @@ export function azure(options: AzureOptions): LlmBucket {
 }
 
 /**
- * Options of a bucket for one class of Anthropic's models: `sluice.bucket("claude", anthropic({
- * requests: "4000/min", input: "2000000/min", output: "400000/min" }))`.
+ * Returns the options of a bucket for one class of Anthropic's models: `sluice.bucket("claude",
+ * anthropic({ requests: "4000/min", input: "2000000/min", output: "400000/min" }))`.
  *
  * @throws {@link InvalidOptionError} when an option can never work, or no limit is given.
  */
@@ -180,7 +211,7 @@ export function anthropic(options: AnthropicOptions): LlmBucket {
 }
 
 /**
- * Options of a bucket for one model of Gemini: `sluice.bucket("gemini", gemini({ requests:
+ * Returns the options of a bucket for one Gemini model: `sluice.bucket("gemini", gemini({ requests:
  * "1000/min", input: "1000000/min", requestsPerDay: 10_000 }))`.
  *
  * @throws {@link InvalidOptionError} when an option can never work, or no limit is given.
@@ -192,7 +223,7 @@ export function gemini(options: GeminiOptions): LlmBucket {
 }
 
 /**
- * Options of a bucket for one model of Amazon Bedrock: `sluice.bucket("bedrock", bedrock({
+ * Returns the options of a bucket for one Amazon Bedrock model: `sluice.bucket("bedrock", bedrock({
  * requests: "200/min", tokens: "200000/min" }))`.
  *
  * @throws {@link InvalidOptionError} when an option can never work, or no limit is given.
@@ -227,12 +258,12 @@ function presetOf(
   if (made.size > MOST_METERS) made.delete(made.keys().next().value!);
   const { cost, settle, estimate } = meter;
   const preset = { limits, cost, settle };
-  // Not enumerable, so that the preset can be spread into a bucket's options.
+  // `estimate` is not enumerable, so that the preset can be spread into a bucket's options.
   Object.defineProperty(preset, "estimate", { value: estimate });
   return Object.freeze(preset) as LlmBucket;
 }
 
-/** The token units, and the most of each that one call can draw under all limits. */
+/** Returns the token units of the limits, and the most units of each that one call can draw. */
 function unitsOf(limits: readonly Limit[]): ReadonlyMap<string, number> {
   const units = new Map<string, number>();
   for (const { unit, capacity } of limits) {

@@ -1,27 +1,27 @@
-/** Reads what a call asks of a model, from the arguments of `fetch` or of a client's method. */
+/** Reads the request to a model from the arguments of `fetch` or of a client's method. */
 import { hasCacheMark, tokensIn, tokensOfJson } from "./texts.ts";
 import type { CountTokens } from "./estimate.ts";
 import { isModelCommand, isModelMethod, isModelPath } from "./operations.ts";
 
 /** A request to a model. */
 export interface Asked {
-  /** Such as `"gpt-5-mini"`; `""` if the request names none. */
+  /** The name of the model, such as `"gpt-5-mini"`. `""` if the request names no model. */
   readonly model: string;
   /** The tokens of the prompt, counted or estimated here. */
   readonly prompt: number;
-  /** The prompt tokens in front of the last cache mark. Undefined if there is no mark. */
+  /** The prompt tokens before the last cache mark. Undefined if there is no mark. */
   readonly marked: number | undefined;
-  /** The most tokens of an answer. Undefined if the request sets no limit. */
+  /** The most tokens of one answer. Undefined if the request sets no limit. */
   readonly maxOutput: number | undefined;
-  /** How many answers the model generates. */
+  /** The number of answers that the model generates. */
   readonly answers: number;
-  /** False for embeddings: the model answers without tokens. */
+  /** False if the answer contains no tokens, as with embeddings. */
   readonly hasOutput: boolean;
 }
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Fields with text that the model reads. */
+/** The fields whose text the model reads. */
 const PROMPTS = [
   "messages",
   "system",
@@ -33,7 +33,7 @@ const PROMPTS = [
   "content",
   "systemInstruction",
   "system_instruction",
-  // Titan, Vertex, Mistral and Hugging Face, Cohere.
+  // Fields of Titan, Vertex, Mistral, Hugging Face and Cohere.
   "inputText",
   "instances",
   "inputs",
@@ -44,7 +44,7 @@ const PROMPTS = [
   "texts",
   "images",
 ] as const;
-/** Fields that the model reads as JSON. */
+/** The fields that the model reads as JSON. */
 const SCHEMAS = [
   "tools",
   "functions",
@@ -53,7 +53,7 @@ const SCHEMAS = [
   "responseSchema",
   "output_config",
 ] as const;
-/** Fields that limit the answer, in order of precedence. */
+/** The fields that limit the length of the answer, in order of precedence. */
 const MOST_OUTPUT = [
   "max_completion_tokens",
   "max_output_tokens",
@@ -66,7 +66,7 @@ const MOST_OUTPUT = [
   "max_new_tokens",
   "num_predict",
 ] as const;
-/** Objects within a request that may contain its settings. */
+/** The objects within a request that may contain its settings. */
 const SETTINGS = [
   "generationConfig",
   "generation_config",
@@ -81,20 +81,20 @@ const SETTINGS = [
 const NO_OUTPUT = /embed|moderation|rerank|whisper|\btts\b|dall-e/i;
 const LONGEST_MODEL = 200;
 
-/** What the arguments of a call reveal about it. */
+/** The facts that the arguments of a call reveal. */
 export interface ReadCall {
-  /** What the call asks of a model. Undefined if the arguments do not show it. */
+  /** The request to a model. Undefined if the arguments contain none. */
   readonly asked: Asked | undefined;
   /**
-   * False if the call certainly does not generate an answer. Its HTTP method and path, command name
-   * or client method then show that it manages stored data or counts tokens.
+   * False if the call certainly does not generate an answer. In that case, its HTTP method and
+   * path, command name or client method show that the call manages stored data or counts tokens.
    */
   readonly mayAsk: boolean;
 }
 
 const ASKS_NOTHING: ReadCall = { asked: undefined, mayAsk: false };
 
-/** Reads a call from its arguments, and from the name of the client's method if it is known. */
+/** Reads a call from its arguments, and from the name of the client's method if that is known. */
 export async function readRequest(
   args: readonly unknown[],
   count: CountTokens,
@@ -110,14 +110,14 @@ export async function readRequest(
 }
 
 /**
- * Finds the request among the arguments of a function. If the first is a prompt, the second holds
- * the rest.
+ * Finds the request in the arguments of a function. If the first argument is a prompt, the second
+ * argument contains the other fields.
  */
 function fieldsOfCall([first, second]: readonly unknown[]): Fields | undefined {
   return typeof first === "string" ? { prompt: first, ...fieldsOf(second) } : fieldsOf(first);
 }
 
-/** Reads a call of `fetch`. Only a POST calls a model, and not on every path. */
+/** Reads a call of `fetch`. Only a POST can call a model, and only on some paths. */
 async function readFetch(
   [first, second]: readonly unknown[],
   path: string,
@@ -141,11 +141,13 @@ export function readBody(body: unknown, count: CountTokens): Asked | undefined {
 
 interface Sent {
   readonly fields: Fields;
-  /** The path of the URL; `""` if there is none. */
+  /** The path of the URL. `""` if there is no URL. */
   readonly path: string;
 }
 
-/** The path if the first argument of `fetch` is a URL. Undefined for a prompt. */
+/**
+ * Returns the path if the first argument of `fetch` is a URL. Returns undefined if it is a prompt.
+ */
 function urlOf(first: unknown): string | undefined {
   const address = isRequest(first) ? first.url : first instanceof URL ? first.href : first;
   if (typeof address !== "string" || !/^https?:/i.test(address) || !URL.canParse(address)) {
@@ -160,14 +162,14 @@ function isRequest(first: unknown): first is Request {
   return typeof url === "string" && typeof clone === "function";
 }
 
-/** Reads the body of a Request from a copy. Undefined if the body was already read. */
+/** Reads the body of a `Request` from a copy. Returns undefined if the body was already read. */
 async function bodyOf(first: unknown): Promise<string | undefined> {
   if (!isRequest(first) || first.body === null || first.bodyUsed) return undefined;
   if (!/json/i.test(first.headers.get("content-type") ?? "")) return undefined;
   try {
     return await first.clone().text();
   } catch {
-    // `fetch` itself reports what is wrong with the request.
+    // The request is invalid. `fetch` itself reports the error.
     return undefined;
   }
 }
@@ -188,7 +190,10 @@ function parsed(text: string | undefined): Fields | undefined {
   }
 }
 
-/** The fields of a request. For an AWS command, its input; bytes in `body` are parsed. */
+/**
+ * Returns the fields of a request. For an AWS command, returns the fields of its input. Parses a
+ * `body` that contains text or bytes.
+ */
 function fieldsOf(given: unknown): Fields | undefined {
   if (typeof given !== "object" || given === null || Array.isArray(given)) return undefined;
   const fields = given as Fields;
@@ -235,14 +240,14 @@ function hasPrompt(fields: Fields): boolean {
   );
 }
 
-/** The requests inside a Gemini batch, such as one of `batchEmbedContents`. */
+/** Returns the requests inside a Gemini batch, such as a call of `batchEmbedContents`. */
 function requestsIn({ requests }: Fields): readonly Fields[] {
   return Array.isArray(requests) ? requests.map(objectOf) : [];
 }
 
 /**
- * Counts the tokens in front of the last cache mark. Models read tools first, then the system
- * prompt, then messages, and caches hold a prefix of that.
+ * Counts the prompt tokens before the last cache mark. Models read tools first, then the system
+ * prompt, then messages, and caches store a prefix of that sequence.
  */
 function markedIn(fields: Fields, count: CountTokens): number | undefined {
   const { messages, cache_control: ofAll } = fields;
@@ -258,7 +263,7 @@ function markedIn(fields: Fields, count: CountTokens): number | undefined {
   );
 }
 
-/** Gemini, Bedrock and Azure put the model into the path. */
+/** Returns the name of the model. Gemini, Bedrock and Azure put the name into the path. */
 function modelOf({ model, modelId }: Fields, path: string): string {
   if (typeof model === "string") return model;
   if (typeof modelId === "string") return modelId;

@@ -1,4 +1,7 @@
-/** Adds up the events of an answer, until it ends or its caller stops reading. */
+/**
+ * Adds up the usage and text in the events of an answer, until the answer ends or its caller stops
+ * reading.
+ */
 import type { CountTokens } from "./estimate.ts";
 import { tokensIn } from "./texts.ts";
 import { isTokenCount, mergeUsage, usageIn, type Usage } from "./usage.ts";
@@ -7,18 +10,21 @@ import { isTokenCount, mergeUsage, usageIn, type Usage } from "./usage.ts";
 export interface Answered {
   /** The id under which the provider stores the answer, such as `"resp_1"`. */
   readonly id?: string | undefined;
-  /** True if the provider continues the answer after this call. A later read states the usage. */
+  /**
+   * True if the provider continues to generate the answer after this call. A later read of the
+   * answer states the usage.
+   */
   readonly isPending?: boolean;
   /** True if the answer only states how many tokens a text has. */
   readonly isTokenCount?: boolean;
   readonly usage: Usage;
-  /** The tokens of the received text, counted here. */
+  /** The number of tokens in the received text, counted here. */
   readonly text: number;
   /** True if the answer was read to its end. */
   readonly isWhole: boolean;
   /**
-   * True if the stated output covers the whole answer. The first events of a stream state only the
-   * output up to then.
+   * True if the stated output tokens cover the whole answer. The first events of a stream state
+   * only the output until then.
    */
   readonly isOutputStated: boolean;
 }
@@ -28,7 +34,9 @@ export interface Tally {
   end(isWhole: boolean): Answered;
 }
 
-/** Parts of an event that hold answer text. A complete answer also has text in other parts. */
+/**
+ * The fields of an event that contain answer text. A complete answer also has text in other fields.
+ */
 const TEXTS = ["choices", "delta", "candidates", "contentBlockDelta", "content_block"] as const;
 
 export function createTally(count: CountTokens): Tally {
@@ -68,13 +76,13 @@ interface Stored {
 
 const UNFINISHED = /^(?:queued|in_progress|requires_action|cancelling)$/;
 
-/** The id and status of the answer that the event contains or belongs to. */
+/** Returns the id and the status of the answer that an event contains or belongs to. */
 function storedIn(event: unknown): Stored {
   for (const name of ["response", "data", "interaction", undefined]) {
     const { id, status, background } = fieldsIn(event, name);
     if (typeof id !== "string" || id === "") continue;
     if (typeof status !== "string") return { id };
-    // If the reader stops early, the last status seen is still "in progress".
+    // If the reader stops early, the last status is still "in progress".
     const isUnfinished = UNFINISHED.test(status) && background !== false;
     return { id, isUnfinished };
   }
@@ -82,15 +90,15 @@ function storedIn(event: unknown): Stored {
 }
 
 function fieldsIn(event: unknown, name: string | undefined): Readonly<Record<string, unknown>> {
-  // Reading another property of such a result would start the stream.
+  // In a result with `textStream`, reading another property would start the stream.
   if (typeof event !== "object" || event === null || "textStream" in event) return {};
   const part: unknown = name === undefined ? event : (event as Record<string, unknown>)[name];
   return typeof part === "object" && part !== null ? (part as Record<string, unknown>) : {};
 }
 
 /**
- * True for events that state only the beginning. Anthropic's first event states the whole input,
- * but only the first token of the output.
+ * True for events that state only the usage at the beginning. Anthropic's first event states the
+ * whole input, but only the first token of the output.
  */
 function isBeginning(event: unknown): boolean {
   const { type } = event as { readonly type?: unknown };
@@ -105,7 +113,7 @@ function textIn(event: unknown, count: CountTokens): number {
   return texts.reduce((tokens: number, each) => tokens + tokensIn(each, count), 0);
 }
 
-/** The text of an Ollama event. Every such event has a boolean `done`. */
+/** Returns the text fields of an Ollama event. Every such event has a boolean `done`. */
 function textsOfOllama(event: unknown): readonly unknown[] {
   const { done, response } = fieldsIn(event, undefined);
   if (typeof done !== "boolean") return [];

@@ -1,18 +1,21 @@
-/** Counts the text that a model reads in requests and answers, in the format of each API. */
+/**
+ * Counts the tokens of the text that a model reads in requests and answers, for the formats of all
+ * APIs.
+ */
 import type { CountTokens } from "./estimate.ts";
 
-/** The assumed tokens of a picture, a sound or a document. */
+/** The number of tokens that is assumed for a picture, a sound or a document. */
 const MEDIA_TOKENS = 1_000;
 /** The tokens that the structure of each message adds. */
 const MESSAGE_TOKENS = 4;
 const DEEPEST = 20;
 const MOST_VALUES = 200_000;
 
-/** Names whose values are not text for the model. */
+/** Matches the names of fields whose values the model does not read as text. */
 const NO_TEXT =
   /^(?:role|type|id|index|.*_id|.*Id|cache_?[cC]ontrol|cachePoint|media_?[tT]ype|mime_?[tT]ype|format|detail|signature|thought_?[sS]ignature|encrypted_content|redactedContent|finish_?[rR]eason|logprobs|status|object)$/;
 
-/** Values of `type` that mark media in OpenAI, Anthropic, Vercel's AI SDK and LangChain. */
+/** The values of `type` that mark media in OpenAI, Anthropic, Vercel's AI SDK and LangChain. */
 const MEDIA_TYPES: ReadonlySet<unknown> = new Set([
   // OpenAI's chat completions and responses.
   "image_url",
@@ -35,7 +38,10 @@ const MEDIA_TYPES: ReadonlySet<unknown> = new Set([
   "input_video",
   "media",
 ]);
-/** Names under which parts hold media in Gemini and Bedrock, and the lists of Ollama and Cohere. */
+/**
+ * The names of fields that contain media in Gemini and Bedrock, and of the media lists of Ollama
+ * and Cohere.
+ */
 const MEDIA_NAMES: ReadonlySet<string> = new Set([
   "inlineData",
   "inline_data",
@@ -48,24 +54,34 @@ const MEDIA_NAMES: ReadonlySet<string> = new Set([
   "video",
   "document",
 ]);
-/** Names inside media that may hold text instead of bytes, as in a document. */
+/** The names of fields inside media that may contain text instead of bytes, as in a document. */
 const SOURCES: readonly string[] = ["source", "document", "file"];
-/** Names of the format of media, and of their bytes. */
+/**
+ * The names of the fields that contain the format of media, and of those that contain the bytes.
+ */
 const FORMATS: readonly string[] = ["mimeType", "mime_type", "mediaType", "media_type", "format"];
 const BYTES: readonly string[] = ["data", "bytes", "file_data"];
-/** Media formats that the model reads as text. Bedrock names them by file extension. */
+/**
+ * Matches the media formats that the model reads as text. Bedrock names formats by file extension.
+ */
 const TEXT_FORMAT = /^(?:text\/|application\/(?:json|xml)\b|(?:csv|html|md|txt)$)/;
 const TEXT_URL = /^data:(?:text\/|application\/(?:json|xml)\b)[^,]{0,200};base64,/;
 
-/** Names of tool data: JSON of any form, which the model reads as is. */
+/**
+ * The names of fields with tool data. Tool data is JSON of any form, which the model reads
+ * unchanged.
+ */
 const TOOL_DATA_NAMES: ReadonlySet<string> = new Set(["args", "arguments", "json", "parameters"]);
-/** Names of tool data by the name of the enclosing part, in Gemini and Bedrock. */
+/** The names of fields with tool data in Gemini and Bedrock, by the name of the enclosing field. */
 const TOOL_DATA_OF_NAME: ReadonlyMap<string, string> = new Map([
   ["functionResponse", "response"],
   ["function_response", "response"],
   ["toolUse", "input"],
 ]);
-/** Names of tool data by the type of their part, in Anthropic, OpenAI and Vercel's AI SDK. */
+/**
+ * The names of fields with tool data in Anthropic, OpenAI and Vercel's AI SDK, by the `type` of the
+ * enclosing part.
+ */
 const TOOL_DATA_OF_TYPE: ReadonlyMap<unknown, string> = new Map([
   ["tool_use", "input"],
   ["server_tool_use", "input"],
@@ -85,7 +101,10 @@ const CACHE_MARK = /^cache_?control$|^cachePoint$/i;
 
 type Part = Readonly<Record<string, unknown>>;
 
-/** Counts all tokens that a model reads in a value. Each message in a list adds its structure. */
+/**
+ * Counts all tokens that a model reads in a value. Each message in a list adds tokens for its
+ * structure.
+ */
 export function tokensIn(value: unknown, count: CountTokens): number {
   const state = { left: MOST_VALUES };
   return visit("", value, 0);
@@ -134,7 +153,7 @@ export function tokensIn(value: unknown, count: CountTokens): number {
     if (typeof text === "string") return around + count(text);
     if (content !== undefined) return around + visit("content", content, depth + 1);
     if (typeof data === "string" && isProse(data)) return around + count(data);
-    // Cohere's documents may be objects of any form.
+    // The documents of Cohere may be objects of any form.
     if (isJson(data)) return around + tokensOfJson(data, count);
     const format = FORMATS.map((name) => fields[name]).find(isText) ?? outer;
     const decoded = BYTES.map((name) => decodedText(fields[name], format)).find(isText);
@@ -164,13 +183,13 @@ function isText(value: unknown): value is string {
   return typeof value === "string";
 }
 
-/** True if a string holds media: a URL, or bytes in base64. */
+/** True if a string is media: a URL, or bytes in base64. */
 function isMediaText(name: string, text: string): boolean {
   if (/^data:[^,]{0,200};base64,/.test(text)) return true;
   return MEDIA_NAMES.has(name) && !isProse(text);
 }
 
-/** Prose has spaces. Bytes in base64 have line breaks at most. */
+/** True if a text is prose, which contains spaces. Base64 contains only line breaks. */
 function isProse(text: string): boolean {
   return text.slice(0, 200).includes(" ") && !text.startsWith("data:");
 }
@@ -192,19 +211,22 @@ export function hasCacheMark(value: unknown, depth = 0): boolean {
   );
 }
 
-/** Counts values that reach the model as JSON: schemas, tools, and tool inputs and outputs. */
+/**
+ * Counts the tokens of a value that the model receives as JSON: schemas, tools, and tool inputs and
+ * outputs.
+ */
 export function tokensOfJson(value: unknown, count: CountTokens): number {
   if (value === undefined || value === null) return 0;
   try {
     return count(JSON.stringify(value, withoutBytes) ?? "");
   } catch {
-    // A circular value cannot be sent either.
+    // A circular value cannot be sent to the model either.
     return 0;
   }
 }
 
 /**
- * Leaves out bytes, which JSON would turn into a list of numbers. `this` holds the value before its
+ * Omits bytes, which JSON would write as a list of numbers. `this` contains the value before its
  * `toJSON` ran.
  */
 function withoutBytes(this: unknown, name: string, value: unknown): unknown {

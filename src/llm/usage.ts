@@ -1,6 +1,6 @@
-/** Token counts of a call. A figure that the answer does not state is undefined. */
+/** The token counts of a call. A figure is undefined if the answer does not state it. */
 export interface Usage {
-  /** Prompt tokens, without cache reads and cache writes. */
+  /** The prompt tokens, without cache reads and cache writes. */
   readonly input?: number | undefined;
   readonly cacheRead?: number | undefined;
   readonly cacheWrite?: number | undefined;
@@ -9,24 +9,35 @@ export interface Usage {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** The names that an API uses for its usage figures. `a.b` is `b` within `a`. */
+/**
+ * The field names that an API uses for its usage figures. The name `a.b` is the field `b` within
+ * `a`.
+ */
 interface Dialect {
-  /** The figures that add up to the input. Only the first is required. */
+  /** The fields that add up to the input. Only the first field is required. */
   readonly input: readonly [string, ...string[]];
-  /** The figures that add up to the output. */
+  /** The fields that add up to the output. */
   readonly output: readonly string[];
-  /** The first name that is present counts. The same holds for `cacheWrite`. */
+  /**
+   * The fields that may contain the cache reads. The first field that is present counts, also for
+   * `cacheWrite`.
+   */
   readonly cacheRead?: readonly string[];
   readonly cacheWrite?: readonly string[];
-  /** True if the input figure does not include cached tokens. */
+  /** True if the input figure excludes cached tokens. */
   readonly isCacheApart?: boolean;
   /** True if a missing output means zero, as for embeddings. */
   readonly isOutputOptional?: boolean;
-  /** If given, the dialect applies only if one of these names is present. */
+  /**
+   * The fields that identify the dialect. If set, the dialect applies only if one of these fields
+   * is present.
+   */
   readonly marks?: readonly string[];
 }
 
-/** The first dialect with a stated input or output applies. */
+/**
+ * All dialects, in order of precedence. The first dialect with a stated input or output applies.
+ */
 const DIALECTS: readonly Dialect[] = [
   // OpenAI's chat completions, and servers with the same API.
   {
@@ -78,7 +89,7 @@ const DIALECTS: readonly Dialect[] = [
     cacheWrite: ["cacheWriteInputTokenCount"],
     isCacheApart: true,
   },
-  // Gemini. A stream has no figure for candidates before the first one.
+  // Gemini. The first events of a stream have no figure for the candidates.
   {
     input: ["promptTokenCount", "toolUsePromptTokenCount"],
     output: ["candidatesTokenCount", "responseTokenCount", "thoughtsTokenCount"],
@@ -95,9 +106,9 @@ const DIALECTS: readonly Dialect[] = [
   { input: ["input_token_count"], output: ["output_token_count"] },
 ];
 
-/** Dialects of answers that state their figures next to the text. */
+/** The dialects of answers that state their figures next to the text, not in a separate object. */
 const DIALECTS_OF_ANSWERS: readonly Dialect[] = [
-  // Ollama. It states no figure for a prompt that it has cached.
+  // Ollama. It states no figure for a cached prompt.
   { input: ["prompt_eval_count"], output: ["eval_count"] },
   // Llama and Titan on Bedrock.
   { input: ["prompt_token_count"], output: ["generation_token_count"] },
@@ -108,13 +119,13 @@ const DIALECTS_OF_ANSWERS: readonly Dialect[] = [
 
 const TOTALS = ["total_tokens", "totalTokens", "totalTokenCount"] as const;
 
-/** Where an answer may state its usage, in order of precedence. */
+/** The fields in which an answer may state its usage, in order of precedence. */
 const PLACES = [
   "usageMetadata",
   "amazon-bedrock-invocationMetrics",
   // The AI SDK's `usage` covers only the last step.
   "totalUsage",
-  // Cohere's. The billed figures may be lower.
+  // The fields of Cohere. Its billed figures may be lower.
   "usage.tokens",
   "meta.tokens",
   "usage",
@@ -122,14 +133,14 @@ const PLACES = [
   "usage.billedUnits",
   "meta.billed_units",
   "meta.billedUnits",
-  // LangChain's.
+  // The fields of LangChain.
   "usage_metadata",
   "tokenUsage",
   "token_usage",
   "metrics",
 ] as const;
 
-/** Parts of an answer or event that may contain the usage. */
+/** The parts of an answer or event that may contain the usage. */
 const PARTS = [
   "message",
   "response",
@@ -144,10 +155,13 @@ const PARTS = [
   "response_metadata",
 ] as const;
 
-/** The usage that an answer or a stream's event states. Returns undefined if it states none. */
+/**
+ * Returns the usage that an answer or an event of a stream states. Returns undefined if it states
+ * none.
+ */
 export function usageIn(value: unknown): Usage | undefined {
   const fields = objectOf(value);
-  // Reading another property of a streaming result of the AI SDK would start the stream.
+  // In a streaming result of the AI SDK, reading another property would start the stream.
   if (fields === undefined || "textStream" in fields || "fullStream" in fields) return undefined;
   for (const each of [fields, ...PARTS.map((name) => objectOf(fields[name]))]) {
     const found = each && statedIn(each);
@@ -156,11 +170,11 @@ export function usageIn(value: unknown): Usage | undefined {
   return undefined;
 }
 
-/** Fields in the reply to a token-counting request. */
+/** Matches the fields in the response to a token-counting request. */
 const TOKEN_COUNT =
   /^(?:input_tokens|inputTokens|total_?tokens|totalTokens|token_?count|totalBillableCharacters|cachedContentTokenCount|promptTokensDetails|cacheTokensDetails|context_management|object|\$metadata|sdkHttpResponse|_request_id)$/;
 
-/** True if an answer states only how many tokens a text has. */
+/** True if an answer states only the number of tokens in a text. */
 export function isTokenCount(value: unknown): boolean {
   const fields = objectOf(value);
   if (fields === undefined || Array.isArray(value) || "textStream" in fields) return false;
@@ -206,8 +220,8 @@ function figuresOf(dialect: Dialect, usage: Fields): Usage {
 }
 
 /**
- * Adds the tokens that only the total includes. The rest is output that its own figure omits, such
- * as the reasoning tokens of xAI, or an unstated input.
+ * Adds the tokens that only the total figure includes. These are output tokens that the output
+ * figure omits, such as the reasoning tokens of xAI, or an input that is not stated.
  */
 function withRest(stated: Usage, total: number | undefined): Usage {
   const { input, output = 0, cacheRead = 0, cacheWrite = 0 } = stated;
@@ -232,7 +246,7 @@ export function usageInHeaders(headers: Headers): Usage | undefined {
   return { input, cacheRead: cacheRead ?? 0, cacheWrite: cacheWrite ?? 0, output };
 }
 
-/** Merges the usage of two events. The later figures take precedence. */
+/** Merges the usage of two events. Figures of the later event take precedence. */
 export function mergeUsage(before: Usage, later: Usage): Usage {
   const stated = Object.entries(later).filter(([, figure]) => figure !== undefined);
   return { ...before, ...(Object.fromEntries(stated) as Usage) };
@@ -247,8 +261,8 @@ function has(fields: Fields, name: string): boolean {
 }
 
 /**
- * The value at a path such as `a.b`. It avoids `split`, because each event of a stream looks up
- * many paths.
+ * Returns the value at a path such as `a.b`. Does not use `split`, because each event of a stream
+ * looks up many paths.
  */
 function valueAt(fields: Fields, path: string): unknown {
   const dot = path.indexOf(".");

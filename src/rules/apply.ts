@@ -1,7 +1,7 @@
 /**
- * Puts the rules of a file in force for all processes, and keeps them in force. It applies them
- * again after Redis lost its data, after a process died half-way, and when code declares a bucket
- * later.
+ * Activates the rules of a file for all processes, and keeps them active. Rules are applied again
+ * after Redis has lost its data, after a process died while it applied them, and when code declares
+ * a bucket later.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import { reasonOf } from "../core/describe.ts";
@@ -17,33 +17,39 @@ import { assertNoSenders, noteSettings } from "./settings.ts";
 import { createReplacementLog, versionOf } from "./replacement-log.ts";
 import type { DatedRules } from "./watch.ts";
 
-/** How often a process checks whether its rules are still in force. */
+/** How often a process checks whether its rules are still active, in ms. */
 const CHECK_MS = 1_000;
-/** How often it checks while another process is applying rules, or Redis is unreachable. */
+/**
+ * How often a process checks while another process is applying rules, or while Redis is
+ * unreachable, in ms.
+ */
 const SOON_MS = 300;
 /**
- * How often it checks whether other processes declare other policies, which the rules have to
- * cover.
+ * How often a process checks whether other processes declare new policies, which the rules must
+ * cover, in ms.
  */
 const DECLARED_EVERY_MS = 30_000;
-/** The delay after which newly declared buckets are handled together. */
+/** The delay in ms after which all newly declared buckets are handled together. */
 const FIRST_MS = 20;
-/** How many buckets are changed at once. Newer rules can take over between two batches. */
+/** The number of buckets in one batch of changes. Newer rules can take over between two batches. */
 const AT_ONCE = 100;
 const READ_AT_ONCE = 1_000;
 
 export interface RulesParts {
   readonly insight: InsightStore;
   readonly logger: Logger;
-  /** The id of this process in the store, and the name that people see. */
+  /**
+   * `replica` returns the id of this process in the store. `by` is the name of this process that
+   * users see.
+   */
   readonly replica: () => string;
   readonly by: string;
-  /** The policy that the code of this process declares. */
+  /** Returns the policy that the code of this process declares for a bucket. */
   readonly codeOf: (bucket: string) => Policy | undefined;
-  /** Changes a bucket's policy for all processes. An operator's override stays. */
+  /** Changes a bucket's policy for all processes. An operator's override stays active. */
   readonly steer: (bucket: string, policy: Policy, source: PolicySource) => Promise<void>;
   /**
-   * @throws {@link InvalidOptionError} when the rules would store the bucket's keys on another
+   * @throws {@link InvalidOptionError} when the rules would store the bucket's keys on a different
    * server than the code does.
    */
   readonly assertSameServers: (where: string, policy: Policy, code: Policy) => void;
@@ -52,21 +58,21 @@ export interface RulesParts {
 export interface RulesInUse {
   readonly rules: DatedRules;
   /**
-   * The bucket's policy under the rules. Undefined if they do not mention it, or need the code's
-   * policy, which is unknown.
+   * Returns the policy that the rules and the code together define for a bucket. Returns undefined
+   * if the rules do not mention the bucket, or if they need the code's policy, which is unknown.
    */
   policyOf(where: string, bucket: string, code: Policy | undefined): Policy | undefined;
   replace(rules: DatedRules): void;
-  /** Notes that the code of this process has declared a bucket. */
+  /** Registers that the code of this process has declared a bucket. */
   noteDeclared(bucket: string): void;
   /**
-   * Resolves once these rules or newer ones are in force. Rejects with the error if they cannot be
-   * applied, also if that concerns one of several servers.
+   * Resolves once these rules or newer rules are active. Rejects if the rules cannot be applied,
+   * even if only one of several servers fails.
    */
   settle(): Promise<"done" | "older">;
-  /** Checks soon, because Redis may have lost its data. */
+  /** Starts a check soon. Call it when Redis may have lost its data. */
   check(): void;
-  /** Postpones everything until `release()`. Must be called right after creation. */
+  /** Postpones all work until `release()`. Must be called immediately after creation. */
   hold(): void;
   release(): void;
   close(): Promise<void>;
@@ -77,29 +83,31 @@ type Compiled = ReadonlyMap<string, Policy>;
 export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
   const { insight, logger, replica, by, codeOf, steer, assertSameServers } = parts;
   let rules = first;
-  /** The compiled policies, based on the declarations known at that time. */
+  /** The compiled policies. They are based on the declarations that were known at compile time. */
   let policies: ReadonlyMap<string, Policy> | undefined;
   let codes: ReadonlyMap<string, Policy> = new Map();
-  /** Buckets on servers that were unreachable at that time, and the error of such a server. */
+  /**
+   * The buckets on servers that were unreachable at compile time, and the error of one such server.
+   */
   let unread: ReadonlySet<string> = new Set();
   let unreachable: StoreUnavailableError | undefined;
   let policiesAtMs = -Infinity;
   /**
-   * True if the rules set no limits for a bucket whose code is unknown. The code may set some, so
-   * it is checked more often.
+   * True if the rules set no limits for a bucket whose code is unknown. The code may set limits, so
+   * such rules are checked more often.
    */
   let hasUnlimited = false;
-  /** The policies of all buckets when these rules were last applied completely. */
+  /** The policies of all buckets at the time when these rules were last applied completely. */
   let done: { readonly digest: string; readonly policies: ReadonlyMap<string, Policy> } | undefined;
-  /** Buckets whose policy may differ from the one in force. */
+  /** The buckets whose active policy may differ from the compiled one. */
   const pending = new Set<string>();
   /**
-   * Digests of this process's own rules that were in force. A server that was unreachable may still
-   * have an earlier one.
+   * The digests of this process's own earlier and current rules that were active. A server that was
+   * unreachable may still store an earlier digest.
    */
   const ownDigests = new Set<string>();
   const logReplacement = createReplacementLog(logger, ownDigests);
-  /** The rules whose queues have been checked. */
+  /** The rules whose queue entries have already been checked. */
   let lookedAt: DatedRules | undefined;
   let verdict: RulesAnswer["verdict"] | undefined;
   let hasFailed = false;
@@ -118,8 +126,9 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
   }
 
   /**
-   * Runs `use` on batches of buckets, server by server, until it returns false because newer rules
-   * exist. Returns the buckets of unreachable servers. Rejects if no server is reachable.
+   * Runs `use` on batches of buckets, one server after another. Stops when `use` returns false
+   * because newer rules exist. Returns the buckets of unreachable servers. Rejects if no server is
+   * reachable.
    */
   async function eachServer(
     names: readonly string[],
@@ -143,8 +152,8 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
   }
 
   /**
-   * Compiles the rules over what all processes declare. Buckets whose policy changed become
-   * pending.
+   * Compiles the rules together with the policies that all processes declare. Buckets whose policy
+   * changed become pending.
    */
   async function compile(of: DatedRules): Promise<ReadonlyMap<string, Policy>> {
     const compiled = new Map<string, Policy>();
@@ -157,7 +166,8 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
       for (const [index, name] of some.entries()) {
         const text = declared[index];
         const where = `bucket("${name}")`;
-        // After Redis lost its data, it does not know yet what other processes declare.
+        // After Redis has lost its data, the policies that other processes declare are missing
+        // until they report again. Until then, the last known policy is used.
         const code =
           codeOf(name) ?? (text === undefined ? codes.get(name) : readPolicyElsewhere(where, text));
         const policy = policyOf(where, name, code);
@@ -179,8 +189,8 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
   }
 
   /**
-   * Records the compiled policies, and the changes in the change log. Returns false if newer rules
-   * exist.
+   * Stores the compiled policies, and records the changes in the change log. Returns false if newer
+   * rules exist.
    */
   async function note(
     of: DatedRules,
@@ -196,7 +206,8 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
   }
 
   /**
-   * Applies the rules to all buckets, except to those that have their policy in `known` already.
+   * Applies the rules to all buckets except those that already have their policy according to
+   * `known`.
    */
   async function applyAll(
     of: DatedRules,
@@ -240,8 +251,8 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
   }
 
   /**
-   * Ends the rules for buckets that they no longer mention. The code's policy then applies. If it
-   * is unknown, the last policy stays until code declares one.
+   * Removes the rules from buckets that they no longer mention. The code's policy then applies. If
+   * that policy is unknown, the last policy stays until code declares one.
    */
   async function endFor(of: DatedRules, names: readonly string[]): Promise<boolean> {
     const declared = await insight.declaredOf(names);
@@ -261,15 +272,18 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
   }
 
   /**
-   * The bucket's policy under the rules and the current code, which may have been declared after
-   * compiling.
+   * Returns the policy that the rules and the current code define for a bucket. The code may have
+   * been declared after the compilation.
    */
   function policyNow(name: string, compiled: ReadonlyMap<string, Policy>): Policy | undefined {
     const code = codeOf(name);
     return code ? policyOf(`bucket("${name}")`, name, code) : compiled.get(name);
   }
 
-  /** Applies the rules to buckets whose code was declared later, in this process or another one. */
+  /**
+   * Applies the rules to buckets that code declared after the rules were applied, in this process
+   * or another one.
+   */
   async function applyPending(
     of: DatedRules,
     compiled: ReadonlyMap<string, Policy>,
@@ -297,7 +311,7 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
 
   async function compileNow(of: DatedRules): Promise<Compiled> {
     const compiled = await compile(of);
-    // Newer rules may have replaced these during the compilation.
+    // Newer rules may have replaced these rules during the compilation.
     if (of === rules) policies = compiled;
     policiesAtMs = performance.now();
     return compiled;
@@ -323,10 +337,10 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
     ownDigests.add(digest);
     if (answer.verdict === "wait") return SOON_MS;
     if (answer.verdict === "apply") {
-      // The unreachable server may have come back.
+      // The unreachable server may be reachable again.
       if (known !== undefined && unreachable !== undefined) compiled = await compileNow(of);
       for (const name of pending) {
-        // Keep buckets that were declared during the compilation.
+        // Buckets that were declared during the compilation stay pending.
         if (policyNow(name, compiled)?.text === compiled.get(name)?.text) pending.delete(name);
       }
       const { before } = answer;
@@ -346,8 +360,8 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
       hasFailed = false;
       return inMs;
     } catch (error) {
-      // Callers already see an unreachable Redis. Rules that do not fit the code are reported here,
-      // once.
+      // Only rules that do not fit the code are logged here, once. An unreachable Redis is not
+      // logged, because callers already get errors about it.
       if (!hasFailed && !isClosed && !(error instanceof StoreUnavailableError)) {
         hasFailed = true;
         const reason = reasonOf(error);
@@ -387,8 +401,8 @@ export function putInForce(first: DatedRules, parts: RulesParts): RulesInUse {
       wait(FIRST_MS);
     },
     async settle() {
-      // Works itself instead of waiting for the timer. Otherwise a caller that closes after a
-      // failure would wait for another try.
+      // Does the work directly instead of waiting for the timer. Otherwise, a caller that closes
+      // after a failure would wait for another attempt.
       clearTimeout(timer);
       timerAtMs = Infinity;
       try {

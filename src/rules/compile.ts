@@ -11,10 +11,10 @@ import {
 import type { Path, Problem } from "./problem.ts";
 
 /**
- * Translates an entry of the file to options of `bucket()`. Passes on anything it does not
- * understand; compiling the policy rejects it.
+ * Converts an entry of the rules file to options of `bucket()`. Anything unknown is passed on
+ * unchanged, and compiling the policy rejects it.
  *
- * @throws {@link InvalidOptionError} when one of its limits can never work.
+ * @throws {@link InvalidOptionError} when a limit in the entry can never work.
  */
 export function optionsOf(given: unknown, tiers: Tiers = {}): PolicyOptions {
   if (!isTable(given)) return given as PolicyOptions;
@@ -24,7 +24,9 @@ export function optionsOf(given: unknown, tiers: Tiers = {}): PolicyOptions {
   return { ...options, perKey: perKeyOf(perKey, tiers) } as PolicyOptions;
 }
 
-/** Limits of keys, by the name that entries refer to. */
+/**
+ * The `tiers` of a rules file: per-key limits by tier name. Bucket entries refer to these names.
+ */
 export type Tiers = Readonly<Record<string, unknown>>;
 
 function perKeyOf(given: unknown, tiers: Tiers): unknown {
@@ -33,7 +35,7 @@ function perKeyOf(given: unknown, tiers: Tiers): unknown {
       each === null ? undefined : keyLimitsOf(each, `perKey[${level}]`, tiers),
     );
   }
-  // A key may itself be called "tier".
+  // A named key may itself be called "tier". Then its value is a table.
   const isForAll =
     !isTable(given) || "limits" in given || ("tier" in given && !isTable(given["tier"]));
   if (isForAll) return keyLimitsOf(given, "perKey", tiers);
@@ -46,7 +48,10 @@ function perKeyOf(given: unknown, tiers: Tiers): unknown {
   );
 }
 
-/** Limits of keys: those of the named tier, overridden by the entry's own. */
+/**
+ * Returns the per-key limits of an entry. Limits in the entry override the limits of the tier that
+ * it names.
+ */
 function keyLimitsOf(given: unknown, path: string, tiers: Tiers): unknown {
   if (!isTable(given) || !("tier" in given)) return limitsOf(given, `${path}.`);
   const { tier: name, ...own } = given;
@@ -81,11 +86,11 @@ function makeLimit(given: unknown, path: string): unknown {
 }
 
 /**
- * Compiles a bucket's policy under the rules. The code's policy applies to what the rules omit.
- * Returns undefined if the rules set shadows next to key limits only, and the code's limits are
- * unknown.
+ * Compiles the policy that rules and code together define for a bucket. Anything that the rules
+ * omit comes from the code's policy. Returns undefined if the rules set shadows and only per-key
+ * limits, and the code's policy is unknown.
  *
- * @throws {@link InvalidOptionError} when the two cannot be combined.
+ * @throws {@link InvalidOptionError} when the rules and the code cannot be combined.
  */
 export function policyUnder(
   where: string,
@@ -98,24 +103,27 @@ export function policyUnder(
   return needsCode ? undefined : compilePolicy(where, options);
 }
 
-/** A file cannot hold the function that chooses the tier of a key. */
+/**
+ * The advice for `tierOf` in a rules file. A file cannot contain the function that chooses the tier
+ * of a key.
+ */
 const NAMED_TIERS =
   "only code can set it; in the file, define tiers at the top, such as tiers: { free: { rate: 1/s } }, and give { tier: free }";
 
 /**
- * Returns the problem in an entry, as the code would report it for the same options. Undefined if
- * there is none.
+ * Returns the problem in an entry, in the words that code with the same options would get. Returns
+ * undefined if there is no problem.
  */
 export function problemIn(path: Path, given: object, tiers: Tiers = {}): Problem | undefined {
   return problemOf(path, () => compileAlone("", optionsOf(given, tiers)));
 }
 
-/** Checks the defaults, as far as this does not depend on the buckets. */
+/** Checks the `defaults` of a rules file, as far as this is possible without the buckets. */
 export function problemInDefaults(given: object, tiers: Tiers): Problem | undefined {
   return problemOf(["defaults"], () => optionsOf(given, tiers));
 }
 
-/** Checks the rates of tenants and endpoints at all levels. */
+/** Checks the rates of tenants and endpoints, including all nested levels. */
 export function problemsInEndpoints(path: Path, given: unknown): Problem[] {
   if (!isTable(given)) return [];
   const { rate, tenants, endpoints } = given;

@@ -1,2 +1,5 @@
-/** Loads the YAML parser when a file is first read. In CommonJS, so that Node does so at once and a bundler sees what to include. */
+/**
+ * Loads the YAML parser when a rules file is first read. This module is CommonJS, so that Node loads the parser
+ * synchronously, and bundlers still include the parser.
+ */
 exports.loadYaml = () => require("yaml");

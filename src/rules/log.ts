@@ -4,9 +4,9 @@ import { formatPolicy, readPolicyElsewhere, type Policy } from "../core/policy/p
 import type { NewChange, NewQueueChange, SteeredState } from "../core/stores/insight/changes.ts";
 import type { InsightStore } from "../core/stores/insight/store.ts";
 
-/** Who, in place of a person. */
+/** The author of changes that rules files make. */
 const RULES = "rules";
-/** Before a bucket that only the rules name. */
+/** The state before the change of a bucket that only the rules mention. */
 const NOTHING: SteeredState = { policy: "none", source: "code", text: "", pausedForMs: 0 };
 
 export interface LogParts {
@@ -16,13 +16,19 @@ export interface LogParts {
 
 export interface RuledChange {
   readonly bucket: string;
-  /** What rules made of it before, and make of it now; undefined where they say nothing of it. */
+  /**
+   * The policy text that the rules defined before the change, and the policy that they define now.
+   * Each is undefined if the rules did not mention the bucket then.
+   */
   readonly earlier: string | undefined;
   readonly policy: Policy | undefined;
   readonly code: Policy | undefined;
 }
 
-/** Notes those that have changed something. The log of the process reports what cannot be noted. */
+/**
+ * Records the rule changes that changed a policy in the change log. The process's logger reports
+ * changes that cannot be recorded.
+ */
 export async function noteRuled(
   changes: readonly RuledChange[],
   reason: string,
@@ -36,7 +42,7 @@ export async function noteRuled(
   await noteAll(notes, reason, parts);
 }
 
-/** The same of queues, and of senders of webhooks. */
+/** Records rule changes to the settings of queues and webhook senders in the change log. */
 export async function noteRuledSettings(
   changes: readonly Pick<NewQueueChange, "queue" | "before" | "after">[],
   reason: string,

@@ -8,7 +8,7 @@ export interface Problem {
   readonly path: Path;
   readonly value: unknown;
   readonly remedy: string;
-  /** True if the problem is the last name in the path, not its value. */
+  /** True if the problem concerns the last name in the path, not its value. */
   readonly isOfName?: boolean | undefined;
 }
 
@@ -37,7 +37,10 @@ export function describeProblem(
   return onOneLine(`${file}:${line}:${column}: ${textOfPath(path)}${what}; ${remedy}${end}`);
 }
 
-/** The error for a file that cannot be used. It shows the first problem. */
+/**
+ * Creates the error for an invalid rules file. The error shows the first problem and the number of
+ * others.
+ */
 export function errorOf(file: string, problems: readonly PlacedProblem[]): InvalidOptionError {
   const [{ path, value, remedy, line, column }, ...others] = problems as [
     PlacedProblem,

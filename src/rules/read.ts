@@ -20,23 +20,26 @@ import { rulesSchema, TOP_NAMES } from "./schema.ts";
 /** The checked content of a rules file. */
 export interface Rules {
   readonly file: string;
-  /** The version that the file states. If undefined, its modification time counts. */
+  /** The version in the file. If undefined, the file's modification time is the version. */
   readonly version: number | undefined;
-  /** A digest of the content that ignores comments and spaces. */
+  /** A digest of the file's content. Comments and spaces do not change it. */
   readonly digest: string;
   readonly buckets: ReadonlyMap<string, PolicyOptions>;
-  /** All other settings, by the names of `settingName`. */
+  /** The settings of queues and endpoints. The map keys are the results of `settingName`. */
   readonly settings: ReadonlyMap<string, object>;
 }
 
-/** A file of ten thousand buckets has a few hundred kilobytes. */
+/**
+ * The most characters of a rules file. A file with ten thousand buckets has a few hundred thousand
+ * characters.
+ */
 const MOST_BYTES = 16_000_000;
 
 /**
  * Reads and checks a rules file.
  *
  * @throws {@link InvalidOptionError} when the text is not YAML, or contains anything that can never
- * work. The error names file, line, column, path, value and remedy.
+ * work. The error contains the file, line, column, path, value and remedy.
  */
 export function readRules(file: string, text: string): Rules {
   const { rules, problems } = checkRules(file, text);
@@ -44,7 +47,7 @@ export function readRules(file: string, text: string): Rules {
   return rules;
 }
 
-/** Returns the rules, or the problems if there are any. */
+/** Checks a rules file. Returns the rules, or all problems if there are any. */
 export function checkRules(
   file: string,
   text: string,
@@ -81,7 +84,7 @@ export function checkRules(
 
 interface Parsed {
   readonly data: unknown;
-  /** The position of the value at a path, or of the nearest parent that exists. */
+  /** Returns the position of the value at a path, or of the nearest existing parent. */
   readonly positionOf: (
     path: Path,
     isOfName: boolean,
@@ -89,7 +92,7 @@ interface Parsed {
   readonly problems: readonly PlacedProblem[];
 }
 
-/** JSON is also valid YAML. */
+/** Parses a file as YAML. JSON files work too, because JSON is valid YAML. */
 function parse(text: string): Parsed {
   const { parseDocument, LineCounter: Lines, isMap, isSeq, isScalar, visit } = loadYaml();
   const lines: LineCounter = new Lines();
@@ -98,7 +101,8 @@ function parse(text: string): Parsed {
     prettyErrors: false,
     merge: true,
     stringKeys: true,
-    // The library's own check compares each name with all others, which is too slow.
+    // The library's own check for duplicate names compares each name with all others, which is too
+    // slow.
     uniqueKeys: false,
   });
   const at = (offset: number) => {
@@ -140,7 +144,7 @@ function parse(text: string): Parsed {
         const name = nameOf(key);
         const offset = (key as Node).range?.[0] ?? 0;
         if (names.has(name)) problems.push(problemAt(offset, `${name} appears twice`));
-        // Objects would ignore this name.
+        // A JavaScript object would ignore a field with this name.
         if (name === "__proto__") problems.push(problemAt(offset, `give ${name} another name`));
         names.add(name);
       }
@@ -150,12 +154,12 @@ function parse(text: string): Parsed {
   try {
     return { data: document.toJS() as unknown, positionOf, problems };
   } catch (error) {
-    // For example, nested aliases that expand to millions of values.
+    // The conversion fails, for example, if nested aliases expand to millions of values.
     return { data: undefined, positionOf, problems: [problemAt(0, (error as Error).message)] };
   }
 }
 
-/** Returns all problems in the data of a file. */
+/** Returns all problems in the parsed data of a rules file. */
 function problemsOf(data: unknown): Problem[] {
   if (!isTable(data)) {
     const remedy = "give buckets, such as buckets: { api: { rate: 50/s } }";
@@ -165,7 +169,8 @@ function problemsOf(data: unknown): Problem[] {
   const issues = read.success
     ? []
     : read.error.issues.flatMap((issue) => problemsOfIssue(data, issue));
-  // A problem in the defaults or in a tier would repeat in each bucket.
+  // A problem in the defaults or in a tier would be reported again for each bucket, so only that
+  // problem is reported.
   const inAll = issues.filter(({ path }) => path[0] === "defaults" || path[0] === "tiers");
   if (inAll.length > 0) return inAll;
   const inTiers = tierProblems(data);
@@ -188,7 +193,7 @@ function problemsOf(data: unknown): Problem[] {
   return [...byEntry, ...inEndpoints, ...others.filter(({ path }) => !places.has(path.join()))];
 }
 
-/** Checks tiers by themselves: a tier may not be used by any bucket yet. */
+/** Checks the tiers separately, because a tier may not be used by any bucket yet. */
 function tierProblems({ tiers }: Record<string, unknown>): Problem[] {
   if (!isTable(tiers)) return [];
   return Object.entries(tiers).flatMap(([name, tier]): Problem[] => {
@@ -249,19 +254,22 @@ function problemsOfIssue(data: unknown, issue: z.core.$ZodIssue): Problem[] {
 const LIMIT_NAMES = ["rate", "concurrency"];
 const SENDER_NAMES = ["perTenant", "perEndpoint", "ceiling", "tenants"];
 
-/** The names allowed in an entry, where only the schema checks them. */
+/**
+ * Returns the names that are allowed in an entry. Bucket entries are not included, because
+ * `bucket()` reports their unknown names.
+ */
 function namesAt(path: Path): readonly string[] {
   const [section] = path;
   if (section === "queues" && path.length === 2) return SETTING_NAMES;
   if (section !== "endpoints" || path.length < 2) return [];
   if (path.length === 2) return SENDER_NAMES;
-  // Four parts down is the entry of one tenant, which has more than limits.
+  // A path with four parts is the entry of one tenant. A tenant has more fields than limits.
   return path.length === 4 && path[2] === "tenants"
     ? [...LIMIT_NAMES, "perEndpoint", "ceiling", "endpoints"]
     : LIMIT_NAMES;
 }
 
-/** Queue options that cannot change while the queue is open, and why. */
+/** The queue options that cannot change while the queue is open, with the reason for each. */
 const NOT_LIVE: Readonly<Record<string, string>> = {
   paused: "pause and resume it with queue.pause() and queue.resume(), or with sluice pause --queue",
   bucket: "queued jobs count against the limits of their bucket; only code can set it",
@@ -282,7 +290,7 @@ function depthOf(issues: readonly z.core.$ZodIssue[]): number {
   return Math.min(...issues.map(({ path }) => path.length));
 }
 
-/** Rewrites zod's messages, which are written for programmers. */
+/** Rewrites zod's messages for operators, because zod writes them for programmers. */
 function remedyOf(issue: z.core.$ZodIssue, path: Path): string {
   if (path.length === 1 && path[0] === "buckets") {
     return "give the limits of buckets by name, such as { api: { rate: 50/s } }";

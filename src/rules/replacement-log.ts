@@ -1,14 +1,16 @@
-/** Logs when rules replace other rules. */
+/**
+ * Logs when rules replace other rules, and when rules are ignored because newer rules are active.
+ */
 import type { Logger } from "../core/logger.ts";
 import type { RulesAnswer, RulesInForce } from "../core/stores/insight/rules.ts";
 import type { DatedRules } from "./watch.ts";
 
-/** Returns a function that logs the store's answer to offered rules, once for each change. */
+/** Returns a function that logs the store's reply to offered rules, once for each change. */
 export function createReplacementLog(
   logger: Logger,
   /**
-   * Digests of this process's own rules that were in force. A server that was unreachable may still
-   * have an earlier one.
+   * The digests of this process's own earlier and current rules that were active. A server that was
+   * unreachable may still store an earlier digest.
    */
   ownDigests: ReadonlySet<string>,
 ): (of: DatedRules, answer: RulesAnswer) => void {

@@ -1,7 +1,7 @@
 /**
- * The schema of a rules file. It is the one source of the checks here, of `sluice.schema.json` for
- * editors, and of `docs/guides/operate/rules-file.md`. `compile.ts` checks how values fit together, such as a burst and
- * its window.
+ * The schema of a rules file. The checks here, `sluice.schema.json` for editors, and
+ * `docs/guides/operate/rules-file.md` are all based on this schema. `compile.ts` checks whether values are valid
+ * together, such as a burst and its window.
  */
 import * as z from "zod";
 import { NAME, wholeNumber } from "../core/input/options.ts";
@@ -9,10 +9,7 @@ import { queueSettingSchemas, type QueueRules } from "../core/input/queue-settin
 import { limitSchemas } from "../core/policy/limit-makers.ts";
 import { ENDPOINT_ID, MOST_AT_ONCE, type EndpointsRules } from "../core/policy/endpoint-rules.ts";
 
-/**
- * Creates the schema when it is first needed, so that a process without a rules file does not pay
- * for it.
- */
+/** Creates the schema on first use, so that a process without a rules file does not spend time on it. */
 function makeSchema() {
   const { rate, units, shadow, limit } = limitSchemas();
   const limits = z.strictObject({
@@ -105,7 +102,7 @@ export function rulesSchema(): z.ZodType<RulesData> {
   return (schema ??= makeSchema());
 }
 
-/** Names at the top level of a file, and in a bucket. */
+/** The names that are allowed at the top level of a rules file. */
 export const TOP_NAMES: readonly string[] = [
   "version",
   "tiers",

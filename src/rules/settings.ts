@@ -8,8 +8,8 @@ import { versionOf } from "./replacement-log.ts";
 import type { DatedRules } from "./watch.ts";
 
 /**
- * Records the settings, and their changes in the change log. The code's settings apply again where
- * the rules no longer set any. Returns false if newer rules exist.
+ * Stores the settings from the rules, and records the changes in the change log. If the rules no
+ * longer set a setting, the code's value applies again. Returns false if newer rules exist.
  */
 export async function noteSettings(
   of: DatedRules,
@@ -33,10 +33,10 @@ export async function noteSettings(
 }
 
 /**
- * Rejects rules for the queue of a webhook sender. Such a sender stores each retry as a job, and a
- * job that the queue rejects would be lost.
+ * Rejects rules for the queue of a webhook sender. The sender stores each retry as a job, and a job
+ * that the queue rejects would be lost.
  *
- * @throws {@link InvalidOptionError} for an entry of the queue of such a sender.
+ * @throws {@link InvalidOptionError} when the rules contain an entry for such a queue.
  */
 export async function assertNoSenders(of: DatedRules, insight: InsightStore): Promise<void> {
   const looking = [...of.settings.keys()].map(async (key) => {
@@ -52,8 +52,8 @@ async function isSender(insight: InsightStore, name: string): Promise<boolean> {
   try {
     return (await insight.queue(name))?.declared.isSender === true;
   } catch (error) {
-    // With several servers, the reachable ones still receive their rules. The sender itself also
-    // rejects them.
+    // If one of several servers is unreachable, the other servers still receive their rules. The
+    // sender itself also rejects rules for its queue.
     if (error instanceof StoreUnavailableError && insight.byServer !== undefined) return false;
     throw error;
   }
@@ -63,7 +63,7 @@ function valuesOf(text: string | undefined): ReadonlyMap<string, unknown> {
   return new Map(text === undefined ? [] : listLeaves(JSON.parse(text)));
 }
 
-/** The settings that differ, before and after the change. */
+/** Returns the settings that differ, with their values before and after the change. */
 export function factsOf(
   earlier: string | undefined,
   text: string | undefined,

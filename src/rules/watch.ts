@@ -5,18 +5,19 @@ import { InvalidOptionError } from "../core/errors.ts";
 import type { Logger } from "../core/logger.ts";
 import { readRules, type Rules } from "./read.ts";
 
-/** Rules, and the modification time of their file in ms since 1970. */
+/** Rules, with the modification time of their file in ms since 1970. */
 export interface DatedRules extends Rules {
   readonly changedAtMs: number;
 }
 
 /**
- * How often the file is checked. Polling also works where notifications fail: on network disks,
- * with editors that replace the file, and where Kubernetes swaps a symlink above it.
+ * How often the rules file is checked, in ms. Polling also works where file notifications fail: on
+ * network disks, with editors that replace the file, and where Kubernetes changes a symlink to a
+ * parent directory.
  */
 const EVERY_MS = 250;
 
-/** Rules, and the state of their file before it was read. */
+/** Rules, with a stamp that identifies the state of their file before it was read. */
 export interface ReadFile {
   readonly rules: DatedRules;
   readonly stamp: string;
@@ -25,8 +26,8 @@ export interface ReadFile {
 /**
  * Reads the rules file at start.
  *
- * @throws {@link InvalidOptionError} when the file does not exist, or contains anything that can
- * never work.
+ * @throws {@link InvalidOptionError} when the file does not exist, or when it contains anything
+ * that can never work.
  */
 export function readRulesFile(file: string): ReadFile {
   try {
@@ -46,7 +47,8 @@ export interface Watch {
 }
 
 /**
- * Calls `onChange` with each valid new content of the file. Logs everything else, once per change.
+ * Watches a rules file, and calls `onChange` with each valid new content. Logs invalid and
+ * unreadable files once for each change.
  */
 export function watchRulesFile(
   first: ReadFile,
@@ -70,8 +72,8 @@ export function watchRulesFile(
   async function look(): Promise<void> {
     const found = await stat(file, { bigint: true }).catch(() => undefined);
     const stamp = found && stampOf(found);
-    // The writer may not have finished. The file is read once two checks in a row see the same
-    // state.
+    // The writer of the file may not have finished. The file is read only after two checks in a row
+    // found the same state.
     const isSettled = stamp === seen;
     seen = stamp;
     if (stamp === read || !isSettled) return;
@@ -82,8 +84,8 @@ export function watchRulesFile(
       if (stampOf(after) !== stamp) read = undefined;
       else {
         const rules = readRules(file, text);
-        // The replacement is newer, even if it was copied with an old time, or changed within one
-        // tick of the disk's clock.
+        // The new content must count as newer, even if the file has an old modification time, or
+        // changed twice within one tick of the disk's clock.
         changedAtMs = Math.max(changedAt(after), changedAtMs + 1);
         onChange({ ...rules, changedAtMs });
       }
@@ -116,7 +118,7 @@ export function watchRulesFile(
   };
 }
 
-/** Changes with the file's identity, times or size. */
+/** Returns a text that changes with the file's identity, times or size. */
 function stampOf({ dev, ino, mtimeNs, ctimeNs, size }: BigIntStats): string {
   return `${dev}:${ino}:${mtimeNs}:${ctimeNs}:${size}`;
 }

@@ -32,34 +32,35 @@ export interface Buckets {
   /**
    * Opens the bucket with this name. Returns the same object each time.
    *
-   * @throws {@link InvalidOptionError} when the options can never work, or the bucket was opened
-   * with others.
+   * @throws {@link InvalidOptionError} when the options can never work, or when the bucket was
+   * opened with other options before.
    */
   open(where: string, name: string, options: BucketOptions): OwnedBucket;
   /**
-   * Opens the bucket with this name and the limits that rules or other processes give it. Returns
-   * the same object each time.
+   * Opens the bucket with this name, without options. Its limits come from the rules or from other
+   * processes. Returns the same object each time.
    *
-   * @throws {@link InvalidOptionError} when nothing else can set its limits.
+   * @throws {@link InvalidOptionError} when neither rules nor other processes can set the limits.
    */
   openByName(where: string, name: string): OwnedBucket;
   of(name: string): OwnedBucket | undefined;
-  /** The policy that the code of this process declares. */
+  /** Returns the policy that the code of this process declares for a bucket. */
   codeOf(name: string): Policy | undefined;
   /**
    * Finds the bucket with this name. Its policy is the one that this process declares, or else the
-   * one of other processes. Resolves with undefined if the bucket was not used in the last 30 days.
+   * one that other processes declare. Resolves with undefined if the bucket was not used in the
+   * last 30 days.
    */
   readonly find: (name: string) => Promise<OwnedBucket | undefined>;
   readonly all: () => Iterable<OwnedBucket>;
   /**
-   * True if a bucket with this policy is stored in parts. A cluster spreads keys that share no
-   * limit over all nodes.
+   * True if a bucket with this policy is stored in several parts. A Redis cluster spreads keys that
+   * share no limit over all nodes.
    */
   readonly isSpread: (policy: Policy) => boolean;
   /** The id of this process in the store. */
   readonly replica: string;
-  /** Draws again for calls that waited for the store. */
+  /** Makes calls that waited for the store draw again. */
   redraw(): void;
   close(): Promise<void>;
 }
@@ -70,19 +71,22 @@ export interface BucketsParts {
   readonly store: Store;
   readonly insight: InsightStore;
   readonly logger: Logger;
-  /** Called when a bucket has unreported activity. */
+  /** Called when a bucket has activity that was not reported yet. */
   readonly onActivity?: (() => void) | undefined;
   readonly observing?: Observing | undefined;
   readonly rules?: RulesOfBuckets | undefined;
-  /** Whether the store is in Redis, and whether that is a cluster. */
+  /** `isRemote` is true if the store is in Redis. `isCluster` is true if Redis is a cluster. */
   readonly isRemote: boolean;
   readonly isCluster: boolean;
 }
 
-/** The part of a rules file's interface that buckets need. */
+/** The part of the rules interface that buckets need. */
 type RulesOfBuckets = Pick<RulesInUse, "policyOf" | "noteDeclared">;
 
-/** Excludes `fetch`, which checks its own arguments. */
+/**
+ * Makes the methods of a bucket reject extra arguments. `fetch` is not included, because it checks
+ * its own arguments.
+ */
 function withArgumentCount(bucket: OwnedBucket): OwnedBucket {
   return assertArgumentCount(bucket, {
     throws: ["throttled", "on", "off"],
@@ -109,15 +113,23 @@ export function createBuckets(parts: BucketsParts): Buckets {
   const { store, insight, logger, onActivity, observing, isRemote, isCluster } = parts;
   const replica = randomUUID();
   const buckets = new Map<string, OwnedBucket>();
-  /** The listeners for changes, by the store's name of a bucket or of a part of one. */
+  /**
+   * The listeners for changes. The map key is the name under which the store knows a bucket or a
+   * part of a bucket.
+   */
   const listeners = new Map<string, WakeListener>();
-  /** Found buckets with the policy of other processes, from which calls have been drawn. */
+  /**
+   * The found buckets from which calls have been drawn. Their policies come from other processes.
+   */
   const used = new Map<string, OwnedBucket>();
-  /** The first options of each bucket. */
+  /** The options with which each bucket was first opened. */
   const declarations = new Map<string, Declaration>();
   let isListening = false;
 
-  /** Listens for changes, once for all buckets, because a listener needs its own connection. */
+  /**
+   * Starts to listen for changes. One listener serves all buckets, because each listener needs its
+   * own connection.
+   */
   function listen(): void {
     if (isListening) return;
     isListening = true;
@@ -147,15 +159,16 @@ export function createBuckets(parts: BucketsParts): Buckets {
       onActivity,
       observing,
       replica,
-      // The parts of a bucket share one sampled logger, because they all fail at the same time.
+      // All parts of a bucket share one sampled logger, because they all fail at the same time.
       logger: sampled(logger, () => performance.now()),
       openLocalStore: isRemote ? createMemoryStore : undefined,
     };
   }
 
   /**
-   * Creates a bucket for a policy of other processes. Until a call is drawn from it, it is not
-   * notified of changes, and only its caller keeps it.
+   * Creates a bucket for a policy that other processes declare. Until a call is drawn from this
+   * bucket, the bucket receives no change notifications, and only its caller keeps a reference to
+   * it.
    */
   function createFound(name: string, policy: Policy): OwnedBucket {
     const opened = new Map<string, WakeListener>();
@@ -180,9 +193,7 @@ export function createBuckets(parts: BucketsParts): Buckets {
     return bucket;
   }
 
-  /**
-   * Finds the text of a bucket's policy: from the rules, or else from the code of other processes.
-   */
+  /** Finds the policy text of a bucket: in the rules, or else in the code of other processes. */
   async function findPolicy(name: string): Promise<string | undefined> {
     const { rules } = await insight.bucket(name);
     const text = rules?.text ?? (await insight.declared(name));
@@ -213,7 +224,7 @@ export function createBuckets(parts: BucketsParts): Buckets {
       const { policy: unread, ...behaviour } = readBucketOptions(where, given);
       const policy = compilePolicy(where, unread);
       const { feedback, calls: own, ...others } = behaviour;
-      // The text of a policy does not distinguish functions or tiers.
+      // The policy text does not distinguish functions or tiers, so those are compared separately.
       const perKey = policy.perKey?.isLocal === true ? given.perKey : undefined;
       const declaration: Declaration = { ...others, ...feedback, ...own, perKey };
       const found = buckets.get(name);
@@ -262,19 +273,20 @@ export function createBuckets(parts: BucketsParts): Buckets {
 }
 
 /**
- * True if a cluster spreads the keys. Named keys are counted in one step, so they are not spread.
+ * True if a cluster spreads the keys of a bucket over its nodes. Named keys are not spread, because
+ * they are counted in one step.
  */
 export function isSpread({ limits, perKey }: Policy): boolean {
   return limits.length === 0 && perKey !== undefined && perKey.names === undefined;
 }
 
-/** The options with which a bucket or queue was declared, by name. */
+/** The options, by name, with which a bucket or queue was declared. */
 export type Declaration = Readonly<Record<string, unknown>>;
 
 /**
- * Checks a later declaration with the same name against the first. Later options have no effect, so
- * each must equal the first one, and may be omitted. Values and tables are compared by content;
- * functions and schemas must be the same objects.
+ * Compares a later declaration with the first declaration of the same name. Later options have no
+ * effect, so each later option must be omitted or equal the first one. Values and tables are
+ * compared by content. Functions and schemas must be the same objects.
  *
  * @throws {@link InvalidOptionError} when an option differs.
  */
@@ -292,7 +304,9 @@ export function assertSame(
   }
 }
 
-/** @throws {@link InvalidOptionError} when a later declaration of a bucket has another policy. */
+/**
+ * @throws {@link InvalidOptionError} when a later declaration of a bucket has a different policy.
+ */
 function assertSamePolicy(
   where: string,
   given: PolicyOptions,
@@ -304,18 +318,21 @@ function assertSamePolicy(
   throw new InvalidOptionError({ where, option, value: given[option], remedy });
 }
 
-/** The text of a policy, independent of how its rates were written: `"60/min"` equals `"1/s"`. */
+/**
+ * Returns the policy text without the declared forms of its rates, so that `"60/min"` equals
+ * `"1/s"`.
+ */
 function meaningOf({ text }: Policy): string {
   return text.replaceAll(/,"label":"[^"]*\/[^"]*"/g, "");
 }
 
-/** The option in which the two policies differ. */
+/** Returns the option in which two policies differ. */
 function differing({ rate }: PolicyOptions, first: Policy, later: Policy): keyof PolicyOptions {
   if (!isDeepStrictEqual(first.limits, later.limits)) return rate === undefined ? "limits" : "rate";
   return isDeepStrictEqual(first.shares, later.shares) ? "perKey" : "shares";
 }
 
-/** True if an error would show the same complete text for both. */
+/** True if an error would show the same complete text for both values. */
 function isSameText(value: unknown, other: unknown): boolean {
   const text = describeValue(value);
   return text === describeValue(other) && !text.includes("…");

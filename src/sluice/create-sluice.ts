@@ -49,14 +49,17 @@ import type { BucketBrief } from "../throttle/bucket/facts/status.ts";
 import { createStatuses } from "../insight/statuses.ts";
 import type { BucketOptions } from "../throttle/bucket/bucket-options.ts";
 
-/** Buckets, queues and workers that share one Redis. Close it with `close()` or `await using`. */
+/**
+ * Buckets, queues and workers that share one Redis. Close a sluice with `close()` or `await using`.
+ */
 export interface Sluice extends Emitter<SluiceEvents> {
   /**
    * Opens the bucket with this name. Returns the same object each time. Later calls may omit
-   * options, but those given must be the same, and functions must be the same objects.
+   * options. Options that they pass must equal those of the first call, and functions must be the
+   * same objects.
    *
-   * @throws {@link InvalidOptionError} when name or options can never work, or this sluice opened
-   * the bucket with others before.
+   * @throws {@link InvalidOptionError} when the name or the options can never work, or when this
+   * sluice opened the bucket with other options before.
    * @throws {@link ClosedError} when the sluice is closed.
    */
   bucket<const Rate extends RateInput = RateInput, const KeyRate extends RateInput = RateInput>(
@@ -65,33 +68,34 @@ export interface Sluice extends Emitter<SluiceEvents> {
   ): Bucket;
   /**
    * Opens the bucket with this name and the limits from a rules file or from the code of other
-   * processes. If this process has no rules, the first call looks the limits up. It rejects with
-   * `InvalidOptionError` if nothing sets them.
+   * processes. If this process has no rules file, the first call looks up the limits in Redis. That
+   * call rejects with `InvalidOptionError` if no process and no rules set limits.
    */
   bucket(name: string): Bucket;
   /**
    * Finds the bucket with this name and the policy that the code of other processes declares.
-   * Resolves with undefined if no process used it in the last 30 days.
+   * Resolves with undefined if no process used the bucket in the last 30 days.
    *
-   * For operator tools, and for callers that share another service's bucket. Reading a bucket this
-   * way never changes its policy. Options of its calls, such as `feedback`, have their defaults.
-   * Limits of keys that a function in the code returns are unknown here, so draws with a key fail.
+   * Use it for operator tools, and for callers that share another service's bucket. Finding a
+   * bucket never changes its policy. The options of its calls, such as `feedback`, have their
+   * default values. If a function in the code returns per-key limits, they are unknown here, so
+   * draws with a key fail.
    *
    * @throws {@link InvalidOptionError} when the name can never work.
-   * @throws {@link StoreUnavailableError} when Redis gave no answer in time.
+   * @throws {@link StoreUnavailableError} when Redis sent no reply in time.
    * @throws {@link ClosedError} when the sluice is closed.
    */
   find(name: string): Promise<Bucket | undefined>;
   /**
-   * Opens the durable queue with this name, whose jobs draw from a bucket. Returns the same object
-   * each time. Later calls name the same bucket. They may omit other options, and functions and
-   * schemas must be the same objects.
+   * Opens the durable queue with this name. Its jobs draw slots from a bucket. Returns the same
+   * object each time. Later calls must pass the same bucket. They may omit other options, and
+   * functions and schemas must be the same objects.
    *
-   * Call it when the process starts: the first queue loads BullMQ, which blocks calls for about 100
-   * ms.
+   * Call `queue()` when the process starts, because the first queue loads BullMQ, which blocks the
+   * process for about 100 ms.
    *
-   * @throws {@link InvalidOptionError} when the name can never work, or this sluice opened the
-   * queue with others before.
+   * @throws {@link InvalidOptionError} when the name or the options can never work, or when this
+   * sluice opened the queue with other options before.
    * @throws {@link RedisRequiredError} when this sluice has no Redis.
    * @throws {@link ClosedError} when the sluice is closed.
    */
@@ -99,37 +103,38 @@ export interface Sluice extends Emitter<SluiceEvents> {
     name: string,
     options: QueueOptions<Data> & { readonly schema?: undefined },
   ): Queue<FromJson<Data>, Result, Data>;
-  /** Opens a queue with a schema. Its output is the data that the handler receives. */
+  /** Opens a queue with a schema. Handlers receive the output of the schema. */
   queue<Data, Result = unknown, Input = Data>(
     name: string,
     options: QueueOptions<Data, Input>,
   ): Queue<Data, Result, Input>;
   /**
-   * Finds the queue with this name, as this process declares it, or else as other processes do.
-   * Resolves with undefined if no process had it open in the last 30 days.
+   * Finds the queue with this name as this process declares it, or else as other processes declare
+   * it. Resolves with undefined if no process had the queue open in the last 30 days.
    *
-   * For operator tools, and for processes that enqueue for others. It declares nothing, and cannot
-   * have workers here. Only the workers' own schema checks the data. A job is rejected if only the
-   * code of another process knows whether its key is ordered, or what the job costs.
+   * Use it for operator tools, and for processes that enqueue jobs for other services. Finding a
+   * queue declares nothing, and a found queue cannot have workers in this process. Only the schema
+   * of the workers checks the data. A job is rejected if only the code of another process knows its
+   * cost, or whether its key is ordered.
    *
    * @throws {@link InvalidOptionError} when the name can never work.
-   * @throws {@link StoreUnavailableError} when Redis gave no answer in time.
+   * @throws {@link StoreUnavailableError} when Redis sent no reply in time.
    * @throws {@link ClosedError} when the sluice is closed.
    */
   findQueue<Data = unknown, Result = unknown>(
     name: string,
   ): Promise<Queue<Data, Result> | undefined>;
   /**
-   * Starts a worker for a queue. The handler is one of:
+   * Starts a worker for a queue. The handler has one of these forms:
    *
    * - a function.
-   * - functions by the names of jobs: `{ charge: async (job) => …, refund: … }`.
-   * - the path or URL of a file with the function as its default export. It then runs in child
-   *   processes, as many as the worker's `concurrency`, while this process draws. A relative path
-   *   starts at the working directory.
+   * - a table of functions by job name: `{ charge: async (job) => …, refund: … }`.
+   * - the path or URL of a file whose default export is the function. The function then runs in
+   *   child processes, as many as the worker's `concurrency`, while this process draws the slots. A
+   *   relative path starts at the working directory.
    *
-   * @throws {@link InvalidOptionError} when the queue is not this sluice's, or the handler is
-   * neither a function, nor functions by name, nor a file.
+   * @throws {@link InvalidOptionError} when the queue belongs to another sluice, or when the
+   * handler is neither a function, nor a table of functions, nor a file.
    * @throws {@link RedisRequiredError} when this sluice has no Redis.
    * @throws {@link ClosedError} when the sluice is closed.
    */
@@ -139,9 +144,9 @@ export interface Sluice extends Emitter<SluiceEvents> {
     options?: WorkerOptions & { readonly batch?: undefined },
   ): Worker<Data, Result>;
   /**
-   * Starts a worker whose handler receives up to `batch.size` jobs in one call on one slot. The
-   * handler returns an array with the outcome of each job at its index: a result, or an error if it
-   * failed.
+   * Starts a worker whose handler receives up to `batch.size` jobs in one call, which uses one
+   * slot. The handler returns an array with the outcome of each job at the job's index: a result,
+   * or an error if the job failed.
    */
   worker<Data, Result>(
     queue: Queue<Data, Result, never>,
@@ -150,20 +155,20 @@ export interface Sluice extends Emitter<SluiceEvents> {
   ): Worker<Data, Result>;
   /**
    * Lists the buckets, queues, workers and processes that share this Redis and prefix, for
-   * operators. It omits key limits that only the code of another process knows.
+   * operators. The list omits per-key limits that only the code of another process knows.
    *
    * @throws {@link InvalidOptionError} when an option can never work.
-   * @throws {@link StoreUnavailableError} when Redis gave no answer in time.
+   * @throws {@link StoreUnavailableError} when Redis sent no reply in time.
    * @throws {@link ClosedError} when the sluice is closed.
    */
   overview(options: OverviewOptions & { readonly brief: true }): Promise<Overview<BucketBrief>>;
   overview(options?: OverviewOptions): Promise<Overview>;
   /**
-   * Lists what operators and rules files changed, with who made the change and why, the newest
-   * first. It keeps the last 10,000 changes each of buckets by operators, buckets by rules, queues,
-   * and webhook endpoints, over all processes.
+   * Lists the changes by operators and rules files, with the author and the reason of each change,
+   * the newest first. The log contains the last 10,000 changes over all processes in each of these
+   * groups: buckets by operators, buckets by rules, queues, and webhook endpoints.
    *
-   * Changes of queues are pauses and operations on many jobs: `drain`, `removeJobs`,
+   * The listed changes of queues are pauses and operations on many jobs: `drain`, `removeJobs`,
    * `rescheduleJobs`, and `replay` and `purge` with a filter. Operations on a single job are not
    * logged: `cancel`, `remove`, `reprioritise`, methods of a job's handle, and `replay` and `purge`
    * by an id without a `by`. Throws the same errors as `overview`.
@@ -172,27 +177,28 @@ export interface Sluice extends Emitter<SluiceEvents> {
   changes(options: ChangesOptions & { readonly queue: string }): Promise<readonly QueueChange[]>;
   changes(options?: ChangesOptions): Promise<readonly LoggedChange[]>;
   /**
-   * Counts the calls of this process as Prometheus metrics from now on. `docs/reference/metrics.md` lists
-   * them. Loads prom-client. Further calls return the same metrics.
+   * Counts the calls of this process as Prometheus metrics from now on, and loads prom-client.
+   * `docs/reference/metrics.md` lists the metrics. Further calls return the same metrics.
    *
-   * @throws {@link InvalidOptionError} when the given object is not a register, or has other
-   * metrics of these names.
+   * @throws {@link InvalidOptionError} when the given object is not a prom-client register, or
+   * already contains different metrics with these names.
    * @throws {@link ClosedError} when the sluice is closed.
    */
   metrics(options?: MetricsOptions): Promise<Metrics>;
   /**
-   * Closes workers, then queues and buckets. Waiting callers get `ClosedError`. A handler must not
-   * await this call, because it waits for that handler until the worker's deadline.
+   * Closes the workers, then the queues and buckets. Waiting callers get `ClosedError`. A handler
+   * must not await this call, because the call waits for that handler until the worker's deadline.
    */
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
 /**
- * Creates a sluice. It connects when a connection is first needed.
+ * Creates a sluice. The sluice connects to Redis when it first needs a connection.
  *
  * @throws {@link InvalidOptionError} when an option can never work.
- * @throws {@link RedisRequiredError} when no Redis is named, in production or with `requireRedis`.
+ * @throws {@link RedisRequiredError} in production or with `requireRedis`, when no Redis is
+ * configured.
  */
 export function createSluice(options: SluiceOptions = {}): Sluice {
   const read = readSluiceOptions(options);
@@ -258,7 +264,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     if (closing !== undefined) throw new ClosedError("This sluice");
   }
 
-  /** Draws again for calls that waited for Redis, as soon as it answers. */
+  /** Makes calls that waited for Redis draw again as soon as Redis replies. */
   function onStoreChange(event: StoreEvent): void {
     if (event.state === "up") {
       buckets.redraw();
@@ -297,9 +303,9 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     bucket(name: string, given?: unknown) {
       assertOpen();
       const where = `bucket(${JSON.stringify(readName("bucket()", "name", name))})`;
-      // Rejects an explicit undefined, which is probably a mistake.
+      // An explicit undefined is rejected as options, because it is probably a mistake.
       if (arguments.length === 1) return buckets.openByName(where, name);
-      // The types of literal rates matter only to the compiler.
+      // The types for literal rates matter only to the compiler.
       return buckets.open(where, name, given as BucketOptions);
     },
     async find(name) {
@@ -309,7 +315,7 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
     queue<Data, Result, Input>(name: string, given: QueueOptions<Data, Input>) {
       assertOpen();
       const where = `queue(${JSON.stringify(readName("queue()", "name", name))})`;
-      // The type of the data after JSON matters only to the compiler.
+      // The type of data after conversion to JSON matters only to the compiler.
       return queues.open<Data, Result, Input>(where, name, given) as Queue<never, Result, Input>;
     },
     async findQueue(name) {
@@ -375,8 +381,8 @@ export function createSluice(options: SluiceOptions = {}): Sluice {
 }
 
 /**
- * Wraps a store so that each request is timed under its own name while metrics are collected. All
- * requests pass here, so new methods of a store are timed automatically.
+ * Wraps a store so that each request is timed under its own name while metrics are collected. The
+ * wrapper covers all methods, so new methods of a store are timed automatically.
  */
 function observed<Store extends object>(store: Store, observing: Observing): Store {
   const timed = Object.entries(store).map(([name, ask]: [string, unknown]) => {
@@ -399,7 +405,7 @@ function observed<Store extends object>(store: Store, observing: Observing): Sto
   return Object.fromEntries(timed) as Store;
 }
 
-/** The name in metrics: `giveBack` becomes `give_back`. */
+/** Returns the name of a store method in metrics: `giveBack` becomes `give_back`. */
 function commandOf(name: string): string {
   return name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }

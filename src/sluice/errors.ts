@@ -30,7 +30,10 @@ import type {
   WebhookVerificationError,
 } from "../webhooks/errors.ts";
 
-/** Every error of this package. Its `code` says which one it is, and so which facts it has. */
+/**
+ * The union of all errors of this package. The `code` of an error identifies its class, and so the
+ * facts that it contains.
+ */
 export type AnySluiceError =
   | CannotUndoError
   | ChangedError
@@ -63,11 +66,14 @@ interface SluiceErrorClass {
   [Symbol.hasInstance](thrown: unknown): thrown is AnySluiceError;
 }
 
-/** The base class of all errors. An instance has the facts of its `code`. */
+/** The base class of all errors of this package. An instance contains the facts for its `code`. */
 export const SluiceError: SluiceErrorClass = BaseError as unknown as SluiceErrorClass;
 export type SluiceError = AnySluiceError;
 
-/** True if the thrown value is an error of this package. TypeScript then knows its facts by its `code`. */
+/**
+ * True if the thrown value is an error of this package. TypeScript then infers the error's facts
+ * from its `code`.
+ */
 export function isSluiceError(thrown: unknown): thrown is AnySluiceError {
   return thrown instanceof BaseError;
 }

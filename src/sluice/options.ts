@@ -13,21 +13,22 @@ import type { Bucket } from "../throttle/bucket.ts";
 
 export interface SluiceOptions {
   /**
-   * The Redis server: a URL, ioredis options, or an ioredis client, which is copied. With
-   * `"memory"`, buckets live in this process's memory and pace only its own calls. Defaults to
-   * `$REDIS_URL`; if that is not set, to memory with a warning.
+   * The Redis server: a URL, ioredis options, or an ioredis client, of which the sluice makes a
+   * copy. With `"memory"`, buckets are stored in this process's memory and pace only its own calls.
+   * Defaults to `$REDIS_URL`. If that is not set, defaults to memory and logs a warning.
    */
   readonly redis?: RedisInput | undefined;
   /**
-   * Whether creating a sluice without Redis fails with `RedisRequiredError`. A sluice in memory
-   * would give each replica the whole rate. Defaults to true in production (`NODE_ENV=production`),
-   * and to false elsewhere.
+   * Whether creating a sluice without Redis fails with `RedisRequiredError`. Without Redis, each
+   * replica would use the whole rate. Defaults to true in production (`NODE_ENV=production`), and
+   * to false elsewhere.
    */
   readonly requireRedis?: boolean | undefined;
   /**
-   * The URLs of several independent Redis servers, in place of `redis`. Each bucket and each queue
-   * lives on one of them, chosen by its name. Adding or removing a server moves only its share. A
-   * server that is down affects only the buckets and queues on it.
+   * The URLs of several independent Redis servers, instead of `redis`. Each bucket and each queue
+   * is stored on one of these servers, which its name determines. Adding or removing a server moves
+   * only that server's share of the buckets and queues. A server that is down affects only the
+   * buckets and queues on it.
    */
   readonly shards?: readonly string[] | undefined;
   /** The prefix of every key in Redis. Defaults to `"sluice"`. */
@@ -38,20 +39,21 @@ export interface SluiceOptions {
    */
   readonly storeTimeoutMs?: number | undefined;
   /**
-   * The number of failures after which a Redis server gets no more requests, and how often it is
-   * probed then.
+   * When to stop sending requests to a failing Redis server: the number of failures before that,
+   * and how often the server is probed afterwards.
    */
   readonly breaker?: BreakerOptions | undefined;
   /**
-   * The path of a rules file, YAML or JSON, with the limits of buckets: see `docs/guides/operate/rules-file.md`. It is
-   * read at once, and again within a second of each change. Rules override the code in all
-   * processes that share the Redis; operators' overrides take precedence over rules. An invalid
-   * file is an error here. Later, an invalid file changes nothing. Defaults to none.
+   * The path of a rules file, YAML or JSON, with the limits of buckets: see
+   * `docs/guides/operate/rules-file.md`. The file is read immediately, and again within a second of
+   * each change. Rules override the code in all processes that share the Redis; operators'
+   * overrides take precedence over rules. If the file is invalid, `createSluice()` throws. If the
+   * file becomes invalid later, nothing changes. Defaults to no rules file.
    */
   readonly rules?: string | undefined;
   /**
-   * Receives warnings and errors that reach no caller. A pino logger fits. If it throws, they go to
-   * `console`. Defaults to `console`.
+   * Receives warnings and errors that no caller receives. A pino logger can be used. If the logger
+   * throws, messages go to `console`. Defaults to `console`.
    */
   readonly logger?: Logger | undefined;
 }
@@ -87,38 +89,39 @@ const SLUICE_OPTIONS = z.strictObject({
 
 /** The options of `queue()`. */
 export interface QueueOptions<Data = unknown, Input = Data> extends QueueSettings {
-  /** The bucket that its jobs draw from. */
+  /** The bucket from which the queue's jobs draw their slots. */
   readonly bucket: Bucket;
   /**
-   * The share of a shared rate that each key gets relative to others, 0.001 to 1,000: a table by
-   * key, or a function of the key. Defaults to 1.
+   * The weights of the keys, 0.001 to 1,000: a table by key, or a function of the key. When keys
+   * share a rate, a key with weight 2 gets twice as much as a key with weight 1. Defaults to 1.
    */
   readonly weights?: Weights | undefined;
   /**
-   * Runs the jobs of a key strictly one after another, by priority and then in the order in which
-   * they joined. The next job begins once the previous one is done, dead, cancelled or removed, in
-   * any process. A retried job stays first, and its key waits for it.
+   * Whether the jobs of a key run strictly one after another, by priority and then in the order in
+   * which they joined. The next job begins once the previous job is done, dead, cancelled or
+   * removed, in any process. A job that is retried stays first, and later jobs of its key wait for
+   * it.
    *
-   * `true` orders all keys, and each job then needs a key. Alternatively give a function of the
+   * With `true`, all keys are ordered, and each job needs a key. Alternatives are a function of the
    * key, or `{ keys, stuck }`. With `stuck: "hold"`, a dead letter blocks its key until it is
-   * replayed or purged; by default the next job begins. Use the same value in all processes: the
-   * newest job of a key decides.
+   * replayed or purged; by default the next job begins. Use the same value in all processes,
+   * because the newest job of a key determines how its key is ordered.
    *
    * Defaults to false: jobs of a key begin in order, but may run at the same time.
    */
   readonly ordered?: Ordered | undefined;
   /**
-   * Checks the data of each job when it is enqueued, and again before its handler runs: zod,
-   * valibot, arktype, or any other Standard Schema. Its output is stored as JSON, and the schema
-   * must accept that output too. Defaults to no check.
+   * The schema for the data of each job: zod, valibot, arktype, or any other Standard Schema. It
+   * checks the data when the job is enqueued, and again before its handler runs. The output of the
+   * schema is stored as JSON, and the schema must also accept that output. Defaults to no check.
    */
   readonly schema?: Schema<Data, Input> | undefined;
   /** The most bytes of a job's data as JSON. Defaults to 1,000,000. */
   readonly maxJobBytes?: number | undefined;
   /**
-   * Whether the queue and its workers have separate connections, in place of those that all queues
-   * of a sluice share. Useful for jobs with megabytes of data, which would delay the requests of
-   * other queues. Defaults to false.
+   * Whether the queue and its workers have separate connections instead of the connections that all
+   * queues of a sluice share. Separate connections are useful for jobs with megabytes of data,
+   * which would delay the requests of other queues. Defaults to false.
    */
   readonly ownConnections?: boolean | undefined;
 }
@@ -134,7 +137,7 @@ const QUEUE_OPTIONS = z.strictObject({
   schema: z
     .custom<Schema<unknown>>(isSchema, { error: "give a schema that keeps to Standard Schema" })
     .optional(),
-  // The queue checks it.
+  // The queue checks the value of `ordered`.
   ordered: z.custom<Ordered>(() => true).optional(),
   maxJobBytes: wholeNumber(2, 512_000_000, "bytes").optional(),
   ownConnections: z.boolean({ error: "give true or false" }).optional(),
@@ -149,9 +152,9 @@ export function readSluiceOptions(given: unknown): SluiceOptions {
 }
 
 /**
- * Locates Redis. Returns undefined for a sluice in memory.
+ * Returns the configured address of Redis, or undefined for a sluice in memory.
  *
- * @throws {@link RedisRequiredError} when none is named and one is required.
+ * @throws {@link RedisRequiredError} when no Redis is configured, but one is required.
  * @throws {@link InvalidOptionError} when no address can be read from `$REDIS_URL`.
  */
 export function locateRedis(read: SluiceOptions): RedisInput | readonly string[] | undefined {
@@ -174,7 +177,9 @@ export function locateRedis(read: SluiceOptions): RedisInput | readonly string[]
   throw new RedisRequiredError(`createSluice() ${why}`, otherwise);
 }
 
-/** The value of `redis` for buckets that pace one process only. */
+/**
+ * The value of `redis` that selects buckets in memory, which pace only the calls of one process.
+ */
 const MEMORY = "memory";
 
 /** @throws {@link InvalidOptionError} when no address can be read from `$REDIS_URL`. */
@@ -186,7 +191,7 @@ function readRedisUrl(): string | undefined {
   throw new InvalidOptionError({ where: "createSluice()", option: "$REDIS_URL", value, remedy });
 }
 
-/** A schema is an object or a function with this property. */
+/** True if a value is a Standard Schema: an object or a function with the property `~standard`. */
 function isSchema(value: unknown): boolean {
   const isHolder = isObject(value) || typeof value === "function";
   const standard = isHolder ? (value as Partial<Schema<unknown>>)["~standard"] : undefined;
@@ -210,7 +215,7 @@ function isAddress(value: string): boolean {
 }
 
 function areApart(urls: readonly string[]): boolean {
-  // Invalid addresses already have their own issue.
+  // Invalid addresses are reported by a separate check.
   return !urls.every(isRedisUrl) || new Set(urls.map(serverId)).size === urls.length;
 }
 
@@ -229,7 +234,7 @@ function isRedisInput(value: unknown): boolean {
 
 const OF_NODE_REDIS = ["url", "socket", "database", "rootNodes", "sentinelRootNodes"];
 /**
- * Recognizes clients and options of node-redis. ioredis would ignore their address, and connect to
+ * True for clients and options of node-redis. ioredis would ignore their address and connect to
  * 127.0.0.1.
  */
 function isOfOthers(value: object): boolean {
@@ -241,7 +246,10 @@ function isHost(host: unknown): boolean {
   return host === undefined || typeof host === "string";
 }
 
-/** ioredis also accepts digits, because `$REDIS_PORT` is text. */
+/**
+ * True for a valid port. Digits in a string are valid too, as in ioredis, because `$REDIS_PORT` is
+ * text.
+ */
 function isPort(port: unknown): boolean {
   if (typeof port === "string") return /^\d+$/.test(port) && isPort(Number(port));
   return (
@@ -254,7 +262,10 @@ function isLogger(value: unknown): boolean {
   return typeof warn === "function" && typeof error === "function";
 }
 
-/** The default logger. Messages contain all important facts, so it omits the rest. */
+/**
+ * The default logger, which writes to `console`. It omits the facts, because messages contain all
+ * important facts.
+ */
 export const consoleLogger: Logger = {
   // oxlint-disable-next-line no-console
   warn: (_facts, message) => console.warn(`[sluice] ${message}`),

@@ -6,7 +6,7 @@ import type { ChangeLog } from "../core/stores/insight/change-log.ts";
 import type { RulesInUse } from "../rules/apply.ts";
 import type { Backend } from "../stores/redis/backend.ts";
 
-/** The parts of a sluice that other entries of this package use. */
+/** The internal parts of a sluice that other entry points of this package use. */
 export interface SluiceParts {
   readonly prefix: string;
   readonly timeoutMs: number;
@@ -14,7 +14,7 @@ export interface SluiceParts {
   readonly observing: Observing;
   readonly insight: InsightStore;
   readonly changeLog: ChangeLog;
-  /** The rules of `createSluice({ rules })`. */
+  /** The rules from the `rules` option of `createSluice()`. */
   readonly rules: RulesInUse | undefined;
   /** @throws {@link RedisRequiredError} when the sluice has no Redis. */
   readonly connect: (where: string, queue: string) => ReturnType<Backend["connectQueue"]>;

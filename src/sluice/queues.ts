@@ -16,7 +16,7 @@ import { readQueueOptions, type QueueOptions } from "./options.ts";
 /** A queue with any type of job. */
 type AnyQueue = Pick<OwnedQueue<unknown>, "name" | "bucket" | "close">;
 
-/** A queue that this process declares, and the facts that it reports about it. */
+/** A queue that this process declares, and the facts that the process reports about this queue. */
 interface Opened {
   readonly queue: AnyQueue;
   readonly facts: QueueFacts;
@@ -27,8 +27,8 @@ export interface Queues {
   /**
    * Opens the queue with this name. Returns the same object each time.
    *
-   * @throws {@link InvalidOptionError} when the options can never work, or the queue was opened
-   * with others.
+   * @throws {@link InvalidOptionError} when the options can never work, or when the queue was
+   * opened with other options before.
    */
   open<Data, Result, Input>(
     where: string,
@@ -36,15 +36,15 @@ export interface Queues {
     options: QueueOptions<Data, Input>,
   ): Queue<Data, Result, Input>;
   /**
-   * Finds the queue with this name, as this process declares it, or else as other processes do.
-   * Resolves with undefined if no process had it open in the last 30 days.
+   * Finds the queue with this name as this process declares it, or else as other processes declare
+   * it. Resolves with undefined if no process had the queue open in the last 30 days.
    */
   find<Data, Result>(name: string): Promise<Queue<Data, Result> | undefined>;
-  /** The same object, if it is a queue of this sluice. */
+  /** Returns the given object if it is a queue of this sluice, otherwise undefined. */
   owned(queue: unknown): AnyQueue | undefined;
   /** Marks a queue, before it is opened, as the queue of a webhook sender. */
   noteSender(name: string): void;
-  /** The facts that this process reports about its queues. */
+  /** Returns the facts that this process reports about its queues. */
   facts(): QueueFacts[];
   /** True if the queue was opened with `ownConnections`. */
   hasOwnConnections(name: string): boolean;
@@ -59,7 +59,7 @@ export interface QueuesParts {
   readonly timeoutMs: number;
   readonly logger: Logger;
   readonly observing?: Observing | undefined;
-  /** Called when a queue was opened, which has to be reported. */
+  /** Called when a queue was opened, so that the process reports it. */
   readonly onOpened: () => void;
   /** @throws {@link RedisRequiredError} when the sluice has no Redis. */
   readonly connectFor: (where: string, queue: string, own?: boolean) => ConnectQueue;
@@ -69,17 +69,22 @@ export function createQueues(parts: QueuesParts): Queues {
   const { buckets, insight, connectFor, onOpened, ...common } = parts;
   const queues = new Map<string, Opened>();
   const senders = new Set<string>();
-  /** Queues of other processes that were looked up, by the facts about them. */
+  /** The queues of other processes that were looked up. The map key is the JSON of their facts. */
   const found = new Map<string, Promise<AnyQueue | undefined>>();
-  /** The first options of each queue. */
+  /** The options with which each queue was first opened. */
   const declarations = new Map<string, Declaration>();
 
-  /** A webhook sender stores each retry as a job, and a backlog limit would lose some of them. */
+  /**
+   * Returns the functions that read the queue's settings from rules and operators. The queue of a
+   * webhook sender has none: the sender stores each retry as a job, and a backlog limit would lose
+   * some of these jobs.
+   */
   function settingsOf(name: string, isSender: boolean) {
     if (isSender) return undefined;
     return {
       rules: async () => (await insight.ruledOf([settingName("queue", name)]))[0],
-      // Does not use the queue's connection, because a process that only works has none.
+      // Reads through the insight store instead of the queue's connection, because a process that
+      // only runs workers has no such connection.
       byHand: () => insight.settingsByHand(name),
     };
   }

@@ -20,8 +20,10 @@ export interface RulesOfSluice {
 }
 
 /**
- * @throws {@link InvalidOptionError} when the file does not exist, or contains anything that can
- * never work.
+ * Reads a rules file and keeps its rules active in all processes. Returns undefined without a file.
+ *
+ * @throws {@link InvalidOptionError} when the rules file does not exist, or contains anything that
+ * can never work.
  */
 export function useRules(
   file: string | undefined,

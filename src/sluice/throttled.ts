@@ -1,4 +1,7 @@
-/** `throttled()` without a sluice. Its buckets belong to a default sluice of the process. */
+/**
+ * The function `throttled()` for programs that create no sluice. Its buckets belong to a default
+ * sluice of the process.
+ */
 import * as z from "zod";
 import { NAME, readOptions } from "../core/input/options.ts";
 import type { RateInput } from "../core/limits/rate.ts";
@@ -14,13 +17,14 @@ import {
 import type { NotGeneric, Throttle, Throttled } from "../throttle/wrap/throttled-types.ts";
 
 /**
- * The options of the bucket. `concurrency` and `feedback` are options of the wrapped function here.
+ * The names of the options that `throttled()` passes to the bucket. `concurrency` and `feedback`
+ * are excluded, because here they are options of the wrapped function.
  */
 const OF_BUCKET: ReadonlySet<string> = new Set(
   BUCKET_OPTION_NAMES.filter((name) => name !== "concurrency" && name !== "feedback"),
 );
 
-/** Checks only the names. Buckets and throttled functions check the values. */
+/** Checks only the names of options. The bucket and the throttled function check the values. */
 const THROTTLED_OPTIONS = z.strictObject({
   ...Object.fromEntries(
     [...OF_BUCKET, ...THROTTLED_OPTION_NAMES].map((name) => [name, z.unknown().optional()]),
@@ -37,7 +41,7 @@ type BucketOfThrottled<Rate extends RateInput, KeyRate extends RateInput> = Omit
 
 /**
  * Wraps a function so that each call waits for a slot of the named bucket. The bucket belongs to
- * the process's default sluice, which finds Redis by `$REDIS_URL`.
+ * the process's default sluice, which reads the address of Redis from `$REDIS_URL`.
  *
  * @throws {@link InvalidOptionError} when an option can never work.
  * @throws {@link RedisRequiredError} in production, when `$REDIS_URL` is not set.
@@ -52,8 +56,9 @@ export function throttled<
   options: BucketOfThrottled<Rate, KeyRate> & ThrottledOptions<F>,
 ): Throttled<F>;
 /**
- * A generic function without a promise result stays generic. TypeScript then cannot type its
- * `with`; use `run`.
+ * The overload for a generic function that does not return a promise. The wrapped function stays
+ * generic. TypeScript cannot type the method `with` of this function, so use `run` of a bucket
+ * instead.
  */
 export function throttled<
   Args extends unknown[],
@@ -65,7 +70,8 @@ export function throttled<
   options: BucketOfThrottled<Rate, KeyRate> & CallOptions<Args, ResultOf<Result>>,
 ): (...args: Args) => Promise<Awaited<Result>>;
 /**
- * For code that is generic in the function itself, and has to name its type: `throttled<F>(fn, …)`.
+ * The overload for code in which the function type is itself a type parameter. Such code must name
+ * the type: `throttled<F>(fn, …)`.
  */
 export function throttled<
   F extends AnyFunction,

@@ -6,7 +6,7 @@ import type { Worker } from "../queue/worker/worker.ts";
 export interface Workers {
   /** Creates a worker for a queue, and tracks it until it is closed. */
   add<Made extends Running>(queue: string, make: (own: OwnParts) => Made): Made;
-  /** The state of each worker, as this process reports it. */
+  /** Returns the state of each worker, for this process's report. */
   reports(): WorkerActivity[];
   close(): Promise<void>;
 }

@@ -4,13 +4,13 @@ import { InvalidOptionError } from "../errors.ts";
 import type { Logger } from "../logger.ts";
 import { readOptions } from "../input/options.ts";
 
-/** The options of `on`. */
+/** The options of `on()`. */
 export interface ListenOptions {
-  /** Removes the listener once it is aborted. */
+  /** Removes the listener when the signal is aborted. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Calls listeners on events, by the events' names. */
+/** Adds and removes listeners for named events. */
 export interface Emitter<Events> {
   /**
    * Calls the listener for each event with this name. Returns a function that removes the listener. Errors of the
@@ -29,13 +29,13 @@ export interface Emitter<Events> {
 
 export interface OwnedEmitter<Events> extends Emitter<Events> {
   emit<Name extends keyof Events>(name: Name, event: Events[Name]): void;
-  /** Whether the event has a listener. */
+  /** True if the event has a listener. */
   hasListener(name: keyof Events): boolean;
 }
 
 type Listener<Event> = (event: Event) => unknown;
 
-/** By listener: the function that stops watching its abort signal. */
+/** For each event, a map from each listener to the function that stops watching the listener's abort signal. */
 type Listeners<Events> = {
   [Name in keyof Events]?: Map<Listener<Events[Name]>, () => void>;
 };
@@ -47,8 +47,8 @@ const LISTEN_OPTIONS = z.strictObject({
 const stopsOf = new WeakMap<AbortSignal, Set<() => void>>();
 
 /**
- * Calls `stop` when the signal is aborted. Returns a function that cancels that. One signal may have any number of
- * callbacks, where Node warns about more than ten listeners.
+ * Calls `stop` when the signal is aborted. Returns a function that cancels this. One signal may have any number of
+ * callbacks, whereas Node warns about more than ten listeners.
  */
 function whenAborted(signal: AbortSignal, stop: () => void): () => void {
   const stops = stopsOf.get(signal) ?? new Set();
@@ -63,7 +63,7 @@ function whenAborted(signal: AbortSignal, stop: () => void): () => void {
   return () => stops.delete(stop);
 }
 
-/** Creates an emitter of these events. `owner` names it in errors of listeners: `'queue "mail"'`. */
+/** Creates an emitter of these events. The log messages about failed listeners show `owner`: `'queue "mail"'`. */
 export function createEmitter<Events>(
   owner: string,
   names: readonly (keyof Events & string)[],
@@ -118,7 +118,7 @@ export function createEmitter<Events>(
       for (const listener of listeners[name]?.keys() ?? []) {
         try {
           const result = listener(event);
-          // An async listener may reject later.
+          // An async listener returns a promise, which may reject later.
           if (isThenable(result)) result.then(undefined, (error: unknown) => report(name, error));
         } catch (error) {
           report(name, error);
@@ -131,9 +131,9 @@ export function createEmitter<Events>(
 
 /** A Redis server stopped responding, or responds again. */
 export interface StoreEvent {
-  /** `"down"`: the server gets no requests until it replies to a probe. `"up"`: it has replied. */
+  /** `"down"` means that the server gets no requests until it replies to a probe. `"up"` means that it has replied. */
   readonly state: "up" | "down";
-  /** Its address, without user and password: `"10.0.0.7:6379"`. */
+  /** The address of the server, without user and password: `"10.0.0.7:6379"`. */
   readonly server: string;
   /**
    * For `"down"`, the last error of the connection: `"connect ECONNREFUSED 10.0.0.7:6379"`. Undefined if there was

@@ -1,6 +1,6 @@
 /**
- * Declares every metric once. Prometheus and OpenTelemetry export these rows, and `scripts/metrics-docs.ts` writes
- * `docs/reference/metrics.md` from them.
+ * The declarations of all metrics. Prometheus and OpenTelemetry export these metrics, and `scripts/metrics-docs.ts`
+ * writes `docs/reference/metrics.md` from them.
  */
 
 export interface MetricFacts {
@@ -13,7 +13,7 @@ interface CounterFacts extends MetricFacts {
   readonly type: "counter";
 }
 
-/** The facts of a duration. Durations are counted in ms and exported in seconds. */
+/** The declaration of a duration. The code counts durations in ms, and exports them in seconds. */
 interface HistogramFacts extends MetricFacts {
   readonly type: "histogram";
   readonly buckets: keyof typeof BUCKETS_MS;
@@ -21,10 +21,10 @@ interface HistogramFacts extends MetricFacts {
 
 interface InOpenTelemetry {
   readonly opentelemetry: {
-    /** Defaults to the metric's own name. */
+    /** The name of the metric in OpenTelemetry. Defaults to the metric's own name. */
     readonly name?: string;
     readonly unit: string;
-    /** Added to every series. */
+    /** Attributes that every series of the metric has. */
     readonly attributes?: Readonly<Record<string, string>>;
   };
 }
@@ -32,16 +32,18 @@ interface InOpenTelemetry {
 /** A metric that the process itself counts. In OpenTelemetry, a label without a dot gets the prefix `sluice.`. */
 export type CountedFacts = (CounterFacts | HistogramFacts) & InOpenTelemetry;
 
-/** The upper bounds of histograms. */
+/** The upper bounds of histogram buckets, in ms. */
 export const BUCKETS_MS = {
   waits: [10, 50, 100, 500, 1_000, 5_000, 15_000, 60_000, 300_000, 3_600_000],
-  /** The bounds of OpenTelemetry's conventions, plus smaller ones from 1 ms, since Redis replies in under 5 ms. */
+  /**
+   * The bounds from OpenTelemetry's conventions, plus smaller bounds from 1 ms, because Redis replies in under 5 ms.
+   */
   requests: [1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000],
-  /** The bounds of OpenTelemetry's conventions for messaging. */
+  /** The bounds from OpenTelemetry's messaging conventions. */
   messaging: [5, 10, 25, 50, 75, 100, 250, 500, 750, 1_000, 2_500, 5_000, 7_500, 10_000],
 } as const;
 
-/** Each process counts and exports these separately. */
+/** The metrics that each process counts and exports separately. */
 export const PROCESS_METRICS = {
   sluice_bucket_wait_seconds: {
     type: "histogram",
@@ -73,8 +75,8 @@ export const PROCESS_METRICS = {
 } as const;
 
 /**
- * Metrics that only OpenTelemetry gets, named by its semantic conventions for messaging (in development). A test
- * compares the names with `@opentelemetry/semantic-conventions`.
+ * The metrics that only OpenTelemetry exports. Their names follow its semantic conventions for messaging (in
+ * development). A test compares the names with `@opentelemetry/semantic-conventions`.
  */
 const MESSAGING_METRICS = {
   "messaging.client.sent.messages": {
@@ -122,8 +124,8 @@ const MESSAGING_METRICS = {
 } as const;
 
 /**
- * Metrics that `insight/metrics/fleet-metrics.ts` reads from Redis. Only one process exports them, because a sum over
- * several processes would count them twice.
+ * The metrics that `insight/metrics/fleet-metrics.ts` reads from Redis. Only one process exports these metrics, because
+ * a sum over several processes would count each value more than once.
  */
 export const FLEET_METRICS = {
   sluice_bucket_limit_per_second: {
@@ -211,7 +213,7 @@ type CountedRows = typeof PROCESS_METRICS & typeof MESSAGING_METRICS;
 
 type StringFor<Labels extends readonly string[]> = { readonly [Label in keyof Labels]: string };
 
-/** One value for each label of a metric, in the metric's order; `""` for a label that the series does not have. */
+/** One value for each label of a metric, in the order of the metric's labels. `""` omits the label from the series. */
 export type LabelValues<Of extends CountedMetric> = StringFor<CountedRows[Of]["labels"]>;
 
 export const COUNTED_METRICS: Readonly<Record<CountedMetric, CountedFacts>> = {

@@ -5,8 +5,8 @@ import type { CountedMetric, LabelValues } from "./metrics.ts";
  * The result of a draw.
  *
  * - `granted`: a call used the slot.
- * - `late`: the slot's time passed before its call could start. The call drew another slot.
- * - `returned`: no call needed the slot any more. It went back to other replicas.
+ * - `late`: the slot's time was over before its call could start. The call drew another slot.
+ * - `returned`: no call needed the slot any more. The bucket returned the slot to other replicas.
  * - `refused`: a call got no slot.
  */
 export type SlotOutcome = "granted" | "late" | "returned" | "refused";
@@ -21,7 +21,7 @@ export interface Series {
 
 /** Counts the activity of a sluice in this process. */
 export interface Observer {
-  /** Returns the same series for the same labels. Keep it on a hot path. */
+  /** Returns the series with these labels, the same object each time. Code that runs often should store the series. */
   series<Of extends CountedMetric>(metric: Of, ...labels: LabelValues<Of>): Series;
 }
 
@@ -34,32 +34,36 @@ interface WaitFacts {
   readonly limitedBy: string | undefined;
 }
 
-/** Receives the end of one wait, which began when this trace was created. */
+/** Records one wait. The wait began when this trace was created, and ends with one of these calls. */
 export interface WaitTrace {
   ended(wait: WaitFacts): void;
   refused(bucket: string, waitedMs: number, error: Error): void;
 }
 
-/** Traces calls and jobs from their origin. */
+/** Creates traces for the waits of calls and jobs. */
 export interface Traces {
-  /** Called when a call begins to wait. A job's wait is linked to its producer. Undefined if the wait is not traced. */
+  /**
+   * Begins the trace of a wait. For a job, the trace is linked to `producer`, the trace context in which the job was
+   * enqueued. Returns undefined if the wait is not traced.
+   */
   begin(producer: string | undefined): WaitTrace | undefined;
   /**
-   * The current trace context, in the form that a job carries: at most 55 characters. Undefined if nothing is traced.
+   * Returns the current trace context as text of at most 55 characters, which a job stores. Returns undefined if
+   * nothing is traced.
    */
   producer(): string | undefined;
 }
 
-/** The observers of a sluice. There are none at first, and then nothing is counted or timed. */
+/** The observers of a sluice. Initially there are none, and nothing is counted or timed. */
 export interface Observing {
   observer: Observer | undefined;
-  /** If several tracers are added, only the first is used. */
+  /** Traces waits. If several tracers are added, only the first one is used. */
   traces: Traces | undefined;
-  /** Called once the sluice is closed, after the last activity. */
+  /** Functions that are called once the sluice is closed, after the last activity. */
   readonly whenClosed: (() => void)[];
 }
 
-/** Adds an observer. */
+/** Adds an observer. Each observer counts all activity. */
 export function addObserver(observing: Observing, added: Observer): void {
   const { observer } = observing;
   observing.observer = observer === undefined ? added : both(observer, added);
@@ -84,8 +88,8 @@ export function createObserving(): Observing {
 }
 
 /**
- * Caches the result of `open` for the current observer, and calls it again for another one. Undefined without an
- * observer.
+ * Returns a function that caches the result of `open` for the current observer, and calls `open` again if the observer
+ * changes. That function returns undefined without an observer.
  */
 export function whenObserved<Opened>(
   observing: Observing | undefined,
@@ -105,8 +109,8 @@ export function whenObserved<Opened>(
 }
 
 /**
- * The label for an error: its code, or else the name of its class, because messages are unbounded. `""` without an
- * error.
+ * Returns the metric label for an error: its code, or else its class name. Messages are not used, because their number
+ * is unbounded. Returns `""` if there is no error.
  */
 export function errorTypeOf(error: unknown): string {
   if (error === undefined) return "";

@@ -7,18 +7,18 @@ type MethodNames<Methods> = {
   string;
 
 interface ArgumentRules<Methods> {
-  /** Methods that throw instead of rejecting, since they do not return a promise. */
+  /** Methods that throw the error instead of returning a rejected promise, because they do not return promises. */
   readonly throws?: readonly MethodNames<Methods>[];
-  /** What to write instead of an extra argument. */
+  /** For each method, the advice that the error about an extra argument contains. */
   readonly takes?: { readonly [Name in MethodNames<Methods>]?: string };
-  /** Defaults to all methods. */
+  /** The methods to check. Defaults to all methods. */
   readonly only?: readonly MethodNames<Methods>[];
 }
 
 /**
  * Makes methods reject extra arguments, which would otherwise have no effect. A method accepts as many arguments as it
- * declares. No parameter may have a default value, because `length` counts only the parameters before the first
- * default.
+ * declares. The parameters of these methods must not have default values, because `length` counts only the parameters
+ * before the first default.
  */
 export function assertArgumentCount<Methods extends object>(
   methods: Methods,
@@ -42,7 +42,7 @@ export function assertArgumentCount<Methods extends object>(
   return methods;
 }
 
-/** The methods of an object or a prototype. Does not call getters. */
+/** Lists the methods of an object or a prototype. Does not call getters. */
 function methodNamesOf(methods: object): readonly string[] {
   const properties = Object.entries(Object.getOwnPropertyDescriptors(methods));
   return properties.flatMap(([name, { value }]) =>
@@ -75,7 +75,7 @@ function isByCaller(most: number, extra: readonly unknown[]): boolean {
   );
 }
 
-/** The first entry of a value that looks like options. */
+/** Returns the first entry of a value that looks like an options object. */
 function namedIn(value: unknown): [name: string, value: unknown] | undefined {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
   const [name] = Object.keys(value);
@@ -83,8 +83,8 @@ function namedIn(value: unknown): [name: string, value: unknown] | undefined {
 }
 
 /**
- * Rejects a filter with an explicit undefined. `{ key: tenant.id }` is meant for one tenant. With a missing id, it
- * would otherwise match everything.
+ * Rejects a filter with an explicit undefined. `{ key: tenant.id }` is meant for one tenant, but would match everything
+ * if the id is missing.
  *
  * @throws {@link InvalidOptionError} when a field is undefined.
  */

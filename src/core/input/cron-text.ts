@@ -1,9 +1,9 @@
 /**
- * Reads a cron expression strictly, and writes it without names and without `H`.
+ * Reads a cron expression strictly, and rewrites it with numbers only: without names and without `H`.
  *
- * BullMQ uses cron-parser, which fills in missing fields, ignores impossible steps, reads the name of a month as a
- * weekday, and draws `H` at random at each parse (checked with 5.10.3). So cron-parser only gets text that this module
- * has written.
+ * BullMQ uses cron-parser, which accepts too much (checked with 5.10.3). It fills in missing fields, ignores impossible
+ * steps, reads the name of a month as a weekday, and draws `H` at random at each parse. Therefore cron-parser only gets
+ * text that this module has written.
  */
 
 /** Thrown when the text is not a cron expression. The message says what to write instead. */
@@ -15,12 +15,12 @@ interface Field {
   readonly name: string;
   readonly least: number;
   readonly most: number;
-  /** The largest value that `*` and a step reach. Weekdays also have 7, a second Sunday. */
+  /** The largest value that `*` and a step include. Weekdays also accept 7, which is a second number for Sunday. */
   readonly last: number;
-  /** The largest value of `H`. Every month has a 28th day. */
+  /** The largest value that `H` can become. For the day of the month this is 28, because every month has a 28th day. */
   readonly mostHashed: number;
   readonly words: readonly string[];
-  /** Further forms, beside numbers, ranges and steps. Only the fields of days have some. */
+  /** Matches additional forms besides numbers, ranges and steps. Only the two day fields have such forms. */
   readonly others?: RegExp;
 }
 
@@ -68,12 +68,12 @@ const NAMES: Readonly<Record<string, string>> = {
 };
 
 const EXAMPLE = 'such as "0 9 * * 1-5"';
-/** Listing every value of all fields takes about half of it. */
+/** The most characters of an expression. An expression that lists every value of all fields has about half of them. */
 const MOST_CHARACTERS = 1_024;
 
 /**
- * Returns the expression with names, weekdays and `H` written as numbers. `H` is a hash of `id`, the schedule's id. So
- * each schedule keeps its times, and different schedules spread.
+ * Returns the expression with names, weekdays and `H` written as numbers. `H` becomes a hash of `id`, the schedule's
+ * id. Each schedule therefore keeps its times, and the schedules spread over the allowed times.
  *
  * @throws {@link CronTextError} when a field is missing, or has an impossible value.
  */
@@ -94,7 +94,7 @@ export function readCronText(text: string, id: string): string {
   return fields.map((field, index) => readField(texts[index]!, field, id)).join(" ");
 }
 
-/** True if reading the text requires the id of a schedule. */
+/** True if the text contains `H`, so that reading it requires the schedule id. */
 export function usesHash(text: string): boolean {
   return /(^|[\s,])H/.test(text);
 }
@@ -119,11 +119,11 @@ function readField(text: string, field: Field, id: string): string {
 const READ = /^(?:\*|(\d+)(?:-(\d+))?)(?:\/(\d+))?$/;
 
 /**
- * Lists each value once. cron-parser rejects a list with overlapping items, such as `0-10,5`, and Sunday as both 0 and
- * 7.
+ * Merges the items of a list so that each value appears once. cron-parser rejects a list with overlapping items, such
+ * as `0-10,5`, and rejects Sunday as both 0 and 7.
  */
 function mergeItems(items: readonly string[], { least, most, last }: Field): string {
-  // Only a lone * lets the other field of days decide.
+  // A list that contains `*` becomes `*` alone, because only then does the other day field decide.
   if (items.includes("*")) return "*";
   const values = new Set<number>();
   const others = new Set<string>();
@@ -150,7 +150,7 @@ function readItem(item: string, field: Field, id: string): string {
   const hashed = HASHED.exec(item);
   if (hashed !== null) return hashedItem(item, hashed, { field, id });
   if (field.others?.test(item) === true) return item;
-  // Quartz allows ? for either field of days. cron-parser reads it as * anywhere.
+  // Quartz allows `?` in either day field. cron-parser reads `?` as `*` in any field.
   if (item === "?" && field.others !== undefined) return "*";
   const plain = PLAIN.exec(item);
   if (plain === null) throw wrong(field, item, formOf(field));
@@ -166,7 +166,7 @@ function readItem(item: string, field: Field, id: string): string {
     return `${from}-${field.last}/${step}`;
   }
   let to = valueOf(item, second, field);
-  // "fri-sun" ends on the second Sunday.
+  // In a range such as "fri-sun", Sunday is 7, so that the range goes upwards.
   if (to === 0 && field.last !== field.most && from > 0) to = field.most;
   if (from > to) {
     throw wrong(
@@ -176,7 +176,8 @@ function readItem(item: string, field: Field, id: string): string {
     );
   }
   checkStep(item, step, { field, least: from, most: to });
-  // cron-parser adds Sunday to a range of weekdays that ends with 7, whatever its step.
+  // cron-parser adds Sunday to each range of weekdays that ends with 7, whatever its step. So the days are listed
+  // instead.
   if (to === field.most && field.last !== field.most && step !== undefined) {
     return steps(from, to, Number(step))
       .map((day) => day % 7)
@@ -185,7 +186,10 @@ function readItem(item: string, field: Field, id: string): string {
   return `${from}-${to}${step === undefined ? "" : `/${step}`}`;
 }
 
-/** Works as in Jenkins: `H` is one value of the field or range, and `H/15` begins at one of the first 15. */
+/**
+ * Replaces `H` as Jenkins does: `H` becomes one value of the field or range, and `H/15` begins at one of the first 15
+ * values.
+ */
 function hashedItem(
   item: string,
   [, from, to, every]: RegExpExecArray,
@@ -244,8 +248,8 @@ function wrong({ name }: Field, item: string, remedy: string): CronTextError {
 }
 
 /**
- * FNV-1a with 32 bits and the final mix of MurmurHash3. Without the mix, the last bits hardly depend on the first
- * letters.
+ * Hashes a text with 32-bit FNV-1a and the final mix of MurmurHash3. Without the mix, the last bits of the hash hardly
+ * depend on the first letters.
  */
 function hashOf(text: string): number {
   let hash = 0x811c9dc5;

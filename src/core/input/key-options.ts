@@ -1,4 +1,7 @@
-/** Reads keys: `key` is a name or a path of names, `keys` are several keys side by side. Both become one text. */
+/**
+ * Reads the options `key` and `keys`. `key` is a name or a path of names; `keys` are several keys side by side. Both
+ * are encoded as one text.
+ */
 import * as z from "zod";
 import { ignoreRejection, isThenable } from "../describe.ts";
 import { InvalidOptionError } from "../errors.ts";
@@ -13,25 +16,25 @@ import {
 } from "../key-path.ts";
 import { KEY } from "./options.ts";
 
-/** A key, or several keys side by side. */
+/** The options that identify the key of a call: either one key, or several keys side by side. */
 export interface KeyGiven {
   /**
-   * A customer, an account, an endpoint: `"acme"`. Or a path of up to three names, the widest first: `["acme",
-   * "endpoint-7"]`.
+   * The key: a customer, an account or an endpoint, such as `"acme"`. Alternatively a path of up to three names, the
+   * widest first: `["acme", "endpoint-7"]`.
    */
   readonly key?: Key | undefined;
   /**
-   * Keys side by side, by their names in `perKey`: `{ address: "10.0.0.1", email: "a@b.c" }`. Cannot be combined with
-   * `key`.
+   * Several keys side by side. Each key has its name in `perKey`: `{ address: "10.0.0.1", email: "a@b.c" }`. Cannot be
+   * combined with `key`.
    */
   readonly keys?: NamedKeys | undefined;
 }
 
-/** The options after reading: `key` is the text of either. */
+/** The options after reading. `key` is the encoded text of either `key` or `keys`. */
 export type KeyRead<Given> = Omit<Given, "key" | "keys"> & { readonly key?: string | undefined };
 
 /**
- * The key of a call: a name or a path of names. Reads it as text.
+ * The schema for the key of a call: a name or a path of names. Its output is the encoded text.
  *
  * @internal
  */
@@ -51,7 +54,7 @@ function readPath(given: unknown, context: z.RefinementCtx): string | undefined 
 }
 
 /**
- * Keys side by side, by their names. Reads them as text.
+ * The schema for several named keys side by side. Its output is the encoded text.
  *
  * @internal
  */
@@ -101,11 +104,11 @@ export const KEY_SHAPE: {
   keys: z.ZodOptional<z.ZodType<string>>;
 } = { key: KEY_PATH.optional(), keys: NAMED_KEYS.optional() };
 
-/** A function of a call's arguments. */
+/** A function that computes an option from the arguments of a call. */
 export type ByCall = (...args: never[]) => unknown;
 
 /**
- * The key options of a wrapped function. Either may be a function of its arguments.
+ * The schemas for the key options of a wrapped function. Each option may be a function of the call's arguments.
  *
  * @internal
  */
@@ -125,9 +128,9 @@ function orFunction(
 }
 
 /**
- * Combines the two options into one key.
+ * Combines the options `key` and `keys` into one encoded key.
  *
- * @throws {@link InvalidOptionError} when both were given.
+ * @throws {@link InvalidOptionError} when both options are set.
  */
 export function oneKey<Read extends { readonly key?: unknown; readonly keys?: string | undefined }>(
   where: string,
@@ -141,10 +144,10 @@ export function oneKey<Read extends { readonly key?: unknown; readonly keys?: st
   throw new InvalidOptionError({ where, option: "keys", value, remedy });
 }
 
-/** Matches most names. Everything that it matches is a valid name. */
+/** Matches most key names quickly. Every match is a valid name. */
 const PLAIN_NAME = /^[\w.:@/|+-]{1,256}$/;
 
-/** The text of a key of plain names. Undefined for other keys, which need a full check. */
+/** Encodes a key that consists of plain names. Returns undefined for other keys, which need a full check. */
 export function plainTextOfKey(given: unknown): string | undefined {
   if (typeof given === "string") return PLAIN_NAME.test(given) ? given : undefined;
   if (!Array.isArray(given) || given.length === 0 || given.length > MOST_LEVELS) return undefined;
@@ -152,7 +155,7 @@ export function plainTextOfKey(given: unknown): string | undefined {
   return names.every(isPlainName) ? encodeKey(names) : undefined;
 }
 
-/** The text of keys side by side with plain names. Undefined for others, which need a full check. */
+/** Encodes named keys whose names and values are plain. Returns undefined for other keys, which need a full check. */
 export function plainTextOfKeys(given: unknown): string | undefined {
   if (typeof given !== "object" || given === null) return undefined;
   if (Object.getPrototypeOf(given) !== Object.prototype) return undefined;

@@ -4,17 +4,17 @@ import { isThenable } from "../describe.ts";
 import { InvalidOptionError } from "../errors.ts";
 
 /**
- * True if the value at a path of options may be a secret, which errors must not show. `[]` is the options object
- * itself.
+ * Returns true if the value at a path of options may be a secret, which errors must not show. The path `[]` is the
+ * options object itself.
  */
 export type IsSecret = (path: readonly PropertyKey[]) => boolean;
 
 const HIDDEN = "***";
 
 /**
- * Reads options once, into a frozen object.
+ * Checks options against a schema, and returns them as a frozen object. Reads each option only once.
  *
- * @throws {@link InvalidOptionError} when an option has a bad value, or an unknown name.
+ * @throws {@link InvalidOptionError} when an option has an invalid value or an unknown name.
  *
  * @internal
  */
@@ -43,7 +43,7 @@ export function readOptions<Schema extends z.ZodObject>(
     throw new InvalidOptionError({ where, option: "options", value: shown, remedy });
   }
   const option = nameOfPath(issue.path);
-  // A schema with a custom message is clearer than zod's message.
+  // The custom message of a schema is clearer than zod's message, so only zod's own message is replaced.
   const isPlain = issue.code === "invalid_type" && issue.message.startsWith("Invalid input");
   const isNoObject = within.length > 0 && isPlain;
   throw new InvalidOptionError({
@@ -67,7 +67,10 @@ export function readOptional<Schema extends z.ZodObject>(
   return readOptions(where, schema, given);
 }
 
-/** A promise has no own fields, and would be read as empty options. */
+/**
+ * Creates the error for options of the wrong type, such as a promise. A promise has no fields of its own, and would be
+ * read as empty options.
+ */
 function wrongOptions(where: string, value: unknown, but: string): InvalidOptionError {
   const remedy = `give an object of options, ${but}`;
   return new InvalidOptionError({ where, option: "options", value, remedy });
@@ -93,8 +96,8 @@ function unknownOption(
 }
 
 /**
- * The names of the options at a path. A path may lead through a table with any names. Returns none if the value there
- * is not an object of options.
+ * Returns the names of the options at a path. The path may pass through a table with arbitrary names. Returns no names
+ * if the value at the path is not an object of options.
  */
 function shapeAt(schema: z.ZodType, path: readonly PropertyKey[]): readonly string[] {
   let found: unknown = schema;
@@ -107,14 +110,17 @@ function shapeAt(schema: z.ZodType, path: readonly PropertyKey[]): readonly stri
   return found instanceof z.ZodObject ? Object.keys(found.shape) : [];
 }
 
-/** The object schema inside a schema that also allows other types. Returns the given schema if there is none. */
+/**
+ * Finds the object schema inside a schema that also allows other types. Returns the given schema if it contains no
+ * alternatives.
+ */
 function objectIn(schema: unknown): unknown {
   if (schema instanceof z.ZodOptional) return objectIn(schema.unwrap());
   if (!(schema instanceof z.ZodUnion)) return schema;
   return schema.options.find((each) => each instanceof z.ZodObject);
 }
 
-/** The name of an option with its path: `"backoff.baseMs"`, `"key[1]"`. */
+/** Formats the name of an option with its path: `"backoff.baseMs"`, `"key[1]"`. */
 function nameOfPath(path: readonly PropertyKey[]): string {
   const parts = path.map((part) => (typeof part === "number" ? `[${part}]` : `.${String(part)}`));
   return parts.join("").replace(/^\./, "");
@@ -127,7 +133,7 @@ function valueAt(given: unknown, path: readonly PropertyKey[]): unknown {
 }
 
 /**
- * A whole number within bounds.
+ * The schema for a whole number within bounds.
  *
  * @internal
  */
@@ -136,12 +142,12 @@ export function wholeNumber(least: number, most: number, unit: string): z.ZodTyp
   return z.number({ error }).int({ error }).min(least, { error }).max(most, { error });
 }
 
-/** The longest time that an option accepts: the longest timeout of a timer in Node. */
+/** The longest time that an option accepts, in ms. It is the longest timeout of a timer in Node. */
 export const LONGEST_MS: number = 2 ** 31 - 1;
 
 /**
- * A name that an application chooses. The remedy applies to forbidden characters: control characters, unless a pattern
- * is given.
+ * The schema for a name that an application chooses. `barred` matches forbidden characters, which are control
+ * characters by default. `remedy` is the error message for them.
  *
  * @internal
  */
@@ -159,7 +165,8 @@ export function nameOf(
 }
 
 /**
- * The name of a bucket or queue. It becomes part of Redis keys, so it must not contain their separators.
+ * The schema for the name of a bucket or queue. The name becomes part of Redis keys, so it must not contain their
+ * separators.
  *
  * @internal
  */
@@ -169,7 +176,8 @@ export const NAME: z.ZodType<string> = nameOf(
 );
 
 /**
- * The name of an account, an endpoint or an IP address. `keys.ts` encodes the separators of Redis keys.
+ * The schema for one name in a key, such as an account, an endpoint or an IP address. It may contain the separators of
+ * Redis keys, because `keys.ts` encodes them.
  *
  * @internal
  */
@@ -178,7 +186,7 @@ export const KEY: z.ZodType<string> = nameOf(
 );
 
 /**
- * The unit that a limit counts.
+ * The schema for the unit that a limit counts.
  *
  * @internal
  */
@@ -189,7 +197,7 @@ export const UNIT: z.ZodType<string> = z
 /** The order in which waiting callers start. Callers with the same priority start in order of arrival. */
 export type Priority = "critical" | "high" | "normal" | "low";
 
-/** Most urgent first. */
+/** All priorities, the most urgent first. */
 export const PRIORITIES: readonly Priority[] = ["critical", "high", "normal", "low"];
 
 /** The rank of each priority: 0 is the most urgent. */
@@ -202,7 +210,7 @@ export const PRIORITY: z.ZodType<Priority> = z.enum(PRIORITIES, {
   error: `give one of ${PRIORITIES.map((priority) => `"${priority}"`).join(", ")}`,
 });
 
-/** @throws {@link InvalidOptionError} when the name cannot be part of a Redis key. */
+/** @throws {@link InvalidOptionError} when the name cannot be used as a part of a Redis key. */
 export function readName(where: string, option: string, name: unknown): string {
   const read = NAME.safeParse(name);
   if (read.success) return read.data;
@@ -210,10 +218,13 @@ export function readName(where: string, option: string, name: unknown): string {
   throw new InvalidOptionError({ where, option, value: name, remedy });
 }
 
-/** Longer names are cut, because they may come from a user, and the known names are short. */
+/**
+ * The most characters of an unknown name that are compared. The name may come from a user and be long, and the known
+ * names are short.
+ */
 const LONGEST_NAME = 40;
 
-/** The known name that is closest to a mistyped one. Undefined if none is close. */
+/** Finds the known name that is closest to a mistyped name. Returns undefined if none is similar. */
 export function closest(name: string, known: readonly string[]): string | undefined {
   const mistyped = name.slice(0, LONGEST_NAME).toLowerCase();
   const byDistance = known
@@ -228,10 +239,13 @@ export function closest(name: string, known: readonly string[]): string | undefi
   return best.edits <= Math.ceil(name.length / 3) ? best.candidate : undefined;
 }
 
-/** A missing ending counts less than a wrong letter. */
+/** The number of edits that a missing ending counts as. It counts less than a wrong letter. */
 const ENDING = 0.5;
 
-/** The number of edits between two names. The last words may be missing, such as a unit: "dely" for "delayMs". */
+/**
+ * Counts the edits between two names. The last words of the known name may be missing, such as a unit: "dely" matches
+ * "delayMs".
+ */
 function editsTo(candidate: string, mistyped: string): number {
   const whole = distance(mistyped, candidate.toLowerCase());
   if (mistyped.length >= 3 && candidate.toLowerCase().startsWith(mistyped)) {
@@ -247,8 +261,8 @@ function editsTo(candidate: string, mistyped: string): number {
 }
 
 /**
- * Merges layers of options. Later layers override earlier ones, and skip what they leave undefined.
- * Returns undefined if all layers are.
+ * Merges layers of options. A later layer overrides earlier layers, except for options that it leaves undefined.
+ * Returns undefined if all layers are undefined.
  */
 export function layered<Options extends object>(
   ...layers: readonly (Options | undefined)[]
@@ -258,7 +272,7 @@ export function layered<Options extends object>(
   return Object.fromEntries(given.filter(([, value]) => value !== undefined)) as Options;
 }
 
-/** A suggestion for an unknown option: the closest option, or the feature that replaces it. */
+/** Returns a suggestion for an unknown option: the closest option, or the option that replaces it here. */
 export function likelyOptions(name: string, known: readonly string[]): string {
   const hint = hintForOther(name, known);
   if (hint !== undefined) return hint;
@@ -267,8 +281,8 @@ export function likelyOptions(name: string, known: readonly string[]): string {
 }
 
 /**
- * Options of other libraries, each with the equivalent options here, the closest first, or with a hint if there is no
- * equivalent.
+ * The options of other libraries. Each one has a list of the equivalent options here, the closest first, or a hint if
+ * there is no equivalent.
  */
 const OPTIONS_OF_OTHER_LIBRARIES: ReadonlyMap<string, readonly string[] | string> = new Map<
   string,
@@ -323,7 +337,7 @@ const OPTIONS_OF_OTHER_LIBRARIES: ReadonlyMap<string, readonly string[] | string
   ["tokensPerInterval", ["rate", "limits"]],
   ["ttl", ["rate", "limits", "timeoutMs"]],
   ["keyGenerator", ["key"]],
-  // What people call a rate, and what it is per
+  // Common names for a rate
   ...["rps", "qps", "tps", "rpm", "rph", "reqPerSec", "requestsPerSecond", "requestsPerMinute"].map(
     (name) => [name, ["rate", "requests"]] as const,
   ),
@@ -376,7 +390,7 @@ const OPTIONS_OF_OTHER_LIBRARIES: ReadonlyMap<string, readonly string[] | string
   ["maxWaitMs", "give it with each call: draw(), with() or throttled()"],
 ]);
 
-/** The same table, by names without case and separators: `MAX_CONCURRENT` matches `maxConcurrent`. */
+/** The same table, with names in lower case and without separators: `MAX_CONCURRENT` matches `maxConcurrent`. */
 const BY_PLAIN_NAME = new Map(
   [...OPTIONS_OF_OTHER_LIBRARIES].map(([name, likely]) => [plainName(name), likely]),
 );
@@ -385,7 +399,7 @@ function plainName(name: string): string {
   return name.slice(0, LONGEST_NAME).toLowerCase().replaceAll(/[-_]/g, "");
 }
 
-/** A suggestion for an option of another library. Undefined if there is none. */
+/** Returns a suggestion for an option of another library. Returns undefined if there is none. */
 function hintForOther(name: string, known: readonly string[]): string | undefined {
   const names = BY_PLAIN_NAME.get(plainName(name));
   if (names === undefined) return undefined;

@@ -1,12 +1,15 @@
-/** The parts of Protocol Buffers that a few small messages need: https://protobuf.dev/programming-guides/encoding/ */
+/**
+ * Reads and writes the parts of Protocol Buffers that a few small messages need:
+ * https://protobuf.dev/programming-guides/encoding/
+ */
 
-/** A number, or the bytes of a text or a message. */
+/** The value of a field: a number, or the bytes of a text or a nested message. */
 type Field = number | Uint8Array;
 export type Fields = readonly (readonly [number, Field])[];
 
 /**
- * The fields of a message, by number, in order of arrival. The values of fixed-length numbers are not read. Numbers
- * above 2^53 are not exact.
+ * Reads the fields of a message, in the order of the message, as pairs of field number and value. Fields with
+ * fixed-length numbers are skipped. Numbers above 2^53 are not exact.
  *
  * @throws a RangeError when the bytes are not a message.
  */
@@ -42,7 +45,10 @@ export function readFields(bytes: Uint8Array, most: number = Infinity): Fields {
   return fields;
 }
 
-/** If a field occurs more than once, the last value counts. */
+/**
+ * Returns the last value of a field, because in Protocol Buffers the last value counts if a field occurs more than
+ * once.
+ */
 function last<Of extends Field>(
   fields: Fields,
   number: number,
@@ -60,7 +66,7 @@ export function bytesOf(fields: Fields, number: number): Uint8Array | undefined 
   return last(fields, number, isBytes);
 }
 
-/** All values of a repeated field. */
+/** Returns all values of a repeated field. */
 export function allBytesOf(fields: Fields, number: number): Uint8Array[] {
   return fields.flatMap(([given, value]) => (given === number && isBytes(value) ? [value] : []));
 }
@@ -73,13 +79,16 @@ export function countOf(fields: Fields, number: number): number {
   return last(fields, number, isNumber) ?? 0;
 }
 
-/** A field to write: a whole number from 0, a text, or a message. Undefined is left out. */
+/**
+ * A field to write: its number and its value. The value is a whole number from 0, a text, or a message. A field with an
+ * undefined value is omitted.
+ */
 export type Written = readonly [number, number | string | Uint8Array | undefined];
 
 export function writeFields(fields: readonly Written[]): Uint8Array {
   const parts: Uint8Array[] = [];
   for (const [number, value] of fields) {
-    // A reader reads a missing number as zero.
+    // Zeros are omitted, because a reader reads a missing number as zero.
     if (value === undefined || value === 0) continue;
     if (typeof value === "number") parts.push(varintOf(number * 8), varintOf(value));
     else {

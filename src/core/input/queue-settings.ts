@@ -1,7 +1,7 @@
 /**
- * The settings of a queue: which there are, how their values are checked, and how layers of them
- * merge. An operator's override takes precedence over the rules file, and the rules file over the
- * code. Rules, the HTTP API, the command line and the report of a queue read this table.
+ * The table of all queue settings: how their values are checked, and how layers of settings merge. An operator's
+ * override takes precedence over the rules file, and the rules file over the code. The rules, the HTTP API, the command
+ * line and the queue report read this table.
  */
 import * as z from "zod";
 import { MOST_LEVELS } from "../key-path.ts";
@@ -12,18 +12,18 @@ export interface JobDefaults {
   /** Jobs of a higher priority start first. Defaults to `"normal"`. */
   readonly priority?: Priority | undefined;
   /**
-   * How long after its due time the first attempt may start. A later job fails as expired. Defaults
-   * to no limit.
+   * How long after its due time the first attempt may start, in ms. A job that cannot start in time fails as expired.
+   * Defaults to no limit.
    */
   readonly maxWaitMs?: number | undefined;
   /**
-   * The number of attempts, 1 to 1,000, after which a failed job becomes a dead letter. Defaults to
-   * 20, which the backoff spreads over hours.
+   * The number of attempts, from 1 to 1,000, after which a failed job becomes a dead letter. Defaults to 20, which the
+   * backoff spreads over hours.
    */
   readonly attempts?: number | undefined;
   /**
-   * The wait before attempt n + 1 is random, up to `baseMs` × 2^(n − 1) and up to `maxMs`. Defaults
-   * to 1,000 ms and 3,600,000 ms (an hour).
+   * The wait between attempts. The wait before attempt n + 1 is random, up to `baseMs` × 2^(n − 1) and up to `maxMs`.
+   * Defaults to 1,000 ms and 3,600,000 ms (an hour).
    */
   readonly backoff?:
     | { readonly baseMs?: number | undefined; readonly maxMs?: number | undefined }
@@ -33,7 +33,7 @@ export interface JobDefaults {
 const TIME = wholeNumber(1, LONGEST_MS, "milliseconds").optional();
 
 /**
- * The options of jobs that have a default in their queue.
+ * The schemas for the job options that can have a default in their queue.
  *
  * @internal
  */
@@ -49,11 +49,11 @@ export const DEFAULTED: {
   backoff: z.strictObject({ baseMs: TIME, maxMs: TIME }).optional(),
 };
 
-/** Which done jobs a queue keeps. A job is removed once it exceeds either bound. */
+/** The limits for stored done jobs. A done job is removed once it exceeds either limit. */
 export interface KeepDone {
-  /** The number of jobs to keep, the latest ones. 0 keeps none. Defaults to 1,000. */
+  /** The number of done jobs to store. The latest jobs are stored. 0 stores none. Defaults to 1,000. */
   readonly count?: number | undefined;
-  /** How long to keep a job. Defaults to 86,400,000 ms (a day). */
+  /** How long to store a done job, in ms. Defaults to 86,400,000 ms (a day). */
   readonly forMs?: number | undefined;
 }
 
@@ -68,11 +68,11 @@ const KEEP_DONE: z.ZodType<KeepDone> = z.strictObject(
   },
 );
 
-/** Which dead letters a queue keeps. A dead letter is removed once it exceeds either bound. */
+/** The limits for stored dead letters. A dead letter is removed once it exceeds either limit. */
 export interface KeepFailed {
-  /** The number of dead letters to keep, the latest ones. 0 keeps none. Defaults to no bound. */
+  /** The number of dead letters to store. The latest dead letters are stored. 0 stores none. Defaults to no limit. */
   readonly count?: number | undefined;
-  /** How long to keep a dead letter. Defaults to no bound. */
+  /** How long to store a dead letter, in ms. Defaults to no limit. */
   readonly forMs?: number | undefined;
 }
 
@@ -89,9 +89,9 @@ const KEEP_FAILED: z.ZodType<KeepFailed> = z.strictObject(
 
 /** The most pending jobs of a queue. */
 export interface MaxBacklog {
-  /** The most jobs of the queue, with and without a key. Defaults to no bound. */
+  /** The most pending jobs of the whole queue, with and without a key. Defaults to no limit. */
   readonly all?: number | undefined;
-  /** The most jobs of each key. Defaults to no bound. */
+  /** The most pending jobs of each key. Defaults to no limit. */
   readonly perKey?: number | undefined;
 }
 
@@ -114,10 +114,13 @@ const MAX_BACKLOG: z.ZodType<number | MaxBacklog> = z.union(
 export const LEAST_WEIGHT = 0.001;
 export const MOST_WEIGHT = 1_000;
 
-/** The weights of names, of one level of keys. */
+/** The weights for key names at one level of a path. */
 type WeightTable = Readonly<Record<string, number>>;
 
-/** Each process reads weights again when they change, and the change log stores the earlier ones. */
+/**
+ * The most weights of one queue. Each process rereads the weights when they change, and the change log stores the
+ * earlier ones.
+ */
 const MOST_WEIGHTS = 1_000;
 
 const WEIGHT_ERROR = `give each key a number from ${LEAST_WEIGHT} to ${MOST_WEIGHT}`;
@@ -142,37 +145,37 @@ function countOf(weights: NonNullable<QueueRules["weights"]>): number {
   return levels.reduce((sum, table) => sum + Object.keys(table ?? {}).length, 0);
 }
 
-/** The settings of a queue that code, rules and operators all give in the same form. */
+/** The settings of a queue that can be set in the same form by code, by rules and by operators. */
 export interface QueueSettings {
   /**
-   * The most pending jobs: `10_000`, or `{ all: 10_000, perKey: 500 }`. Further jobs are rejected
-   * with `QueueFullError`. Jobs count that wait for a worker, for a later time or for their next
-   * attempt. Recurring jobs and retries are never rejected. The limit of the code applies to this
-   * process's `enqueue` only. Defaults to no limit.
+   * The most pending jobs: `10_000`, or `{ all: 10_000, perKey: 500 }`. Further jobs are rejected with
+   * `QueueFullError`. A job is pending while it waits for a worker, for a later time or for its next attempt. Recurring
+   * jobs and retries are never rejected. A limit in the code applies only to calls of `enqueue` in this process.
+   * Defaults to no limit.
    */
   readonly maxBacklog?: number | MaxBacklog | undefined;
   /**
-   * Which done jobs are kept with their results, logs and progress: the last `count`, for at most
-   * `forMs`. The workers of a process remove the others by its own setting. Calls of `finished()`
-   * resolve in any case. Defaults to the last 1,000, for a day.
+   * The done jobs that stay stored with their results, logs and progress: the last `count`, for at most `forMs`. The
+   * workers of each process remove all other done jobs, by the setting of that process. Calls of `finished()` resolve
+   * in any case. Defaults to the last 1,000, for a day.
    */
   readonly keepDone?: KeepDone | undefined;
   /**
-   * Which dead letters are kept: the last `count`, for at most `forMs`. The workers of a process
-   * remove the others by its own setting, and log how many. They remove none during a replay.
-   * Defaults to all of them, forever.
+   * The dead letters that stay stored: the last `count`, for at most `forMs`. The workers of each process remove all
+   * other dead letters, by the setting of that process, and log how many they removed. They remove none during a
+   * replay. Defaults to all dead letters, forever.
    */
   readonly keepFailed?: KeepFailed | undefined;
   /**
-   * Defaults for the options of `enqueue`: `{ attempts: 8, backoff: { baseMs: 500 } }`. Those of
-   * the code apply to this process only.
+   * Defaults for the options of `enqueue`: `{ attempts: 8, backoff: { baseMs: 500 } }`. Defaults in the code apply only
+   * to this process.
    */
   readonly defaults?: JobDefaults | undefined;
 }
 
-/** The settings of a queue in a rules file, or set by an operator. Others keep the value of the code. */
+/** The settings of a queue in a rules file, or set by an operator. Omitted settings keep the value from the code. */
 export interface QueueRules extends QueueSettings {
-  /** The weights of up to 1,000 keys, over all levels. */
+  /** The weights for up to 1,000 keys, over all levels. */
   readonly weights?: WeightTable | readonly (WeightTable | null)[] | undefined;
 }
 
@@ -180,13 +183,13 @@ export type QueueSettingName = keyof QueueRules;
 
 interface Setting<Value> {
   readonly about: string;
-  /** The forms of its value, for readers of the HTTP API. */
+  /** The allowed forms of the value, shown to users of the HTTP API. */
   readonly forms: string;
-  /** A function, so that only processes that need a costly schema create it. */
+  /** Creates the schema. This is a function so that only processes that need a costly schema create it. */
   readonly schema: () => z.ZodType<Value>;
-  /** Turns a short form into the object that layers merge. */
+  /** Converts a short form of the value into an object, so that layers can merge. */
   readonly expand?: (value: Value) => object;
-  /** The lowest layer, below the code. */
+  /** The default value. The code, the rules and operators override it. */
   readonly initial?: Value;
 }
 
@@ -224,7 +227,10 @@ export const QUEUE_SETTINGS: {
 };
 
 export const SETTING_NAMES = Object.keys(QUEUE_SETTINGS) as readonly QueueSettingName[];
-/** In code, weights may also be a function, so they are read and merged apart. */
+/**
+ * The settings that code sets in the same form as rules. `weights` is excluded, because it may be a function in code,
+ * and is read and merged separately.
+ */
 const IN_CODE = SETTING_NAMES.filter((name) => name !== "weights");
 
 type Values = Readonly<Partial<Record<QueueSettingName, unknown>>>;
@@ -238,7 +244,7 @@ function mapped(
 }
 
 /**
- * The schemas of the settings in a rules file.
+ * Creates the schemas for the settings in a rules file.
  *
  * @internal
  */
@@ -251,7 +257,7 @@ export function queueSettingSchemas(): {
 }
 
 /**
- * The schemas of the settings in the options of a queue.
+ * Creates the schemas for the settings in the options of a queue.
  *
  * @internal
  */
@@ -265,7 +271,7 @@ export function codeSettingSchemas(): {
   >;
 }
 
-/** Returns the settings among other options. Parts that were left out have their initial values. */
+/** Returns only the settings from the options of a queue. Omitted parts of a setting have their default values. */
 export function completeSettings(given: QueueSettings): QueueSettings {
   return mapped(IN_CODE, ({ initial }, name) => {
     const value = given[name as keyof QueueSettings];
@@ -273,23 +279,23 @@ export function completeSettings(given: QueueSettings): QueueSettings {
   }) as QueueSettings;
 }
 
-/** Merges values of one setting: objects part by part. Later values override earlier ones. */
+/** Merges the values of one setting. Objects are merged part by part. Later values override earlier ones. */
 function mergeValues(values: readonly unknown[]): unknown {
   const latest = values.findLast((value) => value !== undefined);
   return typeof latest === "object" ? layered(...(values as (object | undefined)[])) : latest;
 }
 
-/** The settings that apply where neither code nor rules nor an operator give any. */
+/** The settings that apply if neither the code nor the rules nor an operator set any. */
 export const INITIAL_SETTINGS = mapped(IN_CODE, ({ initial }) => initial) as QueueSettings;
 
-/** Returns the settings of one layer, with each value as an object. */
+/** Returns the settings of one layer, with each value expanded to an object. */
 export function expandSettings(given: QueueRules): Values {
   return mapped(SETTING_NAMES, ({ expand }, name) =>
     expand === undefined || given[name] === undefined ? given[name] : expand(given[name]),
   );
 }
 
-/** The settings in force. */
+/** The active settings of a queue. */
 export interface SettingsInForce {
   readonly maxBacklog: MaxBacklog | undefined;
   readonly keepDone: { readonly count: number; readonly forMs: number };

@@ -2,7 +2,10 @@ import * as z from "zod";
 import { readOptions } from "./options.ts";
 
 export interface WhoAndWhy {
-  /** The author of the change: a name or an address. Defaults to the process: `"web-7:4321"`. */
+  /**
+   * The author of the change: a name or an address. Defaults to the name of the process:
+   * `"web-7:4321"`.
+   */
   readonly by?: string | undefined;
   /** The reason: `"the provider asked for it"`. */
   readonly reason?: string | undefined;
@@ -27,7 +30,7 @@ const BY_HAND = z.strictObject(WHO_AND_WHY);
 /**
  * Reads the author and the reason from the last argument of a change.
  *
- * @throws {@link InvalidOptionError} when there is another option.
+ * @throws {@link InvalidOptionError} when the argument contains any other option.
  */
 export function readWhoAndWhy(where: string, given: unknown = {}): WhoAndWhy {
   return readOptions(where, BY_HAND, given);

@@ -4,15 +4,15 @@ import { closest } from "../input/options.ts";
 
 /** The local time at which a daily window begins. */
 export interface Align {
-  /** Local time of the reset: `"00:00"` to `"23:59"`. */
+  /** The local time of the reset: `"00:00"` to `"23:59"`. */
   readonly at: string;
-  /** IANA name of the time zone: `"America/Los_Angeles"`, `"UTC"`. */
+  /** The IANA name of the time zone: `"America/Los_Angeles"`, `"UTC"`. */
   readonly timeZone: string;
 }
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
-/** No time zone has been further behind or ahead of UTC since 1970. */
+/** The largest offsets of local time behind and ahead of UTC. No time zone has exceeded them since 1970. */
 const MOST_BEHIND_MS = 12 * HOUR_MS;
 const MOST_AHEAD_MS = 14 * HOUR_MS;
 const MOST_ZONES = 64;
@@ -31,7 +31,7 @@ const ALIGN = z.strictObject(
 );
 
 /**
- * Reads where a daily window begins.
+ * Reads the `align` option: the local time at which a daily window begins.
  *
  * @throws {@link InvalidOptionError} when `at` is not a local time, or the zone is unknown.
  */
@@ -57,11 +57,11 @@ export function isAlign(align: unknown): boolean {
 }
 
 /**
- * The reset times of a daily window, in µs since 1970: the last one at or before `atUs`, and those that follow, `count`
- * in all.
+ * Returns `count` successive reset times of a daily window, in µs since 1970. The first one is the last reset at or
+ * before `atUs`.
  *
- * If clocks skip the local time, the reset is the first instant after the gap. If clocks show it twice, the reset is
- * the first of the two. A date that a zone skipped has no reset.
+ * If local clocks skip the reset time, the reset is the first instant after the gap. If they show the reset time twice,
+ * the reset is the first of the two instants. A date that a time zone skipped has no reset.
  */
 export function resetsAround(atUs: number, { at, timeZone }: Align, count = 3): readonly number[] {
   const format = formatOf(timeZone);
@@ -69,7 +69,7 @@ export function resetsAround(atUs: number, { at, timeZone }: Align, count = 3): 
   const [hours, minutes] = at.split(":").map(Number) as [number, number];
   const today = Math.floor((atMs + offsetMs(format, atMs)) / DAY_MS) * DAY_MS;
   const resets: number[] = [];
-  // Starts two days back, because yesterday's date may have been skipped.
+  // The search starts two days back, because the time zone may have skipped yesterday's date.
   for (let date = today - 2 * DAY_MS; resets.length < Math.max(count, 2); date += DAY_MS) {
     const reset = instantOf(format, date, date + hours * HOUR_MS + minutes * 60_000);
     if (reset === undefined) continue;
@@ -80,8 +80,8 @@ export function resetsAround(atUs: number, { at, timeZone }: Align, count = 3): 
 }
 
 /**
- * The first instant at which clocks show a local time. Undefined if they skip its whole date. Date and time are given
- * as if local time were UTC.
+ * Returns the first instant at which local clocks show a local time. Returns undefined if they skip its whole date.
+ * `date` and `local` are in ms, as if local time were UTC.
  */
 function instantOf(format: Intl.DateTimeFormat, date: number, local: number): number | undefined {
   const { atMs, skipped } = firstShowing(format, local);
@@ -90,8 +90,8 @@ function instantOf(format: Intl.DateTimeFormat, date: number, local: number): nu
 }
 
 /**
- * The first instant at which clocks show this local time or a later one. Also returns the skipped times, if this one is
- * among them.
+ * Returns the first instant at which local clocks show this local time or a later one. If the local time is skipped,
+ * also returns the skipped range.
  */
 function firstShowing(
   format: Intl.DateTimeFormat,
@@ -107,7 +107,9 @@ function firstShowing(
   return { atMs: gapEnd, skipped: { from: gapEnd + before, to: gapEnd + after } };
 }
 
-/** The instant between two others at which an offset begins to apply. Clocks change on whole seconds. */
+/**
+ * Returns the instant between `from` and `to` at which the offset begins to apply. Clocks change only at whole seconds.
+ */
 function firstWithOffset(
   format: Intl.DateTimeFormat,
   offset: number,
@@ -123,7 +125,7 @@ function firstWithOffset(
   return afterMs;
 }
 
-/** How far local clocks are ahead of UTC, in ms: -28,800,000 in winter in California. */
+/** Returns how far local clocks are ahead of UTC, in ms: -28,800,000 in winter in California. */
 function offsetMs(format: Intl.DateTimeFormat, atMs: number): number {
   const secondMs = Math.floor(atMs / 1_000) * 1_000;
   const [month, day, year, hour, minute, second] = format
@@ -133,7 +135,7 @@ function offsetMs(format: Intl.DateTimeFormat, atMs: number): number {
   return Date.UTC(year!, month! - 1, day, hour, minute, second) - secondMs;
 }
 
-/** Creating a formatter takes as long as using it a hundred times. */
+/** Cached formatters by time zone. Creating a formatter takes as long as using it a hundred times. */
 const formats = new Map<string, Intl.DateTimeFormat>();
 
 function formatOf(timeZone: string): Intl.DateTimeFormat {
@@ -162,19 +164,24 @@ export function isTimeZone(name: string): boolean {
   }
 }
 
-/** How far clocks in a zone are ahead of UTC at an instant, in ms: -28,800,000 in winter in California. */
+/**
+ * Returns how far the clocks in a time zone are ahead of UTC at an instant, in ms: -28,800,000 in winter in California.
+ */
 export function zoneOffsetMs(timeZone: string, atMs: number): number {
   return offsetMs(formatOf(timeZone), atMs);
 }
 
 /**
- * The first instant at which clocks in a zone show this local time or a later one. The time is given as if it were UTC.
+ * Returns the first instant at which the clocks in a time zone show this local time or a later one. `localMs` is in ms,
+ * as if local time were UTC.
  */
 export function firstInstantOf(timeZone: string, localMs: number): number {
   return firstShowing(formatOf(timeZone), localMs).atMs;
 }
 
-/** The instant between two others at which the offset of a zone changed to its value at the later one. */
+/**
+ * Returns the instant between `fromMs` and `toMs` at which the offset of a time zone changed to its value at `toMs`.
+ */
 export function lastChangeBetween(timeZone: string, fromMs: number, toMs: number): number {
   const format = formatOf(timeZone);
   const [from, to] = [Math.floor(fromMs / 1_000) * 1_000, Math.ceil(toMs / 1_000) * 1_000];

@@ -1,13 +1,16 @@
 import { resetsAround } from "./calendar-days.ts";
 import type { Limit } from "./rule.ts";
 
-/** A window of a limit, in µs since 1970. The end is not part of it. */
+/** A window of a limit, in µs since 1970. `endUs` is not part of the window. */
 interface Window {
   readonly startUs: number;
   readonly endUs: number;
 }
 
-/** The window of a limit that contains a time. `window_at` in `lua/lib/limits/fixed-window.lua` computes the same. */
+/**
+ * Returns the window of a limit that contains a time. `window_at` in `lua/lib/limits/fixed-window.lua` computes the
+ * same window.
+ */
 export function windowAt({ periodUs, resets }: Limit, atUs: number): Window {
   if (resets === undefined) {
     const startUs = Math.floor(atUs / periodUs) * periodUs;
@@ -15,19 +18,20 @@ export function windowAt({ periodUs, resets }: Limit, atUs: number): Window {
   }
   const next = resets.findIndex((resetUs) => resetUs > atUs);
   if (next > 0) return { startUs: resets[next - 1]!, endUs: resets[next]! };
-  // No booking reaches this far. An estimate suffices for the time of the next draw.
+  // The time is outside the known resets. No booking reaches this far, so an estimate suffices for the time of the next
+  // draw.
   const startUs = next === 0 ? resets[0]! - periodUs : resets.at(-1)!;
   return { startUs, endUs: startUs + periodUs };
 }
 
-/** Caches resets for a day, because computing them takes as long as a draw. */
+/** Caches the computed resets of each limit for a day, because computing them takes as long as a draw. */
 const reckoned = new WeakMap<Limit, Limit>();
 
 interface Scoped {
   readonly scopes: readonly { readonly limits: readonly Limit[] }[];
 }
 
-/** The parts of a request that may contain limits of calendar days. */
+/** The parts of a request that may contain calendar-day limits. */
 export interface WithResets extends Partial<Scoped> {
   readonly terms: {
     readonly limits: readonly Limit[];
@@ -38,7 +42,7 @@ export interface WithResets extends Partial<Scoped> {
   readonly slotRequests?: readonly Scoped[];
 }
 
-/** True if a request has limits of calendar days. Most have none. */
+/** True if a request contains calendar-day limits. Most requests contain none. */
 export function hasDays({
   terms,
   scope,
@@ -57,7 +61,9 @@ export function hasDays({
   );
 }
 
-/** Adds the resets of all calendar days around this time of the bucket's clock. */
+/**
+ * Adds the reset times around `nowUs` to all calendar-day limits in a request. `nowUs` is a time on the bucket's clock.
+ */
 export function addResets<Request extends WithResets>(request: Request, nowUs: number): Request {
   if (!hasDays(request)) return request;
   const reckon = <Each extends { readonly limits: readonly Limit[] }>(each: Each): Each => ({
@@ -96,7 +102,10 @@ function withResets(limits: readonly Limit[], nowUs: number): readonly Limit[] {
   });
 }
 
-/** True if the resets were computed for another time than the bucket's. `are_resets_off` in Lua refuses such resets. */
+/**
+ * True if the resets were computed for another time than the bucket's current time. `are_resets_off` in Lua rejects
+ * such resets.
+ */
 function areResetsOff(limits: readonly Limit[], nowUs: number): boolean {
   return limits.some(
     ({ resets }) => resets !== undefined && (nowUs < resets[0]! || nowUs >= resets[1]!),

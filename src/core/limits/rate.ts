@@ -1,15 +1,15 @@
 import { InvalidOptionError } from "../errors.ts";
 
-/** How fast calls may start: `"100/s"`, `"60/minute"`, `"5000/h"`, `"1/2s"`, or the same as an object. */
+/** A rate at which calls may start: `"100/s"`, `"60/minute"`, `"5000/h"`, `"1/2s"`, or the same as an object. */
 export type RateInput = string | { readonly calls: number; readonly per: string };
 
-/** A rate in whole numbers, in lowest terms: `"5000/h"` is 1 call per 720,000 µs. */
+/** A rate as two whole numbers in lowest terms: `"5000/h"` is 1 call per 720,000 µs. */
 export interface Rate {
   readonly count: number;
   readonly periodUs: number;
 }
 
-/** All spellings of the units of time. `readable-rate.ts` has the same list for the compiler. */
+/** The length of each unit of time in µs, for all spellings. `readable-rate.ts` has the same list for the compiler. */
 const UNIT_US = {
   ms: 1_000,
   millisecond: 1_000,
@@ -36,14 +36,14 @@ export type TimeUnit = keyof typeof UNIT_US;
 const PERIOD = new RegExp(`^(\\d{1,9})? ?(${Object.keys(UNIT_US).join("|")})$`);
 const RATE = /^(\d{1,10}) ?\/ ?(.+)$/;
 const MAX_COUNT = 1_000_000_000;
-/** The units, as error messages list them. */
+/** The list of units in error messages. */
 const UNITS = "units are ms, s, min, h and d, or whole words such as second and hours";
 const REMEDY = `write whole calls per time, from 1 to 1,000,000,000, such as "100/s", "60/minute", "5000/h", "1/2s" or { calls: 100, per: "1s" }; ${UNITS}`;
 
 /**
  * Reads a rate.
  *
- * @throws {@link InvalidOptionError} when it is not a whole number of calls per time.
+ * @throws {@link InvalidOptionError} when the input is not a whole number of calls per time.
  */
 export function parseRate(where: string, input: RateInput | undefined, option = "rate"): Rate {
   const [calls, per] = typeof input === "string" ? split(input) : [input?.calls, input?.per];
@@ -57,9 +57,9 @@ export function parseRate(where: string, input: RateInput | undefined, option = 
 }
 
 /**
- * Reads a time such as `"1s"`, `"5min"` or `"1d"`. Returns µs.
+ * Reads a duration such as `"1s"`, `"5min"` or `"1d"`. Returns µs.
  *
- * @throws {@link InvalidOptionError} when it is not a time, or longer than 366 days.
+ * @throws {@link InvalidOptionError} when the input is not a duration, or is longer than 366 days.
  */
 export function parsePeriod(where: string, option: string, input: unknown): number {
   const periodUs = typeof input === "string" ? parsePeriodUs(input) : undefined;
@@ -68,7 +68,7 @@ export function parsePeriod(where: string, option: string, input: unknown): numb
   throw new InvalidOptionError({ where, option, value: input, remedy });
 }
 
-/** Writes a time in its usual form: `"1s"`, `"5min"`. */
+/** Formats a duration with the largest unit that fits: `"1s"`, `"5min"`. */
 export function formatPeriod(periodUs: number): string {
   for (const unit of ["d", "h", "min", "s", "ms"] as const) {
     const count = periodUs / UNIT_US[unit];
@@ -77,7 +77,7 @@ export function formatPeriod(periodUs: number): string {
   return `${periodUs / 1_000}ms`;
 }
 
-/** Writes a rate in its usual form: `"100/s"`, `"1/2s"`. */
+/** Formats a rate with the shortest usual unit: `"100/s"`, `"1/2s"`. */
 export function formatRate({ count, periodUs }: Rate): string {
   for (const unit of ["s", "min", "h", "d"] as const) {
     const calls = (count * UNIT_US[unit]) / periodUs;
@@ -89,8 +89,8 @@ export function formatRate({ count, periodUs }: Rate): string {
 }
 
 /**
- * A rate as declared, in short units: `"90000/minute"` becomes `"90000/min"`, and not `"1500/s"`. The rate must be
- * valid.
+ * Formats a declared rate with short unit names: `"90000/minute"` becomes `"90000/min"`, not `"1500/s"`. The rate must
+ * be valid.
  */
 export function declaredRate(rate: string): string {
   const [calls, per] = split(rate);
@@ -112,7 +112,7 @@ function parsePeriodUs(text: string): number | undefined {
   return periodUs >= 1 && periodUs <= 366 * UNIT_US.d ? periodUs : undefined;
 }
 
-/** Rejects other fields in a rate, such as a burst, because they would have no effect. */
+/** Rejects additional fields in a rate object, such as a burst, because they would have no effect. */
 function assertNoMore(where: string, option: string, input: object): void {
   const isMore = ([name, value]: [string, unknown]): boolean =>
     name !== "calls" && name !== "per" && value !== undefined;

@@ -1,10 +1,13 @@
 /**
- * The grammar of `rate.ts` as types. An invalid literal rate or time in the code is a compile error. Other strings are
- * checked at run time.
+ * Types that check literal rates and times by the grammar of `rate.ts`. An invalid literal in the code is a compile
+ * error. Other strings are checked at run time.
  */
 import type { RateInput, TimeUnit } from "./rate.ts";
 
-/** `Rate` if it is valid. Otherwise a type that no rate matches, and that shows what to write instead. */
+/**
+ * Resolves to `Rate` if it is valid. Otherwise resolves to a type that no rate matches, and that shows what to write
+ * instead.
+ */
 type ReadableRate<Rate> = Rate extends string
   ? IsKnown<Rate> extends true
     ? Rate extends `${infer Calls}/${infer Per}`
@@ -17,7 +20,7 @@ type ReadableRate<Rate> = Rate extends string
     ? { readonly per: ReadableTime<Per> }
     : Rate;
 
-/** `Time` if it is valid. Otherwise a type that shows what to write instead. */
+/** Resolves to `Time` if it is valid. Otherwise resolves to a type that shows what to write instead. */
 export type ReadableTime<Time> = Time extends string
   ? IsKnown<Time> extends true
     ? IsTime<Time> extends true
@@ -26,14 +29,14 @@ export type ReadableTime<Time> = Time extends string
     : Time
   : Time;
 
-/** A rate in an option: its inferred type, if it is valid. */
+/** The type of an option that is a rate. Accepts the inferred literal type if it is valid. */
 export type Readable<Rate extends RateInput> = RateInput extends Rate
   ? Rate
   : Rate & ReadableRate<Rate>;
 
 /**
- * A type without values. It makes the compiler show the form to write. Its message would reduce a plain text to
- * `undefined`.
+ * A type without values, which makes the compiler show the expected form. In the compiler's message, a plain string
+ * type would be reduced to `undefined`.
  */
 interface Write<Form extends string> {
   readonly [form]: Form;
@@ -49,7 +52,7 @@ type Space = " " | "\t" | "\n";
 /** True for a single literal text. False for `string`. */
 type IsKnown<Text extends string> = Record<never, never> extends Record<Text, 1> ? false : true;
 
-/** True for a whole number from 1. */
+/** True for the digits of a whole number of at least 1. */
 type IsCount<Text extends string> = Text extends `0${infer Rest}` ? IsCount<Rest> : AreDigits<Text>;
 type AreDigits<Text extends string> = Text extends `${Digit}${infer Rest}`
   ? Rest extends ""

@@ -3,7 +3,7 @@ import { windowAt } from "./calendar-windows.ts";
 import { formatPeriod, formatRate } from "./rate.ts";
 import type { Limit, LimitStatus, Rule } from "./rule.ts";
 
-/** Every kind of limit. Its arithmetic is in `lua/lib/limits/<kind>.lua`. */
+/** All kinds of limits. The arithmetic of each kind is in `lua/lib/limits/<kind>.lua`. */
 export const RULES: ReadonlyMap<string, Rule> = new Map(
   (
     [
@@ -90,25 +90,28 @@ function statusOfWindow(limit: Limit, used: number, cost: number, nowUs: number)
   };
 }
 
-/** @throws {@link TypeError} for an unknown kind. Policies are checked earlier. */
+/** @throws {@link TypeError} for an unknown kind. Policies are checked earlier, so this is a bug. */
 export function ruleOf(kind: string): Rule {
   const rule = RULES.get(kind);
   if (rule === undefined) throw new TypeError(`no limit is called "${kind}"`);
   return rule;
 }
 
-/** True if calls hold a lease of this limit while they run. */
+/** True if each call has a lease of this limit while the call runs. */
 export function isLeased({ kind }: Limit): boolean {
   return !ruleOf(kind).isRate;
 }
 
-/** The number of limits of the same kind in front of this one. */
+/** Returns the number of limits of the same kind before this limit in the list. */
 export function countSameKindBefore(limits: readonly Limit[], index: number): number {
   const { kind } = limits[index]!;
   return limits.slice(0, index).filter((limit) => limit.kind === kind).length;
 }
 
-/** The time that a call with these costs takes up, in µs: by the limit of which it uses the largest part. */
+/**
+ * Returns the time that a call with these costs takes up, in µs. The limit of which the call uses the largest part
+ * decides.
+ */
 export function stepOf(limits: readonly Limit[], costs: readonly number[]): number {
   let stepUs = 0;
   for (const [index, { kind, count, periodUs }] of limits.entries()) {
@@ -117,7 +120,7 @@ export function stepOf(limits: readonly Limit[], costs: readonly number[]): numb
   return stepUs;
 }
 
-/** The name of a limit in errors, headers and `peek`: `"100/s"`, `"90000/min tokens"`, `"25 at once"`. */
+/** Formats a limit for errors, headers and `peek`: `"100/s"`, `"90000/min tokens"`, `"25 at once"`. */
 export function formatLimit(limit: Limit): string {
   const unit = limit.unit === "calls" ? "" : ` ${limit.unit}`;
   return `${limit.label ?? ruleOf(limit.kind).format(limit)}${unit}`;
@@ -129,14 +132,15 @@ export function costTooLarge(bucket: string, cost: number, limit: Limit): CostTo
   return new CostTooLargeError({ bucket, cost, unit, maxCost, limitedBy: formatLimit(limit) });
 }
 
-/** The highest level that fits into whole numbers with a wide margin. */
+/** The highest level of a draining limit that a double represents exactly, with a wide margin. */
 const MAX_LEVEL = 2 ** 51;
 
 /**
- * The part of a limit that one of several processes may use alone, rounded down. Undefined if nothing may pass.
+ * Returns the part of a limit that one of several processes may use alone while Redis is down. `part` is the share of
+ * that process, and the result is rounded down. Returns undefined if no call may pass.
  *
- * Draining limits keep their count and get a longer period. Windows get a smaller count. A window of less than one call
- * becomes a longer window with one call.
+ * A draining limit keeps its count and gets a longer period. A window gets a smaller count. If the count would be below
+ * one call, the window becomes longer and allows one call.
  */
 export function partOfLimit(given: Limit, part: number): Limit | undefined {
   const limit = withoutDeclaredRate(given);
@@ -146,12 +150,12 @@ export function partOfLimit(given: Limit, part: number): Limit | undefined {
     return checked(slower(limit, part, Math.max(1, Math.floor(limit.capacity * part))));
   const count = Math.floor(limit.count * part);
   if (count >= 1) return { ...limit, count, capacity: count };
-  // Running calls and calendar days cannot be stretched.
+  // A concurrency limit and a calendar day cannot get a longer period.
   if (!isRate || align !== undefined) return undefined;
   return checked(slower({ ...limit, count: 1 }, limit.count * part, 1));
 }
 
-/** A part of a limit shows its actual numbers, not the declared rate. */
+/** Removes the label with the declared rate, so that a part of a limit shows its actual numbers. */
 function withoutDeclaredRate(limit: Limit): Limit {
   if (limit.label?.includes("/") !== true) return limit;
   const { label: _label, ...own } = limit;
@@ -162,7 +166,10 @@ function slower(limit: Limit, part: number, capacity: number): Limit {
   return { ...limit, periodUs: Math.ceil(limit.periodUs / part), capacity };
 }
 
-/** Undefined for a limit so slow that its numbers no longer fit. It would let nothing pass. */
+/**
+ * Returns undefined for a limit that is so slow that its numbers are no longer exact. Such a limit would allow no
+ * calls.
+ */
 function checked(limit: Limit): Limit | undefined {
   const isWhole = Number.isSafeInteger(limit.periodUs);
   return isWhole && limit.capacity * limit.periodUs <= MAX_LEVEL ? limit : undefined;

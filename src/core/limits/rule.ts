@@ -1,63 +1,71 @@
 import type { Align } from "./calendar-days.ts";
 
-/** One limit of a policy, in whole numbers. */
+/** One limit of a policy. All numbers are whole numbers. */
 export interface Limit {
   readonly kind: string;
-  /** The unit that it counts: `"calls"` by default, or a name such as `"tokens"`. */
+  /** The unit that the limit counts: `"calls"` by default, or a name such as `"tokens"`. */
   readonly unit: string;
-  /** Units per period. For a concurrency limit, the calls that may run at once. */
+  /** The units per period. For a concurrency limit, the calls that may run at once. */
   readonly count: number;
-  /** In µs. For a concurrency limit, how long a lease lasts. */
+  /** The period in µs. For a concurrency limit, how long a lease lasts. */
   readonly periodUs: number;
-  /** The most that can ever pass at once. A more expensive call can never pass. */
+  /** The most units that can ever pass at once. A more expensive call can never pass. */
   readonly capacity: number;
-  /** True for a limit that delays nothing, and only counts the calls that it would have delayed. */
+  /** True for a shadow: a limit that only counts the calls that it would have delayed, and delays no call. */
   readonly shadow?: true | undefined;
-  /** The text that users read in place of its numbers: `"contract of 100 per 1s"`. */
+  /** The text that users see instead of the numbers of the limit: `"contract of 100 per 1s"`. */
   readonly label?: string | undefined;
-  /** The start of a fixed window, if it is not the epoch. */
+  /**
+   * The local time at which a daily fixed window begins. Undefined if windows begin at multiples of the period since
+   * 1970.
+   */
   readonly align?: Align | undefined;
   /**
-   * The starts of calendar windows around the current time, in µs. Each draw brings them, because Redis knows no time
-   * zones.
+   * The start times of the calendar windows around the current time, in µs. Each draw sends these times, because Redis
+   * knows no time zones.
    */
   readonly resets?: readonly number[] | undefined;
 }
 
 /** The current state of a limit. */
 export interface LimitStatus {
-  /** The units that could pass at once now. */
+  /** The units that can pass at once now. */
   readonly remaining: number;
-  /** The time at which all of its capacity is free again. Infinity if that is unknown. */
+  /** The time at which the full capacity is available again, in µs. Infinity if that is unknown. */
   readonly resetUs: number;
-  /** The time at which the given cost may pass. Infinity if that is unknown. */
+  /** The time at which a call with the given cost may pass, in µs. Infinity if that is unknown. */
   readonly nextUs: number;
 }
 
-/** The facts about one kind of limit that TypeScript code needs. Its arithmetic is in `lua/lib/limits/<kind>.lua`. */
+/**
+ * The facts about one kind of limit that TypeScript code needs. The arithmetic of the kind is in
+ * `lua/lib/limits/<kind>.lua`.
+ */
 export interface Rule {
   readonly kind: string;
-  /** The number of the kind in Redis. It never changes and is never reused. */
+  /** The number that identifies the kind in Redis. The number never changes and is never reused. */
   readonly code: number;
-  /** The names of the Redis structures beside the numbers of the state. */
+  /** The names of the Redis structures that the kind needs in addition to the numbers of its state. */
   readonly parts?: readonly string[];
-  /** The option that sets the most that may pass at once. */
+  /** The name of the option that sets the most units that may pass at once. */
   readonly capacityName: "burst" | "capacity" | "max";
   /** True if the limit counts units per time, false if it counts running calls. */
   readonly isRate: boolean;
-  /** True if its Redis structures outlive a policy without the limit, as running calls do. */
+  /**
+   * True if the Redis structures of the kind stay when a new policy no longer contains the limit, as running calls do.
+   */
   readonly isKept?: boolean;
-  /** True if used units come back evenly. */
+  /** True if used units become available again evenly over time. */
   readonly doesDrain?: boolean;
-  /** True if all used units come back at once, with the next window. */
+  /** True if all used units become available again at once, when the next window begins. */
   readonly doesRenew?: boolean;
-  /** True if calls are one interval apart once the burst is used. */
+  /** True if calls are spaced by one interval once the burst is used. */
   readonly doesSpace?: boolean;
-  /** The name of a limit without its unit: `"100/s"`. */
+  /** Formats a limit without its unit: `"100/s"`. */
   format(limit: Limit): string;
   /**
-   * Computes the status from the one number that `lua/lib/fast/plain-try-take.lua` returns: the usage of the window, or
-   * the level in cost × period. Omitted by kinds that this script does not support.
+   * Computes the status from the single number that `lua/lib/fast/plain-try-take.lua` returns: the usage of the window,
+   * or the level in cost × period. Undefined for kinds that this script does not support.
    */
   plainStatus?(limit: Limit, used: number, cost: number, nowUs: number): LimitStatus;
 }

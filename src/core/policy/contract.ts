@@ -5,25 +5,25 @@ import type { ReadableTime } from "../limits/readable-rate.ts";
 import { LONGEST_MS, readOptions, wholeNumber } from "../input/options.ts";
 import { labelRate, rateLimit } from "./limit-makers.ts";
 
-/** How a downstream counts calls. */
+/** The options of {@link contract}: how a downstream counts calls, and how calls may start. */
 export interface ContractOptions {
   /**
-   * Whether the downstream counts calls in any window of that length (`"sliding"`), or in windows that begin with the
-   * clock (`"calendar"`). Both give the same rate, see {@link contract}. Defaults to `"sliding"`.
+   * How the downstream counts calls: in any window of length `per` (`"sliding"`), or in windows that begin at fixed
+   * clock times (`"calendar"`). Both result in the same rate, see {@link contract}. Defaults to `"sliding"`.
    */
   readonly window?: "sliding" | "calendar" | undefined;
   /**
-   * How many ms later than its slot a call may arrive, compared with the fastest call, because of timers, connecting
-   * and the network. Raise it when the downstream rejects calls although no one else uses the account. Defaults to 50.
+   * The most ms by which timers, connecting and the network delay a call after its slot, compared with the fastest
+   * call. Raise it if the downstream rejects calls although no one else uses the account. Defaults to 50.
    */
   readonly jitterMs?: number | undefined;
-  /** Calls that may start at once after an idle time. Each call above 1 lowers the rate. Defaults to 1. */
+  /** The calls that may start at once after an idle time. Each call above 1 lowers the rate. Defaults to 1. */
   readonly burst?: number | undefined;
 }
 
 /**
- * The fastest bucket that keeps a contract. `peek` and errors show the terms of the contract: `"contract of 100 per
- * 1s"`.
+ * The rate and burst of the fastest bucket that keeps a contract. `peek` and errors show the terms of the contract:
+ * `"contract of 100 per 1s"`.
  */
 export interface Contract {
   /** `{ calls: 100, per: "1050ms" }` for 100 calls in any second that arrive up to 50 ms late. */
@@ -35,21 +35,21 @@ export interface Contract {
 
 const MAX_CALLS = 1_000_000_000;
 const LONGEST_PER_MS = 366 * 86_400_000;
-/** A rate has at most nine digits. */
+/** The most ms in the `per` of a rate, which has at most nine digits. */
 const MOST_MS = 999_999_999;
 const MAX = z.strictObject({ max: wholeNumber(1, MAX_CALLS, "calls") });
 
 /**
- * The fastest rate at which a downstream that counts at most `max` calls per `per` never rejects a call, whatever the
- * pattern of the calls.
+ * Returns the fastest rate that keeps a contract. The downstream counts at most `max` calls per `per`, and at this rate
+ * it never rejects a call, whatever the pattern of the calls.
  *
- * Of a leaky bucket with rate r and burst B, at most B − 1 + ⌈r × (W + J)⌉ calls arrive in a half-open window of length
- * W if each arrives up to J after its slot. That is within `max` as long as r ≤ (max − B + 1) / (W + J), and this
- * function returns exactly that rate. Any faster bucket breaks the contract: the burst and all calls of the following J
- * arrive together at J, and call number `max` + 1 arrives before J + W.
+ * Consider a leaky bucket with rate r and burst B, whose calls arrive up to J after their slots. At most B − 1 + ⌈r ×
+ * (W + J)⌉ calls then arrive in a half-open window of length W. That is within `max` as long as r ≤ (max − B + 1) / (W
+ * + J), and this function returns exactly that rate. Any faster bucket breaks the contract: the burst and all calls of
+ * the following J arrive together at J, and call number `max` + 1 arrives before J + W.
  *
- * A calendar window does not allow more. The bucket starts with its first call, at any time of the clock, so the window
- * that breaks the contract can be a calendar window.
+ * A calendar window does not allow a faster rate. The bucket starts with its first call, at any clock time, so the
+ * window in which a faster bucket breaks the contract can be a calendar window.
  *
  * @throws {@link InvalidOptionError} when an argument can never work.
  */
@@ -69,11 +69,11 @@ export function contract<const Per extends string>(
   }
   const calls = max - burst + 1;
   const rate = Object.freeze({ calls, per: formatTime(lateMs) });
-  // Rejects rates that no bucket can hold.
+  // Throws if no bucket can represent the rate.
   rateLimit(where, { rate, burst });
   labelRate(rate, burst, describeTerms(max, windowMs, burst));
   const chosen = { rate, burst };
-  // Not enumerable, so that the result can be used as a policy.
+  // `describes` is not enumerable, so that the result can be passed as a policy.
   Object.defineProperty(chosen, "describes", { value: describeRate(calls / lateMs, burst) });
   return Object.freeze(chosen) as Contract;
 }
@@ -86,12 +86,12 @@ function optionsUpTo(max: number) {
   });
 }
 
-/** Times above 11 days are rounded up to seconds. This slows the rate by less than one millionth. */
+/** Formats a time in ms. Rounds times above 11 days up to seconds, which slows the rate by less than one millionth. */
 function formatTime(timeMs: number): string {
   return timeMs <= MOST_MS ? `${timeMs}ms` : `${Math.ceil(timeMs / 1_000)}s`;
 }
 
-/** The terms as `peek` and errors show them: `"contract of 100 per 1s"`. */
+/** Formats the terms for `peek` and errors: `"contract of 100 per 1s"`. */
 function describeTerms(max: number, windowMs: number, burst: number): string {
   const terms = `contract of ${max} per ${formatPeriod(windowMs * 1_000)}`;
   return burst === 1 ? terms : `${terms} with a burst of ${burst}`;

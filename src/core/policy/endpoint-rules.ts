@@ -1,4 +1,6 @@
-/** The limits of a webhook sender's endpoints in a rules file, from all tenants down to one endpoint. */
+/**
+ * The limits for a webhook sender's endpoints in a rules file: for all tenants, for one tenant, or for one endpoint.
+ */
 import * as z from "zod";
 import type { RateInput } from "../limits/rate.ts";
 
@@ -16,7 +18,7 @@ export interface EndpointsRules {
   readonly tenants?: Readonly<Record<string, TenantRules>> | undefined;
 }
 
-/** The limits of one tenant. Omitted settings are those of all tenants. */
+/** The limits of one tenant. An omitted setting has the value that applies to all tenants. */
 interface TenantRules extends EndpointLimits {
   readonly perEndpoint?: EndpointLimits | undefined;
   readonly ceiling?: EndpointLimits | undefined;
@@ -26,7 +28,7 @@ interface TenantRules extends EndpointLimits {
 const REMEDY = 'give 1 to 100 letters, digits and any of "_", "-", ".", "@", "+" and ":"';
 
 /**
- * The name of a tenant or an endpoint.
+ * The schema for the id of a tenant or an endpoint.
  *
  * @internal
  */

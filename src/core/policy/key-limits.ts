@@ -1,37 +1,43 @@
-/** The limits of the keys at one level, or with one name: the same for all keys, by a function, or by tiers. */
+/**
+ * Compiles the limits for one level or one name of keys: the same limits for all keys, limits from a function, or
+ * limits from a table of tiers.
+ */
 import { InvalidOptionError } from "../errors.ts";
 import type { RateInput } from "../limits/rate.ts";
 import type { Limit } from "../limits/rule.ts";
 import { closest } from "../input/options.ts";
 import type { LimitsOptions } from "./limit-makers.ts";
 
-/** A table of tiers, and the tier of each key. */
+/** A table of limits by tier, and a function that returns the tier of a key. */
 export interface Tiers<Rate extends RateInput = RateInput, Seen = string> {
   readonly tiers: Readonly<Record<string, LimitsOptions<Rate>>>;
   readonly tierOf: (key: Seen) => string;
 }
 
-/** Limits that apply to each key separately. A function that decides them receives the key. */
+/**
+ * Limits that apply to each key separately. If they are a function, the function receives the key and returns its
+ * limits.
+ */
 export type KeyLimits<Rate extends RateInput = RateInput, Seen = string> =
   | LimitsOptions<Rate>
   | Tiers<Rate, Seen>
   | ((key: Seen) => LimitsOptions<Rate>);
 
-/** The limits of keys, compiled. */
+/** Compiled per-key limits of one level or name. */
 export interface CompiledLimits {
-  /** @throws {@link InvalidOptionError} when the key's limits can never work, or its tier is not in the table. */
+  /** @throws {@link InvalidOptionError} when the key's limits can never work, or when its tier is not in the table. */
   readonly limitsOf: (seen: never) => readonly Limit[];
-  /** The limits, if all keys have the same. */
+  /** The limits, if all keys have the same limits. */
   readonly fixed: readonly Limit[] | undefined;
   /** All limits that any key may have. Undefined if a function decides. */
   readonly all: readonly Limit[] | undefined;
 }
 
-/** Facts about the rest of the policy that decide which limits of a key are valid. */
+/** Facts about the rest of the policy. They decide which limits of a key are valid. */
 interface Beside {
   /** The fixed limits of the bucket and of wider keys, which also apply to each call of this key. */
   readonly wider: readonly Limit[];
-  /** True if the key may have no limits. */
+  /** True if the limits are one of several levels or names, so that they may be empty. */
   readonly isOneOfMany: boolean;
 }
 
@@ -40,9 +46,9 @@ export type Compile = (path: string, given: LimitsOptions, beside: Beside) => re
 
 type CompileOne = (path: string, given: LimitsOptions) => readonly Limit[];
 
-/** Longer names are cut in the path that an error shows. */
+/** The longest name in the path that an error shows. Longer names are shortened. */
 const LONGEST_SHOWN = 40;
-/** The most results of a function that are kept compiled. */
+/** The most compiled results of a function that stay cached. */
 const MOST_KEPT = 1_000;
 
 export function fixedLimits(limits: readonly Limit[]): CompiledLimits {
@@ -84,13 +90,16 @@ function byFunction(
   };
 }
 
-/** Identifies the result of a function. Undefined for a wrong one, such as a promise, which is `{}` in JSON. */
+/**
+ * Returns a text that identifies the result of a limit function. Returns undefined for an invalid result, such as a
+ * promise, which JSON would write as `{}`.
+ */
 function nameOf(options: unknown): string | undefined {
   if (typeof options !== "object" || options === null || "then" in options) return undefined;
   try {
     return JSON.stringify(options) as string | undefined;
   } catch {
-    // A cycle or a BigInt. These are not limits.
+    // A value with a cycle or a BigInt cannot be limits.
     return undefined;
   }
 }
@@ -130,7 +139,7 @@ function byTier(
   };
 }
 
-/** Rejects limits beside a table of tiers, because they would apply to no key. */
+/** Rejects other limits in the same object as a table of tiers, because those limits would apply to no key. */
 function assertAlone(where: string, path: string, others: object): void {
   const other = Object.entries(others).find(([, value]) => value !== undefined);
   if (other === undefined) return;
@@ -143,7 +152,7 @@ function assertAlone(where: string, path: string, others: object): void {
   throw new InvalidOptionError({ where, option: `${path}.${name}`, value, remedy });
 }
 
-/** The path of an entry with a name from the application. */
+/** Returns the path of an entry whose name comes from the application. */
 export function pathOf(path: string, name: string, under = ".tiers"): string {
   const isPlain = /^\w{1,40}$/.test(name);
   return isPlain ? `${path}${under}.${name}` : `${path}${under}[${name.slice(0, LONGEST_SHOWN)}]`;

@@ -13,11 +13,11 @@ import { ruleOf, RULES } from "../limits/registry.ts";
 import type { Limit } from "../limits/rule.ts";
 import { LONGEST_MS, readOptions, UNIT, wholeNumber } from "../input/options.ts";
 
-/** How far ahead slots are given out. */
+/** The booking horizon: how far ahead the store hands out slots, in µs. */
 export const HORIZON_US = 100_000;
 export const HORIZON_MS: number = HORIZON_US / 1_000;
 
-/** Above this, a double no longer holds every whole number. */
+/** A double represents every whole number up to this one exactly. */
 const MAX_LEVEL = 2 ** 53;
 const MOST = 1_000_000_000;
 const MOST_AT_ONCE = 1_000_000;
@@ -28,7 +28,7 @@ const LEAKY_BUCKET = z.strictObject({ ...OF_UNIT.shape, burst: z.custom<number>(
 const TOKEN_BUCKET = z.strictObject({
   ...OF_UNIT.shape,
   capacity: wholeNumber(1, MOST, "units"),
-  // parseRate rejects a missing value.
+  // Optional here, because parseRate rejects a missing value.
   refill: z.custom<RateInput>().optional(),
 });
 const FIXED_WINDOW = z.strictObject({
@@ -40,8 +40,8 @@ const CONCURRENCY = z.strictObject({
 });
 
 /**
- * One limit with even spacing. After an idle time, `burst` units may start at once. `leakyBucket("100/s")` lets one
- * call start every 10 ms. Uses two numbers in Redis.
+ * Creates a limit that spaces calls evenly. `leakyBucket("100/s")` lets one call start every 10 ms. After an idle time,
+ * `burst` units may start at once. Stores two numbers in Redis.
  *
  * @throws {@link InvalidOptionError} when rate, burst or unit can never work.
  */
@@ -49,11 +49,11 @@ export function leakyBucket<const Rate extends RateInput>(
   rate: Readable<Rate>,
   options: {
     /**
-     * Units that may start at once after an idle time, and the most that one call may cost. Defaults to 1: always
-     * evenly spaced.
+     * The units that may start at once after an idle time. No call may cost more. Defaults to 1, so that calls are
+     * always evenly spaced.
      */
     readonly burst?: number | undefined;
-    /** The unit that it counts. Defaults to `"calls"`. */
+    /** The unit that the limit counts. Defaults to `"calls"`. */
     readonly unit?: string | undefined;
   } & ShadowOption = {},
 ): Limit {
@@ -62,33 +62,34 @@ export function leakyBucket<const Rate extends RateInput>(
   return paced("leaky-bucket", { where: "leakyBucket()", rate, burst, unit, shadow });
 }
 
-/** The limit that the `rate` and `burst` of a policy are short for. */
+/** Creates the limit for the short options `rate` and `burst` of a policy. */
 export function rateLimit(
   where: string,
   { rate, burst = 1, shadow }: Pick<LimitsOptions, "rate" | "burst" | "shadow">,
 ): Limit {
   const limit = paced("leaky-bucket", { where, rate, burst, unit: "calls", shadow });
   const named = typeof rate === "object" ? labels.get(rate) : undefined;
-  // The label describes the rate together with this burst only.
+  // The label is valid only for this combination of rate and burst.
   return named?.burst === burst ? Object.freeze({ ...limit, label: named.label }) : limit;
 }
 
 /**
- * The labels of computed rates, which users read instead of the rate. Not a field, because a rate has only calls and
- * per.
+ * The labels of computed rates. Users see the label instead of the rate. The labels are stored here because a rate
+ * object has only the fields `calls` and `per`.
  */
 const labels = new WeakMap<
   RateInput & object,
   { readonly burst: number; readonly label: string }
 >();
 
-/** Sets the text that users read instead of the rate. It applies only with this burst. */
+/** Sets the text that users see instead of the rate. The text applies only together with this burst. */
 export function labelRate(rate: RateInput & object, burst: number, label: string): void {
   labels.set(rate, { burst, label });
 }
 
 /**
- * One limit whose full bucket may be spent at once, and which refills at a fixed rate.
+ * Creates a limit with a bucket of units that refills at a fixed rate. Calls may use all units of a full bucket at
+ * once.
  *
  * @throws {@link InvalidOptionError} when an option can never work.
  */
@@ -96,7 +97,7 @@ export function tokenBucket<const Refill extends RateInput>(
   options: {
     /** The most units that may start at once. */
     readonly capacity: number;
-    /** How fast it refills: `"2/s"`. */
+    /** How fast the bucket refills: `"2/s"`. */
     readonly refill: Readable<Refill>;
   } & UnitOption,
 ): Limit {
@@ -107,7 +108,8 @@ export function tokenBucket<const Refill extends RateInput>(
 }
 
 /**
- * One limit: exactly at most `max` units in any window of `per`. Redis keeps one entry for each call in the window.
+ * Creates an exact limit: at most `max` units in any window of length `per`. Redis stores one entry for each call in
+ * the window.
  *
  * @throws {@link InvalidOptionError} when an argument can never work.
  */
@@ -120,8 +122,8 @@ export function slidingLog<const Per extends string>(
 }
 
 /**
- * One limit: about `max` units in any window of `per`, estimated from two counters. More may pass at some moments;
- * {@link slidingLog} is exact.
+ * Creates an approximate limit: about `max` units in any window of length `per`, estimated from two counters. Some
+ * windows may contain more units; {@link slidingLog} is exact.
  *
  * @throws {@link InvalidOptionError} when an argument can never work.
  */
@@ -134,7 +136,7 @@ export function slidingWindow<const Per extends string>(
 }
 
 /**
- * One limit: `max` units in each window. Each new window starts with the full amount.
+ * Creates a limit of `max` units in each window. Each new window starts with the full amount.
  *
  * @throws {@link InvalidOptionError} when an argument can never work.
  */
@@ -143,7 +145,7 @@ export function fixedWindow<const Per extends string>(
   per: Per & ReadableTime<Per>,
   options: UnitOption & {
     /**
-     * Where windows begin: at multiples of `per` since 1970 (UTC), or each day at a local time. Defaults to `"epoch"`.
+     * When windows begin: at multiples of `per` since 1970 (UTC), or each day at a local time. Defaults to `"epoch"`.
      */
     readonly align?: "epoch" | Align | undefined;
   } = {},
@@ -160,7 +162,7 @@ export function fixedWindow<const Per extends string>(
 }
 
 /**
- * One limit: at most `max` simultaneous calls over all replicas, whatever their cost.
+ * Creates a limit of at most `max` simultaneous calls over all replicas. The cost of the calls does not matter.
  *
  * @throws {@link InvalidOptionError} when an argument can never work.
  */
@@ -168,8 +170,8 @@ export function concurrency(
   max: number,
   options: {
     /**
-     * How many ms after the death of its process a call counts as ended. The leases of other calls are renewed.
-     * Defaults to 30,000.
+     * If a process dies, its calls count as ended after this time, in ms. Living processes renew the leases of their
+     * calls. Defaults to 30,000.
      */
     readonly leaseMs?: number | undefined;
   } = {},
@@ -179,7 +181,7 @@ export function concurrency(
   return leased(max, leaseMs);
 }
 
-/** The limit that the `concurrency` of a policy is short for. */
+/** Creates the limit for the short option `concurrency` of a policy. */
 export function inParallel(where: string, max: number): Limit {
   assertWhole(where, "concurrency", max, MOST_AT_ONCE);
   return leased(max);
@@ -191,16 +193,19 @@ function leased(max: number, leaseMs = 30_000): Limit {
 }
 
 interface ShadowOption {
-  /** Whether the limit delays nothing, and only counts the calls that it would have delayed. Defaults to false. */
+  /** Whether the limit only counts the calls that it would have delayed, and delays no call. Defaults to false. */
   readonly shadow?: boolean | undefined;
 }
 
 interface UnitOption extends ShadowOption {
-  /** The unit that it counts. Defaults to `"calls"`. */
+  /** The unit that the limit counts. Defaults to `"calls"`. */
   readonly unit?: string | undefined;
 }
 
-/** Only shadow limits have this field, so that the texts of other limits stay the same. */
+/**
+ * Returns the `shadow` field for shadow limits, and no field for other limits, so that their stored texts do not
+ * change.
+ */
 function shadowOf(shadow: boolean | undefined): Pick<Limit, "shadow"> {
   return shadow === true ? { shadow } : {};
 }
@@ -223,9 +228,9 @@ function paced(
   return Object.freeze({ ...limit, ...labelOf(limit, rate!), ...shadowOf(given.shadow) });
 }
 
-/** The label of a limit whose rate was declared in other numbers than its lowest terms. */
+/** Returns a label if the rate was declared in other numbers than its lowest terms, such as `"60/min"` for `"1/s"`. */
 function labelOf(limit: Limit, rate: RateInput): Pick<Limit, "label"> {
-  // An object is usually computed by code.
+  // A rate object is usually computed by code, so its original numbers need no label.
   if (typeof rate !== "string") return {};
   const shown = formatRate(limit);
   const declared = declaredRate(rate);
@@ -246,15 +251,15 @@ function windowed(
   return Object.freeze({ ...limit, ...shadowOf(shadow) });
 }
 
-/** The largest capacity for which a double holds every state of the limit. */
+/** Returns the largest capacity at which a double represents every state of the limit exactly. */
 function mostOf({ kind, count, periodUs }: Pick<Limit, "kind" | "count" | "periodUs">): number {
   const { isRate, doesDrain, doesRenew } = ruleOf(kind);
   if (!isRate) return MOST_AT_ONCE;
-  // It counts only units, never units × time.
+  // Such a limit counts only units, never units × time.
   if (doesRenew === true) return MOST;
   if (doesDrain !== true) return Math.floor(MAX_LEVEL / periodUs / 2);
-  // The highest level that a draw can write: a full burst, a full horizon, and one call that is charged before it
-  // starts.
+  // The highest level that a draw can store is the sum of a full burst, a full horizon, and one call that is charged
+  // before it starts.
   return Math.floor((MAX_LEVEL - HORIZON_US * count) / (3 * periodUs));
 }
 
@@ -277,8 +282,8 @@ const NAMES = new Set([
 const LONGEST_LABEL = 100;
 
 /**
- * True if a value is a limit that one of these functions could have created. Limits of other replicas come through
- * Redis.
+ * True if one of these functions could have created the value. Limits from other replicas arrive through Redis, so they
+ * need this check.
  */
 export function isLimit(value: unknown): boolean {
   if (typeof value !== "object" || value === null) return false;
@@ -293,26 +298,26 @@ export function isLimit(value: unknown): boolean {
   return capacity! <= mostOf({ kind: kind!, count: count!, periodUs: periodUs! });
 }
 
-/** Checks a label, because logs and headers show labels, and those of other replicas come through Redis. */
+/** Checks a label. Logs and headers show labels, and the labels of other replicas arrive through Redis. */
 function isLabel(label: unknown): boolean {
   return typeof label === "string" && label.length <= LONGEST_LABEL && /^[\w .,/]+$/.test(label);
 }
 
-/** The limits of a bucket, or of one key. */
+/** The options for the limits of a bucket or of one key. */
 export interface LimitsOptions<Rate extends RateInput = RateInput> {
-  /** How fast calls may start, over all replicas: `"100/s"`. Short for `leakyBucket(rate, { burst })`. */
+  /** How fast calls may start, over all replicas: `"100/s"`. This is short for `leakyBucket(rate, { burst })`. */
   readonly rate?: Readable<Rate> | undefined;
-  /** Calls that may start at once after an idle time. Defaults to 1: always evenly spaced. */
+  /** The calls that may start at once after an idle time. Defaults to 1, so that calls are always evenly spaced. */
   readonly burst?: number | undefined;
-  /** Whether `rate` delays nothing, and only counts the calls that it would have delayed. Defaults to false. */
+  /** Whether `rate` only counts the calls that it would have delayed, and delays no call. Defaults to false. */
   readonly shadow?: boolean | undefined;
-  /** The most simultaneous calls over all replicas. Short for `concurrency(max)`. */
+  /** The most simultaneous calls over all replicas. This is short for `concurrency(max)`. */
   readonly concurrency?: number | undefined;
-  /** Further limits. A call starts when all limits allow it. */
+  /** Additional limits. A call starts when all limits allow it. */
   readonly limits?: readonly Limit[] | undefined;
 }
 
-/** A limit in a rules file. Text is the rate of a leaky bucket. */
+/** A limit in a rules file. A string is the rate of a leaky bucket: `"500/min"`. */
 export type LimitData = string | { readonly kind: string };
 
 interface FieldSchemas {
@@ -322,7 +327,7 @@ interface FieldSchemas {
   readonly beside: z.core.$ZodLooseShape;
 }
 
-/** The fields of a kind. The functions above check their values. */
+/** The fields of all kinds of limits in a rules file. The functions above check the values. */
 interface Fields extends UnitOption {
   readonly rate: RateInput;
   readonly refill: RateInput;
@@ -336,7 +341,7 @@ function ofWindow(units: z.ZodType<number>): z.ZodType<number> {
   return units.describe("How many units may start in one window.");
 }
 
-/** How a rules file writes each kind: its fields, and the function that takes them. */
+/** For each kind of limit: its fields in a rules file, and the function that creates the limit from those fields. */
 const IN_FILES: Readonly<
   Record<
     string,
@@ -405,7 +410,8 @@ const IN_FILES: Readonly<
 };
 
 /**
- * Creates the schemas of limits in a rules file. A process without such a file does not create them.
+ * Creates the schemas for limits in a rules file. This is a function so that a process without a rules file does not
+ * create the schemas.
  *
  * @internal
  */
@@ -456,7 +462,7 @@ export function limitOf(given: LimitData): Limit {
   throw new InvalidOptionError({ where: "", option: "kind", value: kind, remedy });
 }
 
-/** The functions that make limits, as error messages list them. */
+/** Lists the functions that create limits, for error messages. */
 export function limitMakers(): string {
   const names = Object.keys(IN_FILES).map((kind) =>
     kind.replaceAll(/-(.)/g, (_all, letter: string) => letter.toUpperCase()),

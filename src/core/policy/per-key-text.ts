@@ -1,16 +1,21 @@
-/** The limits of keys in the text of a policy, as other replicas read them. */
+/** Reads and writes per-key limits in the text of a policy. Other replicas read that text. */
 import { KEY } from "../input/options.ts";
 import { MOST_LEVELS } from "../key-path.ts";
 import type { Limit } from "../limits/rule.ts";
 
-/** `true` stands for limits that only the writing process knows. */
+/**
+ * The limits of one level or name. `true` stands for limits that only the writing process knows.
+ */
 export type PartText = readonly Limit[] | true;
 export type PerKeyText =
   | PartText
   | { readonly levels: readonly PartText[] }
   | { readonly names: readonly (readonly [name: string, limits: PartText])[] };
 
-/** The parts of a text, and the names of keys side by side. */
+/**
+ * Returns the limits in a text, one part for each level or name. For keys side by side, also
+ * returns their names.
+ */
 export function partsOf(text: PerKeyText): {
   readonly names: readonly string[] | undefined;
   readonly parts: readonly PartText[];
@@ -21,7 +26,7 @@ export function partsOf(text: PerKeyText): {
   return { names: names.map(([name]) => name), parts: names.map(([, part]) => part) };
 }
 
-/** The option from which a text was written, with one option for each part. */
+/** Rebuilds the `perKey` option from a text. `optionOf` converts each part. */
 export function optionsOfText<Option>(
   text: PerKeyText,
   optionOf: (part: PartText) => Option,
@@ -34,7 +39,7 @@ export function optionsOfText<Option>(
   return options.length === 1 ? options[0]! : options;
 }
 
-/** True if the text of another replica has the form of key limits. */
+/** True if a value that another replica wrote has the form of per-key limits. */
 export function isPerKeyText(
   given: unknown,
   isLimits: (value: unknown) => boolean,

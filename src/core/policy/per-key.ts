@@ -1,4 +1,4 @@
-/** The limits of keys: by level for paths, and by name for several keys side by side. */
+/** Compiles per-key limits. Paths have limits by level; several keys side by side have limits by name. */
 import { InvalidOptionError } from "../errors.ts";
 import {
   headsOfText,
@@ -30,9 +30,9 @@ import { partsOf, type PartText, type PerKeyText } from "./per-key-text.ts";
 /**
  * Limits that apply to each key separately. Three forms are possible:
  *
- * - the limits of the first name of a call's `key`.
- * - a list of limits, one entry for each level of a path.
- * - limits by name, for calls with several `keys`.
+ * - one set of limits, which applies to the first name of a call's `key`.
+ * - a list with one set of limits for each level of a path.
+ * - a table with one set of limits for each name, for calls with several `keys`.
  */
 export type PerKey<Rate extends RateInput = RateInput> =
   | KeyLimits<Rate>
@@ -40,78 +40,77 @@ export type PerKey<Rate extends RateInput = RateInput> =
   | PerName<Rate>;
 
 /**
- * Limits by level, the widest first: those of the first name, then those of the first two. An empty entry sets no
- * limit.
+ * Per-key limits by level, the widest first. The first entry applies to the first name of a path, the second entry to
+ * the first two names. An empty entry sets no limit.
  */
 export type PerLevel<Rate extends RateInput = RateInput> = readonly (
   | KeyLimits<Rate, readonly string[]>
   | undefined
 )[];
 
-/** Limits of several keys side by side, by their names. */
+/** Limits for calls with several `keys` side by side: one entry for each key name. */
 export type PerName<Rate extends RateInput = RateInput> = {
   readonly [name: string]: KeyLimits<Rate>;
-  /** Excludes lists, because functions in a list receive paths. */
+  /** Excludes lists from this type, because functions in a list receive paths. */
   readonly [index: number]: never;
 };
 
-/** Names that have another meaning in reports about named keys. */
+/** Key names that are not allowed, because they have another meaning in options or reports. */
 const OF_LIMITS: readonly string[] = ["rate", "burst", "concurrency", "limits", "tiers", "tierOf"];
 const OF_ANSWERS: readonly string[] = ["bucket", "key", "second", "minute", "hour", "day", "month"];
 const RESERVED: readonly string[] = [...OF_LIMITS, ...OF_ANSWERS];
-/** Bounds the names, because headers and logs show them. */
+/** The longest key name. Headers and logs show key names. */
 const LONGEST_NAME = 40;
 
-/** The owner of a limit, as reports name it. It is the same object for the same level or name of a policy. */
+/** The owner of a limit, as reports show it. The same level or name of a policy always has the same owner object. */
 export interface LimitOwner {
   /** `"bucket"`, `"key"`, or the name of a named key. */
   readonly scope: string;
   /** The index of the name in a path: 0 is the first. Undefined for limits of all keys, and for named keys. */
   readonly level: number | undefined;
-  /** Follows the name of a limit if several levels or names have limits: `" (level 1)"`. */
+  /** The text that reports append to the name of a limit if several levels or names have limits: `" (level 1)"`. */
   readonly suffix: string;
 }
 
 const OF_ALL: LimitOwner = Object.freeze({ scope: "bucket", level: undefined, suffix: "" });
 
-/** The compiled limits of keys. */
+/** Compiled per-key limits. */
 export interface KeyPolicy {
   /**
-   * The scopes of a key that have limits, the widest first, for a caller that does not wait for any of them yet.
+   * Returns the scopes of a key that have limits, the widest first. Their wait positions are empty.
    *
-   * @throws {@link InvalidOptionError} when the limits can never work, a tier is not in its table, or the key is of
-   * another
-   * kind.
+   * @throws {@link InvalidOptionError} when the limits can never work, when a tier is not in its table, or when the key
+   * has the wrong form (a path or named keys).
    */
   readonly scopesOf: (key: string) => readonly KeyScope[];
-  /** The limits, if they are of one level and the same for all keys. */
+  /** The limits, if there is only one level and all keys have the same limits. */
   readonly fixed: readonly Limit[] | undefined;
   /** All limits that any key may have. Undefined if a function decides. */
   readonly all: readonly Limit[] | undefined;
-  /** True if only this process knows some of the limits. */
+  /** True if some limits are functions or tiers, which only this process knows. */
   readonly isLocal: boolean;
-  /** The names of keys side by side. Undefined for paths. */
+  /** The names of the keys side by side. Undefined if keys are paths. */
   readonly names: readonly string[] | undefined;
-  /** The limits of each level or name, and their owners. */
+  /** The limits of each level or name. `owners` has the same order. */
   readonly parts: readonly CompiledLimits[];
   readonly owners: readonly LimitOwner[];
-  /** The owner of the limits of one scope. */
+  /** Returns the owner of the limits of one scope. */
   readonly ownerOf: (scopeKey: string) => LimitOwner;
   /**
-   * The limits of keys as stored in Redis, where other replicas read them. `true` stands for limits that only this process
-   * knows, such as those that a function returns.
+   * The per-key limits as stored in Redis, where other replicas read them. `true` stands for limits that only this
+   * process knows, such as the results of a function.
    */
   readonly text: PerKeyText;
-  /** The arguments that functions receive for a path. */
+  /** Returns the arguments that limit functions receive for a path. */
   readonly viewOf: ViewOf | undefined;
 }
 
-/** The part of a policy that concerns keys. */
+/** The part of a policy that contains the per-key limits. */
 type OfKeys = { readonly perKey: KeyPolicy | undefined };
 
 const NO_SCOPES: readonly KeyScope[] = [];
 
-/** The scopes of a key that have limits, the widest first, for a caller that does not wait for any of them yet. */
+/** Returns the scopes of a key that have limits, the widest first. Their wait positions are empty. */
 export function scopesOf(
   { perKey }: OfKeys,
   key: string | undefined,
@@ -123,17 +122,20 @@ export function scopesOf(
   return NO_SCOPES;
 }
 
-/** The limits that apply to a key separately, in the order of its scopes. Empty without a key. */
+/** Returns the per-key limits of a key, in the order of its scopes. Returns an empty list without a key. */
 export function keyLimitsOf(policy: OfKeys, key: string | undefined): readonly Limit[] {
   return scopesOf(policy, key).flatMap(({ limits }) => limits);
 }
 
-/** The scope of the whole key. Undefined if only its prefixes have limits, and for several keys side by side. */
+/**
+ * Returns the scope of the whole key. Returns undefined if only prefixes of the key have limits, and for several keys
+ * side by side.
+ */
 export function ownScopeOf(policy: OfKeys, key: string, where?: string): KeyScope | undefined {
   return scopesOf(policy, key, where).find((scope) => scope.key === key);
 }
 
-/** The owner of each limit of a call: first the shared limits, then those of its scopes. */
+/** Returns the owner of each limit of a call: first for the shared limits, then for the limits of its scopes. */
 export function ownersOfLimits(
   policy: OfKeys & { readonly limits: readonly Limit[] },
   scopes: readonly KeyScope[],
@@ -146,15 +148,16 @@ export function ownersOfLimits(
 export interface RejectionTarget {
   /** `"bucket"`, `"key"`, or the name of one of several keys. */
   readonly scope: string | undefined;
-  /** The index of a name in a path. Defaults to the narrowest name with limits. */
+  /** The index of a name in a path; 0 is the first. Defaults to the narrowest name with limits. */
   readonly level?: number | undefined;
 }
 
 const WHOLE_BUCKET: readonly undefined[] = [undefined];
 
 /**
- * The scopes that a rejection refers to. Undefined means the whole bucket, as for a key without separate limits. If the
- * response does not say which of several named keys it refers to, all of them are returned.
+ * Returns the scopes that a rejection by the downstream refers to. Undefined stands for the whole bucket, which also
+ * applies to a key without separate limits. If the response does not name one of several named keys, the function
+ * returns the scopes of all of them.
  */
 export function scopesOfRejection(
   policy: OfKeys,
@@ -172,7 +175,7 @@ export function scopesOfRejection(
   return [scopes.findLast(({ key: each }) => ownerOf(each).level! <= level)];
 }
 
-/** The limits as errors and warnings show them: `"5/s"`, `"20/s (level 0), 2/s (level 1)"`. */
+/** Formats per-key limits for errors and warnings: `"5/s"`, `"20/s (level 0), 2/s (level 1)"`. */
 export function formatPerKey(perKey: KeyPolicy): string {
   const parts = perKey.parts.map(({ fixed }, index) => {
     const limits = fixed === undefined ? "by its tier" : fixed.map(formatLimit).join(" + ");
@@ -208,7 +211,7 @@ function compileLevels(where: string, given: PerLevel, compile: Compile): KeyPol
   return ofLevels(where, levels);
 }
 
-/** True if limits are given by name: none of the names is an option. */
+/** True if the table contains limits by key name, and no name in it is the name of an option. */
 function isByName(given: PerKey): given is PerName {
   if (typeof given !== "object" || given === null || isTiers(given)) return false;
   const entries = Object.entries(given);
@@ -243,13 +246,13 @@ function compileNames(where: string, given: PerName, compile: Compile): KeyPolic
   return ofNames(where, parts);
 }
 
-/** The arguments that the functions of each level receive for a path. */
+/** Returns the arguments that the limit functions of each level receive for a path. */
 type ViewOf = (names: readonly string[]) => readonly unknown[];
 
-/** Each function receives all names up to its level. */
+/** The limit function of each level receives all names up to that level. */
 const wholePaths: ViewOf = (names) =>
   names.map((_, level) => Object.freeze(names.slice(0, level + 1)));
-/** With a single level, the function receives the name. */
+/** If there is a single level without a list, its limit function receives only the name. */
 const firstNames: ViewOf = (names) => names;
 
 function ofLevels(
@@ -342,7 +345,7 @@ function unknownName(where: string, text: string, names: readonly string[]): Inv
   return new InvalidOptionError({ where, option: pathOf("keys", name, ""), value, remedy });
 }
 
-/** The error for a path where named keys are expected, or the other way round. */
+/** Creates the error for a path where named keys are expected, or for named keys where a path is expected. */
 function otherKind(where: string, key: string, why: string): InvalidOptionError {
   const { key: path, keys } = namedOf(key);
   const [option, other] = keys === undefined ? ["key", "keys"] : ["keys", "key"];
@@ -351,8 +354,8 @@ function otherKind(where: string, key: string, why: string): InvalidOptionError 
 }
 
 /**
- * Reads the key limits that another replica wrote. Functions and tiers stay those of this process. Names that only the
- * other replica knows have no limits here. Undefined if this process cannot apply the text.
+ * Reads the per-key limits that another replica wrote. Functions and tiers come from this process. Names that exist
+ * only in this process have no limits. Returns undefined if this process cannot apply the text.
  */
 export function readPerKeyText(
   where: string,
@@ -369,7 +372,7 @@ export function readPerKeyText(
   });
   if (parts.includes(undefined)) return undefined;
   const known = parts as CompiledLimits[];
-  // A function of only the first name receives a string.
+  // If the declared functions take only the first name, they receive a string.
   if (names === undefined) return text === true ? own : ofLevels(where, known, own?.viewOf);
   const more = (own?.names ?? []).filter((name) => !names.includes(name));
   const all = [...names, ...more];

@@ -15,47 +15,47 @@ import {
 } from "./per-key.ts";
 import { isPerKeyText, optionsOfText, type PartText, type PerKeyText } from "./per-key-text.ts";
 
-/** How fast calls of a bucket may start. */
+/** The options that limit how fast calls of a bucket may start. */
 export interface PolicyOptions<
   Rate extends RateInput = RateInput,
   KeyRate extends RateInput = RateInput,
 > extends LimitsOptions<Rate> {
   /**
-   * Limits that apply to each key separately: the same for all keys, by a function of the key, or from a table of
-   * tiers.
+   * Limits that apply to each key separately. They are the same for all keys, or come from a function of the key or
+   * from a table of tiers.
    */
   readonly perKey?: PerKey<KeyRate> | undefined;
   /**
-   * The share of the horizon that each priority may fill. Defaults to `{ low: 0.7, normal: 0.8, high: 0.9, critical: 1
-   * }`.
+   * The part of the booking horizon (100 ms) that calls of each priority may fill, from 0.01 to 1. Defaults to `{ low:
+   * 0.7, normal: 0.8, high: 0.9, critical: 1 }`.
    */
   readonly shares?: Partial<Readonly<Record<Priority, number>>> | undefined;
 }
 
-/** A policy in whole numbers. */
+/** A compiled policy. All numbers in it are whole numbers. */
 export interface Policy {
   /** The limits that all keys share. */
   readonly limits: readonly Limit[];
   /** Limits that delay nothing, and only count the calls that they would have delayed. */
   readonly shadows: readonly Limit[];
   readonly perKey: KeyPolicy | undefined;
-  /** Per mille of the horizon, in the order of `PRIORITIES`. */
+  /** The part of the booking horizon that each priority may fill, in per mille and in the order of `PRIORITIES`. */
   readonly shares: readonly number[];
-  /** The policy as JSON. It identifies the policy, and other replicas read it. */
+  /** The policy as JSON. The text identifies the policy, and other replicas read the policy from it. */
   readonly text: string;
   /**
-   * Set if only other processes declare the policy: the same policy without the key limits that only their code knows.
-   * For reading only, never for draws.
+   * The same policy without the key limits that only the code of other processes knows. Set if only other processes
+   * declare the policy. For reading only, never for draws.
    */
   readonly asKnown?: Policy | undefined;
 }
 
-/** The known part of a policy. For reading only, never for draws. */
+/** Returns the part of a policy that this process knows. For reading only, never for draws. */
 export function asFarAsKnown(policy: Policy): Policy {
   return policy.asKnown ?? policy;
 }
 
-/** The policy as errors and warnings show it: `"100/s with a burst of 5"`, `"500/min + 25 at once; per key 5/s"`. */
+/** Formats the policy for errors and warnings: `"100/s with a burst of 5"`, `"500/min + 25 at once; per key 5/s"`. */
 export function formatPolicy({ limits, shadows, perKey }: Policy): string {
   const ofKeys = perKey === undefined ? "" : `per key ${formatPerKey(perKey)}`;
   const inShadow = shadows.length === 0 ? "" : `in shadow ${formatLimits(shadows)}`;
@@ -68,7 +68,8 @@ function formatLimits(limits: readonly Limit[]): string {
 
 const DEFAULT_SHARES = { critical: 1, high: 0.9, normal: 0.8, low: 0.7 };
 /**
- * The placeholder for a policy that is not known yet. It rejects each call, and the bucket then looks the policy up.
+ * The placeholder for a policy that this process does not know yet. The first call with this placeholder makes the
+ * bucket look up the policy.
  */
 export const UNKNOWN_POLICY: Policy = Object.freeze({
   limits: [],
@@ -94,13 +95,13 @@ const POLICY = z.strictObject({
   perKey: z.custom<PerKey>().optional(),
   shares: SHARES.optional(),
 });
-/** Bounds the limits, because a script checks all of them in each draw. */
+/** The most limits of one policy, because a script checks all of them in each draw. */
 const MOST_LIMITS = 8;
 
 /**
  * Compiles a bucket's options into whole numbers.
  *
- * @throws {@link InvalidOptionError} when they can never work, or contradict each other.
+ * @throws {@link InvalidOptionError} when the options can never work, or contradict each other.
  */
 export function compilePolicy(where: string, given: unknown): Policy {
   const policy = compileAlone(where, given);
@@ -108,7 +109,10 @@ export function compilePolicy(where: string, given: unknown): Policy {
   return policy;
 }
 
-/** Compiles options that will override other limits. Here, shadows may stand beside limits of keys alone. */
+/**
+ * Compiles options that will override another policy. These options may combine shadows with limits that apply only per
+ * key.
+ */
 export function compileAlone(where: string, given: unknown): Policy {
   const { perKey, shares, ...shared } = readOptions(where, POLICY, given);
   const isPerKeyOnly = perKey !== undefined && Object.values(shared).every((v) => v === undefined);
@@ -117,7 +121,7 @@ export function compileAlone(where: string, given: unknown): Policy {
   return makePolicy({ limits, shadows, perKey: keyPolicy, shares: inPerMille(shares) });
 }
 
-/** Shared limits by kind: those that apply, and those that only count. */
+/** The limits that all keys share: `limits` delay calls, `shadows` only count calls. */
 type Shared = Pick<Policy, "limits" | "shadows">;
 
 const NO_LIMITS: Shared = { limits: [], shadows: [] };
@@ -131,7 +135,7 @@ function compileShared(where: string, given: LimitsOptions): Shared {
   return { limits, shadows };
 }
 
-/** Rejects equal shadows. Metrics could not distinguish them. */
+/** Rejects equal shadows, because metrics could not distinguish them. */
 function assertDistinct(where: string, shadows: readonly Limit[]): void {
   const names = shadows.map(formatLimit);
   const value = names.find((name, index) => names.indexOf(name) < index);
@@ -145,7 +149,7 @@ function isShadow({ shadow }: Limit): boolean {
 }
 
 /**
- * Rejects shadows if the bucket has limits only for its keys. A shadow must see all slots in the order of their times, but
+ * Rejects shadows if the bucket has only per-key limits. A shadow must see all slots in the order of their times, but
  * slots of different keys are booked in any order.
  */
 function assertInOrder(where: string, { limits, shadows, perKey }: Omit<Policy, "text">): void {
@@ -160,7 +164,10 @@ function inPerMille(shares: Partial<Record<Priority, number | undefined>> | unde
   return PRIORITIES.map((each) => Math.floor((shares?.[each] ?? DEFAULT_SHARES[each]) * 1_000));
 }
 
-/** Compiles the limits of each key. Beside shared limits, or limits of other levels, a key may have none. */
+/**
+ * Compiles the per-key limits. A key may have no limits if the bucket has shared limits, or if other levels have
+ * limits.
+ */
 function keyPolicyOf(where: string, perKey: PerKey, shared: readonly Limit[]): KeyPolicy {
   const compiled = compilePerKey(where, perKey, (path, each, { wider, isOneOfMany }) => {
     const wrong = (remedy: string): InvalidOptionError =>
@@ -192,11 +199,11 @@ function keyPolicyOf(where: string, perKey: PerKey, shared: readonly Limit[]): K
 }
 
 /**
- * Compiles a policy that overrides another one. Omitted parts stay: the shared limits, the limits of each key, or the
- * shares of priorities.
+ * Compiles a policy that overrides another one. Each part that the options omit keeps its value: the shared limits, the
+ * per-key limits, or the shares of priorities.
  *
- * @throws {@link InvalidOptionError} as {@link compilePolicy} does, and for functions and tiers, which only one process
- * has.
+ * @throws {@link InvalidOptionError} as {@link compilePolicy} does, and when the options contain functions or tiers,
+ * because only one process has those.
  */
 export function compileOver(where: string, given: PolicyOptions, under: Policy): Policy {
   const { perKey, shares, ...shared } = readOptions(where, POLICY, given);
@@ -220,13 +227,16 @@ export function compileOver(where: string, given: PolicyOptions, under: Policy):
   return policy;
 }
 
-/** If only shadows are given, the existing limits stay. Adding a counter must not remove the limits. */
+/**
+ * Merges the shared limits of an override into the policy that it overrides. If the override contains only shadows, the
+ * existing limits stay, because adding a counter must not remove them.
+ */
 function sharedOver(where: string, given: LimitsOptions, under: Policy): Shared {
   const own = compileShared(where, given);
   return own.limits.length > 0 ? own : { limits: under.limits, shadows: own.shadows };
 }
 
-/** The part of the key limits that only this process would know. */
+/** Finds a function or a table of tiers in the per-key limits. Only this process would know its results. */
 function localPart(perKey: PerKey | undefined): { option: string; value: unknown } | undefined {
   const isLocal = (value: unknown): boolean => typeof value === "function" || isTiers(value);
   if (isLocal(perKey)) return { option: "perKey", value: perKey };
@@ -239,8 +249,8 @@ function localPart(perKey: PerKey | undefined): { option: string; value: unknown
 }
 
 /**
- * Rejects a change between `key` and `keys`. Calls give one of the two as declared in their code, and an override
- * cannot change the code.
+ * Rejects an override that switches between `key` and `keys`. The code of each call passes one of the two, and an
+ * override cannot change the code.
  */
 function assertSameKind(
   where: string,
@@ -285,7 +295,7 @@ function compileLimits(
   return Object.freeze(compiled);
 }
 
-/** Rejects a burst that exceeds a window of the same unit, because no call could ever use it. */
+/** Rejects a burst that is larger than a window of the same unit, because no call could ever use that burst. */
 function assertPossible(where: string, limit: Limit, others: readonly Limit[]): void {
   const { doesDrain = false, capacityName: option } = ruleOf(limit.kind);
   if (!doesDrain) return;
@@ -303,17 +313,17 @@ function isWindow({ kind }: Limit): boolean {
   return isRate && !doesDrain;
 }
 
-/** The policy for other replicas, without the functions and tiers of this process. */
+/** Writes the policy as text for other replicas, without the functions and tiers of this process. */
 function writePolicyText({ limits, shadows, perKey, shares }: Omit<Policy, "text">): string {
   const inShadow = shadows.length === 0 ? undefined : shadows;
   return JSON.stringify({ limits, perKey: perKey?.text ?? null, shares, shadows: inShadow });
 }
 
 /**
- * Reads the policy of another replica. Functions and tiers of keys stay those of this process.
+ * Reads a policy that another replica wrote. The functions and tiers for keys come from this process.
  *
- * @throws {@link InvalidOptionError} when this process cannot apply it. Calls then fail, so that none runs without a
- * limit.
+ * @throws {@link InvalidOptionError} when this process cannot apply the policy. Calls then fail, so that no call runs
+ * without a limit.
  */
 export function readPolicyText(where: string, text: string, own: Policy): Policy {
   const { perKey, shadows = [], ...others } = parsePolicy(text) ?? unreadable(where, text);
@@ -323,8 +333,8 @@ export function readPolicyText(where: string, text: string, own: Policy): Policy
 }
 
 /**
- * Reads a policy that the code of other processes declares. It lacks the key limits that only that code knows. Asking
- * for the limits of such a key fails, so that no call runs without a limit.
+ * Reads a policy that the code of other processes declares. The text lacks the results of functions and tiers, which
+ * only that code knows. A request for such key limits fails, so that no call runs without a limit.
  *
  * @throws {@link InvalidOptionError} when the text is from another version of this package.
  */
@@ -345,7 +355,10 @@ export function readPolicyElsewhere(where: string, text: string): Policy {
   return Object.freeze({ ...read(unknown), asKnown: read(() => ({})) });
 }
 
-/** The shared limits that the code of other processes declares. Undefined if the text is from another version. */
+/**
+ * Returns the shared limits that the code of other processes declares. Returns undefined if the text is from another
+ * version of this package.
+ */
 export function limitsElsewhere(text: string): readonly Limit[] | undefined {
   return parsePolicy(text)?.limits;
 }
@@ -370,7 +383,7 @@ function parsePolicy(text: string): PolicyText | undefined {
     const isSome = limits.length + shadows.length > 0 || perKey !== null;
     return isShared && isKeyed && isSome ? read : undefined;
   } catch {
-    // Not JSON; the caller reports it.
+    // The text is not JSON. The caller reports this.
     return undefined;
   }
 }

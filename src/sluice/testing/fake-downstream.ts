@@ -4,25 +4,28 @@ import { worstWindow } from "./worst-window.ts";
 
 export interface FakeDownstreamOptions {
   /**
-   * Calls above this number in any one second are answered with 429 and `Retry-After: 1`. Defaults
-   * to no cap.
+   * The most calls in any one second. Further calls get a 429 with `Retry-After: 1`. Defaults to no
+   * cap.
    */
   readonly maxPerSecond?: number | undefined;
   /**
-   * By how many ms this process may notice a call late, for example after it stood still. Calls of
-   * one second may then be closer together by this much. `worst()` uses the times as noticed.
-   * Defaults to 0.
+   * Returns by how many ms this process may notice a call late, for example because it was blocked.
+   * The calls of one second may then be closer together by this much. `worst()` uses the times at
+   * which calls were noticed. Defaults to 0.
    */
   readonly seenLateMs?: (() => number) | undefined;
   /** How long each response takes, in ms. Defaults to 0. */
   readonly latencyMs?: number | undefined;
-  /** Returns the response to a call, or its status. Returns undefined for the default response. */
+  /**
+   * Returns the response to a call, or only its status. Returns undefined to send the default
+   * response.
+   */
   readonly answer?: ((arrival: Arrival) => number | FakeAnswer | undefined) | undefined;
   /**
-   * Whether the log keeps the bodies of calls, which can need a lot of memory. Defaults to true.
+   * Whether the log stores the bodies of calls, which can need a lot of memory. Defaults to true.
    */
   readonly keepBodies?: boolean | undefined;
-  /** The port to listen on. Defaults to a free one. */
+  /** The port on which the server listens. Defaults to a free port. */
   readonly port?: number | undefined;
 }
 
@@ -30,20 +33,21 @@ export interface FakeDownstreamOptions {
 export interface FakeAnswer {
   readonly status: number;
   /**
-   * Headers such as `{ "retry-after": "7" }`. Defaults to none, and for a 429 to `Retry-After: 1`.
+   * The response headers, such as `{ "retry-after": "7" }`. Defaults to no headers, and for a 429
+   * to `Retry-After: 1`.
    */
   readonly headers?: Readonly<Record<string, string>> | undefined;
-  /** Defaults to an empty body. */
+  /** The response body. Defaults to an empty body. */
   readonly body?: string | undefined;
 }
 
-/** One call, as the downstream saw it. */
+/** One call that the fake downstream received. */
 export interface Arrival {
-  /** The time of arrival, on the downstream's monotonic clock. */
+  /** The time of arrival in ms, on the downstream's monotonic clock. */
   readonly atMs: number;
   readonly path: string;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  /** Empty if bodies are not kept. */
+  /** The request body. Empty if bodies are not stored. */
   readonly body: string;
   /** The status of the response. */
   readonly status: number;
@@ -55,12 +59,12 @@ export interface FakeDownstream {
   readonly arrivals: readonly Arrival[];
   /** The number of calls that were answered with 429. */
   readonly refused: number;
-  /** The most calls in any window of this length. */
+  /** Returns the most calls in any window of this length. */
   worst(windowMs: number): number;
   close(): Promise<void>;
 }
 
-/** Starts a fake downstream on 127.0.0.1. */
+/** Starts a fake downstream that listens on 127.0.0.1. */
 export async function startFakeDownstream(
   options: FakeDownstreamOptions = {},
 ): Promise<FakeDownstream> {
@@ -96,7 +100,7 @@ export async function startFakeDownstream(
   }
 
   const server = createServer((request, response) => {
-    // A caller that disconnects during its request gets no response.
+    // If the caller disconnects during its request, no response is sent.
     handle(request, response).catch(() => response.destroy());
   });
   await new Promise<void>((resolve) => server.listen(port, "127.0.0.1", resolve));

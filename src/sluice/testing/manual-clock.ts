@@ -1,9 +1,9 @@
-/** A clock for tests, which moves only through its methods. */
+/** A clock for tests. Its time changes only through its methods. */
 export interface ManualClock {
-  /** Returns the time in µs. Pass it where a clock is needed. */
+  /** Returns the time in µs. Pass this function where a clock is needed. */
   readonly nowUs: () => number;
   advanceMs(ms: number): void;
-  /** Sets the time; it may go backwards. */
+  /** Sets the time, in µs. The new time may be earlier than the current time. */
   set(us: number): void;
 }
 

@@ -1,6 +1,6 @@
 /**
- * The most calls in any half-open window of this length, wherever it begins. `arrivalsMs` need not
- * be sorted.
+ * Returns the most calls in any half-open window of this length, wherever the window begins.
+ * `arrivalsMs` need not be sorted.
  */
 export function worstWindow(arrivalsMs: readonly number[], windowMs: number): number {
   const sorted = Float64Array.from(arrivalsMs).sort();

@@ -1,9 +1,9 @@
 /**
- * The log of changes: notes a change, makes it, and takes it back by its inverse.
+ * The change log: records a change, makes it, and can undo it later.
  *
- * A change of a bucket is made only once it is noted, since a policy for a time ends by its note. One of a queue or an
- * endpoint is made also where it cannot be noted: an operator who stops a queue in an outage must not need the node that has
- * the log. The process's own log reports it then.
+ * A change of a bucket is made only after it was recorded, because a temporary policy needs the record in order to end.
+ * A change of a queue or an endpoint is made even if it cannot be recorded. An operator must be able to stop a queue
+ * while the Redis node that stores the log is unreachable. The process's logger then reports the missing record.
  */
 import { reasonOf } from "../../describe.ts";
 import { CannotUndoError, ChangedError, SluiceError, StoreUnavailableError } from "../../errors.ts";
@@ -27,17 +27,17 @@ import {
 } from "./changes.ts";
 import type { BucketFacts, InsightStore } from "./store.ts";
 
-/** A change to note: what is left out is not known, or there is nothing. */
+/** A change to record. Omitted fields are unknown or do not apply. */
 type Draft<Of, Needed extends keyof Of> = Pick<Of, Needed> & {
   readonly [Field in Exclude<keyof Of, Needed>]?: Of[Field] | undefined;
 };
 type BucketDraft = Draft<NewBucketChange, "bucket" | "subject" | "action" | "before" | "after">;
 type QueueDraft = Draft<NewQueueChange, "queue" | "action">;
 
-/** Makes a change under the id of its note; undefined where it could not be noted. */
+/** Makes a change. `id` identifies its record, and is undefined if the change could not be recorded. */
 type Make<Made> = (id: string | undefined) => Promise<Made>;
 
-/** How to undo a change, or the reason why it cannot be undone. */
+/** The inverse of a change, or the reason why it cannot be undone. */
 export type Inverse<Facts = QueueDraft["before"]> =
   | {
       readonly before: Facts;
@@ -48,17 +48,19 @@ export type Inverse<Facts = QueueDraft["before"]> =
   | { readonly reason: string };
 
 interface UndoAsked {
-  /** The change; undefined is the last one that is in force. */
+  /** The id of the change to undo. Undefined selects the last change that is still active. */
   readonly id?: string | undefined;
   readonly by?: string | undefined;
   readonly reason?: string | undefined;
   readonly generation?: number | undefined;
 }
 
-/** Selects the change to undo, and says how to undo it. */
+/** Selects the bucket change to undo, and describes how to undo it. */
 interface UndoOfBucket {
   readonly bucket: string;
-  /** The generation to begin with: if another comes, the last change may be another one. */
+  /**
+   * Returns the current generation. If the generation changes before the undo, the last change may be a different one.
+   */
   readonly see: () => Promise<{ readonly generation: number }>;
   readonly inverseOf: (
     last: KeptBucketChange,
@@ -68,50 +70,52 @@ interface UndoOfBucket {
 
 interface UndoOfQueue {
   readonly queue: string;
-  /** Whether the last change of the queue's endpoints is meant, and not that of the queue. */
+  /** True to undo a change of one of the queue's endpoints, false to undo a change of the queue itself. */
   readonly isOfEndpoint: boolean;
-  /** Left out where changes have no generation. */
+  /** Returns the current generation. Undefined for changes without a generation. */
   readonly see?: () => Promise<{ readonly generation: number }>;
   readonly inverseOf: (last: KeptQueueChange, seen: { readonly since: number }) => Promise<Inverse>;
 }
 
 export interface ChangeLog {
-  /** Who makes a change, unless that is said. */
+  /** The author of changes for which the caller passes no `by`. */
   readonly process: string;
   /**
-   * Notes a change and makes it, and then notes what `fateOf` says came of it.
+   * Records a change, makes it, and then records the result that `fateOf` returns.
    *
-   * @throws {@link StoreUnavailableError} when a change of a bucket cannot be noted; it was not made.
+   * @throws {@link StoreUnavailableError} when a change of a bucket cannot be recorded. The change was then not made.
    */
   make<Made>(
     change: BucketDraft | QueueDraft,
     how: Make<Made>,
     fateOf?: (made: Made) => Promise<ChangeFate>,
   ): Promise<Made>;
-  /** Waits for notes about a change that was made; the process's log reports those that fail. */
+  /** Waits until the results of a change are recorded. The process's logger reports the records that fail. */
   settle(id: string, of: object, ...noting: readonly Promise<void>[]): Promise<void>;
   /**
-   * Takes a change back and returns it: the one of this id, or the last; undefined if there is none.
+   * Undoes a change and returns it. `id` selects the change; without an `id`, the last change is undone. Returns
+   * undefined if there is no change.
    *
-   * @throws {@link CannotUndoError} when it cannot be taken back, or another came after it.
-   * @throws {@link ChangedError} when another change came since the generation that was given; of a bucket also when one
-   * came after the change of the id that was given.
+   * @throws {@link CannotUndoError} when the change cannot be undone, or a later change affects the same setting.
+   * @throws {@link ChangedError} when another change was made since the given generation. For a bucket, also when
+   * another change was made after the change with the given id.
    */
   undo(of: UndoOfBucket, asked: UndoAsked): Promise<BucketChange | undefined>;
   undo(of: UndoOfQueue, asked: UndoAsked): Promise<QueueChange | undefined>;
-  /** Removes what names a tenant of a sender of webhooks. */
+  /** Removes all records that name a tenant of a webhook sender. */
   forget(of: TenantOfSender): Promise<void>;
 }
 
-/** Changes among which the last one is looked for. */
+/** The number of latest changes that are searched for the last active change. */
 const MOST_LOOKED_AT = 1_000;
-/** How often a change is retried after another change, such as a cooldown, came in between. */
+/** The most attempts at a change if other changes, such as a cooldown, are made at the same time. */
 const MOST_TRIES = 5;
 
 /**
- * Changes the current state. Without a given generation, it retries if another change comes in between.
+ * Makes a change that is based on the current state. Without a given generation, it retries if another change is made
+ * in between.
  *
- * @throws {@link ChangedError} when others came in between each time.
+ * @throws {@link ChangedError} when other changes were made in between at every attempt.
  */
 export async function makeUnder<Seen extends { readonly generation: number }, Made>(
   generation: number | undefined,
@@ -140,7 +144,7 @@ export function createChangeLog({
     "noteChange" | "amendChange" | "changes" | "endOverride" | "forgetTenant" | "bucket"
   >;
   readonly logger: Logger;
-  /** Who makes a change, unless that is said. */
+  /** The author of changes for which the caller passes no `by`. */
   readonly process: string;
 }): ChangeLog {
   async function settle(id: string, of: object, ...noting: readonly Promise<void>[]) {
@@ -183,13 +187,14 @@ export function createChangeLog({
       isOfBucket ? { bucket: draft.bucket, id } : { queue: draft.queue, id };
     let made: Made;
     try {
-      // A queue does not wait for the log: an operator who stops it wants it to stop.
+      // A change of a queue does not wait for the log, because an operator who stops a queue wants it to stop
+      // immediately.
       made = await how(isOfBucket ? await noting : undefined);
     } catch (error) {
       const id = await noting;
       if (id === undefined) throw error;
       const fates = [store.amendChange(refOf(id), { failed: failureOf(error) })];
-      // A reply that was lost may have been of a change that was made.
+      // If the reply was lost, the change may have been made.
       const isSure = !(error instanceof StoreUnavailableError);
       if (isOfBucket && isSure) fates.push(store.endOverride({ bucket: draft.bucket, id }));
       const { id: _id, ...of } = refOf(id);
@@ -197,15 +202,18 @@ export function createChangeLog({
       throw error;
     }
     const id = await noting;
-    // What cannot be looked at afterwards stays unknown.
+    // If the result of the change cannot be read, it stays unknown in the log.
     const fate = await fateOf?.(made).catch(() => undefined);
     if (fate !== undefined && id !== undefined) await amend(refOf(id), fate);
     return { made, id };
   }
 
-  /** What of the log counts for an undo; and of which changes of it a reply is known to be missing, or the time over. */
+  /**
+   * Reads the part of the log that an undo needs. For a bucket, also reads which failed changes may still be active,
+   * and the current time of the store.
+   */
   async function read(of: UndoOfBucket | UndoOfQueue, id: string | undefined): Promise<Log> {
-    // One that is named is found however many came after it.
+    // A change that is selected by its id is found even if many changes were made after it.
     const limit = id === undefined ? MOST_LOOKED_AT : Infinity;
     if (!("bucket" in of)) {
       const all = await store.changes({ queue: of.queue, limit });
@@ -217,7 +225,8 @@ export function createChangeLog({
       store.changes({ bucket, limit }),
       store.bucket(bucket),
     ]);
-    // One that failed for certain is forgotten; another may have been made although no reply came.
+    // The overrides of changes that certainly failed have been removed. A remaining override may be active although no
+    // reply arrived.
     return { own, nowMs, mayHold: new Set(overrides.map((each) => each.id)) };
   }
 
@@ -269,7 +278,7 @@ export function createChangeLog({
       const see = of.see ?? (async () => ({ generation: 0 }));
       return makeUnder(generation, see, (since) =>
         undoOnce(of, { ...asked, id }, since, (found) => {
-          // The last change of a queue may be another's when it is tried again.
+          // A retry must undo the same change of the queue, because the last change may be a different one by then.
           if (!("bucket" in of)) id = found;
         }),
       );
@@ -279,7 +288,7 @@ export function createChangeLog({
 }
 
 interface Log {
-  /** The newest first. */
+  /** The changes, the newest first. */
   readonly own: readonly KeptChange[];
   readonly nowMs: BucketFacts["nowMs"];
   readonly mayHold: ReadonlySet<string>;
@@ -293,13 +302,16 @@ function inverseOf(
   return of.inverseOf(last as never, seen as never);
 }
 
-/** Why no change of this kind can be undone. */
+/** Returns the reason why changes of this kind can never be undone. Returns undefined if they can be undone. */
 function refusalOf({ action, reason }: KeptChange): string | undefined {
   if (action === "rules" && reason !== undefined) return madeByRules(`a rules file (${reason})`);
   return REFUSED[action] ?? undefined;
 }
 
-/** Why a change cannot be taken back, whatever came after it. */
+/**
+ * Returns the reason why this change cannot be undone, regardless of later changes. Returns undefined if it can be
+ * undone.
+ */
 function whyNot(change: KeptChange, { nowMs, mayHold }: Log): string | undefined {
   const { id, undoneBy, failed } = change;
   if (undoneBy !== undefined) return NOT_NOW.undone(undoneBy);
@@ -309,7 +321,7 @@ function whyNot(change: KeptChange, { nowMs, mayHold }: Log): string | undefined
   return isOver ? NOT_NOW.pauseOver : undefined;
 }
 
-/** For how long a pause that was noted with a change still holds. */
+/** Returns how long a pause that was recorded with a change still lasts, in ms. */
 export function pauseLeft(
   { pausedForMs }: { readonly pausedForMs: number },
   { atMs }: Pick<KeptChange, "atMs">,
@@ -318,12 +330,14 @@ export function pauseLeft(
   return Math.max(0, pausedForMs - (nowMs - atMs));
 }
 
-/** A time that is left, as the option of a change: undefined for one without an end, and for none. */
+/**
+ * Converts a remaining time to the option of a change. Returns undefined for an endless time and for no remaining time.
+ */
 export function endOf(forMs: number): number | undefined {
   return forMs > 0 && forMs !== Infinity ? forMs : undefined;
 }
 
-/** What is undone in another way than by `undo()` is not the last change of anything. */
+/** True if `undo()` without an id skips this change, because it cannot be undone or was not made by an operator. */
 function isPassedOver({ action }: KeptChange): boolean {
   return action === "undo" || action === "rules" || action === "expire";
 }
@@ -333,14 +347,16 @@ function refOf(change: KeptChange): ChangeRef {
   return change.bucket === undefined ? { queue: change.queue, id } : { bucket: change.bucket, id };
 }
 
-/** What an undo is about: the same as the change that it takes back. */
+/**
+ * Returns the fields that identify the target of a change. An undo has the same target as the change that it undoes.
+ */
 function aboutOf(change: KeptChange) {
   const { key } = change;
   if (change.bucket !== undefined) return { bucket: change.bucket, subject: change.subject, key };
   return { queue: change.queue, endpoint: change.endpoint, key };
 }
 
-/** Whether both change the same bucket, pause, endpoint, or settings. */
+/** True if both changes affect the same bucket, pause, endpoint or settings. */
 function isOfSame(one: KeptChange, other: KeptChange): boolean {
   if (one.bucket !== undefined || other.bucket !== undefined) return true;
   return (
@@ -355,7 +371,7 @@ function failureOf(error: unknown): string {
   return error instanceof ChangedError ? error.message : reasonOf(error);
 }
 
-/** A {@link StoreUnavailableError} for whatever Redis or its connection says. */
+/** Creates a {@link StoreUnavailableError} for an error of Redis or its connection. */
 function notNoted(error: unknown): unknown {
   if (error instanceof SluiceError) return error;
   const text =

@@ -1,9 +1,14 @@
-/** Changes by hand and by rules files, of buckets, queues and endpoints: what they are called, what each notes, how users see it. */
+/**
+ * The changes of buckets, queues and endpoints that operators and rules files make. This module has the names of the
+ * changes, the facts that the log records, and the form that users see.
+ */
 import { withForever } from "../../describe.ts";
 import { isWithin, decodeKey, namedOf, type Key, type NamedKeys } from "../../key-path.ts";
 import type { PolicySource } from "../../store.ts";
 
-/** Of a bucket: `"expire"` is the end of an override whose time is over, `"rules"` what a rules file has changed. */
+/**
+ * The action of a bucket change. `"expire"` is the end of a temporary override. `"rules"` is a change by a rules file.
+ */
 export type BucketAction = "configure" | "pause" | "resume" | "undo" | "expire" | "rules";
 export type QueueAction =
   | "pause"
@@ -27,12 +32,12 @@ export type EndpointAction =
   | "recover"
   | "undo";
 
-/** Refuses to undo what a file set, which the file would set again. */
+/** Returns the reason why a change by a rules file cannot be undone: the file would set the same value again. */
 export function madeByRules(file: string): string {
   return `${file} made it; change that file, or set another value by hand`;
 }
 
-/** Why `undo` refuses a change of this name; null if it has an inverse. */
+/** For each action, the reason why `undo` rejects it. Null if the action can be undone. */
 export const REFUSED: Readonly<Record<BucketAction | QueueAction | EndpointAction, string | null>> =
   {
     configure: null,
@@ -55,7 +60,7 @@ export const REFUSED: Readonly<Record<BucketAction | QueueAction | EndpointActio
     undo: "it took another change back; make that one again",
   };
 
-/** Why `undo` refuses a change that has an inverse. */
+/** The reasons why `undo` rejects a change even though its action can be undone. */
 export const NOT_NOW = {
   unknown: "there is no such change in the log; sluice.changes() lists them",
   undone: (by: string): string => `it was taken back before, by ${by}`,
@@ -69,31 +74,40 @@ export const NOT_NOW = {
   endpointIs: (state: string): string => `the endpoint is ${state} by now`,
 } as const;
 
-/** Facts by their names: `{ pausedForMs: 60000 }`, `{ waiting: 12, failed: 3 }`, `{ url: "https://…" }`. Never a secret. */
+/**
+ * Facts about a change by name: `{ pausedForMs: 60000 }`, `{ waiting: 12, failed: 3 }`, `{ url: "https://…" }`. They
+ * never contain a secret.
+ */
 export type ChangeFacts = Readonly<Record<string, string | number | boolean>>;
 
 export interface EndpointOfTenant {
   readonly tenant: string;
-  /** Undefined for the limits of all endpoints of the tenant, and for what was sent again to several. */
+  /**
+   * The endpoint id. Undefined for the limits that all endpoints of the tenant share, and for messages that were sent
+   * again to several endpoints.
+   */
   readonly id: string | undefined;
 }
 
 interface NotedChange {
-  /** The text of the key that it is about; undefined is all of it, or a filter without a key. */
+  /**
+   * The encoded key that the change affects. Undefined if the change affects the whole bucket or queue, or has a filter
+   * without a key.
+   */
   readonly key: string | undefined;
   readonly by: string;
   readonly reason: string | undefined;
-  /** How long it holds; undefined: until it is changed again. */
+  /** How long the change is active, in ms. Undefined if it is active until the next change. */
   readonly forMs: number | undefined;
-  /** The change that this one takes back. */
+  /** The id of the change that this change undoes. */
   readonly undoes: string | undefined;
 }
 
-/** What can be set by hand of a bucket. A pause without an end has `pausedForMs` Infinity. */
+/** The state of a bucket that operators can set. An endless pause has `pausedForMs` Infinity. */
 export interface SteeredState {
-  /** As users read it: `"100/s"`. */
+  /** The policy in the form that users see: `"100/s"`. */
   readonly policy: string;
-  /** As the store has it. */
+  /** The policy as the store's JSON text. */
   readonly text: string;
   readonly source: PolicySource;
   readonly pausedForMs: number;
@@ -110,32 +124,32 @@ export interface NewBucketChange extends NotedChange {
 
 export interface NewQueueChange extends NotedChange {
   readonly bucket?: undefined;
-  /** The queue; that of a sender of webhooks has the name of the sender. */
+  /** The name of the queue. The queue of a webhook sender has the name of the sender. */
   readonly queue: string;
-  /** The endpoint that was changed; undefined for a change of the queue. */
+  /** The endpoint that was changed. Undefined for a change of the queue itself. */
   readonly endpoint: EndpointOfTenant | undefined;
   readonly action: QueueAction | EndpointAction;
-  /** Which jobs were meant, besides the key. */
+  /** The filter that selected the jobs, besides the key. */
   readonly filter: ChangeFacts | undefined;
-  /** True if the caller gave no `by`: then `by` names the process. */
+  /** True if the caller passed no `by`. `by` is then the name of the process. */
   readonly isByCode?: boolean | undefined;
   readonly before: ChangeFacts | undefined;
-  /** Undefined if it is known only once the change was made. */
+  /** The state after the change. Undefined if the result is known only after the change was made. */
   readonly after: ChangeFacts | undefined;
-  /** What `undo` puts back where `before` does not say it whole; users do not see it. */
+  /** The value that `undo` restores if `before` does not contain it completely. Users do not see this field. */
   readonly was?: unknown;
 }
 
 export type NewChange = NewBucketChange | NewQueueChange;
 
-/** What the store knows of a change that was noted. */
+/** The facts that the store adds to a recorded change. */
 interface Kept {
   readonly id: string;
-  /** Ms since 1970, by the store's clock. */
+  /** The time of the change, in ms since 1970 on the store's clock. */
   readonly atMs: number;
-  /** The change that took this one back. */
+  /** The id of the change that undid this change. */
   readonly undoneBy: string | undefined;
-  /** Why it was not made after all. */
+  /** The reason why the recorded change was not made. Undefined if it was made. */
   readonly failed: string | undefined;
 }
 
@@ -143,7 +157,7 @@ export type KeptBucketChange = NewBucketChange & Kept;
 export type KeptQueueChange = NewQueueChange & Kept & { readonly jobs: number | undefined };
 export type KeptChange = KeptBucketChange | KeptQueueChange;
 
-/** What became of a change that was noted. */
+/** The result of a recorded change. */
 export interface ChangeFate {
   readonly jobs?: number | undefined;
   readonly after?: ChangeFacts | undefined;
@@ -151,14 +165,16 @@ export interface ChangeFate {
   readonly failed?: string | undefined;
 }
 
-/** A change that has been made, in the generation that it gave the bucket. */
+/** A change that was made, and the bucket's generation after the change. */
 export interface MadeChange {
   readonly id: string;
   readonly change: Pick<NewBucketChange, "bucket" | "subject" | "after">;
   readonly generation: number;
 }
 
-/** Changes of a bucket, of a queue (endpoints included), or of all, older than `before`. */
+/**
+ * Selects recorded changes that are older than `before`: of a bucket, of a queue and its endpoints, or of everything.
+ */
 export interface ChangesPage {
   readonly bucket?: string | undefined;
   readonly queue?: string | undefined;
@@ -166,11 +182,11 @@ export interface ChangesPage {
   readonly limit: number;
 }
 
-/** A change that was noted, where its note lies. */
+/** Identifies a recorded change and the log that contains it. */
 export type ChangeRef = Pick<Kept, "id"> &
   ({ readonly bucket: string } | { readonly queue: string; readonly bucket?: undefined });
 
-/** As the store of queues has it. */
+/** The settings of a queue that operators set, as stored in Redis. */
 interface SettingsByHand {
   readonly generation: number;
   readonly settings: readonly {
@@ -182,32 +198,35 @@ interface SettingsByHand {
 }
 
 export interface ChangeStore {
-  /** Notes a change before it is made, in the log and as the override that it may begin; answers its id. */
+  /**
+   * Records a change before it is made: in the log, and as a new override if it starts one. Returns the id of the
+   * change.
+   */
   noteChange(change: NewChange): Promise<string>;
-  /** A change that was noted has been made: what it took the place of is forgotten. */
+  /** Records that a change was made. The store then removes the override that the change replaced. */
   confirmChange(made: MadeChange): Promise<void>;
-  /** Says what became of a change that was noted. */
+  /** Adds the result to a recorded change. */
   amendChange(change: ChangeRef, fate: ChangeFate): Promise<void>;
-  /** The newest changes first. */
+  /** Returns recorded changes, the newest first. */
   changes(page: ChangesPage & { readonly bucket: string }): Promise<readonly KeptBucketChange[]>;
   changes(page: ChangesPage & { readonly queue: string }): Promise<readonly KeptQueueChange[]>;
   changes(page: ChangesPage): Promise<readonly KeptChange[]>;
-  /** Removes from the log what names a tenant of a sender of webhooks. */
+  /** Removes all changes that name a tenant of a webhook sender from the log. */
   forgetTenant(of: TenantOfSender): Promise<void>;
-  /** What was set by hand of a queue, read where processes without a connection of the queue's own can. */
+  /** Returns the queue settings that operators set. Works in processes without a connection of the queue. */
   settingsByHand(queue: string): Promise<SettingsByHand>;
 }
 
 export interface TenantOfSender {
-  /** The sender's queue. */
+  /** The name of the sender's queue. */
   readonly queue: string;
   readonly tenant: string;
 }
 
 /**
- * The logs, each of which keeps as many changes: of buckets by hand; of buckets by rules; of queues; of endpoints, with a
- * `by`; of queues and endpoints by rules; of endpoints, without a `by`. Applications change endpoints for their tenants
- * without a `by`, and these changes must not push out those of a person.
+ * The suffixes of the separate change logs, each with its own limit. In this order: buckets by operators, buckets by
+ * rules, queues, endpoints with a `by`, queues and endpoints by rules, and endpoints without a `by`. Applications
+ * change endpoints for their tenants without a `by`, and these changes must not displace the changes by a person.
  */
 export const LOGS = [
   "",
@@ -217,7 +236,7 @@ export const LOGS = [
   ":settings",
   ":endpoints:code",
 ] as const;
-/** How many of them are of buckets. */
+/** The number of logs, from the first, that contain changes of buckets. */
 const OF_BUCKETS = 2;
 
 export function logOf(change: NewChange): (typeof LOGS)[number] {
@@ -236,14 +255,14 @@ export function logsOf({
   return queue === undefined ? LOGS : LOGS.slice(OF_BUCKETS);
 }
 
-/** Ids are `<ms>-<number>`: the newest first. */
+/** Compares two change ids of the form `<ms>-<number>`, so that the newest change is first. */
 export function newestFirst(one: string, other: string): number {
   const [ms, number] = one.split("-").map(Number) as [number, number];
   const [otherMs, otherNumber] = other.split("-").map(Number) as [number, number];
   return otherMs - ms || otherNumber - number;
 }
 
-/** Whether a change, of a queue or of its bucket, names a tenant. */
+/** True if a change of a queue or its bucket names a tenant. */
 export function namesTenant(
   {
     endpoint,
@@ -256,10 +275,10 @@ export function namesTenant(
   return endpoint?.tenant === tenant || keys.some((text) => isWithin(text, tenant));
 }
 
-/** How much of a text the log keeps. */
+/** The most characters of a text that the log stores. */
 export const MOST_OF_TEXT = 200;
 
-/** What the log keeps of what was asked for; undefined if that is nothing. */
+/** Converts a filter to the facts that the log stores. Returns undefined for an empty filter. */
 export function filterFacts(filter: Readonly<Record<string, unknown>>): ChangeFacts | undefined {
   const given = Object.entries(filter).filter(([, value]) => value !== undefined);
   if (given.length === 0) return undefined;
@@ -271,12 +290,15 @@ export function filterFacts(filter: Readonly<Record<string, unknown>>): ChangeFa
   );
 }
 
-/** How many values the log shows of a change of settings. */
+/** The most values that the log shows for one change of settings. */
 const MOST_SHOWN = 20;
 
 type Values = ReadonlyMap<string, unknown>;
 
-/** What the log shows of what some values were and are; of how many more it does not, `more` says. */
+/**
+ * Returns the values before and after a change as the log shows them. `more` is the number of values that are not
+ * shown.
+ */
 export function shownFacts(
   names: readonly string[],
   before: Values,
@@ -290,7 +312,10 @@ export function shownFacts(
   return { before: ofThose(before), after: { ...ofThose(after), ...more } };
 }
 
-/** The values that differ; with `few`, all of them where the log shows as many. */
+/**
+ * Returns the values that differ before and after a change. With `few` set to `"all"`, returns all values if the log
+ * can show that many.
+ */
 export function changedFacts(
   before: Values,
   after: Values,
@@ -302,89 +327,105 @@ export function changedFacts(
   return shownFacts(changed, before, after);
 }
 
-/** What could be set by hand, before or after a change. */
+/** The state of a bucket that operators can set, before or after a change. */
 export interface SteeredFacts {
-  /** The policy in force: `"100/s"`. */
+  /** The active policy: `"100/s"`. */
   readonly policy: string;
-  /** Where it comes from: set by hand, of the rules, or of the code. */
+  /** The origin of the policy: an operator's override, the rules, or the code. */
   readonly source: PolicySource;
-  /** For how long nothing starts, in ms; of a key, by its own pause. Infinity without an end: JSON says `"forever"`. */
+  /**
+   * How long no call starts, in ms. For a change of a key, only the key's own pause counts. Infinity for a pause
+   * without an end, which is `"forever"` in JSON.
+   */
   readonly pausedForMs: number;
 }
 
-/** A change of a bucket by hand or by a rules file, as the log has it. */
+/** A change of a bucket by an operator or a rules file, as the log shows it. */
 export interface BucketChange {
-  /** `"1764166000000-0"`. Later changes have greater ones. */
+  /** The id of the change: `"1764166000000-0"`. Later changes have greater ids. */
   readonly id: string;
   readonly bucket: string;
   readonly queue?: undefined;
   /**
-   * `"undo"` undoes another change. `"expire"` is the end of a temporary policy. `"rules"` is a change by a rules file, even
-   * if an override takes precedence: `by` is then `"rules"`, and `reason` names the file.
+   * `"undo"` undoes another change. `"expire"` is the end of a temporary policy. `"rules"` is a change by a rules file,
+   * which is also recorded if an override takes precedence. `by` is then `"rules"`, and `reason` names the file.
    */
   readonly action: BucketAction;
-  /** What it is about: that of an `"undo"` is what is taken back. */
+  /** The part of the bucket that was changed. For an `"undo"`, it is the part that the undone change affected. */
   readonly subject: "policy" | "pause";
-  /** When, in ms since 1970, by the clock of Redis. */
+  /** The time of the change, in ms since 1970 on the clock of Redis. */
   readonly atMs: number;
   readonly by: string;
   readonly reason: string | undefined;
-  /** The key that was paused or resumed; undefined is the whole bucket, unless there are `keys`. */
+  /** The key that was paused or resumed. Undefined for the whole bucket, and if there are `keys`. */
   readonly key: Key | undefined;
   readonly keys: NamedKeys | undefined;
-  /** For how long it was to hold, in ms; undefined: until the next change. */
+  /** How long the change was meant to be active, in ms. Undefined if it was active until the next change. */
   readonly forMs: number | undefined;
   readonly before: SteeredFacts;
   readonly after: SteeredFacts;
-  /** The id of the change that this one took back. */
+  /** The id of the change that this change undid. */
   readonly undoes: string | undefined;
-  /** The id of the change that took this one back. */
+  /** The id of the change that undid this change. */
   readonly undoneBy: string | undefined;
-  /** Why it was not made after all; or that no reply came, and then it may have been made. */
+  /** The reason why the change was not made. If the reason is a missing reply, the change may have been made. */
   readonly failed: string | undefined;
 }
 
-/** A change of a queue, or of an endpoint of a sender of webhooks, as `sluice.changes()` lists it. */
+/** A change of a queue, or of an endpoint of a webhook sender, as `sluice.changes()` returns it. */
 export interface QueueChange {
-  /** `"1764166000000-2000000"`. Later changes have greater ones. */
+  /** The id of the change: `"1764166000000-2000000"`. Later changes have greater ids. */
   readonly id: string;
   readonly bucket?: undefined;
-  /** The queue; of an endpoint, the sender. */
+  /** The name of the queue. For a change of an endpoint, the name of the sender. */
   readonly queue: string;
   readonly endpoint: EndpointOfTenant | undefined;
-  /** `"rules"` is what a rules file has changed, of a queue or of the endpoints of a sender: `by` is then `"rules"`, and `reason` says which. */
+  /**
+   * The action. `"rules"` is a change by a rules file to a queue or to the endpoints of a sender. `by` is then
+   * `"rules"`, and `reason` names the file.
+   */
   readonly action: QueueAction | EndpointAction;
-  /** The key that it is about; undefined is the whole queue. */
+  /** The key that the change affected. Undefined for the whole queue. */
   readonly key: Key | undefined;
-  /** Which jobs were meant, besides the key: `{ reason: "timed out" }`; of one job, its id; of webhooks which messages. */
+  /**
+   * The filter that selected the jobs, besides the key: `{ reason: "timed out" }`. For a single job, the filter
+   * contains its id. For webhooks, the filter selected messages.
+   */
   readonly filter: ChangeFacts | undefined;
-  /** When, in ms since 1970, by the clock of Redis. */
+  /** The time of the change, in ms since 1970 on the clock of Redis. */
   readonly atMs: number;
   readonly by: string;
   readonly reason: string | undefined;
-  /** For how long a pause or a setting was to hold, in ms; undefined: until the next change. */
+  /** How long a pause or a setting was meant to be active, in ms. Undefined if it was active until the next change. */
   readonly forMs: number | undefined;
   /**
-   * For a pause, `pausedForMs`. For a change of jobs, their number by state. For an endpoint, its settings, if it existed.
-   * For settings and rules, the values that differ, such as `"defaults.attempts"`. The code sets a missing one.
+   * The state before the change. For a pause, `pausedForMs`. For a change of jobs, their number by state. For an
+   * endpoint, its settings, if it existed. For settings and rules, the values that differ, such as
+   * `"defaults.attempts"`. A missing value is set by the code.
    */
   readonly before: ChangeFacts | undefined;
-  /** The same afterwards; undefined of what was removed, and where it is not known what came of the change. */
+  /** The state after the change, in the same form. Undefined if the target was removed, or if the result is unknown. */
   readonly after: ChangeFacts | undefined;
-  /** How many jobs it has changed, or messages it has sent again: `12`. Undefined where no jobs are, or while it is not known. */
+  /**
+   * The number of jobs that the change affected, or of messages that it sent again: `12`. Undefined if the change does
+   * not affect jobs, or while the number is unknown.
+   */
   readonly jobs: number | undefined;
-  /** The id of the change that this one took back. */
+  /** The id of the change that this change undid. */
   readonly undoes: string | undefined;
-  /** The id of the change that took this one back. */
+  /** The id of the change that undid this change. */
   readonly undoneBy: string | undefined;
-  /** Why it was not made after all, or not to its end; or that no reply came, and then it may have been made. */
+  /**
+   * The reason why the change was not made, or not completed. If the reason is a missing reply, the change may have
+   * been made.
+   */
   readonly failed: string | undefined;
 }
 
-/** A change of a bucket, or of a queue or an endpoint: the one has a `bucket`, the other a `queue`. */
+/** A change of a bucket, which has a `bucket`, or a change of a queue or an endpoint, which has a `queue`. */
 export type LoggedChange = BucketChange | QueueChange;
 
-/** A change as users see it. */
+/** The form of a recorded change that users see. */
 export type Described<Of extends KeptChange> = Of extends KeptBucketChange
   ? BucketChange
   : QueueChange;

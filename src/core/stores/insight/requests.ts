@@ -1,18 +1,24 @@
-/** Recognizes repeated requests on all servers. */
+/** Remembers requests, so that each HTTP server recognizes a repeated request. */
 export interface RequestNotes {
-  /** Notes a request, unless another one has its name. A repetition extends the time that it is kept. */
+  /**
+   * Records a request, unless another request has the same name. A repetition extends the time for which the record is
+   * kept, `keptMs`.
+   */
   noteRequest(request: NotedRequest, keptMs: number): Promise<RequestNoted>;
-  /** Frees the name of a request that had no effect. */
+  /** Removes the record of a request that had no effect, so that its name is free again. */
   forgetRequest(request: NotedRequest): Promise<void>;
 }
 
-/** `"same"` is a repetition. `"other"` means that the name is taken. */
+/**
+ * The result of recording a request. `"same"` means that the request is a repetition. `"other"` means that a different
+ * request has this name.
+ */
 export type RequestNoted = "first" | "same" | "other";
 
 export interface NotedRequest {
   readonly queue: string;
-  /** Unique within the queue. */
+  /** The name of the request, unique within the queue. */
   readonly name: string;
-  /** The digest of its content. */
+  /** The digest of the request's content. */
   readonly asked: string;
 }

@@ -1,30 +1,35 @@
-/** Shares the slots of callers among servers, so that each server can settle and release them. */
+/**
+ * Shares a secret among HTTP servers, so that each server can settle and release the slots that
+ * another server granted.
+ */
 export interface SlotSecrets {
-  /** Returns the stored secret that signs the ids of slots. Stores the given one if there is none. */
+  /** Returns the stored secret that signs slot ids. Stores and returns `own` if there is none. */
   slotSecret(own: string): Promise<string>;
 }
 
 /** A slot that a server has granted. */
 export interface GivenSlot {
-  /** Unique within the bucket. */
+  /** The slot id, unique within the bucket. */
   readonly slot: string;
-  /** When it expires unless it is renewed, in ms since 1970 on the bucket's clock. */
+  /**
+   * The time when the slot expires unless it is renewed, in ms since 1970 on the bucket's clock.
+   */
   readonly untilMs: number;
 }
 
 export interface SlotNote extends GivenSlot {
   readonly bucket: string;
   readonly what: "look" | "settle" | "release" | "renew";
-  /** How long it is renewed, from now. */
+  /** For `"renew"`: the new remaining time from now, in ms. */
   readonly holdMs?: number | undefined;
 }
 
 export interface SlotNoted {
-  /** `"over"`: it was released, or has expired. */
+  /** The state before the request. `"over"` means that the slot was released or has expired. */
   readonly state: "held" | "settled" | "over";
-  /** How long it is still held. */
+  /** The remaining time until the slot expires, in ms. */
   readonly leftMs: number;
 }
 
-/** How long a secret is kept. Servers that use it extend this. */
+/** How long the store keeps a secret after its last use, in ms. */
 export const SLOT_SECRET_KEPT_MS = 2_592_000_000;

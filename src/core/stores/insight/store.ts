@@ -5,20 +5,26 @@ import type { RequestNotes } from "./requests.ts";
 import type { SlotSecrets } from "./slots.ts";
 import type { ChangeStore, KeptBucketChange } from "./changes.ts";
 
-/** Facts about a fleet beside its limits: its replicas and their reports, the change log, and the rules. */
+/**
+ * Stores the facts about all processes that share a Redis: their reports, the change log, and the rules. The `Store` in
+ * `core/store.ts` stores the limits.
+ */
 export interface InsightStore extends RulesStore, RequestNotes, SlotSecrets, ChangeStore {
   /** Stores the report of a replica. */
   report(report: ReplicaReport): Promise<ReportReply>;
-  /** Returns sorted names of buckets from reports and rules, starting after a name. */
+  /** Returns the names of buckets from reports and rules, sorted and starting after `page.after`. */
   bucketNames(page: NamesPage): Promise<BucketNames>;
   /** Returns the facts about a bucket, with the reports of live replicas. */
   bucket(name: string): Promise<BucketFacts>;
-  /** Reads several buckets at once. Missing if that is not faster. */
+  /** Reads several buckets in one request. Undefined if the store has no faster way than reading each bucket. */
   readonly looks?: (names: readonly string[]) => Promise<ReadonlyMap<string, BucketLook>>;
-  /** Returns the text of the policy in the code of a bucket; undefined if no replica has reported the bucket. */
+  /**
+   * Returns the policy text that the code declares for a bucket. Returns undefined if no replica has reported the
+   * bucket.
+   */
   declared(bucket: string): Promise<string | undefined>;
   replicas(): Promise<readonly ReplicaFacts[]>;
-  /** Returns queues from reports, sorted by name, starting after a name. */
+  /** Returns queues from reports, sorted by name and starting after `page.after`. */
   queues(page: NamesPage): Promise<QueuesFound>;
   queue(name: string): Promise<QueueFacts | undefined>;
   /** Returns the workers of live replicas. */
@@ -29,17 +35,17 @@ export interface InsightStore extends RulesStore, RequestNotes, SlotSecrets, Cha
   endOverride(override: Pick<Override, "bucket" | "id">): Promise<void>;
 }
 
-/** How long a replica counts as alive after its last report. */
+/** How long a replica counts as alive after its last report, in ms. */
 export const REPLICA_ALIVE_MS = 90_000;
-/** How long a bucket or queue stays in the index after its last report. */
+/** How long a bucket or queue stays in the index after its last report, in ms. */
 export const INDEX_KEPT_MS = 2_592_000_000;
-/** The length of a step in the history of calls. */
+/** The length of one step in the history of calls, in ms. */
 export const HISTORY_STEP_MS = 10_000;
-/** How long the history of calls is kept. */
+/** How long the store keeps the history of calls, in ms. */
 export const HISTORY_KEPT_MS = 86_400_000;
-/** How many changes each change log keeps. */
+/** The most changes in each change log. */
 export const CHANGES_KEPT = 10_000;
-/** How long a change log is kept after its last change. */
+/** How long the store keeps a change log after its last change, in ms. */
 export const CHANGES_KEPT_MS = 31_622_400_000;
 
 interface NamesPage {
@@ -60,7 +66,7 @@ interface QueuesFound {
 }
 
 interface ReportReply {
-  /** Overrides that have expired, and that this replica has to end. */
+  /** Expired overrides, which this replica must end. */
   readonly over: readonly Override[];
   /** True if no earlier report of the replica is stored, because it is new or its reports were lost. */
   readonly isNew: boolean;
@@ -70,12 +76,15 @@ interface ReportReply {
 export interface ReplicaReport {
   readonly replica: string;
   readonly about: AboutReplica;
-  /** True for its last report, which removes its earlier ones. The calls that it started still count. */
+  /**
+   * True for the last report of the process, which removes its earlier reports. The calls that the process started
+   * still count.
+   */
   readonly isLast: boolean;
   readonly buckets: readonly BucketReport[];
-  /** Open queues that it has not reported recently. */
+  /** The open queues that the process has not reported recently. */
   readonly queues: readonly QueueFacts[];
-  /** All its workers; undefined if they are unchanged. */
+  /** All workers of the process. Undefined if they are unchanged. */
   readonly workers: readonly WorkerActivity[] | undefined;
 }
 
@@ -86,38 +95,41 @@ export interface QueueFacts {
   readonly declared: QueueDeclared;
 }
 
-/** The options in the code of a queue, without functions and schemas. */
+/** The options that the code declares for a queue, without functions and schemas. */
 export interface QueueDeclared extends QueueSettings {
-  /** Whether a dead letter blocks its ordered key, and whether all keys are ordered or a function decides. */
+  /**
+   * The order of jobs. `stuck` is `"hold"` if a dead letter blocks its key. `keys` is `"some"` if a function selects
+   * the ordered keys.
+   */
   readonly ordered?: { readonly stuck: "skip" | "hold"; readonly keys: "all" | "some" } | undefined;
-  /** Whether the bucket computes the costs of jobs. */
+  /** True if the bucket computes the cost of each job. */
   readonly hasCosts: boolean;
-  /** Whether it is the queue of a sender of webhooks. */
+  /** True if the queue belongs to a webhook sender. */
   readonly isSender?: boolean | undefined;
   readonly maxJobBytes?: number | undefined;
 }
 
 /** The state of a worker in the last report of its process. */
 export interface WorkerActivity {
-  /** A unique name. */
+  /** The unique id of the worker. */
   readonly worker: string;
   readonly queue: string;
   /** `"closing"` while its last handlers run. */
   readonly state: "running" | "closing";
-  /** When it started, in ms since 1970 on the clock of its process. */
+  /** The time when the worker started, in ms since 1970 on the clock of its process. */
   readonly sinceMs: number;
-  /** How many handlers run. */
+  /** The number of running handlers. */
   readonly running: number;
-  /** How many fetched jobs wait for their slots. */
+  /** The number of fetched jobs that wait for their slots. */
   readonly waiting: number;
-  /** The most jobs that it may hold. */
+  /** The most jobs that the worker may have fetched at once. */
   readonly concurrency: number;
-  /** Whether the queue is paused, as the worker last read it. */
+  /** True if the queue was paused when the worker last read its state. */
   readonly paused: boolean;
 }
 
 export interface WorkerFacts extends WorkerActivity {
-  /** The process that it runs in. */
+  /** The process in which the worker runs. */
   readonly replica: string;
 }
 
@@ -126,13 +138,13 @@ export interface AboutReplica {
   readonly pid: number;
   /** The version of this package. */
   readonly version: string;
-  /** In ms since 1970, on the clock of the process. */
+  /** The start time of the process, in ms since 1970 on its own clock. */
   readonly startedAtMs: number;
 }
 
 export interface ReplicaFacts extends AboutReplica {
   readonly replica: string;
-  /** The time of its last report, on the clock of the store. */
+  /** The time of the last report, in ms since 1970 on the clock of the store. */
   readonly seenAtMs: number;
 }
 
@@ -140,17 +152,17 @@ export interface ReplicaFacts extends AboutReplica {
 export interface BucketReport {
   readonly bucket: string;
   readonly state: BucketActivity;
-  /** Calls that started since the previous report. */
+  /** The number of calls that started since the previous report. */
   readonly started: number;
-  /** Calls that the downstream rejected since then. */
+  /** The number of calls that the downstream rejected since the previous report. */
   readonly refused: number;
-  /** The text of the policy in its code; undefined if that is unchanged. */
+  /** The policy text that the code declares. Undefined if it is unchanged. */
   readonly declared: string | undefined;
-  /** The waiting callers, reported once in each step of the history; undefined without any. */
+  /** The waiting callers, reported once in each step of the history. Undefined if no caller waited. */
   readonly waited?: Waited | undefined;
 }
 
-/** The average number of waiting callers by rank, over a time until now. */
+/** The average number of waiting callers by rank, over the last `forMs`. */
 interface Waited {
   readonly callers: readonly number[];
   readonly forMs: number;
@@ -158,50 +170,50 @@ interface Waited {
 
 /** The state of a bucket in one process. */
 export interface BucketActivity {
-  /** Waiting callers by rank: critical, high, normal, low. */
+  /** The number of waiting callers by rank: critical, high, normal, low. */
   readonly waiting: readonly number[];
-  /** How long the oldest of them has waited. */
+  /** How long the oldest waiting caller has waited, in ms. */
   readonly oldestMs: number;
-  /** Calls that started in the last ten seconds. */
+  /** The number of calls that started in the last ten seconds. */
   readonly startedIn10s: number;
-  /** The limit that most of them wait for: `"100/s"`. */
+  /** The limit that delays most of the waiting callers: `"100/s"`. */
   readonly limitedBy: string | undefined;
 }
 
 export interface BucketFacts {
   /** The time on the clock of the store. */
   readonly nowMs: number;
-  /** How many responses have started a cooldown or reduced the rate, over all processes: `12`. */
+  /** The number of responses that started a cooldown or reduced the rate, over all processes: `12`. */
   readonly refusals: number;
   readonly reports: readonly (BucketActivity & {
     readonly replica: string;
     readonly atMs: number;
   })[];
   readonly rules: RuledPolicy | undefined;
-  /** Overrides that may be active, the oldest first. */
+  /** The overrides that may be active, the oldest first. */
   readonly overrides: readonly Override[];
-  /** The change that started the current pause. */
+  /** The change that started the current pause. Undefined without a pause. */
   readonly pause: KeptBucketChange | undefined;
   /** False if only the rules name the bucket, and no replica has used it recently. */
   readonly hasCalls: boolean;
 }
 
-/** The facts about a bucket, and its state except for its limits; or the error of its server. */
+/** The facts about a bucket and its state without limits, or the error of the server that stores the bucket. */
 export type BucketLook =
   | {
       readonly facts: BucketFacts;
-      /** The text of the policy in its code; undefined for an unknown bucket. */
+      /** The policy text that the code declares. Undefined for an unknown bucket. */
       readonly declared: string | undefined;
-      /** Undefined if the bucket is stored on another node. */
+      /** The state of the bucket. Undefined if the bucket is stored on another node. */
       readonly glance: Glance | undefined;
     }
   | { readonly error: unknown };
 
-/** The state of a bucket without its limits. `Peeked` has them. */
+/** The state of a bucket without its limits. `Peeked` is the state with its limits. */
 export interface Glance {
   readonly nowUs: number;
   readonly generation: number;
-  /** The text of the active policy; undefined if the bucket has no state. */
+  /** The text of the active policy. Undefined if the bucket has no state. */
   readonly text: string | undefined;
   readonly source: PolicySource;
   readonly alive: number;
@@ -214,19 +226,19 @@ export interface Glance {
 /** A policy that an operator has set. */
 export interface Override {
   readonly bucket: string;
-  /** The id of the change that set it. */
+  /** The id of the change that set the override. */
   readonly id: string;
   readonly text: string;
   readonly by: string;
   readonly reason: string | undefined;
   readonly atMs: number;
-  /** When it expires, on the clock of the store; undefined without an end. */
+  /** The time when the override expires, on the clock of the store. Undefined if it does not expire. */
   readonly untilMs: number | undefined;
-  /** The generation that it gave the bucket; undefined until it is confirmed. */
+  /** The bucket's generation after the override was set. Undefined until the override is confirmed. */
   readonly generation: number | undefined;
 }
 
-/** How long a noted change may be unconfirmed. After that, it counts as made. */
+/** How long a recorded change may stay unconfirmed, in ms. After that, it counts as made. */
 export const UNCONFIRMED_MS = 60_000;
 
 /** Returns the override that set the policy with this text. */
@@ -234,18 +246,24 @@ export function overrideOf({ overrides }: BucketFacts, text: string): Override |
   return overrides.findLast((each) => each.text === text);
 }
 
-/** Returns the active override according to the replicas. The bucket itself may already have another one. */
+/**
+ * Returns the active override, as far as the replicas have confirmed it. The bucket itself may already have a newer
+ * override.
+ */
 export function overrideInForce({ overrides }: BucketFacts): Override | undefined {
   return overrides
     .filter(({ generation }) => generation !== undefined)
     .toSorted((a, b) => b.generation! - a.generation!)[0];
 }
 
-/** Started, rejected and waiting calls in one step of the history. A rejected call caused a cooldown or a lower rate. */
+/**
+ * The numbers of started, rejected and waiting calls in one step of the history. A rejected call is one whose response
+ * caused a cooldown or a lower rate.
+ */
 export interface Point {
   readonly atMs: number;
   readonly started: number;
   readonly refused: number;
-  /** The average number of waiting callers, by rank; empty without any. */
+  /** The average number of waiting callers by rank. Empty if no caller waited. */
   readonly waiting: readonly number[];
 }

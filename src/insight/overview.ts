@@ -12,65 +12,71 @@ export interface OverviewOptions {
   readonly after?: string | undefined;
   /** The `nextQueue` of the previous page. Defaults to the first page. */
   readonly afterQueue?: string | undefined;
-  /** The most buckets, and the most queues, on the page: 1 to 1,000. Defaults to 100. */
+  /**
+   * The maximum number of buckets on the page, and of queues on the page: 1 to 1,000. Defaults to
+   * 100.
+   */
   readonly limit?: number | undefined;
   /**
-   * Omits the `limits` of buckets, which take one Redis request per bucket. An overview of many
-   * buckets then takes half the time. Defaults to false.
+   * Omits each bucket's `limits`, because reading them takes one Redis request per bucket. An
+   * overview of many buckets then takes half the time. Defaults to false.
    */
   readonly brief?: boolean | undefined;
 }
 
 /** A process that uses buckets. */
 export interface Replica {
-  /** A unique id. */
+  /** A unique id of the process. */
   readonly replica: string;
   readonly host: string;
   readonly pid: number;
   /** The version of Sluice in the process. */
   readonly version: string;
-  /** When it started, in ms since 1970, by its own clock. */
+  /** When the process started, in ms since 1970, by the clock of its machine. */
   readonly startedAtMs: number;
   /**
-   * When it last reported, in ms since 1970, by the clock of Redis. It reports at least every
-   * thirty seconds.
+   * When the process last reported, in ms since 1970, by the clock of Redis. A process reports at
+   * least every thirty seconds.
    */
   readonly seenAtMs: number;
 }
 
-/** A queue that some process has open, with its workers. `queue.status()` returns its backlog. */
+/**
+ * A queue that at least one process has open, with its worker totals. `queue.status()` returns the
+ * backlog.
+ */
 export interface ListedQueue {
   readonly name: string;
-  /** The bucket that its jobs draw from. */
+  /** The bucket that limits the queue's jobs. */
   readonly bucket: string;
   /**
-   * How many of `workers` run, as `queue.status()` counts them; how many jobs they may hold
-   * together, and how many run.
+   * The number of running workers, as `queue.status()` counts them. `places` is the number of jobs
+   * that these workers may hold together, and `running` is how many jobs run.
    */
   readonly workers: number;
   readonly places: number;
   readonly running: number;
 }
 
-/** A worker, as its process reported it up to a second ago. */
+/** A worker, from its process's latest report. Processes report a change within about a second. */
 export interface ListedWorker {
-  /** A unique id. */
+  /** A unique id of the worker. */
   readonly worker: string;
-  /** The id of its process, as in `replicas`. */
+  /** The id of the worker's process, as in `replicas`. */
   readonly replica: string;
   readonly queue: string;
   /**
    * `"closing"` while its last handlers finish. `"silent"` after about 10 seconds without a sign of
-   * life, for example after it was killed.
+   * life, for example because the worker was killed.
    */
   readonly state: "running" | "closing" | "silent";
-  /** When this state began, in ms since 1970, by the clock of its process. */
+  /** When this state began, in ms since 1970, by the clock of the worker's machine. */
   readonly sinceMs: number;
-  /** How many jobs have a running handler. */
+  /** The number of jobs whose handler runs. */
   readonly running: number;
-  /** How many more jobs it holds that wait for their slots. */
+  /** The number of fetched jobs that still wait for a slot. */
   readonly waiting: number;
-  /** How many jobs it may hold at once. */
+  /** The maximum number of jobs that the worker holds at once. */
   readonly concurrency: number;
   /** Whether the queue was paused when the worker last checked. */
   readonly paused: boolean;
@@ -78,34 +84,34 @@ export interface ListedWorker {
 
 export interface Overview<Status extends BucketBrief = BucketStatus> {
   /**
-   * The buckets of one page, sorted by name. A bucket is listed for 30 days after its last call,
-   * and as long as a rules file names it.
+   * The buckets of one page, sorted by name. A bucket stays listed for 30 days after its last call.
+   * A bucket that a rules file names is always listed.
    */
   readonly buckets: readonly Status[];
   /**
-   * Buckets of this page whose server is unreachable, and unreachable servers themselves, which
-   * have an undefined `bucket`.
+   * Buckets of this page whose server is unreachable, and the unreachable servers themselves. An
+   * entry for a server has an undefined `bucket`.
    */
   readonly unreachable: readonly Unreachable[];
-  /** Pass it as `after` to get the next page. Undefined on the last page. */
+  /** Pass this value as `after` to get the next page. Undefined on the last page. */
   readonly next: string | undefined;
   /**
-   * The queues of one page, sorted by name. A queue is listed for 30 days after the last process
-   * that had it open.
+   * The queues of one page, sorted by name. A queue stays listed for 30 days after a process last
+   * had it open.
    */
   readonly queues: readonly ListedQueue[];
-  /** Pass it as `afterQueue` to get the next page of queues. Undefined on the last page. */
+  /** Pass this value as `afterQueue` to get the next page of queues. Undefined on the last page. */
   readonly nextQueue: string | undefined;
   /** The processes that reported in the last 90 seconds. */
   readonly replicas: readonly Replica[];
   /**
-   * All workers of these processes. A killed worker is listed as `"silent"` until its process has
-   * not reported for 90 seconds.
+   * All workers of the processes in `replicas`. A killed worker is listed as `"silent"` until its
+   * process has not reported for 90 seconds.
    */
   readonly workers: readonly ListedWorker[];
 }
 
-/** A part that is missing from an overview, and why. */
+/** A bucket or server that is missing from an overview, and the reason. */
 export interface Unreachable {
   readonly bucket: string | undefined;
   readonly reason: string;
@@ -115,13 +121,16 @@ export interface ChangesOptions {
   /** Lists only the changes of this bucket. Defaults to all buckets and queues. */
   readonly bucket?: string | undefined;
   /**
-   * Lists only the changes of this queue, or of the endpoints of the sender with this name. Cannot
-   * be combined with `bucket`.
+   * Lists only the changes of this queue, or of the endpoints of the webhook sender with this name.
+   * Cannot be combined with `bucket`.
    */
   readonly queue?: string | undefined;
-  /** Lists only changes before the one with this id, for the next page. Defaults to the newest. */
+  /**
+   * Lists only changes that are older than the change with this id. Use it to get the next page.
+   * Defaults to the newest changes.
+   */
   readonly before?: string | undefined;
-  /** The most changes on the page, 1 to 1,000. Defaults to 100. */
+  /** The maximum number of changes on the page, 1 to 1,000. Defaults to 100. */
   readonly limit?: number | undefined;
 }
 
@@ -195,7 +204,7 @@ export function createInsight({ insight, statuses }: InsightParts): Insight {
 }
 
 /**
- * Marks workers as silent that `queue.status()` no longer counts, because they have sent no recent
+ * Marks a worker as silent if `queue.status()` no longer counts it, because it has sent no recent
  * sign of life.
  */
 async function markSilent(

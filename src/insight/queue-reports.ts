@@ -2,17 +2,20 @@ import type { QueueFacts, WorkerActivity } from "../core/stores/insight/store.ts
 
 /** The unreported changes of a process's queues and workers. */
 export interface QueueReports {
-  /** Takes what has not been reported yet. The last report lists no workers. */
+  /**
+   * Returns the unreported changes and marks them as reported. With `isLast`, the report lists no
+   * workers.
+   */
   take(nowMs: number, isLast?: boolean): QueueReport;
   /** Marks everything as unreported, because a report was lost. */
   reportAgain(): void;
-  /** Whether anything here can change without an event. */
+  /** True if the process has workers. Their state can change without an event. */
   readonly hasWorkers: boolean;
 }
 
 interface QueueReport {
   readonly queues: readonly QueueFacts[];
-  /** Undefined if nothing changed since the last report. */
+  /** The workers' state. Undefined if it has not changed since the last report. */
   readonly workers: readonly WorkerActivity[] | undefined;
 }
 
@@ -21,13 +24,17 @@ export interface QueueReportsParts {
   readonly workers: () => readonly WorkerActivity[];
 }
 
-/** Open queues are reported again, because the index forgets queues that no process reports. */
+/**
+ * The interval at which open queues and workers are reported again. The index drops queues that no
+ * process reports.
+ */
 const REPEAT_MS = 3_600_000;
 
 export function createQueueReports(parts: QueueReportsParts): QueueReports {
   const reportedAtMs = new Map<string, number>();
   /**
-   * The workers as last reported. Without workers, nothing is reported until the first one starts.
+   * The last reported workers, as JSON. Without workers, nothing is reported until the first worker
+   * starts.
    */
   let workersText = "[]";
   let workersAtMs = -Infinity;
@@ -55,7 +62,7 @@ export function createQueueReports(parts: QueueReportsParts): QueueReports {
     },
     reportAgain() {
       reportedAtMs.clear();
-      // Differs from any list, so that even an empty list is reported again.
+      // The empty text differs from every list, so even an empty list is reported again.
       if (haveWorked) workersText = "";
     },
     get hasWorkers() {

@@ -1,8 +1,7 @@
 /**
- * Reports to the store what this process is, and what its buckets, queues and workers do. It
- * reports at most once a second, and only while something happens. The store's answer names
- * overrides that have expired. The first process that receives one puts the code's policy back in
- * force.
+ * Reports this process, its buckets, queues and workers to the store. A process reports at most
+ * once a second, and only while something happens. The store's reply names overrides that have
+ * expired. The first process that receives such an override makes the code's policy active again.
  */
 import { hostname } from "node:os";
 import process from "node:process";
@@ -19,21 +18,23 @@ import type {
 import type { OwnedBucket, LocalActivity } from "../throttle/bucket.ts";
 import { createQueueReports, type QueueReportsParts } from "./queue-reports.ts";
 
-/** The least time between two reports. */
+/** The minimum time between two reports. */
 const EVERY_MS = 1_000;
-/** The delay of a first report, which collects several calls. */
+/** The delay before the first report. It lets one report cover several calls. */
 const FIRST_MS = 50;
-/** How often a process reports callers that are still waiting when nothing else happens. */
+/**
+ * The interval at which a process reports callers that are still waiting if nothing else happens.
+ */
 const AT_REST_MS = 10_000;
-/** How often an idle process reports that it is alive. */
+/** The interval at which an idle process reports that it is alive. */
 const IDLE_MS = 30_000;
 /**
  * How long a closing process waits for its last report. It does not wait for an unreachable Redis.
  */
 const LAST_MS = 500;
-/** A timer may fire early by part of this. */
+/** The tolerance for timers that fire early. */
 const SLACK_MS = 500;
-/** A process that stood still reports at most this much waiting time at once. */
+/** A process that was frozen reports at most this much waiting time at once. */
 const LONGEST_WAITED_MS = 20_000;
 
 export interface ReporterParts extends QueueReportsParts {
@@ -42,28 +43,31 @@ export interface ReporterParts extends QueueReportsParts {
   readonly replica: string;
   readonly version: string;
   readonly buckets: () => Iterable<OwnedBucket>;
-  /** The bucket with this name, whichever process declares it. */
+  /** Finds the bucket with this name, whichever process declares it. */
   readonly find: (bucket: string) => Promise<OwnedBucket | undefined>;
 }
 
 export interface Reporter {
   /** Schedules a report within a second. */
   readonly onActivity: () => void;
-  /** Sends a last report, and none after it. */
+  /** Sends a last report and stops reporting. */
   close(): Promise<void>;
 }
 
-/** What a process remembers of a bucket between its reports. */
+/** What a process remembers about a bucket between two reports. */
 interface ReportedBucket {
   readonly recent: RecentCalls;
   state: string;
   /** How many callers were waiting at the last report, by rank. */
   waiting: readonly number[];
   reportedAtMs: number;
-  /** The start of the unreported waiting time, and the caller-milliseconds since then, by rank. */
+  /**
+   * `waitedSinceMs` is the start of the unreported waiting time. `waited` is the
+   * caller-milliseconds since then, by rank.
+   */
   waitedSinceMs: number;
   waited: readonly number[];
-  /** Whether the declaration in the code was reported. */
+  /** True if the policy declared in the code was reported. */
   isDeclared: boolean;
 }
 
@@ -78,12 +82,12 @@ export function createReporter(parts: ReporterParts): Reporter {
   let lastAtMs = -Infinity;
   let hasReported = false;
   let isClosed = false;
-  /** Whether the last report failed. */
+  /** True if the last report failed. */
   let hasFailed = false;
   /** Allows one report at a time. */
   let reporting = Promise.resolve();
 
-  /** What changed in a bucket since the last report. Undefined if nothing did. */
+  /** Returns what changed in a bucket since the last report. Undefined if nothing changed. */
   function changesIn(
     bucket: OwnedBucket,
     nowMs: number,
@@ -112,7 +116,8 @@ export function createReporter(parts: ReporterParts): Reporter {
     known.set(name, reported);
     addWaited(reported, nowMs);
     const hasEnded = sum(here.waiting) === 0 && startedIn10s === 0;
-    // Reported only once per step, because it costs as much as the rest of the report.
+    // The waiting time is reported only once per step, because it costs as much as the rest of the
+    // report.
     const isStepOver = nowMs - reported.waitedSinceMs >= AT_REST_MS - SLACK_MS;
     const waited = hasEnded || isStepOver ? takeWaited(reported, nowMs) : undefined;
     reported.state = text;
@@ -138,7 +143,7 @@ export function createReporter(parts: ReporterParts): Reporter {
     await send({ replica, about, isLast: false, buckets, ...queueReport });
   }
 
-  /** Reports the remaining calls. Resets everything else. */
+  /** Reports the remaining calls, and resets everything else to zero. */
   async function reportLast(): Promise<void> {
     const state: BucketActivity = {
       waiting: [],
@@ -167,7 +172,7 @@ export function createReporter(parts: ReporterParts): Reporter {
     try {
       const { over, isNew } = await insight.report(replicaReport);
       hasFailed = false;
-      // A store that lost its data needs a full report.
+      // Repeats everything if the store has lost its data and needs a full report.
       if (isNew && hasReported) {
         reportAgain(known.keys());
         ofQueues.reportAgain();
@@ -176,8 +181,8 @@ export function createReporter(parts: ReporterParts): Reporter {
       await expire(over);
     } catch (error) {
       hasFailed = true;
-      // The calls in the lost report are not counted: a later report would put them at the wrong
-      // time.
+      // The calls in the lost report are never counted, because a later report would put them at
+      // the wrong time.
       reportAgain(replicaReport.buckets.map(({ bucket }) => bucket));
       ofQueues.reportAgain();
       warn(error, "What this process does could not be reported");
@@ -192,7 +197,7 @@ export function createReporter(parts: ReporterParts): Reporter {
   }
 
   function warn(error: unknown, what: string): void {
-    // Callers already see an unreachable Redis.
+    // Logs nothing if Redis is unreachable, because callers already get that error.
     if (error instanceof StoreUnavailableError || isClosed) return;
     const reason = reasonOf(error);
     logger.warn({ reason }, `${what}: ${reason}`);
@@ -205,20 +210,22 @@ export function createReporter(parts: ReporterParts): Reporter {
         const bucket = await parts.find(override.bucket);
         await (bucket?.expire(override) ?? insight.endOverride(override));
       } catch (error) {
-        // The store will name it again later. A bucket that kept changing is no fault.
+        // The store will name this override again later. A `ChangedError` only means that the
+        // bucket kept changing.
         if (error instanceof ChangedError) continue;
         warn(error, `The policy of bucket "${override.bucket}" could not be ended`);
       }
     }
   }
 
-  /** When to check again if nothing happens until then. */
+  /** Returns the time until the next check if nothing happens before, in ms. */
   function nextInMs(): number {
-    // Everything has to be reported again. If Redis rejected a report, it will probably reject the
-    // next one too.
+    // A failed report is retried later: everything has to be reported again, but if Redis rejected
+    // one report, it will probably reject the next one too.
     if (hasFailed) return AT_REST_MS;
     const isBusy = [...known.values()].some(({ recent }) => recent.count() > 0);
-    // Reading the workers costs almost nothing, and only changes are sent.
+    // Workers are checked each second, because reading them costs almost nothing and only changes
+    // are sent.
     if (isBusy || ofQueues.hasWorkers) return EVERY_MS;
     return [...parts.buckets()].some(({ waiting }) => waiting > 0) ? AT_REST_MS : IDLE_MS;
   }
@@ -252,16 +259,16 @@ export function createReporter(parts: ReporterParts): Reporter {
 }
 
 /**
- * The policy that this process's code declares. Undefined if only rules declare one, or nothing
- * does.
+ * Returns the policy that this process's code declares. Undefined if only rules declare a policy,
+ * or there is no declaration.
  */
 function declaredBy({ isDeclared, policy }: OwnedBucket): string | undefined {
   return isDeclared ? policy.text : undefined;
 }
 
 /**
- * Adds the waiting time since the last report. The number of callers is the same as then, because a
- * change would have been reported.
+ * Adds the waiting time since the last report. The number of callers has not changed since then,
+ * because a change would have been reported.
  */
 function addWaited(reported: ReportedBucket, nowMs: number): void {
   const { waiting, waited, reportedAtMs } = reported;
@@ -281,7 +288,10 @@ function takeWaited(reported: ReportedBucket, nowMs: number): BucketReport["wait
   return { callers, forMs };
 }
 
-/** Compared to detect changes. It excludes the waiting time, which grows by itself. */
+/**
+ * Returns a text that is compared to detect changes. The text excludes the waiting time, which
+ * grows by itself.
+ */
 function textOf(
   { waiting, limitedBy }: Pick<LocalActivity, "waiting" | "limitedBy">,
   startedIn10s: number,
@@ -294,15 +304,16 @@ function sum(numbers: readonly number[]): number {
 }
 
 /**
- * How many calls a bucket started in the last ten seconds, from counts that are read about once a
+ * Counts the calls that a bucket started in the last ten seconds. It is updated about once a
  * second.
  */
 export interface RecentCalls {
   /** Adds the calls that started since the previous reading. */
   add(nowMs: number, started: number): void;
   /**
-   * The calls in the ten seconds before the last reading: `30`. If a reading began earlier, only
-   * its proportional part counts, so that a bucket at its cap is never shown above it.
+   * Returns the number of calls in the ten seconds before the last reading: `30`. A reading that
+   * began earlier counts only in part. A bucket at its limit is therefore never shown above the
+   * limit.
    */
   count(): number;
 }
@@ -315,7 +326,10 @@ interface Reading {
   readonly started: number;
 }
 
-/** A first call is read after `withinMs` at the latest: one that comes after a rest has started within that time. */
+/**
+ * Creates a counter of recent calls. `withinMs` is the maximum time between the first call after a
+ * pause and the reading that includes it.
+ */
 export function createRecentCalls(withinMs: number): RecentCalls {
   let readings: readonly Reading[] = [];
 

@@ -1,5 +1,5 @@
 /**
- * Reads the states of many buckets at once, so that an overview does not ask for one after another.
+ * Reads the states of many buckets together, so that an overview does not request them one by one.
  */
 import { withForever } from "../core/describe.ts";
 import { readPolicyElsewhere, readPolicyText, type Policy } from "../core/policy/policy.ts";
@@ -20,38 +20,41 @@ import {
   type BucketStatus,
 } from "../throttle/bucket/facts/status.ts";
 
-/** The state of a bucket, or the error. `status` is undefined if no such bucket exists. */
+/**
+ * The status of one bucket, or the error of reading it. `status` is undefined if the bucket does
+ * not exist.
+ */
 type StatusFound<Status> =
   | { readonly name: string; readonly status: Status | undefined }
   | { readonly name: string; readonly error: unknown };
 
 export interface Statuses {
   readonly whole: (names: readonly string[]) => Promise<readonly StatusFound<BucketStatus>[]>;
-  /** Without limits, which take one request per bucket. */
+  /** Returns statuses without `limits`, because reading limits takes one request per bucket. */
   readonly brief: (names: readonly string[]) => Promise<readonly StatusFound<BucketBrief>[]>;
 }
 
 export interface StatusesParts {
   readonly store: Pick<Store, "peek" | "readOutages">;
   readonly insight: Pick<InsightStore, "looks">;
-  /** The bucket with this name, if this process declares it. */
+  /** Returns the bucket with this name if this process declares it. */
   readonly of: (name: string) => OwnedBucket | undefined;
-  /** The bucket with this name, whichever process declares it. */
+  /** Finds the bucket with this name, whichever process declares it. */
   readonly find: (name: string) => Promise<OwnedBucket | undefined>;
-  /** True if a bucket with this policy is stored in several parts. */
+  /** Returns true if a bucket with this policy is stored in several parts. */
   readonly isSpread: (policy: Policy) => boolean;
 }
 
 type Look = Extract<BucketLook, { readonly facts: unknown }>;
 
-/** How many parsed policies are cached. */
+/** The maximum number of cached parsed policies. */
 const POLICIES_KEPT = 5_000;
 
 export function createStatuses(parts: StatusesParts): Statuses {
   const { store, insight, of, find, isSpread } = parts;
   const policies = createLru<Policy>(POLICIES_KEPT);
 
-  /** The policy that this process's code declares. */
+  /** Returns the policy that this process's code declares. */
   function codeOf(name: string): Policy | undefined {
     const own = of(name);
     return own?.isDeclared === true ? own.policy : undefined;
@@ -70,8 +73,8 @@ export function createStatuses(parts: StatusesParts): Statuses {
   }
 
   /**
-   * The policy in force, as far as the look shows it. Undefined if the bucket does not exist or has
-   * several parts.
+   * Returns the active policy according to `look`. Undefined if the bucket does not exist or is
+   * stored in several parts.
    */
   function policyBy(name: string, { facts, declared, glance }: Look): Policy | undefined {
     const ofCode = codeOf(name)?.text ?? declared ?? facts.rules?.text;

@@ -1,6 +1,6 @@
 /**
- * Counts events in this process in plain numbers, because every draw passes here. A register reads
- * them when it is scraped.
+ * Counts events of this process in plain numbers, because each draw updates them. A register reads
+ * the numbers when it is scraped.
  */
 import {
   BUCKETS_MS,
@@ -16,11 +16,11 @@ import {
 } from "../../core/events/observer.ts";
 
 /**
- * How many values of a label have their own series. For the buckets of a fleet, those with the most
- * waiting callers.
+ * The maximum number of values of a label that have their own series. Fleet metrics keep the
+ * buckets with the most waiting callers.
  */
 export const MOST_NAMES = 1_000;
-/** The label value that all others share. */
+/** The label value that all further values share. */
 export const OTHER = "other";
 
 export type Labels = Readonly<Record<string, string>>;
@@ -52,11 +52,14 @@ class Count implements Series, Sample {
   }
 }
 
-/** A histogram of durations, with their sum. */
+/** A histogram of durations, with the sum of all durations. */
 export class Spread implements Series {
   readonly labels: Labels;
   readonly boundsMs: readonly number[];
-  /** The last one counts durations above all bounds. */
+  /**
+   * The number of durations per histogram bucket. The last number counts durations above all
+   * bounds.
+   */
   readonly counts: Float64Array;
   sumMs = 0;
 
@@ -92,8 +95,8 @@ export class Spread implements Series {
 export type Counted = Count | Spread;
 
 /**
- * The series of all metrics, by their labels. Beyond a thousand values of a label, the rest share
- * one series.
+ * The series of all metrics, by labels. After a thousand values of a label, all further values
+ * share one series.
  */
 export class SeriesByLabels<Made> {
   readonly #make: (metric: CountedMetric, labels: Labels) => Made;
@@ -127,7 +130,10 @@ export class SeriesByLabels<Made> {
     return made;
   }
 
-  /** The value itself if it is one of the first thousand; otherwise the shared value. */
+  /**
+   * Returns the value itself if it is one of the label's first thousand values. Otherwise returns
+   * {@link OTHER}.
+   */
   bound(label: string, value: string): string {
     let names = this.#names.get(label);
     if (names === undefined) this.#names.set(label, (names = new Set()));
@@ -136,7 +142,7 @@ export class SeriesByLabels<Made> {
     return value;
   }
 
-  /** Adopts the names of another instance, as far as there is room. */
+  /** Adopts the label values of another instance until a thousand values are reached. */
   boundAs(other: SeriesByLabels<Made>): void {
     for (const [label, names] of other.#names) for (const name of names) this.bound(label, name);
   }
@@ -152,7 +158,7 @@ function keyOf(values: readonly string[]): string {
   return values.length === 1 ? values[0]! : values.join("\0");
 }
 
-/** The counts of one sluice, or the sums of several. */
+/** The counts of one sluice, or the sums over several sluices. */
 class Counts implements Observer {
   readonly startedAtMs: number = Date.now();
   readonly #all: SeriesByLabels<Counted> = new SeriesByLabels(createCounted);
@@ -184,12 +190,12 @@ function createCounted(metric: CountedMetric, labels: Labels): Counted {
 
 const ofSluices = new WeakMap<Observing, Counts>();
 
-/** The counts of several sluices. Counting of a sluice starts when it is first added. */
+/** The counts of several sluices. A sluice is counted from the time when it is first added. */
 export class SluicesCounts {
-  /** When counting of the first sluice began. */
+  /** When counting began for the first sluice, in ms since 1970. */
   startedAtMs: number = Date.now();
   readonly #open: Set<Counts> = new Set();
-  /** The counts of closed sluices. They are kept, because a counter never decreases. */
+  /** The counts of closed sluices. They are kept, because a counter must never decrease. */
   #ended: Counts | undefined;
 
   add(observing: Observing): void {
@@ -211,7 +217,10 @@ export class SluicesCounts {
     });
   }
 
-  /** The series of a metric, summed over all sluices. Avoids copies if there is only one. */
+  /**
+   * Returns the series of a metric, summed over all sluices. With only one sluice, it makes no
+   * copies.
+   */
   read(metric: CountedMetric): Counted[] {
     const [first, ...others] = this.#each();
     let found = first;

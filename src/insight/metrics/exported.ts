@@ -1,20 +1,21 @@
 /**
- * Metrics of prom-client whose values are read at the time of a scrape, from counts kept elsewhere.
+ * Metrics of prom-client that read their values at each scrape, from counts that are kept
+ * elsewhere.
  */
 import { Counter, Gauge, Histogram } from "prom-client";
 import type { MetricFacts } from "../../core/events/metrics.ts";
 import { Spread, type Labels, type Sample } from "./counts.ts";
 
 export interface Source {
-  /** The current values. */
+  /** Reads the current values. */
   read(): Promise<readonly (Sample | Spread)[]> | readonly (Sample | Spread)[];
   /** Resets everything that this process counts. */
   reset(): void;
 }
 
 /**
- * prom-client's format. It converts labels to text only once if they are the same objects each
- * time.
+ * A value in prom-client's format. prom-client caches the text of a labels object, so pass the same
+ * object each time.
  */
 interface Written {
   readonly labels: Labels | { readonly le: number | "+Inf" };
@@ -60,8 +61,8 @@ function writeSpread(
 }
 
 /**
- * Replaces how a metric is read. prom-client's registers call the undocumented `getForPromString`
- * to write a histogram, and fall back to `get`. Checked with prom-client 15.1.3.
+ * Makes a metric read its values from our counts. prom-client's registers call the undocumented
+ * `getForPromString` to write a histogram, and fall back to `get`. Checked with prom-client 15.1.3.
  */
 function readFrom(
   metric: Counter | Gauge | Histogram,

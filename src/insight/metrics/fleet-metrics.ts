@@ -1,4 +1,4 @@
-/** The metrics of the whole fleet, read from Redis for the one process that exports them. */
+/** The metrics of the whole fleet. The one process that exports them reads them from Redis. */
 import { Registry } from "prom-client";
 import * as z from "zod";
 import { reasonOf } from "../../core/describe.ts";
@@ -19,14 +19,17 @@ import { registerAll, type MetricsRegister } from "./register.ts";
 
 export interface FleetMetricsOptions extends MetricsOptions {
   /**
-   * How often the facts are read while the metrics are scraped: 1,000 ms to an hour. Defaults to
-   * 5,000 ms.
+   * The interval between two reads of Redis while the metrics are scraped: 1,000 ms to an hour.
+   * Defaults to 5,000 ms.
    */
   readonly everyMs?: number | undefined;
 }
 
 export interface FleetMetrics extends Metrics {
-  /** Stops reading, and removes the metrics from the register. Closing the sluice does the same. */
+  /**
+   * Stops reading Redis, and removes the metrics from the register. Closing the sluice does the
+   * same.
+   */
   close(): void;
 }
 
@@ -35,7 +38,7 @@ const OPTIONS = z.strictObject({
   everyMs: wholeNumber(1_000, 3_600_000, "milliseconds").optional(),
 });
 const EVERY_MS = 5_000;
-/** How many queues are read at once. */
+/** The number of queues that are read at once. */
 const AT_ONCE = 20;
 
 interface Page {
@@ -47,16 +50,16 @@ interface Page {
 
 export interface FleetParts {
   readonly overview: (page: Page) => Promise<Overview<BucketBrief>>;
-  /** The state of a queue. Undefined if the queue is no longer known. */
+  /** Returns the state of a queue. Undefined if the queue is no longer known. */
   readonly queueStatus: (name: string) => Promise<QueueStatus | undefined>;
   readonly logger: Logger;
-  /** The sluice, so that a register knows whose fleet it exports. */
+  /** The sluice whose fleet is exported. It detects a second export to the same register. */
   readonly sluice: object;
 }
 
 interface Facts {
   readonly buckets: readonly BucketBrief[];
-  /** The buckets beyond the thousand with the most waiting callers. */
+  /** All buckets except the thousand with the most waiting callers. */
   readonly others: readonly BucketBrief[];
   readonly queues: readonly QueueStatus[];
 }
@@ -144,7 +147,7 @@ const fleetOf = new WeakMap<
   { readonly sluice: object; readonly metrics: FleetMetrics }
 >();
 
-/** Exports the metrics of all processes that share the Redis of a sluice. */
+/** Exports the metrics of all processes that share a sluice's Redis. */
 export function openFleetMetrics(parts: FleetParts, given: FleetMetricsOptions = {}): FleetMetrics {
   const where = "fleetMetrics()";
   const { register = new Registry() as MetricsRegister, everyMs = EVERY_MS } = readOptions(
@@ -158,7 +161,7 @@ export function openFleetMetrics(parts: FleetParts, given: FleetMetricsOptions =
     const remedy = "it has the fleet of another sluice; give each a register of its own";
     throw new InvalidOptionError({ where, option: "register", value: "a register", remedy });
   }
-  // A failed reading usually fails again five seconds later.
+  // The log is sampled, because a failed reading usually fails again five seconds later.
   const logger = sampled(parts.logger, () => performance.now());
   const readings = createReadings({
     everyMs,

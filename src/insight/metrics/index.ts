@@ -3,7 +3,9 @@ import { openFleetMetrics, type FleetMetrics, type FleetMetricsOptions } from ".
 import type { Sluice } from "../../sluice/create-sluice.ts";
 import { partsOf } from "../../sluice/parts.ts";
 
-/** The metrics that each process exports about itself. Sum them over all processes. */
+/**
+ * The metrics that each process exports about itself. Sum them over all processes to get totals.
+ */
 export const PROCESS_METRICS: Readonly<Record<table.ProcessMetric, table.MetricFacts>> =
   table.PROCESS_METRICS;
 
@@ -15,13 +17,13 @@ export const FLEET_METRICS: Readonly<Record<table.FleetMetric, table.MetricFacts
   table.FLEET_METRICS;
 
 /**
- * Exports metrics of all processes that share the Redis of a sluice: pending calls, what limits
- * them, and which limits are set. Export them from one process, such as the server: a sum over
- * several would count everything repeatedly. Each process exports its own metrics with
- * `sluice.metrics()`, and may use the same register.
+ * Exports the metrics of all processes that share the sluice's Redis: pending calls, what limits
+ * them, and which limits are set. Call this in one process only, such as the server, because a sum
+ * over several processes would count everything repeatedly. Each process exports its own metrics
+ * with `sluice.metrics()`, and may use the same register.
  *
- * @throws {@link InvalidOptionError} when an option can never work, or the register has other
- * metrics of these names.
+ * @throws {@link InvalidOptionError} when an option can never work, or the register already has
+ * different metrics with these names.
  */
 export function fleetMetrics(sluice: Sluice, options: FleetMetricsOptions = {}): FleetMetrics {
   const parts = partsOf("fleetMetrics()", sluice);

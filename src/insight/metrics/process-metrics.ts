@@ -10,14 +10,14 @@ import { isRegister, registerAll, type MetricsRegister } from "./register.ts";
 
 export interface MetricsOptions {
   /**
-   * Where the metrics are registered: a `Registry` of prom-client, such as its `register`. Defaults
-   * to a separate register of the sluice.
+   * The register for the metrics: a prom-client `Registry`, such as prom-client's global
+   * `register`. Defaults to a separate register for this sluice.
    */
   readonly register?: MetricsRegister | undefined;
 }
 
 export interface Metrics {
-  /** The given register, or the sluice's own. */
+  /** The register from the options, or the sluice's separate register. */
   readonly register: MetricsRegister;
   /** The content type of `text()`: `"text/plain; version=0.0.4; charset=utf-8"`. */
   readonly contentType: string;
@@ -41,10 +41,10 @@ const countsByRegister = new WeakMap<MetricsRegister, RegisteredCounts>();
 const ownRegisters = new WeakMap<Observing, MetricsRegister>();
 
 /**
- * Exports the metrics of a sluice. Counting starts with the first call.
+ * Exports the metrics of a sluice. Counting starts with the first call of this function.
  *
- * @throws {@link InvalidOptionError} when the given object is not a register, or has other metrics
- * of these names.
+ * @throws {@link InvalidOptionError} when `register` is not a register, or already has different
+ * metrics with these names.
  */
 export function openMetrics(observing: Observing, given: MetricsOptions = {}): Metrics {
   const where = "metrics()";

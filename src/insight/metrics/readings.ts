@@ -1,9 +1,9 @@
 /**
- * Reads facts repeatedly while there is demand, so that a caller need not wait. Only the first
- * call, or one after a long break, waits for a reading.
+ * Reads facts repeatedly while callers ask for them, so that most callers get an answer
+ * immediately. Only the first call, and a call after a long break, waits for a reading.
  */
 export interface Readings<Facts> {
-  /** The facts of the last reading. Undefined if it failed. */
+  /** Returns the facts of the last reading. Undefined if that reading failed. */
   latest(): Promise<Facts | undefined>;
   close(): void;
 }
@@ -14,9 +14,11 @@ export interface ReadingsParts<Facts> {
   readonly onError: (error: unknown) => void;
 }
 
-/** How long reading continues without demand. Scrapes are usually at most a minute apart. */
+/**
+ * The time after which reading stops if no caller asks. Scrapes are usually at most a minute apart.
+ */
 const ASKED_MS = 90_000;
-/** Reading takes at most this fraction of the time: one tenth. */
+/** Limits reading to one tenth of the time. */
 const LEAST_REST = 10;
 
 export function createReadings<Facts>(parts: ReadingsParts<Facts>): Readings<Facts> {
@@ -25,7 +27,7 @@ export function createReadings<Facts>(parts: ReadingsParts<Facts>): Readings<Fac
   let reading: Promise<void> | undefined;
   let timer: NodeJS.Timeout | undefined;
   let askedAtMs = -Infinity;
-  /** True while it reads repeatedly. */
+  /** True while facts are read repeatedly. */
   let isKept = false;
   let isClosed = false;
 
@@ -52,7 +54,7 @@ export function createReadings<Facts>(parts: ReadingsParts<Facts>): Readings<Fac
     async latest() {
       askedAtMs = performance.now();
       if (isClosed) return undefined;
-      // There is no recent successful reading.
+      // Waits for a new reading if there is no recent successful one.
       if (!isKept || facts === undefined) {
         clearTimeout(timer);
         await (reading ??= readOnce());

@@ -18,9 +18,10 @@ export function isRegister(given: unknown): given is MetricsRegister {
 }
 
 /**
- * Registers all metrics or none. Existing ones of the same kind stay.
+ * Registers all metrics or none. Metrics of the same kind that are already registered stay.
  *
- * @throws {@link InvalidOptionError} when the register has another metric with such a name.
+ * @throws {@link InvalidOptionError} when the register has a different metric with one of these
+ * names.
  */
 export function registerAll(
   where: string,

@@ -33,14 +33,14 @@ interface KnownBucket {
   readonly history: Map<number, Omit<Point, "atMs">>;
   declared: string | undefined;
   refusals: number;
-  /** By change id, the oldest first. */
+  /** The active overrides by change id, the oldest first. */
   readonly overrides: Map<string, Override>;
   paused: { readonly generation: number; readonly id: string | undefined } | undefined;
 }
 
 const NO_POINT = { started: 0, refused: 0, waiting: [] as readonly number[] };
 
-/** Keeps the facts about a fleet of one process in its memory. */
+/** Stores the facts about a fleet in this process's memory. Such a fleet has only one process. */
 export function createMemoryInsight(nowMs: () => number = Date.now): InsightStore {
   const buckets = new Map<string, KnownBucket>();
   const replicas = new Map<string, ReplicaFacts>();
@@ -104,7 +104,7 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
     ...rules,
     async noteRequest({ queue, name, asked }, keptMs) {
       const now = nowMs();
-      // All entries live equally long, so the oldest come first.
+      // All entries expire after the same time, so the oldest expire first.
       for (const [known, { untilMs }] of asks) {
         if (untilMs > now) break;
         asks.delete(known);
@@ -245,7 +245,7 @@ export function createMemoryInsight(nowMs: () => number = Date.now): InsightStor
       return meant.toSorted((a, b) => newestFirst(a.id, b.id)).slice(0, limit);
     }) as InsightStore["changes"],
     async settingsByHand() {
-      // There are no queues without Redis.
+      // Returns nothing, because there are no queues without Redis.
       return { generation: 0, settings: [] };
     },
     async forgetTenant({ queue, tenant }) {

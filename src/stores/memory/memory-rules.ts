@@ -5,7 +5,7 @@ import {
   type RulesStore,
 } from "../../core/stores/insight/rules.ts";
 
-/** Keeps the active rules of one process in its memory. */
+/** Stores the active rules in this process's memory. */
 export interface MemoryRules extends Omit<RulesStore, "declaredOf"> {
   readonly ruled: ReadonlyMap<string, RuledPolicy>;
 }

@@ -17,11 +17,11 @@ const PREFIX = "memory";
 const scriptOf = openScripts(translatedScript);
 
 /**
- * A store in this process's memory. It runs the scripts of the Redis store, translated to JavaScript, on a small Redis in
- * memory.
+ * Creates a store in this process's memory. It translates the Redis store's scripts to JavaScript,
+ * and runs them on a small in-memory Redis.
  *
- * `nowUs` is the bucket's clock, in µs. Defaults to the monotonic clock of this process. `expiryUs` is the clock by which
- * state expires. Defaults to `nowUs`.
+ * `nowUs` is the bucket's clock, in µs. Defaults to the monotonic clock of this process. `expiryUs`
+ * is the clock that expires state. Defaults to `nowUs`.
  */
 export function createMemoryStore(
   nowUs: () => number = monotonicUs,

@@ -3,8 +3,9 @@ import type { MakeScript } from "./lua/script.ts";
 import { translate } from "./lua/translate.ts";
 
 /**
- * Translates the script `lua/<name>.lua` to JavaScript. The build replaces this module with one that contains the
- * translated scripts of `lua/bucket/`, so the built package never makes code from text.
+ * Translates the script `lua/<name>.lua` to JavaScript. The build replaces this module with one
+ * that contains the translated scripts of `lua/bucket/`. The built package therefore never
+ * evaluates text as code.
  */
 export function translatedScript(name: string): MakeScript | undefined {
   // oxlint-disable-next-line no-implied-eval -- the text comes from a file of this repository

@@ -25,23 +25,26 @@ export interface BackendOptions {
   /** One server or cluster, or the URLs of several independent servers. */
   readonly redis: RedisInput | readonly string[];
   readonly prefix: string;
-  /** How long a draw may wait for an answer. */
+  /** The maximum time that a draw waits for Redis's reply. */
   readonly timeoutMs: number;
   readonly breaker: BreakerOptions;
   readonly logger: Logger;
-  /** A server stopped answering, or answers again. */
+  /** Called when a server stops answering, and when it answers again. */
   readonly onChange: (event: StoreEvent) => void;
 }
 
 type QueueUse = ConnectionUse & ("producer" | "worker");
 
-/** Buckets in a store, and queues on connections that they share. */
+/** The store for buckets, and the shared connections for queues. */
 export interface Backend {
   readonly store: Store;
   readonly insight: InsightStore;
-  /** In a cluster each bucket lies on one node, by its name. */
+  /** True for a cluster. Each bucket is then stored on one node, which its name determines. */
   readonly isCluster: boolean;
-  /** A connection to the server that holds this queue, shared with all other queues there unless it is `own`. */
+  /**
+   * Connects to the server that stores this queue. All queues on that server share the connection,
+   * unless `own` is true.
+   */
   connectQueue(queue: string, use: QueueUse, own?: boolean): QueueConnection;
 }
 
@@ -62,7 +65,7 @@ export function createBackend(options: BackendOptions): Backend {
   const queuesAt = (server: RedisInput): ((use: QueueUse, own?: boolean) => QueueConnection) => {
     const openReader = (): StreamReader => createStreamReader(() => connect(server, "events"));
     const sharedReader = openReader();
-    // A cluster's streams lie on several nodes.
+    // A cluster's streams are stored on several nodes, so each stream needs its own reader.
     const readerOf = isCluster(server) ? openReader : (): StreamReader => sharedReader;
     const share = (use: QueueUse, reader = readerOf): SharedClient =>
       createSharedClient(prefix, reader, () => open(server, use));
@@ -99,19 +102,25 @@ function isList(redis: BackendOptions["redis"]): redis is readonly string[] {
 
 /** A connection to the Redis of one queue. */
 export interface QueueConnection extends ReturnType<typeof forQueue> {
-  /** Runs `make`, which may copy the client; the copies that it makes are closed with this connection. */
+  /** Runs `make`. If `make` copies the client, the copies are closed with this connection. */
   adoptCopies<Made>(make: () => Made): Made;
-  /** Calls back each time that Redis can be used again, until this is closed. */
+  /**
+   * Calls `listener` each time that Redis becomes usable again, until this connection is closed.
+   */
   onReady(listener: () => void): void;
-  /** Looks less often whether Redis is still there while `mayRest` says so, and that of all who share the client. */
+  /**
+   * Pings Redis less often while `mayRest` returns true for all connections that share the client.
+   */
   restWhile(mayRest: () => boolean): void;
-  /** Reads the entries of a stream that come after `lastId`, on one connection for all streams of a server. */
+  /** Reads the entries of a stream after `lastId`. All streams of a server share one connection. */
   readonly readStream: StreamReader["read"];
-  /** Closes the client with the last of those who share it. */
+  /** Closes this connection. The last connection that shares the client also closes the client. */
   close(): void;
 }
 
-/** A client that is opened with the first connection which shares it, and closed with the last. */
+/**
+ * A client that is opened with the first connection that shares it, and closed with the last one.
+ */
 interface SharedClient {
   connect(): QueueConnection;
 }
@@ -122,7 +131,7 @@ function createSharedClient(
   open: () => Redis | Cluster,
 ): SharedClient {
   let client: Redis | Cluster | undefined;
-  /** Whether each connection may rest. */
+  /** All open connections, each with the function that says whether it may rest. */
   const users = new Map<QueueConnection, () => boolean>();
   const mayAllRest = (): boolean => [...users.values()].every((mayRest) => mayRest());
 
@@ -166,43 +175,46 @@ function createSharedClient(
   };
 }
 
-/** A worker at rest fetches every 5 s, and the answers show that Redis is there. */
+/**
+ * The interval between pings at rest. It is above 5 s: a resting worker fetches every 5 s anyway,
+ * and Redis's replies show that it works.
+ */
 const PING_AT_REST_MS = 6_000;
 
 /**
- * When a request gets no answer in time, its connection is dropped if it was silent for this many times as long. A server that
- * is busy for a moment keeps its connections.
+ * When a request times out, its connection is dropped if the server was silent for 1.5 times the
+ * timeout. A server that is busy for a moment keeps its connections.
  */
 const SILENT_SHARE = 1.5;
 
-/** What all connections that share a client have in common. */
+/** Creates the parts that all connections of one client have in common. */
 function forQueue(client: Redis | Cluster, prefix: string) {
   const clockOf = clocksAt(client, prefix);
   return {
-    /** The client for BullMQ, which queues or workers may share. */
+    /** The client for BullMQ. Several queues or workers may share it. */
     client,
-    /** The clock of the server that holds a queue; the same one each time. */
+    /** Returns the clock of the server that stores a queue. Further calls return the same clock. */
     clockOf: clockOf as (queue: string) => RedisClock,
-    /** Resolves when Redis can be used; rejects if that takes longer than `timeoutMs`. */
+    /** Resolves when Redis is usable. Rejects if that takes longer than `timeoutMs`. */
     untilReady: (timeoutMs: number): Promise<void> => untilReady(client, timeoutMs),
-    /** Resolves with the answer of Redis; rejects if it takes longer than `timeoutMs`. A late answer is dropped. */
+    /** Resolves with Redis's reply. Rejects after `timeoutMs`, and ignores a later reply. */
     inTime: <Answer>(timeoutMs: number, question: Promise<Answer>): Promise<Answer> =>
       withTimeout(timeoutMs, question, () => {
         dropSilentFor(client, timeoutMs * SILENT_SHARE);
         return new Error("no answer in time");
       }),
     isReady: (): boolean => client.status === "ready",
-    /** The lanes of queues, on this connection. */
+    /** Access to the lanes of queues, over this connection. */
     lanes: createRedisLanes(client, prefix, clockOf),
     ...createRedisJobs(client, prefix),
-    /** The runs of recurring jobs, on this connection. */
+    /** Access to the runs of recurring jobs, over this connection. */
     runs: createRedisRuns(client, prefix),
   };
 }
 
 const clocksOf = new WeakMap<Redis | Cluster, ReturnType<typeof createClocks>>();
 
-/** The clocks of a client, which all its connections share. */
+/** Returns the clocks of a client. All connections of the client share them. */
 function clocksAt(client: Redis | Cluster, prefix: string): ReturnType<typeof createClocks> {
   const known = clocksOf.get(client);
   if (known !== undefined) return known;
@@ -211,14 +223,17 @@ function clocksAt(client: Redis | Cluster, prefix: string): ReturnType<typeof cr
   return clocks;
 }
 
-/** One clock for all queues; in a cluster, where they lie on different nodes, one for each. */
+/**
+ * Creates one clock for all queues. In a cluster, each queue gets its own clock, because queues are
+ * stored on different nodes.
+ */
 function createClocks(client: Redis | Cluster, prefix: string): (queue: string) => SampledClock {
   const isSpread = isCluster(client);
   const clocks = new Map<string, SampledClock>();
   const distrust = (): void => {
     for (const clock of clocks.values()) clock.distrust();
   };
-  // A node of a cluster that fails is replaced by another.
+  // After a reconnect, the connection may reach another server, for example after a failover.
   onEachServer(client, (server) => server.on("close", distrust).on("ready", distrust));
   return (queue) => {
     const name = isSpread ? queue : "";

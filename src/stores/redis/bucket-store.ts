@@ -21,27 +21,30 @@ import { refusalOf, runScript, type Script } from "./scripts/script.ts";
 import { slotsDraw, type SlotsDraw } from "./scripts/bucket/slots-draw.ts";
 
 export interface RedisStoreOptions {
-  /** A connection of the store's own, from `connect(input, "store")`; the store closes it. */
+  /** The store's own connection, from `connect(input, "store")`. The store closes it. */
   readonly redis: Redis | Cluster;
-  /** Makes another one, when an asker first listens. */
+  /** Opens the connection for notifications, when the first asker listens. */
   readonly connectSubscriber: () => Redis | Cluster;
   readonly prefix: string;
-  /** How long a draw may wait for an answer, reconnects included. */
+  /** The maximum time that a draw waits for a reply, including reconnects. */
   readonly timeoutMs: number;
   readonly breaker: BreakerOptions;
   readonly logger: Logger;
-  /** A server stopped answering, or answers again. */
+  /** Called when a server stops answering, and when it answers again. */
   readonly onChange: (event: StoreEvent) => void;
 }
 
-/** The store, and on the same connection what is known of the fleet. */
+/** The store for buckets, and the store for facts about the fleet on the same connection. */
 export interface RedisStore extends Store {
   readonly insight: InsightStore;
 }
 
 const REQUEST_BYTES = 9;
 
-/** Buckets in Redis, shared by all replicas that use the same server and prefix. */
+/**
+ * Creates a store for buckets in Redis. All replicas with the same server and prefix share the
+ * buckets.
+ */
 export function createRedisStore(options: RedisStoreOptions): RedisStore {
   const { redis, prefix, timeoutMs } = options;
   const notifications = createNotifications(options.connectSubscriber, prefix);
@@ -76,7 +79,8 @@ export function createRedisStore(options: RedisStoreOptions): RedisStore {
     return requests.sendOnce(input.bucket, () => run(script, input));
   }
 
-  // Copied into what is there, here and below: a copy that grows would stay in memory for long.
+  // Here and below, new fields come first and the spread object last. In the opposite order, fields
+  // are added to a copy, and a copy that grows stays in memory for longer.
   async function drawOnce(request: DrawRequest): ReturnType<Store["draw"]> {
     const input = await days.reckon(request);
     const sentAtMs = performance.now();
@@ -94,7 +98,10 @@ export function createRedisStore(options: RedisStoreOptions): RedisStore {
     }
   }
 
-  /** A lost reply may have granted leases, which no caller knows; they are released before the next try. */
+  /**
+   * Returns a function that draws again after a lost reply. That reply may have granted leases that
+   * no caller knows, so the function first releases them.
+   */
   function drawAgain(request: DrawRequest): () => ReturnType<Store["draw"]> {
     let isFirst = true;
     return async () => {
@@ -168,14 +175,22 @@ type RunDraw = <Input extends SlotsDraw, Output>(
   input: Input,
 ) => Promise<Output>;
 
-/** Draws by a plain try if one can serve the request, else by `slots-draw`, which can serve all. */
+/**
+ * Draws with a fast script if one can serve the request. Otherwise draws with `slots-draw`, which
+ * can serve every request.
+ */
 export async function drawSlots(run: RunDraw, input: SlotsDraw): Promise<DrawReply> {
   return (await runPlainTry<Promise<DrawReply | undefined>>(input, run)) ?? run(slotsDraw, input);
 }
 
-/** Sets the calendar days of requests by the server's clock, whatever this process's clock says. */
+/**
+ * Sets the calendar days in requests by the server's clock, even if this process's clock is wrong.
+ */
 function createServerDays(redis: Redis | Cluster) {
-  /** How far the server's clock runs ahead of this process's; undefined until calendar days need it. */
+  /**
+   * How far the server's clock is ahead of this process's clock, in µs. Undefined until a request
+   * needs calendar days.
+   */
   let aheadUs: number | undefined;
 
   async function askAheadUs(): Promise<number> {
@@ -184,7 +199,10 @@ function createServerDays(redis: Redis | Cluster) {
   }
 
   return {
-    /** The same request, with its calendar days; most have none, and need no answer from the server. */
+    /**
+     * Returns the request with its calendar days. Most requests have none, and need no reply from
+     * the server.
+     */
     async reckon<Request extends WithResets>(request: Request): Promise<Request> {
       if (!hasDays(request)) return request;
       aheadUs ??= await askAheadUs();
@@ -200,7 +218,10 @@ function wallUs(): number {
   return Date.now() * 1_000;
 }
 
-/** Notes of unreachable downstreams. They are read after a failure, and when somebody looks at a bucket. */
+/**
+ * Stores which downstreams are unreachable. The entries are read after a failure, and when a
+ * bucket's status is requested.
+ */
 export function createOutageNotes(
   redis: Redis | Cluster,
   prefix: string,

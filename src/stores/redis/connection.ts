@@ -7,7 +7,7 @@ import { nameRefusals } from "./ioredis/refusals.ts";
 import { PatientConnector, searchUntilClosed } from "./ioredis/sentinel.ts";
 import { dropSilentServers } from "./ioredis/silent-servers.ts";
 
-/** A client of ioredis, `Redis` or `Cluster`, of any version. */
+/** An ioredis client, `Redis` or `Cluster`, of any ioredis version. */
 export interface RedisClient {
   readonly status: string;
   readonly options: object;
@@ -18,24 +18,27 @@ export interface RedisClient {
 export type RedisInput = string | RedisOptions | RedisClient;
 
 /**
- * The use of a connection: the state of buckets, notifications from other replicas, new jobs, the jobs of a worker, or the
- * events of queues.
+ * What a connection is used for: the state of buckets, notifications from other replicas, adding
+ * jobs, fetching jobs for a worker, or reading events of queues.
  */
 export type ConnectionUse = "store" | "subscriber" | "producer" | "worker" | "events";
 
-/** A worker or subscriber gives up the connection to a server that sends nothing for this long. */
+/** A worker or subscriber drops its connection if the server sends nothing for this long. */
 const SILENCE_MS = 5_000;
-/** BullMQ blocks for at most this long, on copies of our connections. */
+/** The longest time that a blocking command of BullMQ waits, on copies of our connections. */
 const LONGEST_BLOCK_MS = 10_000;
-/** How long a blocking read of events waits for the next event. */
+/** The longest time that a blocking read waits for the next event. */
 export const EVENTS_BLOCK_MS = 5_000;
 
-/** A connection of Sluice's own, with the settings and patches that its use demands. */
+/** Opens a connection with the settings and patches that its use requires. */
 export function connect(input: RedisInput, use: ConnectionUse): Redis | Cluster {
   const client = open(input, SETTINGS[use]);
-  // One listener for each bucket or request that waits for the connection. Not 0, to which BullMQ would add its own few.
+  // Each bucket or request that waits for the connection adds a listener, so there is no maximum.
+  // The value is not 0, because BullMQ would add its own few listeners to 0 and set that as the
+  // maximum.
   client.setMaxListeners(Infinity);
-  // A failed attempt also rejects the command that waited for it; the caller handles that.
+  // The listener ignores errors. A failed attempt also rejects the command that waited for it, and
+  // the caller handles that rejection.
   client.on("error", () => undefined);
   keepConnecting(client);
   if (use === "worker") gatherWrites(client);
@@ -45,7 +48,10 @@ export function connect(input: RedisInput, use: ConnectionUse): Redis | Cluster 
   return client;
 }
 
-/** Applies the patches that every connection needs: it reconnects until it is closed, and a close ends all parts of it. */
+/**
+ * Applies the patches that every connection needs. The connection reconnects until it is closed,
+ * and closing it closes all its parts.
+ */
 function keepConnecting(client: Redis | Cluster): void {
   searchUntilClosed(client);
   connectUntilClosed(client);
@@ -56,16 +62,17 @@ function keepConnecting(client: Redis | Cluster): void {
 }
 
 /**
- * Applies the patches for connections whose commands may block, such as a worker's while its queue is empty. A
- * `commandTimeout` in the user's options would end each block, so this function removes it
- * (https://github.com/redis/ioredis/issues/1630). A silent server or a close ends the wait instead.
+ * Applies the patches for connections whose commands may block, such as a worker's while its queue
+ * is empty. A `commandTimeout` in the user's options would end each blocking command, so this
+ * function removes it (https://github.com/redis/ioredis/issues/1630). Instead, a blocking command
+ * ends if the server is silent or the connection is closed.
  */
 function allowBlocking(client: Redis | Cluster): void {
   dropTimeLimit(client);
   boundBlocking(client, SILENCE_MS);
   const reported = new Set<string>();
   retryInfo(client, reported);
-  // BullMQ blocks on copies.
+  // BullMQ sends blocking commands on copies of the client, so the copies need the patches too.
   adoptCopies(client, (copy) => {
     keepConnecting(copy);
     retryInfo(copy, reported);
@@ -78,7 +85,10 @@ function dropTimeLimit(client: Redis | Cluster): void {
   delete settings?.commandTimeout;
 }
 
-/** For connections that only block. Each block ends within `longestMs`, so the server is pinged only a second after that. */
+/**
+ * Applies the patches for connections that only send blocking commands. Each such command ends
+ * within `longestMs`, so the server is pinged one second later at the earliest.
+ */
 function boundBlocks(client: Redis | Cluster, longestMs: number): void {
   dropTimeLimit(client);
   boundBlocking(client, longestMs + SILENCE_MS, longestMs + 1_000);
@@ -89,12 +99,16 @@ function boundBlocking(client: Redis | Cluster, silenceMs: number, pingAfterMs?:
   rejectWhenClosed(client);
 }
 
-/** True if ioredis can parse a URL. On an unencoded `%` in the password, ioredis throws an error with the password in it. */
+/**
+ * Returns true if ioredis can parse a URL. This check keeps the password out of logs: on an
+ * unencoded `%` in the password, ioredis throws an error that contains the password.
+ */
 export function canRead(url: string): boolean {
   try {
     const probe = new Redis(url.trim(), { lazyConnect: true });
     const isLazy = probe.status === "wait";
-    // The query of a URL wins over options, and can make it connect at once.
+    // The query of a URL overrides the options and may disable `lazyConnect`. The probe then
+    // connects immediately and must be closed.
     if (!isLazy) probe.disconnect();
     return isLazy;
   } catch {
@@ -103,7 +117,7 @@ export function canRead(url: string): boolean {
 }
 
 function open(input: RedisInput, settings: RedisOptions): Redis | Cluster {
-  // Through a copy, since the query of a URL wins over options.
+  // The query of a URL overrides options, so the settings are applied to a copy of the client.
   if (typeof input === "string") {
     return new Redis(input.trim(), { lazyConnect: true }).duplicate(settings);
   }
@@ -112,12 +126,16 @@ function open(input: RedisInput, settings: RedisOptions): Redis | Cluster {
     if (settings.enableOfflineQueue === false) refuseWhileAway(cluster);
     return cluster;
   }
-  // Made by our version of ioredis, whichever made the client.
+  // Creates the client with our version of ioredis, because the user's client may come from another
+  // version.
   const options: RedisOptions = isClient(input) ? input.options : input;
   return new Redis({ ...options, ...settings, ...finder(options), ...passwordsOf(options) });
 }
 
-/** A password that was read from a file ends with a line break. */
+/**
+ * Removes line breaks at the end of passwords. A password that was read from a file often ends with
+ * a line break.
+ */
 function passwordsOf({ password, sentinelPassword }: RedisOptions): RedisOptions {
   const trimmed = (text: string): string => text.replace(/[\r\n]+$/, "");
   return {
@@ -126,7 +144,10 @@ function passwordsOf({ password, sentinelPassword }: RedisOptions): RedisOptions
   };
 }
 
-/** The class with which ioredis finds the primary through Sentinel. */
+/**
+ * Returns the option with the class that finds the primary through Sentinel, unless the user has
+ * set one.
+ */
 function finder({ sentinels, Connector }: RedisOptions): RedisOptions {
   return sentinels && Connector === undefined ? { Connector: PatientConnector } : {};
 }
@@ -139,36 +160,43 @@ function isClient(input: RedisOptions | RedisClient): input is RedisClient {
   return "duplicate" in input && typeof input.duplicate === "function";
 }
 
-/** A command of the store that takes longer ends its connection. */
+/** The time limit for the store's commands. A command that takes longer ends its connection. */
 const COMMAND_TIMEOUT_MS = 1_000;
-/** How often a cluster's client refreshes its list of nodes. Without this, a subscriber would stay on a hanging node. */
+/**
+ * How often a cluster's client refreshes its list of nodes. Without refreshes, a subscriber would
+ * stay on a hanging node.
+ */
 const CLUSTER_REFRESH_MS = 5_000;
 
 const COMMON_SETTINGS: RedisOptions = {
   keyPrefix: "",
   stringNumbers: false,
-  // Without it, a connection that is closed while it connects becomes ready after all:
-  // https://github.com/redis/ioredis/issues/2099, mended after 5.11.1.
+  // Without this check, a connection that is closed while it connects still becomes ready:
+  // https://github.com/redis/ioredis/issues/2099, fixed after 5.11.1.
   enableReadyCheck: true,
   // With auto-pipelining, ioredis would drop the gathered commands when the connection is closed.
   enableAutoPipelining: false,
   retryStrategy: reconnectAfterMs,
   reconnectOnError: needsReconnect,
-  // A new connection is not ready until the server has loaded its data; the server itself says how long that takes.
+  // A new connection is not ready until the server has loaded its data. The server itself reports
+  // how long loading takes.
   maxLoadingRetryTime: 1_000,
-  // Behind Sentinel: a primary that hangs would keep subscribers and pending requests.
+  // Detects failovers behind Sentinel. Otherwise subscribers and pending requests would stay
+  // connected to a hanging primary.
   failoverDetector: true,
-  // A sentinel on the primary's machine may hang with it; the next one is asked then.
+  // If a sentinel does not answer in time, ioredis asks the next one. A sentinel on the primary's
+  // machine may hang together with the primary.
   sentinelCommandTimeout: COMMAND_TIMEOUT_MS,
   sentinelRetryStrategy: reconnectAfterMs,
-  // A server that hangs never closes its side; ioredis would wait for that for 2 s before it reconnects.
+  // A hanging server never closes its side of the connection. By default, ioredis waits 2 s for
+  // that before it reconnects.
   disconnectTimeout: 200,
 };
 
 /**
- * A draw whose reply was lost must not be sent again, because it would book twice. It must not wait
- * in ioredis' own queue while Redis is unreachable: it would hang, and all draws would be sent at
- * once later.
+ * Disables resending and queueing in ioredis. A draw whose reply was lost must not be sent again,
+ * because it would book twice. A draw must also not wait in ioredis' queue while Redis is
+ * unreachable. It would hang, and all waiting draws would be sent at once later.
  */
 const STORE_SETTINGS: RedisOptions = {
   ...COMMON_SETTINGS,
@@ -180,10 +208,15 @@ const STORE_SETTINGS: RedisOptions = {
   lazyConnect: true,
 };
 
-/** A job that was sent twice would be done twice, so a producer's commands are not sent again either. */
+/**
+ * A producer's commands are not resent either, because a job that was sent twice would run twice.
+ */
 const PRODUCER_SETTINGS: RedisOptions = { ...STORE_SETTINGS, commandTimeout: 5_000 };
 
-/** BullMQ requires that a worker's commands wait for Redis, however long it is unreachable. */
+/**
+ * BullMQ requires that a worker's commands wait for Redis, even if Redis is unreachable for a long
+ * time.
+ */
 const WORKER_SETTINGS: RedisOptions = {
   ...COMMON_SETTINGS,
   maxRetriesPerRequest: null,
@@ -197,11 +230,11 @@ const SETTINGS: Readonly<Record<ConnectionUse, RedisOptions>> = {
   subscriber: { ...WORKER_SETTINGS, lazyConnect: true },
   producer: PRODUCER_SETTINGS,
   worker: WORKER_SETTINGS,
-  // A read that was lost is not sent again: the next one may be for other streams.
+  // A lost read is not resent, because the next read may be for different streams.
   events: STORE_SETTINGS,
 };
 
-/** The settings of a cluster's client, and of its connections to nodes. */
+/** Returns the settings of a cluster's client, and of the client's connections to nodes. */
 function clusterSettings(
   { options }: { readonly options: ClusterOptions },
   settings: RedisOptions,
@@ -216,11 +249,12 @@ function clusterSettings(
     enableOfflineQueue: true,
     lazyConnect,
     keyPrefix: "",
-    // A replica may not have yet what was just written.
+    // Reads go to masters, because a replica may not have the latest writes yet.
     scaleReads: "master",
     clusterRetryStrategy: reconnectAfterMs,
     slotsRefreshInterval: CLUSTER_REFRESH_MS,
-    // Unless this is 0, ioredis resends what was under way on a lost connection, to any node.
+    // With a value other than 0, ioredis resends the pending commands of a lost connection to any
+    // node.
     retryDelayOnFailover: isSentOnce ? 0 : 100,
     redisOptions: { ...options.redisOptions, ...settings },
   };
@@ -231,8 +265,9 @@ function reconnectAfterMs(times: number): number {
 }
 
 /**
- * After a failover the old primary answers READONLY, and LOADING while it takes over the data of the new one. The next
- * connection reaches the new one, or is ready as soon as this one has its data.
+ * Returns true for errors that end a connection after a failover. The old primary answers READONLY,
+ * and later LOADING while it copies the new primary's data. The next connection reaches the new
+ * primary, or waits until the old one has loaded the data.
  */
 function needsReconnect(error: Error): boolean {
   return /^(READONLY|LOADING) /.test(error.message);

@@ -4,13 +4,14 @@ import type { Logger } from "../../core/logger.ts";
 import { isCluster } from "./connection.ts";
 import { nameOf } from "./requests/breaker.ts";
 
-/** The only policy that drops no key that is in use. */
+/** The only eviction policy that never deletes a key in use. */
 const SAFE = "noeviction";
 
 /**
- * Asks each server that one of these connections reaches for its eviction policy, once, and warns if it may evict: all
- * keys of Sluice expire by themselves, so each policy but `noeviction` may drop them. A server that does not say is
- * left alone. In a cluster, one node answers for all.
+ * Returns a function that reads a server's eviction policy once, and warns if the server may evict
+ * keys. All keys of Sluice expire by themselves, so every policy except `noeviction` may delete
+ * them. A server that does not reveal its policy causes no warning. In a cluster, only one node is
+ * asked.
  */
 export function createEvictionWarning(logger: Logger): (client: Redis | Cluster) => void {
   const asked = new Set<string>();
@@ -22,7 +23,8 @@ export function createEvictionWarning(logger: Logger): (client: Redis | Cluster)
       const policy = /^maxmemory_policy:(\S+)/m.exec(String(await client.info("memory")))?.[1];
       if (policy !== undefined && policy !== SAFE) warn(server, policy);
     } catch (error) {
-      // Without the right to ask, no later answer would be another.
+      // A refused request is not repeated, because the missing permission would cause the same
+      // error again.
       if (!isReply(error)) asked.delete(server);
     }
   }

@@ -1,45 +1,60 @@
-/** What replicas publish to each other: a lease is free for an asker, or something of a bucket has changed. */
+/**
+ * The messages that replicas publish to each other: a lease became free for an asker, or a bucket
+ * changed.
+ */
 import type { Cluster, Redis } from "ioredis";
 import type { Wake } from "../../core/store.ts";
 import { restWhile } from "./ioredis/silent-servers.ts";
 import { changesChannel } from "./scripts/bucket/bucket.ts";
 import { wakeChannel } from "./scripts/bucket/leases.ts";
 
-/** Messages from Redis for the askers of one process. */
+/** Receives Redis messages for the askers of one process. */
 export interface Notifications {
-  /** Calls `wake` with each message for this asker, and with each change, until closed. */
+  /**
+   * Calls `wake` for each message to this asker, and for each change of a bucket, until the
+   * notifications are closed.
+   */
   listen(asker: string, wake: Wake): void;
-  /** Called at each draw: while there are none, the subscriptions are checked seldom. */
+  /** Call this at each draw. Without draws, the subscriptions are checked less often. */
   used(): void;
   close(): void;
 }
 
 const RETRY_MS = 500;
-/** How often the subscriptions are checked; an answer may take as long. */
+/**
+ * The interval between checks of the subscriptions, and the time limit for Redis's reply to a
+ * check.
+ */
 const CHECK_MS = 5_000;
-/** At rest, only one in this many checks is made: no caller waits for a message then. */
+/** At rest, only one of six checks is made, because no caller waits for a message then. */
 const CHECKS_AT_REST = 6;
 const PING_AT_REST_MS = 20_000;
 
 /**
- * Subscribes to the channels of askers, on one connection that `connect` makes when the first asker listens. A lost
- * message delays an asker by half a second: callers that wait ask again by themselves.
+ * Subscribes to the channels of askers on one connection. `connect` opens that connection when the
+ * first asker listens. A lost message delays an asker by half a second, because waiting callers
+ * send a request again by themselves.
  *
- * ioredis subscribes again after each reconnect, but forgets what Redis refuses then, and what was sent while it asked
- * whether the server is ready; and the connection on which a cluster's client is subscribed may be dead, or missing.
- * So all channels are subscribed to again whenever the connection is ready, and every {@link CHECK_MS} in which somebody
- * draws, which changes nothing where all is well. A connection on which that is refused or not answered is replaced.
+ * ioredis subscribes again after each reconnect, but not reliably. It drops subscriptions that
+ * Redis refuses at that time, and those that were sent while it checked whether the server is
+ * ready. In a cluster, the connection with the subscriptions may also be dead or missing. Therefore
+ * all channels are subscribed again whenever the connection becomes ready. While callers draw, this
+ * is repeated every {@link CHECK_MS}, which changes nothing if the subscriptions are intact. If
+ * Redis refuses the subscription or does not reply, the connection is replaced.
  */
 export function createNotifications(connect: () => Redis | Cluster, prefix: string): Notifications {
   const changes = changesChannel(prefix);
-  /** By channel. */
+  /** The callback of each asker, by channel. */
   const wakes = new Map<string, Wake>();
   let redis: Redis | Cluster | undefined;
   let checking: NodeJS.Timeout | undefined;
   let isAnswered = true;
   let isClosed = false;
   let isUsed = false;
-  /** Whether no caller has drawn for a while, and how many checks in a row were skipped since. */
+  /**
+   * `isResting` is true if no caller has drawn for a while. `leftOut` is the number of checks in a
+   * row that were skipped since then.
+   */
   let isResting = false;
   let leftOut = 0;
 
@@ -59,7 +74,8 @@ export function createNotifications(connect: () => Redis | Cluster, prefix: stri
       if (opened === redis) deliver(channel, message);
     });
     opened.on("ready", () => {
-      // The next check finds a refusal: to replace the connection at once could go on without end.
+      // A refusal is left to the next check, because replacing the connection immediately could
+      // loop forever.
       if (opened === redis) opened.subscribe(...channels()).catch(() => undefined);
     });
     isAnswered = true;
@@ -88,7 +104,7 @@ export function createNotifications(connect: () => Redis | Cluster, prefix: stri
   }
 
   function check(): void {
-    // In any other state ioredis is about to connect.
+    // Only a ready connection is checked. In any other state, ioredis is about to connect.
     if (redis?.status !== "ready") return;
     const checked = redis;
     if (!isAnswered) return replace(checked);
@@ -121,7 +137,7 @@ export function createNotifications(connect: () => Redis | Cluster, prefix: stri
     },
     used() {
       isUsed = true;
-      // A connection that was not checked during the rest may have lost messages.
+      // Checks immediately after a rest, because messages may have been lost during the rest.
       if (isResting) check();
       isResting = false;
     },

@@ -1,4 +1,7 @@
-/** Several independent servers: which one holds a name, and their stores as one. */
+/**
+ * Spreads buckets and queues over several independent servers, and combines the servers' stores
+ * into one store.
+ */
 import { createHash } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import { areNewer, settingOf, type RulesAnswer } from "../../core/stores/insight/rules.ts";
@@ -6,25 +9,31 @@ import { newestFirst, type ChangesPage } from "../../core/stores/insight/changes
 import type { BucketLook, InsightStore } from "../../core/stores/insight/store.ts";
 import type { Store } from "../../core/store.ts";
 
-/** A point of the ring. Its server holds the names whose hashes lie between the point before and this one. */
+/**
+ * A point on the hash ring. Its server stores the names whose hashes lie between the previous point
+ * and this point.
+ */
 interface Point {
   readonly value: number;
   readonly url: string;
 }
 
-/** Hashes for each server: enough that a fourth server takes about a quarter of what three had. */
+/**
+ * The number of hashes per server. It is high enough that a fourth server takes about a quarter of
+ * the names of three servers.
+ */
 const HASHES = 150;
-/** An MD5 hash gives this many points, of 4 bytes each. */
+/** The number of points per MD5 hash. Each point has 4 bytes. */
 const POINTS_OF_HASH = 4;
-/** Each draw looks its server up; the servers of this many names are remembered. */
+/** The number of names whose servers are cached, because each draw looks up its server. */
 const NAMES_REMEMBERED = 5_000;
 
 /**
- * The function that finds the server of a name, by its URL. When a server comes or goes, only its own share of the
- * names moves.
+ * Returns a function that maps a name to the URL of its server. When a server is added or removed,
+ * only that server's share of the names moves.
  *
- * Consistent hashing with the points of ketama, as in libmemcached. The points are as fixed as the layout of the
- * state: with others, names are sought on the wrong servers.
+ * It uses consistent hashing with ketama points, as in libmemcached. Never change how points are
+ * computed: with other points, stored names would be looked up on the wrong servers.
  */
 export function createShards(urls: readonly string[]): (name: string) => string {
   const ring = urls.flatMap(pointsOf).toSorted((a, b) => a.value - b.value);
@@ -35,13 +44,16 @@ export function createShards(urls: readonly string[]): (name: string) => string 
   return (name) => servers.memo(name);
 }
 
-/** The part of a URL that places a server on the ring; a new password moves nothing. */
+/**
+ * Returns the part of a URL that determines the server's place on the ring. The password is
+ * excluded, so changing it moves no names.
+ */
 export function serverId(url: string): string {
   const { hostname, port, pathname } = new URL(url);
   return `${hostname}:${port === "" ? "6379" : port}${pathname === "/" ? "" : pathname}`;
 }
 
-/** Several stores as one: `storeOf` says which one holds a bucket. */
+/** Combines several stores into one. `storeOf` returns the store that contains a bucket. */
 export function combineStores(stores: readonly Store[], storeOf: (bucket: string) => Store): Store {
   return {
     draw: (request) => storeOf(request.bucket).draw(request),
@@ -64,10 +76,16 @@ export function combineStores(stores: readonly Store[], storeOf: (bucket: string
   };
 }
 
-/** Verdicts of a server on a rules file. If the servers disagree, the first verdict in this list applies. */
+/**
+ * A server's possible replies to a rules file. If servers disagree, the first one in this list
+ * applies.
+ */
 const VERDICTS: readonly RulesAnswer["verdict"][] = ["older", "apply", "wait", "done"];
 
-/** Combines the fleet's state from all servers. The state of a bucket or queue is on the server that holds it. */
+/**
+ * Combines the fleet's state from all servers. Only one server stores the state of a given bucket
+ * or queue.
+ */
 export function combineInsight(
   stores: readonly InsightStore[],
   storeOfName: (bucket: string) => InsightStore,
@@ -75,7 +93,10 @@ export function combineInsight(
   // The rules for a queue's settings are stored on the queue's server.
   const storeOf = (name: string): InsightStore => storeOfName(settingOf(name)?.name ?? name);
 
-  /** Asks all servers, and returns their replies and errors. Rejects if all of them fail. */
+  /**
+   * Sends a request to all servers, and returns their replies and errors. Rejects if all servers
+   * fail.
+   */
   async function fromAll<T>(
     ask: (store: InsightStore) => Promise<T>,
   ): Promise<{ readonly answers: readonly T[]; readonly errors: readonly unknown[] }> {
@@ -98,7 +119,8 @@ export function combineInsight(
       );
       return {
         over: answers.flatMap(({ over }) => over),
-        // A server that was unreachable may have no data about the process.
+        // The process counts as new if a server was unreachable, because that server may have no
+        // data about it.
         isNew: errors.length > 0 || answers.some(({ isNew }) => isNew),
       };
     },
@@ -109,7 +131,7 @@ export function combineInsight(
     },
     bucket: (name) => storeOf(name).bucket(name),
     declared: (bucket) => storeOf(bucket).declared(bucket),
-    // Any name does: it is the same for all processes.
+    // The queue's name chooses the server, so all processes choose the same one.
     noteRequest: (request, keptMs) => storeOf(request.queue).noteRequest(request, keptMs),
     forgetRequest: (request) => storeOf(request.queue).forgetRequest(request),
     slotSecret: (own) => storeOf("slots").slotSecret(own),
@@ -136,7 +158,8 @@ export function combineInsight(
       return areNoted ? policies.map(([bucket]) => earlier.get(bucket)) : undefined;
     },
     async rulesApplied(rules, unreached = new Set()) {
-      // Unreachable servers apply the rules when they are back, so they must not be marked as done.
+      // The rules are not marked as applied on unreachable servers. These servers get the rules
+      // when they are reachable again.
       const missed = new Set([...unreached].map(storeOf));
       await fromAll(async (store) => missed.has(store) || store.rulesApplied(rules));
     },
@@ -226,7 +249,10 @@ function pointsOf(url: string): Point[] {
   );
 }
 
-/** The index of the first point that is no less than the value; the ring's length if all are less. */
+/**
+ * Returns the index of the first point that is at least the value. Returns the ring's length if all
+ * points are less.
+ */
 function firstFrom(ring: readonly Point[], value: number): number {
   let low = 0;
   let high = ring.length;

@@ -1,18 +1,18 @@
 /**
- * The breaker of one bucket in one process. It opens when jobs fail one after another because their downstream is
- * unreachable. While it is open, no job starts. After `coolMs` one job at a time tries, and the first success closes
- * it.
+ * The breaker of one bucket in one process. It opens when several jobs in a row fail because their downstream is
+ * unreachable. While it is open, no job starts. After `coolMs`, one job at a time tries. The first success closes the
+ * breaker.
  *
  *       closed ──▶ `failures` different jobs in a row ──▶ open for `coolMs` ──▶ one job tries ──▶ closed
  *                                                            ▲                     │ unreachable: twice as long
  *                                                            └─────────────────────┘
  *
- * Each key may be a separate endpoint, so a job with a key counts for its key. For the bucket, each key counts once in
- * a row. One unreachable endpoint therefore stops only its own jobs, and several unreachable keys in a row stop all
- * jobs.
+ * A job with a key also counts for its key, because each key may be a separate endpoint. For the bucket, each key
+ * counts only once in a row. One unreachable endpoint therefore stops only its own jobs. Several unreachable keys in a
+ * row stop all jobs.
  *
- * A job that fails while later jobs succeed is probably broken itself, for example its URL does not exist. It no longer
- * counts in any row, and becomes a dead letter after its attempts.
+ * A job that fails while later jobs succeed is probably broken itself. For example, its URL does not exist. Its failures
+ * no longer count in any row, and it becomes a dead letter after its attempts.
  */
 import * as z from "zod";
 import { reasonOf, withoutStop } from "../../core/describe.ts";
@@ -22,16 +22,19 @@ import { LONGEST_MS, wholeNumber } from "../../core/input/options.ts";
 import { createLru } from "../lru.ts";
 import { isUnreachable } from "./unreachable.ts";
 
-/** When a bucket stops because its downstream is unreachable. */
+/**
+ * Settings for the breaker of a bucket, which stops the bucket's jobs while the downstream is
+ * unreachable.
+ */
 export interface BreakerSettings {
-  /** Failures in a row that open the breaker. Defaults to 5. */
+  /** The number of failures in a row that open the breaker. Defaults to 5. */
   readonly failures?: number | undefined;
   /**
-   * How long nothing starts after it opens; doubled each time that the downstream is still unreachable. Defaults to
-   * 1,000 ms.
+   * How long no job starts after the breaker opens, in ms. The time doubles each time that the
+   * downstream is still unreachable. Defaults to 1,000 ms.
    */
   readonly coolMs?: number | undefined;
-  /** The longest time that nothing starts. Defaults to 60,000 ms. */
+  /** The longest time that no job starts. Defaults to 60,000 ms. */
   readonly maxCoolMs?: number | undefined;
 }
 
@@ -55,19 +58,22 @@ export interface BreakerCall {
   readonly key: string | undefined;
 }
 
-/** Permission to start. For a probe, the breaker is open and its result decides whether it closes. */
+/**
+ * Permission to start. For a probe, the breaker is open, and the probe's result decides whether the
+ * breaker closes.
+ */
 export interface Pass {
   readonly passes: true;
   readonly isProbe: boolean;
-  /** On `performance.now()`. */
+  /** When the job started, on `performance.now()`. */
   readonly startedAtMs: number;
 }
 
-/** The job cannot start yet: its key, or the whole bucket, is open. */
+/** The job cannot start yet, because the breaker of its key or of the whole bucket is open. */
 export interface Blocked {
   readonly passes: false;
   readonly scope: "key" | "bucket";
-  /** Ms until it may try again. */
+  /** Ms until the job may try again. */
   readonly inMs: number;
 }
 
@@ -77,13 +83,16 @@ export interface Verdict {
 }
 
 export interface Breaker {
-  /** The reason that a job cannot start now; undefined if it can. */
+  /** Returns why a job cannot start now. Undefined if it can start. */
   blocked(call: BreakerCall): Blocked | undefined;
-  /** Whether a job may start now. After a pass, call `failed`, `succeeded` or `release` once. */
+  /**
+   * Decides whether a job may start now. After a {@link Pass}, call `failed`, `succeeded` or
+   * `release` exactly once.
+   */
   enter(call: BreakerCall): Pass | Blocked;
   /**
-   * Notes that a job failed; `unreachable` has the error if its downstream was unreachable. Returns the open scope if
-   * the attempt does not count, and undefined if it counts.
+   * Records that a job failed. `unreachable` contains the error if the job's downstream was
+   * unreachable. Returns the open scope if the attempt does not count, and undefined if it counts.
    */
   failed(
     call: BreakerCall,
@@ -91,45 +100,60 @@ export interface Breaker {
     unreachable: { readonly thrown: unknown } | undefined,
   ): Omit<Blocked, "passes"> | undefined;
   /**
-   * What followed from a counted failure of this job since `sinceMs` (on `performance.now()`). `opened`: the breaker
-   * opened. Otherwise `countsFor` lists the scopes in whose row the failure still is; it is empty if other jobs
-   * succeeded.
+   * Returns what happened after a counted failure of this job, since `sinceMs` (on
+   * `performance.now()`). `opened` is set if the breaker has opened. Otherwise `countsFor` lists
+   * the scopes that still count the failure in their row. It is empty if other jobs have succeeded
+   * since.
    */
   verdict(call: BreakerCall, sinceMs: number): Verdict;
-  /** Notes that a job succeeded. */
+  /** Records that a job succeeded. */
   succeeded(call: BreakerCall, pass: Pick<Pass, "startedAtMs">): void;
-  /** Notes that a job ended in a way that says nothing about the downstream. Another job may then be the probe. */
+  /**
+   * Records that a job ended without a result about the downstream. If the job was the probe,
+   * another job may then be the probe.
+   */
   release(call: BreakerCall, pass: Pass): void;
-  /** Notes the result of a call outside of a job. Such calls count only if the bucket sets `breaker`. */
+  /**
+   * Records the result of a call that is not part of a job. Such calls count only if the bucket
+   * sets `breaker`.
+   */
   noteCall(key: string | undefined, resultOrError: unknown): void;
-  /** True if the bucket or the call's key is open. */
+  /** True if the breaker of the bucket or of the call's key is open. */
   isOpenFor(call: BreakerCall): boolean;
   /**
-   * Opens the bucket or one key because another process has. The first job tries after `coolMs`, or at once with
-   * `triesAtOnce`.
+   * Opens the breaker of the bucket or of one key, because another process has opened it. The first
+   * job tries after `coolMs`, or immediately with `triesAtOnce`.
    */
   adoptOpen(
     key: string | undefined,
     coolMs: number,
     options?: { readonly triesAtOnce?: boolean },
   ): void;
-  /** False if the breaker is switched off. */
+  /** False if the bucket's `breaker` option switches the breaker off. */
   readonly isOn: boolean;
-  /** While the whole bucket is open, ms until the next job tries, at least 1. Otherwise 0. */
+  /**
+   * Ms until the next job tries, at least 1, while the breaker of the whole bucket is open.
+   * Otherwise 0.
+   */
   readonly awayForMs: number;
-  /** How many more jobs may start: 0, 1 for a probe, or Infinity. */
+  /** The number of jobs that may start now: 0, 1 for a probe, or Infinity. */
   readonly admits: number;
 }
 
-/** Whether the downstream of a bucket, or of one key, became unreachable or reachable again. */
+/**
+ * Reports that the downstream of a bucket, or of one key, became unreachable or reachable again.
+ */
 export interface DownstreamChange {
-  /** True if it responds again; false if it is unreachable. */
+  /** True if the downstream responds again. False if it is unreachable. */
   readonly isBack: boolean;
-  /** Ms until the next job tries; 0 if it is back. */
+  /** Ms until the next job tries. 0 if the downstream is reachable again. */
   readonly forMs: number;
-  /** Why it counts as unreachable: `"TypeError: fetch failed (connect ECONNREFUSED …)"`. Undefined if it is back. */
+  /**
+   * Why the downstream counts as unreachable: `"TypeError: fetch failed (connect ECONNREFUSED …)"`.
+   * Undefined if the downstream is reachable again.
+   */
   readonly reason: string | undefined;
-  /** True if another process found out. */
+  /** True if another process detected this change. */
   readonly isRemote: boolean;
 }
 
@@ -137,11 +161,18 @@ export interface BreakerParts {
   readonly bucket: string;
   readonly settings: BreakerSettings | false | undefined;
   readonly logger: Logger;
-  /** Whether a key has its own limits, so that a cooldown can stop its calls alone. */
+  /**
+   * Returns true if a key has its own limits. A cooldown can then stop the calls of this key alone.
+   */
   readonly hasOwnLimits: (key: string) => boolean;
-  /** Starts a cooldown for all replicas, of the bucket or of one key with its own limits. */
+  /**
+   * Starts a cooldown of the bucket, or of one key with its own limits. It applies to all replicas.
+   */
   readonly coolDown: (key: string | undefined, coolMs: number) => void;
-  /** Called each time that the bucket or one key opens, stays open for longer, or closes. */
+  /**
+   * Called each time that the breaker of the bucket or of one key opens, stays open for longer, or
+   * closes.
+   */
   readonly onChange: (key: string | undefined, change: DownstreamChange) => void;
 }
 
@@ -150,13 +181,13 @@ interface Scope {
   readonly key: string | undefined;
   /** The jobs, keys or calls that failed since the last success. */
   readonly failedInRow: Set<string>;
-  /** For each of them, the number of successes before it first failed. */
+  /** For each failed job, key or call: the scope's number of successes before its first failure. */
   readonly successesBefore: Map<string, number>;
   successes: number;
   open: Open | undefined;
-  /** When it last opened, on `performance.now()`. */
+  /** When the breaker last opened, on `performance.now()`. */
   openedAtMs: number;
-  /** When it last closed, on `performance.now()`. */
+  /** When the breaker last closed, on `performance.now()`. */
   closedAtMs: number;
 }
 
@@ -201,7 +232,7 @@ export function createBreaker(parts: BreakerParts): Breaker {
     try {
       return hasOwnLimits(key);
     } catch {
-      // The application's function threw.
+      // `hasOwnLimits` calls a function of the application, which may throw.
       return false;
     }
   };
@@ -218,7 +249,8 @@ export function createBreaker(parts: BreakerParts): Breaker {
     if (open === undefined) return 0;
     if (nowMs < open.untilMs) return open.untilMs - nowMs;
     if (open.probe === undefined) return 0;
-    // A probe that hangs must not block the other jobs forever.
+    // The wait for a probe is limited, because a hanging probe must not block the other jobs
+    // forever.
     const leftMs = open.probe.startedAtMs + maxCoolMs - nowMs;
     return Math.max(0, Math.min(open.coolMs, leftMs));
   }
@@ -229,7 +261,7 @@ export function createBreaker(parts: BreakerParts): Breaker {
     scope.open = { sinceMs, coolMs: lengthMs, untilMs: nowMs + lengthMs, probe: undefined };
   }
 
-  /** Notes a failure in one scope. Returns true if the attempt does not count. */
+  /** Records a failure in one scope. Returns true if the attempt does not count. */
   function note(scope: Scope, member: string, { isProbe, startedAtMs, thrown }: Failure): boolean {
     const nowMs = performance.now();
     const { open, failedInRow, successesBefore } = scope;
@@ -239,14 +271,14 @@ export function createBreaker(parts: BreakerParts): Breaker {
       notifyOpen(scope, reasonOf(thrown));
       return true;
     }
-    // It has been running since before the downstream came back.
+    // A job that started before the downstream became reachable again does not count.
     if (startedAtMs < scope.closedAtMs) return true;
     const before = successesBefore.get(member);
     if (before !== undefined && scope.successes > before) return false;
     if (before === undefined) remember(successesBefore, member, scope.successes);
     failedInRow.add(member);
     if (failedInRow.size < failures) return false;
-    // The downstream failed, not these jobs.
+    // Forgets the failures of these jobs, because the downstream caused them.
     for (const each of failedInRow) successesBefore.delete(each);
     failedInRow.clear();
     openFor(scope, firstMs, nowMs, nowMs);
@@ -320,7 +352,7 @@ export function createBreaker(parts: BreakerParts): Breaker {
     failed(call, pass, unreachable) {
       const { id, key } = call;
       if (unreachable === undefined) {
-        // The downstream responded, even if with an error.
+        // The downstream responded, even if with an error. A probe therefore closes the breaker.
         if (pass.isProbe) for (const scope of scopesOf(call)) if (scope.open) close(scope);
         return undefined;
       }
@@ -396,7 +428,10 @@ export function createBreaker(parts: BreakerParts): Breaker {
   };
 }
 
-/** The name under which a job counts in a scope: for the bucket, all jobs of a key count once. */
+/**
+ * Returns the name under which a job counts in a scope. For the bucket, all jobs of a key count as
+ * one.
+ */
 function memberOf(scope: Scope, { id, key }: BreakerCall): string {
   if (scope.key !== undefined) return id;
   return key === undefined ? `job ${id}` : `key ${key}`;

@@ -25,10 +25,12 @@ export type OnStoreDown =
   | "wait"
   | "refuse"
   | "open"
-  /** The part of this process's share of each limit that it may use, above 0 and up to 1. */
+  /**
+   * The part of this process's share of each limit that the process may use, above 0 and up to 1.
+   */
   | { readonly local: number };
 
-/** How a bucket starts when Redis has lost its state. */
+/** How a bucket starts after Redis has lost the bucket's state. */
 export type OnStateLost = "empty" | "full";
 
 const LOCAL_ERROR = { error: "give a part of this process's rate, above 0 and up to 1" };
@@ -52,12 +54,13 @@ export const ON_STATE_LOST: z.ZodType<OnStateLost> = z.enum(["empty", "full"], {
   error: 'give "empty" or "full"',
 });
 
-/** Opens a store in this process's memory, on the given clock. */
+/** Opens a store in this process's memory that uses the clock `nowUs`. */
 export type OpenLocalStore = (nowUs: () => number) => Store;
 
 /**
- * Applies `onStoreDown` to a bucket's store. With `"open"` and `{ local }`, the result serves draws from a stand-in
- * while Redis does not answer; otherwise the result is the store itself.
+ * Applies `onStoreDown` to a bucket's store. With `"open"` and `{ local }`, the returned store
+ * serves draws from a stand-in while Redis does not answer. Otherwise, the bucket's store is
+ * returned unchanged.
  */
 export function applyOnStoreDown(parts: {
   readonly store: Store;
@@ -82,7 +85,8 @@ export function applyOnStoreDown(parts: {
   }
 
   function openLocal({ nowUs, replicas, runningOf }: KnownAtOutage): StandIn | undefined {
-    // Before its first reply from Redis, this process does not know the number of replicas, and so not its share.
+    // Before the first reply from Redis, this process does not know the number of replicas. It
+    // therefore cannot compute its share.
     if (nowUs === undefined || replicas === 0) return undefined;
     const percent = Number(((100 * share) / replicas).toPrecision(3));
     const problem = `Redis does not answer: bucket "${bucket}" continues in this process at ${percent} % of its limits until it does.`;

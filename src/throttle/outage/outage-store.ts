@@ -1,9 +1,10 @@
 /**
  * Serves the draws of one bucket from a stand-in while Redis does not answer.
  *
- * The first draw that fails starts the outage. During it, each draw also sends a probe to Redis, and the first probe
- * that succeeds ends the outage. A probe is a real draw, because a Redis that refuses writes still answers reads.
- * Whatever was drawn from one of the two is settled, renewed and given back there.
+ * The first draw that fails starts the outage. During the outage, each draw also sends a probe to
+ * Redis, and the first probe that succeeds ends the outage. A probe is a real draw, because a Redis
+ * that refuses writes still answers reads. Slots and leases are always settled, renewed and given
+ * back where they were drawn: in Redis or in the stand-in.
  */
 import { DREW_ELSEWHERE_US } from "../../core/store.ts";
 import { StoreUnavailableError } from "../../core/errors.ts";
@@ -27,12 +28,13 @@ export interface OutageStoreOptions {
   readonly store: Store;
   readonly bucket: string;
   /**
-   * Opens the stand-in for an outage. Undefined if there is none to open: the draw then fails with the error of Redis.
+   * Opens the stand-in for an outage. If it returns undefined, there is no stand-in, and the draw
+   * fails with Redis's error.
    */
   readonly openStandIn: (known: KnownAtOutage) => StandIn | undefined;
 }
 
-/** One outage of Redis; times are in µs on the bucket's clock. */
+/** One outage of Redis. Times are in µs on the bucket's clock. */
 interface Outage {
   readonly standIn: StandIn;
   readonly sinceUs: number;
@@ -42,14 +44,18 @@ export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOpt
   const clock = createBucketClock();
   const replicas = createReplicasSeen();
   const running = createRunningLeases();
-  /** How far this process's clock is ahead of the bucket's; undefined before the first reply of Redis. */
+  /**
+   * How far this process's clock is ahead of the bucket's clock, in ms. Undefined before the first
+   * reply of Redis.
+   */
   let offsetMs: number | undefined;
   let outage: Outage | undefined;
   let lastOutage = { sinceUs: 0, untilUs: 0 };
   /** True from the end of an outage until Redis has the bucket's policy again. */
   let isReturning = false;
   /**
-   * True from the end of an outage until the next draw: callers have queue positions of the stand-in, unknown to Redis.
+   * True from the end of an outage until the next draw. During this time, callers have queue
+   * positions from the stand-in, which Redis does not know.
    */
   let hasStandInPositions = false;
   let isProbing = false;
@@ -71,20 +77,24 @@ export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOpt
     hasStandInPositions = true;
   }
 
-  /** Finds out in the background whether Redis serves draws again. */
+  /** Checks in the background whether Redis serves draws again. */
   function probe(request: DrawRequest, current: Outage): void {
     if (isProbing) return;
     isProbing = true;
     drawOne(request)
       .then(
         () => end(current),
-        // Redis answered. If it rejected the request, the next draw gets that error from Redis itself.
+        // Any reply ends the outage. If Redis rejected the request, the next draw gets that error
+        // from Redis itself.
         (error: unknown) => void (error instanceof StoreUnavailableError || end(current)),
       )
       .finally(() => (isProbing = false));
   }
 
-  /** Draws one call and gives its slot back at once: the stand-in already served that call. */
+  /**
+   * Draws one call and gives the slot back immediately, because the stand-in already served that
+   * call.
+   */
   async function drawOne({ slotRequests, leases, ...rest }: DrawRequest): Promise<void> {
     const slotRequest = { ...withoutPositions(slotRequests[0]!), wanted: 1 };
     const one = { ...rest, slotRequests: [slotRequest], leases: Math.min(leases, 1), isTry: false };
@@ -108,7 +118,10 @@ export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOpt
     await Promise.allSettled(giving);
   }
 
-  /** Redis did not see the calls of the outage, so the bucket starts as if a burst had just left. */
+  /**
+   * Draws for the first time after an outage. Redis did not see the calls of the outage, so the
+   * bucket starts as if it had just granted a burst.
+   */
   function drawReturning(request: DrawRequest): Promise<Drawn> {
     return sendDraw({ ...request, drewUs: DREW_ELSEWHERE_US, startsFull: false });
   }
@@ -156,8 +169,8 @@ export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOpt
   }
 
   /**
-   * The part of a settlement that Redis must book. For a slot of the outage, Redis never booked the estimate, so only
-   * extra cost counts.
+   * Returns the part of a settlement that Redis must book. If the slot was drawn during the outage,
+   * Redis never booked the estimate, so only additional cost counts.
    */
   function partForRedis(request: SettleRequest): SettleRequest | undefined {
     const { slotUs, deltas } = request;
@@ -174,7 +187,7 @@ export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOpt
     if (settling !== undefined) await store.settle(settling);
   }
 
-  /** Sends each store the leases that it granted. */
+  /** Calls `send` for each store, with the leases that this store granted. */
   async function forEachGranter<T>(
     request: LeasesRequest,
     send: (granter: Pick<Store, "renew" | "release">, own: LeasesRequest) => Promise<T>,
@@ -203,17 +216,20 @@ export function createOutageStore({ store, bucket, openStandIn }: OutageStoreOpt
     },
     async steer(request) {
       const { change } = request;
-      // An operator's change must reach all replicas, so it fails during an outage. A cooldown also helps in this
-      // process alone.
+      // An operator's change must reach all replicas, so it fails during an outage. A cooldown is
+      // sent to the stand-in, because it also helps if it applies to this process alone.
       const isByHand = change.do === "configure" || change.do === "pause";
       return (isByHand ? store : (outage?.standIn ?? store)).steer(request);
     },
   };
 }
 
-/** The number of replicas that draw from a bucket: the highest number in the replies of the last 30 to 60 seconds. */
+/**
+ * Estimates the number of replicas that draw from a bucket: the highest number in the replies of
+ * the last 30 to 60 seconds.
+ */
 export interface ReplicasSeen {
-  /** 0 before the first reply. */
+  /** The estimated number of replicas. 0 before the first reply. */
   readonly most: number;
   see(alive: number): void;
 }
@@ -241,7 +257,7 @@ export function createReplicasSeen(): ReplicasSeen {
   };
 }
 
-/** The same request, without queue positions. */
+/** Returns a copy of the request without queue positions. */
 function withoutPositions(slotRequest: SlotRequest): SlotRequest {
   return {
     ...slotRequest,
@@ -250,14 +266,14 @@ function withoutPositions(slotRequest: SlotRequest): SlotRequest {
 }
 
 /**
- * The leases of the calls that run in this process, each with the store that granted it: a stand-in, or undefined for
- * Redis.
+ * The leases of the calls that run in this process. Each lease is stored with the store that
+ * granted it: a stand-in, or undefined for Redis.
  */
 interface RunningLeases {
   /** Adds the leases that a reply granted. */
   add(request: DrawRequest, reply: Drawn, granter: StandIn | undefined): void;
   remove(leases: readonly number[]): void;
-  /** The number of leases that Redis granted: of all keys, or of one. */
+  /** Returns the number of leases that Redis granted, for one key or for all keys. */
   countOfRedis(key?: string): number;
   /** Groups leases by the store that granted them. Unknown leases count as granted by Redis. */
   byGranter(leases: readonly number[]): ReadonlyMap<StandIn | undefined, readonly number[]>;

@@ -1,6 +1,6 @@
 import { ClosedError } from "../../core/errors.ts";
 
-/** Times the retries of calls that wait for a store that does not answer. */
+/** Schedules the retries of calls that wait for a store that does not answer. */
 export interface StoreRetries {
   /**
    * Resolves after {@link STORE_RETRY_MS}, or earlier if `retryNow` is called.
@@ -12,7 +12,7 @@ export interface StoreRetries {
   close(): void;
 }
 
-/** The time between two attempts, unless the store reports that it is back. */
+/** The time between two attempts, unless the store reports earlier that it is reachable again. */
 export const STORE_RETRY_MS = 1_000;
 
 export function createStoreRetries(bucket: string): StoreRetries {

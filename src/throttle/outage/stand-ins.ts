@@ -15,7 +15,7 @@ import {
   type SlotRequest,
 } from "../../core/store.ts";
 
-/** Serves a bucket's calls while Redis does not answer. */
+/** The part of a store that serves a bucket's calls while Redis does not answer. */
 export interface StandIn extends Pick<
   Store,
   "draw" | "giveBack" | "settle" | "renew" | "release" | "steer"
@@ -23,22 +23,25 @@ export interface StandIn extends Pick<
   readonly nowUs: () => number;
 }
 
-/** What this process knows of a bucket when an outage begins. */
+/** What this process knows about a bucket when an outage begins. */
 export interface KnownAtOutage {
-  /** The bucket's clock, calculated from the replies of Redis; undefined before the first reply. */
+  /** The bucket's clock, calculated from Redis's replies. Undefined before the first reply. */
   readonly nowUs: (() => number) | undefined;
-  /** The number of replicas in the latest reply; 0 before the first reply. */
+  /** The number of replicas, from Redis's replies. 0 before the first reply. */
   readonly replicas: number;
-  /** The number of running calls of this process that hold a lease from Redis: of all keys, or of one. */
+  /**
+   * Returns the number of running calls of this process that hold a lease from Redis, for one key
+   * or for all keys.
+   */
   readonly runningOf: (key?: string) => number;
 }
 
-/** This process's own clock, in µs. */
+/** Returns the time of this process's own clock, in µs. */
 function ownUs(): number {
   return Math.floor((performance.timeOrigin + performance.now()) * 1_000);
 }
 
-/** Lets every call pass at once, without any limit. */
+/** Creates a stand-in that lets every call pass immediately, without any limit. */
 export function createOpenStandIn({ nowUs = ownUs }: Pick<KnownAtOutage, "nowUs">): StandIn {
   const generation = nowUs();
 
@@ -67,7 +70,8 @@ export function createOpenStandIn({ nowUs = ownUs }: Pick<KnownAtOutage, "nowUs"
       const atUs = nowUs();
       let leases = request.leases;
       const granted = request.slotRequests.map((slotRequest) => {
-        // Each lease needs its own number, and the request has reserved `leases` of them.
+        // Calls without leases pass as one run. Calls with leases are listed one by one, because
+        // each lease needs its own number. The request has reserved `leases` numbers.
         if (!limitsOfCall(request.terms.limits, slotRequest.scopes).some(isLeased))
           return pass(slotRequest, atUs, Infinity, request);
         const passed = pass(slotRequest, atUs, leases, request);
@@ -98,8 +102,9 @@ export function createOpenStandIn({ nowUs = ownUs }: Pick<KnownAtOutage, "nowUs"
 }
 
 /**
- * Applies this process's share of each limit, in a local store that continues the bucket's clock. The local store
- * starts as if a burst had just left, because this process does not know which calls Redis has just let pass.
+ * Creates a stand-in that applies this process's share of each limit. It uses a local store that
+ * continues the bucket's clock. The local store starts as if it had just granted a burst, because
+ * this process does not know which calls Redis has just let pass.
  */
 export function createLocalStandIn(parts: {
   readonly bucket: string;
@@ -109,21 +114,24 @@ export function createLocalStandIn(parts: {
 }): StandIn {
   const { bucket, share, known } = parts;
   const { nowUs } = known;
-  /** This process's share of each limit. */
+  /** The factor by which each limit is reduced to this process's share. */
   const factor = share / known.replicas;
   const store = parts.openStore(nowUs);
   const scaled = new WeakMap<Limit, { readonly limit: Limit | undefined }>();
   let hasDrawn = false;
   let hasPositions = false;
 
-  /** The limit times the factor; undefined if that is too small for any call. */
+  /** Returns the limit times the factor. Undefined if the result is too small for any call. */
   function scale(limit: Limit): Limit | undefined {
     const found = scaled.get(limit) ?? { limit: partOfLimit(limit, factor) };
     scaled.set(limit, found);
     return found.limit;
   }
 
-  /** Keeps a limit whose share is too small for any call: `isPossible` rejects the calls that it counts. */
+  /**
+   * Returns the reduced limits. A limit whose share is too small for any call stays unreduced,
+   * because `isPossible` rejects the calls that it would limit.
+   */
   function limitsOf(limits: readonly Limit[], key?: string): readonly Limit[] {
     return limits.map((limit) => {
       const own = scale(limit) ?? limit;
@@ -144,7 +152,8 @@ export function createLocalStandIn(parts: {
   }
 
   function requestOf(request: DrawRequest, slotRequests: readonly SlotRequest[]): DrawRequest {
-    // The stand-in does not know the queue positions that Redis assigned.
+    // Until the first draw that is not a try, callers have queue positions from Redis. They are
+    // omitted, because the stand-in does not know them.
     const areUnknown = !hasPositions && !request.isTry;
     const position = areUnknown ? NO_POSITION : request.position;
     const own = slotRequests.map((slotRequest) => {
@@ -184,7 +193,8 @@ export function createLocalStandIn(parts: {
         const positions = slotRequest.scopes.map(() => NO_POSITION);
         return found === undefined ? { ...refused, positions } : { ...found, soonestUs: 0 };
       });
-      // The caller must not learn the stand-in's scaled policy, nor its pauses: Redis may be back before they end.
+      // The caller must not store the stand-in's reduced policy or its pauses, because Redis may be
+      // reachable before the pauses end.
       const own = { newText: undefined, closedUntilUs: 0, closedBy: 0, alive: known.replicas };
       return { ...reply, ...own, version: request.terms.version, granted };
     },

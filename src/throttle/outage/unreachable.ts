@@ -1,14 +1,17 @@
-/** Decides from the result or the error of a call whether its downstream is unreachable. */
+/** Decides from a call's result or error whether the call's downstream is unreachable. */
 import { interpret } from "../feedback/answer.ts";
 import { grpcCodeOf, layersOf } from "../feedback/layers.ts";
 import { readProperty } from "../feedback/properties.ts";
 
-/** Statuses with which a proxy reports that it could not reach the server behind it: RFC 9110, and Cloudflare's own. */
+/**
+ * HTTP statuses with which a proxy reports that it could not reach the server behind it. They come
+ * from RFC 9110 and from Cloudflare.
+ */
 const STATUSES: ReadonlySet<unknown> = new Set([502, 503, 504, 521, 522, 523, 524, 530]);
 
-/** Codes and names of errors for an unreachable downstream. */
+/** Error codes and error names that mean an unreachable downstream. */
 const CODES: ReadonlySet<unknown> = new Set([
-  // Node, libuv and the resolver.
+  // From Node, libuv and the DNS resolver.
   "ECONNREFUSED",
   "ECONNRESET",
   "ECONNABORTED",
@@ -36,7 +39,7 @@ const CODES: ReadonlySet<unknown> = new Set([
   "ERR_HTTP2_GOAWAY_SESSION",
   "ERR_HTTP2_SESSION_ERROR",
   "ERR_HTTP2_PING_CANCEL",
-  // undici, and so fetch.
+  // From undici, and therefore from `fetch`.
   "UND_ERR_CONNECT_TIMEOUT",
   "UND_ERR_HEADERS_TIMEOUT",
   "UND_ERR_BODY_TIMEOUT",
@@ -44,7 +47,7 @@ const CODES: ReadonlySet<unknown> = new Set([
   "UND_ERR_CLOSED",
   "UND_ERR_DESTROYED",
   "UND_ERR_PRX_TLS",
-  // Axios, Got, ky, OpenAI, Anthropic, Stripe, MongoDB.
+  // From the clients of Axios, Got, ky, OpenAI, Anthropic, Stripe and MongoDB.
   "ERR_NETWORK",
   "TimeoutError",
   "ConnectTimeoutError",
@@ -54,18 +57,18 @@ const CODES: ReadonlySet<unknown> = new Set([
   "MongoNetworkError",
   "MongoServerSelectionError",
   "PROTOCOL_CONNECTION_LOST",
-  // Sluice's own: a handler exceeded its timeout.
+  // From Sluice itself: a handler exceeded its timeout.
   "ERR_HANDLER_TIMEOUT",
 ]);
 const NAMED = ["code", "errno", "name", "type"];
-/** gRPC's DEADLINE_EXCEEDED and UNAVAILABLE. */
+/** The gRPC status codes DEADLINE_EXCEEDED and UNAVAILABLE. */
 const GRPC_CODES: ReadonlySet<unknown> = new Set([4, 14]);
 const MESSAGE =
   /^fetch failed$|^failed to fetch$|socket hang up|network (?:socket disconnected|error|timeout)/i;
 
 /**
- * True if the downstream of a call is unreachable. A response that names a retry time came from a downstream that
- * works. Never throws, whatever the value is.
+ * Returns true if the downstream of a call is unreachable. A response with a retry time proves that
+ * the downstream works. Never throws, even for an unexpected value.
  */
 export function isUnreachable(resultOrError: unknown): boolean {
   if (typeof resultOrError !== "object" || resultOrError === null) return false;

@@ -14,45 +14,65 @@ import { createStaleCheck } from "./lateness.ts";
 /** Decides when the pacer sends its next draw request. All times are on `performance.now()`. */
 export interface AskTimes {
   /**
-   * When to send the next request; Infinity if every caller has a slot and no lookup is requested. While this process
-   * holds a slot that comes at `lastSharedSlotMs` or earlier, newcomers of all groups are gathered into one request.
+   * Returns when to send the next request. Infinity if every caller has a slot and no lookup is
+   * requested. While this process holds a slot that starts at `lastSharedSlotMs` or earlier, new
+   * callers of all groups are gathered into one request.
    */
   nextAtMs(nowMs: number, hasLookups: boolean, lastSharedSlotMs: number): number;
-  /** When this process's turn comes, from the latest reply; 0 if it has none. */
+  /**
+   * When this process's turn comes, according to the latest reply. 0 if this process waits for no
+   * turn.
+   */
   readonly turnAtMs: number;
-  /** The time since the oldest unanswered request was sent, in ms. 0 if the store has replied. */
+  /**
+   * The time since the oldest unanswered request was sent, in ms. 0 if the store has replied to all
+   * requests.
+   */
   readonly silentMs: number;
   /** True after the first reply. */
   readonly hasAnswered: boolean;
-  /** A request was sent. */
+  /** Call this when a request is sent. */
   requestSent(nowMs: number): void;
-  /** A reply arrived. It decides when to send the next request for `first`, the first call that waits for its turn. */
+  /**
+   * Call this when a reply arrives. The reply determines when to send the next request for `first`,
+   * the first call that waits for its turn.
+   */
   replyReceived(reply: Drawn, received: Received, first: Arrival | undefined): void;
-  /** A call stopped waiting. If the turn belonged to it, the next request for the others is due at once. */
+  /**
+   * Call this when a call stops waiting. If the turn belonged to that call, the next request for
+   * the other calls is due immediately.
+   */
   callerLeft(call: { readonly number: number }): void;
-  /** The request failed: the next one is sent after {@link STORE_RETRY_MS}. */
+  /** Call this when a request fails. The next request is sent after {@link STORE_RETRY_MS}. */
   retryLater(): void;
-  /** The next request may be sent at once, whatever the latest reply said. */
+  /** Allows the next request to be sent immediately, even if the latest reply set a later time. */
   retryNow(): void;
-  /** Schedules a request soon, to find out whether a caller can start before its deadline. */
+  /** Schedules a request soon, to check whether a caller can start before its deadline. */
   scheduleSoon(nowMs: number): void;
 }
 
 /**
- * A process that waits for a later turn sends a request after this time anyway. Its turn may have come earlier, and the
- * message about that can get lost.
+ * The longest time until a process that waits for its turn sends another request. The turn may have
+ * moved forward, and the notification about that can get lost.
  */
 export const RECHECK_MS: number = LONGEST_ASK_GAP_US / 1_000;
-/** The store keeps the queue position of a process that waits for a lease for half a second longer than this. */
+/**
+ * The longest time between two checks of a key without a free lease. The store keeps the queue
+ * position of a process that waits for a lease half a second longer than this.
+ */
 const LONGEST_RECHECK_MS = 1_000;
 /**
- * The distance between checks of keys, if it is short enough to keep their queue positions: some 100 scripts a second.
+ * The time between the checks of two keys. It results in about 100 scripts per second, and applies
+ * while it is short enough to keep the keys' queue positions.
  */
 const KEY_EVERY_MS = 1;
-/** Keys that are due within this time are checked together, because one script for each key would cost far more. */
+/**
+ * Keys that are due within this time are checked together, because one script per key would cost
+ * far more.
+ */
 const TOGETHER_MS = 50;
 const GATHER_MS = 10;
-/** The shortest time between two requests that `scheduleSoon` causes. */
+/** The shortest time between two requests that `scheduleSoon` schedules. */
 const LOOKUP_EVERY_MS = 5;
 
 export function createAskTimes(
@@ -66,16 +86,22 @@ export function createAskTimes(
   let turnOf: Arrival | undefined;
   let silentSinceMs: number | undefined;
   let hasAnswered = false;
-  /** No request is sent before this time, because the store did not answer the last one. */
+  /** No request is sent before this time, because the store did not answer the last request. */
   let storeAtMs = 0;
-  /** True if a notification arrived after the last request was sent: the reply to it is then outdated. */
+  /**
+   * True if a notification arrived after the last request was sent. The reply to that request is
+   * then outdated.
+   */
   let wasNotified = false;
   /** When the request that `scheduleSoon` scheduled is due. Infinity if none is scheduled. */
   let soonAtMs = Infinity;
 
-  /** True if a group has a call that goes before the call with the turn, and that the last request did not include. */
+  /**
+   * Returns true if a group has a call that goes before the call with the turn, and that was not in
+   * the last request.
+   */
   function isNewBefore(turn: Arrival, group: Group): boolean {
-    // A cheap check that decides most groups: it runs for all groups before each request.
+    // This cheap check is enough for most groups. It runs for all groups before each request.
     if (Math.max(group.notBeforeMs, group.newestSinceMs) <= askedAtMs) return false;
     const first = firstUnserved(group);
     const isNew = Math.max(group.notBeforeMs, first.sinceMs) > askedAtMs;
@@ -85,9 +111,9 @@ export function createAskTimes(
   return {
     nextAtMs(nowMs, hasLookups, lastSharedSlotMs) {
       let readyAtMs = Infinity;
-      /** The earliest time when a key allows a call that goes before the call with the turn. */
+      /** The earliest time at which a key allows a call that goes before the call with the turn. */
       let passesAtMs = Infinity;
-      /** The latest slot that is held in a group that still needs slots. */
+      /** The time of the latest held slot in groups that need more slots. */
       let lastSlotAtMs = -Infinity;
       for (const group of schedule) {
         const { line, held, notBeforeMs } = group;
@@ -100,11 +126,12 @@ export function createAskTimes(
       }
       const soonestMs = Math.max(soonAtMs, storeAtMs);
       if (readyAtMs === Infinity) return hasLookups ? soonestMs : Infinity;
-      // New slots come after the held ones anyway, so newcomers can be gathered into one request until then.
+      // New slots come after the held slots anyway. Until then, new callers can be gathered into
+      // one request.
       const isGatheringAll = lastSharedSlotMs > nowMs + GATHER_MS;
       const isGathering = lastSlotAtMs > nowMs + GATHER_MS && schedule.size <= MANY;
       const gatheredAtMs = isGatheringAll || isGathering ? askedAtMs + GATHER_MS : nowMs;
-      // Even if a key's time is far off, a request must notice changes.
+      // A request must check for changes, even if a key's time is far in the future.
       const recheckAtMs = askedAtMs + RECHECK_MS;
       const keysAtMs = Math.min(readyAtMs - times.leadMs, recheckAtMs);
       const dueAtMs = hasLookups ? Math.min(keysAtMs, soonestMs) : keysAtMs;
@@ -155,50 +182,65 @@ export function createAskTimes(
 }
 
 /**
- * When to check a key that had no free lease, while `deferred` groups are deferred. A message arrives when a lease
- * becomes free. This check covers lost messages and keeps the queue position, so it may be slow: thousands of keys must
- * not use up a CPU core.
+ * Returns when to check a key that had no free lease, while `deferred` groups are deferred.
+ * Normally a notification arrives when a lease becomes free. The check covers lost notifications
+ * and keeps the queue position. It may be slow, because the checks of thousands of keys must not
+ * use up a CPU core.
  */
 export function nextKeyCheckMs(nowMs: number, deferred: number): number {
   const inMs = Math.min(Math.max(RECHECK_MS, deferred * KEY_EVERY_MS), LONGEST_RECHECK_MS);
   return Math.ceil((nowMs + inMs) / TOGETHER_MS) * TOGETHER_MS;
 }
 
-/** Ms until a process with this queue position sends its next request. */
+/** Returns the ms until a process with this queue position sends its next request. */
 function waitMsOf({ turnUs, leaseOrder }: WaitPosition, nowUs: number): number {
-  // The time at which a lease becomes free is unknown.
+  // It is unknown when a lease becomes free, so the request is repeated at the regular interval.
   if (leaseOrder > 0) return RECHECK_MS;
   return turnUs === 0 ? 0 : Math.min((turnUs - nowUs) / 1_000, RECHECK_MS);
 }
 
-/** The time of a reply, on `performance.now()`. */
+/**
+ * When a reply arrived, on `performance.now()`, and how this process's clock compares with the
+ * bucket's clock.
+ */
 export interface Received {
   readonly arrivedMs: number;
-  /** How far this process's clock is ahead of the bucket's. */
+  /** How far this process's clock is ahead of the bucket's clock, in ms. */
   readonly offsetMs: number;
   /** True if the reply arrived so late that its slots may have passed. See `lateness.ts`. */
   readonly isStale: boolean;
 }
 
-/** Converts times between the bucket's clock and this process's, from the replies so far. */
+/**
+ * Converts times between the bucket's clock and this process's clock, based on the replies so far.
+ */
 export interface ReplyTimes {
-  /** The bucket's clock in the latest reply; 0 before the first. */
+  /** The bucket's time in the latest reply, in µs. 0 before the first reply. */
   readonly drewUs: number;
-  /** How much earlier to send a request so that it arrives in time, in ms: about one way of the network. */
+  /**
+   * How much earlier to send a request so that it arrives in time, in ms. This is about the fastest
+   * recent round trip.
+   */
   readonly leadMs: number;
   /**
-   * Converts a time of `performance.now()` to the bucket's clock, in µs. Returns 0 before the first reply, and always
-   * the same result for the same time.
+   * Converts a time of `performance.now()` to the bucket's clock, in µs. Returns 0 before the first
+   * reply. The same time always has the same result, unless the clock estimate is corrected.
    */
   readonly bucketUs: (ms: number) => number;
-  /** Learns from a reply that arrived just now. */
+  /** Call this immediately when a reply arrives, to update the clock estimate. */
   read(reply: Drawn): Received;
 }
 
-/** A request that arrives too early gets no slot and must be sent again, which costs more than being slightly late. */
+/**
+ * How much later than estimated to send requests, in ms. A request that arrives too early gets no
+ * slot and must be sent again, which costs more than being slightly late.
+ */
 const MARGIN_MS = 0.5;
 
-/** Corrections below this are ignored: the order of callers across replicas depends on times that do not change. */
+/**
+ * Clock corrections below this are ignored, because the order of callers across replicas depends on
+ * stable times.
+ */
 const MOST_OFF_MS = 5;
 
 export function createReplyTimes(): ReplyTimes {
@@ -221,7 +263,8 @@ export function createReplyTimes(): ReplyTimes {
     read({ nowUs, sentAtMs }) {
       const arrivedMs = performance.now();
       const tookMs = arrivedMs - sentAtMs;
-      // Redis lost the bucket, so earlier samples of its clock are invalid.
+      // If the bucket's time went back, Redis has lost the bucket, and earlier clock samples are
+      // invalid.
       if (nowUs < drewUs) clock.reset();
       drewUs = nowUs;
       const isStale = checkStale(tookMs);
@@ -238,8 +281,8 @@ export function createReplyTimes(): ReplyTimes {
 const LONGEST_MS = 2 ** 31 - 1;
 
 /**
- * Creates one timer that can be moved. The returned function sets the time at which it rings, on `performance.now()`,
- * in place of any earlier one; Infinity switches it off.
+ * Creates one timer that can be rescheduled. The returned function sets when `ring` is called, on
+ * `performance.now()`, and replaces any earlier time. Infinity switches the timer off.
  */
 export function createAlarm(ring: () => void): (atMs: number) => void {
   let timer: NodeJS.Timeout | undefined;

@@ -12,34 +12,46 @@ import { NoRoomYet } from "./waiting-call.ts";
 export interface Dispatcher {
   readonly waiting: number;
   readonly schedule: GroupSchedule;
-  /** The pending calls, for reports. */
+  /** Returns a summary of the pending calls, for reports. */
   readonly waits: () => Waits;
-  /** When the next caller with a slot starts, on `performance.now()`; Infinity if no caller has a slot. */
+  /**
+   * Returns when the next caller with a slot starts, on `performance.now()`. Infinity if no caller
+   * has a slot.
+   */
   nextAtMs(): number;
   /**
-   * The latest slot that this process holds under fast limits shared by all keys: new slots come after it. -Infinity if
-   * there is none.
+   * The time of the latest slot that this process holds under fast limits that all keys share. New
+   * slots come after it. -Infinity if there is none.
    */
   readonly lastSharedSlotMs: number;
   enter(caller: Caller): void;
   /** Removes a caller that no longer waits. */
   leave(caller: Caller): void;
-  /** Groups that callers may have left. Once such a group is idle, its queue positions are given back. */
+  /**
+   * Groups that callers may have left. When such a group is idle, its queue positions are given
+   * back.
+   */
   readonly left: Set<Group>;
-  /** Removes the callers of a group that have no slot, and whose deadline is before `notBeforeMs`. */
+  /**
+   * Removes and returns the callers of a group that have no slot and whose deadline is before
+   * `notBeforeMs`.
+   */
   takeExpiring(group: Group, notBeforeMs: number): Caller[];
-  /** Removes all callers, group by group. */
+  /** Removes and returns all callers, group by group. */
   takeAll(): Caller[];
-  /** Fails the callers of a group that are not willing to wait `roomInMs` for their key. */
+  /** Fails the callers of a group that do not wait as long as `roomInMs` for their key. */
   sendBackImpatient(group: Group, roomInMs: number): void;
   /**
-   * True if this process holds slots of a limit that it may still give back, because they lie in the future or are too
-   * late. With `beside`, only slots of the keys of that group count.
+   * Returns true if this process holds slots of a limit that it may still give back, because they
+   * are in the future or too late. With `beside`, only slots of that group's keys count.
    */
   holdsSlots(beside: Group | undefined, bindsAt: number): boolean;
   /** Fails the callers of a group that have no slot yet. */
   refuse(group: Group, error: unknown): void;
-  /** Stores the granted slots; `firstLease` is the lease of the first slot, 0 if there are no leases. */
+  /**
+   * Stores the granted slots. `firstLease` is the lease of the first slot, or 0 if there are no
+   * leases.
+   */
   hold(
     group: Group,
     granted: Granted,
@@ -50,11 +62,11 @@ export interface Dispatcher {
       readonly rank: number;
     },
   ): void;
-  /** Starts the callers whose slots are due, and passes the slots that are too late to `waste`. */
+  /** Starts the callers whose slots are due. Calls `waste` with the slots that are too late. */
   dispatchDue(generation: number, waste: Take): void;
-  /** Passes the slots of callers that have left to `give`. */
+  /** Calls `give` with the slots that no caller needs any more, because callers have left. */
   takeSurplus(give: Take): void;
-  /** Drops the slots of one key, or of all keys, because they are no longer valid. */
+  /** Drops the held slots of one key, or of all keys, because they are no longer valid. */
   forget(key?: string): void;
 }
 
@@ -62,18 +74,24 @@ export interface Dispatcher {
 export interface Waits {
   /** The number of pending calls, by rank. */
   readonly byRank: readonly number[];
-  /** When the oldest pending call arrived, on `performance.now()`; Infinity if there is none. */
+  /**
+   * When the oldest pending call arrived, on `performance.now()`. Infinity if there is no pending
+   * call.
+   */
   readonly sinceMs: number;
   /** The group with the most pending calls. */
   readonly most: Group | undefined;
 }
 
-/** Receives slots that are no longer held; their leases are already given back. */
+/** Receives slots that are no longer held. Their leases are already given back. */
 type Take = (group: Group, slots: readonly HeldSlot[]) => void;
 
-/** A limit is fast if several calls start while one request gathers newcomers. */
+/**
+ * A limit counts as fast if its calls are at most this far apart. Several calls then start while
+ * one request gathers new callers.
+ */
 const FAST_STEP_MS = 2.5;
-/** A slot that is due within this time counts as used. */
+/** A slot that is due within this time, in ms, counts as used. */
 const GOING_MS = 2;
 
 export function createDispatcher(leases: LeaseKeeper): Dispatcher {
@@ -123,7 +141,7 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
           const first = group.line.firstOf(rank);
           if (first === undefined) continue;
           byRank[rank]! += group.line.sizeOf(rank);
-          // The call of a started job has the position 0, which is no time.
+          // Skips the call of a started job: its position is 0, which is not a time.
           if (first.queuedMs > 0) sinceMs = Math.min(sinceMs, first.queuedMs);
         }
         if (most === undefined || group.line.size > most.line.size) most = group;
@@ -253,11 +271,12 @@ export function createDispatcher(leases: LeaseKeeper): Dispatcher {
 }
 
 /**
- * Picks the caller for a slot: normally the first of the rank that the slot was drawn for. A more urgent caller whose
- * own slot comes later may go instead. The passed caller gets that later slot, and the queue position of the other.
+ * Picks the caller for a slot. Normally, this is the first caller of the rank for which the slot
+ * was drawn. A more urgent caller with a later slot may go first instead. The two callers then
+ * swap: the passed caller gets the later slot and the queue position of the more urgent caller.
  *
- * A caller is passed only once, so a flood of urgent calls does not take all its slots. A caller without a slot never
- * passes another, because its slot may be far off.
+ * A caller is passed at most once, so a flood of urgent calls cannot take all its slots. A caller
+ * without a slot never passes another caller, because its slot may be far in the future.
  */
 function takeCaller({ line, held }: Group, { rank }: HeldSlot): Caller {
   const drawnFor = line.firstOf(rank);
@@ -269,7 +288,10 @@ function takeCaller({ line, held }: Group, { rank }: HeldSlot): Caller {
   return passer;
 }
 
-/** The first caller with a slot that is more urgent than `below` and has not been passed itself. */
+/**
+ * Returns the first caller that has a slot, is more urgent than rank `below`, and was not passed
+ * itself.
+ */
 function firstToPass(line: Line<Caller>, held: HeldSlots, below: number): Caller | undefined {
   for (let rank = 0; rank < below; rank++) {
     let caller = line.firstOf(rank);
@@ -281,14 +303,15 @@ function firstToPass(line: Line<Caller>, held: HeldSlots, below: number): Caller
   return undefined;
 }
 
-/** True if a more urgent call went on its slot. */
+/** Returns true if a more urgent call has used this caller's slot. */
 function wasPassed({ inheritedPriority }: Caller): boolean {
   return inheritedPriority !== undefined;
 }
 
 /**
- * The key of the level that holds a group's calls back, according to a reply: the level of the limit, cooldown or pause
- * that does. If the bucket itself holds them back, the level in whose queue they wait.
+ * Returns the key of the level that delays a group's calls, according to a reply. This is the level
+ * with the limit, cooldown or pause that delays them. If the bucket itself delays them, this is the
+ * level in whose queue they wait.
  */
 export function keyHeldBy(
   { scopes, callTerms: { shared } }: Pick<Group, "scopes" | "callTerms">,
@@ -305,9 +328,9 @@ export function keyHeldBy(
 }
 
 /**
- * The limit that holds a group's calls back, according to a reply to a request for `wanted` slots. A reply may bring
- * fewer slots and name no limit, because it leaves room within the horizon to other replicas: then the previous limit
- * still holds.
+ * Returns the number of the limit that delays a group's calls, according to a reply to a request
+ * for `wanted` slots. A reply may contain fewer slots but name no limit, because it leaves room
+ * within the horizon to other replicas. The previous limit still applies then.
  */
 export function limitHolding(
   { bindsAt, callTerms }: Pick<Group, "bindsAt" | "callTerms">,

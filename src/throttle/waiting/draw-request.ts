@@ -13,8 +13,9 @@ import { rankOf, type Arrival, type GroupSchedule } from "./group-schedule.ts";
 import { unservedByPriority, unservedInOrder, type Group, type Unserved } from "./group.ts";
 
 /**
- * The contents of one draw request. Each slot request asks for slots of one group and one priority; `groups` has the group of
- * each slot request. The last slot requests may want no slots: these are lookups of when calls of their groups could start.
+ * The contents of one draw request. Each slot request asks for slots of one group and one priority.
+ * `groups` contains the group of each slot request. The last slot requests may want no slots. These
+ * are lookups: they ask when calls of their groups could start.
  */
 export interface AskedSlots {
   readonly groups: readonly Group[];
@@ -23,32 +24,42 @@ export interface AskedSlots {
   readonly firsts: readonly Arrival[];
 }
 
-/** The most slot requests in the first request of a bucket; the rest come with the next one. */
+/**
+ * The maximum number of slot requests in a bucket's first request. The rest come with the next
+ * request.
+ */
 const FIRST_WISHES = 12;
-/** The most slot requests in any request. */
+/** The maximum number of slot requests in any request. */
 const MOST_WISHES = 128;
-/** The most lookups in a request. */
+/** The maximum number of lookups in a request. */
 const MOST_LOOKUPS = 12;
-/** The number of groups that one reply certainly covers. */
+/** The number of groups that one request can always include. */
 export const MOST_ASKED_ABOUT: number = FIRST_WISHES + MOST_LOOKUPS;
 
-/** Each turn forgets a tenth of the largest recent turn, so that an old peak does not count forever. */
+/**
+ * The factor by which the size of the largest recent turn shrinks with each turn, so that an old
+ * peak does not count forever.
+ */
 const KEPT_OF_TURN = 0.9;
 
 /** Limits the number of slot requests in a request. */
 export interface SlotRequestCount {
   readonly most: number;
-  /** A reply brought `granted` slots for the `wanted` calls of its request. */
+  /**
+   * Call this with the number of slots that a reply contained, and the number of calls that its
+   * request wanted slots for.
+   */
   granted(granted: number, wanted: number): void;
 }
 
 /**
- * Adapts the number of slot requests to the number of slots that a turn usually brings, plus a few. More slot requests would
- * only cost time in Redis. When Redis grants all slots of a full request, the next request doubles the number.
+ * Adapts the number of slot requests to the number of slots that a turn usually brings, plus a few.
+ * More slot requests would only cost time in Redis. If Redis grants all slots of a full request,
+ * the next request doubles the number.
  */
 export function createSlotRequestCount(): SlotRequestCount {
   let most = FIRST_WISHES;
-  /** The slots that this turn has brought so far. */
+  /** The number of slots granted in this turn so far. */
   let ofTurn = 0;
   let ofRecentTurns = 0;
 
@@ -73,9 +84,10 @@ export function createSlotRequestCount(): SlotRequestCount {
 }
 
 /**
- * Chooses the next request: the most urgent calls first, then those that arrived first or were deferred first. If no
- * group's time has come, the request asks for the group whose time is nearest, to notice changes. It also looks up the
- * groups in `toLookUp`.
+ * Builds the next request. The most urgent calls come first. Among equally urgent calls, the order
+ * is by arrival, or by the time when their key deferred them. If no group's time has come, the
+ * request asks for the group whose time is nearest, to detect changes. It also looks up the groups
+ * in `toLookUp`.
  */
 export function nextSlotRequests(
   schedule: GroupSchedule,
@@ -120,11 +132,17 @@ export function nextSlotRequests(
 interface At {
   readonly nowMs: number;
   readonly bucketUs: (ms: number) => number;
-  /** The most slot requests in the request; one for each of its groups is allowed beyond that. */
+  /**
+   * The maximum number of slot requests. If necessary, it is exceeded so that each group of the
+   * request has one.
+   */
   readonly most: number;
 }
 
-/** True if other groups wait for the same limits. Then the arrival of each call matters, and not only of the first. */
+/**
+ * Returns true if other groups wait for the same limits. Then the arrival of each call matters, not
+ * only the arrival of the group's first call.
+ */
 function hasSiblings(schedule: GroupSchedule, { scopes: [widest] }: Group): boolean {
   let count = 0;
   for (const _ of widest === undefined ? schedule : schedule.ofKey(widest.key)) {
@@ -134,7 +152,7 @@ function hasSiblings(schedule: GroupSchedule, { scopes: [widest] }: Group): bool
   return false;
 }
 
-/** Creates the lookups for groups that the request does not ask for anyway. */
+/** Creates lookups for the groups that have no slot request in this request. */
 function lookupsOf(
   toLookUp: ReadonlySet<Group>,
   asked: ReadonlySet<Group>,
@@ -150,7 +168,10 @@ function lookupsOf(
   return groups.map((group) => ({ group, rank, number: Infinity, wanted: 0, ...since }));
 }
 
-/** The first slot requests, and at least one of each group: a group that is left out would be due again immediately. */
+/**
+ * Returns the first slot requests, and at least one for each group. A group without a slot request
+ * would be due again immediately.
+ */
 function firstOf<W extends { readonly group: Group }>(
   slotRequests: readonly W[],
   most: number,
@@ -166,14 +187,15 @@ function firstOf<W extends { readonly group: Group }>(
   return slotRequests.filter((slotRequest) => firsts.has(slotRequest));
 }
 
-/** The order in which one script serves groups. */
+/** Compares two groups for the order in which one script serves them. */
 function byArrival(a: Group, b: Group): number {
   return rankOf(a) - rankOf(b) || a.line.head!.number - b.line.head!.number;
 }
 
 /**
- * Adds the limits of a group's keys to those of a request. Returns false if the request already has other limits for
- * one of the keys. After a change of tier a key may wait under both, but a draw takes one set of limits for each key.
+ * Adds the limits of a group's keys to the limits of a request. Returns false if the request
+ * already contains different limits for one of the keys. After a tier change, a key's calls may
+ * wait under the old and the new limits, but a draw accepts only one set of limits per key.
  */
 function joinLimits(limitsOf: Map<string, readonly Limit[]>, { scopes }: Group): boolean {
   for (const { key, limits } of scopes) {
@@ -184,7 +206,7 @@ function joinLimits(limitsOf: Map<string, readonly Limit[]>, { scopes }: Group):
   return true;
 }
 
-/** The most leases that a draw with these slot requests can get. */
+/** Returns the maximum number of leases that a draw with these slot requests can get. */
 export function mostLeases(limits: readonly Limit[], slotRequests: readonly SlotRequest[]): number {
   let most = 0;
   for (const { wanted, scopes } of slotRequests) {
@@ -196,18 +218,21 @@ export function mostLeases(limits: readonly Limit[], slotRequests: readonly Slot
 
 /** This process's queue positions in a bucket. */
 export interface WaitPositions {
-  /** The position in the queue of the bucket itself. */
+  /** The queue position in the bucket itself. */
   shared: WaitPosition;
-  /** The position in the queue of one key. */
+  /** Returns the queue position of one key. */
   of(key: string): WaitPosition;
   /** Returns copies of the scopes with this process's queue positions filled in. */
   in(scopes: readonly KeyScope[]): readonly KeyScope[];
   keep(key: string, position: WaitPosition): void;
-  /** Like `in`, but then forgets the positions, except for keys that other callers of this process wait for. */
+  /**
+   * Like `in`, but then forgets the positions. It keeps those of keys for which other callers of
+   * this process wait.
+   */
   giveUp(scopes: readonly KeyScope[], isWaitedFor: (key: string) => boolean): readonly KeyScope[];
   /**
-   * A new generation of slots has begun, which has new turns for the bucket itself. A process that waited for a lease
-   * keeps its position, and so do the turns of keys.
+   * Call this when a new generation of slots begins. The bucket's turn is then invalid and
+   * forgotten. The queue position for a lease and the turns of keys stay valid.
    */
   forgetSharedTurn(): void;
 }

@@ -6,44 +6,62 @@ import { MOST_ASKED_ABOUT, type AskedSlots } from "./draw-request.ts";
 import type { Caller, Group, EarliestStart, CachedReply } from "./group.ts";
 
 /**
- * Caches from the replies of Redis when calls can start at the earliest. A call whose deadline is earlier is rejected
- * immediately. Some entries are certain:
+ * Caches the earliest start times of calls from Redis's replies. A call whose deadline is before
+ * that time is rejected immediately. Some entries are certain:
  *
- * - A pause or a cooldown, of the bucket or of the key, lasts until the end time in the latest reply.
- * - A limit has no room before the time in the latest reply, while this process holds no slot that it may give back.
+ * - A pause or a cooldown of the bucket or the key lasts until the end time in the latest reply.
+ * - A limit has no room before the time in the latest reply. This is certain while this process
+ *   holds no slot that it may give back.
  *
- * The length of a line and the end of a lease are never certain, because other callers may leave. A change notification
- * clears the cache. Entries also expire, because a notification can be lost.
+ * The length of a line and the end of a lease are never certain, because other callers may leave. A
+ * change notification clears the cache. Entries also expire, because a notification can be lost.
  */
 export interface EarliestStartCache {
-  /** Stores a reply, unless it is stale or the cache was cleared after its request. */
+  /**
+   * Stores a reply, unless the reply is stale or the cache was cleared after the request was sent.
+   */
   learn(reply: Drawn, asked: AskedSlots, learned: Received & { readonly epoch: number }): void;
-  /** The number of times that the cache was cleared. Replies to requests of an older epoch are ignored. */
+  /**
+   * The number of times that the cache was cleared. Replies to requests from an earlier epoch are
+   * ignored.
+   */
   readonly epoch: number;
   /** Clears the cache. */
   forget(): void;
-  /** The latest reply about a group's calls, of any age; undefined if nothing holds them back. */
+  /**
+   * Returns the earliest start of a group's calls according to all valid replies. Undefined if no
+   * valid reply delays them.
+   */
   of(group: Group, nowMs: number): EarliestStart | undefined;
-  /** The time before which certainly no call of this group can start; 0 if it is not known. */
+  /**
+   * Returns the time before which certainly no call of this group can start. 0 if no such time is
+   * known.
+   */
   surelyNotBeforeMs(group: Group, nowMs: number): number;
-  /** True if a call of this group may miss its deadline; this need not be certain. */
+  /** Returns true if a call of this group may miss its deadline, even if that is not certain. */
   mayMissDeadline(group: Group, nowMs: number): boolean;
-  /** The time before which the bucket itself lets no call start, as in the latest reply; 0 if it is not known. */
+  /**
+   * The time before which the bucket itself lets no call start, from the latest reply. 0 if it is
+   * not known.
+   */
   readonly ofBucketMs: number;
-  /** True if a reply of the last moment included this group. */
+  /** Returns true if a recent reply included this group, within `LIMIT_FRESH_MS`. */
   hasFreshReply(group: Group, nowMs: number): boolean;
-  /** True if a reply of this epoch included this group. */
+  /** Returns true if a reply of the current epoch included this group. */
   hasReply(group: Group): boolean;
 }
 
-/** A reply about a limit of the bucket. It is valid for calls that cost at least `costs`. */
+/** A reply about a limit of the bucket. It applies to calls whose costs are at least `costs`. */
 interface CachedBucketReply extends CachedReply {
   readonly costs: readonly number[];
 }
 
-/** A reply about a limit expires after this time, because another process may give slots back without a notification. */
+/**
+ * A reply about a limit expires after this time, because another process may give slots back
+ * without a notification.
+ */
 const LIMIT_FRESH_MS = HORIZON_MS;
-/** The most by which this process's estimate of the bucket's clock may be off. */
+/** The maximum error of this process's estimate of the bucket's clock, in ms. */
 const MARGIN_MS = 5;
 
 export function createEarliestStartCache(
@@ -57,7 +75,7 @@ export function createEarliestStartCache(
     return reply !== undefined && reply.epoch === epoch && reply.atMs > nowMs;
   }
 
-  /** The valid replies about calls of this group. */
+  /** Yields the valid replies that apply to calls of this group. */
   function* repliesOf(group: Group, nowMs: number): Iterable<CachedReply> {
     if (isValid(closed, nowMs)) yield closed;
     if (isValid(group.cachedReply, nowMs)) yield group.cachedReply;
@@ -106,10 +124,11 @@ export function createEarliestStartCache(
         const { shared, costs } = group.callTerms;
         const { soonestUs, bindsAt, notBeforeUs } = granted;
         const ofGroup = cached(soonestUs, bindsAt);
-        // Otherwise the reply may be about the bucket alone, and the previous reply about the key stays valid.
+        // If false, the reply may only be about the bucket, and the previous reply about the key
+        // stays valid.
         const isOfKey = asked.slotRequests[index]!.isBounded || notBeforeUs > 0;
         const isWhole = isOfKey || group.scopes.length === 0;
-        // If all calls got slots, nothing is known about the next one.
+        // If all calls got slots, nothing is known about the next call.
         if (soonestUs === 0) group.cachedReply = undefined;
         else if (isWhole) group.cachedReply = ofGroup;
         if (bindsAt > 0 && bindsAt <= shared.length) {
@@ -142,34 +161,44 @@ export function createEarliestStartCache(
 }
 
 /**
- * Rejects calls that cannot start before their deadline. For groups without a known start time, it adds a lookup to the
- * next draw request: that asks when a call could start, without drawing a slot.
+ * Rejects calls that cannot start before their deadline. For a group without a known start time, it
+ * adds a lookup to the next draw request. A lookup asks when a call could start, without drawing a
+ * slot.
  */
 export interface EarlyRejection {
   /** True if a new caller must be rejected immediately. */
   isTooLate(caller: Caller): boolean;
-  /** A caller has joined its line. */
+  /** Call this when a caller has joined its line. */
   joined(caller: Caller): void;
   /**
-   * Looks up the start time of a group for a call that waits elsewhere. Resolves once it is known, or cannot be known.
+   * Looks up the start time of a group for a call that waits elsewhere. Resolves when the start
+   * time is known, or cannot be determined.
    */
   lookUp(group: Group): Promise<void>;
   /** True if a lookup is requested. */
   readonly hasLookups: boolean;
-  /** Sends a request soon, so that callers whose deadline became too early are rejected. */
+  /**
+   * Schedules a request soon, so that callers that can no longer meet their deadline are rejected.
+   */
   scheduleSoon(): void;
-  /** Looks up soon those of these groups that have a caller with a deadline. */
+  /** Soon looks up the start times of the groups that have a caller with a deadline. */
   requestStartTimes(groups: Iterable<Group>): void;
-  /** The groups that the next request looks up. */
+  /** Returns the groups that the next request looks up. */
   next(): ReadonlySet<Group>;
-  /** A reply included these groups. `isVoid`: a change notification arrived after its request was sent. */
+  /**
+   * Call this when a reply included these groups. `isVoid` is true if a change notification arrived
+   * after the request was sent, so the reply is outdated.
+   */
   onReply(groups: readonly Group[], isVoid: boolean): void;
-  /** Marks these groups for `refuse`; all groups if the reply moved the bucket's own start time past a deadline. */
+  /**
+   * Marks these groups for `refuse`. Marks all groups if the reply moved the bucket's own start
+   * time past a deadline.
+   */
   check(groups: Iterable<Group>): void;
   /** Rejects the waiting callers that cannot start before their deadline. */
   refuse(): void;
   endLookups(): void;
-  /** Forgets all groups: no callers wait any more. */
+  /** Forgets all groups without a known start time, because no callers wait any more. */
   clear(): void;
 }
 
@@ -191,9 +220,9 @@ export function createEarlyRejection({
     Group,
     { readonly replied: Promise<void>; readonly resolve: () => void }
   >();
-  /** No deadline of a caller is earlier than this. */
+  /** A lower bound of all callers' deadlines, on `performance.now()`. */
   let leastUntilMs = Infinity;
-  /** No deadline of a caller is later than this. */
+  /** An upper bound of all callers' deadlines, on `performance.now()`. */
   let lastUntilMs = -Infinity;
 
   function scheduleSoon(): void {
@@ -229,7 +258,8 @@ export function createEarlyRejection({
       const mayBe = (): boolean => !group.isIdle && earliestStarts.mayMissDeadline(group, nowMs);
       const sureMs = mayBe() ? earliestStarts.surelyNotBeforeMs(group, nowMs) : 0;
       if (group.leastUntilMs < sureMs) tooLate.push(...dispatcher.takeExpiring(group, sureMs));
-      // An uncertain time becomes certain after this process has used the slots that it holds.
+      // The group stays marked while its reply is fresh: an uncertain time may become certain after
+      // this process has used its held slots.
       const isOpen = mayBe();
       if (isOpen && earliestStarts.hasFreshReply(group, nowMs)) continue;
       toCheck.delete(group);
@@ -242,9 +272,10 @@ export function createEarlyRejection({
     if (toCheck.size === 0) return;
     const refused = takeTooLate();
     if (refused.length === 0) return;
-    // All refused callers were already taken out of their lines, so the estimates in their errors ignore each other.
+    // All refused callers have already left their lines, so the wait estimates in their errors do
+    // not count each other.
     for (const caller of refused) caller.refuse();
-    // The store has not yet been asked about the callers that come next.
+    // The next callers need a new request, because no reply about them has arrived yet.
     scheduleSoon();
   }
 
@@ -258,7 +289,9 @@ export function createEarlyRejection({
       if (untilMs === Infinity) return false;
       lastUntilMs = Math.max(lastUntilMs, untilMs);
       if (untilMs >= earliestStarts.surelyNotBeforeMs(group, performance.now())) return false;
-      // The key may delay the call for longer than the bucket does. With too many calls to look up, the bucket's time decides.
+      // Without a reply about the key, the call is looked up instead, because the key may delay it
+      // for longer than the bucket does. If too many calls need a lookup, the bucket's time
+      // decides.
       const isKnown = group.scopes.length === 0 || earliestStarts.hasReply(group);
       return isKnown || withoutStartTime.size >= MOST_ASKED_ABOUT;
     },
@@ -269,7 +302,8 @@ export function createEarlyRejection({
         toCheck.add(group);
         return;
       }
-      // The call of a job that waits for its key is requested at the key's time anyway, if that is before its deadline.
+      // A call with limited patience is requested at its key's time anyway. It needs an early
+      // request only if its deadline is before that time.
       if (patienceMs === Infinity || untilMs < group.notBeforeMs) requestStartTime(group);
       else withoutStartTime.add(group);
     },
@@ -315,8 +349,9 @@ export function createEarlyRejection({
 }
 
 /**
- * For each group the first request that did not get all its slots; if there is none, the last one, which proves that
- * nothing holds the group back.
+ * Returns, for each group, the result of its first slot request that did not get all its slots. If
+ * all slot requests got their slots, returns the last result, which proves that nothing delays the
+ * group.
  */
 function firstUnmet(granted: readonly Granted[], groups: readonly Group[]): Map<number, Granted> {
   const ofGroups = new Map<Group, number>();

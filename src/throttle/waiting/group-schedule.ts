@@ -3,49 +3,64 @@ import { haveSameLimits, isFirstUnserved, servedOf, type Caller, type Group } fr
 import { effectivePriority } from "./line.ts";
 
 /**
- * Orders the groups with waiting callers, and decides which the next request asks for. No other file writes the
- * schedule fields of a group. However many groups wait, each step looks at only a few of them.
+ * Orders the groups with waiting callers, and decides which groups the next request asks for. Only
+ * this file writes the schedule fields of a group. Even with many waiting groups, each step
+ * examines only a few of them.
  */
 export interface GroupSchedule extends Iterable<Group> {
   /**
-   * All waiting groups. If there are more than {@link MANY}: only the first one that is free, and the deferred one
-   * whose time is nearest.
+   * All waiting groups. With more than {@link MANY} groups, only two: the first free group, and the
+   * deferred group whose time is nearest.
    */
   readonly soonest: SoonestGroups;
-  /** The number of groups that their key defers. */
+  /** The number of groups that are deferred by their key. */
   readonly deferredGroups: number;
-  /** The number of callers without a slot whose key's time has yet to come. */
+  /** The number of callers without a slot whose key's time is in the future. */
   readonly deferredCallers: number;
-  /** True if calls of this key wait. Calls of one key with different costs are in different groups. */
+  /**
+   * Returns true if calls of this key wait. Calls of one key with different costs are in different
+   * groups.
+   */
   hasKey(key: string): boolean;
-  /** The waiting groups of this key. */
+  /** Returns the waiting groups of this key. */
   ofKey(key: string): Iterable<Group>;
   /**
-   * Up to `count` groups that may be asked for at `atMs`, in the order of their turns. If there is none, the group
-   * whose time is nearest, and other groups by turns, because a change notification may have been lost.
+   * Returns up to `count` groups that may be asked for at `atMs`, in the order of their turns. If
+   * there is none, returns the group whose time is nearest, and then other groups in rotation. This
+   * detects changes if a notification was lost.
    */
   next(count: number, atMs: number): Group[];
-  /** A caller joined the line of its group. */
+  /** Call this when a caller has joined the line of its group. */
   joined(caller: Caller): void;
-  /** The callers or slots of a group changed. */
+  /** Call this when the callers or slots of a group have changed. */
   update(group: Group): void;
-  /** A group received slots. Unless priority or arrival decide otherwise, other groups now go before it. */
+  /**
+   * Call this when a group has received slots. Other groups then go before it, unless priority or
+   * arrival decides otherwise.
+   */
   served(group: Group): void;
   /**
-   * A reply says that a group may be asked for again at `untilMs`, and which limit holds its calls back. If `untilMs`
-   * is in the future, all callers that wait now are asked for before this group.
+   * Call this when a reply states that a group may be asked for again at `untilMs`, and which limit
+   * delays its calls. If `untilMs` is in the future, all callers that wait now go before this
+   * group.
    */
   answered(
     group: Group,
     reply: { readonly untilMs: number; readonly arrivedMs: number; readonly bindsAt: number },
   ): void;
-  /** Sets the earliest time to ask for a group, on `performance.now()`; 0 allows any time. */
+  /** Sets the earliest time to ask for a group, on `performance.now()`. 0 allows any time. */
   deferUntil(group: Group, untilMs: number): void;
   /** Allows all groups to be asked for at any time. */
   deferNone(): void;
-  /** A notification about a key arrived: its groups are asked for as if the key had never deferred them. */
+  /**
+   * Call this when a notification about a key arrives. The key's groups are asked for as if the key
+   * had never deferred them.
+   */
   wake(key: string): void;
-  /** A notification about all keys arrived. Groups that were deferred still go after the others. */
+  /**
+   * Call this when a notification about all keys arrives. Groups that were deferred still go after
+   * the others.
+   */
   wakeAll(): void;
   clear(): void;
 }
@@ -57,23 +72,29 @@ export interface SoonestGroups extends Iterable<Group> {
 
 type Scheduled = "notBeforeMs" | "behind" | "queuedAt" | "position" | "wasNotified" | "bindsAt";
 
-/** Write access to the fields that are read-only for all other files. */
+/**
+ * Returns the group with write access to the schedule fields, which are read-only for all other
+ * files.
+ */
 function writable(group: Group): { -readonly [Field in Scheduled]: Group[Field] } {
   return group;
 }
 
-/** With more waiting groups than this, requests are not gathered, and not all groups are looked at. */
+/**
+ * With more waiting groups than this, requests are not gathered per group, and only a few groups
+ * are examined.
+ */
 export const MANY = 200;
 
 export function createGroupSchedule(): GroupSchedule {
   const all = new Set<Group>();
   const byKey = new Map<string, Set<Group>>();
-  /** Every group with a caller without a slot is in exactly one of these two. */
+  /** Every group that has a caller without a slot is in exactly one of these two heaps. */
   const free = createHeap(comesBefore);
   const deferred = createHeap((a: Group, b: Group) => a.notBeforeMs < b.notBeforeMs);
   /** The deferred groups, ordered by when they were last asked for. */
   const leastRecentlyAsked = new Set<Group>();
-  /** Groups deferred until this time or earlier are free. */
+  /** Groups that are deferred until this time or earlier count as free. */
   let freeUntilMs = 0;
   let lastQueuedAt = 0;
   /** The number of the newest caller. */
@@ -96,7 +117,10 @@ export function createGroupSchedule(): GroupSchedule {
     }
   }
 
-  /** A shortcut: most buckets have one group, which calls do not move. */
+  /**
+   * Returns true if the bucket has only one group and calls do not change its position. This
+   * shortcut applies to most buckets.
+   */
   function staysAlone(group: Group): boolean {
     if (group.position !== "free" || free.size > 1) return false;
     return group.line.size > group.held.size && group.notBeforeMs <= freeUntilMs;
@@ -107,7 +131,8 @@ export function createGroupSchedule(): GroupSchedule {
   }
 
   function move(group: Group): void {
-    // Reading the line of an idle group would create a new one.
+    // The check for idle comes first, because reading the line of an idle group would create a new
+    // line.
     const hasCallers = !group.isIdle && group.line.size > 0;
     if (!hasCallers) remove(group);
     else if (!all.has(group)) add(group);
@@ -146,8 +171,8 @@ export function createGroupSchedule(): GroupSchedule {
   }
 
   /**
-   * Adds for each key the group of its first call, even if that group is deferred. The store saves up for that call and
-   * gives other calls only what is left.
+   * Adds, for each key, the group of the key's first call, even if that group is deferred. The
+   * store saves up for that call, and other calls get only the rest.
    */
   function withFirstOfKeys(groups: readonly Group[], count: number): Group[] {
     const all = new Set<Group>();
@@ -165,8 +190,8 @@ export function createGroupSchedule(): GroupSchedule {
   }
 
   /**
-   * Only among groups with the same limits: after a change of tier, a key may wait under both the old and the new
-   * limits.
+   * Returns the group of the key's first call. Only groups with the same limits are compared,
+   * because after a tier change a key's calls may wait under the old and the new limits.
    */
   function firstOfKey(key: string, { scopes }: Group): Group {
     const waiting = [...byKey.get(key)!].filter(
@@ -176,7 +201,10 @@ export function createGroupSchedule(): GroupSchedule {
     return waiting.reduce((a, b) => (arrivedBefore(arrivalOf(b), arrivalOf(a)) ? b : a));
   }
 
-  /** Up to `count` deferred groups: the one whose time is nearest, then those that were not asked for the longest. */
+  /**
+   * Returns up to `count` deferred groups. The group whose time is nearest comes first, then the
+   * groups that were asked for least recently.
+   */
   function someDeferred(count: number): Group[] {
     const nearest = deferred.first;
     if (nearest === undefined) return [];
@@ -227,19 +255,22 @@ export function createGroupSchedule(): GroupSchedule {
       newest = Math.max(newest, caller.number);
       const { group } = caller;
       const isFirst = group.line.head === caller;
-      // The key deferred the calls that waited then; a more urgent call is asked for at once.
+      // The key only deferred the calls that waited at that time. A new, more urgent call is asked
+      // for immediately.
       if (group.notBeforeMs > 0 && group.line.size > 1 && isFirstUnserved(caller)) {
         writable(group).notBeforeMs = 0;
         if (!isFirst) update(group);
       }
-      // A group's turn depends on its first caller, and most callers join behind others.
+      // The group moves only for a new first caller, because its turn depends on that caller. Most
+      // callers join behind others.
       if (group.position !== "free" || isFirst) update(group);
     },
     update,
     served: moveToEnd,
     answered(group: Group, { untilMs, arrivedMs, bindsAt }) {
       writable(group).bindsAt = bindsAt;
-      // If a notification arrived after the request was sent, the reply is outdated.
+      // If a notification arrived after the request was sent, the reply is outdated, and the group
+      // is not deferred.
       deferUntil(group, group.wasNotified ? 0 : untilMs);
       if (group.notBeforeMs <= arrivedMs) return;
       writable(group).behind = newest;
@@ -274,8 +305,8 @@ export function createGroupSchedule(): GroupSchedule {
 }
 
 /**
- * True if `a` goes first: by priority, then by the arrival of its first caller. A group that its key deferred goes
- * after all callers that had arrived by then.
+ * Returns true if `a` goes first. Priority decides first, then the arrival of the group's first
+ * caller. A group that its key deferred goes after all callers that had arrived by then.
  */
 function comesBefore(a: Group, b: Group): boolean {
   return (rankOf(a) - rankOf(b) || turnNumber(a) - turnNumber(b) || a.queuedAt - b.queuedAt) < 0;
@@ -287,17 +318,19 @@ export interface Arrival {
   readonly number: number;
 }
 
-/** The first call of a group. */
+/** Returns the priority and number of a group's first call. */
 function arrivalOf(group: Group): Arrival {
   return { rank: rankOf(group), number: group.line.head!.number };
 }
 
 /**
- * The first call of a group without a slot. If that is not cheap to find, its number is Infinity: last of its priority.
+ * Returns the first call of a group that has no slot. If finding that call is expensive, the
+ * returned number is Infinity, which puts the call last in its priority.
  */
 export function firstUnserved(group: Group): Arrival & { readonly sinceMs: number } {
   const { line, held } = group;
-  // A shortcut: most groups that need slots hold none, and counting by priority would be most of the work here.
+  // This shortcut is enough for most groups, because they hold no slots. Counting by priority would
+  // be most of the work here.
   if (held.size === 0 && line.head !== undefined) {
     const { number, sinceMs } = line.head;
     return { rank: rankOf(group), number, sinceMs };
@@ -322,15 +355,15 @@ function turnNumber({ line, behind }: Group): number {
   return Math.max(line.head!.number, behind);
 }
 
-/** A priority queue. */
+/** A priority queue whose items can change their order. */
 export interface Heap<T> extends Iterable<T> {
   readonly size: number;
   readonly first: T | undefined;
-  /** The first `count` items in order, or all if there are fewer. */
+  /** Returns the first `count` items in order, or all items if there are fewer. */
   firstOf(count: number): T[];
-  /** Adds an item, or moves it after its order has changed. */
+  /** Adds an item, or moves an item whose order has changed. */
   put(item: T): void;
-  /** Removes an item if it is present. */
+  /** Removes an item if the heap contains it. */
   delete(item: T): void;
   clear(): void;
 }
@@ -372,7 +405,10 @@ export function createHeap<T>(comesBefore: (a: T, b: T) => boolean): Heap<T> {
     return right < items.length && comesBefore(items[right]!, items[left]!) ? right : left;
   }
 
-  /** Searches only directly below the items already taken, because a heap has its next item there. */
+  /**
+   * Returns the first items in order. It only examines items directly below those already taken,
+   * because a heap always has its next item there.
+   */
   function firstOf(count: number): T[] {
     const taken: T[] = [];
     const next = items.length > 0 ? [0] : [];

@@ -20,20 +20,24 @@ import { createLine, effectivePriority, type Line, type Waiter } from "./line.ts
 
 /** A pending call in the line of its group. */
 export interface Caller extends Waiter {
-  /** Numbers callers by their arrival at the bucket. */
+  /** The caller's number in the order of arrival at the bucket. */
   readonly number: number;
   /**
-   * The queue position, a time of `performance.now()`: when this caller arrived, or when the caller arrived whose position
-   * it took over. Requests ask for earlier positions first.
+   * The queue position, as a time of `performance.now()`. This is the caller's arrival time, or the
+   * arrival time of the caller whose position it took over. Requests ask for earlier positions
+   * first.
    */
   queuedMs: number;
   /** When this caller arrived, on `performance.now()`. */
   readonly sinceMs: number;
-  /** How long this caller waits for room in its key, in ms. If the room comes later, the call fails with `NoRoomYet`. */
+  /**
+   * How long this caller waits for room in its key, in ms. If the room comes later, the call ends
+   * with `NoRoomYet`.
+   */
   readonly patienceMs: number;
   /** The call's deadline, on `performance.now()`. */
   readonly untilMs: number;
-  /** True for the call of a started job: it goes before all other calls of its priority. */
+  /** True for the call of a started job. It goes before all other calls of its priority. */
   readonly isOfStartedJob: boolean;
   next: Caller | undefined;
   group: Group;
@@ -46,21 +50,24 @@ export interface Caller extends Waiter {
 
 /** The earliest start of a call, and the limit that delays it until then. */
 export interface EarliestStart {
-  /** On `performance.now()`. */
+  /** The earliest start, on `performance.now()`. */
   readonly atMs: number;
-  /** The number of that limit, as in `Granted`. */
+  /** The number of the limit that delays the call, as in `Granted`. */
   readonly bindsAt: number;
 }
 
-/** The part of one reply about a group of calls. Invalid if `epoch` is older than the cache's, which was cleared since. */
+/**
+ * The part of one reply that is about a group of calls. It is invalid if its `epoch` is older than
+ * the cache's epoch, because the cache was cleared since.
+ */
 export interface CachedReply extends EarliestStart {
   readonly arrivedMs: number;
   readonly epoch: number;
 }
 
 /**
- * The calls of one key and cost, which can use each other's slots. This is a class to save memory, because each `tryDraw`
- * may create a group. Such a group has no waiting callers, so it creates no line.
+ * The calls of one key and cost, which can use each other's slots. This is a class to save memory,
+ * because each `tryDraw` may create a group. A group without waiting callers creates no line.
  */
 export class Group {
   readonly callTerms: CallTerms;
@@ -68,11 +75,17 @@ export class Group {
   readonly name: string;
   /** The levels of the calls' key that have their own limits, the widest first. */
   readonly scopes: readonly KeyScope[];
-  /** True if a caller with limited patience ever joined. Saves a search through up to 100,000 callers. */
+  /**
+   * True if a caller with limited patience has ever joined. If false, no search through up to
+   * 100,000 callers is needed.
+   */
   hasImpatient = false;
-  /** The key, or head of it, that last delayed these calls. Undefined if none did. Only the pacer writes this field. */
+  /**
+   * The key, or head of the key, that last delayed these calls. Undefined if none delayed them.
+   * Only the pacer writes this field.
+   */
   heldBy: string | undefined;
-  /** A lower bound of its callers' deadlines, on `performance.now()`. */
+  /** A lower bound of the deadlines of this group's callers, on `performance.now()`. */
   leastUntilMs: number = Infinity;
   /** When the newest caller of this group arrived, on `performance.now()`. */
   newestSinceMs = 0;
@@ -81,19 +94,28 @@ export class Group {
   #line: Line<Caller> | undefined;
   #held: HeldSlots | undefined;
 
-  // Only `group-schedule.ts` writes the fields below. They stay valid while no caller waits: the next caller finds its
-  // key still deferred.
-  /** The earliest time when a request may ask for this group, on `performance.now()`. 0: at any time. */
+  // Only `group-schedule.ts` writes the fields below. They stay valid while no caller waits, so
+  // that the next caller still finds its key deferred.
+  /**
+   * The earliest time when a request may ask for this group, on `performance.now()`. 0 allows any
+   * time.
+   */
   readonly notBeforeMs: number = 0;
-  /** Callers up to this number go first: they had arrived when the key deferred this group. */
+  /**
+   * Callers up to this number go before this group, because they had arrived when the key deferred
+   * this group.
+   */
   readonly behind: number = 0;
-  /** Breaks ties between groups. */
+  /** The order between groups that are otherwise equal: the lowest number goes first. */
   readonly queuedAt: number = 0;
   /** The part of the schedule that holds this group. `"nowhere"` while all its callers have slots. */
   readonly position: "free" | "deferred" | "nowhere" = "nowhere";
-  /** True if a change notification about the key arrived after the last request that included it. */
+  /**
+   * True if a change notification about the key arrived after the last request that included this
+   * group.
+   */
   readonly wasNotified: boolean = false;
-  /** The limit that held these calls back last, as numbered in replies. */
+  /** The number of the limit that last delayed these calls, as in `Granted`. */
   readonly bindsAt: number = 0;
 
   constructor(
@@ -106,7 +128,7 @@ export class Group {
     this.scopes = scopes;
   }
 
-  /** The narrowest level with limits; undefined if there is none. */
+  /** The key of the narrowest level with limits. Undefined if there is none. */
   get limitedKey(): string | undefined {
     return this.scopes.at(-1)?.key;
   }
@@ -119,12 +141,12 @@ export class Group {
     return (this.#held ??= createHeldSlots());
   }
 
-  /** True if it has neither callers nor slots. */
+  /** True if the group has neither callers nor slots. */
   get isIdle(): boolean {
     return (this.#line?.size ?? 0) === 0 && (this.#held?.size ?? 0) === 0;
   }
 
-  /** Frees what only waiting callers need. */
+  /** Frees the memory that only waiting callers need. */
   dropLine(): void {
     this.#line = undefined;
     this.#held = undefined;
@@ -134,16 +156,21 @@ export class Group {
 /** Callers of one priority that have no slot yet. */
 export interface Unserved {
   readonly rank: number;
-  /** The number of the first such caller, or a lower number. */
+  /** The number of the first caller without a slot, or a lower number. */
   readonly number: number;
   readonly wanted: number;
-  /** When the first, second and last such caller joined the queue, on `performance.now()`. */
+  /**
+   * When the first, second and last caller without a slot joined the queue, on `performance.now()`.
+   */
   readonly sinceMs: number;
   readonly nextSinceMs: number;
   readonly lastSinceMs: number;
 }
 
-/** The number of callers with a slot, by priority. A slot whose caller has left serves another caller. */
+/**
+ * Returns the number of callers with a slot, by priority. If a caller with a slot stops waiting,
+ * the slot serves another caller.
+ */
 export function servedOf({ line, held }: Group): number[] {
   const ranks = [...PRIORITIES.keys()];
   const spares = ranks.map((rank) => Math.max(0, held.sizeOf(rank) - line.sizeOf(rank)));
@@ -156,7 +183,10 @@ export function servedOf({ line, held }: Group): number[] {
   });
 }
 
-/** True if all callers that go before this one have a slot. The caller must be the last one of its priority. */
+/**
+ * Returns true if all callers that go before this caller have a slot. The caller must be the last
+ * one of its priority.
+ */
 export function isFirstUnserved(caller: Caller): boolean {
   const { group } = caller;
   const served = servedOf(group);
@@ -168,12 +198,12 @@ export function isFirstUnserved(caller: Caller): boolean {
 }
 
 /**
- * The most callers that a search steps over one by one. With more callers, it estimates their arrival times as evenly
- * spaced, because stepping would take too long.
+ * The maximum number of callers that a search passes one by one. With more callers, their arrival
+ * times are estimated as evenly spaced, because passing them one by one would take too long.
  */
 const MOST_PASSED = 100;
 
-/** The callers without a slot, grouped by priority, the most urgent first. */
+/** Returns the callers without a slot, grouped by priority, the most urgent first. */
 export function unservedByPriority(group: Group): Unserved[] {
   const { line } = group;
   const slotRequests: Unserved[] = [];
@@ -198,14 +228,17 @@ export function unservedByPriority(group: Group): Unserved[] {
   return slotRequests;
 }
 
-/** Callers that arrive within this time count as together. */
+/** Callers that arrive within this time count as one arrival. */
 const TOGETHER_MS = 10;
-/** The most callers that one request covers; the others come with the next one. */
+/**
+ * The maximum number of callers that one request covers. Further callers come with the next
+ * request.
+ */
 const MOST_LOOKED_AT = 1_000;
 
 /**
- * Like `unservedByPriority`, but grouped by arrival, so that callers of several groups go in the order of their
- * arrival.
+ * Like `unservedByPriority`, but groups callers by arrival. Callers of several groups then go in
+ * the order of their arrival.
  */
 export function unservedInOrder(group: Group, most: number): Unserved[] {
   const served = servedOf(group);
@@ -218,7 +251,8 @@ export function unservedInOrder(group: Group, most: number): Unserved[] {
     looked += 1;
     if (looked > MOST_LOOKED_AT) break;
     const { queuedMs: sinceMs, number } = caller;
-    // Lanes take turns, so a caller may have a later position than one that arrived after it: the turn decides.
+    // Because lanes take turns, a caller may go before callers that arrived earlier. The turn
+    // decides, not the arrival.
     if (run?.rank === rank && sinceMs < run.sinceMs + TOGETHER_MS) {
       run.wanted += 1;
       run.lastSinceMs = Math.max(run.lastSinceMs, sinceMs);
@@ -232,12 +266,12 @@ export function unservedInOrder(group: Group, most: number): Unserved[] {
   return runs;
 }
 
-/** True if the calls of a group are limited by this key. */
+/** Returns true if this key limits the calls of a group. */
 export function isOfKey({ scopes }: Pick<Group, "scopes">, key: string): boolean {
   return scopes.some((scope) => scope.key === key);
 }
 
-/** True if two lists of scopes have the same limits; the keys may differ. */
+/** Returns true if two lists of scopes have the same limits. Their keys may differ. */
 export function haveSameLimits(a: readonly KeyScope[], b: readonly KeyScope[]): boolean {
   return a.length === b.length && a.every(({ limits }, index) => limits === b[index]!.limits);
 }
@@ -250,7 +284,8 @@ function haveLimits(scopes: readonly KeyScope[], { scopeLimits }: CallTerms): bo
 }
 
 /**
- * The cost of a group's calls under each limit of another group; 0 under limits of keys that only the other group has.
+ * Returns the cost of a group's calls under each limit of another group. The cost is 0 under limits
+ * of keys that only the other group has.
  */
 export function costsUnder(
   scopes: readonly KeyScope[],
@@ -272,32 +307,42 @@ export function costsUnder(
 
 /** What identifies a group. */
 interface GroupOptions extends TryCall {
-  /** What was drawn for the call before. Its group draws only what the call needs beyond that, and no lease. */
+  /**
+   * The earlier draw for the same call. The new draw only takes the cost beyond that, and no lease.
+   */
   readonly beyond?: TryCall | undefined;
 }
 
-/** The groups of one bucket: calls of one key and cost are interchangeable. */
+/**
+ * The groups of one bucket. Calls with the same key and cost are interchangeable and share a group.
+ */
 export interface Groups {
   /**
-   * @throws {@link InvalidOptionError} when a unit or a tier is unknown, or the bucket's limits are all per key and none is given.
+   * Returns the group of a call.
+   *
+   * @throws {@link InvalidOptionError} when a unit or a tier is unknown, or when all limits of the
+   * bucket are per key and the call has no key.
    * @throws {@link CostTooLargeError} when the call could never pass.
    */
   of(options: GroupOptions): Group;
-  /** The group of a call that does not wait, so that no other call needs to find the group. */
+  /**
+   * Returns the group of a call that does not wait. The group may be a one-off group, because no
+   * other call needs to find it.
+   */
   ofTry(options: TryCall): Group;
-  /** Forgets all groups, because another policy is in force. */
+  /** Forgets all groups, because another policy is active. */
   clear(): void;
 }
 
-/** The number of groups from which idle ones are swept. */
+/** The minimum number of groups before idle groups are removed. */
 const LEAST_SWEPT = 1_000;
 /**
- * Above this number of idle groups, they are forgotten. Fewer are kept, since finding a group is cheaper than making
- * one.
+ * With more idle groups than this, idle groups are removed. Fewer are kept, because finding a group
+ * is cheaper than creating one.
  */
 const MOST_IDLE = 10_000;
 
-/** The most kinds of calls whose terms are cached by their scopes: one for each combination of tiers. */
+/** The maximum number of cached terms. There is one entry for each combination of tiers. */
 const MOST_CACHED_TERMS = 8;
 
 export function createGroups(keeper: SlotContext, policy: () => Policy): Groups {
@@ -305,7 +350,10 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
   const groups = new Map<string, Group>();
   const byKey = new Map<string, Group>();
   let plain: Group | undefined;
-  /** Cached terms of calls with a key and no cost; most keys have the same limits. */
+  /**
+   * Cached terms of calls with a key and no cost. Most keys have the same limits and share an
+   * entry.
+   */
   const cachedTerms: CallTerms[] = [];
   let sweepAt = LEAST_SWEPT;
 
@@ -317,11 +365,12 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
       byKey.clear();
       for (const { name } of idle) groups.delete(name);
     }
-    // Sweeping for each new group would cost more than the idle groups do.
+    // Waits before the next sweep, because sweeping for each new group would cost more than keeping
+    // idle groups.
     sweepAt = groups.size + Math.max(LEAST_SWEPT, busy);
   }
 
-  /** The group of a call. A one-off group is not kept. */
+  /** Finds or creates the group of a call. A one-off group is not stored. */
   function find({ key, cost, beyond }: GroupOptions, isOneOff: boolean = false): Group {
     const scopes = scopesOf(policy(), key, `bucket("${bucket}")`);
     const { limits, shadows, perKey } = policy();
@@ -332,7 +381,8 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     // A key may contain spaces and digits, so a colon marks the end of the costs.
     const name = `${textOfCosts(costs)}:${textOfScopes(scopes.map((scope) => scope.key))}`;
     const found = isOneOff ? undefined : groups.get(name);
-    // The limits of a tier may have changed.
+    // A stored group is only used if its limits are unchanged, because the limits of a tier may
+    // have changed.
     if (found !== undefined && haveSameLimits(found.scopes, scopes)) return found;
     const callTerms = known ?? termsOf(scopes, costs);
     if (isPlain && known === undefined && cachedTerms.length < MOST_CACHED_TERMS)
@@ -348,7 +398,10 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     return callTermsOf({ ...costs, shared, scopeLimits, whose, text });
   }
 
-  /** The cost of a call, minus what was drawn for it before. Nothing was drawn from the limits of another key. */
+  /**
+   * Returns the cost of a call minus the cost that was already drawn for it. Nothing was drawn from
+   * the limits of another key.
+   */
   function costsFor(scopes: readonly KeyScope[], { cost, beyond }: GroupOptions): CallCosts {
     const limits = limitsOfCall(policy().limits, scopes);
     const costs = costsOf(bucket, limits, cost);
@@ -358,7 +411,9 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     return { costs: costsBeyond(before, costs, limits), shadowCosts };
   }
 
-  /** The error for a call that no limit covers: it would never be slowed down. */
+  /**
+   * Returns the error for a call that no limit applies to. Such a call would never be slowed down.
+   */
   function noLimitError(key: string | undefined, perKey: Policy["perKey"]): InvalidOptionError {
     const names = perKey?.names;
     const given = namedOf(key);
@@ -381,7 +436,7 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     return group;
   }
 
-  /** The group of calls with a key and no cost, if all keys have the same limits. */
+  /** Returns the group of calls with a key and no cost, if all keys have the same limits. */
   function findByKey(key: string): Group | undefined {
     const { perKey } = policy();
     if (perKey === undefined) return isOfNames(key) ? undefined : (plain ??= find({}));
@@ -395,7 +450,8 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
     const known = findByKey(key);
     if (known !== undefined) return known;
     const group = find(options);
-    // Below the last level with limits, many keys share one group.
+    // Only a key with its own limits is cached, because below the last level with limits many keys
+    // share one group.
     if (textOfScopes(group.scopes.map((scope) => scope.key)) === key) byKey.set(key, group);
     return group;
   }
@@ -403,7 +459,8 @@ export function createGroups(keeper: SlotContext, policy: () => Policy): Groups 
   return {
     of,
     ofTry(options) {
-      // Most combinations of named keys would be forgotten before they come again.
+      // A key with names gets a one-off group, because most combinations of names would be removed
+      // before they are used again.
       return options.key !== undefined && isOfNames(options.key)
         ? find(options, true)
         : of(options);

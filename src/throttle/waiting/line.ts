@@ -5,19 +5,22 @@ import { PRIORITIES, type Priority } from "../../core/input/options.ts";
 export interface Waiter {
   readonly priority: Priority;
   /**
-   * The priority of the caller whose position this caller took over. Undefined if it has its own position. Only the line
-   * writes this field.
+   * The priority of the caller whose position this caller took over. Undefined if the caller has
+   * its own position. Only the line writes this field.
    */
   inheritedPriority?: Priority | undefined;
-  /** The encoded key of the caller's lane. Undefined: no lane, so the caller waits behind all earlier callers. */
+  /**
+   * The encoded key of the caller's lane. A caller without a lane waits behind all earlier callers.
+   */
   readonly lane?: string | undefined;
   /**
-   * The weights of the heads of its lane, the widest first: how many turns each has in a round. Defaults to 1 for each.
+   * The weights of the heads of the caller's lane, the widest first. A weight is the number of
+   * turns per round. Defaults to 1 for each head.
    */
   readonly laneWeights?: readonly number[] | undefined;
   /**
-   * The round of turns in which this caller goes. Fractions order callers within a round. Only the line writes this field and
-   * the next two.
+   * The round of turns in which this caller goes. Fractions order callers within a round. Only the
+   * line writes this field, `turns` and `turnsWithin`.
    */
   round: number;
   /** The turns of the first name of the caller's lane. */
@@ -28,7 +31,10 @@ export interface Waiter {
   next: Waiter | undefined;
 }
 
-/** The waiting callers of one process: by priority, then first come, first served. Callers of lanes take turns. */
+/**
+ * The waiting callers of one process, ordered by priority and then by arrival. Callers with lanes
+ * take turns.
+ */
 export interface Line<W extends Waiter> {
   readonly size: number;
   /** The caller that goes next. */
@@ -37,9 +43,12 @@ export interface Line<W extends Waiter> {
   readonly last: W | undefined;
   /** All callers in order, with their ranks. */
   fromFirst(): Iterable<{ readonly rank: number; readonly caller: W }>;
-  /** All callers in reverse order; a caller may be removed once the iteration has reached it. */
+  /**
+   * All callers in reverse order. During the iteration, a caller may be removed once it has been
+   * reached.
+   */
   fromLast(): Iterable<W>;
-  /** The number of callers of one rank; 0 is the most urgent. */
+  /** Returns the number of callers of one rank. Rank 0 is the most urgent. */
   sizeOf(rank: number): number;
   firstOf(rank: number): W | undefined;
   lastOf(rank: number): W | undefined;
@@ -53,14 +62,17 @@ export interface Line<W extends Waiter> {
 }
 
 /**
- * The turns of one lane or head: the round of its last caller, the round of the caller that went last, and the number
- * of waiting callers.
+ * The turns of one lane or head. `round` is the round of its last caller in the line. `lastRound`
+ * is the round of its caller that went last. `waiting` is the number of waiting callers.
  */
 interface Turns {
   round: number;
   lastRound: number;
   waiting: number;
-  /** For a head: the lanes below it, while these lanes have callers. */
+  /**
+   * The lanes below a head, while these lanes have callers. Undefined for a lane without such
+   * lanes.
+   */
   within: Lanes | undefined;
 }
 
@@ -71,8 +83,8 @@ interface Turn {
 }
 
 /**
- * The lanes that take turns with each other: the first names, or those below one head. The head's own lane is one of
- * them.
+ * The lanes that take turns with each other: the first names, or the lanes below one head. The
+ * head's own lane is one of the lanes below it.
  */
 interface Lanes {
   /** The round of the caller that went last. */
@@ -80,7 +92,10 @@ interface Lanes {
   readonly turns: Map<string, Turns>;
 }
 
-/** The most idle lanes that are kept, in addition to twice the number of waiting callers. */
+/**
+ * The maximum number of idle lanes that are kept, in addition to twice the number of waiting
+ * callers.
+ */
 const MOST_IDLE_LANES = 1_000;
 
 const NO_TURNS: readonly Turn[] = [];
@@ -92,8 +107,9 @@ interface Queue extends Lanes {
 }
 
 /**
- * A doubly linked list for each priority, so that push, shift and remove take constant time. First names take turns;
- * each turn of a first name goes to one of its lanes, which take turns again.
+ * Creates a line with a doubly linked list for each priority, so that push, shift and remove take
+ * constant time. First names take turns. Each turn of a first name goes to one of its lanes, which
+ * also take turns.
  */
 export function createLine<W extends Waiter>(): Line<W> {
   const queues = new Map<Priority, Queue>(
@@ -214,14 +230,15 @@ function unlink(queue: Queue, waiter: Waiter): void {
   waiter.next = undefined;
 }
 
-/** The priority of the caller's position. */
+/** Returns the priority of the caller's position, which may be inherited from another caller. */
 export function effectivePriority({ inheritedPriority, priority }: Waiter): Priority {
   return inheritedPriority ?? priority;
 }
 
 /**
- * A caller of a lane goes one turn after the last caller of that lane. A caller without a lane goes with the last
- * caller of all. It waits at most as many rounds as there are callers, because the last one may be of a lane that
+ * Returns the round of a new caller. A caller with a lane goes one turn after the last caller of
+ * that lane. A caller without a lane goes in the same round as the last caller in the line. It
+ * waits at most as many rounds as there are callers, because the last caller may be of a lane that
  * rarely has a turn.
  */
 function roundOf(queue: Queue, waiter: Waiter): number {
@@ -255,14 +272,17 @@ function forgetIdle({ turns }: Lanes): void {
   for (const [name, { waiting }] of turns) if (waiting === 0) turns.delete(name);
 }
 
-/** Within a round, lanes with fewer waiting callers go first: they arrived at this process later. */
+/**
+ * Returns true if a caller goes before another. Within a round, lanes with fewer waiting callers go
+ * first, because they arrived at this process later.
+ */
 function goesBefore(waiter: Waiter, other: Waiter): boolean {
   if (waiter.round !== other.round) return waiter.round < other.round;
   if (waiter.turns === undefined || other.turns === undefined) return false;
   return waiter.turns.waiting < other.turns.waiting;
 }
 
-/** Records that it is this caller's turn. */
+/** Records that this caller has its turn now. */
 function noteTurn(queue: Queue, { round, turns, turnsWithin }: Waiter): void {
   queue.round = round;
   if (turns === undefined) return;
@@ -275,7 +295,10 @@ function noteTurn(queue: Queue, { round, turns, turnsWithin }: Waiter): void {
   }
 }
 
-/** Removes a caller from its lanes. The turns within a head are forgotten with its last caller. */
+/**
+ * Removes a caller from its lanes. The turns within a head are forgotten together with the head's
+ * last caller.
+ */
 function endTurns(waiter: Waiter): void {
   const { turns, turnsWithin } = waiter;
   if (turns === undefined) return;
@@ -290,14 +313,15 @@ function countOut(turns: Turns): void {
   if (turns.waiting === 0) turns.within = undefined;
 }
 
-/** True if the caller's lane is a path, or if lanes below it have callers. */
+/** Returns true if the caller's lane is a path, or if lanes below it have callers. */
 function takesTurnsWithin({ lane, turns }: Waiter): boolean {
   return turns !== undefined && (turns.within !== undefined || firstOfText(lane!) !== lane);
 }
 
 /**
- * Places a caller among those of its first name. It joins with the last turn of that name. If its own turn within the
- * name is earlier, it swaps positions with the others of that name, and so on at each level.
+ * Places a caller among the callers of its first name. At first, the caller has the last turn of
+ * that name. If its own turn within the name is earlier, it swaps positions with other callers of
+ * that name. This repeats at each level.
  */
 function takeTurnsWithin(queue: Queue, waiter: Waiter): void {
   eachLevelWithin(queue, waiter, (lanes, { name, level, above }) => {
@@ -356,10 +380,13 @@ function eachLevelWithin(
   }
 }
 
-/** Creates the lanes below a head. Callers of the head itself that already wait form one lane beside the new one. */
+/**
+ * Creates the lanes below a head. Callers of the head itself that already wait together form one of these
+ * lanes.
+ */
 function lanesWithin(queue: Queue, newcomer: Waiter, { name, level, above }: LevelWithin): Lanes {
   const lanes: Lanes = { round: 0, turns: new Map() };
-  // Usually there are none, and the line is long, so stop as soon as all are found.
+  // Stops as soon as all such callers are found. Usually there are none, and the line may be long.
   let others = above.waiting - 1;
   for (let each = queue.head; each !== undefined && others > 0; each = each.next) {
     if (each === newcomer || turnsAt(each, level - 1) !== above) continue;
@@ -371,14 +398,17 @@ function lanesWithin(queue: Queue, newcomer: Waiter, { name, level, above }: Lev
   return lanes;
 }
 
-/** The turns of the head of a caller's lane at a level, or of the lane itself if it has no more names. */
+/**
+ * Returns the turns of the caller's head at a level. If the lane has no more names, returns the
+ * turns of the lane itself.
+ */
 function turnsAt({ turns, turnsWithin }: Waiter, level: number): Turns | undefined {
   return level === 0 ? turns : turnsWithin?.[level - 1]?.of;
 }
 
 /**
- * Closes the gap of a caller that is removed before its turn: the callers of its lane behind it each move up one turn,
- * at each level.
+ * Closes the gap after a caller is removed before its turn. At each level, the later callers of its
+ * lane each move up one turn.
  */
 function passTurnsOn(queue: Queue, waiter: Waiter): void {
   const { laneWeights, turnsWithin } = waiter;
@@ -398,7 +428,7 @@ function passTurnsOn(queue: Queue, waiter: Waiter): void {
   }
 }
 
-/** Swaps two callers of one head, and their turns at the levels above. */
+/** Swaps two callers of the same head, and their turns at the levels above. */
 function swap(queue: Queue, first: Waiter, second: Waiter, levels: number): void {
   const { previous: before } = first;
   const beside = second.previous === first ? second : second.previous;

@@ -52,21 +52,21 @@ import { slotCountOf, slotsOf, type HeldSlot } from "../slot/held-slots.ts";
  *    ▲             │ ▲                                 │
  *    └─────────────┘ └──────────── late ◄──────────────┘
  *
- *   idle → due         a caller joins or leaves, a notification arrives, or the alarm rings: workSoon(), then work()
- *   due → idle         work(): every caller has a slot, or it is too early for a request; sets the alarm
+ *   idle → due         a caller joins or leaves, a notification arrives, or the alarm rings: workSoon() calls work()
+ *   due → idle         work(): every caller has a slot, or it is too early for a request. work() sets the alarm
  *   due → asking       work() calls ask()
- *   asking → idle      receive(): no slots, but the time of the next request. Or the request fails: its callers fail, or
- *                      it is sent again after a second
- *   asking → holding   receive(): slots; work() sets the alarm to the first of them
+ *   asking → idle      receive(): the reply has no slots, but the time of the next request. Or the request fails. Then its
+ *                      callers fail, or it is sent again after a second
+ *   asking → holding   receive(): the reply has slots. work() sets the alarm to the first slot
  *   holding → idle     the alarm rings: dispatchDue() starts the caller
- *   holding → late     dispatchDue() finds that a slot is too late, or receive() that its whole reply is
- *   late → due         refund() gives back what the slot took of a quota; its caller is asked for again
+ *   holding → late     dispatchDue() finds that a slot is too late, or receive() finds that the whole reply is too late
+ *   late → due         refund() gives back what the slot took from a quota. A new slot is requested for its caller
  * ```
  *
  * Slots may be held, or late, while the next request is in flight.
  *
  * - `draw-request.ts` builds the request.
- * - `ask-times.ts` decides when to send it.
+ * - `ask-times.ts` decides when to send the request.
  * - `dispatch.ts` assigns slots to callers.
  * - `early-rejection.ts` rejects calls that cannot meet their deadline.
  * - `lateness.ts` decides which slots are too late.
@@ -81,30 +81,33 @@ export interface Pacer {
   readonly earliestStarts: Pick<EarliestStartCache, "of" | "forget" | "surelyNotBeforeMs">;
   wait(caller: Caller): void;
   /**
-   * Looks up when calls of a group could start, although none waits in it. Resolves once that is known, or cannot be
-   * known.
+   * Looks up when calls of a group could start, even if no call waits in the group. Resolves when
+   * the start time is known, or cannot be determined.
    */
   lookUp(group: Group): Promise<void>;
   /** Removes a caller that no longer waits. */
   leave(caller: Caller): void;
-  /** The bucket or one key changed, or a lease became free: requests slots again for the callers that wait for it. */
+  /**
+   * Requests slots again, because the bucket or one key changed, or a lease became free. With a
+   * key, only the callers of that key are affected.
+   */
   redraw(key?: string, reason?: WakeReason): void;
-  /** Applies another policy. */
+  /** Applies a new policy. */
   readonly learn: (update: PolicyUpdate) => void;
-  /** Drops the slots that are held, of one key or of all keys, because they are no longer valid. */
+  /** Drops the held slots of one key, or of all keys, because they are no longer valid. */
   readonly forget: (key: string | undefined) => void;
-  /** Fails all callers, and gives their slots back. */
+  /** Fails all callers, and gives back their slots. */
   close(): Promise<void>;
 }
 
 export interface PacerOptions extends BucketContext {
   readonly leases: LeaseKeeper;
-  /** Puts callers into their groups under another policy. */
+  /** Moves callers into their groups under a new policy. */
   readonly regroup: (callers: readonly Caller[]) => void;
-  /** If true, callers wait while the store does not answer, instead of failing. */
+  /** If true, callers wait while the store does not answer. If false, they fail. */
   readonly waitsForStore: boolean;
   readonly startsFull: boolean;
-  /** Called when cached start times became invalid, of one key or of all keys. */
+  /** Called when the cached start times of one key, or of all keys, have become invalid. */
   readonly onChange: (key: string | undefined) => void;
 }
 
@@ -114,7 +117,10 @@ function sumOf<T>(items: readonly T[], amountOf: (item: T) => number): number {
   return items.reduce((sum, item) => sum + amountOf(item), 0);
 }
 
-/** A refund takes a round trip. A key is asked about again after this time even if its refund is lost. */
+/**
+ * How long a key waits for its refund, in ms. A refund takes one round trip. After this time, the
+ * key is asked for again, even if its refund was lost.
+ */
 const REFUND_MS = 100;
 
 export function createPacer(options: PacerOptions): Pacer {
@@ -128,7 +134,7 @@ export function createPacer(options: PacerOptions): Pacer {
   const slotRequestCount = createSlotRequestCount();
   const askTimes = createAskTimes(schedule.soonest, times);
   const rejection = createEarlyRejection({ dispatcher, earliestStarts, askTimes });
-  /** Requests that give something back, in flight. */
+  /** The requests in flight that give back slots, positions or usage. */
   const underWay = new Set<Promise<void>>();
   let heldGeneration = 0;
   let asking: Promise<void> | undefined;
@@ -156,7 +162,7 @@ export function createPacer(options: PacerOptions): Pacer {
     setAlarm(Math.min(dispatcher.nextAtMs(), asking === undefined ? askAtMs : Infinity));
   }
 
-  /** Clears cached start times, and looks them up again soon for callers with a deadline. */
+  /** Clears the cached start times, and soon looks them up again for callers with a deadline. */
   function clearStartTimes(key: string | undefined): void {
     earliestStarts.forget();
     rejection.scheduleSoon();
@@ -204,7 +210,10 @@ export function createPacer(options: PacerOptions): Pacer {
     work();
   }
 
-  /** `lease` is the number of the request's first lease; `epoch` is that of the request. */
+  /**
+   * Processes the reply to a draw request. `lease` is the number of the request's first lease.
+   * `epoch` is the cache's epoch when the request was sent.
+   */
   function receive(
     reply: Drawn,
     asked: AskedSlots,
@@ -240,13 +249,15 @@ export function createPacer(options: PacerOptions): Pacer {
       const { hasLeases, areNumbered } = group.callTerms;
       const firstLease = hasLeases ? nextLease : 0;
       if (areNumbered) nextLease += granted.slotsUs.length;
-      // The first slot request of a group decides when the group is asked for again.
+      // The first slot request of a group that is deferred decides when the group is asked for
+      // again.
       const isDeferred = deferred.has(group);
       take(group, granted, { firstLease, sentAtMs, isDeferred, rank, wanted, ...received });
       if (granted.notBeforeUs > 0) deferred.add(group);
     }
     waitPositions.shared = reply.position;
-    // This comes before `sendBackImpatient`: a call that cannot meet its deadline is rejected rather than sent back.
+    // This step comes before `sendBackImpatient`, so that a call that cannot meet its deadline is
+    // rejected and not sent back.
     rejection.onReply(groups, received.isStale || epoch !== earliestStarts.epoch);
     for (const group of groups) {
       const roomInMs = group.notBeforeMs - received.arrivedMs;
@@ -254,7 +265,7 @@ export function createPacer(options: PacerOptions): Pacer {
     }
   }
 
-  /** The first call that waits for its turn, and not for its key. */
+  /** Returns the first call that waits for its turn and not for its key. */
   function firstInLine(
     { granted }: Drawn,
     { slotRequests, firsts }: AskedSlots,
@@ -266,8 +277,8 @@ export function createPacer(options: PacerOptions): Pacer {
   }
 
   /**
-   * Passes on an offered lease that this process cannot use, because another call goes first now or a key holds its
-   * calls back.
+   * Passes on an offered lease that this process cannot use. This happens if another call now goes
+   * first, or if a key delays this process's calls.
    */
   function passOn({ granted }: Drawn, { groups, slotRequests }: AskedSlots): void {
     const leased = groups.filter(
@@ -277,7 +288,7 @@ export function createPacer(options: PacerOptions): Pacer {
       leased.forEach((group) => leases.passOn(group));
   }
 
-  /** Handles what one group was granted; `firstLease` is 0 if there are no leases. */
+  /** Processes the slots that one group was granted. `firstLease` is 0 if there are no leases. */
   function take(
     group: Group,
     granted: Granted,
@@ -303,7 +314,7 @@ export function createPacer(options: PacerOptions): Pacer {
     refund(group, slots);
   }
 
-  /** When to ask for the key of these calls again; 0 allows any time. */
+  /** Returns when to ask for the key of these calls again. 0 allows any time. */
   function keyTimeMs({ notBeforeUs }: Granted, { arrivedMs, offsetMs }: Received): number {
     if (notBeforeUs === 0) return 0;
     if (notBeforeUs < Infinity) return notBeforeUs / 1_000 + offsetMs;
@@ -311,8 +322,9 @@ export function createPacer(options: PacerOptions): Pacer {
   }
 
   /**
-   * Gives back what late slots took of a quota; their time is lost. The key is not asked for until its own limits have
-   * that back: otherwise the reply would be to wait for it.
+   * Gives back the usage that late slots took from a quota. The slots' times are lost. The key is
+   * not asked for until the refund has arrived, because the reply would otherwise be to wait for
+   * it.
    */
   function refund(group: Group, slots: readonly HeldSlot[]): void {
     const refunded = track(refundUnused(options, group, slots));
@@ -325,7 +337,10 @@ export function createPacer(options: PacerOptions): Pacer {
     });
   }
 
-  /** Gives back the slots that no caller of this process waits for, and the queue positions of empty lines. */
+  /**
+   * Gives back the slots that no caller of this process needs, and the queue positions of empty
+   * lines.
+   */
   function giveBackUnneeded(): void {
     dispatcher.takeSurplus(giveBackUnneededOf);
     for (const group of left) if (group.isIdle) giveBackUnneededOf(group, []);
@@ -337,7 +352,8 @@ export function createPacer(options: PacerOptions): Pacer {
     const shared = isLast ? waitPositions.shared : NO_POSITION;
     const scopes = waitPositions.giveUp(group.scopes, (key) => schedule.hasKey(key));
     const isWithoutPosition = isNone(shared) && scopes.every(({ position }) => isNone(position));
-    // The next caller is asked for immediately, because until then this process does not notice changes.
+    // The next caller is asked for immediately, because this process detects no changes until its
+    // next request.
     schedule.deferUntil(group, 0);
     if (slots.length === 0 && isWithoutPosition) return;
     const unneeded = { generation: heldGeneration, group, slots, position: shared, scopes };
@@ -392,8 +408,8 @@ export function createPacer(options: PacerOptions): Pacer {
       if (rejection.isTooLate(caller)) return caller.refuse();
       dispatcher.enter(caller);
       rejection.joined(caller);
-      // Other callers of this process may wait for the lease that this caller's job holds, so it must not wait for
-      // their turn.
+      // The call of a started job is requested immediately. Its job may hold the lease that other
+      // callers of this process wait for, so it must not wait for their turn.
       if (caller.isOfStartedJob) askTimes.retryNow();
       workSoon();
     },
@@ -406,7 +422,7 @@ export function createPacer(options: PacerOptions): Pacer {
       const { group } = caller;
       const isFirst = group.line.head === caller;
       dispatcher.leave(caller);
-      // The store saved up for this caller; that is now free for the callers behind it.
+      // The store saved up for this caller. The callers behind it can use that now.
       askTimes.callerLeft(caller);
       const isDeferred = isFirst && group.notBeforeMs > 0;
       if (isDeferred) for (const { key } of group.scopes) schedule.wake(key);
@@ -426,7 +442,8 @@ export function createPacer(options: PacerOptions): Pacer {
         schedule.wake(key);
         if (reason !== "lease") rejection.requestStartTimes(schedule.ofKey(key));
       }
-      // A free lease of the bucket does not help calls that their own key defers.
+      // A free lease of the bucket wakes no deferred groups, because it does not help calls that
+      // their own key defers.
       if (key === undefined && reason !== "lease") schedule.wakeAll();
       workSoon();
     },
@@ -442,12 +459,15 @@ export function createPacer(options: PacerOptions): Pacer {
   };
 }
 
-/** Slots and queue positions that no caller of this process needs any more, and that another replica can use. */
+/**
+ * Slots and queue positions that no caller of this process needs any more, but another replica can
+ * use.
+ */
 interface Unneeded {
   readonly generation: number;
   readonly group: Group;
   readonly slots: readonly HeldSlot[];
-  /** The queue position in the bucket; `scopes` have those of the group's keys. */
+  /** The queue position in the bucket. `scopes` contain the queue positions of the group's keys. */
   readonly position: WaitPosition;
   readonly scopes: readonly KeyScope[];
 }
@@ -470,8 +490,8 @@ function giveBack(
 const MOST_REFUNDS = 20;
 
 /**
- * Returns the usage of late slots to quotas, and to limits on units such as tokens. The start times of these slots stay
- * unused. Resolves when the store has replied. Never rejects.
+ * Gives the usage of late slots back to quotas, and to limits on units such as tokens. The start
+ * times of these slots stay unused. Resolves when the store has replied. Never rejects.
  */
 export async function refundUnused(
   context: BucketContext,
@@ -481,7 +501,7 @@ export async function refundUnused(
   const { store, bucket, known, count } = context;
   if (slots.length > 0) count("late", slots.length);
   const { limits, shared, costs, text } = callTerms;
-  /** True for limits whose cost is settled to zero, as for a call that used nothing. */
+  /** True for each limit whose cost is settled to zero, as for a call that used nothing. */
   const isSettled = limits.map((limit, index) => isOfUnits(limit) && costs[index]! > 0);
   const isReturned = limits.map(
     (limit, index) => !isSettled[index] && (index >= shared.length || isQuota(limit)),
@@ -493,7 +513,8 @@ export async function refundUnused(
   if (parts.length === 0 || text !== known.terms.text) return;
   const counts = new Map<number, number>();
   for (const { slotUs } of slots) counts.set(slotUs, (counts.get(slotUs) ?? 0) + 1);
-  // A burst lies on one moment, so one request covers it. Slots at many moments are not worth one request each.
+  // All slots of a burst have the same time, so one request gives them back. If the slots have many
+  // different times, only the largest groups are worth a request.
   const largest = [...counts].sort(([, a], [, b]) => b - a).slice(0, MOST_REFUNDS);
   const settled = largest.flatMap(([slotUs, count]) =>
     parts.map(({ isIncluded, isUnused }) => {
@@ -506,7 +527,10 @@ export async function refundUnused(
   await Promise.all(settled);
 }
 
-/** If a request fails, the loss is at most one horizon of slots. */
+/**
+ * Waits for a request and only logs its failure. If the request fails, the loss is at most one
+ * horizon of slots.
+ */
 async function sent(sending: Promise<void>, { bucket, logger }: BucketContext): Promise<void> {
   try {
     await sending;
@@ -518,16 +542,20 @@ async function sent(sending: Promise<void>, { bucket, logger }: BucketContext): 
   }
 }
 
-/** True for a limit on units such as tokens that drain evenly. A late slot has used none of them. */
+/**
+ * Returns true for an evenly draining limit on units such as tokens. A late slot has used none of
+ * these units.
+ */
 function isOfUnits({ kind, unit }: Limit): boolean {
   const { isRate, doesDrain } = ruleOf(kind);
   return isRate && doesDrain === true && unit !== "calls";
 }
 
 /**
- * True for a limit that counts usage within a window. Usage of a limit that drains evenly and is shared by all keys cannot be
- * returned later: it may have drained, and other calls are booked behind it. The caller returns usage of a key's own limit
- * in any case. Otherwise a slow limit would lose an hour because a slot came 10 ms late.
+ * Returns true for a limit that counts usage within a window. Usage of an evenly draining limit
+ * that all keys share cannot be given back later: it may already have drained, and other calls are
+ * booked behind it. The caller always gives back usage of a key's own limit. Otherwise a slow limit
+ * would lose an hour because a slot was 10 ms late.
  */
 function isQuota({ kind }: Limit): boolean {
   const { isRate, doesDrain } = ruleOf(kind);

@@ -1,7 +1,7 @@
-/** How a registry ends a wait. */
+/** The part of a wait that a registry uses to end it. */
 export type CancellableWait = Pick<Wait, "cancel">;
 
-/** Lists waits while they last: a set, or an object that holds one wait at a time. */
+/** Lists the waits that are pending: a set, or an object that holds one wait at a time. */
 export interface WaitRegistry {
   add(wait: CancellableWait): unknown;
   delete(wait: CancellableWait): unknown;
@@ -15,25 +15,30 @@ export interface WaitLimits {
   /** The registry that lists the wait, so that its owner can cancel it. */
   readonly waits?: WaitRegistry | undefined;
   /**
-   * Registers a callback for the close of the bucket; calls it at once if that is closed. Returns how to unregister.
+   * Registers a callback for when the bucket closes. If the bucket is already closed, calls the
+   * callback immediately. Returns a function that unregisters the callback.
    */
   readonly onClose?: ((cancel: (reason: unknown) => void) => () => void) | undefined;
 }
 
-/** Receives the end of a wait. At most one of these is called, at most once, and never after {@link Wait.end}. */
+/**
+ * Receives the end of a wait. At most one of these handlers is called, at most once, and never
+ * after {@link Wait.end}.
+ */
 export interface WaitHandlers {
-  /** The wait was cancelled, for example by its signal. */
+  /** Called when the wait is cancelled, for example by its signal. */
   onCancel(reason: unknown): void;
-  /** The deadline passed. */
+  /** Called when the deadline passes. */
   onExpire(): void;
 }
 
 /**
- * One wait until it ends: by its signal, its deadline, a close, or the owner of its registry. It holds a timer and a
- * listener only until then. A class, because 100,000 of them may be pending, and closures would double their size.
+ * One pending wait. Its signal, its deadline, a close or the owner of its registry can end it. It
+ * keeps a timer and a listener only until then. This is a class to save memory: 100,000 waits may
+ * be pending, and closures would double their size.
  */
 export class Wait {
-  /** Undefined after the wait has ended. */
+  /** The handlers of the wait. Undefined after the wait has ended. */
   #waiting: WaitHandlers | undefined;
   readonly #signal: AbortSignal | undefined;
   readonly #waits: WaitRegistry | undefined;
@@ -51,11 +56,12 @@ export class Wait {
       this.#timer = setTimeout(expire, leftMs, this);
     }
     this.#stopListening = onClose?.((reason) => this.cancel(reason));
-    // `onClose` may have cancelled the wait at once, before there was anything to unregister.
+    // `onClose` may have cancelled the wait immediately, before the unregister function was
+    // available.
     if (this.#waiting === undefined) this.#stopListening?.();
   }
 
-  /** Ends the wait successfully; false if it had ended before. */
+  /** Ends the wait successfully. Returns false if the wait has already ended. */
   end(): boolean {
     if (this.#waiting === undefined) return false;
     this.#waiting = undefined;
@@ -84,12 +90,12 @@ export class Wait {
   }
 }
 
-/** One function for all timers, so that no timer needs a closure. */
+/** The callback of all timers. Sharing one function saves a closure per timer. */
 function expire(wait: Wait): void {
   wait.expire();
 }
 
-/** Resolves after `ms`, or earlier if the owner of `waits` cancels it. */
+/** Resolves after `ms`, or earlier if the owner of `waits` cancels the wait. */
 export function pauseFor(ms: number, waits: WaitRegistry): Promise<void> {
   return new Promise((resolve) => {
     const waiting: WaitHandlers = { onCancel: () => resolve(), onExpire: () => resolve() };

@@ -10,25 +10,31 @@ import { Wait, type WaitHandlers, type WaitRegistry } from "./wait.ts";
 /** The options of a waiting call. The call of a job may return to its lane instead of waiting. */
 export interface WaitOptions extends ObservedDrawCall {
   /**
-   * How long the call waits for its key, in ms. If the key's time is later, the call ends with {@link NoRoomYet}.
-   * Defaults to Infinity.
+   * How long the call waits for room in its key, in ms. If the key has room only later, the call
+   * ends with {@link NoRoomYet}. Defaults to Infinity.
    */
   readonly patienceMs?: number | undefined;
-  /** The encoded key of the call's lane. Lanes take turns; lanes with the same first name share that name's turns. */
+  /**
+   * The encoded key of the call's lane. Lanes take turns. Lanes with the same first name share the
+   * turns of that name.
+   */
   readonly lane?: string | undefined;
-  /** The weights of the lane's heads, the widest first: how many turns each has in a round. Defaults to 1 for each. */
+  /**
+   * The weights of the lane's heads, the widest first. A weight is the number of turns per round.
+   * Defaults to 1 for each head.
+   */
   readonly laneWeights?: readonly number[] | undefined;
   /** The slot that the call's job has already drawn. The call waits only for the cost that exceeds it. */
   readonly beyond?: TryCall | undefined;
-  /** The trace context of the producer of the call's job. */
+  /** The trace context of the process that added the call's job. */
   readonly producer?: string | undefined;
 }
 
 /** The result of a call whose key has no room within `patienceMs`. */
 export class NoRoomYet {
-  /** Ms until its key may have room. */
+  /** Ms until the call's key may have room. */
   readonly roomInMs: number;
-  /** The key without room: the call's key, or a head of it. */
+  /** The key without room: the call's key, or a head of that key. */
   readonly of: string | undefined;
 
   constructor(roomInMs: number, { heldBy }: Pick<Group, "heldBy">) {
@@ -37,7 +43,7 @@ export class NoRoomYet {
   }
 }
 
-/** Receives the call's slot or its error; `waits` lists the wait until then. */
+/** Receives the call's slot or its error. `waits` lists the wait until then. */
 interface Settling {
   readonly resolve: (slot: DrawnSlot) => void;
   readonly reject: (reason: unknown) => void;
@@ -47,17 +53,21 @@ interface Settling {
 /** The bucket's functions that a waiting call uses. */
 export interface CallContext {
   readonly name: string;
-  /** Returns the next number; calls are numbered in the order of their arrival. */
+  /** Returns the number of the next call. Calls are numbered in the order of their arrival. */
   takeNumber(): number;
-  /** The queue position of a call that arrives at `nowMs`, on `performance.now()`: see `createArrivals`. */
+  /**
+   * Returns the queue position of a call that arrives at `nowMs`, on `performance.now()`. See
+   * `createArrivals`.
+   */
   readonly queuedAtMs: (rank: number, nowMs: number, stepMs: number) => number;
   leave(call: WaitingCall): void;
   readonly count: CountSlots;
   /** Called with each slot, before the call resolves. */
   readonly onSlot?: ((options: WaitOptions, slot: Slot, group: Group) => void) | undefined;
   /**
-   * For error messages: the limit that holds a group's calls back, such as `"100/s"`, and the estimated wait of a call
-   * that arrives now. The `asker` may itself be one of the waiting calls.
+   * Returns details for error messages: the limit that delays a group's calls, such as `"100/s"`,
+   * and the estimated wait of a call that arrives now. The `asker` may itself be one of the waiting
+   * calls.
    */
   readonly estimate: (
     group: Group,
@@ -65,7 +75,10 @@ export interface CallContext {
   ) => { readonly limitedBy: string; readonly retryAfterMs: number };
 }
 
-/** One pending call. A class, because 100,000 of them may be pending, and closures would double their size. */
+/**
+ * One pending call. This is a class to save memory: 100,000 calls may be pending, and closures
+ * would double their size.
+ */
 export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
   readonly priority: Priority;
   readonly number: number;
@@ -82,7 +95,7 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
   /** When the wait began, on `performance.now()`. */
   readonly sinceMs: number;
   queuedMs: number;
-  /** Undefined if nothing can end the wait early. */
+  /** The wait that can end the call early. Undefined if nothing can end it early. */
   readonly #wait: Wait | undefined;
 
   constructor(
@@ -94,7 +107,8 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
   ) {
     this.#context = context;
     this.group = group;
-    // A call of a running job gets the first number, because its job arrived before all calls that wait now.
+    // A call of a running job gets the number 0, because its job arrived before all calls that wait
+    // now.
     this.number = options.beyond === undefined ? context.takeNumber() : 0;
     this.options = options;
     this.#settling = settling;
@@ -178,18 +192,25 @@ export class WaitingCall implements Caller, DrawnFor, WaitHandlers {
   }
 }
 
-/** The time between the queue positions of calls that arrive together, and the most by which one is delayed. */
+/**
+ * The time between the queue positions of calls that arrive together, and the maximum delay of one
+ * call, in ms.
+ */
 const APART_MS = 1;
 const MOST_APART_MS = 200;
-/** If one call takes longer than that at the bucket's rate, that time is used instead, up to twice. */
+/**
+ * Limits for slow buckets. If one call takes longer than {@link APART_MS} at the bucket's rate,
+ * that longer time is the distance between calls. A call is then delayed by at most two such steps.
+ */
 const MOST_APART_STEPS = 2;
 const LONGEST_APART_MS = 1_000;
 
 /**
- * Returns a function that gives each call its position in the queue of all replicas: its arrival time. Calls that
- * arrive together get slightly later times one after the other. Otherwise a process that adds hundreds of calls at once
- * would be served as a block. At a slow rate the distance is `stepMs`, one call's time by the limits that all keys
- * share, so that processes with several calls take turns.
+ * Returns a function that computes a call's position in the queue of all replicas: its arrival
+ * time. Calls that arrive together get slightly later times, one after the other. Otherwise a
+ * process that adds hundreds of calls at once would be served as one block. At a slow rate, the
+ * distance is `stepMs`, the time of one call under the limits that all keys share. Processes with
+ * several calls then take turns.
  */
 export function createArrivals(): (rank: number, nowMs: number, stepMs: number) => number {
   const lastMs: number[] = [];
@@ -198,8 +219,8 @@ export function createArrivals(): (rank: number, nowMs: number, stepMs: number) 
     const mostMs = isSlow ? Math.min(LONGEST_APART_MS, MOST_APART_STEPS * stepMs) : MOST_APART_MS;
     const behindMs = (lastMs[rank] ?? -Infinity) + (isSlow ? stepMs : APART_MS);
     const atMs = Math.min(Math.max(nowMs, behindMs), nowMs + mostMs);
-    // A policy lookup may delay a call. It then enters with its earlier arrival time, and must not move the next call
-    // back.
+    // A call may be delayed by a policy lookup, and then enters with its earlier arrival time. It
+    // must not move the next call back.
     lastMs[rank] = Math.max(lastMs[rank] ?? -Infinity, atMs);
     return atMs;
   };

@@ -1,7 +1,7 @@
 /**
- * Creates a span `sluice.wait` for each wait that a limit caused. It is part of the caller's trace,
- * or linked to the producer of the job. If neither is sampled, no span is created, since it would
- * cost as much as the draw.
+ * Creates a span `sluice.wait` for each wait that a limit caused. The span is part of the caller's
+ * trace, or linked to the producer of the job. If neither is sampled, no span is created, because a
+ * span would cost as much as the draw.
  */
 import {
   context,
@@ -22,10 +22,13 @@ import { SCOPE } from "./instruments.ts";
 
 /** A traceparent in the format of W3C Trace Context. */
 const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
-/** A shorter wait was not caused by a limit. */
+/** The shortest wait, in ms, that gets a span. No limit causes a shorter wait. */
 const LEAST_MS = 1;
 
-/** A class with methods on its prototype, because every waiting call creates one. */
+/**
+ * The trace of one wait. A class with prototype methods saves memory, because each waiting call
+ * creates one.
+ */
 class Wait implements WaitTrace {
   readonly tracer: Tracer;
   readonly producer: string | undefined;
@@ -68,7 +71,10 @@ class Wait implements WaitTrace {
   }
 }
 
-/** Creates traces with the application's tracers, even if it sets them later. */
+/**
+ * Creates traces with the application's tracer provider, even if the application sets the provider
+ * later.
+ */
 export function createTraces(provider: TracerProvider): Traces {
   const tracer = provider.getTracer(SCOPE);
   const isSet = watchProvider(provider);
@@ -89,8 +95,8 @@ export function createTraces(provider: TracerProvider): Traces {
 }
 
 /**
- * Returns a function that checks whether spans can be recorded. Until the application sets its
- * provider, the API's proxy provider is in place.
+ * Returns a function that checks whether spans can be recorded. It returns false while the API's
+ * proxy provider has no provider of the application behind it.
  */
 function watchProvider(provider: TracerProvider): () => boolean {
   const standIn = provider as { readonly getDelegateTracer?: (name: string) => Tracer | undefined };
@@ -98,7 +104,7 @@ function watchProvider(provider: TracerProvider): () => boolean {
   return () => isSet || (isSet = standIn.getDelegateTracer?.(SCOPE) !== undefined);
 }
 
-/** The current span, if it is sampled. */
+/** Returns the current span if it is sampled. */
 function sampledIn(parent: Context): SpanContext | undefined {
   const found = trace.getSpanContext(parent);
   if (found === undefined) return undefined;

@@ -16,17 +16,17 @@ export type { MetricProducer } from "./metric-data.ts";
 const instrumented = new WeakMap<object, MetricProducer | undefined>();
 
 /**
- * Reports what a sluice does in this process to OpenTelemetry, from now on:
+ * Starts to report what a sluice does in this process to OpenTelemetry:
  *
- * - a span `sluice.wait` for each wait that a limit caused, with that limit and its bucket. It is
- *   part of the caller's trace, or linked to the producer of a job.
+ * - a span `sluice.wait` for each wait that a limit caused. The span names the limit and its
+ *   bucket. It is part of the caller's trace, or linked to the producer of a job.
  * - the metrics of the process, and the standard messaging metrics of its queues.
  *
- * It uses the providers that the application has set, and the `metricProducer` for metrics if one
- * is given. Further calls change nothing.
+ * Reports go to the providers that the application has set. If a `metricProducer` is passed,
+ * metrics go there instead. Further calls change nothing.
  *
  * @throws {@link InvalidOptionError} when the first argument is not a sluice, for an unknown
- * option, or when a `metricProducer` is given after a call without it.
+ * option, or when a `metricProducer` is passed after a call without a `metricProducer`.
  */
 export function instrument(sluice: Sluice, options: InstrumentOptions = {}): void {
   const where = "instrument()";

@@ -1,4 +1,4 @@
-/** The metrics that a process counts, as instruments of OpenTelemetry. */
+/** The metrics that a process counts, as OpenTelemetry instruments. */
 import {
   BUCKETS_MS,
   COUNTED_METRICS,
@@ -15,7 +15,7 @@ export interface Instrument {
   readonly name: string;
   readonly description: string;
   readonly unit: string;
-  /** The bucket boundaries of a histogram, in seconds. */
+  /** The bucket boundaries of a histogram, in seconds. Undefined for a counter. */
   readonly bounds: readonly number[] | undefined;
   readonly attributesOf: (labels: Labels) => Labels;
 }

@@ -1,6 +1,6 @@
 /**
- * Records each event with the instruments of OpenTelemetry's API at once. Each record costs as much
- * as a draw, or more.
+ * Records each event immediately with the instruments of OpenTelemetry's API. Each record costs at
+ * least as much as a draw.
  */
 import type { Counter, Meter } from "@opentelemetry/api";
 import type { CountedMetric } from "../../../core/events/metrics.ts";
@@ -40,7 +40,8 @@ function open(meter: Meter, instrument: Instrument): (labels: Labels) => Series 
 }
 
 /**
- * Adds up the counts of one turn of the event loop, because each addition costs as much as a draw.
+ * Adds up the counts within one turn of the event loop and adds the sum once, because each addition
+ * to a counter costs as much as a draw.
  */
 function countTogether(counter: Counter, attributes: Labels): Series {
   let counted = 0;

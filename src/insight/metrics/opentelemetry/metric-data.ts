@@ -1,13 +1,14 @@
 /**
- * The types that readers of OpenTelemetry's SDK expect from a metric producer. They are written out
- * here so that the package's types do not need `@opentelemetry/sdk-metrics`, which is not a peer
- * dependency. A test passes a producer to such a reader.
+ * The types that a metric reader of OpenTelemetry's SDK expects from a metric producer. They are
+ * copied here so that the package's types do not need `@opentelemetry/sdk-metrics`, which is not a
+ * peer dependency. A test passes a producer to an SDK reader to check the copies.
  */
 
 type Labels = Readonly<Record<string, string>>;
 
 /**
- * A producer of metrics for a reader of OpenTelemetry's SDK. Pass it as one of `metricProducers`.
+ * Produces metrics for a metric reader of OpenTelemetry's SDK. Pass the producer in the reader's
+ * `metricProducers`.
  */
 export interface MetricProducer {
   /** Returns the totals since the producer was created. */
@@ -17,7 +18,7 @@ export interface MetricProducer {
 /** A `CollectionResult` of `@opentelemetry/sdk-metrics`. */
 interface CollectedMetrics {
   readonly resourceMetrics: {
-    /** Empty. A reader replaces it with its own. */
+    /** Empty. The reader replaces it with its own resource. */
     readonly resource: EmptyResource;
     readonly scopeMetrics: ScopeMetrics[];
   };
@@ -40,28 +41,28 @@ interface MetricData {
     readonly name: string;
     readonly description: string;
     readonly unit: string;
-    /** The value type double. */
+    /** OpenTelemetry's number for the value type double. */
     readonly valueType: 1;
   };
-  /** The cumulative temporality. */
+  /** OpenTelemetry's number for cumulative temporality. */
   readonly aggregationTemporality: 1;
 }
 
 export interface HistogramData extends MetricData {
-  /** The data point type histogram. */
+  /** OpenTelemetry's number for the data point type histogram. */
   readonly dataPointType: 0;
   readonly dataPoints: DataPoint<HistogramValue>[];
 }
 
 export interface SumData extends MetricData {
-  /** The data point type sum. */
+  /** OpenTelemetry's number for the data point type sum. */
   readonly dataPointType: 3;
   readonly isMonotonic: true;
   readonly dataPoints: DataPoint<number>[];
 }
 
 export interface DataPoint<Value> {
-  /** Seconds since 1970, and nanoseconds. */
+  /** Whole seconds since 1970, and the remaining nanoseconds. */
   readonly startTime: [number, number];
   readonly endTime: [number, number];
   readonly attributes: Labels;
@@ -69,7 +70,7 @@ export interface DataPoint<Value> {
 }
 
 export interface HistogramValue {
-  /** The last of `counts` has the values above all boundaries. */
+  /** The last element of `counts` counts the values above all boundaries. */
   readonly buckets: { boundaries: number[]; counts: number[] };
   readonly sum: number;
   readonly count: number;

@@ -5,9 +5,9 @@ import { addingTo } from "./produce.ts";
 
 export interface InstrumentOptions {
   /**
-   * Counts in plain numbers, which a reader of the SDK collects. With a producer from {@link
-   * createMetricProducer}, a draw costs almost nothing more. Defaults to the API's instruments,
-   * which record at each draw.
+   * Counts in plain numbers that an SDK reader collects later. With a producer from
+   * {@link createMetricProducer}, a draw costs almost nothing extra. Defaults to the instruments of
+   * OpenTelemetry's API, which record at each draw.
    */
   readonly metricProducer?: MetricProducer | undefined;
 }

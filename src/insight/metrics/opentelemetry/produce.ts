@@ -19,15 +19,18 @@ type Add = (observing: Observing) => void;
 
 const adding = new WeakMap<MetricProducer, Add>();
 
-/** Undefined for a producer that was not created here. */
+/**
+ * Returns the function that adds a sluice to this producer. Undefined for a producer that was not
+ * created here.
+ */
 export function addingTo(producer: MetricProducer): Add | undefined {
   return adding.get(producer);
 }
 
 /**
- * Creates a producer for the `metricProducers` of a reader of OpenTelemetry's SDK. It reports the
- * sums over all sluices that {@link instrument} was called with. Counting starts with the first of
- * them, and closing a sluice removes nothing.
+ * Creates a producer to pass in the `metricProducers` of an OpenTelemetry SDK reader. It reports
+ * the sums over all sluices that were passed to {@link instrument} with this producer. Counting
+ * starts with the first sluice. Closing a sluice removes nothing from the sums.
  */
 export function createMetricProducer(): MetricProducer {
   const sluices = new SluicesCounts();
@@ -72,7 +75,7 @@ function dataOf(
       const value = { buckets, sum: sumMs / 1_000, count };
       histogramPoints.push({ ...times, attributes, value });
     } else if (each.value > 0) {
-      // Omitted while it is zero, as a counter of the SDK does.
+      // A data point is omitted while its value is zero, as an SDK counter does.
       dataPoints.push({ ...times, attributes, value: each.value });
     }
   }

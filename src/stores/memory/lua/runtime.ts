@@ -1,9 +1,12 @@
-/** A Lua value. Nil is `undefined`. A string has one character for each byte. */
+/** A Lua value. Nil is `undefined`. Each character of a string represents one byte. */
 export type Value = undefined | boolean | number | string | Table | ((...args: never[]) => Values);
 /** The result of a Lua function: one value, or an array of several. */
 export type Values = Value | Value[];
 
-/** A Lua table. A field that a script names, such as `t.name`, is the property `$name`. */
+/**
+ * A Lua table. A field whose name is written in a script, such as `t.name`, is stored as the
+ * property `$name`.
+ */
 export interface Table {
   /** The values of the keys 1, 2, … */
   a: Value[];
@@ -13,7 +16,9 @@ export interface Table {
   [field: `$${string}`]: Value;
 }
 
-/** Shared by all tables without items, to save allocations. Never change it. */
+/**
+ * An empty list that all tables without items share, to save allocations. Never change this list.
+ */
 export const none: Value[] = [];
 
 export function tableOf(items: Value[]): Table {
@@ -26,10 +31,12 @@ export function isTable(value: Values): value is Table {
 
 const HEAD = new Set(["a", "h", "m"]);
 
-/** The fields that scripts name. `t[name]` must find the property that `t.name` uses. */
+/**
+ * The field names that are written in scripts. `t[name]` must find the property that `t.name` uses.
+ */
 const fieldNames = new Set<string>();
 
-/** Registers the fields that a script names. */
+/** Registers the field names that are written in a script. */
 export function knowFields(names: readonly string[]): void {
   for (const name of names) fieldNames.add(name);
 }
@@ -87,7 +94,10 @@ export function set(table: Table, key: Value, value: Value): void {
   else (table.h ??= new Map()).set(key, value);
 }
 
-/** Moves the keys that now follow the last item into the list. */
+/**
+ * Moves a key that now follows the last list item into the list, and repeats this for the keys
+ * after it.
+ */
 function takeNext({ a }: Table, others: Map<Value, Value>): void {
   others.delete(a.length);
   for (let next = others.get(a.length + 1); next !== undefined; next = others.get(a.length + 1)) {
@@ -118,14 +128,14 @@ export function isTrue(value: Value): boolean {
   return value !== undefined && value !== false;
 }
 
-/** Converts to a string as Lua does: a number gets 14 digits. */
+/** Converts a value to a string as Lua does. A number gets 14 significant digits. */
 export function text(value: Value): string {
   if (typeof value === "string") return value;
   if (typeof value === "number") return digits(value, 14);
   throw new Error(`a ${typeOf(value)} cannot be converted to a string`);
 }
 
-/** Formats as C's `%.<count>g` does. */
+/** Formats a number as C's `%.<count>g` does. */
 export function digits(value: number, count: number): string {
   if (Number.isInteger(value) && Math.abs(value) < 10 ** count) {
     return Object.is(value, -0) ? "-0" : String(value);
@@ -169,7 +179,7 @@ export function typeOf(value: Value): string {
   return typeof value === "object" ? "table" : typeof value;
 }
 
-/** Formats as C's `%.0f` does: halves round to the even number. */
+/** Formats a number as C's `%.0f` does. Halves are rounded to the even number. */
 function whole(value: number): string {
   if (!Number.isInteger(value)) {
     const floor = Math.floor(value);
@@ -431,8 +441,9 @@ export function setMeta(table: Table, meta: Table): Table {
 }
 
 /**
- * `doubles` and `bytes` share memory, which converts numbers to bytes and back. The bytes are little-endian, as `struct`'s
- * `<` demands, because every machine that Node supports is little-endian.
+ * `doubles` and `bytes` share the same memory, to convert numbers to bytes and back. The bytes are
+ * little-endian, as `struct`'s `<` requires, because every machine that Node supports is
+ * little-endian.
  */
 let doubles = new Float64Array(64);
 let bytes = Buffer.from(doubles.buffer);
@@ -467,7 +478,10 @@ export function unpackDoubles(count: number, value: Value): Value[] {
   return values;
 }
 
-/** Supports doubles (`d`) and strings of a given length (`c72`). */
+/**
+ * Unpacks values as Lua's `struct.unpack` does. Supports doubles (`d`) and strings of a given
+ * length (`c72`).
+ */
 export function unpackStruct(pattern: string, value: Value, from: number = 1): Value[] {
   const packed = value as string;
   checkFormat(pattern);
@@ -512,10 +526,10 @@ export function fail(message: Value): never {
   throw new Error(text(message));
 }
 
-/** Redis commands by name, in capitals. */
+/** The Redis commands by name, in upper case. */
 export type Commands = Readonly<Record<string, (...operands: Value[]) => Value>>;
 
-/** `redis.call` for a command name that the script computes. */
+/** Returns `redis.call`, for scripts that compute the command's name. */
 export function caller(commands: Commands): (name: string, ...operands: Value[]) => Value {
   return (name, ...operands) => {
     const command = commands[name.toUpperCase()];
@@ -524,7 +538,7 @@ export function caller(commands: Commands): (name: string, ...operands: Value[])
   };
 }
 
-/** `redis.pcall`: returns an error as a reply. */
+/** Returns `redis.pcall`, which returns an error as a reply. */
 export function protectedCaller(commands: Commands): (name: string, ...operands: Value[]) => Value {
   const call = caller(commands);
   return (...given) => {

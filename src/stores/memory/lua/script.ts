@@ -1,11 +1,14 @@
 import * as runtime from "./runtime.ts";
 import { tableOf, type Commands, type Table, type Value, type Values } from "./runtime.ts";
 
-/** A script that `translate` made, bound to the runtime. */
+/** A translated script, bound to the runtime. */
 export type TranslatedScript = (keys: Table, args: Table, commands: Commands) => Values;
 export type MakeScript = (given: typeof runtime) => TranslatedScript;
 
-/** Runs a script and converts its reply as Redis does. `isPacked` returns strings as a `Buffer`. */
+/**
+ * Runs a script and converts its reply as Redis does. With `isPacked`, strings are returned as a
+ * `Buffer`.
+ */
 export function runTranslated(
   script: TranslatedScript,
   request: {
@@ -33,7 +36,10 @@ export function textOf(bytes: string): string {
   return NOT_ASCII.test(bytes) ? Buffer.from(bytes, "latin1").toString() : bytes;
 }
 
-/** Converts a reply as Redis does: a list ends before its first nil, and a number loses its fraction. */
+/**
+ * Converts a reply as Redis does. A list ends before its first nil, and a number loses its
+ * fraction.
+ */
 function replyOf(value: Value, isPacked: boolean): unknown {
   switch (typeof value) {
     case "string":
@@ -52,7 +58,10 @@ function replyOf(value: Value, isPacked: boolean): unknown {
   }
 }
 
-/** Finds scripts by name. Each is bound to the runtime when it first runs. */
+/**
+ * Returns a function that finds scripts by name. A script is bound to the runtime when it is first
+ * requested.
+ */
 export function openScripts(
   find: (name: string) => MakeScript | undefined,
 ): (name: string) => TranslatedScript {

@@ -15,13 +15,16 @@ import * as runtime from "./runtime.ts";
 type Call = CallExpression | StringCallExpression | TableCallExpression;
 type Type = "number" | "string" | "boolean" | "table" | "function" | "nil" | "any";
 
-/** A Lua local, and its unique name in JavaScript. */
+/** A local variable of a Lua script, and its unique name in JavaScript. */
 interface Local {
   readonly js: string;
   readonly owner: FunctionDeclaration | Chunk;
-  /** True at the top of the chunk. A function that uses only such locals can be created once for all runs. */
+  /**
+   * True if the local is declared at the top level of the script. A function that uses only
+   * top-level locals can be created once for all runs.
+   */
   readonly isTop: boolean;
-  /** All values that the script assigns; `undefined` means any value. */
+  /** All values that the script assigns to the local. `undefined` means any value. */
   readonly values: (Expression | Type | undefined)[];
   isUsed: boolean;
   isChanged: boolean;
@@ -44,7 +47,10 @@ const MATH: Readonly<Record<string, string>> = {
   abs: "Math.abs",
   sqrt: "Math.sqrt",
 };
-/** Lua functions of the runtime: their name there, their result type, and whether they always return one value. */
+/**
+ * Lua's library functions: the name of each in the runtime, its result type, and whether it always
+ * returns exactly one value.
+ */
 const LIBRARY: Readonly<Record<string, readonly [name: string, type: Type, isOne: boolean]>> = {
   "string.format": ["format", "string", true],
   "string.sub": ["sub", "string", true],
@@ -87,11 +93,13 @@ const RESERVED = new Set(
 );
 
 /**
- * Translates a Lua 5.1 script to the text of a JavaScript function. That function takes the runtime (`runtime.ts`) and
- * returns the script, a function of KEYS, ARGV and the Redis commands.
+ * Translates a Lua 5.1 script to the text of a JavaScript function. That function takes the runtime
+ * (`runtime.ts`) and returns the translated script. The translated script is a function of KEYS,
+ * ARGV and the Redis commands.
  *
- * `Value`, `Table` and `Values` describe how Lua values look in JavaScript. Two things differ from Lua. Arithmetic on nil
- * gives NaN, where Lua raises an error. A metatable's `__index` works only for keys in brackets.
+ * `Value`, `Table` and `Values` describe how Lua values look in JavaScript. Two things differ from
+ * Lua. Arithmetic on nil results in NaN, where Lua raises an error. A metatable's `__index` works
+ * only for keys in brackets.
  */
 export function translate(source: string): string {
   const chunk = luaparse.parse(source, {
@@ -106,11 +114,14 @@ export function translate(source: string): string {
 interface Resolved {
   readonly localOf: ReadonlyMap<Identifier, Local>;
   readonly functions: ReadonlyMap<FunctionDeclaration, Made>;
-  /** The function that a local always holds, if it is never reassigned. */
+  /** Returns the function that a local always contains, if the local is never reassigned. */
   readonly functionOf: (local: Local) => Made | undefined;
 }
 
-/** Finds the local behind each name, and the functions that can be created once for all runs. */
+/**
+ * Finds the local that each name refers to, and the functions that can be created once for all
+ * runs.
+ */
 function resolve(chunk: Chunk): Resolved {
   const localOf = new Map<Identifier, Local>();
   const functions = new Map<FunctionDeclaration, Made>();
@@ -296,7 +307,8 @@ function resolve(chunk: Chunk): Resolved {
     const known = libraryOf(value.base, localOf);
     return known !== undefined && (known.startsWith("math.") || LIBRARY[known]?.[2] === true);
   };
-  // Assume that all functions qualify. Ruling one out can rule out the functions that use it, so repeat until stable.
+  // Starts with all functions and removes those that do not qualify. Removing one can disqualify
+  // the functions that use it, so this repeats until no function is removed.
   for (let before = -1, left = 0; left !== before;) {
     before = left;
     left = 0;
@@ -314,7 +326,9 @@ function resolve(chunk: Chunk): Resolved {
   return { localOf, functions, functionOf };
 }
 
-/** The value of a local that never changes, if it is a number, string or Boolean. */
+/**
+ * Returns the value of a local that never changes, if that value is a number, string or Boolean.
+ */
 function literalOf({ isChanged, values: [value] }: Local): Expression | undefined {
   if (isChanged || typeof value !== "object") return undefined;
   const { type } = value;
@@ -323,7 +337,10 @@ function literalOf({ isChanged, values: [value] }: Local): Expression | undefine
   return isLiteral ? value : undefined;
 }
 
-/** The name of a Lua library function, such as `string.sub`, also if a local holds it. */
+/**
+ * Returns the name of a Lua library function, such as `string.sub`. This also works if a local
+ * contains the function.
+ */
 function libraryOf(value: Expression, localOf: ReadonlyMap<Identifier, Local>): string | undefined {
   if (value.type === "Identifier") {
     const local = localOf.get(value);
@@ -338,7 +355,7 @@ function libraryOf(value: Expression, localOf: ReadonlyMap<Identifier, Local>): 
   return `${value.base.name}.${value.identifier.name}`;
 }
 
-/** The fields that a script names. */
+/** Yields the field names that are written in a script. */
 function* fieldsOf(chunk: Chunk): Generator<string> {
   const nodes: unknown[] = [chunk];
   for (let node = nodes.pop(); node !== undefined; node = nodes.pop()) {
@@ -359,7 +376,7 @@ function canBeMany({ type }: Expression): boolean {
   );
 }
 
-/** The type of one result of a function, if it is the same at each return. */
+/** Returns the type of one result of a function, if it is the same for each `return`. */
 function typeOfValue(value: Expression, index: number): Type | undefined {
   if (value.type !== "CallExpression" || value.base.type !== "MemberExpression") return undefined;
   const { base, identifier } = value.base;
@@ -368,13 +385,13 @@ function typeOfValue(value: Expression, index: number): Type | undefined {
   return isUnpack && index < (doublesIn(value.arguments[0]) ?? 0) ? "number" : undefined;
 }
 
-/** The number of doubles in a `struct` format that consists only of doubles. */
+/** Returns the number of doubles in a `struct` format that consists only of doubles. */
 function doublesIn(format: Expression | undefined): number | undefined {
   if (format?.type !== "StringLiteral") return undefined;
   return /^<d+$/.test(format.value) ? format.value.length - 1 : undefined;
 }
 
-/** The argument `n` in the format `'<' .. string.rep('d', n)`. */
+/** Returns the argument `n` of the format `'<' .. string.rep('d', n)`. */
 function countOfDoubles(
   format: Expression | undefined,
   localOf: ReadonlyMap<Identifier, Local>,
@@ -402,7 +419,7 @@ function emit(chunk: Chunk, { localOf, functions, functionOf }: Resolved): strin
   }
 
   function typeOfLocal(local: Local): Type {
-    // A recursive reference adds nothing: its other values decide the type.
+    // A local that refers to itself returns "nil" here, so its other values decide its type.
     if (typing.has(local)) return "nil";
     typing.add(local);
     let type: Type | undefined;
@@ -443,7 +460,7 @@ function emit(chunk: Chunk, { localOf, functions, functionOf }: Resolved): strin
         const right = typeOf(node.right);
         if (left === right) return left;
         if (node.operator === "or" && node.left.type === "LogicalExpression") {
-          // `a and b or c`, where b is never false.
+          // The pattern `a and b or c`, where `b` is never false.
           const { operator, right: middle } = node.left;
           if (operator === "and" && typeOf(middle) === right && isTrue(right)) return right;
         }
@@ -480,7 +497,10 @@ function emit(chunk: Chunk, { localOf, functions, functionOf }: Resolved): strin
     return typeOf(node) === "string" ? one(node) : `$text(${one(node)})`;
   }
 
-  /** The expression as a condition: true unless the value is nil or false. */
+  /**
+   * Translates an expression to a condition. The condition is true unless the value is nil or
+   * false.
+   */
   function test(node: Expression): string {
     if (node.type === "LogicalExpression") {
       const operator = node.operator === "and" ? "&&" : "||";
@@ -498,7 +518,7 @@ function emit(chunk: Chunk, { localOf, functions, functionOf }: Resolved): strin
     return `$isTrue(${one(node)})`;
   }
 
-  /** The expression as one value. */
+  /** Translates an expression to one value. */
   function one(node: Expression): string {
     switch (node.type) {
       case "Identifier":
@@ -575,7 +595,7 @@ function emit(chunk: Chunk, { localOf, functions, functionOf }: Resolved): strin
     if (type === "boolean")
       return `(${one(left)} ${operator === "and" ? "&&" : "||"} ${one(right)})`;
     if (type === "table" || type === "function") {
-      // The value is never nil, false or anything else that is falsy in JavaScript.
+      // JavaScript's operators are correct here, because the value is never falsy in JavaScript.
       return `(${one(left)} ${operator === "and" ? "&&" : "||"} ${one(right)})`;
     }
     const isPlain = left.type === "Identifier";
@@ -596,7 +616,7 @@ function emit(chunk: Chunk, { localOf, functions, functionOf }: Resolved): strin
     return known !== undefined && (known.startsWith("math.") || LIBRARY[known]?.[2] === true);
   }
 
-  /** The values of an expression list, as array elements. */
+  /** Translates an expression list to array elements. */
   function values(nodes: readonly Expression[]): string {
     return nodes
       .map((node, index) => {
@@ -606,14 +626,14 @@ function emit(chunk: Chunk, { localOf, functions, functionOf }: Resolved): strin
       .join(", ");
   }
 
-  /** The values of an expression list, as an array. */
+  /** Translates an expression list to an array. */
   function array(nodes: readonly Expression[]): string {
     const [only] = nodes;
     const isOpen = nodes.length === 1 && canBeMany(only!) && !isOne(only!);
     return isOpen ? `$list(${many(only!)})` : `[${values(nodes)}]`;
   }
 
-  /** The expression as one value, or an array of several. */
+  /** Translates an expression to one value, or to an array of several values. */
   function many(node: Expression): string {
     if (node.type === "VarargLiteral") return "$rest";
     return canBeMany(node) ? call(node as Call) : one(node);
@@ -692,7 +712,10 @@ function emit(chunk: Chunk, { localOf, functions, functionOf }: Resolved): strin
     return statements.map(statement).join("\n");
   }
 
-  /** A local that shared functions use is declared beside them. */
+  /**
+   * Returns the declaration of a local. If shared functions use the local, it is declared next to
+   * them.
+   */
   function declaration(local: Local, value: string): string {
     const isOutside = local.isTop && sharedLocals.has(local);
     return isOutside ? `${local.js} = ${value};` : `let ${local.js} = ${value};`;
@@ -844,7 +867,7 @@ function emit(chunk: Chunk, { localOf, functions, functionOf }: Resolved): strin
     throw new Error(`cannot assign to ${target.type}`);
   }
 
-  /** The declarations that shared functions use. */
+  /** The locals that shared functions use. */
   const sharedLocals = new Set<Local>();
   for (const made of functions.values()) {
     for (const local of made.uses) {

@@ -14,12 +14,12 @@ type Content = string | Map<string, string> | SortedSet;
 
 interface Kept {
   content: Content;
-  /** Infinity if the key never expires. */
+  /** When the key expires, in ms. Infinity if the key never expires. */
   expiresAtMs: number;
 }
 
 export interface MemoryRedis {
-  /** The commands as scripts call them: a missing value is `false`. */
+  /** The commands for scripts. A missing value is returned as `false`. */
   readonly commands: Commands;
   /** Deletes expired keys, at most once a minute. */
   readonly sweep: () => void;
@@ -30,8 +30,8 @@ const SWEEP_EVERY_MS = 60_000;
 const OK: Table = { ...tableOf([]), $ok: "OK" };
 
 /**
- * A small Redis in memory for translated scripts: strings, hashes and sorted sets that expire. Strings have one character
- * for each byte.
+ * Creates a small in-memory Redis for translated scripts. It supports strings, hashes and sorted
+ * sets that expire. Each character of a string represents one byte.
  */
 export function createMemoryRedis(given: {
   /** The clock of `TIME`, in whole µs. */
@@ -239,7 +239,7 @@ export function createMemoryRedis(given: {
   };
 }
 
-/** Encodes an argument: Redis stores numbers as strings. */
+/** Converts an argument to a string, because Redis stores numbers as strings. */
 function bytesOf(value: Value): string {
   return typeof value === "string" ? value : digits(value as number, 17);
 }

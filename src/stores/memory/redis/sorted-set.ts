@@ -4,7 +4,7 @@ interface Entry {
   readonly score: number;
 }
 
-/** A range of scores. Each end is included unless its flag excludes it. */
+/** A range of scores. Each boundary is included unless its flag excludes it. */
 export interface ScoreRange {
   readonly least: number;
   readonly isLeastOut: boolean;
@@ -43,7 +43,7 @@ export function removeEntry({ scores, entries }: SortedSet, member: string): boo
   return true;
 }
 
-/** Removes the entries from rank `from` up to, but not including, rank `to`. */
+/** Removes the entries from rank `from` up to rank `to`, which is not removed. */
 export function removeRanks({ scores, entries }: SortedSet, from: number, to: number): number {
   if (to <= from) return 0;
   const removed = entries.splice(from, to - from);
@@ -51,7 +51,10 @@ export function removeRanks({ scores, entries }: SortedSet, from: number, to: nu
   return removed.length;
 }
 
-/** Converts a range of scores to ranks: the first one, and the one after the last. */
+/**
+ * Converts a range of scores to ranks: the first rank in the range, and the rank after the last
+ * one.
+ */
 export function ranksOf(
   { entries }: SortedSet,
   { least, isLeastOut, most, isMostOut }: ScoreRange,
@@ -60,7 +63,10 @@ export function ranksOf(
   return [from, most === Infinity ? entries.length : rankOfScore(entries, most, !isMostOut)];
 }
 
-/** The rank of the first entry with at least this score, or with a higher one if `isAbove`. */
+/**
+ * Returns the rank of the first entry whose score is at least `score`. With `isAbove`, the entry's
+ * score must be higher.
+ */
 function rankOfScore(entries: readonly Entry[], score: number, isAbove: boolean): number {
   let low = 0;
   let high = score === -Infinity ? 0 : entries.length;

@@ -40,9 +40,9 @@ import { optional } from "../scripts/shape.ts";
 import { baseOf, requestNoteKey } from "../scripts/keys.ts";
 
 const HOUR_MS = 3_600_000;
-/** How many changes are read at a time in the search for those of one bucket. */
+/** The number of changes per read when searching the log for the changes of one bucket. */
 const READ_AT_ONCE = 500;
-/** How many buckets one script reads, which takes Redis about a millisecond. */
+/** The number of buckets that one script reads. Redis needs about a millisecond for them. */
 const LOOKED_AT_ONCE = 100;
 
 export function createRedisInsight(
@@ -59,7 +59,7 @@ export function createRedisInsight(
     return Math.floor((await runScript(redis, jobScripts.clock, { prefix, queue: FLEET })) / 1_000);
   }
 
-  /** The newest entries of several logs, each with what became of it. */
+  /** Reads the newest entries of several logs, each with its result. */
   async function readLogs(asked: ChangesPage) {
     const { bucket, queue, before, limit } = asked;
     const page = { of: bucket ?? queue, before, limit };
@@ -90,7 +90,7 @@ export function createRedisInsight(
     return found;
   }
 
-  /** The workers of a queue that count as alive: those that `queue.status()` counts. */
+  /** Returns the workers of a queue that `queue.status()` counts as alive. */
   async function liveOf(queue: string, atMs: number): Promise<string[]> {
     const found = await redis.hgetall(`${baseOf({ prefix, queue })}workers:live`);
     const live = Object.entries(found).filter(([, until]) => Number.parseInt(until, 10) > atMs);
@@ -214,11 +214,12 @@ export function createRedisInsight(
           .filter(({ atMs }) => atMs + HISTORY_STEP_MS > fromMs && atMs <= untilMs)
           .toSorted((a, b) => a.atMs - b.atMs);
       }),
-    // Sent again after a lost reply, it would be noted twice.
+    // This request is sent only once: resending it after a lost reply would record the change
+    // twice.
     noteChange: (change) => sendOnce(() => scripts.noteChange({ change })),
     amendChange: ({ id }, fate) => send(() => scripts.amendChange({ id, fate })),
     changes: ((page: ChangesPage) => send(() => readLogs(page))) as InsightStore["changes"],
-    // Asked twice a second, which is often enough where Redis refuses.
+    // This request is sent only once, because it is repeated twice a second anyway.
     settingsByHand: (queue) =>
       sendOnce(() => runScript(redis, steeringScripts.byHand, { prefix, queue })),
     forgetTenant: ({ queue, tenant }) =>
@@ -239,35 +240,38 @@ export function createRedisInsight(
   };
 }
 
-/** A change as it was noted, of a queue or of its bucket. */
+/** Reads a recorded change of a queue or of its bucket. */
 function noted(fields: readonly string[]): Partial<NewQueueChange> {
   return JSON.parse(valueOf(fields, "change")) as Partial<NewQueueChange>;
 }
 
 type StreamEntry = [id: string, fields: string[]];
 
-/** The newest entries of a bucket, or of a queue, or of all, older than `before`. */
+/** Selects the newest entries before `before`: of one bucket, of one queue, or of all. */
 interface LogPage {
   readonly of: string | undefined;
   readonly before: string | undefined;
   readonly limit: number;
 }
 
-/** The steps of an hour. Refusals of a step have an "r" before its number. */
+/**
+ * Returns the time steps of one hour. In the stored counts, the fields for refusals have an "r"
+ * before the step number.
+ */
 function pointsOf(counts: Counts, waits: Counts, hourMs: number): Point[] {
   const counted = Object.keys(counts).map((field) => field.replace("r", ""));
   return [...new Set([...counted, ...Object.keys(waits)])].map((step) => ({
     atMs: hourMs + Number(step) * HISTORY_STEP_MS,
     started: Number(counts[step] ?? 0),
     refused: Number(counts[`r${step}`] ?? 0),
-    // Hundredths of a caller, by rank: "12,,300,".
+    // The stored text has hundredths of a caller, by rank: "12,,300,".
     waiting: waits[step]?.split(",").map((sum) => Number(sum) / 100) ?? [],
   }));
 }
 
 type Counts = Readonly<Record<string, string>>;
 
-/** Notes of requests that may come again: see `core/stores/insight/requests.ts`. */
+/** Stores requests, to detect repeated ones: see `core/stores/insight/requests.ts`. */
 function createRequestNotes(
   redis: Redis | Cluster,
   prefix: string,
@@ -282,7 +286,8 @@ function createRequestNotes(
     const asked = await redis.get(key);
     if (asked !== null && asked !== request.asked) return "other";
     const isKept = asked !== null && (await redis.pexpire(key, keptMs)) === 1;
-    // It may have ended between the commands.
+    // The stored request may have expired between the two commands. In that case it is stored
+    // again.
     return isKept ? "same" : note(request, keptMs);
   }
 

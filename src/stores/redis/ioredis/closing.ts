@@ -1,10 +1,16 @@
-/** Patches of ioredis that make a closed connection end: with its nodes, its commands and its copies. */
+/**
+ * Patches ioredis so that closing a connection also ends its nodes, its pending commands and its
+ * copies.
+ */
 import type { Cluster, Command, Redis } from "ioredis";
 import { isScript } from "../scripts/script.ts";
 
 type Client = Redis | Cluster;
 
-/** Calls `listener` each time that a client is closed, but not when it is to connect again (`disconnect(true)`). */
+/**
+ * Calls `listener` each time that a client is closed for good. `disconnect(true)` does not count,
+ * because the client then reconnects.
+ */
 export function onClosed(client: Client, listener: () => void): void {
   const disconnect = client.disconnect.bind(client);
   client.disconnect = (reconnect) => {
@@ -14,11 +20,12 @@ export function onClosed(client: Client, listener: () => void): void {
 }
 
 /**
- * Closes the nodes of a cluster together with its client.
+ * Closes the connections to a cluster's nodes together with the cluster's client.
  *
- * Fault: when the old connection to a node ends late, ioredis removes the new one, which has the same name, from its
- * pool, and leaves it open for ever.
- * Upstream: https://github.com/redis/ioredis/pull/1864, open, is about these races; this one is mended in 6.0.0.
+ * Fault: if the old connection to a node ends late, ioredis removes the new connection with the
+ * same name from its pool. The new connection then stays open forever.
+ * Upstream: https://github.com/redis/ioredis/pull/1864, open, is about such races. This race is
+ * fixed in 6.0.0.
  */
 export function closeWithNodes(client: Client): void {
   if (!("isCluster" in client) || !client.isCluster) return;
@@ -35,15 +42,17 @@ export function closeWithNodes(client: Client): void {
 }
 
 /**
- * Rejects the unanswered commands of a connection that is closed.
+ * Rejects the unanswered commands of a closed connection.
  *
- * Faults (ioredis 5.11.1): a client that is closed between two attempts to connect keeps the status "reconnecting" and
- * emits no "end". Commands that ioredis keeps in order to resend them, and commands that it sent on a connection that
- * was lost before it was ready, are never answered. And nothing catches the rejection of what ioredis asks by itself
- * on a new connection, which would end the process.
- * Upstream: https://github.com/redis/ioredis/pull/2169, open, for the first; https://github.com/redis/ioredis/pull/2197,
- * closed, and https://github.com/redis/ioredis/pull/2194, merged after 6.0.0, for kept commands. BullMQ's
- * `worker.close()` waits for ever because of them: https://github.com/taskforcesh/bullmq/issues/4656.
+ * Faults (ioredis 5.11.1): A client that is closed between two connection attempts keeps the status
+ * "reconnecting" and emits no "end". Some commands never get an answer. These are the commands that
+ * ioredis keeps in order to resend them. The others are those that were sent on a connection that
+ * was lost before it was ready. Also, ioredis does not catch rejections of the commands that it
+ * sends by itself on a new connection. Such a rejection would end the process.
+ * Upstream: https://github.com/redis/ioredis/pull/2169, open, for the first fault. For kept
+ * commands: https://github.com/redis/ioredis/pull/2197, closed, and
+ * https://github.com/redis/ioredis/pull/2194, merged after 6.0.0. These faults make BullMQ's
+ * `worker.close()` wait forever: https://github.com/taskforcesh/bullmq/issues/4656.
  */
 export function rejectWhenClosed(client: Client): void {
   const unanswered = trackUnanswered(client);
@@ -69,21 +78,25 @@ export function rejectWhenClosed(client: Client): void {
   };
 }
 
-/** Does what ioredis does when it closes a client in any state but "reconnecting". */
+/**
+ * Ends a client that is closed while "reconnecting", in the way in which ioredis ends it in all
+ * other states.
+ */
 function end(client: Client): void {
   client.status = "end";
-  // Their types are private.
+  // The cast is needed because these members are private in ioredis' types.
   const inner = client as unknown as { flushQueue(error: Error): void; manuallyClosing: boolean };
   inner.flushQueue(closedError());
-  // Else the next loss of a client that is opened again would end it; a cluster resets it by itself.
+  // Resets the flag, because otherwise a client that is reopened would end at its next lost
+  // connection. A cluster resets its flag by itself.
   if (!client.isCluster) inner.manuallyClosing = false;
   process.nextTick(() => {
-    // The client may have been opened again: what was asked since then is not to be rejected.
+    // The client may have been reopened. "end" would then reject the commands that were sent since.
     if (client.status === "end") client.emit("end");
   });
 }
 
-/** BullMQ recognises it by these words. */
+/** BullMQ recognises a closed connection by this message. */
 function closedError(): Error {
   return new Error("Connection is closed.");
 }
@@ -93,15 +106,22 @@ const LOST = "The connection was lost before it was ready.";
 /**
  * Tracks the commands that ioredis does not reject by itself when their connection is closed.
  *
- * A busy connection sends thousands of scripts. ioredis has a list of those that it has sent, and a second one would
- * keep their arguments until the next garbage collection, which would cost a job a tenth of its time.
+ * Sent scripts are not tracked here, because ioredis has its own list of them. A busy connection
+ * sends thousands of scripts. A second list would keep their arguments until the next garbage
+ * collection, which would add a tenth to a job's time.
  */
 function trackUnanswered(client: Client) {
-  /** How each command is rejected: a cluster replaces `reject`. */
+  /** The original `reject` of each command, because a cluster replaces `reject`. */
   const tracked = new Map<Command, Command["reject"]>();
-  /** Unanswered when a ready connection was lost; ioredis takes out what it resends. */
+  /**
+   * The commands that were unanswered when a ready connection was lost. ioredis removes the
+   * commands that it resends.
+   */
   let toResend: Redis["commandQueue"] | undefined;
-  /** Unanswered when a connection was lost before it was ready; ioredis forgets them. */
+  /**
+   * The commands that were unanswered when a connection was lost before it was ready. ioredis never
+   * answers them.
+   */
   let forgotten: Redis["commandQueue"] | undefined;
   let wasReady = false;
   client.on("ready", () => {
@@ -113,7 +133,8 @@ function trackUnanswered(client: Client) {
     else if (sent !== toResend) forgotten = sent;
     wasReady = false;
   });
-  // Not earlier: ioredis would take a rejection for an answer of the server, and give the connection up.
+  // These commands are rejected only now. Before, ioredis would take a rejection for a server's
+  // reply, and drop the connection.
   client.on("connecting", () => {
     for (const command of takeAll(forgotten)) {
       if (isHandshake(client, command)) tracked.delete(command);
@@ -121,7 +142,10 @@ function trackUnanswered(client: Client) {
     }
   });
 
-  /** Also catches the command's rejection, which ioredis leaves unhandled for its own commands. */
+  /**
+   * Tracks a command until it settles. Also catches its rejection, because ioredis does not handle
+   * rejections of the commands that it sends by itself.
+   */
   function track(command: Command): void {
     if (tracked.has(command)) return;
     const forget = (): void => void tracked.delete(command);
@@ -142,8 +166,9 @@ function trackUnanswered(client: Client) {
 }
 
 /**
- * Whether ioredis asks this of each new connection by itself. Such a command is left without an answer: if its own
- * name were refused, ioredis would ask whether the lost connection is ready, and keep that question for the next one.
+ * True for commands that ioredis sends by itself on each new connection. They are not rejected. If
+ * ioredis' command to set the connection name failed, ioredis would check whether the lost
+ * connection is ready. It would then send that check on the next connection.
  */
 function isHandshake({ options }: Client, { name, args }: Command): boolean {
   if (name === "select") return true;
@@ -152,27 +177,31 @@ function isHandshake({ options }: Client, { name, args }: Command): boolean {
   return args[0] === "SETINFO" || (typeof ownName === "string" && args[1] === ownName);
 }
 
-/** The commands of a list of ioredis, which is empty afterwards. */
+/** Removes all commands from one of ioredis' lists, and yields them. */
 function* takeAll(queue: Redis["commandQueue"] | undefined): Iterable<Command> {
   for (let sent = queue?.shift(); sent !== undefined; sent = queue?.shift())
-    // The list's type names only some members of a command.
+    // The cast is needed because the list's type declares only some members of a command.
     yield sent.command as Command;
 }
 
-/** ioredis' list of the unanswered commands on a connection to one server. */
+/**
+ * Returns ioredis' list of unanswered commands on a connection to one server. Undefined for a
+ * cluster.
+ */
 function sentBy(client: Client): Redis["commandQueue"] | undefined {
   return client.isCluster ? undefined : (client as Redis).commandQueue;
 }
 
-/** How soon a copy that has ended is connected again, unless BullMQ does so itself. */
+/** The delay after which an ended copy is reconnected, unless BullMQ reconnects it earlier. */
 const RECONNECT_MS = 1_000;
 
 /**
- * Closes the copies of a client together with it, and reconnects them until then.
+ * Closes the copies of a client together with the client, and reconnects lost copies until then.
  *
- * Fault: BullMQ copies a worker's client to block on. It leaves the copy open if its first
- * connection fails, or if it is closed while Redis is unreachable. To reconnect a copy, BullMQ ends
- * it first. If a cluster is unreachable at that moment, ioredis gives the copy up.
+ * Fault: BullMQ copies a worker's client for blocking commands. BullMQ leaves the copy open if the
+ * copy's first connection fails, or if the worker is closed while Redis is unreachable. To
+ * reconnect a copy, BullMQ first ends it. If a cluster is unreachable at that moment, ioredis never
+ * reconnects the copy.
  * Upstream: https://github.com/taskforcesh/bullmq/issues/4656 and
  * https://github.com/taskforcesh/bullmq/issues/4138, both open; checked with BullMQ 6.7.0.
  */
@@ -188,7 +217,8 @@ export function adoptCopies(client: Client, onCopy: (copy: Client) => void): voi
     };
     copies.add(copy);
     onCopy(copy);
-    // BullMQ stops listening to errors once it has closed a copy; ioredis would write them to stderr.
+    // BullMQ removes its error listener when it closes a copy. Without our listener, ioredis prints
+    // later errors to stderr.
     copy.on("error", () => undefined);
     copy.on("end", () => void setTimeout(connectUnlessClosed, RECONNECT_MS).unref());
     if (copy.status === "wait") copy.connect().catch(() => undefined);
@@ -200,8 +230,8 @@ export function adoptCopies(client: Client, onCopy: (copy: Client) => void): voi
 const madeCopies = new WeakMap<Client, Set<Client>>();
 
 /**
- * Runs `make`. Returns its result, and a function that closes the copies of the client that it
- * made.
+ * Runs `make`. Returns the result of `make`, and a function that closes the copies of the client
+ * that `make` created.
  */
 export function withCopies<Made>(
   client: Client,

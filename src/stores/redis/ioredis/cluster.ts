@@ -1,16 +1,16 @@
-/** Patches of ioredis for clusters with unreachable nodes. */
+/** Patches ioredis for clusters with unreachable nodes. */
 import type { Cluster, Redis } from "ioredis";
 import { onClosed } from "./closing.ts";
 
 const RETRY_MS = 100;
-/** ioredis goes on from these by itself. */
+/** In these states, ioredis continues to connect by itself. */
 const UNDER_WAY = new Set(["connecting", "connect", "ready", "reconnecting"]);
 
 /**
- * Tries to connect to a cluster until the client is closed.
+ * Retries to connect to a cluster until the client is closed.
  *
- * Fault: when the last of the old connections ends while ioredis resolves the names of the nodes, it gives up the
- * attempt ("Connection is aborted") and makes no other.
+ * Fault: if the last old connection ends while ioredis resolves the names of the nodes, ioredis
+ * aborts the attempt ("Connection is aborted") and makes no further attempt.
  * Upstream: https://github.com/redis/ioredis/pull/1864, open; the fault is still in 6.0.0.
  */
 export function connectUntilClosed(client: Redis | Cluster): void {
@@ -35,9 +35,12 @@ export function connectUntilClosed(client: Redis | Cluster): void {
   onClosed(client, () => void (isClosed = true));
 }
 
-/** The part of ioredis' `ClusterSubscriber` that the patch below needs; it is private, and may look different one day. */
+/**
+ * The members of ioredis' `ClusterSubscriber` that the patch below uses. The class is private and
+ * may change in any release.
+ */
 interface SubscriberChoice {
-  /** Runs when the connection that is subscribed has ended. */
+  /** Runs when the connection with the subscriptions has ended. */
   onSubscriberEnd: () => void;
   getInstance(): unknown;
 }
@@ -45,11 +48,12 @@ interface SubscriberChoice {
 const PAUSE_MS = 200;
 
 /**
- * Pauses between two nodes when a cluster's client loses the node on which it is subscribed.
+ * Adds a pause before the next node is tried, when a cluster's client loses the node on which it is
+ * subscribed.
  *
- * Fault: ioredis takes the next node at once, without end. While all nodes are unreachable, that
- * keeps one processor busy.
- * Upstream: https://github.com/redis/ioredis/issues/1732, open, shows the loop; it is still in
+ * Fault: ioredis tries the next node immediately, in an endless loop. While all nodes are
+ * unreachable, this keeps one CPU core busy.
+ * Upstream: https://github.com/redis/ioredis/issues/1732, open, shows the loop. It is still in
  * 6.0.0.
  */
 export function pauseBetweenNodes(client: Redis | Cluster): void {
@@ -76,18 +80,19 @@ function isSubscriberChoice(choice: unknown): choice is SubscriberChoice {
 }
 
 /**
- * Rejects commands while a whole cluster is unreachable. A command for a node that is being
- * connected waits for it.
+ * Rejects commands while the whole cluster is unreachable. If the client is still connecting to one
+ * node, commands for that node wait.
  *
- * Fault: ioredis has one option for both, `enableOfflineQueue`. False rejects the second of two
- * first commands to a node. True keeps commands until the cluster is reachable, and then sends all
- * at once.
+ * Fault: ioredis has one option, `enableOfflineQueue`, for both cases. With false, ioredis rejects
+ * the second of two first commands to a node. With true, it keeps commands until the cluster is
+ * reachable, and then sends all of them at once.
  * Upstream: no issue known; checked with ioredis 5.11.1.
  */
 export function refuseWhileAway(cluster: Cluster): void {
   const send = cluster.sendCommand.bind(cluster);
   cluster.sendCommand = (command, ...rest) => {
-    // ioredis asks `CLUSTER INFO` by itself to find out whether the cluster is ready.
+    // `cluster` commands pass, because ioredis sends `CLUSTER INFO` by itself to check whether the
+    // cluster is ready.
     if (cluster.status === "ready" || command.name === "cluster") return send(command, ...rest);
     command.reject(new Error("Stream isn't writeable: the cluster is not connected"));
     return command.promise;

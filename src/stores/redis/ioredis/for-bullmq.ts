@@ -1,4 +1,4 @@
-/** Patches of ioredis clients for BullMQ, which gives up too early. */
+/** Patches ioredis clients for BullMQ, which stops retrying too early. */
 import { setTimeout as pause } from "node:timers/promises";
 import type { Cluster, Redis } from "ioredis";
 import { resendRefused } from "../scripts/script.ts";
@@ -9,11 +9,12 @@ type Client = Redis | Cluster;
 const RETRY_MS = 1_000;
 
 /**
- * Repeats each second, until the client is closed, an `INFO` of BullMQ that Redis refuses. The refusal is emitted as
- * an error of the connection, once for each message in `reported`.
+ * Repeats an `INFO` of BullMQ that Redis refuses, each second until the client is closed. The
+ * refusal is emitted as an error of the connection, once per message in `reported`.
  *
- * Fault: BullMQ asks `INFO` once for each connection, to learn the server's version. If Redis refuses, because of a
- * missing right or a script that runs too long, BullMQ never uses that connection.
+ * Fault: BullMQ sends `INFO` once on each connection to learn the server's version. If Redis
+ * refuses, BullMQ never uses that connection. Causes are a missing permission, or a script that
+ * runs too long.
  * Upstream: https://github.com/taskforcesh/bullmq/issues/3341, open; checked with BullMQ 6.7.0.
  */
 export function retryInfo(client: Client, reported: Set<string>): void {
@@ -41,7 +42,8 @@ export function retryInfo(client: Client, reported: Set<string>): void {
     }
   }
 
-  // ioredis itself asks with a callback, whether the server is ready.
+  // ioredis itself calls `info` with a callback, to check whether the server is ready. Those calls
+  // pass unchanged.
   const ask = (...given: unknown[]) => (given.length > 0 ? info(...given) : untilAnswered());
   client.info = ask as typeof client.info;
   onClosed(client, () => closed.abort());
@@ -49,18 +51,22 @@ export function retryInfo(client: Client, reported: Set<string>): void {
 
 type Command = (this: unknown, ...args: unknown[]) => Promise<unknown>;
 
-/** BullMQ's names of scripts that bring new jobs. All others move, end or remove stored jobs, or add little to them. */
+/**
+ * Matches BullMQ's names of scripts that add new jobs. All other scripts move, end or remove stored
+ * jobs, or need little extra memory.
+ */
 const BRINGS_JOBS = /^add\w*Job/;
 
 /**
- * Runs the scripts that BullMQ defines on this client in two cases in which ioredis would give up.
- * Redis refused them before they changed anything. Scripts in a pipeline stay as they are.
+ * Retries the scripts that BullMQ defines on this client, in two cases in which Redis refuses a
+ * script before it changes anything. ioredis would fail in both. Scripts in a pipeline are
+ * unchanged.
  *
- * - While memory is full, all scripts run except those that bring jobs: BullMQ could not even fetch
- *   one. Upstream: https://github.com/taskforcesh/bullmq/issues/3834, open; checked with BullMQ
- *   6.7.0.
- * - ioredis resends a script that Redis has forgotten. It sends only the digest if another call has
- *   sent the text in between. When Redis has forgotten that too, the text is sent. Upstream:
+ * - When Redis's memory is full, all scripts run except those that add jobs. Otherwise BullMQ could
+ *   not even fetch a job. Upstream: https://github.com/taskforcesh/bullmq/issues/3834, open;
+ *   checked with BullMQ 6.7.0.
+ * - When Redis no longer knows a script, the script's text is sent. ioredis sends only the digest
+ *   if another call has just sent the text, and fails if Redis has lost the script again. Upstream:
  *   https://github.com/redis/ioredis/issues/1775, open; checked with ioredis 5.11.1.
  */
 export function retryScripts(client: Client): void {
@@ -71,7 +77,7 @@ export function retryScripts(client: Client): void {
     const sendDigest = Reflect.get(client, name) as Command;
 
     const mayExceedMemory = !BRINGS_JOBS.test(name);
-    // Every job ends with such a command: what only a refusal needs is made when there is one.
+    // Every job ends with such a command, so values for a retry are created only after a refusal.
     const command: Command = function (...args) {
       const sent = sendDigest.apply(this, args);
       if (this !== client) return sent;

@@ -1,20 +1,24 @@
-/** Patches of the connection to each server; a cluster's client has one for each node. */
+/** Patches the connection to each server. A cluster's client has one connection for each node. */
 import type { Socket } from "node:net";
 import type { Cluster, Redis } from "ioredis";
 
-/** Calls `use` with the connection to a server, or with each one that a cluster's client makes to a node. */
+/**
+ * Calls `use` with the connection to the server. For a cluster, calls `use` with each connection to
+ * a node.
+ */
 export function onEachServer(client: Redis | Cluster, use: (server: Redis) => void): void {
   if ("isCluster" in client && client.isCluster) client.on("+node", use);
   else use(client as Redis);
 }
 
 /**
- * Writes all commands of one turn of the event loop in one piece.
+ * Writes all commands of one turn of the event loop to the socket together.
  *
- * Fault: ioredis writes each command by itself, which is a system call and a packet each. A worker to which one
- * packet brings fifty jobs ends fifty; the writes took a tenth of the worker's processor time.
- * Upstream: no issue known; checked with ioredis 5.11.1. Its `enableAutoPipelining` gathers commands too, but forgets
- * what it has gathered when the connection is closed.
+ * Fault: ioredis writes each command separately, which costs one system call and one packet per
+ * command. A worker that receives fifty jobs in one packet also ends fifty jobs. The separate
+ * writes took a tenth of the worker's CPU time.
+ * Upstream: no issue known; checked with ioredis 5.11.1. Its `enableAutoPipelining` also gathers
+ * commands, but drops the gathered commands when the connection is closed.
  */
 export function gatherWrites(client: Redis | Cluster): void {
   onEachServer(client, (server) => {
@@ -26,7 +30,7 @@ export function gatherWrites(client: Redis | Cluster): void {
   });
 }
 
-/** Until the current event is handled, and all promises that it has settled. */
+/** Holds writes back until the current event and all promises that it settled are handled. */
 function hold(stream: Socket | undefined): void {
   if (stream === undefined || stream.writableCorked > 0) return;
   stream.cork();
@@ -38,11 +42,11 @@ function uncork(stream: Socket): void {
 }
 
 /**
- * Leaves a server that refuses `SELECT` of the database that was asked for.
+ * Drops the connection if the server refuses to `SELECT` the requested database.
  *
- * Fault: ioredis emits the error and goes on in database 0.
- * Upstream: https://github.com/redis/ioredis/issues/1213, open, is about the same unhandled refusal; checked with
- * ioredis 5.11.1.
+ * Fault: ioredis emits the error and continues in database 0.
+ * Upstream: https://github.com/redis/ioredis/issues/1213, open, is about the same unhandled
+ * refusal; checked with ioredis 5.11.1.
  */
 export function requireDatabase(client: Redis | Cluster): void {
   onEachServer(client, (server) => {
@@ -57,7 +61,8 @@ export function requireDatabase(client: Redis | Cluster): void {
 function leaveUnlessSelected(server: Redis, command: Parameters<Redis["sendCommand"]>[0]): void {
   const { reject } = command;
   command.reject = (error) => {
-    // At once: the next answer of the server makes the connection ready.
+    // The socket is destroyed immediately, because the server's next reply would make the
+    // connection ready.
     server.stream.destroy(error);
     reject(error);
   };

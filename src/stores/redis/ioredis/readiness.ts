@@ -1,10 +1,10 @@
 /**
- * When a connection is ready, and why it is not.
+ * Waits for a connection to become ready, and explains why it does not.
  *
- * This works around two habits of ioredis (no upstream issue known; checked with ioredis 5.11.1). A
- * connection that is being closed keeps the status "ready" until its socket has closed, and rejects
- * commands until then. And ioredis' own commands on a closing connection fail with an error that
- * does not name the cause.
+ * This file works around two problems of ioredis (no upstream issue known; checked with ioredis
+ * 5.11.1). While a connection closes, ioredis keeps the status "ready" and rejects commands until
+ * the socket has closed. Also, ioredis' own commands on a closing connection fail with an error
+ * that does not name the cause.
  */
 
 import type { Cluster, Redis, RedisOptions } from "ioredis";
@@ -13,13 +13,14 @@ import { startTimeLimit } from "./time-limit.ts";
 /**
  * Waits until commands can be sent. Connects a client that is not connected yet.
  *
- * @throws after `timeoutMs` the last error of the connection, and at once an error when the client
+ * @throws the last error of the connection after `timeoutMs`, or an error immediately if the client
  * was closed.
  */
 export async function untilReady(redis: Redis | Cluster, timeoutMs: number): Promise<void> {
   if (redis.status === "ready" && !isClosing(redis)) return;
   if (redis.status === "end") throw new Error("the connection was closed");
-  // ioredis retries a connection that fails; the events below show the outcome.
+  // Errors are ignored here, because ioredis retries a failed connection. The events below show the
+  // outcome.
   if (redis.status === "wait") redis.connect().catch(() => undefined);
   await new Promise<void>((resolve, reject) => {
     let lastError = explainError(redis);
@@ -43,8 +44,8 @@ function isClosing(redis: Redis | Cluster): boolean {
 }
 
 /**
- * The last error of a connection since it was last ready. ioredis emits one for each failed
- * attempt.
+ * Returns a function that returns the last error since the connection was last ready. ioredis emits
+ * one error for each failed attempt.
  */
 export function lastErrorOf(redis: Redis | Cluster): () => Error | undefined {
   let last: Error | undefined;
@@ -57,20 +58,26 @@ export function lastErrorOf(redis: Redis | Cluster): () => Error | undefined {
   return () => last;
 }
 
-/** False for the failure of ioredis' own commands on a closing connection. */
+/**
+ * Returns false for errors of ioredis' own commands on a closing connection, which do not name the
+ * cause.
+ */
 function isInformative({ message }: Error): boolean {
   return !message.startsWith("Stream isn't writeable");
 }
 
-/** Explains an error of a connection. Without `met`, no connection was made in time. */
+/**
+ * Returns a clearer error for a failed connection. An undefined `met` means that no connection was
+ * made in time.
+ */
 export function explainError(redis: Redis | Cluster, met?: Error): Error {
   if (met !== undefined && met.message !== CONNECT_TIMED_OUT) return met;
-  // A server without TLS takes the handshake for an unfinished command, and says nothing.
+  // A server without TLS reads the handshake as an unfinished command and sends no reply.
   if (usesTls(redis)) return new Error("no TLS connection in time: does the server speak TLS?");
   return met ?? new Error("no connection in time");
 }
 
-/** The message of ioredis after its `connectTimeout`. */
+/** The message of ioredis' error after its `connectTimeout`. */
 const CONNECT_TIMED_OUT = "connect ETIMEDOUT";
 
 function usesTls({ options }: Redis | Cluster): boolean {

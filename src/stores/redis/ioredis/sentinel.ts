@@ -1,12 +1,14 @@
 /**
- * Patches of ioredis behind Sentinel: the search for the primary goes on until the client is closed.
+ * Patches ioredis behind Sentinel so that it searches for the primary until the client is closed.
  *
- * Fault (ioredis 5.11.1): `SentinelConnector.disconnect()` ends a search that is under way, and ioredis never connects
- * again. Two things call it by mistake: the failover detector of the *last* connection, which stays subscribed after
- * that connection is lost, and `disconnect(true)`, which asks for a new connection.
- * Upstream: https://github.com/redis/ioredis/issues/1362, mended by https://github.com/redis/ioredis/pull/2198 after
- * 6.0.0: `PatientConnector` can go with the first release that has it. Of `disconnect(true)` while connecting, BullMQ
- * knows the effect (https://github.com/taskforcesh/bullmq/issues/4378); no issue of ioredis is known.
+ * Fault (ioredis 5.11.1): `SentinelConnector.disconnect()` ends a running search, and ioredis never
+ * connects again. Two callers call it by mistake. One is the failover detector of the *last*
+ * connection, which stays subscribed after that connection is lost. The other is
+ * `disconnect(true)`, which only requests a new connection.
+ * Upstream: https://github.com/redis/ioredis/issues/1362, fixed by
+ * https://github.com/redis/ioredis/pull/2198 after 6.0.0. Remove `PatientConnector` with the first
+ * release that has this fix. For `disconnect(true)` while connecting, BullMQ has an issue
+ * (https://github.com/taskforcesh/bullmq/issues/4378); no issue of ioredis is known.
  */
 import {
   SentinelConnector,
@@ -15,9 +17,13 @@ import {
   type SentinelConnectionOptions,
 } from "ioredis";
 
-/** Stops the failover detector of the last connection before it searches for the next one. */
+/**
+ * A Sentinel connector that stops the last connection's failover detector before it searches for
+ * the next primary.
+ */
 export class PatientConnector extends SentinelConnector {
-  // ioredis declares one signature for connectors of every kind.
+  // The parameter is `unknown`, because ioredis declares one constructor signature for connectors
+  // of every kind.
   constructor(options: unknown) {
     super(options as SentinelConnectionOptions);
   }
@@ -30,7 +36,10 @@ export class PatientConnector extends SentinelConnector {
   }
 }
 
-/** Ignores `disconnect(true)` while a client behind Sentinel connects: the search brings a new connection anyway. */
+/**
+ * Ignores `disconnect(true)` while a client behind Sentinel connects, because the search leads to a
+ * new connection anyway.
+ */
 export function searchUntilClosed(client: Redis | Cluster): void {
   if (!("sentinels" in client.options) || !client.options.sentinels) return;
   const disconnect = client.disconnect.bind(client);

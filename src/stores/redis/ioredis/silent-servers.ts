@@ -1,14 +1,13 @@
 /**
- * Patch of ioredis: drops a connection to a silent server as if it had been lost, since the next
- * one may reach another server. In a cluster, this concerns the connection to one node, and the
- * others stay.
+ * Patches ioredis to drop the connection to a silent server. ioredis then reconnects, and may reach
+ * another server. In a cluster, only the connection to the silent node is dropped.
  *
- * Faults (ioredis 5.11.1): after a process was frozen, the timer of `commandTimeout` rejects a
- * command whose reply has arrived. After a timeout, ioredis keeps the silent connection.
- * `socketTimeout` is no solution: its timer outlives its connection and ends the next one.
- * Upstream: https://github.com/redis/ioredis/issues/2147, mended in 6.0.0, is `socketTimeout`. No
- * issue is known for `commandTimeout`. With ioredis 6, `socketTimeout` may replace the watch of
- * connections without `commandTimeout`, but it takes a blocked command for silence.
+ * Faults (ioredis 5.11.1): After a process was frozen, the timer of `commandTimeout` rejects a
+ * command whose reply has already arrived. After a timeout, ioredis keeps the silent connection.
+ * `socketTimeout` does not help: its timer outlives its connection and ends the next one.
+ * Upstream: https://github.com/redis/ioredis/issues/2147, fixed in 6.0.0, is about `socketTimeout`.
+ * No issue is known for `commandTimeout`. With ioredis 6, `socketTimeout` may replace the watch of
+ * connections without `commandTimeout`, but it treats a blocking command as silence.
  */
 
 import type { Socket } from "node:net";
@@ -17,16 +16,19 @@ import { onEachServer } from "./per-server.ts";
 import { startTimeLimit } from "./time-limit.ts";
 
 const CHECK_MS = 1_000;
-/** Whether a connection is at rest, so that an occasional ping of its server is enough. */
+/** When a connection is at rest, so that occasional pings of its server are enough. */
 interface Rest {
   readonly mayRest: () => boolean;
-  /** At rest, the server is pinged after this many ms without a byte. */
+  /** At rest, the server is pinged after it has sent nothing for this many ms. */
   readonly pingAfterMs: number;
 }
 
 const rests = new WeakMap<Redis | Cluster, Rest>();
 
-/** Lets the watch of a client rest while `mayRest` returns true. It resumes within a second. */
+/**
+ * Pings the servers of a client less often while `mayRest` returns true. Normal checks resume
+ * within a second.
+ */
 export function restWhile(client: Redis | Cluster, rest: Rest): void {
   rests.set(client, rest);
 }
@@ -34,9 +36,9 @@ export function restWhile(client: Redis | Cluster, rest: Rest): void {
 /**
  * Drops the connection to a silent server.
  *
- * Without `silenceMs`, a server is silent that does not answer a command within the connection's `commandTimeout`.
- * With it, for connections whose commands may block: a server that sends nothing for that long, although it was
- * pinged, after `pingAfterMs` without a byte.
+ * Without `silenceMs`, a server is silent if it does not reply to a command within the connection's
+ * `commandTimeout`. Pass `silenceMs` for connections whose commands may block. The server is then
+ * pinged after `pingAfterMs` without data, and is silent if it sends nothing for `silenceMs`.
  */
 export function dropSilentServers(
   client: Redis | Cluster,
@@ -47,7 +49,9 @@ export function dropSilentServers(
     const bounds = { silenceMs, pingAfterMs, restMs: () => restMsOf(client) };
     return onEachServer(client, (server) => watchBytes(server, bounds));
   }
-  /** Where each command was sent last: a cluster may redirect it. */
+  /**
+   * The connection on which each command was last sent, because a cluster may redirect a command.
+   */
   const servers = new WeakMap<Command, Redis>();
   onEachServer(client, (server) => {
     watchCommands(server, servers);
@@ -55,7 +59,7 @@ export function dropSilentServers(
   });
 }
 
-/** When a server sent something last, on `performance.now()`. */
+/** When each connection last received data, on `performance.now()`. */
 const lastBytes = new WeakMap<Socket, number>();
 
 function noteBytes(server: Redis): void {
@@ -68,8 +72,9 @@ function noteBytes(server: Redis): void {
 }
 
 /**
- * Drops connections that were silent for this long and owe an answer. A cloud function that was frozen wakes up with
- * connections that the network has forgotten. Its second request gets a new one, long before `commandTimeout`.
+ * Drops connections that have unanswered commands and were silent for `silentMs`. After a freeze, a
+ * cloud function still has connections that the network has dropped. This function lets its second
+ * request use a new connection, long before `commandTimeout`.
  */
 export function dropSilentFor(client: Redis | Cluster, silentMs: number): void {
   for (const server of isCluster(client) ? client.nodes() : [client]) {
@@ -94,7 +99,10 @@ function watchCommands(server: Redis, servers: WeakMap<Command, Redis>): void {
   };
 }
 
-/** Replaces the time limit that ioredis sets when it sends a command by one that a frozen process does not use up. */
+/**
+ * Replaces the time limit that ioredis sets when it sends a command. The new time limit does not
+ * expire while the process is frozen.
+ */
 function replaceTimeout(command: Command, whenLate: () => void): void {
   let stop: (() => void) | undefined;
   command.setTimeout = (timeoutMs) => {
@@ -107,13 +115,16 @@ function replaceTimeout(command: Command, whenLate: () => void): void {
   command.promise.then(stopIfAny, stopIfAny);
 }
 
-/** Of many late commands, the first one ends the connection. */
+/** Ends a connection. Of many late commands, only the first one has an effect. */
 function drop(server: Redis): void {
   const isEnding = server.stream?.writable === false;
   if (!isEnding) server.disconnect(true);
 }
 
-/** For how long its servers may be silent before they are pinged, if it rests now; else 0. */
+/**
+ * Returns how long the servers of a resting client may be silent before they are pinged, in ms.
+ * Returns 0 for a client that is not at rest.
+ */
 function restMsOf(client: Redis | Cluster): number {
   const rest = rests.get(client);
   return rest?.mayRest() === true ? rest.pingAfterMs : 0;
@@ -130,11 +141,11 @@ function watchBytes(server: Redis, { silenceMs, pingAfterMs, restMs }: WatchBoun
     const { stream } = server;
     let { bytesRead } = stream;
     /**
-     * Counts checks instead of time: after a freeze, the process has not yet read the bytes that
-     * arrived.
+     * The number of checks in a row without new data. Checks are counted instead of time, because
+     * after a freeze the process has not yet read the data that arrived.
      */
     let silentChecks = 0;
-    /** The silence, in ms, at which the server was pinged; 0 if it was not. */
+    /** How long the server had been silent when it was pinged, in ms. 0 if it was not pinged. */
     let pingedMs = 0;
     const checking = setInterval(() => {
       silentChecks = stream.bytesRead === bytesRead ? silentChecks + 1 : 0;
@@ -142,10 +153,11 @@ function watchBytes(server: Redis, { silenceMs, pingAfterMs, restMs }: WatchBoun
       const silentMs = silentChecks * CHECK_MS;
       if (silentMs < pingedMs) pingedMs = 0;
       if (pingedMs === 0 && silentMs < Math.max(pingAfterMs, restMs())) return;
-      // Any answer will do, a refusal too. Behind a command that blocks, the ping waits.
+      // Any reply proves that the server works, even an error. Behind a blocking command, the ping
+      // waits.
       if (pingedMs === 0 && server.status === "ready") server.ping().catch(() => undefined);
       if (pingedMs === 0) pingedMs = silentMs;
-      // What it rested for longer than usual does not count.
+      // The extra silence that is normal at rest does not count.
       if (silentMs - (pingedMs - pingAfterMs) > silenceMs) server.disconnect(true);
     }, CHECK_MS).unref();
     stream.once("close", () => clearInterval(checking));

@@ -1,16 +1,16 @@
 /**
- * Time limits that a frozen process does not use up. After a freeze, it has not yet read the
- * replies that arrived, and must not take Redis for silent.
+ * Time limits that do not expire while the process is frozen. After a freeze, the process has not
+ * yet read the replies that arrived, and must not treat Redis as silent.
  */
 
-/** A time limit is made up of this many steps. */
+/** The number of steps of a time limit. */
 const STEPS = 4;
 
 /**
- * Calls `late` after this time, unless the returned function stops it.
+ * Calls `late` after `timeoutMs`, unless the returned function is called before.
  *
- * Each step takes a turn of the event loop of its own, in which answers are read. A freeze counts as one step, however
- * long it was.
+ * Each step takes its own turn of the event loop, in which the process reads replies. A freeze
+ * counts as only one step, even if it was long.
  */
 export function startTimeLimit(timeoutMs: number, late: () => void): () => void {
   let left = STEPS;
@@ -25,7 +25,10 @@ export function startTimeLimit(timeoutMs: number, late: () => void): () => void 
   return () => clearTimeout(timer);
 }
 
-/** The result of `work`; rejects with what `late` returns when there is none within this time. */
+/**
+ * Resolves with the result of `work`. Rejects with the result of `late` if `work` takes longer than
+ * `timeoutMs`.
+ */
 export async function withTimeout<T>(
   timeoutMs: number,
   work: Promise<T>,

@@ -1,16 +1,20 @@
 /**
- * Estimates the clock of a Redis server. Redis writes its time into a reply after this process sent the request, and before
- * the reply arrives. So each reply bounds how far the server's clock is ahead of this process's monotonic clock. All replies
- * together bound it as closely as the fastest round trip. The wall clock of this process is not used, because it may be
- * wrong or jump.
+ * Estimates the clock of a Redis server. Redis writes its time into a reply after this process sent
+ * the request, and before the reply arrives. So each reply limits the possible difference between
+ * the server's clock and this process's monotonic clock. Together, the replies are as precise as
+ * the fastest round trip. The wall clock of this process is not used, because it may be wrong or
+ * jump.
  */
 
 /**
- * The clock of the server that holds a queue. It learns the time from replies to other requests. It sends its own request at
- * most every ten seconds, and never one for each job.
+ * The clock of the server that stores a queue. It learns the time from replies to other requests.
+ * If necessary, it sends its own request, at most every ten seconds and never one per job.
  */
 export interface RedisClock {
-  /** Undefined if the times below are usable now. Otherwise resolves once they are, and rejects if the request fails. */
+  /**
+   * Returns undefined if the times below are usable now. Otherwise returns a promise that resolves
+   * once they are, and rejects if the request fails.
+   */
   ready(): Promise<void> | undefined;
   /** A lower bound of the server's current time, in whole ms since 1970. */
   earliestMs(): number;
@@ -23,7 +27,7 @@ interface ClockSample {
   /** On `performance.now()`. */
   readonly sentMs: number;
   readonly arrivedMs: number;
-  /** The server's time lay between these two, in ms since 1970. */
+  /** Lower and upper bounds of the server's time when it replied, in ms since 1970. */
   readonly fromMs: number;
   readonly toMs: number;
 }
@@ -31,21 +35,29 @@ interface ClockSample {
 export interface SampledClock extends RedisClock {
   /** Learns from a reply that contains the server's time. */
   sample(sample: ClockSample): void;
-  /** Called when the connection may reach another server from now on. Earlier requests may be sent only after that. */
+  /**
+   * Call this when the connection may reach another server from now on. Requests that were sent
+   * before are then less trusted, because they may have waited for the connection.
+   */
   distrust(): void;
 }
 
 /** An estimate older than this is refreshed in the background on its next use. After `STALE_MS`, the next use waits. */
 const AGED_MS = 10_000;
 const STALE_MS = 60_000;
-/** If the bounds after the first reply are further apart than this, the clock sends a second request. */
+/**
+ * If the bounds after the first reply differ by more than this, the clock sends a second request.
+ */
 const WIDE_MS = 5;
-/** The assumed largest difference in speed of the two clocks, while one is being corrected: 1 ms per second. */
+/**
+ * The maximum assumed difference in speed between the two clocks: 1 ms per second. It occurs while
+ * one of the clocks is being corrected.
+ */
 const MOST_DRIFT = 1 / 1_000;
 /** If the wall clock and the monotonic clock drift apart by more than this, the machine may have been asleep. */
 const MOST_APART_MS = 1_000;
 
-/** Bounds of how many ms the server's clock is ahead of `performance.now()`. */
+/** Bounds of the difference between the server's clock and `performance.now()`, in ms. */
 interface Known {
   readonly leastMs: number;
   readonly mostMs: number;
@@ -57,13 +69,17 @@ interface Known {
 
 export function createClock(askUs: () => Promise<number>): SampledClock {
   let known: Known | undefined;
-  /** True if the connection may now reach another server. `doubtedAtMs` is since when, on `performance.now()`. */
+  /**
+   * `isDoubted` is true if the connection may now reach another server. `doubtedAtMs` is the time
+   * when this became possible, on `performance.now()`.
+   */
   let isDoubted = false;
   let doubtedAtMs = -Infinity;
   let asking: Promise<void> | undefined;
 
   function sample({ sentMs, arrivedMs, fromMs, toMs }: ClockSample): void {
-    // This request may have waited for a connection, so its send time gives no close bound.
+    // A request that was sent before the reconnect may have waited for the connection, so its send
+    // time is not a precise bound.
     const isOld = sentMs < doubtedAtMs;
     if (isOld && known !== undefined) return;
     const seen = { leastMs: fromMs - arrivedMs, mostMs: toMs - sentMs };
@@ -94,7 +110,7 @@ export function createClock(askUs: () => Promise<number>): SampledClock {
 
   async function untilKnown(): Promise<void> {
     while (ageMs() >= STALE_MS) await ask();
-    // For example, this process was busy with its start when the reply arrived.
+    // The bounds can be wide if this process was busy starting up when the reply arrived.
     if (known !== undefined && known.mostMs - known.leastMs > WIDE_MS) await ask();
   }
 
@@ -107,8 +123,8 @@ export function createClock(askUs: () => Promise<number>): SampledClock {
     ready() {
       const age = ageMs();
       if (age >= STALE_MS) return untilKnown();
-      // No caller waits for this. While Redis is unreachable, the next caller that must wait asks
-      // again.
+      // Refreshes in the background, and ignores errors. While Redis is unreachable, the next
+      // caller that must wait sends the request again.
       if (age >= AGED_MS) ask().catch(() => undefined);
       return undefined;
     },

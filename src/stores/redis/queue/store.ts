@@ -7,21 +7,24 @@ import { steeringScripts } from "../scripts/queue/steering.ts";
 import { bindScripts } from "../scripts/script.ts";
 import type { SampledClock } from "./clock.ts";
 
-/** The most lanes that one script searches for the oldest job. */
+/** The maximum number of lanes that one script searches for the oldest job. */
 const LANES_AT_ONCE = 50;
-/** How long one request protects dead letters from removal during a replay. Longer than a request for many jobs takes. */
+/**
+ * How long one request protects dead letters from removal during a replay. This is longer than a
+ * request for many jobs takes.
+ */
 const REPLAYING_MS = 60_000;
 
 type OfQueue = Pick<QueueName, "queue">;
 
-/** The lanes of queues, on one connection. */
+/** Access to the lanes of queues over one connection. */
 export type LaneStore = ReturnType<typeof createRedisLanes>;
-/** The runs of recurring jobs, on one connection. */
+/** Access to the runs of recurring jobs over one connection. */
 export type RunStore = ReturnType<typeof createRedisRuns>;
 
 /**
- * The lanes of queues in Redis; BullMQ keeps the jobs themselves. Each answer with jobs also has the server's time, which
- * goes to the queue's clock.
+ * Creates access to the lanes of queues in Redis. BullMQ stores the jobs themselves. Each reply
+ * with jobs also contains the server's time, which updates the queue's clock.
  */
 export function createRedisLanes(
   redis: Redis | Cluster,
@@ -31,7 +34,7 @@ export function createRedisLanes(
   const scripts = bindScripts(redis, { prefix }, { ...laneScripts, ...steeringScripts });
   return {
     ...scripts,
-    /** Gives the next jobs to a worker, in fair turns. */
+    /** Fetches the next jobs for a worker, in fair turns. */
     async take(request: Parameters<typeof scripts.take>[0]) {
       const sentMs = performance.now();
       const { nowMs, ...taken } = await scripts.take(request);
@@ -40,7 +43,10 @@ export function createRedisLanes(
       clockOf?.(request.queue).sample(times);
       return taken;
     },
-    /** Stores the jobs that a worker has fetched but not started, in the order of the fetches. `look` reads them. */
+    /**
+     * Stores the list of jobs that a worker has fetched but not started, in the order of fetching.
+     * `look` reads this list.
+     */
     async reportFetched({
       queue,
       worker,
@@ -67,7 +73,7 @@ export function createRedisLanes(
       }
       return found;
     },
-    /** Counts the jobs that are parked in the lane of a key, and in the lanes of the keys below it. */
+    /** Counts the parked jobs in the lane of a key, and in the lanes of the keys below it. */
     async waitingOf({ queue, key }: OfQueue & { readonly key: string }) {
       const [own, below] = await Promise.all([
         redis.zcard(laneOf({ prefix, queue, key })),
@@ -75,7 +81,10 @@ export function createRedisLanes(
       ]);
       return own + Number(below ?? 0);
     },
-    /** Takes all removed jobs out of their lanes; jobs that have joined since keep their places. */
+    /**
+     * Takes all removed jobs out of their lanes. Jobs that have joined since then keep their
+     * positions.
+     */
     async clear({ queue }: OfQueue) {
       let begins = true;
       while (await scripts.clear({ queue, begins })) begins = false;
@@ -83,26 +92,29 @@ export function createRedisLanes(
   };
 }
 
-/** The runs of recurring jobs in Redis, which BullMQ stores. */
+/** Creates access to the runs of recurring jobs. BullMQ stores the runs in Redis. */
 export function createRedisRuns(redis: Redis | Cluster, prefix: string) {
   return bindScripts(redis, { prefix }, runScripts);
 }
 
-/** The jobs of queues in Redis, as BullMQ stores them. */
+/** Creates access to the jobs of queues, as BullMQ stores them in Redis. */
 export function createRedisJobs(redis: Redis | Cluster, prefix: string) {
   const scripts = bindScripts(redis, { prefix }, jobScripts);
   return {
     ...scripts,
-    /** Finds the job that has a dedupeId, or had it last. */
+    /** Finds the job that has this dedupeId, or the last job that had it. */
     async holderOf({ queue, dedupeId }: OfQueue & { readonly dedupeId: string }) {
       const [holder, pair] = dedupeKeys({ prefix, queue }, dedupeId);
       return (await redis.get(holder)) ?? (await redis.hget(pair, "of")) ?? undefined;
     },
-    /** Removes the done jobs of a queue that are no longer kept. */
+    /** Removes the done jobs that exceed the queue's limits for kept jobs. */
     async forgetDone(kept: Parameters<typeof scripts.forgetDone>[0]) {
       while (await scripts.forgetDone(kept));
     },
-    /** Removes the dead letters of a queue that are no longer kept; how many. None while somebody replays some. */
+    /**
+     * Removes the dead letters that exceed the queue's limits, and returns their number. Removes
+     * none during a replay of dead letters.
+     */
     async forgetFailed(kept: Parameters<typeof scripts.forgetFailed>[0]) {
       for (let total = 0; ;) {
         const { removed, isMore } = await scripts.forgetFailed(kept);
@@ -110,15 +122,20 @@ export function createRedisJobs(redis: Redis | Cluster, prefix: string) {
         if (!isMore) return total;
       }
     },
-    /** Keeps all dead letters of a queue for a minute, while some are replayed. */
+    /**
+     * Protects all dead letters of a queue from removal for a minute, because a replay is running.
+     */
     async keepAllFailed({ queue }: OfQueue) {
       await redis.set(baseOf({ prefix, queue }) + REPLAYING, "1", "PX", REPLAYING_MS);
     },
-    /** Has an idle worker look for jobs at once; by itself it does so within 5 s. */
+    /**
+     * Wakes an idle worker so that it fetches jobs immediately. Otherwise it would fetch within 5
+     * s.
+     */
     async wakeIdle({ queue }: OfQueue) {
       await redis.zadd(`${baseOf({ prefix, queue })}marker`, 0, "0");
     },
-    /** Sets a key if it has no value; whether it had none. */
+    /** Sets a key if it has no value. Returns true if the key was set. */
     setIfFree: async (key: string, value: string) => (await redis.set(key, value, "NX")) === "OK",
   };
 }

@@ -1,15 +1,18 @@
-/** Reads many streams over one connection. After a lost connection, each stream continues where it stopped. */
+/**
+ * Reads many streams over one connection. After a reconnect, each stream continues after the last
+ * entry read.
+ */
 import { setTimeout as pause } from "node:timers/promises";
 import type { Cluster, Redis } from "ioredis";
 import { EVENTS_BLOCK_MS } from "../connection.ts";
 import { untilReady } from "../ioredis/readiness.ts";
 
-/** The start of a stream, and the callbacks. */
+/** Where to start reading a stream, and the callbacks. */
 interface StreamStart {
   readonly lastId: string;
-  /** Receives an entry: alternating names and values. */
+  /** Receives the fields of an entry: names and values alternate. */
   readonly onEntry: (fields: readonly string[]) => void;
-  /** Receives an error of the connection. The reader then reconnects. */
+  /** Receives an error of the connection or of a read. The reader then retries. */
   readonly onError: (error: Error) => void;
   /** Runs each time the connection becomes usable. */
   readonly onReady: () => void;
@@ -19,18 +22,18 @@ export interface StreamReading {
   stop(): void;
 }
 
-/** A stream of events, and who reads it. */
+/** A stream that is being read, with its position and callbacks. */
 interface Reading extends StreamStart {
   readonly stream: string;
   lastId: string;
 }
 
 export interface StreamReader {
-  /** Reads all entries after `lastId`, from now on until it is stopped. */
+  /** Reads all entries after `lastId` until the returned reading is stopped. */
   read(stream: string, from: StreamStart): StreamReading;
 }
 
-/** The most entries of one stream that one read brings. */
+/** The maximum number of entries per stream in one read. */
 const MOST_ENTRIES = 1_000;
 const ASK_AGAIN_MS = 1_000;
 
@@ -38,13 +41,17 @@ type Reply = readonly (readonly [stream: string, entries: readonly StreamEntry[]
 type StreamEntry = readonly [id: string, fields: readonly string[]];
 
 /**
- * The connection is opened with the first stream and closed with the last. Redis cannot add a stream to a read that
- * waits, so that read is ended with its connection, and the next one goes on after the entries that were read.
+ * Creates a reader whose connection is opened with the first stream and closed with the last. Redis
+ * cannot add a stream to a blocking read. To add a stream, the reader ends the blocking read by
+ * dropping its connection. The next read continues after the entries that were already read.
  */
 export function createStreamReader(open: () => Redis | Cluster): StreamReader {
   const readings = new Set<Reading>();
   let client: Redis | Cluster | undefined;
-  /** The connection on which a read waits, for the streams that there were as it was sent. */
+  /**
+   * The connection with a blocking read. That read includes only the streams that were open when it
+   * was sent.
+   */
   let blocked: Redis | Cluster | undefined;
   let isEnding = false;
 
@@ -101,13 +108,16 @@ export function createStreamReader(open: () => Redis | Cluster): StreamReader {
   }
 
   async function afterFailure(reader: Redis | Cluster, error: Error): Promise<void> {
-    // The connection reports its own errors.
+    // Errors of the connection itself are already reported by its "error" event.
     if (client !== reader || reader.status !== "ready") return;
     for (const { onError } of readings) onError(error);
     await pause(ASK_AGAIN_MS, undefined, { ref: false });
   }
 
-  /** Once for all streams that come in one turn of the event loop. */
+  /**
+   * Ends the blocking read so that the next read includes new streams. Streams that are added in
+   * the same turn of the event loop end it only once.
+   */
   function endRead(): void {
     if (blocked !== client || isEnding) return;
     isEnding = true;

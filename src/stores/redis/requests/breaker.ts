@@ -1,6 +1,7 @@
 /**
- * Circuit breakers for Redis servers. A server that does not reply or refuses requests gets only probes until one succeeds.
- * Each server has its own breaker, so a cluster continues with its healthy nodes.
+ * Circuit breakers for Redis servers. If a server does not reply or refuses requests, it receives
+ * only probes until a probe succeeds. Each server has its own breaker, so a cluster continues with
+ * its healthy nodes.
  */
 
 import slotOf from "cluster-key-slot";
@@ -15,21 +16,28 @@ import { withTimeout } from "../ioredis/time-limit.ts";
 
 /** Decides when a breaker opens, and how often it probes. */
 export interface BreakerOptions {
-  /** After this many failures in a row, the server gets no more requests. Defaults to 3. */
+  /**
+   * The number of failures in a row after which the server gets no more requests. Defaults to 3.
+   */
   readonly failures?: number | undefined;
-  /** The time between two probes of such a server, varied at random by up to a quarter. Defaults to 30,000 ms. */
+  /**
+   * The time between two probes of an unreachable server. A random part varies it by up to a
+   * quarter. Defaults to 30,000 ms.
+   */
   readonly probeMs?: number | undefined;
 }
 
 /**
  * The breaker of one server.
  *
- * - closed: requests pass; `failures` failures in a row open it.
- * - open: requests fail at once. A probe is sent every `probeMs`, and as soon as a connection is ready again. A server
- *   that refused is probed after a second, then less and less often: it is there, and may take requests at any time.
- * - probing: requests fail at once; the probe's answer closes the breaker, its failure opens it again.
+ * - closed: requests pass. After `failures` failures in a row, the breaker opens.
+ * - open: requests fail immediately. A probe is sent every `probeMs`, and when a connection becomes
+ *   ready again. If the server refused requests, the first probe follows after a second, and later
+ *   probes less and less often. Such a server is reachable, and may accept requests at any time.
+ * - probing: requests fail immediately. The breaker closes if the probe succeeds, and opens again
+ *   if it fails.
  *
- * After it was closed by a probe, the first failure opens it again.
+ * After a probe has closed the breaker, the first failure opens it again.
  */
 export interface Breaker {
   readonly isOpen: boolean;
@@ -57,13 +65,19 @@ type BreakerState =
 const FAILURES = 3;
 const PROBE_MS = 30_000;
 const REFUSED_PROBE_MS = 1_000;
-/** Spreads the probes of replicas that lost Redis at the same moment. */
+/**
+ * The random share of the probe interval. It spreads the probes of replicas that lost Redis at the
+ * same moment.
+ */
 const JITTER = 0.25;
 
 export function createBreaker(
   { failures: most = FAILURES, probeMs = PROBE_MS }: BreakerOptions,
   parts: {
-    /** Sends a write that changes nothing, because a server may refuse writes but reply to reads. Rejects after a timeout. */
+    /**
+     * Sends a probe: a write that changes nothing. A read would not be enough, because a server may
+     * refuse writes but reply to reads. Rejects after a timeout.
+     */
     readonly probe: () => Promise<unknown>;
     readonly onChange: (state: "up" | "down") => void;
   },
@@ -71,7 +85,10 @@ export function createBreaker(
   let state: BreakerState = { is: "closed", failures: 0 };
   /** Requests sent before the last failure do not count as further failures. */
   let failedAtMs = -Infinity;
-  /** True if a request succeeded after the last probe. If not, a ready connection alone triggers no probe. */
+  /**
+   * True if a request succeeded after the last probe. If false, a ready connection alone triggers
+   * no probe.
+   */
   let isProven = true;
   let refusal: Error | undefined;
   /** The number of probes of a refusing server since the last successful request. */
@@ -144,9 +161,12 @@ export interface ServerBreaker extends Breaker {
   readonly server: string;
 }
 
-/** The breakers of one store: one for its server; in a cluster, one for each node that holds buckets. */
+/**
+ * The breakers of one store. A single server has one breaker. A cluster has one breaker for each
+ * node that stores buckets.
+ */
 export interface Breakers {
-  /** The breaker of the server that holds this bucket now. */
+  /** Returns the breaker of the server that stores this bucket now. */
   of(bucket: string): ServerBreaker;
   close(): void;
 }
@@ -155,9 +175,9 @@ export interface BreakersOptions {
   readonly breaker: BreakerOptions;
   readonly logger: Logger;
   readonly onChange: (event: StoreEvent) => void;
-  /** How long a probe may take. */
+  /** The time limit for a probe. */
   readonly timeoutMs: number;
-  /** A key of this bucket, to probe with. */
+  /** Returns a Redis key of this bucket for the probe. */
   readonly keyOf: (bucket: string) => string;
 }
 
@@ -169,7 +189,8 @@ export function createBreakers(redis: Redis | Cluster, options: BreakersOptions)
 
   function create(server: string, bucket: string): ServerBreaker {
     const breaker = createBreaker(options.breaker, {
-      // Fails at once without a connection. No key has this name. A server with full memory accepts a DEL.
+      // Deletes a key that never exists. Without a connection, this fails immediately. A server
+      // with full memory still accepts a DEL.
       probe: () =>
         withTimeout(timeoutMs, redis.del(`${keyOf(bucket)}:probe`), () => new Error("no answer")),
       onChange(state) {
@@ -193,11 +214,13 @@ export function createBreakers(redis: Redis | Cluster, options: BreakersOptions)
   redis.on("ready", () => {
     for (const breaker of breakers.values()) breaker.ready();
   });
-  // In a cluster, a lost connection to a node is replaced when the client next asks which node serves what.
+  // In a cluster, ioredis replaces a lost connection to a node when it next refreshes its list of
+  // nodes.
   redis.on("+node", (node: Redis) => {
     const breakerOf = (): Breaker | undefined => breakers.get(nodeName(node));
     node.on("ready", () => breakerOf()?.ready());
-    // Without this, it would connect for its first command, which the breaker keeps away.
+    // Connects now. Otherwise the node would connect only for its first command, and the open
+    // breaker blocks all commands.
     if (breakerOf()?.isOpen === true) reconnect(node);
   });
 
@@ -217,29 +240,36 @@ export function createBreakers(redis: Redis | Cluster, options: BreakersOptions)
   };
 }
 
-/** Undefined for a node that the cluster's client does not know, or not yet. */
+/**
+ * Returns the connection to a server. Undefined if the cluster's client does not know the node yet,
+ * or any more.
+ */
 function connectionTo(redis: Redis | Cluster, server: string): Redis | undefined {
   if (!redis.isCluster) return redis as Redis;
   return (redis as Cluster).nodes().find((node) => nodeName(node) === server);
 }
 
 /**
- * Opens a new connection, because the breaker probes at once when a connection becomes ready. On the old connection, only the
- * next regular probe would find out, up to half a minute later, that the server replies again.
+ * Opens a new connection. When it becomes ready, the breaker probes immediately. On the old
+ * connection, only the next regular probe would find that the server replies again, up to half a
+ * minute later.
  */
 function reconnect(connection: Redis | undefined): void {
   if (connection?.status === "ready") connection.disconnect(true);
   if (connection?.status === "wait") connection.connect().catch(() => undefined);
 }
 
-/** The function that names a bucket's server in logs and events: its address, without user and password. */
+/**
+ * Returns a function that names a bucket's server in logs and events. The name is the server's
+ * address without user and password.
+ */
 export function serverNames(redis: Redis | Cluster): (bucket: string) => string {
   if (isCluster(redis)) return (bucket) => redis.slots[slotOf(bucket)]?.[0] ?? "cluster";
   const name = nameOf(redis);
   return () => name;
 }
 
-/** The name of a cluster's node, from the connection to it. */
+/** Returns the name of a cluster node from the connection to it. */
 function nodeName({ options: { host, port } }: Redis): string {
   return `${host}:${port}`;
 }

@@ -1,8 +1,9 @@
 /**
- * Requests to the store's Redis: what happens when Redis does not answer.
+ * Sends requests to the store's Redis, and handles missing replies.
  *
- * A request has a time limit. Within it, a lost or refused try is repeated (`send`), unless a repetition could do harm
- * (`sendOnce`). While the server's breaker is open (`breaker.ts`), requests fail at once.
+ * Each request has a time limit. Within the time limit, `send` repeats a lost or refused attempt.
+ * `sendOnce` never repeats, for requests whose repetition could do harm. While the server's breaker
+ * (`breaker.ts`) is open, requests fail immediately.
  */
 
 import { setTimeout as pause } from "node:timers/promises";
@@ -22,15 +23,15 @@ import { refusalOf } from "../scripts/script.ts";
 
 export interface Requests {
   /**
-   * Runs `run` until it succeeds or the time limit is over. Each attempt sends a new command. If the reply to an earlier attempt
-   * was lost, the slots that it booked expire unused.
+   * Runs `run` until it succeeds or the time limit is over. Each attempt sends a new command. If
+   * the reply to an earlier attempt was lost, the slots that it booked expire unused.
    *
-   * @throws {@link StoreUnavailableError} when there is no answer in time, or the breaker is open.
+   * @throws {@link StoreUnavailableError} when there is no reply in time, or the breaker is open.
    */
   send<T>(bucket: string, run: () => Promise<T>): Promise<T>;
   /**
-   * Runs `run` only once, for requests that must not be repeated. For example, slots that were given back twice would be
-   * granted twice. Throws as `send` does.
+   * Runs `run` only once. Use this for requests that must not be repeated. For example, slots that
+   * are given back twice would be granted twice. Throws as `send` does.
    */
   sendOnce<T>(bucket: string, run: () => Promise<T>): Promise<T>;
   close(): void;
@@ -39,7 +40,7 @@ export interface Requests {
 /** One request in flight. */
 interface Sent {
   readonly breaker: ServerBreaker;
-  /** The error of the last try. */
+  /** The error of the last attempt. */
   lastError: unknown;
   /** True if the request's time limit is over. */
   isOver: boolean;
@@ -60,12 +61,15 @@ export function createRequests(
     if (breaker.isOpen) throw breakerOpen(breaker, lastError());
   }
 
-  /** Returns Redis's error reply, or else the connection's last error, or else the error for the missing reply. */
+  /**
+   * Returns the cause of a failure: Redis's error reply if there is one, otherwise the connection's
+   * last error, otherwise the error for the missing reply.
+   */
   function causeOf(sent: Sent): unknown {
     return isReply(sent.lastError) ? sent.lastError : (lastError() ?? sent.lastError);
   }
 
-  /** Runs `run` as soon as there is a connection, unless the request is over by then. */
+  /** Runs `run` once a connection is ready, unless the request's time limit is over by then. */
   async function runOnce<T>(sent: Sent, run: () => Promise<T>): Promise<T> {
     if (redis.status !== "ready") {
       await untilReady(redis, timeoutMs);
@@ -84,7 +88,8 @@ export function createRequests(
         return await runOnce(sent, run);
       } catch (error) {
         if (isScriptRefusal(error) || error instanceof SluiceError) throw error;
-        // A refusal by Redis itself may be over in a moment, and says that the server is there.
+        // An error reply does not count as a failure yet: it shows that the server is reachable,
+        // and the cause may be over in a moment.
         if (!isReply(error)) breaker.fail(sentAtMs);
         sent.lastError = error;
         assertOpen(breaker);
@@ -100,7 +105,8 @@ export function createRequests(
     const sentAtMs = performance.now();
     const sent: Sent = { breaker, lastError: undefined, isOver: false };
     try {
-      // The last command may still be under way when the time is over; its reply is ignored then.
+      // The last command may still be in flight when the time limit is over. Its reply is then
+      // ignored.
       const answer = await withTimeout(timeoutMs, work(sent), () => {
         sent.isOver = true;
         return noAnswer(timeoutMs, causeOf(sent));

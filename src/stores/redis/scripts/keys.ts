@@ -1,21 +1,25 @@
 /**
  * The names of all keys in Redis.
  *
- * - A bucket: `<prefix>:{<bucket>}:state`, `…:line`, `…:holes`, and `…:<part>:<n>` for each part of a limit.
- * - A key with limits, and each level of its path: `<prefix>:{<bucket>}:key:<key>:state`, and so on. Its text is that of
- *   `core/key-path.ts`.
+ * - A bucket: `<prefix>:{<bucket>}:state`, `…:line`, `…:holes`, and `…:<part>:<n>` for each part of
+ *   a limit.
+ * - A limited key, and each level of its path: `<prefix>:{<bucket>}:key:<key>:state`, and so on.
+ *   `<key>` is the key's text from `core/key-path.ts`.
  * - Shadow limits: `…:shadows`, and `…:shadow:<part>:<n>`.
  * - A slot that a server has granted: `…:slot:<name>`.
  * - A bucket whose keys are spread over a cluster has several names, `<bucket>:<n>`.
  * - A queue: `<prefix>:{<queue>}:…`, for BullMQ and for this package.
  *
- * The braces are the hash tag. It keeps all keys of a bucket on one node of a cluster.
+ * The braces are the hash tag. It keeps all Redis keys of a bucket on one node of a cluster.
  */
 import { countSameKindBefore, isLeased, ruleOf } from "../../../core/limits/registry.ts";
 import type { Limit } from "../../../core/limits/rule.ts";
 import type { LimitedKey } from "../../../core/store.ts";
 
-/** The keys of one bucket, or of one part of it, in the order in which `lua/lib/limits/read-limits.lua` binds them. */
+/**
+ * Returns the Redis keys of one bucket, or of one of the parts that it is spread over. They have
+ * the order in which `lua/lib/limits/read-limits.lua` binds them.
+ */
 export function bucketKeys(
   prefix: string,
   bucket: string,
@@ -39,14 +43,17 @@ export function bucketKeys(
   ];
 }
 
-/** A limit of which calls hold leases, with the Redis keys of its parts; without a key, the bucket's. */
+/**
+ * A limit whose calls hold leases, with the Redis keys of its parts. The limit belongs to `key`, or
+ * to the bucket if `key` is undefined.
+ */
 export interface LeasedLimit {
   readonly limit: Limit;
   readonly key: string | undefined;
   readonly parts: readonly string[];
 }
 
-/** The limits of a bucket and of some of its keys of which calls hold leases. */
+/** Returns the limits whose calls hold leases, of a bucket and of some of its keys. */
 export function leasedLimits(
   prefix: string,
   bucket: string,
@@ -64,7 +71,7 @@ export function leasedLimits(
   return [...of(tagged, limits, undefined), ...own];
 }
 
-/** The `:state` keys alone, of a bucket and of some of its keys. */
+/** Returns only the `:state` keys, of a bucket and of some of its keys. */
 export function stateKeys(prefix: string, bucket: string, keys: readonly string[]): string[] {
   const tagged = `${prefix}:{${bucket}}`;
   const names = [`${tagged}:state`];
@@ -72,22 +79,25 @@ export function stateKeys(prefix: string, bucket: string, keys: readonly string[
   return names;
 }
 
-/** The ratios of the real costs of a bucket to their estimates. */
+/** Returns the Redis key that stores the ratios of a bucket's real costs to the estimated costs. */
 export function ratiosKey(prefix: string, bucket: string): string {
   return `${prefix}:{${bucket}}:ratios`;
 }
 
-/** Exists while the downstream of a bucket, or of one of its keys, is unreachable. Holds ms, as text. */
+/**
+ * Returns the Redis key that exists while the downstream of a bucket, or of one of its keys, is
+ * unreachable. The value is a number of ms, as text.
+ */
 export function awayKey(prefix: string, bucket: string, key: string | undefined): string {
   return `${prefix}:{${bucket}}:away:${key === undefined ? "" : encoded(key)}`;
 }
 
-/** The state of a slot that a server has granted to a caller. */
+/** Returns the Redis key with the state of a slot that a server has granted to a caller. */
 export function slotNoteKey(prefix: string, bucket: string, slot: string): string {
   return `${prefix}:{${bucket}}:slot:${slot}`;
 }
 
-/** The content of a request that may be repeated. */
+/** Returns the Redis key with the content of a request that may be repeated. */
 export function requestNoteKey(prefix: string, queue: string, name: string): string {
   return `${prefix}:{${queue}}:request:${name}`;
 }
@@ -98,8 +108,9 @@ export function encoded(key: string): string {
 }
 
 /**
- * Parts that survive a change of the policy have a number among the limits of the same kind. They are then found after
- * other limits were added or removed. All other parts have the number of their limit.
+ * Returns the Redis keys of all parts of some limits. Some parts survive a change of the policy.
+ * Their number counts only limits of the same kind, so they are found again after other limits were
+ * added or removed. All other parts have their limit's number.
  */
 function partsOf(base: string, limits: readonly Limit[]): string[] {
   return limits.flatMap((_, index) => partsOfLimit(base, limits, index));
@@ -116,12 +127,12 @@ export interface QueueName {
   readonly queue: string;
 }
 
-/** The beginning of all keys of a queue. */
+/** Returns the prefix of all Redis keys of a queue. */
 export function baseOf({ prefix, queue }: QueueName): string {
   return `${prefix}:{${queue}}:`;
 }
 
-/** Makes the keys of a queue that have these names. */
+/** Returns a function that creates a queue's Redis keys with these names. */
 export function queueKeys(...names: readonly string[]): (queue: QueueName) => readonly string[] {
   return (queue) => {
     const base = baseOf(queue);

@@ -1,4 +1,7 @@
-/** Sends Lua scripts: by digest, by text where Redis does not know them, and past a full memory. */
+/**
+ * Sends Lua scripts by digest. Sends the text if Redis does not know a script, and handles a full
+ * memory.
+ */
 import { createHash } from "node:crypto";
 import type { Cluster, Command, Redis } from "ioredis";
 import { readLuaFile } from "./lua-source.ts";
@@ -18,15 +21,21 @@ import {
 
 const INCLUDE = /^-- @include (\S+)$/gm;
 
-/** One file of `lua/`: how its typed input becomes keys and arguments, and its reply a value. */
+/**
+ * One script in `lua/`. Converts a typed input to Redis keys and arguments, and the reply to a
+ * typed value.
+ */
 export interface Script<Input, Output> {
-  /** The file's path below `lua/`, without its extension: `"bucket/slots-draw"`. */
+  /** The script's path below `lua/`, without the file extension: `"bucket/slots-draw"`. */
   readonly name: string;
   readonly sha: string;
   readonly source: string;
   readonly keys: (input: Input) => readonly string[];
   readonly args: (input: Input) => readonly Operand[];
-  /** The names of the arguments, if shapes describe them: the linter compares them with the header of the script. */
+  /**
+   * The names of the arguments, if shapes describe them. The linter compares the names with the
+   * script's header.
+   */
   readonly argNames?: readonly ArgName[];
   /** True if the script stores new jobs. Only such scripts may fail when Redis's memory is full. */
   readonly bringsJobs?: boolean;
@@ -46,13 +55,13 @@ interface Shaped<Keyed, Arguments> extends Pick<
   Script<Keyed, unknown>,
   "name" | "keys" | "bringsJobs"
 > {
-  /** The arguments in their order; none by default. */
+  /** The arguments in order. Defaults to no arguments. */
   readonly args?: Arguments;
 }
 
 /**
- * Describes a script by the shapes of its arguments and its reply. `decode` takes the place of `reply` where no shape says
- * how a reply is read.
+ * Describes a script by the shapes of its arguments and its reply. Pass `decode` instead of `reply`
+ * if no shape can describe the reply.
  */
 export function shapeScript<Keyed, Arguments extends Fields, Output>(
   shaped: Shaped<Keyed, Arguments> & {
@@ -87,17 +96,20 @@ export function shapeScript({
 export type ScriptInput<Of> = Of extends Script<infer Input, unknown> ? Input : never;
 export type ScriptOutput<Of> = Of extends Script<never, infer Output> ? Output : never;
 
-/** Scripts by the names of the methods that run them. */
+/** A table of scripts. Each name becomes the method that runs the script. */
 type ScriptTable = Readonly<Record<string, Script<never, unknown>>>;
 
-/** A method for each script of a table. */
+/** One method for each script of a table. */
 export type Bound<Table, Context> = {
   readonly [Name in keyof Table]: Table[Name] extends Script<infer Input, infer Output>
     ? (input: Omit<Input, keyof Context>) => Promise<Output>
     : never;
 };
 
-/** Makes methods of scripts, which run on this client. `context` is the part of their input that stays the same. */
+/**
+ * Creates a method for each script, which runs the script on this client. `context` is the part of
+ * the input that all calls share.
+ */
 export function bindScripts<const Table extends ScriptTable, Context>(
   redis: Redis | Cluster,
   context: Context,
@@ -109,12 +121,17 @@ export function bindScripts<const Table extends ScriptTable, Context>(
   return Object.fromEntries(methods) as unknown as Bound<Table, Context>;
 }
 
-/** The text of `lua/<name>.lua`, with the file of each `-- @include` line in its place. */
+/**
+ * Returns the text of `lua/<name>.lua`. Each `-- @include` line is replaced by the included file.
+ */
 export function readLua(name: string): string {
   return readLuaFile(name).replace(INCLUDE, (_line, included: string) => readLua(included));
 }
 
-/** Runs a script by its digest, and sends its text only to a server that does not know it. */
+/**
+ * Runs a script by its digest. Sends the script's text only to a server that does not know the
+ * script.
+ */
 export async function runScript<Input, Output>(
   redis: Redis | Cluster,
   script: Script<Input, Output>,
@@ -136,17 +153,19 @@ export async function runScript<Input, Output>(
 }
 
 /**
- * Precedes a script on a server whose memory is full. Such a server refuses each command that could need more memory,
- * unless the script has written before; the deletion of a key that does not exist is such a write. A draw, a settled
- * cost or a lane needs next to no memory, and frees some in the end.
+ * A line that is put before a script when the server's memory is full. Such a server refuses each
+ * command that may need more memory, unless the script has already written. Deleting a key that
+ * does not exist counts as a write. Our scripts may run then: a draw, a settlement or a lane change
+ * needs almost no memory, and later frees some.
  */
 const WHEN_FULL = "redis.call('DEL', KEYS[1] .. ':none')\n";
 
 /**
- * Sends the text of a script that Redis has refused before it changed anything: a script that it does not know, and,
- * unless `whenFull` is false, one for which it had no memory.
+ * Sends the text of a script that Redis has refused before the script changed anything. This
+ * handles a script that Redis does not know. Unless `whenFull` is false, it also handles a script
+ * for which Redis had no memory.
  *
- * @throws the refusal, when its text would be refused too.
+ * @throws the refusal if Redis would refuse the text too.
  */
 export async function resendRefused(
   refusal: unknown,
@@ -173,10 +192,10 @@ export function isScript({ name }: Pick<Command, "name">): boolean {
   return name === "evalsha";
 }
 
-/** A script's answer to a request that no second try could help. */
+/** Matches a script's error reply for a request that would also fail on another attempt. */
 const SCRIPT_REFUSAL = /^SLUICE_(?<reason>[A-Z_]+) (?<detail>.*)$/;
 
-/** Why a script refused a request; undefined for any other error. */
+/** Returns why a script refused a request. Undefined for any other error. */
 export function refusalOf(
   error: unknown,
 ): { readonly reason: string; readonly detail: string } | undefined {

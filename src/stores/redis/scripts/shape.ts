@@ -1,6 +1,7 @@
 /**
- * The vocabulary of scripts: a shape says how a value is written as an argument, and how it is read from a reply. The
- * TypeScript types of both follow from it.
+ * Shapes for the arguments and replies of scripts. A shape defines how a value is written as an
+ * argument and how it is read from a reply. The TypeScript types of inputs and replies follow from
+ * the shapes.
  */
 
 export type Operand = string | number | Buffer;
@@ -15,31 +16,43 @@ export interface Shape<Value> extends Reader<Value> {
   write(value: Value): Operand;
 }
 
-/** All arguments or parts from here on, the same number for each value. It is the last field. */
+/**
+ * All remaining arguments or reply parts, as a list. Each value of the list has the same number of
+ * parts. Must be the last field.
+ */
 export interface Rest<Value> extends Reader<readonly Value[]> {
   readonly names: readonly string[];
   readFrom(reply: readonly unknown[], start: number): readonly Value[];
   writeAll(values: readonly Value[]): Operand[];
 }
 
-/** An argument that follows from the input; if it `repeats`, a list of all arguments from here on. */
+/**
+ * An argument that is computed from the input. If `repeats` is true, it produces a list of all
+ * remaining arguments.
+ */
 export interface Derived<Input> {
   readonly repeats?: boolean;
   from(input: Input): Operand | readonly Operand[];
 }
 
-/** Names of arguments, or of the parts of a reply, in their order. */
+/** The arguments of a script, or the parts of a reply, by name and in order. */
 export type Fields = Readonly<Record<string, Reader<unknown> | Derived<never>>>;
-/** Like the above, for a reply, or for the arguments of one of many values. */
+/**
+ * Like {@link Fields}, but without computed arguments. For replies, and for each value of a list of
+ * arguments.
+ */
 export type Parts = Readonly<Record<string, Reader<unknown>>>;
 
-/** What a shape, or fields of them, read. */
+/** The type of the value that a shape, or an object of shapes, reads. */
 export type Read<Given> =
   Given extends Reader<infer Value>
     ? Value
     : { readonly [Name in keyof Given]: Given[Name] extends Reader<infer Value> ? Value : never };
 
-/** The input that arguments are made of. What may be undefined may be left out. */
+/**
+ * The type of the input from which arguments are written. Fields that may be undefined are
+ * optional.
+ */
 export type InputOf<Given> = Written<{
   readonly [
     Name in keyof Given as Given[Name] extends Reader<unknown> ? Name : never
@@ -55,7 +68,7 @@ type Written<Value> = Value extends string | number
       readonly [Name in keyof Value as undefined extends Value[Name] ? Name : never]?: Value[Name];
     };
 
-/** What all derived arguments need together. */
+/** The type of the input that all computed arguments need together. */
 type Needed<Given> = {
   [Name in keyof Given]: Given[Name] extends Derived<infer Input> ? (of: Input) => void : never;
 }[keyof Given] extends (of: infer All) => void
@@ -64,20 +77,20 @@ type Needed<Given> = {
 
 export const text: Shape<string> = { read: String, write: (value) => value };
 export const int: Shape<number> = { read: Number, write: (value) => value };
-/** 1 or 0. */
+/** A Boolean, written as 1 or 0. */
 export const flag: Shape<boolean> = {
   read: (reply) => Number(reply) === 1,
   write: (value) => (value ? 1 : 0),
 };
-/** Ms; below 0 without an end. */
+/** A duration in ms. Infinity is written as -1. */
 export const endlessMs: Shape<number> = {
   read: (reply) => (Number(reply) < 0 ? Infinity : Number(reply)),
   write: (ms) => (ms === Infinity ? -1 : ms),
 };
-/** A reply that says nothing. */
+/** A reply without a value. */
 export const nothing: Reader<void> = { read: () => undefined };
 
-/** One of these texts. */
+/** A text of a given string type. */
 export function word<Word extends string>(): Shape<Word> {
   return text as Shape<Word>;
 }
@@ -86,12 +99,15 @@ export function json<Value>(): Shape<Value> {
   return { read: (reply) => JSON.parse(String(reply)) as Value, write: JSON.stringify };
 }
 
-/** An argument that no reply has. */
+/** A value that is only written as an argument, never read. */
 export function written<Value>(write: (value: Value) => Operand): Shape<Value> {
   return { read: (reply) => reply as Value, write };
 }
 
-/** Empty, or nil in a reply, if it is undefined; an argument can have another default. */
+/**
+ * An optional value. Undefined is written as `byDefault`, by default the empty text. An empty text
+ * or nil in a reply is read as undefined.
+ */
 export function optional<Value>(shape: Shape<Value>, byDefault?: Operand): Shape<Value | undefined>;
 export function optional<Value>(reader: Reader<Value>): Reader<Value | undefined>;
 export function optional<Value>(
@@ -108,12 +124,12 @@ function isEmpty(reply: unknown): boolean {
   return reply === "" || reply === null || reply === undefined;
 }
 
-/** A number from `first` on stands for each of these. */
+/** One of these values, encoded as a number: the value's index plus `first`. */
 export function oneOf<const Value>(values: readonly Value[], first = 0): Reader<Value> {
   return { read: (reply) => values[Number(reply) - first]! };
 }
 
-/** Reads as a shape does, and makes another value of that. */
+/** Reads a value with another shape, and converts it. */
 export function mapped<Given extends Reader<unknown> | Parts, Value>(
   given: Given,
   make: (value: Read<Given>) => Value,
@@ -122,7 +138,10 @@ export function mapped<Given extends Reader<unknown> | Parts, Value>(
   return { read: (reply) => make(reader.read(reply)) };
 }
 
-/** A list in a list; empty if it is no list, as Lua has JSON say. */
+/**
+ * A list inside a reply. A value that is not a list is read as an empty list, because Lua encodes
+ * an empty list as `{}`.
+ */
 export function list<Given extends Reader<unknown> | Parts>(
   given: Given,
 ): Reader<readonly Read<Given>[]> {
@@ -132,13 +151,15 @@ export function list<Given extends Reader<unknown> | Parts>(
   };
 }
 
-/** A list within a reply that has the parts of each value one behind the other. */
+/** A list inside a reply, which contains the parts of all values one after the other. */
 export function flat<Given extends Parts>(given: Given): Reader<readonly Read<Given>[]> {
   const values = rest(given);
   return { read: (reply) => values.read(reply) };
 }
 
-/** Reads the rest of the reply as a list, although the reply has no list around these values. */
+/**
+ * All remaining parts of a reply, read as a list. The reply does not nest them in a separate list.
+ */
 export function rest<Given extends Reader<unknown> | Parts>(given: Given): Rest<Read<Given>> {
   const parts = isReader(given) ? undefined : Object.entries(given);
   const one = isReader(given) ? given : undefined;
@@ -164,22 +185,22 @@ export function rest<Given extends Reader<unknown> | Parts>(given: Given): Rest<
   };
 }
 
-/** An argument that is the same each time. */
+/** An argument with a constant value. */
 export function constant(value: Operand): Derived<unknown> {
   return { from: () => value };
 }
 
-/** An argument that is made of the input. */
+/** An argument that is computed from the input. */
 export function from<Input>(make: Derived<Input>["from"]): Derived<Input> {
   return { from: make };
 }
 
-/** The arguments from here on, made of the input. */
+/** All remaining arguments, computed from the input. */
 export function fromEach<Input>(make: (input: Input) => readonly Operand[]): Derived<Input> {
   return { from: make, repeats: true };
 }
 
-/** The arguments as these fields say. */
+/** Returns a function that converts an input to the arguments that the fields describe. */
 export function writerOf<Given extends Fields>(
   given: Given,
 ): (input: InputOf<Given>) => readonly Operand[] {
@@ -187,17 +208,20 @@ export function writerOf<Given extends Fields>(
   return (input) => writeParts(parts, input);
 }
 
-/** Reads a value, or the parts of a list as fields of an object. */
+/**
+ * Returns a reader for a value. For an object of shapes, it reads the parts of a list into the
+ * object's fields.
+ */
 export function readerOf<Given extends Reader<unknown> | Parts>(given: Given): Reader<Read<Given>> {
   if (isReader(given)) return given as Reader<Read<Given>>;
   const readAt = partsReader(Object.entries(given));
   return { read: (reply) => readAt(reply as readonly unknown[], 0) as Read<Given> };
 }
 
-/** The name of an argument, or the names of those that repeat. */
+/** The name of one argument, or the names of arguments that repeat. */
 export type ArgName = string | { readonly each: readonly string[] };
 
-/** The names of fields in their order. */
+/** Returns the names of fields in order. */
 export function partNames(given: Fields): readonly ArgName[] {
   return Object.entries(given).map(([name, part]) => {
     if ("repeats" in part) return { each: [name] };
@@ -225,7 +249,10 @@ function writeParts(parts: readonly Part[], input: object): Operand[] {
   return operands;
 }
 
-/** All values that it reads have their fields in one order, so that V8 keeps them in one form. */
+/**
+ * Returns a function that reads several parts into an object. All objects have their fields in the
+ * same order, so V8 uses one hidden class for them.
+ */
 function partsReader(
   parts: readonly Part[],
 ): (reply: readonly unknown[], start: number) => Record<string, unknown> {

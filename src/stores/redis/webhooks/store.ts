@@ -13,42 +13,42 @@ import {
   type MessageName,
 } from "../scripts/webhooks/webhooks.ts";
 
-/** The data of a sender of webhooks, on the server that holds its queue. */
+/** Access to the data of a webhook sender, on the server that stores its queue. */
 export type WebhookStore = ReturnType<typeof createRedisWebhooks>;
 
 /** The endpoints of a tenant. */
 export interface StoredEndpoints {
-  /** Changes with each change of the endpoints. */
+  /** A text that changes each time the endpoints change. */
   readonly version: string;
   readonly records: ReadonlyMap<string, string>;
   readonly disabled: ReadonlySet<string>;
 }
 
-/** A message in the log. */
+/** A message as listed in its tenant's log. */
 export interface LoggedMessage {
   readonly atMs: number;
   readonly type: string;
   readonly body: string;
   readonly endpoints: readonly string[];
-  /** Its state at each endpoint. */
+  /** The message's state at each endpoint. */
   readonly states: ReadonlyMap<string, string>;
 }
 
-/** A part of a list by time, the newest first unless said otherwise. */
+/** Selects a part of a list that is sorted by time. The newest entries come first by default. */
 export interface TimeSpan {
   readonly isOldestFirst?: boolean;
   readonly sinceMs: number;
   readonly untilMs: number;
-  /** How many entries at its beginning are skipped. */
+  /** The number of entries to skip at the beginning. */
   readonly skip: number;
   readonly limit: number;
 }
 
 const STATE = "to:";
-/** The beginning of the name of a job with a key; the text of its key follows. */
+/** The prefix of the name of a job with a key. The text of the key follows. */
 const KEYED = "key ";
 const EVENTS_AT_ONCE = 1_000;
-/** How many keys with their own limits are read at once. */
+/** The number of keys with their own limits that are read at once. */
 const LIMITS_AT_ONCE = 1_000;
 
 export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName) {
@@ -68,14 +68,20 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName) {
     return found.flatMap((id, at) => (at % 2 === 0 ? [[id, Number(found[at + 1])] as const] : []));
   }
 
-  /** Reads an attempt by its entry in the log of an endpoint: the message and the number of the attempt. */
+  /**
+   * Reads an attempt from its entry in an endpoint's log. The entry contains the message and the
+   * attempt's number.
+   */
   async function entryOf({ tenant }: EndpointName, text: string) {
     const [message, number] = text.split(" ") as [string, string];
     const entry = await redis.hget(hookKey("attempts", { ...name, tenant, message }), number);
     return { message, entry: entry ?? undefined };
   }
 
-  /** The states of a message, with `"removed"` for pending ones whose endpoint was removed. */
+  /**
+   * Returns the states of a message. A pending state becomes `"removed"` if its endpoint was
+   * removed.
+   */
   async function withRemoved(
     tenant: string,
     { endpoints, states }: LoggedMessage,
@@ -87,7 +93,7 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName) {
     return new Map([...states, ...removed.map((id) => [id, "removed"] as const)]);
   }
 
-  /** Reads sorted names, starting after one of them. */
+  /** Reads sorted names that come after `after`. */
   function pageOf(key: string, after: string, limit: number): Promise<string[]> {
     return redis.zrangebylex(key, after === "" ? "-" : `(${after}`, "+", "LIMIT", 0, limit);
   }
@@ -98,10 +104,10 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName) {
 
   return {
     ...scripts,
-    /** Returns another text after each change of the tenant's endpoints. */
+    /** Returns a text that changes each time the tenant's endpoints change. */
     version,
     async endpoints(tenant: string): Promise<StoredEndpoints> {
-      // The version first, so that it is never newer than the endpoints.
+      // The version is read first, so that it is never newer than the endpoints.
       const versionBefore = await version(tenant);
       const [records, disabled] = await Promise.all([
         redis.hgetall(hookKey("endpoints", { ...name, tenant })),
@@ -120,18 +126,24 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName) {
       ]);
       return { record: record ?? undefined, disabled: DISABLED.read(disabled) };
     },
-    /** Reads the state of an endpoint, whose jobs have this key, and some of its last attempts. */
+    /**
+     * Reads the state of an endpoint and the last of its attempts. The endpoint's jobs have the key
+     * `key`.
+     */
     async look(asked: EndpointName & { readonly key: string; readonly most: number }) {
       const { last, ...seen } = await scripts.look(asked);
       return { ...seen, attempts: await Promise.all(last.map((text) => entryOf(asked, text))) };
     },
-    /** Returns sorted ids of endpoints, starting after one of them. */
+    /** Returns sorted endpoint ids that come after `after`. */
     ids: (tenant: string, after: string, limit: number) =>
       pageOf(hookKey("ids", { ...name, tenant }), after, limit),
-    /** Returns sorted tenants with endpoints, starting after one of them. */
+    /** Returns sorted tenants with endpoints that come after `after`. */
     tenants: (after: string, limit: number) => pageOf(hookKey("tenants", name), after, limit),
     countEndpoints: (tenant: string) => redis.hlen(hookKey("endpoints", { ...name, tenant })),
-    /** Returns the own limits of a tenant or an endpoint, as JSON, by the text of its key. */
+    /**
+     * Returns the limits that are set for a tenant or an endpoint, as JSON. `key` is the text of
+     * its key.
+     */
     limits: async (key: string) => (await redis.hget(limitsKey, key)) ?? undefined,
     async remove(endpoint: EndpointName & { readonly key: string }): Promise<boolean> {
       for (;;) {
@@ -145,28 +157,36 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName) {
       const found = readMessage(fields);
       return { ...found, states: await withRemoved(message.tenant, found) };
     },
-    /** Returns the type of a message, and the endpoints that it was sent to; undefined if it is not stored. */
+    /**
+     * Returns the type of a message, and the endpoints that it was sent to. Undefined if the
+     * message is not stored.
+     */
     async addressed(message: MessageName) {
       const key = hookKey("message", { ...name, ...message });
       const [type, endpoints, copy] = await redis.hmget(key, "type", "endpoints", "copy");
       if (typeof type !== "string") return undefined;
       return { type, endpoints: WORDS.read(endpoints ?? ""), copy: copy ?? undefined };
     },
-    /** Returns the next step of a line; undefined if no message is pending. */
+    /** Returns the next step of a line. Undefined if no message is pending. */
     lineStep: async (endpoint: EndpointName) =>
       (await redis.hget(hookKey("line:state", { ...name, ...endpoint }), "step")) ?? undefined,
     lineLength: (endpoint: EndpointName) => redis.llen(hookKey("line", { ...name, ...endpoint })),
     begin: gathered((attempts: readonly BegunAttempts[number][]) =>
       scripts.beginAttempts({ attempts }),
     ),
-    /** Records the end of an attempt. The numbers are the same for all attempts of a sender. */
+    /**
+     * Records the end of an attempt. Attempts are sent together with the settings of the first one,
+     * because all attempts of a sender have the same settings.
+     */
     end: gathered((attempts: readonly EndedAttempt[]) =>
       scripts.endAttempts({ ...attempts[0]!, attempts }),
     ),
-    /** Returns the messages of a tenant, by the time of their arrival. */
+    /** Returns the messages of a tenant, sorted by arrival time. */
     messages: (tenant: string, span: TimeSpan) =>
       timedOf(hookKey("messages", { ...name, tenant }), span),
-    /** Returns the messages that failed for good at an endpoint, by the time of their failure. */
+    /**
+     * Returns the messages that failed permanently at an endpoint, sorted by the time of failure.
+     */
     failed: (endpoint: EndpointName, span: TimeSpan) =>
       timedOf(hookKey("failed", { ...name, ...endpoint }), span),
     /** Returns the attempts of a message, in order. */
@@ -176,7 +196,10 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName) {
         .toSorted(([one], [other]) => Number(one) - Number(other))
         .map(([, text]) => text);
     },
-    /** Returns the attempts at an endpoint, by the time of their end. Expired ones have no entry. */
+    /**
+     * Returns the attempts at an endpoint, sorted by their end time. Expired attempts have no
+     * entry.
+     */
     async attemptsAt(endpoint: EndpointName, span: TimeSpan) {
       const found = await timedOf(hookKey("log", { ...name, ...endpoint }), span);
       return Promise.all(
@@ -203,7 +226,8 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName) {
         const page = await redis.xrange(stream, from, "+", "COUNT", EVENTS_AT_ONCE);
         const meant = page.flatMap(([id, fields]) => {
           const { jobId, name: key } = eventOf(fields);
-          // Only the first event of a job names its key.
+          // Only the first event of a job contains its key, so later events are found by the job's
+          // id.
           if (key?.startsWith(KEYED) && isWithin(key.slice(KEYED.length), tenant)) jobs.add(jobId);
           return jobs.has(jobId) ? [id] : [];
         });
@@ -213,15 +237,16 @@ export function createRedisWebhooks(redis: Redis | Cluster, name: QueueName) {
       }
     },
     /**
-     * Returns the limits that changed after a version, by the texts of keys, and the current version. If that is lower,
-     * Redis has lost its data, and all limits are returned.
+     * Returns the current version and the limits that changed after `version`, by the texts of
+     * their keys. If the current version is lower, Redis has lost its data, and all limits are
+     * returned.
      */
     async limitsSince(version: number) {
       const now = Number((await redis.get(hookKey("limits:version", name))) ?? 0);
       const limits = new Map<string, string | undefined>();
-      /** Keys that were woken since. */
+      /** Keys that were woken since `version`. */
       const woken: string[] = [];
-      /** The digests of tenants that were expunged since. */
+      /** The digests of tenants that were expunged since `version`. */
       const forgotten: string[] = [];
       for (let at = now < version ? 0 : version; at < now;) {
         const span = { isOldestFirst: true, skip: 0, limit: LIMITS_AT_ONCE };
@@ -264,12 +289,12 @@ function readMessage(fields: Readonly<Record<string, string>>): LoggedMessage {
   };
 }
 
-/** More at once would block the server for too long. */
+/** The most inputs in one script. More would block the server for too long. */
 const MOST_GATHERED = 50;
 
 /**
- * Gathers the inputs of one turn of the event loop, and sends them together. Attempts begin and end several at a time, and
- * a script for each of them took a quarter of an attempt's time.
+ * Gathers the inputs of one turn of the event loop, and sends them together. Several attempts
+ * usually begin or end together. One script per attempt took a quarter of an attempt's time.
  */
 export function gathered<Input, Output>(
   askAll: (inputs: readonly Input[]) => Promise<readonly Output[]>,

@@ -62,7 +62,10 @@ function steeredOf({ scope }: SteerRequest): readonly LimitedKey[] {
   return scope === undefined ? [] : [scope];
 }
 
-/** Notifies replicas that their slots are invalid. A message is the name of a bucket, and after a newline a key. */
+/**
+ * Returns the channel that notifies replicas when their slots become invalid. A message contains a
+ * bucket's name. If only one key changed, a newline and the key follow.
+ */
 export function changesChannel(prefix: string): string {
   return `${prefix}:changes`;
 }

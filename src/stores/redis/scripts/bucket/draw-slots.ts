@@ -1,4 +1,4 @@
-/** What is around the scripts of a draw: which one can serve it, and what their refusals say. */
+/** Helpers for the draw scripts: choose the script for a request, and read its refusals. */
 import type { CostTooLargeError } from "../../../../core/errors.ts";
 import { costTooLarge } from "../../../../core/limits/registry.ts";
 import { limitsOfCall, type DrawReply, type DrawRequest } from "../../../../core/store.ts";
@@ -7,7 +7,10 @@ import { planScopesTry, scopesTry } from "./scopes-try.ts";
 import type { SlotsDraw } from "./slots-draw.ts";
 import { isPlainTry, slotsTry } from "./slots-try.ts";
 
-/** Runs `slots-try` or `scopes-try` if one of them can serve the request; undefined if neither can. */
+/**
+ * Runs `slots-try` or `scopes-try` if one of them can serve the request. Returns undefined if
+ * neither can.
+ */
 export function runPlainTry<Reply>(
   input: SlotsDraw,
   run: <Input extends SlotsDraw>(
@@ -20,7 +23,10 @@ export function runPlainTry<Reply>(
   return planned && run(scopesTry, planned);
 }
 
-/** The error for a call that costs more than a limit can ever give, if that is why a script refused a request. */
+/**
+ * Converts a script's refusal to an error if a call costs more than a limit can ever allow. Returns
+ * undefined for any other error.
+ */
 export function readCostTooLarge(
   error: unknown,
   { bucket, terms, slotRequests }: Pick<DrawRequest, "bucket" | "terms" | "slotRequests">,

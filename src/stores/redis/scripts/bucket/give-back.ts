@@ -42,7 +42,10 @@ export const costsSettle: Script<SettleRequest & Frame, void> = defineScript({
   decode: () => undefined,
 });
 
-/** Settles a slot that a server has granted, unless it is already settled. Notes that, and books the cost. */
+/**
+ * Settles a slot that a server has granted, unless the slot is already settled. Marks the slot as
+ * settled, and books the cost.
+ */
 export const givenSettle: Script<
   SettleRequest & Frame & GivenSlot & { readonly request: string },
   SlotNoted

@@ -26,12 +26,18 @@ export const leasesRelease: Script<Leases, void> = defineScript({
   decode: () => undefined,
 });
 
-/** The channel on which an asker learns that a lease is free for it; a message is a bucket's name, and after a newline the key whose limit has room. */
+/**
+ * Returns the channel that notifies an asker when a lease becomes free for it. A message contains a
+ * bucket's name. If a key's limit has room, a newline and the key follow.
+ */
 export function wakeChannel(prefix: string, asker: string): string {
   return `${prefix}:wake:${asker}`;
 }
 
-/** The asker's own limits say where its leases are, whatever policy is in force now. */
+/**
+ * Returns the leased limits from the asker's own policy. That policy determines where the asker's
+ * leases are stored, even if another policy is active now.
+ */
 function leasedOf({ prefix, bucket, terms, scopes }: Leases): LeasedLimit[] {
   return leasedLimits(prefix, bucket, terms.limits, scopes);
 }

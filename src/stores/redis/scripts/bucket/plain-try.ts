@@ -1,4 +1,7 @@
-/** Shared parts of `slots-try` and `scopes-try`, the two fast paths of `slots-draw` for tries on plain limits. */
+/**
+ * The shared parts of `slots-try` and `scopes-try`. Both are fast paths of `slots-draw` for tries
+ * on plain limits.
+ */
 import { ruleOf } from "../../../../core/limits/registry.ts";
 import type { Limit } from "../../../../core/limits/rule.ts";
 import { NO_POSITION, type DrawReply, type Granted } from "../../../../core/store.ts";
@@ -6,26 +9,29 @@ import { packNumbers } from "./frame.ts";
 import { defineScript, type Script } from "../script.ts";
 import type { SlotsDraw } from "./slots-draw.ts";
 
-/** True for a try on a bucket that only has limits per key. */
+/** True for a try on a bucket that only has per-key limits. */
 export function isTryOfKeys({ isTry, horizonUs, terms }: SlotsDraw): boolean {
   return isTry && horizonUs === 0 && terms.limits.length === 0;
 }
 
-/** True if the fast scripts can apply this limit: its kind has a plain form, and its window is not aligned to a clock. */
+/**
+ * Returns true if the fast scripts can apply this limit. Its kind must have a plain form, and its
+ * window must not be aligned to a clock.
+ */
 export function isPlain({ kind, align }: Limit): boolean {
   return ruleOf(kind).plainStatus !== undefined && align === undefined;
 }
 
 /**
- * Reads one number of the reply, which is an array of numbers. The first `REPLY_HEAD` numbers describe the bucket, the
- * rest the slot requests.
+ * Reads one number of the reply, which is an array of numbers. The first `REPLY_HEAD` numbers
+ * describe the bucket. The others describe the results of the slot requests.
  */
 export type PackedReply = (index: number) => number;
 export const REPLY_HEAD = 5;
 
 /**
- * A faster script with the same result as `slots-draw`. It only handles common states. For any other state, it writes
- * nothing and the result is undefined.
+ * A script that is faster than `slots-draw` and has the same result. It only handles common states.
+ * In any other state, it writes nothing, and the result is undefined.
  */
 export type PlainTryScript<Input extends SlotsDraw = SlotsDraw> = Script<
   Input,
@@ -78,8 +84,8 @@ export function definePlainTry<Input extends SlotsDraw>({
 }
 
 /**
- * The default reply to a slot request. Replies are copies of this object, because V8 would allocate many object literals
- * directly in its old generation.
+ * The default result of a slot request. Results are copies of this object. With many object
+ * literals instead, V8 would allocate them directly in its old generation.
  */
 export const NOTHING: Granted = {
   slotsUs: [],

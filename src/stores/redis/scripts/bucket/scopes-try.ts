@@ -1,4 +1,6 @@
-/** `bucket/scopes-try`: a fast path of `slots-draw`, for tries of calls that have several keys or limits. */
+/**
+ * `bucket/scopes-try`: a fast path of `slots-draw`, for tries with several keys or limits per call.
+ */
 import { ruleOf } from "../../../../core/limits/registry.ts";
 import type { Limit, LimitStatus } from "../../../../core/limits/rule.ts";
 import {
@@ -20,15 +22,15 @@ import {
 } from "./plain-try.ts";
 import type { SlotsDraw } from "./slots-draw.ts";
 
-/** The encoding of a request for the script. */
+/** A request in the form in which the script receives it. */
 interface Plan {
-  /** Each list of limits, with the keys that have it. */
+  /** Each list of limits, with the keys that have these limits. */
   readonly lists: readonly KeyList[];
   readonly numberOf: ReadonlyMap<string, ListedKey>;
   readonly shapes: readonly Shape[];
-  /** The number of the shape of each slot request. */
+  /** The shape number of each slot request, from 1 on. */
   readonly shapeOf: readonly number[];
-  /** True if each key is in only one slot request. */
+  /** True if no key appears in more than one slot request. */
   readonly isEachOnce: boolean;
 }
 
@@ -39,11 +41,14 @@ interface KeyList {
 
 interface ListedKey {
   readonly list: KeyList;
-  /** Its number among the keys of its list, from 0 on. */
+  /** The key's index in its list, from 0 on. */
   readonly index: number;
 }
 
-/** Shared by calls with the same costs whose keys have the same limits. */
+/**
+ * The part of a slot request that calls have in common if their costs are equal and their keys have
+ * the same limits.
+ */
 interface Shape {
   readonly lists: readonly KeyList[];
   readonly costs: readonly number[];
@@ -52,8 +57,8 @@ interface Shape {
 export type ScopesTry = SlotsDraw & { readonly plan: Plan };
 
 /**
- * How `scopes-try` serves a request: a try of a bucket without limits, for calls whose keys all have plain ones.
- * Undefined if it cannot.
+ * Prepares a request for `scopes-try`. The request must be a try on a bucket without its own
+ * limits, and all keys must have plain limits. Returns undefined for any other request.
  */
 export function planScopesTry(input: SlotsDraw): ScopesTry | undefined {
   if (!isTryOfKeys(input)) return undefined;
@@ -78,7 +83,7 @@ export function planScopesTry(input: SlotsDraw): ScopesTry | undefined {
       else isEachOnce = false;
       own.push(list);
     }
-    // Most calls of a request are alike.
+    // Compares with the previous shape first, because most calls of a request have the same shape.
     if (!isShapeOf(own, costs, shapes[number - 1])) {
       number = 1 + shapes.findIndex((shape) => isShapeOf(own, costs, shape));
       if (number === 0) number = shapes.push({ lists: own, costs });
@@ -148,11 +153,17 @@ function addNumbers(numbers: number[], { slotRequests, plan }: ScopesTry): void 
   }
 }
 
-/** Reads the replies to the slot requests. The remaining room of a limit is that after all of them. */
+/**
+ * Reads the results of the slot requests. The reported remaining room of a limit is the room after
+ * all slot requests.
+ */
 function readAll({ slotRequests, plan }: ScopesTry, numberAt: PackedReply): Granted[] {
   const nowUs = numberAt(0);
   const starts: number[] = [];
-  /** The position of the last usage of a key in the reply, if several slot requests are for one key. */
+  /**
+   * The position of each key's last usage in the reply. Filled only if several slot requests have
+   * the same key.
+   */
   const lastOf = new Map<ListedKey, number>();
   let at = REPLY_HEAD;
   for (const { scopes, costs } of slotRequests) {
@@ -189,7 +200,7 @@ function readAll({ slotRequests, plan }: ScopesTry, numberAt: PackedReply): Gran
   }
 }
 
-/** `used` is what was used of the first limit after these calls. */
+/** Returns the run of granted slots. `used` is the usage of the first limit after these calls. */
 function runOf(
   { scopes, costs }: SlotRequest,
   count: number,
@@ -218,7 +229,10 @@ function statusesOf(
   return statuses;
 }
 
-/** Which limit holds a call back for the longest; of those alike the narrowest key's, and of its limits the first. */
+/**
+ * Returns the limit that delays a call the longest. Among equal delays, the narrowest key counts,
+ * and then the first of its limits.
+ */
 function heldBy(
   { scopes }: SlotRequest,
   statuses: readonly LimitStatus[],

@@ -14,7 +14,7 @@ export const slotNote = shapeScript({
     what: word<SlotNote["what"]>(),
     untilMs: int,
     holdMs: optional(int, 0),
-    /** Identifies the request, which is sent again if its reply is lost. */
+    /** Identifies the request, because it is sent again if its reply is lost. */
     request: text,
   },
   reply: SLOT_NOTED,

@@ -23,7 +23,10 @@ import { defineScript, type Script } from "../script.ts";
 
 export type SlotsDraw = DrawRequest & Frame;
 
-/** The numbers of the reply, packed as doubles, and the text of another policy that is in force. */
+/**
+ * The numbers of the reply, packed as doubles, and the text of the active policy if it differs from
+ * the caller's.
+ */
 type Reply = readonly [numbers: Buffer, newText: Buffer];
 
 export const slotsDraw: Script<SlotsDraw, DrawReply> = defineScript({
@@ -71,13 +74,16 @@ function readPosition(numbers: Numbers): WaitPosition {
   return turnUs === 0 && leaseOrder === 0 ? NO_POSITION : { turnUs, sinceUs, leaseOrder };
 }
 
-/** Reads packed doubles one after the other. */
+/** Reads packed doubles in order. */
 interface Numbers {
   next(): number;
   take(count: number): number[];
 }
 
-/** Numbers of a reply. A view needs an offset that is a multiple of 8, which a part of a socket's buffer seldom has. */
+/**
+ * Reads the numbers of a reply from a copy. A `Float64Array` view needs an offset that is a
+ * multiple of 8, and a slice of a socket's buffer seldom has one.
+ */
 function createNumbers(packed: Buffer): Numbers {
   const numbers = new Float64Array(packed.length / 8);
   packed.copy(new Uint8Array(numbers.buffer));
@@ -95,7 +101,9 @@ function hasPosition({ sinceUs, leaseOrder }: WaitPosition): boolean {
   return sinceUs > 0 || leaseOrder > 0;
 }
 
-/** Each key once, even if several slot requests are for it, with its number from 1 on. */
+/**
+ * Returns each key once, even if several slot requests have it. A key's number is its index plus 1.
+ */
 function keysOf({ slotRequests }: Pick<DrawRequest, "slotRequests">): LimitedKey[] {
   const keys = new Map<string, LimitedKey>();
   for (const { scopes } of slotRequests) for (const scope of scopes) keys.set(scope.key, scope);
@@ -112,7 +120,8 @@ function headNumbers(input: SlotsDraw, keys: readonly LimitedKey[]): number[] {
   const firstWith = new Map<readonly Limit[], number>();
   for (const [index, { limits }] of keys.entries()) {
     const first = firstWith.get(limits);
-    // Most keys have the same limits as others of their level.
+    // Sends a reference to the first key with the same limits, because most keys of one level have
+    // the same limits.
     if (first !== undefined) numbers.push(-first);
     else {
       firstWith.set(limits, index + 1);
@@ -123,7 +132,10 @@ function headNumbers(input: SlotsDraw, keys: readonly LimitedKey[]): number[] {
   return [...numbers, hasShadows ? 1 : 0, ...shadowsNumbers(terms)];
 }
 
-/** Calls of one class cost the same, under the same limits of the bucket and of their keys. */
+/**
+ * Returns the numbers of the slot requests. Calls form a class if they cost the same under the same
+ * limits of the bucket and of their keys. Each class is sent once.
+ */
 function slotRequestNumbers({ slotRequests }: SlotsDraw, keys: readonly LimitedKey[]): number[] {
   const numberOfKey = new Map(keys.map(({ key }, index) => [key, index + 1]));
   const numberOfClass = new Map<readonly number[], number>();
@@ -151,7 +163,10 @@ function slotRequestNumbers({ slotRequests }: SlotsDraw, keys: readonly LimitedK
 
 type Asked = Pick<SlotsDraw, "slotRequests" | "terms" | "isTry">;
 
-/** The reply has what was granted, slot request by slot request; that to a try has the statuses of each slot request after it. */
+/**
+ * Reads the results of the slot requests. In the reply to a try, each slot request's statuses
+ * follow its result.
+ */
 function readAll(numbers: Numbers, { slotRequests, terms, isTry }: Asked): Granted[] {
   const granted = slotRequests.map((slotRequest) => readGranted(numbers, slotRequest, terms));
   if (!isTry) return granted;
@@ -185,7 +200,7 @@ function readGranted(
   const slotsUs = numbers.take(numbers.next());
   const granted = { slotsUs, notBeforeUs, bindsAt, soonestUs, positions, statuses: [] };
   if (count === 0) return { run: undefined, ...granted };
-  // Runs are spaced by the first limit.
+  // The first limit determines the spacing of a run.
   const spacing = spacingOf(limits[0] ?? scopes[0]?.limits[0], costs);
   return { run: { count, atUs, excess, ...spacing }, ...granted };
 }

@@ -13,12 +13,13 @@ import {
 } from "./plain-try.ts";
 import type { SlotsDraw } from "./slots-draw.ts";
 
-/** The reply has this many numbers for each key. */
+/** The number of numbers per key in the reply. */
 const REPLY_EACH = 3;
 
 /**
- * Whether `slots-try` can serve a request: a try for keys that all have the same single plain limit, each in one slot request,
- * of a bucket without limits.
+ * Returns true if `slots-try` can serve a request. The request must be a try on a bucket without
+ * its own limits. All its keys must have the same single plain limit, and each key must be in only
+ * one slot request.
  */
 export function isPlainTry(input: SlotsDraw): boolean {
   const { slotRequests } = input;
@@ -49,7 +50,7 @@ export const slotsTry: PlainTryScript = definePlainTry({
     ),
 });
 
-/** Runs are copies of this object, for the same reason as replies are copies of `NOTHING`. */
+/** The default run. Runs are copies of this object, for the same reason as for `NOTHING`. */
 const NO_RUN: Run = { count: 0, atUs: 0, excess: 0, step: 0, drain: 0 };
 
 function readGranted(
@@ -70,7 +71,7 @@ function readGranted(
     run:
       count === 0 ? undefined : { ...NO_RUN, count, atUs: nowUs, excess, step, drain: limit.count },
     notBeforeUs: isServed ? 0 : status.nextUs,
-    // The key's only limit holds back the rest.
+    // The key's only limit delays the calls that got no slot.
     bindsAt: isServed ? 0 : 1,
     statuses: [status],
   };

@@ -1,4 +1,7 @@
-/** Scripts of the reports of replicas, the change log and the rules. All keys of a fleet share one hash tag. */
+/**
+ * Scripts for the reports of replicas, the change log and the rules. All keys of a fleet share one
+ * hash tag.
+ */
 import { createHash } from "node:crypto";
 import { OUTAGE_KEPT_MS, SOURCES } from "../../../../core/store.ts";
 import {
@@ -66,25 +69,27 @@ interface OfPrefix {
   readonly prefix: string;
 }
 
-/** Takes the place of a bucket's name in the keys of the fleet. No bucket can have this name. */
+/** Replaces a bucket's name in the Redis keys of the fleet. No bucket can have this name. */
 export const FLEET = ":fleet";
 
-/** The beginning of the keys of the fleet. */
+/** Returns the prefix of the fleet's Redis keys. */
 export function fleetBase({ prefix }: OfPrefix): string {
   return `${prefix}:{${FLEET}}`;
 }
 
 const fleetKey = (of: OfPrefix): readonly string[] => [fleetBase(of)];
 
-/** Stands for an unchanged list of workers. */
+/** Marks an unchanged list of workers. */
 const UNCHANGED = "=";
 
-/** How many changes of one tenant's endpoints are kept for one author. */
+/** The number of changes of one tenant's endpoints that are kept per author. */
 const KEPT_OF_AUTHOR = 1_000;
 
 const INFINITY = "forever";
 
-/** JSON has no Infinity, the length of a pause without an end. */
+/**
+ * Encodes a change as JSON. JSON has no Infinity, which is the duration of a pause without an end.
+ */
 function changeText<Value>(): Shape<Value> {
   return {
     read: (stored) =>
@@ -99,12 +104,12 @@ function changeText<Value>(): Shape<Value> {
 const NEW_CHANGE = changeText<NewChange>();
 const FATE = changeText<ChangeFate>();
 
-/** An argument that follows from the change. */
+/** An argument that is computed from the change. */
 function ofChange<Change = NewChange>(make: (change: Change) => Operand) {
   return from(({ change }: { readonly change: Change }) => make(change));
 }
 
-/** Parts of a text, separated by bars; the last part may contain bars. */
+/** Reads a text whose parts are separated by bars. The last part may contain bars. */
 function barred<Given extends Parts>(given: Given): Reader<Read<Given>> {
   const reader = readerOf(given);
   const heads = Object.keys(given).length - 1;
@@ -146,7 +151,7 @@ export const RULED: Reader<RuledPolicy> = barred({ version: int, text });
 const ACTIVITY = barred({ atMs: int, activity: json<BucketActivity>() });
 
 type StreamEntry = readonly [id: string, fields: readonly string[]];
-/** Empty if the bucket has no state. */
+/** The stored state of a bucket. Empty if the bucket has no state. */
 type StoredBucketState =
   | readonly []
   | readonly [
@@ -175,7 +180,7 @@ const LOOKED = readerOf({
 type Looked = Read<typeof LOOKED>;
 
 export const insightScripts = {
-  /** Stores the report of a replica. Returns the overrides that it has to end. */
+  /** Stores the report of a replica. Returns the overrides that this replica must end. */
   reportReplica: shapeScript({
     name: "insight/replica-report",
     keys: fleetKey,
@@ -219,7 +224,7 @@ export const insightScripts = {
     },
   }),
 
-  /** Notes a change before it is made. Returns its id. */
+  /** Records a change before it is made. Returns the change's id. */
   noteChange: shapeScript({
     name: "insight/change-note",
     keys: fleetKey,
@@ -245,14 +250,17 @@ export const insightScripts = {
     reply: text,
   }),
 
-  /** Stores the result of a change. It is a script because scripts also run when Redis has no free memory. */
+  /**
+   * Stores the result of a change. This is a script because a script also runs when Redis's memory
+   * is full.
+   */
   amendChange: shapeScript({
     name: "insight/change-amend",
     keys: fleetKey,
     args: { id: text, fate: FATE, keptMs: constant(CHANGES_KEPT_MS) },
   }),
 
-  /** Notes that a change was made, and removes the overrides that it replaced. */
+  /** Records that a change was made, and removes the overrides that the change replaced. */
   confirmChange: shapeScript({
     name: "insight/change-confirm",
     keys: fleetKey,
@@ -269,14 +277,13 @@ export const insightScripts = {
     },
   }),
 
-  /** Removes an override. */
   endOverride: shapeScript({
     name: "insight/override-end",
     keys: fleetKey,
     args: { bucket: text, id: text },
   }),
 
-  /** Reads the facts about some buckets, and their state if they are stored on this server. */
+  /** Reads the facts about some buckets. Also reads their state if this server stores it. */
   look: shapeScript({
     name: "insight/buckets-look",
     keys: ({
@@ -321,7 +328,10 @@ export const insightScripts = {
     reply: { verdict: word<RulesAnswer["verdict"]>(), before: optional(RULES) },
   }),
 
-  /** Stores the policies of the rules. Returns the earlier texts; undefined if other rules are active. */
+  /**
+   * Stores the policies of the rules. Returns the earlier texts. Returns undefined if other rules
+   * are active.
+   */
   noteRules: shapeScript({
     name: "insight/rules-note",
     keys: fleetKey,
@@ -338,7 +348,7 @@ export const insightScripts = {
       (reply as readonly string[] | null)?.map((ruled) => optional(RULED).read(ruled)?.text),
   }),
 
-  /** Notes that all buckets have the rules. */
+  /** Records that the rules were applied to all buckets. */
   rulesApplied: shapeScript({
     name: "insight/rules-done",
     keys: fleetKey,
@@ -370,7 +380,10 @@ function factsOf(nowMs: number, looked: Looked): BucketFacts {
   };
 }
 
-/** A bucket without a state looks unused, with the policy of the caller. */
+/**
+ * Creates the brief status of a bucket. A bucket without a state appears unused, with the caller's
+ * policy.
+ */
 function glanceOf(serverUs: number, { awayMs, state }: Looked): Glance {
   const awayForMs = awayMs < 0 ? 0 : Math.max(1, awayMs - OUTAGE_KEPT_MS);
   const [nowUs = serverUs, generation = serverUs, policy, source = 0, alive = 0, ...times] = state;
@@ -379,7 +392,7 @@ function glanceOf(serverUs: number, { awayMs, state }: Looked): Glance {
   return { nowUs, ...ofPolicy, alive, coolUntilUs, pausedUntilUs, factor, awayForMs };
 }
 
-/** Reads a change from its entry in the log and its result. */
+/** Reads a change from its log entry and its stored result. */
 export function readChange([id, fields]: StreamEntry, fate: string | null | undefined): KeptChange {
   const noted = NEW_CHANGE.read(valueOf(fields, "change"));
   const { jobs, undoneBy, failed, after } = FATE.read(fate ?? "{}");
@@ -394,7 +407,7 @@ export function valueOf(fields: readonly string[], name: string): string {
   return fields[fields.indexOf(name) + 1] ?? "";
 }
 
-/** Returns the time of a change, which its id begins with. */
+/** Returns the time of a change. The change's id begins with it. */
 function timeOf(id: string): number {
   return Number(id.split("-", 1)[0]);
 }

@@ -1,4 +1,4 @@
-/** Scripts of the jobs that BullMQ stores: how they are added, begin and end. */
+/** Scripts that add, start and end the jobs that BullMQ stores. */
 import { baseOf, queueKeys, type QueueName } from "../keys.ts";
 import { shapeScript, type ScriptInput, type ScriptOutput } from "../script.ts";
 import {
@@ -29,17 +29,20 @@ export type DedupeMode = "first" | "last" | "again";
 
 /** A job to store, unless a stored job has the same id or dedupeId. */
 export interface AddedJob {
-  /** The id that the caller chose. Undefined: the queue's next number. */
+  /** The id that the caller chose. If undefined, the job gets the queue's next number. */
   readonly id: string | undefined;
   readonly name: string;
-  /** Its data, as JSON. */
+  /** The job's data, as JSON. */
   readonly json: string;
-  /** Its options as BullMQ stores them, as JSON. */
+  /** The job's options in BullMQ's format, as JSON. */
   readonly opts: string;
   readonly timestamp: number;
   readonly delay: number;
   readonly priority: number;
-  /** True if the job joins its key's lane at once. `weights` then sets the weights of the lane and its heads. */
+  /**
+   * True if the job joins its key's lane immediately. `weights` then sets the weights of the lane
+   * and of the heads above it.
+   */
   readonly isParked: boolean;
   readonly weights: LaneJob["weights"];
   readonly dedupe:
@@ -50,26 +53,36 @@ export interface AddedJob {
 /** Jobs to store. Either all of them are stored, or none. */
 type AddedJobs = {
   readonly jobs: readonly AddedJob[];
-  /** The most jobs that may wait in the queue, for all keys together and for each key. Undefined for no limit. */
+  /**
+   * The maximum numbers of waiting jobs: `all` for the whole queue, and `perKey` for each key.
+   * Undefined for no limit.
+   */
   readonly most:
     | { readonly all?: number | undefined; readonly perKey?: number | undefined }
     | undefined;
 };
 
-/** The reply if no job was stored because too many jobs would wait: those of `key`, or of the whole queue without a key. */
+/**
+ * The reply if no job was stored because too many jobs would wait. `key` is the key with too many
+ * jobs. It is undefined if the whole queue has too many.
+ */
 const NO_ROOM = readerOf({ waiting: int, limit: int, key: optional(text) });
 export type NoRoom = Read<typeof NO_ROOM>;
 
 const JOBS_MET = rest({ id: text, isNew: flag, fields: { read: readFields } });
 /**
- * The stored job for one requested job: the new job, or an earlier job with the same id or dedupeId.
+ * The stored job for one requested job: the new job, or an earlier job with the same id or
+ * dedupeId.
  *
- * `fields` is the hash of an earlier job, empty if that job no longer exists. It is undefined for a new job, and if the
- * reply had no room left.
+ * `fields` is the hash of an earlier job. It is empty if that job no longer exists. It is undefined
+ * for a new job, and if the reply had no room for it.
  */
 export type JobMet = Read<typeof JOBS_MET>[number];
 
-/** How a job ended, as stored. `facts` holds the fields of the error that made the job fail, as JSON, or `""` if none. */
+/**
+ * How a job ended, as stored. `facts` contains the fields of the error that made the job fail, as
+ * JSON, or `""` if there are none.
+ */
 export type JobEnd =
   | { readonly state: "done"; readonly json: string }
   | { readonly state: "failed"; readonly reason: string; readonly facts: string }
@@ -82,8 +95,8 @@ const STORED_END = { state: int, text, facts: text };
 export const REPLAYING = "replaying:";
 
 /**
- * How long Redis remembers that a process waits for a job, and how long it keeps the job's result for that process. Longer
- * than the time after which a process renews its waits.
+ * How long Redis remembers that a process waits for a job, and how long Redis keeps the job's
+ * result for that process. This is longer than the interval at which a process renews its waits.
  */
 const AWAITED_MS = 600_000;
 const awaitedMs = constant(AWAITED_MS);
@@ -92,7 +105,10 @@ type JobName = QueueName & { readonly id: string };
 const jobKey = ({ id, ...queue }: JobName): readonly string[] => [baseOf(queue) + id];
 
 export const jobScripts = {
-  /** Stores jobs in their order, all or none. Returns the stored job for each, or why none was stored. */
+  /**
+   * Stores jobs in order, either all or none. Returns the stored job for each requested job, or the
+   * reason why none was stored.
+   */
   addJobs: shapeScript({
     name: "queue/enqueue/jobs-add",
     bringsJobs: true,
@@ -132,7 +148,8 @@ export const jobScripts = {
   }),
 
   /**
-   * Checks whether a worker has fetched a job that is due. If none has, wakes another worker that waits for jobs, if any.
+   * Checks whether a worker has fetched a due job. If not, wakes another worker that waits for
+   * jobs, if there is one.
    */
   wakeFor: shapeScript({
     name: "queue/enqueue/jobs-watch",
@@ -172,7 +189,7 @@ export const jobScripts = {
     keys: queueKeys("active"),
     args: {
       prefix,
-      /** The start of the tokens of the worker's locks. */
+      /** The prefix of the worker's lock tokens. */
       tokens: text,
     },
     reply: flat(HELD_JOB),
@@ -184,9 +201,9 @@ export const jobScripts = {
     keys: queueKeys("completed"),
     args: {
       prefix,
-      /** The most done jobs that are kept. */
+      /** The maximum number of done jobs that are kept. */
       count: int,
-      /** How long done jobs are kept. */
+      /** How long done jobs are kept, in ms. */
       forMs: int,
       awaitedMs,
     },
@@ -199,17 +216,18 @@ export const jobScripts = {
     keys: queueKeys("failed", REPLAYING),
     args: {
       prefix,
-      /** The most dead letters that are kept. Undefined for any number. */
+      /** The maximum number of dead letters that are kept. Undefined for no limit. */
       count: optional(int),
-      /** How long dead letters are kept. Undefined for no end. */
+      /** How long dead letters are kept, in ms. Undefined for no limit. */
       forMs: optional(int),
     },
     reply: { removed: int, isMore: flag },
   }),
 
   /**
-   * Reads how each of up to a thousand jobs ended. For a job that has not ended, the answer is undefined. Redis then keeps the
-   * job's later result for this process for ten minutes, even if the job itself is removed.
+   * Reads how each of up to a thousand jobs ended. For a job that has not ended, the reply is
+   * undefined. Redis then keeps that job's later result for this process for ten minutes, even if
+   * the job itself is removed.
    */
   awaitJobs: shapeScript({
     name: "queue/ends/jobs-await",
@@ -218,7 +236,10 @@ export const jobScripts = {
     reply: mapped(rest(STORED_END), (ends) => ends.map(readEnd)),
   }),
 
-  /** Cancels `awaitJobs`: Redis no longer keeps the results of these jobs for this process. Up to a thousand jobs. */
+  /**
+   * Cancels `awaitJobs` for up to a thousand jobs. Redis then no longer keeps the results of these
+   * jobs for this process.
+   */
   unawaitJobs: shapeScript({
     name: "queue/ends/jobs-unawait",
     keys: ({ ids, ...queue }: QueueName & { readonly ids: readonly string[] }) =>
@@ -226,7 +247,7 @@ export const jobScripts = {
     args: { process: text },
   }),
 
-  /** The time of the server that holds a queue, in µs since 1970. */
+  /** Reads the time of the server that stores a queue, in µs since 1970. */
   clock: shapeScript({
     name: "clock-read",
     keys: queueKeys("meta"),
@@ -235,13 +256,12 @@ export const jobScripts = {
 };
 
 export type AddRequest = AddedJobs & Pick<QueueName, "queue">;
-/** The result of `wakeFor`. */
 export type WakeResult = ScriptOutput<typeof jobScripts.wakeFor>;
 type About<Name extends keyof typeof jobScripts> = Omit<
   ScriptInput<(typeof jobScripts)[Name]>,
   keyof QueueName
 >;
-/** How many dead letters are kept, and for how long. */
+/** The limits for kept dead letters: how many, and for how long. */
 export type KeptFailed = About<"forgetFailed">;
 
 function readFields(reply: unknown): readonly string[] | undefined {
@@ -255,7 +275,10 @@ function readEnd({ state, text, facts }: Read<typeof STORED_END>): JobEnd | unde
   return state === -1 ? { state: "missing" } : undefined;
 }
 
-/** The job that has a dedupeId; the hash of one that runs and of one that follows it. */
+/**
+ * Returns the two Redis keys of a dedupeId. The first has the job that has the dedupeId. The second
+ * is a hash with a running job and the job that follows it.
+ */
 export function dedupeKeys(name: QueueName, dedupeId: string): readonly [string, string] {
   const base = baseOf(name);
   return [`${base}de:${dedupeId}`, `${base}again:${dedupeId}`];

@@ -1,4 +1,7 @@
-/** Scripts of lanes, in which jobs with a key wait for their turn, and of the workers that fetch from there. */
+/**
+ * Scripts for lanes, in which jobs with a key wait for their turn, and for the workers that fetch
+ * jobs.
+ */
 import { baseOf, queueKeys, type QueueName } from "../keys.ts";
 import { shapeScript, type ScriptInput } from "../script.ts";
 import {
@@ -18,7 +21,7 @@ import {
   type Read,
 } from "../shape.ts";
 
-/** BullMQ's keys of a queue that the scripts of lanes write. */
+/** The Redis keys of BullMQ that the lane scripts write. */
 export const LANE_KEYS = ["wait", "delayed", "events", "meta", "marker"] as const;
 
 /** The prefix of the names of all Redis keys of a queue. */
@@ -27,36 +30,54 @@ export const prefix = from(baseOf);
 /** A job that joins its lane. */
 export interface LaneJob {
   readonly id: string;
-  /** The new weights of its lane and of the heads above it, the widest first; undefined leaves the weights as they are. */
+  /**
+   * The new weights of the job's lane and of the heads above it, the widest first. If undefined,
+   * the weights stay unchanged.
+   */
   readonly weights?: readonly number[] | undefined;
-  /** Set for a job that a worker returns because its key has no room: the ms until the key has room again. */
+  /**
+   * Ms until the key has room again. Set only for a job that a worker returns because its key has
+   * no room.
+   */
   readonly roomInMs?: number | undefined;
-  /** The part of the job's key that has no room: a head of its path. Undefined: the whole key. */
+  /**
+   * The part of the job's key that has no room: a head of the key's path. If undefined, the whole
+   * key has no room.
+   */
   readonly aside?: string | undefined;
-  /** Moves a job in its lane behind all others of its priority; elsewhere the job stays where it is. */
+  /**
+   * If true, moves a job in its lane behind all other jobs of its priority. A job outside the lane
+   * keeps its position.
+   */
   readonly isAnew?: boolean | undefined;
 }
 
 const ARRIVALS = ["turn", "probe", "expired"] as const;
 
-/** Why a worker gets a job: in turn; alone, to probe whether its key has room; or because its deadline has passed. */
+/**
+ * Why a worker gets a job: it is the job's turn, the job is sent alone to probe whether its key has
+ * room, or the job's deadline has passed.
+ */
 export type Arrival = (typeof ARRIVALS)[number];
 
 /** An active job that this worker has locked. */
 export interface TakenJob {
   readonly id: string;
   readonly arrival: Arrival;
-  /** The key of an ordered lane, which gives no other job until this one has ended. */
+  /**
+   * The key of the job's ordered lane, if it has one. An ordered lane releases no other job until
+   * this job has ended.
+   */
   readonly orderedKey: string | undefined;
   readonly token: string;
-  /** The fields of the job's hash in BullMQ's format: each name is followed by its value. */
+  /** The fields of the job's hash in BullMQ's format. Names and values alternate. */
   readonly fields: readonly string[];
 }
 
-/** Decides whether a worker may start the jobs that it has fetched. */
+/** What decides whether a worker may start the jobs that it has fetched. */
 const ORDERS_SEEN = {
   isPaused: flag,
-  /** Changes whenever the reply of `orders` would change. */
+  /** A text that changes when the reply of `orders` would change. */
   version: text,
 };
 export type WorkerOrders = Read<typeof ORDERS_SEEN>;
@@ -64,11 +85,13 @@ export type WorkerOrders = Read<typeof ORDERS_SEEN>;
 /** The reply to a worker that fetches jobs. */
 export interface Taken {
   readonly jobs: readonly TakenJob[];
-  /** How many jobs are parked in all lanes. */
+  /** The number of jobs that are parked in all lanes. */
   readonly parked: number;
   /** The number of jobs that all workers hold, with and without a lane. */
   readonly active: number;
-  /** Ms until the next job may be due. 0: a job may be due now. Undefined: no next job is known. */
+  /**
+   * Ms until the next job may be due. 0 if a job may be due now. Undefined if no next job is known.
+   */
   readonly nextMs: number | undefined;
   /** True if more jobs are due or expired than one request handles. */
   readonly isMoreDue: boolean;
@@ -77,30 +100,38 @@ export interface Taken {
 
 /** What a worker reports about lanes when it takes jobs. */
 type LaneUpdates = {
-  /** The started probes: the key of each, and whether it got its slot at once. */
+  /**
+   * The probes that have started: each probe's key, and whether the probe got its slot immediately.
+   */
   readonly probes: readonly (readonly [key: string, wentAtOnce: boolean])[];
-  /** Keys that may have room again; `"*"` for all. */
+  /** Keys that may have room again. `"*"` means all keys. */
   readonly woken: readonly string[];
-  /** Keys of ordered lanes whose running job has ended or failed with a retry, so that the lane can continue. */
+  /**
+   * Keys of ordered lanes whose running job has ended, or failed and will be retried. These lanes
+   * can continue.
+   */
   readonly ended: readonly string[];
 };
 
 /** A pause of one key, or of the whole queue. */
 export interface PauseSeen {
-  /** Undefined for the whole queue. */
+  /** The paused key. Undefined for a pause of the whole queue. */
   readonly key: string | undefined;
-  /** Ms until it ends; Infinity without an end. */
+  /** Ms until the pause ends. Infinity if it has no end. */
   readonly forMs: number;
 }
 
-/** Paused keys, each with the time that is left, in one list. */
+/** A paused key with the time until its pause ends. */
 export const PAUSED_KEY = { key: text, forMs: endlessMs };
 
 /** A job whose lock a worker holds. */
 export const HELD_JOB = { id: text, token: text };
 export type HeldJob = Read<typeof HELD_JOB>;
 
-/** The number of jobs that start before a given job, and their cost in calls of cost 1. */
+/**
+ * The number of jobs that start before a given job, and their total cost. Costs count in calls of
+ * cost 1.
+ */
 interface Before {
   readonly before: number;
   readonly callsBefore: number;
@@ -109,11 +140,13 @@ interface Before {
 /**
  * Where a job is:
  *
- * - in the lane of its key;
- * - in the queue, to be fetched;
- * - fetched by a worker, but not started: only jobs with the same key, or without a key, count as before it;
- * - delayed: the jobs that would start first if this job were due now count as before it;
- * - with a worker that runs it.
+ * - `"lane"`: in the lane of its key.
+ * - `"queue"`: in the queue, until a worker fetches it.
+ * - `"hand"`: fetched by a worker, but not started. Only jobs with the same key, and jobs without a
+ *   key, count as before it.
+ * - `"delay"`: delayed. The jobs that would start first if this job were due now count as before
+ *   it.
+ * - `"worker"`: running in a worker.
  */
 export type JobPosition =
   | ({ readonly in: "lane"; readonly key: string } & Before)
@@ -122,12 +155,16 @@ export type JobPosition =
   | ({ readonly in: "delay"; readonly key: string | undefined; readonly dueInMs: number } & Before)
   | { readonly in: "worker" };
 
-/** In a lane: the number of jobs before it, and their calls; else -1 to -4 and numbers, as `lanes-look.lua` says. */
+/**
+ * A job's position as the script replies it. For a job in a lane, the numbers are the jobs before
+ * it and their cost. Otherwise the first number is -1 to -4, and `lanes-look.lua` explains the
+ * others.
+ */
 type PositionSeen = readonly [key: string, before: number, number?, number?, number?];
 
 const COUNTED = { key: optional(text), jobs: int, calls: int };
 const DUE_JOBS = { inMs: int, ofKeys: list(COUNTED) };
-/** Delayed jobs that come due at about the same time. */
+/** Delayed jobs that become due at about the same time. */
 export type DueJobs = Read<typeof DUE_JOBS>;
 
 const SEEN_LANES = list({
@@ -135,40 +172,47 @@ const SEEN_LANES = list({
   /** The number of waiting jobs, including those that workers have fetched but not started. */
   jobs: int,
   weight: int,
-  /** Ms until the lane takes turns again. Until then it is skipped, because its key has no room. */
+  /**
+   * Ms until the lane takes turns again. Until then the lane is skipped, because its key has no
+   * room.
+   */
   asideMs: int,
-  /** The cost of these jobs, in calls of cost 1. */
+  /** The total cost of these jobs, in calls of cost 1. */
   calls: int,
 });
 const SEEN_HEADS = list({ key: text, weight: int, asideMs: int });
 const SEEN_DUE = list(DUE_JOBS);
 const DEADLINES = list({ id: text, key: text, before: int, inMs: int, callsBefore: int });
 
-/** The lanes of a queue, as they were read. */
+/** The state of a queue's lanes when they were read. */
 export interface LanesSeen {
   readonly lanes: Read<typeof SEEN_LANES>;
-  /** The heads of the paths of these lanes. */
+  /** The heads of these lanes' paths. */
   readonly heads: Read<typeof SEEN_HEADS>;
-  /** The number of lanes that this reply leaves out, and of their jobs. */
+  /** The number of lanes that this reply omits, and the number of their jobs. */
   readonly others: { readonly lanes: number; readonly jobs: number };
   /** The number of pending jobs outside lanes: jobs without a lane, and jobs already taken from their lane. */
   readonly laneless: number;
-  /** The cost of these jobs outside lanes, in calls of cost 1. */
+  /** The total cost of these jobs outside lanes, in calls of cost 1. */
   readonly lanelessCalls: number;
-  /** The position of the requested job; undefined if the queue does not have it. */
+  /** The position of the requested job. Undefined if the queue does not contain the job. */
   readonly jobPosition: JobPosition | undefined;
   /**
-   * If the requested job is delayed: the delayed jobs that are due before it, the earliest first. Jobs with the same key are
-   * included only if they have the same priority.
+   * The delayed jobs that are due before the requested job, the earliest first. Only filled if the
+   * requested job is delayed itself. Jobs with the same key are included only if they have the same
+   * priority.
    */
   readonly due: Read<typeof SEEN_DUE>;
-  /** The number of further such jobs that `due` leaves out. */
+  /** The number of further delayed jobs that `due` omits. */
   readonly moreDue: number;
   /** The jobs with the earliest deadlines. */
   readonly deadlines: Read<typeof DEADLINES>;
 }
 
-/** The most lanes and deadlines in one reply, because Redis serves no other request during a script. */
+/**
+ * The maximum numbers of lanes and deadlines in one reply. They are limited, because Redis serves
+ * no other request during a script.
+ */
 const MOST_LANES = 500;
 const MOST_DEADLINES = 1_000;
 
@@ -180,26 +224,30 @@ export const laneScripts = {
     args: { prefix, jobs: json<readonly LaneJob[]>() },
   }),
 
-  /** Gives the next jobs to a worker, in fair turns, with the server's time. */
+  /** Fetches the next jobs for a worker, in fair turns. Also returns the server's time. */
   take: shapeScript({
     name: "queue/workers/jobs-take",
     keys: queueKeys(...LANE_KEYS, "active", "prioritized", "pc"),
     args: {
       prefix,
-      /** How many jobs the worker can start soon. */
+      /** The number of jobs that the worker can start soon. */
       most: int,
-      /** The most jobs past their deadline that the worker takes in addition. */
+      /**
+       * The maximum number of expired jobs that the worker takes in addition. An expired job is
+       * past its deadline.
+       */
       mostExpired: int,
-      /** How long the jobs' locks last. */
+      /** How long the jobs' locks last, in ms. */
       lockMs: int,
-      /** The start of the locks' tokens; the number of the job follows, from 1 on. */
+      /** The prefix of the locks' tokens. The job's number follows, from 1 on. */
       token: text,
       updates: from(({ probes, woken, ended }: LaneUpdates) => {
         const hasUpdates = probes.length + woken.length + ended.length > 0;
         return hasUpdates ? JSON.stringify({ probes, woken, ended }) : "";
       }),
     },
-    // By hand: each job of a queue comes through here.
+    // Decoded without shapes, because every job of a queue passes through here and this code is
+    // faster.
     decode: (reply, { token }): Taken & { readonly nowMs: number } => {
       const [nowMs, parked, active, nextMs, moreDue, paused, version, ...taken] =
         reply as readonly unknown[];
@@ -228,12 +276,12 @@ export const laneScripts = {
     },
   }),
 
-  /** Reads whether a worker may start its fetched jobs: pauses and cancellations. */
+  /** Reads the pauses and cancellations that decide whether a worker may start its fetched jobs. */
   orders: shapeScript({
     name: "queue/workers/jobs-orders",
     keys: queueKeys("meta", "lanes:state", "lanes:cancelled", "lanes:paused"),
     args: {
-      /** The start of the tokens of the worker's locks. */
+      /** The prefix of the worker's lock tokens. */
       tokens: text,
     },
     reply: {
@@ -245,7 +293,10 @@ export const laneScripts = {
     },
   }),
 
-  /** Returns a fetched job that has not begun to its old position. A job that was cancelled in between must be removed. */
+  /**
+   * Moves a fetched job that has not started back to its old position. If the job was cancelled in
+   * between, the caller must remove it.
+   */
   putBack: shapeScript({
     name: "queue/workers/jobs-return",
     keys: (input: QueueName & { readonly id: string }) => [
@@ -257,8 +308,9 @@ export const laneScripts = {
   }),
 
   /**
-   * Cancels a job. No worker begins it, and a worker that runs it is notified. Returns the state of the job: ended or
-   * missing; pending, so that the caller removes it; active; or a scheduled run, which stays scheduled.
+   * Cancels a job. No worker starts it any more, and a worker that runs it is notified. Returns the
+   * job's state: ended or missing, pending, active, or a scheduled run. The caller must remove a
+   * pending job. A scheduled run stays scheduled.
    */
   cancel: shapeScript({
     name: "queue/steer/jobs-cancel",
@@ -281,16 +333,17 @@ export const laneScripts = {
   }),
 
   /**
-   * Reads the lanes, and where one job is; changes nothing. The cost is read of the first `counted` jobs in lanes, of as
-   * many that workers hold, and of as many others; each other job counts as one plain call. Of the jobs that workers hold,
-   * at most `counted` are looked at; of the delayed ones the first 1,000, or none.
+   * Reads the lanes and the position of one job, without changing anything. At most `counted` jobs
+   * are examined of those that workers hold. Of the delayed jobs, the first 1,000 or none are
+   * examined. Costs are read for up to `counted` jobs in lanes, as many held by workers, and as
+   * many others. Each further job counts as one call of cost 1.
    */
   look: shapeScript({
     name: "queue/lanes/lanes-look",
     keys: queueKeys("wait", "delayed", "prioritized", "active", "workers:live"),
     args: {
       prefix,
-      /** The job whose position is read. Undefined for none. */
+      /** The id of the job whose position is read. If undefined, no position is read. */
       id: optional(text),
       mostLanes: constant(MOST_LANES),
       mostDeadlines: constant(MOST_DEADLINES),
@@ -299,7 +352,10 @@ export const laneScripts = {
     reply: mapped(json<Looked>(), readLooked),
   }),
 
-  /** Makes workers check the ordered lanes of these keys now, because the first job was replayed, purged or removed. */
+  /**
+   * Makes workers check the ordered lanes of these keys immediately, because the first job of each
+   * lane was replayed, purged or removed.
+   */
   lookAtHeads: shapeScript({
     name: "queue/lanes/heads-look",
     keys: queueKeys(...LANE_KEYS),
@@ -307,8 +363,8 @@ export const laneScripts = {
   }),
 
   /**
-   * Takes removed jobs out of their lanes, a limited number per call. Jobs that joined later keep their positions. Returns
-   * true if another call is needed.
+   * Takes removed jobs out of their lanes, a limited number per call. Jobs that have joined since
+   * then keep their positions. Returns true if another call is needed.
    */
   clear: shapeScript({
     name: "queue/lanes/lanes-clear",
@@ -317,7 +373,10 @@ export const laneScripts = {
     reply: flag,
   }),
 
-  /** Finds the oldest job that is due but not started, in the lanes of these keys. With `others`, also outside lanes. */
+  /**
+   * Finds the oldest job that is due but not started in the lanes of these keys. With `others`,
+   * also searches outside lanes.
+   */
   oldest: shapeScript({
     name: "queue/lanes/oldest-look",
     keys: queueKeys("wait", "prioritized", "delayed", "workers:live"),
@@ -328,22 +387,22 @@ export const laneScripts = {
   }),
 };
 
-/** A worker's request for jobs, with its reports about lanes. */
+/** A worker's request for jobs, with the worker's updates about lanes. */
 export type TakeRequest = Omit<ScriptInput<typeof laneScripts.take>, "prefix">;
 
-/** BullMQ's name of a job carries its key. */
+/** Reads a job's key from BullMQ's name of the job, which contains the key. */
 function keyIn(fields: readonly string[]): string {
   const at = fields.findIndex((name, index) => index % 2 === 0 && name === "name");
   return fields[at + 1]!.slice("key ".length);
 }
 
 function readLock(lock: string): HeldJob {
-  // The first blank separates the token from the id, because only an id may contain blanks.
+  // The first space separates the token from the id, because only an id may contain spaces.
   const end = lock.indexOf(" ");
   return { id: lock.slice(end + 1), token: lock.slice(0, end) };
 }
 
-/** The JSON of a look, in which a list may be `{}`, as Lua writes an empty one. */
+/** The JSON reply of `look`. Lua writes an empty list as `{}`. */
 interface Looked extends Pick<LanesSeen, "others"> {
   readonly lanes: unknown;
   readonly heads: unknown;
@@ -379,17 +438,20 @@ function readPosition([key, before, third = 0, fourth = 0, fifth = 0]: PositionS
   return { in: "worker" };
 }
 
-/** Marks a job that was cancelled before it began, for processes that await its end. */
+/**
+ * Returns the Redis key that marks a job as cancelled before it started. Processes that wait for
+ * the job's end read it.
+ */
 function cancelledMark({ id, ...queue }: QueueName & { readonly id: string }): string {
   return `${baseOf(queue)}cancelled:${id}`;
 }
 
-/** The key of the list of jobs that a worker has fetched and not started. */
+/** Returns the Redis key of the list of jobs that a worker has fetched but not started. */
 export function lanesHeld({ worker, ...name }: QueueName & { readonly worker: string }): string {
   return `${baseOf(name)}lanes:held:${worker}`;
 }
 
-/** The key of the sorted set with the parked jobs of a key. */
+/** Returns the Redis key of the sorted set with a key's parked jobs. */
 export function laneOf({ key, ...name }: QueueName & { readonly key: string }): string {
   return `${baseOf(name)}lanes:of:${key}`;
 }

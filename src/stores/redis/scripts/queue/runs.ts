@@ -1,4 +1,7 @@
-/** Scripts of recurring jobs: of each schedule at most one run waits, and the next one is planned as it begins. */
+/**
+ * Scripts for recurring jobs. Each schedule has at most one waiting run. When that run begins, the
+ * script plans the next one.
+ */
 import { queueKeys, type QueueName } from "../keys.ts";
 import { shapeScript, type ScriptInput } from "../script.ts";
 import { flag, int, json, list, mapped, optional, rest, text, word } from "../shape.ts";
@@ -18,7 +21,7 @@ export interface RunName {
 /** The state of a cron schedule from which the worker computes the next run's time. */
 export interface CronState {
   readonly nowMs: number;
-  /** The first time of the schedule that is not yet counted as run or missed. */
+  /** The first scheduled time that is not yet counted as run or missed. */
   readonly atMs: number;
   /** True if the current run is the one for `atMs`. */
   readonly isInTime: boolean;
@@ -26,15 +29,19 @@ export interface CronState {
   readonly timeZone: string;
 }
 
-/** The next future time of a cron schedule, and the number of times before it that have passed without being counted. */
+/**
+ * The next future time of a cron schedule. `passed` is the number of earlier times that have passed
+ * without being counted.
+ */
 export interface NextCron extends Omit<CronState, "nowMs"> {
   readonly nextMs: number;
   readonly passed: number;
 }
 
 /**
- * The next waiting run with the fields of its hash, and whether the schedule is new. Or only Redis's current time, from which
- * the caller must compute the next time of the cron expression and declare the schedule again.
+ * The reply to a declared schedule. Either the next waiting run, with the fields of its hash and
+ * whether the schedule is new. Or only Redis's current time: the caller then computes the next time
+ * of the cron expression from it, and declares the schedule again.
  */
 export type RunDeclared =
   | {
@@ -46,9 +53,12 @@ export type RunDeclared =
   | { readonly nowMs: number };
 
 export type RunAnswer =
-  /** The worker continues with the run. */
+  /** The worker takes the next step of the run. */
   | { readonly says: "go"; readonly isOfSchedule: boolean }
-  /** The run no longer exists (`"gone"`), or counts as missed (`"left out"`). The worker does nothing more with it. */
+  /**
+   * The run no longer exists (`"gone"`), or counts as missed (`"left out"`). The worker stops
+   * handling the run.
+   */
   | { readonly says: "gone" | "left out" }
   | ({ readonly says: "next time?" } & CronState);
 
@@ -86,9 +96,12 @@ export const runScripts = {
     args: {
       prefix,
       name: text,
-      /** The schedule's fields: BullMQ's, and those that Sluice adds. */
+      /** The fields of the schedule: those of BullMQ, and those that Sluice adds. */
       fields: json<Readonly<Record<string, string | number>>>(),
-      /** The next time of cron, in ms since 1970, computed from an earlier answer. */
+      /**
+       * The next time of the cron expression, in ms since 1970. The caller computes it after an
+       * earlier reply has asked for it.
+       */
       cronMs: optional(int, 0),
     },
     reply: mapped(DECLARED, ({ nowMs, id, ...run }): RunDeclared =>
@@ -104,7 +117,10 @@ export const runScripts = {
     reply: ANSWER,
   }),
 
-  /** Removes a run that waits for its next attempt, and plans the next one. `"gone"` if it does not wait for one. */
+  /**
+   * Removes a run that waits for its next attempt, and plans the next run. The reply is `"gone"` if
+   * the run does not wait for an attempt.
+   */
   drop: shapeScript({
     name: "queue/runs/runs-drop",
     keys: keysOf,
@@ -119,7 +135,7 @@ export const runScripts = {
     args: {
       prefix,
       ...RUN,
-      /** True if the run has certainly started as a run of this schedule. */
+      /** True if the run has definitely started as a run of this schedule. */
       hasBegun: flag,
     },
   }),
@@ -138,12 +154,12 @@ export const runScripts = {
   }),
 };
 
-/** A schedule as it is declared. */
+/** The declaration of a schedule. */
 export type RunDeclaration = Omit<ScriptInput<typeof runScripts.declare>, keyof QueueName>;
 /** The step of a run that a worker is about to take. */
 export type RunStep = Omit<ScriptInput<typeof runScripts.begin>, keyof QueueName>;
 
-/** BullMQ's keys that the scripts of schedules write. */
+/** Returns the Redis keys of BullMQ that the schedule scripts write. */
 function keysOf({ name, ...queue }: QueueName & { readonly name: string }): readonly string[] {
   return queueKeys(
     "wait",

@@ -1,4 +1,4 @@
-/** Scripts by which people and tools look at a queue and change it. */
+/** Scripts for operators and tools to inspect and change a queue. */
 import { baseOf, queueKeys, type QueueName } from "../keys.ts";
 import { shapeScript, type ScriptInput, type ScriptOutput } from "../script.ts";
 import {
@@ -17,21 +17,29 @@ import {
 } from "../shape.ts";
 import { LANE_KEYS, laneOf, PAUSED_KEY, prefix, type PauseSeen } from "./lanes.ts";
 
-/** A change of a queue that carried the generation it saw. */
+/**
+ * The reply to a change of a queue. The request contains the generation that the caller has read.
+ */
 const STEERED = {
-  /** Another change came since then, and nothing was changed. */
+  /**
+   * True if nothing was changed, because the queue has changed since the caller read its
+   * generation.
+   */
   isStale: mapped(flag, (isDone) => !isDone),
-  /** The present generation: it grows with each pause, resume and setting by hand. 0 before the first. */
+  /**
+   * The current generation. It increases with each pause, each resume and each setting that an
+   * operator overrides. 0 before the first.
+   */
   generation: int,
 };
 export type ChangeResult = Read<typeof STEERED>;
 
-/** A setting of a queue to set by hand. */
+/** A setting of a queue that an operator overrides. */
 export interface HandSetting {
   readonly name: string;
-  /** The value as JSON. Undefined ends the override. */
+  /** The value as JSON. If undefined, the override ends. */
   readonly text: string | undefined;
-  /** Infinity without an end. */
+  /** How long the override lasts, in ms. Infinity if it has no end. */
   readonly forMs: number;
 }
 
@@ -40,12 +48,12 @@ export interface HandSettings {
   readonly generation: number;
   readonly settings: readonly (HandSetting & {
     readonly text: string;
-    /** When it was set, in ms since 1970. */
+    /** When the override was set, in ms since 1970. */
     readonly atMs: number;
   })[];
 }
 
-/** The Redis key that is searched for jobs: one of BullMQ's lists and sorted sets, or the lane of a key. */
+/** Where jobs are searched: one of BullMQ's lists or sorted sets, or the lane of a key. */
 type JobShelf =
   | "wait"
   | "prioritized"
@@ -57,15 +65,18 @@ type JobShelf =
 
 type OnShelf = {
   readonly jobSet: JobShelf;
-  /** `true`: only jobs parked in lanes. `false`: only other jobs. `"below"`: only jobs parked below the key. */
+  /**
+   * `true` selects only jobs that are parked in lanes. `false` selects only other jobs. `"below"`
+   * selects only jobs that are parked below the key.
+   */
   readonly parked?: boolean | "below" | undefined;
 };
 
-/** The new time at which the moved jobs are due. */
+/** The new due time of moved jobs. */
 export interface JobMove {
-  /** In ms since 1970, or in ms from now on. */
+  /** The new due time: `ms` since 1970, or `inMs` from now. */
   readonly at: { readonly ms: number } | { readonly inMs: number };
-  /** Moves only delayed jobs. Waiting jobs are already due. */
+  /** If true, moves only delayed jobs. Waiting jobs are already due. */
   readonly onlyDelayed: boolean;
 }
 
@@ -75,7 +86,7 @@ export interface JobMove {
  */
 export type RemovedState = "pending" | "done" | "failed" | "any";
 
-/** BullMQ's names of the sets of ended jobs. */
+/** BullMQ's names of the sorted sets with ended jobs, for each state. */
 const ENDED_IN: Readonly<Record<RemovedState, readonly string[]>> = {
   pending: [],
   done: ["completed"],
@@ -86,10 +97,10 @@ const ENDED_IN: Readonly<Record<RemovedState, readonly string[]>> = {
 const ENDED = {
   done: int,
   failed: int,
-  /** The total time that their handlers ran, in ms. */
+  /** The total running time of the attempts' handlers, in ms. */
   busyMs: int,
 };
-/** Attempts that have ended. */
+/** The number of attempts that have ended, and their total running time. */
 export type Ended = Read<typeof ENDED>;
 const NONE: Ended = { done: 0, failed: 0, busyMs: 0 };
 
@@ -100,15 +111,18 @@ const untilEnded: Shape<number> = {
 const settingsKeys = queueKeys("lanes:state", "lanes:settings");
 
 export const steeringScripts = {
-  /** Pauses one key, or the whole queue. Changes nothing if the queue has changed since the generation `since`. */
+  /**
+   * Pauses one key, or the whole queue. Changes nothing if the queue's generation is no longer
+   * `since`.
+   */
   pause: shapeScript({
     name: "queue/steer/pauses-set",
     keys: queueKeys(...LANE_KEYS, "paused"),
     args: {
       prefix,
-      /** By default the whole queue. */
+      /** The key to pause. Undefined pauses the whole queue. */
       key: optional(text),
-      /** Infinity without an end; 0 ends the pause. */
+      /** How long the pause lasts, in ms. Infinity for no end. 0 ends the pause. */
       forMs: endlessMs,
       /** The generation that the caller has read. Undefined: the change is always made. */
       since: optional(int),
@@ -120,7 +134,10 @@ export const steeringScripts = {
     },
   }),
 
-  /** Reads the active pauses: first the queue's, then those of keys, the earliest end first. */
+  /**
+   * Reads the active pauses. The queue's pause comes first, then those of keys, the earliest end
+   * first.
+   */
   pauses: shapeScript({
     name: "queue/steer/pauses-look",
     keys: queueKeys("meta", "lanes:paused"),
@@ -130,7 +147,7 @@ export const steeringScripts = {
     }),
   }),
 
-  /** Sets settings by hand, all or none. */
+  /** Overrides settings, either all or none. */
   setByHand: shapeScript({
     name: "queue/steer/settings-set",
     keys: settingsKeys,
@@ -139,16 +156,16 @@ export const steeringScripts = {
       since: optional(int),
       settings: rest({
         name: text,
-        /** Infinity without an end. */
+        /** How long the override lasts, in ms. Infinity if it has no end. */
         forMs: untilEnded,
-        /** JSON; undefined ends it. */
+        /** The value as JSON. If undefined, the override ends. */
         text: optional(text),
       }),
     },
     reply: STEERED,
   }),
 
-  /** Reads the settings that were set by hand. */
+  /** Reads the settings that operators have overridden. */
   byHand: shapeScript({
     name: "queue/steer/settings-look",
     keys: settingsKeys,
@@ -159,8 +176,9 @@ export const steeringScripts = {
   }),
 
   /**
-   * Returns one page of a set of jobs. Ended jobs come newest first, jobs in a sorted set by their due times, and jobs in a
-   * list by their ids. A job that keeps its position between two pages is never skipped. `end` is "" on the last page.
+   * Returns one page of a set of jobs. Ended jobs come newest first. Jobs in a sorted set come by
+   * due time, and jobs in a list by id. A job that keeps its position between two pages is never
+   * skipped. `end` is "" on the last page.
    */
   page: shapeScript({
     name: "queue/steer/jobs-page",
@@ -171,22 +189,25 @@ export const steeringScripts = {
       prefix,
       /** The `end` of the previous page, or "" for the first page. */
       from: text,
-      /** The most jobs that this page examines. */
+      /** The maximum number of jobs that this page examines. */
       lookedAt: int,
-      /** The most jobs that this page returns. */
+      /** The maximum number of jobs that this page returns. */
       most: int,
       kind: from(({ jobSet }: OnShelf) => kindOf(jobSet)),
       parked: from(({ parked }: OnShelf) =>
         parked === undefined ? "" : parked === "below" ? parked : parked ? "lane" : "free",
       ),
-      /** The jobs' key, or a head of its path. */
+      /** The jobs' key, or a head of the key's path. */
       key: optional(text),
       name: optional(text),
     },
     reply: { end: text, ids: rest(text) },
   }),
 
-  /** Counts the jobs in each state, all at the same moment. Jobs parked in lanes count as waiting. */
+  /**
+   * Counts the jobs in each state. All counts are from the same moment. Jobs parked in lanes count
+   * as waiting.
+   */
   counts: shapeScript({
     name: "queue/steer/jobs-count",
     keys: queueKeys(
@@ -220,7 +241,10 @@ export const steeringScripts = {
     },
   }),
 
-  /** Removes jobs of a state with all their data, and returns their ids. Of concurrent calls, only one returns a job. */
+  /**
+   * Removes the jobs in this state with all their data, and returns their ids. Of concurrent calls,
+   * only one returns a given job.
+   */
   remove: shapeScript({
     name: "queue/steer/jobs-remove",
     keys: ({ state, ...queue }: QueueName & { readonly state: RemovedState }) =>
@@ -235,7 +259,7 @@ export const steeringScripts = {
     reply: list(text),
   }),
 
-  /** Gives a job other data, unless it runs or is done. */
+  /** Replaces the data of a job, unless the job runs or is done. */
   update: shapeScript({
     name: "queue/steer/jobs-update",
     keys: queueKeys(...LANE_KEYS, "prioritized", "completed"),
@@ -265,7 +289,7 @@ export const steeringScripts = {
     reply: { workers: int, places: int },
   }),
 
-  /** Reads the attempts of all workers of about the last minute. */
+  /** Reads the attempts of all workers that ended in about the last minute. */
   ended: shapeScript({
     name: "queue/workers/ended-look",
     keys: queueKeys("workers:ended"),
@@ -278,7 +302,6 @@ type EndedAttempts = {
   readonly ended?: Ended | undefined;
 };
 
-/** The answers of these scripts. */
 export type Moved = ScriptOutput<typeof steeringScripts.move>;
 export type LiveWorkers = ScriptOutput<typeof steeringScripts.workers>;
 export type EndedSince = ScriptOutput<typeof steeringScripts.ended>;
@@ -306,7 +329,7 @@ interface SettingsRead {
   readonly pairs: readonly { readonly name: string; readonly record: string }[];
 }
 
-/** A record is `<at>|<until, or nothing>|<JSON>`. */
+/** Reads overridden settings. A record has the format `<at>|<until, or nothing>|<JSON>`. */
 function readSettings({ generation, nowMs, pairs }: SettingsRead): HandSettings {
   const settings = pairs.map(({ name, record }) => {
     const [atMs = "", untilMs = ""] = record.split("|", 2);

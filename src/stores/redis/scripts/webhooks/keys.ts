@@ -1,6 +1,9 @@
 import { baseOf, encoded, type QueueName } from "../keys.ts";
 
-/** Each key of a sender of webhooks, and the names that follow it: `<prefix>:{<queue>}:hooks:health:<tenant>:<endpoint>`. */
+/**
+ * Each Redis key of a webhook sender, with the names that follow it. Example:
+ * `<prefix>:{<queue>}:hooks:health:<tenant>:<endpoint>`.
+ */
 const NAMES = {
   versions: [],
   tenants: [],
@@ -24,10 +27,10 @@ const NAMES = {
 
 type HookKey = keyof typeof NAMES;
 
-/** The names that follow a key, or all of several keys. */
+/** The names that follow one key, or that follow any of several keys. */
 export type HookNames<Key extends HookKey> = Readonly<Record<(typeof NAMES)[Key][number], string>>;
 
-/** The beginning of all keys of a sender, except for those of its queue. */
+/** Returns the prefix of all Redis keys of a sender, except those of its queue. */
 export function hookBase(queue: QueueName): string {
   return `${baseOf(queue)}hooks:`;
 }
@@ -37,7 +40,7 @@ export function hookKey<Key extends HookKey>(key: Key, of: QueueName & HookNames
   return hookBase(of) + key + names.join("");
 }
 
-/** Makes the keys with these names. */
+/** Returns a function that creates these Redis keys from the names in its input. */
 export function hookKeys<Key extends HookKey>(
   ...keys: readonly Key[]
 ): (of: QueueName & HookNames<Key>) => readonly string[] {

@@ -1,4 +1,6 @@
-/** Scripts of a sender of webhooks: its endpoints, messages, attempts, ordered lines and broadcasts. */
+/**
+ * Scripts for webhook senders: their endpoints, messages, attempts, ordered lines and broadcasts.
+ */
 import { baseOf, encoded, type QueueName } from "../keys.ts";
 import { shapeScript } from "../script.ts";
 import {
@@ -24,31 +26,36 @@ import { hookBase, hookKey, hookKeys, type HookNames } from "./keys.ts";
 export type EndpointName = HookNames<"health">;
 export type MessageName = HookNames<"message">;
 
-/** One message. A new message can have the id of an expired one; `copy` distinguishes the two. */
+/**
+ * One message. A new message can have the id of an expired message. `copy` distinguishes the two.
+ */
 export interface MessageCopy extends MessageName {
-  /** Undefined for a message that an older version has stored. */
+  /** Undefined for a message that an older version of Sluice has stored. */
   readonly copy: string | undefined;
 }
 
 /** One attempt of a message at an endpoint. */
 export interface AttemptName extends EndpointName, MessageCopy {
-  /** Identifies the endpoint among all that ever had its name. Undefined in jobs of older versions. */
+  /**
+   * Distinguishes this endpoint from removed endpoints with the same name. Undefined in jobs of
+   * older versions.
+   */
   readonly born?: string | undefined;
 }
 
 export interface Disabled {
   readonly atMs: number;
-  /** `"failing"`, `"gone"`, or an operator's reason. */
+  /** Why the endpoint is disabled: `"failing"`, `"gone"`, or an operator's reason. */
   readonly why: string;
 }
 
-/** Names, separated by spaces. */
+/** A list of names, stored as a text with spaces between them. */
 export const WORDS: Shape<readonly string[]> = {
   read: (stored) => (stored === "" ? [] : String(stored).split(" ")),
   write: (words) => words.join(" "),
 };
 
-/** Reads a time and the reason after it. */
+/** Reads a time and the reason that follows it. */
 export const DISABLED: Reader<Disabled | undefined> = {
   read(stored) {
     const [atMs, ...words] = optional(WORDS).read(stored) ?? [];
@@ -90,7 +97,7 @@ const BEGUN_LINE = readerOf({
 export type LineMessage = Read<typeof BEGUN_LINE>["messages"][number];
 
 const BROADCAST_STATE = {
-  /** The last tenant that got it; empty at first. */
+  /** The last tenant that received the broadcast. Empty at the start. */
   cursor: text,
   isDone: flag,
   tenants: int,
@@ -98,7 +105,7 @@ const BROADCAST_STATE = {
 };
 export type BroadcastState = Read<typeof BROADCAST_STATE>;
 
-/** Stands for all tenants. No tenant has this name. */
+/** The stored text that means all tenants. No tenant has this name. */
 const ALL = "*";
 const NAMED: Shape<readonly string[] | undefined> = {
   read: (stored) => (stored === ALL ? undefined : WORDS.read(stored)),
@@ -108,26 +115,32 @@ const NAMED: Shape<readonly string[] | undefined> = {
 /** What an attempt reveals about the health of its endpoint. */
 export type HealthSeen = "ok" | "bad" | "same";
 
-/** A part of an endpoint's record, by which a script recognizes it. */
+/** A field of an endpoint's record, as text. A script searches the record for this text. */
 const partOf = <Value extends string | number>(field: string) =>
   optional(written((value: Value) => `"${field}":${JSON.stringify(value)}`));
 
 /**
- * The list of changed limits holds encoded keys. An entry with this prefix asks workers to wake the key that follows it. No
- * tenant's name begins with this prefix.
+ * A prefix in the list of changed limits. Other entries are encoded keys. An entry with this prefix
+ * makes workers wake the key that follows. No tenant's name begins with this prefix.
  */
 export const WOKEN = "!";
-/** In the same list, an entry with this prefix holds the digest of an expunged tenant. */
+/**
+ * Another prefix in the list of changed limits. An entry with this prefix contains the digest of an
+ * expunged tenant.
+ */
 export const FORGOTTEN = "*";
 
-/** The most messages that one script removes, because Redis serves no other request during a script. */
+/**
+ * The maximum number of messages that one script removes. It is limited, because Redis serves no
+ * other request during a script.
+ */
 const EXPUNGED_AT_ONCE = 100;
-/** The most messages that one script removes from the queue of an ordered endpoint. */
+/** The maximum number of messages that one script removes from the line of an ordered endpoint. */
 const REMOVED_AT_ONCE = 1_000;
-/** The most bytes in one batch: as many as one message may have. */
+/** The maximum number of bytes in one batch. One message may have the same size. */
 const MOST_BATCH_BYTES = 300_000;
 
-/** The beginning of the keys of a tenant's messages. */
+/** The prefix of the Redis keys of a tenant's messages. */
 const messages = from((of: QueueName & HookNames<"endpoints">) =>
   hookKey("message", { ...of, message: "" }),
 );
@@ -152,18 +165,18 @@ export const hookScripts = {
       tenant: text,
       endpoint: text,
       record: text,
-      /** The record that was read; undefined for a new endpoint. */
+      /** The record that the caller has read. Undefined for a new endpoint. */
       before: optional(text),
-      /** The most endpoints of a tenant. */
+      /** The maximum number of endpoints per tenant. */
       most: int,
       key: text,
-      /** Its own limits, as JSON. */
+      /** The endpoint's own limits, as JSON. */
       limits: optional(text),
     },
     reply: oneOf(["too-many", "changed", "stored"], -1),
   }),
 
-  /** Removes an endpoint, or first a part of its line. */
+  /** Removes an endpoint. If its line is long, each call first removes a part of the line. */
   remove: shapeScript({
     name: "webhooks/endpoints/endpoints-remove",
     keys: hookKeys(
@@ -191,7 +204,10 @@ export const hookScripts = {
     reply: oneOf(["missing", "removed", "more"]),
   }),
 
-  /** Disables an endpoint for a reason, or enables it without one. Returns undefined if it does not exist. */
+  /**
+   * Disables an endpoint if a reason is passed, and enables it otherwise. Returns undefined if the
+   * endpoint does not exist.
+   */
   setDisabled: shapeScript({
     name: "webhooks/endpoints/endpoints-enable",
     keys: hookKeys("endpoints", "versions", "disabled", "health"),
@@ -206,33 +222,36 @@ export const hookScripts = {
     args: { prefix: from(baseOf), key: text, most: int },
     reply: {
       leftAloneForMs: int,
-      /** In ms since 1970; 0 if it does not fail. */
+      /** When the endpoint started to fail, in ms since 1970. 0 if it does not fail. */
       failingSinceMs: int,
-      /** How many attempts in a row have failed. */
+      /** The number of attempts in a row that have failed. */
       failures: int,
-      /** How many attempts ended in the last minute. */
+      /** The number of attempts that ended in the last minute. */
       inLastMinute: int,
-      /** How many messages are due. */
+      /** The number of messages that are due. */
       waiting: int,
       last: rest(text),
     },
   }),
 
-  /** Sets the own limits of a tenant, as JSON. */
+  /** Sets the limits of a tenant, as JSON. */
   setLimits: shapeScript({
     name: "webhooks/endpoints/limits-set",
     keys: hookKeys("limits", "limits:changed", "limits:version"),
     args: { key: text, limits: optional(text) },
   }),
 
-  /** Ends the pause of a key in the workers of the sender. */
+  /** Ends the pause of a key in the sender's workers. */
   wake: shapeScript({
     name: "webhooks/endpoints/endpoints-wake",
     keys: hookKeys("limits:changed", "limits:version"),
     args: { key: from(({ key }: { readonly key: string }) => WOKEN + key) },
   }),
 
-  /** Replaces the names of an expunged tenant and its endpoints in the list of changed limits by a digest. */
+  /**
+   * Removes the names of an expunged tenant and its endpoints from the list of changed limits. A
+   * digest replaces them.
+   */
   forgetLimits: shapeScript({
     name: "webhooks/endpoints/limits-forget",
     keys: hookKeys("limits:changed", "limits:version"),
@@ -242,7 +261,7 @@ export const hookScripts = {
     },
   }),
 
-  /** Stores a message, unless its tenant has one with this id. */
+  /** Stores a message, unless the tenant already has a message with this id. */
   storeMessage: shapeScript({
     name: "webhooks/messages-store",
     bringsJobs: true,
@@ -258,22 +277,28 @@ export const hookScripts = {
       keepMs: int,
       /** The endpoints that receive their messages in order. */
       ordered: WORDS,
-      /** A name that no other message has. */
+      /**
+       * A unique name for this message, which distinguishes it from earlier messages with the same
+       * id.
+       */
       copy: text,
     },
     reply: {
       atMs: int,
       isNew: flag,
       endpoints: WORDS,
-      /** Whether all of its jobs were already stored. */
+      /** True if all jobs of the message were already stored. */
       isSent: flag,
-      /** The endpoints whose lines it joined when it was new. */
+      /** The ordered endpoints whose lines the message joined when it was new. */
       ordered: WORDS,
       copy: optional(text),
     },
   }),
 
-  /** Notes that all jobs of a message are stored. Returns false if the message is no longer stored. */
+  /**
+   * Records that all jobs of a message are stored. Returns false if the message is no longer
+   * stored.
+   */
   noteSent: shapeScript({
     name: "webhooks/messages-sent",
     keys: hookKeys("message"),
@@ -281,7 +306,7 @@ export const hookScripts = {
     reply: flag,
   }),
 
-  /** Removes one message, or the oldest ones of a tenant and finally the tenant. */
+  /** Removes one message, or the oldest messages of a tenant and finally the tenant. */
   expunge: shapeScript({
     name: "webhooks/messages-expunge",
     keys: hookKeys("messages", "ends", "endpoints", "ids", "disabled", "versions", "tenants"),
@@ -295,7 +320,7 @@ export const hookScripts = {
     reply: { removed: int, isDone: flag },
   }),
 
-  /** Reads what attempts need, and whether they may begin. */
+  /** Reads the data that attempts need, and whether they may begin. */
   beginAttempts: shapeScript({
     name: "webhooks/attempts-begin",
     keys: ({ attempts, ...queue }: QueueName & { readonly attempts: readonly AttemptName[] }) =>
@@ -305,7 +330,10 @@ export const hookScripts = {
     args: {
       attempts: rest({
         endpoint: text,
-        /** The time limit for endpoints without their own; 0 bypasses the circuit breaker. */
+        /**
+         * The time limit for endpoints without their own time limit. 0 bypasses the circuit
+         * breaker.
+         */
         timeoutMs: int,
         born: partOf<string>("born"),
         copy: optional(text),
@@ -322,7 +350,7 @@ export const hookScripts = {
       waitMs: int,
       sentAtMs: int,
       nowMs: int,
-      /** The copy of the message that is stored now. */
+      /** The `copy` of the message that is stored now. */
       copy: optional(text),
     }),
   }),
@@ -357,11 +385,14 @@ export const hookScripts = {
         entry: text,
         state: text,
         health: word<HealthSeen>(),
-        /** The pause that the endpoint asks for. */
+        /** The pause that the endpoint's response requests, in ms. */
         slowMs: int,
-        /** Why it is disabled at once. */
+        /** The reason to disable the endpoint immediately. Undefined to leave it enabled. */
         disable: optional(text),
-        /** When the endpoint was last changed before the attempt: a later endpoint is not affected. */
+        /**
+         * When the endpoint was last changed before the attempt. If it has changed since, the
+         * attempt does not affect it.
+         */
         changedAtMs: partOf<number>("changedAtMs"),
         copy: optional(text),
       }),
@@ -370,7 +401,7 @@ export const hookScripts = {
       waitMs: int,
       /** `"gone"`: the endpoint was removed during the attempt. */
       event: optional(word<"recovered" | "failing" | "disabled" | "gone">()),
-      /** In ms since 1970; 0 if the endpoint does not fail. */
+      /** When the endpoint started to fail, in ms since 1970. 0 if it does not fail. */
       failingSinceMs: int,
     }),
   }),
@@ -387,7 +418,10 @@ export const hookScripts = {
     reply: optional(text),
   }),
 
-  /** Reads what a step sends. Returns undefined if another step is next, or the endpoint was removed. */
+  /**
+   * Reads the messages that a step sends. Returns undefined if another step is next, or the
+   * endpoint was removed.
+   */
   beginStep: shapeScript({
     name: "webhooks/lines/line-begin",
     keys: hookKeys("endpoints", "disabled", "health", "line", "line:state"),
@@ -403,13 +437,16 @@ export const hookScripts = {
       (reply as readonly unknown[]).length === 0 ? undefined : BEGUN_LINE.read(reply),
   }),
 
-  /** Ends a step. Returns the next one, if messages are pending and no other process had ended this step. */
+  /**
+   * Ends a step. Returns the next step if messages are pending and no other process had already
+   * ended this step.
+   */
   endStep: shapeScript({
     name: "webhooks/lines/line-step",
     keys: lineKeys,
     args: {
       step: text,
-      /** How many messages to remove from the line. */
+      /** The number of messages to remove from the line. */
       leaving: int,
       /** The number of the next attempt. */
       attempt: int,
@@ -417,7 +454,7 @@ export const hookScripts = {
     reply: optional(text),
   }),
 
-  /** Stores a broadcast, unless one with this id exists. */
+  /** Stores a broadcast, unless a broadcast with this id exists. */
   beginBroadcast: shapeScript({
     name: "webhooks/broadcasts-begin",
     bringsJobs: true,
@@ -425,19 +462,20 @@ export const hookScripts = {
     args: {
       type: text,
       body: text,
-      /** The tenants that receive it, in order; undefined for all. */
+      /** The tenants that receive the broadcast, in order. Undefined for all tenants. */
       named: NAMED,
       keepMs: int,
     },
     reply: { isNew: flag, type: text, body: text, named: NAMED, ...BROADCAST_STATE },
   }),
 
-  /** Notes the progress of a broadcast, unless another process has noted more. */
+  /** Records the progress of a broadcast, unless another process has recorded further progress. */
   advanceBroadcast: shapeScript({
     name: "webhooks/broadcasts-advance",
     keys: hookKeys("broadcast"),
     args: { from: text, to: text, isDone: flag, tenants: int, endpoints: int },
-    // If Redis has lost the broadcast, the caller continues with its own state.
+    // An empty reply means that Redis has lost the broadcast. The caller then continues with its
+    // own state.
     decode: (reply, { to, isDone, tenants, endpoints }): BroadcastState =>
       (reply as readonly unknown[]).length === 0
         ? { cursor: to, isDone, tenants, endpoints }
